@@ -1,4 +1,5 @@
-"""Fixtures that several packages share: a tiny model in the standard format, opened through the real loading path."""
+"""Fixtures that several packages share: a tiny model in the standard format, opened through the
+real loading path."""
 
 import os
 
@@ -23,12 +24,13 @@ import typer.main
 def pytest_configure(config: pytest.Config) -> None:
     """Hide GPUs from all but `pytest -m gpu`, and let nothing wait for the disk.
 
-    Where a device is "auto" GPUs would be taken, and round otherwise. No test pulls the plug, and a run of a tiny model
-    waits longer for the disk than it computes; a file that is closed stays an error. No package and no command is added
-    while tests run: versions are looked up once, and the command line is built once, which takes longer than an error.
+    Where a device is "auto" GPUs would be taken, and round otherwise. No test pulls the plug, and a
+    run of a tiny model waits longer for the disk than it computes; a file that is closed stays an
+    error. No package and no command is added while tests run: versions are looked up once, and the
+    command line is built once, which takes longer than an error.
 
-    A shell starts what it puts into the background (`make test &`) deaf to Ctrl-C, and so is every child of it; tests
-    that interrupt something would then wait for nothing.
+    A shell starts what it puts into the background (`make test &`) deaf to Ctrl-C, and so is every
+    child of it; tests that interrupt something would then wait for nothing.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -41,7 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect tests without looking for garbage, of which there is none among modules that are imported to stay."""
+    """Collect tests without looking for garbage, of which there is none among modules that are
+    imported to stay."""
     gc.disable()
     try:
         return (yield)
@@ -51,7 +54,8 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _short_cuts_are_tried_again() -> None:
-    """What was found for a model of an earlier test, whose code may have been patched, is forgotten."""
+    """What was found for a model of an earlier test, whose code may have been patched, is
+    forgotten."""
     if (probe := sys.modules.get("plumbline.policies.autoregressive.probe")) is not None:
         probe._FOUND.clear()  # noqa: SLF001
 
@@ -60,14 +64,19 @@ def _short_cuts_are_tried_again() -> None:
 def _what_is_there_is_left_alone() -> None:
     """Take what was imported and collected out of every collection of garbage that is to come.
 
-    `policies.memory.release` has one before each model of a run: half a second with all modules and tests in memory,
-    which is longer than a stage of a tiny model.
+    `policies.memory.release` has one before each model of a run: half a second with all modules and
+    tests in memory, which is longer than a stage of a tiny model.
     """
     gc.collect()
     gc.freeze()
 
 
-WORDS = ["o produto chegou atrasado e com defeito", "não recomendo, 12 dias de atraso", "ótima compra, nota 10", "sim"]
+WORDS = [
+    "o produto chegou atrasado e com defeito",
+    "não recomendo, 12 dias de atraso",
+    "ótima compra, nota 10",
+    "sim",
+]
 
 
 @pytest.fixture(scope="session")
@@ -77,7 +86,12 @@ def tiny_folder(tmp_path_factory) -> Path:
     from plumbline.recipe import TinySection
 
     folder = tmp_path_factory.mktemp("models") / "tiny"
-    make_tiny(folder, TinySection(hidden=32, layers=2, heads=2, vocabulary=300, context=256), WORDS * 10, seed=0)
+    make_tiny(
+        folder,
+        TinySection(hidden=32, layers=2, heads=2, vocabulary=300, context=256),
+        WORDS * 10,
+        seed=0,
+    )
     sharpen(folder)
     return folder
 
@@ -105,7 +119,8 @@ def tiny_policy(tiny_folder):
 
 @pytest.fixture
 def plumbline(monkeypatch, capfd):
-    """Run the command line in this process; returns exit code, standard output and standard error."""
+    """Run the command line in this process; returns exit code, standard output and standard
+    error."""
 
     def run(*arguments: object, stdin: str | None = None):
         import io

@@ -1,13 +1,15 @@
-"""Every causal architecture of the installed transformers, with tiny random weights: it agrees, or it is refused.
+"""Every causal architecture of the installed transformers, with tiny random weights: it agrees, or
+it is refused.
 
     python benchmarks/architectures.py                    # all not yet in the file; 15 minutes on one core
     python benchmarks/architectures.py lfm2 gemma2        # these, again
     python benchmarks/architectures.py --table            # write docs/research/architectures.md from the file
 
-A model of each is made, opened, asked for three answers each of two prompts (rows end at different times), scored, and
-given one batch of supervised training; then the same with LoRA, which is saved, opened again and merged. All numbers
-are of float32, and are compared with transformers' own forward pass of one sequence at a time. A family whose tiny
-model cannot be made from the sizes below is named as not tried.
+A model of each is made, opened, asked for three answers each of two prompts (rows end at different
+times), scored, and given one batch of supervised training; then the same with LoRA, which is saved,
+opened again and merged. All numbers are of float32, and are compared with transformers' own forward
+pass of one sequence at a time. A family whose tiny model cannot be made from the sizes below is
+named as not tried.
 """
 
 import argparse
@@ -39,8 +41,8 @@ from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained.adapters import write_full
 from plumbline.policies.pretrained.chat import CHATML
-from plumbline.policies.saved import adapter_settings
 from plumbline.policies.sampling_distribution import noises
+from plumbline.policies.saved import adapter_settings
 from plumbline.recipe import LoraSection
 from plumbline.records import Request, Sampling, Trajectory
 
@@ -58,7 +60,8 @@ MOST = 30_000_000
 """Weights of a model that is tried."""
 VOCABULARY, WIDTH, LAYERS, HEADS, WINDOW = 320, 64, 4, 4, 32
 ALIKE = 1e-3
-"""Nats, and share of a gradient, up to which two numbers are called equal here; most are below 1e-5."""
+"""Nats, and share of a gradient, up to which two numbers are called equal here; most are below
+1e-5."""
 
 SIZES: dict[str, Any] = {
     **dict.fromkeys(("vocab_size", "unpadded_vocab_size", "vocab_size_per_layer_input"), VOCABULARY),
@@ -158,9 +161,13 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "mistral, no window": {"sliding_window": None},
     "qwen2, window": {"use_sliding_window": True, "max_window_layers": 2},
 }  # fmt: skip
-"""What a family, or a variant of one, needs beside; every family of transformers is tried without an entry, too."""
+"""What a family, or a variant of one, needs beside; every family of transformers is tried without
+an entry, too."""
 
-PROMPTS = ["abc " * 6, "Write about the many things that you did today, and do not forget one of them: yes"]
+PROMPTS = [
+    "abc " * 6,
+    "Write about the many things that you did today, and do not forget one of them: yes",
+]
 LAW = Sampling(max_tokens=40)
 STOPS = [2, *range(30, 42)]
 """Tokens that end an answer: enough of them that rows end at different times."""
@@ -183,14 +190,21 @@ def config_of(model_type: str, changes: dict[str, Any]) -> Any:
         if name in known and "text" in name and hasattr(inner, "model_type"):
             sizes[name] = config_of(inner.model_type, FAMILIES.get(inner.model_type, {})).to_dict()
         elif name in known and hasattr(inner, "model_type") and inner.model_type in CONFIG_MAPPING:
-            sizes[name] = {**config_of(inner.model_type, {}).to_dict(), "image_size": 28, "patch_size": 14}
+            sizes[name] = {
+                **config_of(inner.model_type, {}).to_dict(),
+                "image_size": 28,
+                "patch_size": 14,
+            }
     return kind(**{**sizes, **changes})
 
 
 def check_size(config: Any) -> None:
-    """Raise ValueError where a model of that config would not be tiny, whatever the sizes above are."""
+    """Raise ValueError where a model of that config would not be tiny, whatever the sizes above
+    are."""
     with torch.device("meta"):
-        count = sum(weight.numel() for weight in AutoModelForCausalLM.from_config(config).parameters())
+        count = sum(
+            weight.numel() for weight in AutoModelForCausalLM.from_config(config).parameters()
+        )
     if count > MOST:
         raise ValueError(f"{count:,} weights, because its parts have sizes of their own")
 
@@ -203,7 +217,9 @@ def make(folder: Path, config: Any) -> None:
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if weight is inner or (outer is not None and weight is outer.weight):
-                weight.copy_(torch.randn(weight.shape) * (1 if weight is inner else 2.5 / WIDTH**0.5))
+                weight.copy_(
+                    torch.randn(weight.shape) * (1 if weight is inner else 2.5 / WIDTH**0.5)
+                )
             elif weight.dim() >= 2 and "A_log" not in name:
                 weight.copy_(torch.randn(weight.shape) * (1.3 / weight.shape[-1] ** 0.5))
             elif "norm" in name or name.endswith(".bias") or "sinks" in name:
@@ -212,11 +228,23 @@ def make(folder: Path, config: Any) -> None:
             inner.mul_(2.5 / WIDTH**0.5)
     model.generation_config = transformers.GenerationConfig(eos_token_id=STOPS)
     model.save_pretrained(folder)
-    tokens = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    plain = Tokenizer(models.BPE(vocab={token: index for index, token in enumerate(tokens)}, merges=[]))
-    plain.pre_tokenizer, plain.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokens = [
+        "<|endoftext|>",
+        "<|im_start|>",
+        "<|im_end|>",
+        *sorted(pre_tokenizers.ByteLevel.alphabet()),
+    ]
+    plain = Tokenizer(
+        models.BPE(vocab={token: index for index, token in enumerate(tokens)}, merges=[])
+    )
+    plain.pre_tokenizer, plain.decoder = (
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        decoders.ByteLevel(),
+    )
     plain.add_special_tokens(tokens[:3])
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain, eos_token=tokens[2], pad_token=tokens[0])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=plain, eos_token=tokens[2], pad_token=tokens[0]
+    )
     tokenizer.chat_template = CHATML
     tokenizer.save_pretrained(folder)
 
@@ -227,7 +255,12 @@ def by_transformers(model: Any, trajectories: list[Trajectory]) -> Tensor:
     with torch.no_grad():
         for each in trajectories:
             ids = torch.tensor([[*each.prompt.tolist(), *each.tokens.tolist()]])
-            logprobs = model(ids, use_cache=False).logits[0, len(each.prompt) - 1 : -1].float().log_softmax(-1)
+            logprobs = (
+                model(ids, use_cache=False)
+                .logits[0, len(each.prompt) - 1 : -1]
+                .float()
+                .log_softmax(-1)
+            )
             found.append(logprobs.gather(-1, ids[0, len(each.prompt) :, None])[:, 0])
     return torch.cat(found)
 
@@ -254,7 +287,11 @@ def measure(name: str, root: Path) -> dict[str, Any]:
 
 def drawn(policy: Any) -> list[Trajectory]:
     """Three answers to each prompt."""
-    requests = [Request(("k", p, c), [{"role": "user", "content": PROMPTS[p]}], LAW) for p in (0, 1) for c in range(3)]
+    requests = [
+        Request(("k", p, c), [{"role": "user", "content": PROMPTS[p]}], LAW)
+        for p in (0, 1)
+        for c in range(3)
+    ]
     got = {request.key: trajectory for request, trajectory in policy.sample(requests)}
     return [got[request.key] for request in requests]
 
@@ -268,12 +305,16 @@ def compare(root: Path, theirs: Any) -> dict[str, Any]:
     """An opened model against transformers."""
     section = AutoregressiveModel(name=str(root / "base"), dtype="float32")
     policy = open_policy(section, section.name)
-    row = {key: policy.engine[key] for key in ("decoder", "scoring", "head")} | {"context": policy.context}
+    row = {key: policy.engine[key] for key in ("decoder", "scoring", "head")} | {
+        "context": policy.context
+    }
     answers = drawn(policy)
     wanted = by_transformers(theirs, answers)
     row["sampler"] = largest(recorded(answers), wanted)
     passes = policy.batches(answers, 512)
-    scored = torch.cat([policy.score([answers[index] for index in part]).logprobs.detach() for part in passes])
+    scored = torch.cat(
+        [policy.score([answers[index] for index in part]).logprobs.detach() for part in passes]
+    )
     row["scorer"] = max(largest(scored, wanted), largest(policy.score(answers).logprobs, wanted))
     row["gradient"] = supervised(policy, theirs)
     return row | adapted(root, section, answers)
@@ -282,7 +323,10 @@ def compare(root: Path, theirs: Any) -> dict[str, Any]:
 def supervised(policy: Any, theirs: Any) -> float:
     """How far the gradient of one batch is from transformers', as a share of it."""
     chats = [
-        [{"role": "user", "content": text}, {"role": "assistant", "content": "and so it was, " * times}]
+        [
+            {"role": "user", "content": text},
+            {"role": "assistant", "content": "and so it was, " * times},
+        ]
         for text in PROMPTS
         for times in (1, 2)
     ]
@@ -377,29 +421,42 @@ def cells(row: dict[str, Any]) -> list[str]:
     if "sampler" not in row:
         said = row.get("refused") or row.get("crash") or row.get("not_tried", "")
         return [row["architecture"], "", result, *[""] * 5, said.splitlines()[0].replace("|", "/")]
-    numbers = [f"{row[key]:.0e}" if key in row else "" for key in ("sampler", "scorer", "gradient", "reload", "merged")]
+    numbers = [
+        f"{row[key]:.0e}" if key in row else ""
+        for key in ("sampler", "scorer", "gradient", "reload", "merged")
+    ]
     engine = f"{row['decoder']}, {row['scoring']}, {row['head']}"
     notes = [row[key].splitlines()[0] for key in ("lora_refused", "merged_refused") if key in row]
     return [row["architecture"], engine, result, *numbers, "; ".join(notes).replace("|", "/")]
 
 
 def group(row: dict[str, Any]) -> tuple[str, str]:
-    """The result of a row, and how its model is drawn and scored or why it is not: a line of the page."""
+    """The result of a row, and how its model is drawn and scored or why it is not: a line of the
+    page."""
     result = verdict(row)
     if "sampler" in row:
         return result, f"{row['decoder']}, {row['scoring']}, {row['head']}"
     said = row.get("refused") or row.get("crash") or row.get("not_tried", "")
     if result == "refused":
-        reasons = {"logits differ": "its logits in a batch differ from its own", "it fails here": "a batch fails"}
-        return result, next((why for part, why in reasons.items() if part in said), "it does not open")
+        reasons = {
+            "logits differ": "its logits in a batch differ from its own",
+            "it fails here": "a batch fails",
+        }
+        return result, next(
+            (why for part, why in reasons.items() if part in said), "it does not open"
+        )
     if result == "not tried":
         large = "sizes of their own" in said
-        return result, "its parts have sizes of their own" if large else "its tiny config is not valid"
+        return (
+            result,
+            "its parts have sizes of their own" if large else "its tiny config is not valid",
+        )
     return result, said.splitlines()[0].replace("|", "/")
 
 
 def write_table(rows: dict[str, dict[str, Any]]) -> None:
-    """Put the table, a line for each `group`, behind the mark of the page; then what adapters cannot do."""
+    """Put the table, a line for each `group`, behind the mark of the page; then what adapters
+    cannot do."""
     counts = Counter(map(verdict, rows.values()))
     numbers = ("sampler", "scorer", "gradient", "merged")
     groups: dict[tuple[str, str], list[str]] = {}
@@ -414,25 +471,39 @@ def write_table(rows: dict[str, dict[str, Any]]) -> None:
     said = f"transformers {transformers.__version__}, torch {torch.__version__}: "
     said += ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    without = {key: "; ".join(name for name in sorted(rows) if key in rows[name]) for key in REFUSED}
+    without = {
+        key: "; ".join(name for name in sorted(rows) if key in rows[name]) for key in REFUSED
+    }
     adapters = "\n".join(f"- {REFUSED[key]}: {found}." for key, found in without.items() if found)
     page, _, _ = PAGE.read_text().partition(MARK)
-    PAGE.write_text(f"{page}{MARK}\n\n{said}. Figures are the largest of a line.\n\n{table}\n\n{adapters}\n")
+    PAGE.write_text(
+        f"{page}{MARK}\n\n{said}. Figures are the largest of a line.\n\n{table}\n\n{adapters}\n"
+    )
 
 
 def main() -> None:
     """Measure what is asked for or not yet in the file; then write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", help="architectures to measure again")
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--table", action="store_true", help="write the table of docs/research/architectures.md")
+    parser.add_argument(
+        "--table", action="store_true", help="write the table of docs/research/architectures.md"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    found = [json.loads(line) for line in options.results.read_text().splitlines()] if options.results.exists() else []
+    found = (
+        [json.loads(line) for line in options.results.read_text().splitlines()]
+        if options.results.exists()
+        else []
+    )
     rows = {row["architecture"]: row for row in found}
-    for name in options.names or ([] if options.table else [name for name in names() if name not in rows]):
+    for name in options.names or (
+        [] if options.table else [name for name in names() if name not in rows]
+    ):
         rows[name] = measured(name)
         with options.results.open("a") as file:
             file.write(json.dumps(rows[name]) + "\n")

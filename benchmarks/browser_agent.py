@@ -1,11 +1,13 @@
-"""A browser agent fills in the suite's forms: browser-use in its own environment, real Chromium, our model behind it.
+"""A browser agent fills in the suite's forms: browser-use in its own environment, real Chromium,
+our model behind it.
 
     PLUMBLINE_BROWSER_USE_PYTHON=ENV/bin/python python benchmarks/browser_agent.py --out FILE
 
-Every form is served on a loopback port, the model on another (as `plumbline serve` does it), and the agent is told the
-form's address and what to enter. A form counts when the server received it exactly; beside it stands what the direct
-executor makes of the very same plans. Without --model the planner is the oracle, which gives the ceiling. Outcomes are
-lines of JSON; a form that has one already is not done again, unless the agent broke down.
+Every form is served on a loopback port, the model on another (as `plumbline serve` does it), and
+the agent is told the form's address and what to enter. A form counts when the server received it
+exactly; beside it stands what the direct executor makes of the very same plans. Without --model the
+planner is the oracle, which gives the ceiling. Outcomes are lines of JSON; a form that has one
+already is not done again, unless the agent broke down.
 """
 
 import argparse
@@ -52,19 +54,26 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "no-thinking": {"agent": {"use_thinking": False}},
     "flash": {"agent": {"flash_mode": True}},
     "unforced": {"agent": {}, "llm": {"dont_force_structured_output": True}},
-    "told": {"agent": {}, "llm": {"dont_force_structured_output": True, "add_schema_to_system_prompt": True}},
+    "told": {
+        "agent": {},
+        "llm": {"dont_force_structured_output": True, "add_schema_to_system_prompt": True},
+    },
 }
-"""Variants of the agent's output: whether it thinks, and whether it sends its schema, or writes it into its prompt."""
+"""Variants of the agent's output: whether it thinks, and whether it sends its schema, or writes it
+into its prompt."""
 
 
 class OraclePlanner(Backend):
-    """A planner that knows every answer, the ceiling: it gives the gold plan of the example with these values."""
+    """A planner that knows every answer, the ceiling: it gives the gold plan of the example with
+    these values."""
 
     family, context = "oracle", 1 << 20
 
     def __init__(self, examples: Sequence[Example], name: str = "oracle") -> None:
         self.name = name
-        self._gold: Mapping[str, str] = {given_of(_user(one.messages))[0]: gold_of(one) for one in examples}
+        self._gold: Mapping[str, str] = {
+            given_of(_user(one.messages))[0]: gold_of(one) for one in examples
+        }
 
     def prompt_length(self, messages: Sequence[Message]) -> int:
         """See `Backend`: words, because it has no tokens."""
@@ -78,7 +87,10 @@ class OraclePlanner(Backend):
         """
         gold = self._gold.get(given_of(_user(asked.request.messages))[0])
         if gold is None:
-            raise DataError("the oracle knows no example with these values", "ask it for one of its own examples")
+            raise DataError(
+                "the oracle knows no example with these values",
+                "ask it for one of its own examples",
+            )
         yield Piece(text=gold, finish="stop", facts={"model": self.name})
 
 
@@ -88,10 +100,16 @@ def _user(messages: Sequence[Message]) -> str:
 
 
 class Slipping(Backend):
-    """An oracle whose first plan for a page is wrong: the page, or the browser, has something to say to it."""
+    """An oracle whose first plan for a page is wrong: the page, or the browser, has something to
+    say to it."""
 
     def __init__(self, oracle: OraclePlanner, task: FormsTask, rows: Sequence[Example]) -> None:
-        self.oracle, self.name, self.family, self.context = oracle, oracle.name, oracle.family, oracle.context
+        self.oracle, self.name, self.family, self.context = (
+            oracle,
+            oracle.name,
+            oracle.family,
+            oracle.context,
+        )
         self.wrong = {given_of(row.messages[-1]["content"])[0]: _wrong(task, row) for row in rows}
 
     def prompt_length(self, messages: Sequence[Message]) -> int:
@@ -114,17 +132,25 @@ class Slipping(Backend):
 
 
 def _wrong(task: FormsTask, row: Example) -> str:
-    """The gold plan with two dates or numbers the wrong way round, which the server alone sees; else with a gap.
+    """The gold plan with two dates or numbers the wrong way round, which the server alone sees;
+    else with a gap.
 
     "" where a form has neither.
     """
     view, values = task.view_of(row), values_of(row.reference)
     for rule in view.form.rules:
         first, second = rule.names[0], rule.names[-1]
-        if rule.kind == "in_order" and values[first] and values[second] not in {None, values[first]}:
+        if (
+            rule.kind == "in_order"
+            and values[first]
+            and values[second] not in {None, values[first]}
+        ):
             swapped = {first: values[second], second: values[first]}
             return write_gold(view, {**values, **swapped}, task.options.plan)
-    gap = next((one.name for one in view.form.fields if one.required and values[one.name] is not None), None)
+    gap = next(
+        (one.name for one in view.form.fields if one.required and values[one.name] is not None),
+        None,
+    )
     return write_gold(view, {**values, gap: None}, task.options.plan) if gap else ""
 
 
@@ -158,7 +184,9 @@ class Remembering(Backend):
 def model_server(served: Backend) -> Iterator[str]:
     """The address of an OpenAI-compatible server of one model while the block runs."""
     listening = listen()
-    server = uvicorn.Server(uvicorn.Config(application([served]), log_level="warning", access_log=False))
+    server = uvicorn.Server(
+        uvicorn.Config(application([served]), log_level="warning", access_log=False)
+    )
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
     thread.start()
     while not server.started:
@@ -171,7 +199,8 @@ def model_server(served: Backend) -> Iterator[str]:
 
 
 class Driver:
-    """browser-use in a process of its own interpreter, which is begun again where it does not answer."""
+    """browser-use in a process of its own interpreter, which is begun again where it does not
+    answer."""
 
     def __init__(self, python: str, seconds: float = 180.0) -> None:
         """Start nothing yet; a task may take so many seconds."""
@@ -198,7 +227,9 @@ class Driver:
         log = None if os.environ.get("PLUMBLINE_BROWSER_USE_LOG") else subprocess.DEVNULL
         pipe = subprocess.PIPE
         command = [self.python, str(DRIVER)]
-        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, text=True, start_new_session=True)
+        return subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=log, text=True, start_new_session=True
+        )
 
     def close(self) -> None:
         """End the process, and the browser that it started."""
@@ -237,7 +268,9 @@ def fill_in(
     episode = site.open(view)
     address = place.forms + site.address(episode, view)
     told = example.messages[-1]["content"].partition("\n\n" + "The controls of the form:")[0]
-    told = told.partition("\n\nOs controles do formulário:")[0].replace(ADDRESS + view.form.path, address)
+    told = told.partition("\n\nOs controles do formulário:")[0].replace(
+        ADDRESS + view.form.path, address
+    )
     with tempfile.TemporaryDirectory(prefix="plumbline-files-") as folder:
         for name in case.files:
             (Path(folder) / name).write_bytes(stub(name))
@@ -255,7 +288,9 @@ def fill_in(
     wanted = expected(view, values_of(example.reference))
     execution = Execution((), receipts, "")
     judged = score(wanted, Plan(()), execution, len(view.form.pages))
-    mistakes = [f"{one.what}: {one.received}, not {one.expected}" for one in mistakes_of(wanted, execution)]
+    mistakes = [
+        f"{one.what}: {one.received}, not {one.expected}" for one in mistakes_of(wanted, execution)
+    ]
     return {
         "id": example.id,
         "form": view.form.name,
@@ -270,7 +305,8 @@ def fill_in(
 
 
 def directly(task: FormsTask, example: Example, plans: Sequence[str]) -> bool | None:
-    """Whether the direct executor sends the form exactly with the last plan; None where there was no plan."""
+    """Whether the direct executor sends the form exactly with the last plan; None where there was
+    no plan."""
     return task.judge(example, plans[-1])[1].parts["exact"] == 1.0 if plans else None
 
 
@@ -281,24 +317,31 @@ def report(rows: Sequence[Mapping[str, Any]]) -> None:
     print(f"forms {len(rows)}, of {len({row['form'] for row in rows})} kinds")
     print(f"received exactly   {exact.mean:.3f}  [{exact.low:.3f}, {exact.high:.3f}]  n={exact.n}")
     print(
-        f"direct executor    {direct.mean:.3f}  [{direct.low:.3f}, {direct.high:.3f}]  n={direct.n}  (the same plans)"
+        f"direct executor    {direct.mean:.3f}  [{direct.low:.3f}, {direct.high:.3f}]  "
+        f"n={direct.n}  (the same plans)"
     )
     for key in ("steps", "seconds"):
         found = mean_interval([float(row[key]) for row in rows if key in row])
         print(f"{key:<18} {found.mean:.1f}  [{found.low:.1f}, {found.high:.1f}]  n={found.n}")
     for row in rows:
         if not row["exact"]:
-            print(f"  {row['id']}: {row.get('failed') or row['mistakes'][:3]} {row.get('errors', [])[:2]}")
+            print(
+                f"  {row['id']}: {row.get('failed') or row['mistakes'][:3]} "
+                f"{row.get('errors', [])[:2]}"
+            )
 
 
 def planned(
     model: str | None, task: FormsTask, rows: Sequence[Example], *, slip: bool
 ) -> tuple[Remembering, AgentServed]:
-    """What plans, the oracle or a model that is opened as `plumbline serve --agent` opens it, and what agents ask."""
+    """What plans, the oracle or a model that is opened as `plumbline serve --agent` opens it, and
+    what agents ask."""
     if model is None:
         oracle = OraclePlanner(rows)
         planner = Remembering(Slipping(oracle, task, rows) if slip else oracle)
-        return planner, AgentServed(planner, Planning(plan=task.options.plan, full=task.options.instructions == "full"))
+        return planner, AgentServed(
+            planner, Planning(plan=task.options.plan, full=task.options.instructions == "full")
+        )
     from plumbline.cli.output import progress
     from plumbline.evaluation.models import ModelOptions
     from plumbline.serve.opening import named_models, open_models
@@ -313,7 +356,10 @@ def planned(
 
 def chosen(task: FormsTask, n: int) -> list[Example]:
     """Examples of both kinds of splits, form after form, so that a short run meets every form."""
-    rows = [*task.examples("test"), *(task.examples("held-out-forms") if "held-out-forms" in task.splits else ())]
+    rows = [
+        *task.examples("test"),
+        *(task.examples("held-out-forms") if "held-out-forms" in task.splits else ()),
+    ]
     turns: dict[str, int] = {}
     order = []
     for row in rows:
@@ -324,15 +370,25 @@ def chosen(task: FormsTask, n: int) -> list[Example]:
 
 def main() -> None:
     """Run the forms that are not in the file yet, and print the figures of all that are."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True, help="JSON lines, one a form")
     parser.add_argument("--n", type=int, default=25, help="forms")
     parser.add_argument("--form", help="only this form")
     parser.add_argument("--variant", choices=sorted(VARIANTS), default="no-thinking")
-    parser.add_argument("--actions", type=int, default=5, help="the agent's limit of actions a step")
-    parser.add_argument("--model", help="a run or model of the forms task that plans; left out: the oracle")
-    parser.add_argument("--slip", action="store_true", help="the oracle's first plan of each form is wrong")
-    parser.add_argument("--seconds", type=float, default=180.0, help="of one form, all steps together")
+    parser.add_argument(
+        "--actions", type=int, default=5, help="the agent's limit of actions a step"
+    )
+    parser.add_argument(
+        "--model", help="a run or model of the forms task that plans; left out: the oracle"
+    )
+    parser.add_argument(
+        "--slip", action="store_true", help="the oracle's first plan of each form is wrong"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=180.0, help="of one form, all steps together"
+    )
     parser.add_argument("--options", default="{}", help="JSON: the forms task's options")
     arguments = parser.parse_args()
     python = os.environ.get(VARIABLE)
@@ -344,25 +400,36 @@ def main() -> None:
     rows = [row for row in rows if arguments.form in {None, row.stratum}]
     rows = [row for row in rows if not arguments.slip or _wrong(task, row)][: arguments.n]
     planner, agent = planned(arguments.model, task, rows, slip=arguments.slip)
-    there = arguments.out.read_text(encoding="utf-8").splitlines() if arguments.out.is_file() else []
+    there = (
+        arguments.out.read_text(encoding="utf-8").splitlines() if arguments.out.is_file() else []
+    )
     done = {row["id"]: row for row in map(json.loads, there) if "failed" not in row}
     given = {**VARIANTS[arguments.variant]}
     patience = {"llm_timeout": int(arguments.seconds), "step_timeout": int(arguments.seconds)}
     given["agent"] = {**given["agent"], **patience, "max_actions_per_step": arguments.actions}
     driver = Driver(python, arguments.seconds)
     try:
-        with serve(task.executor.site) as forms, model_server(agent) as models, arguments.out.open("a") as out:
+        with (
+            serve(task.executor.site) as forms,
+            model_server(agent) as models,
+            arguments.out.open("a") as out,
+        ):
             for row in rows:
                 if row.id in done:
                     continue
                 planner.plans.clear()
                 found = fill_in(task, row, driver, Place(forms, models, agent.name), given)
                 plans = next(iter(planner.plans.values()), [])
-                found |= {"direct": directly(task, row, plans), "plans": len(plans), "variant": arguments.variant}
+                found |= {
+                    "direct": directly(task, row, plans),
+                    "plans": len(plans),
+                    "variant": arguments.variant,
+                }
                 done[row.id] = found
                 print(json.dumps(found, ensure_ascii=False), file=out, flush=True)
                 print(
-                    f"{row.id}: {'exact' if found['exact'] else found.get('failed') or found['mistakes'][:2]}",
+                    f"{row.id}: "
+                    f"{'exact' if found['exact'] else found.get('failed') or found['mistakes'][:2]}",
                     flush=True,
                 )
     finally:

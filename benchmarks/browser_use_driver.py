@@ -1,4 +1,5 @@
-"""Runs browser-use's agent on one task after another; started by its own interpreter, never imported by Plumbline.
+"""Runs browser-use's agent on one task after another; started by its own interpreter, never
+imported by Plumbline.
 
 A task is a line of JSON on the standard input, its outcome a line of JSON on the standard output:
 
@@ -41,7 +42,9 @@ async def run(asked):
             user_data_dir=folder,
             args=["--disable-gpu", "--disable-dev-shm-usage"],
         )
-        llm = ChatOpenAI(model=asked["model"], base_url=asked["url"], api_key="none", **asked.get("llm", {}))
+        llm = ChatOpenAI(
+            model=asked["model"], base_url=asked["url"], api_key="none", **asked.get("llm", {})
+        )
         agent = Agent(
             task=asked["task"],
             llm=llm,

@@ -1,4 +1,5 @@
-"""What a step of RL costs: measured on a grid, fitted, held to points that were left out, and extrapolated.
+"""What a step of RL costs: measured on a grid, fitted, held to points that were left out, and
+extrapolated.
 
     python benchmarks/cost.py measure [--device cuda] [--out POINTS.jsonl]   # 3 minutes on two cores
     python benchmarks/cost.py fit                                               # as in docs/research/benchmarks.md
@@ -12,9 +13,10 @@ A step of g devices, each with a share of the answers, takes
     gradients  G (g - 1) / link, through one process; 2 G (g - 1) / g / link in a ring (Patarasuk and Yuan 2009)
     weights    G (g - 1) / link, through one process; G / link, passed on
 
-with S decoding steps (the longest answer), A answers, U tokens of answers and of each prompt once, N weights
-in L layers, W their bytes, G bytes of those that are trained; a, b, c, d and e are fitted by non-negative least squares
-on relative errors. With LoRA the base has no weight gradient, which leaves 4 of the 6 operations a weight and token.
+with S decoding steps (the longest answer), A answers, U tokens of answers and of each prompt once,
+N weights in L layers, W their bytes, G bytes of those that are trained; a, b, c, d and e are fitted
+by non-negative least squares on relative errors. With LoRA the base has no weight gradient, which
+leaves 4 of the 6 operations a weight and token.
 """
 
 import argparse
@@ -56,7 +58,8 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What is trained: a model of so many weights in so many layers, with adapters of so many weights or none."""
+    """What is trained: a model of so many weights in so many layers, with adapters of so many
+    weights or none."""
 
     name: str
     weights: float
@@ -89,12 +92,16 @@ H100 = Device(
     products=780e12,  # measured, bfloat16 (benchmarks/real.py --device cuda)
     reading=3.0e12,  # measured there
     link=50e9,  # 400 Gb/s a device, as such nodes are sold
-    verdicts=16 * 150.0,  # 16 cores, 150 a core: the slowest of commerce's rewards (docs/research/commerce.md)
-    drawing=(1.5, 2.3e-4, 2.0),  # b: 7.0 ms a step of 30 layers, measured there; a and c are assumed
+    # 16 cores, 150 a core: the slowest of commerce's rewards (docs/research/commerce.md)
+    verdicts=16 * 150.0,
+    # b: 7.0 ms a step of 30 layers, measured there; a and c are assumed
+    drawing=(1.5, 2.3e-4, 2.0),
     learning=(
         2.5,
         1.7e-2,
-    ),  # d is assumed: 40 % of the products; e is fitted to cost_points.jsonl, where launches are all
+        # d is assumed: 40 % of the products; e is fitted to cost_points.jsonl, where launches are
+        # all
+    ),
 )
 JOBS = (
     Job(name="135M, LoRA", weights=134.5e6, layers=30, adapters=4.9e6),
@@ -131,7 +138,9 @@ def measure(options: argparse.Namespace) -> None:
             step()
         rollouts, update = step()
         point = Point(
-            device=torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {options.threads} threads",
+            device=torch.cuda.get_device_name()
+            if device.type == "cuda"
+            else f"CPU, {options.threads} threads",
             prompts=prompts,
             copies=copies,
             answer=answer,
@@ -144,14 +153,22 @@ def measure(options: argparse.Namespace) -> None:
             layers=policy.model.config.num_hidden_layers,
         )
         rows.append(asdict(point))
-        print(f"{done + 1}/{len(GRID)}  {prompts} x {copies} x {answer}: {point.rollouts:.2f} s, {point.update:.2f} s")
-    before = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
+        print(
+            f"{done + 1}/{len(GRID)}  {prompts} x {copies} x {answer}: {point.rollouts:.2f} s, "
+            f"{point.update:.2f} s"
+        )
+    before = (
+        [json.loads(line) for line in options.out.read_text().splitlines()]
+        if options.out.exists()
+        else []
+    )
     kept = [row for row in before if row["device"] != rows[0]["device"]]
     options.out.write_text("".join(json.dumps(row) + "\n" for row in kept + rows))
 
 
 def terms(points: list[Point]) -> tuple[np.ndarray, np.ndarray]:
-    """What the fitted constants stand before: of rollouts [n, 3] (a, b, c), and of updates [n, 2] (d, e)."""
+    """What the fitted constants stand before: of rollouts [n, 3] (a, b, c), and of updates [n, 2]
+    (d, e)."""
     rollouts, updates = [], []
     for one in points:
         learnt = one.prompts * (one.copies * one.answer + one.prompt)
@@ -167,14 +184,16 @@ def terms(points: list[Point]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fitted(rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Constants that are not below 0, by least squares on relative errors (Lawson and Hanson 1974)."""
+    """Constants that are not below 0, by least squares on relative errors (Lawson and Hanson
+    1974)."""
     from scipy.optimize import nnls
 
     return nnls(rows / seconds[:, None], np.ones(len(seconds)))[0]
 
 
 def fit(options: argparse.Namespace) -> None:
-    """Print the constants, the error at points that were left out, how a step grows, and what clusters would take."""
+    """Print the constants, the error at points that were left out, how a step grows, and what
+    clusters would take."""
     points = [Point(**json.loads(line)) for line in options.out.read_text().splitlines()]
     for device in dict.fromkeys(one.device for one in points):
         mine = [one for one in points if one.device == device]
@@ -182,14 +201,26 @@ def fit(options: argparse.Namespace) -> None:
         print(f"\n{device}, {len(seen)} points fitted, {len(mine) - len(seen)} left out\n")
         drawing = fitted(terms(seen)[0], np.array([one.rollouts for one in seen]))
         learning = fitted(terms(seen)[1], np.array([one.update for one in seen]))
-        print("| a (readings) | b (s a layer and step) | c (products) | d (products) | e (s a layer) |")
+        print(
+            "| a (readings) | b (s a layer and step) | c (products) | d (products) | e (s a layer) "
+            "|"
+        )
         print("|---|---|---|---|---|")
-        print(f"| {drawing[0]:.2f} | {drawing[1]:.2e} | {drawing[2]:.2f} | {learning[0]:.2f} | {learning[1]:.2e} |\n")
-        print("| prompts x copies x tokens | | rollouts, measured | model | error | update, measured | model | error |")
+        print(
+            f"| {drawing[0]:.2f} | {drawing[1]:.2e} | {drawing[2]:.2f} | {learning[0]:.2f} | "
+            f"{learning[1]:.2e} |\n"
+        )
+        print(
+            "| prompts x copies x tokens | | rollouts, measured | model | error | update, measured "
+            "| model | error |"
+        )
         print("|---|---|---|---|---|---|---|---|")
         for one in mine:
             place = (one.prompts, one.copies, one.answer)
-            (drew,), (learnt,) = terms([one])[0] @ drawing[:, None], terms([one])[1] @ learning[:, None]
+            (drew,), (learnt,) = (
+                terms([one])[0] @ drawing[:, None],
+                terms([one])[1] @ learning[:, None],
+            )
             cells = [f"{one.rollouts:.2f}", f"{drew[0]:.2f}", f"{drew[0] / one.rollouts - 1:+.0%}"]
             cells += [f"{one.update:.2f}", f"{learnt[0]:.2f}", f"{learnt[0] / one.update - 1:+.0%}"]
             kind = "left out" if place in HELD_OUT else ""
@@ -203,8 +234,8 @@ def step_of(job: Job, devices: int, device: Device, *, ring: bool) -> dict[str, 
         job: what is trained.
         devices: that share its answers.
         device: one of them.
-        ring: gradients are reduced, and weights passed on, from device to device; else one process takes and hands out
-            all of them, as `scale.learners` and `scale.samplers` do.
+        ring: gradients are reduced, and weights passed on, from device to device; else one process
+            takes and hands out all of them, as `scale.learners` and `scale.samplers` do.
     """
     (a, b, c), (d, e) = device.drawing, device.learning
     tokens = job.answers * job.length / devices
@@ -213,7 +244,8 @@ def step_of(job: Job, devices: int, device: Device, *, ring: bool) -> dict[str, 
     return {
         "rollouts": job.length * (a * 2 * job.weights / device.reading + b * job.layers)
         + c * 2 * job.weights * learnt / device.products,
-        "update": d * (4 if job.adapters else 6) * job.weights * learnt / device.products + e * job.layers,
+        "update": d * (4 if job.adapters else 6) * job.weights * learnt / device.products
+        + e * job.layers,
         "verdicts": job.answers / devices / device.verdicts,
         "gradients": 2 * moved * others / devices if ring else moved * others,
         "weights": moved * min(others, 1) if ring else moved * others,
@@ -223,7 +255,8 @@ def step_of(job: Job, devices: int, device: Device, *, ring: bool) -> dict[str, 
 def extrapolate(_: argparse.Namespace) -> None:
     """Print what clusters would take."""
     print(
-        "| job | devices | rollouts | update | verdicts | gradients, weights: one process | ring | a step | speed-up |"
+        "| job | devices | rollouts | update | verdicts | gradients, weights: one process | ring | "
+        "a step | speed-up |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
     for job in JOBS:
@@ -233,19 +266,26 @@ def extrapolate(_: argparse.Namespace) -> None:
             kinds = [f"{ring[kind]:.2f}" for kind in ("rollouts", "update", "verdicts")]
             moved = [f"{one['gradients'] + one['weights']:.2f}" for one in (star, ring)]
             whole = [sum(one.values()) for one in (star, ring)]
-            ends = [" / ".join(f"{one:.1f}" for one in whole), " / ".join(f"{alone / one:.1f}" for one in whole)]
+            ends = [
+                " / ".join(f"{one:.1f}" for one in whole),
+                " / ".join(f"{alone / one:.1f}" for one in whole),
+            ]
             print(f"| {job.name} | {devices} | {' | '.join([*kinds, *moved, *ends])} |")
 
 
 def main() -> None:
     """Do what the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["measure", "fit", "extrapolate"])
     parser.add_argument("--out", type=Path, default=POINTS)
     parser.add_argument("--model", default="models/smollm2-135m")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--sentences", type=int, default=4, help="of a prompt; each is about 25 tokens")
+    parser.add_argument(
+        "--sentences", type=int, default=4, help="of a prompt; each is about 25 tokens"
+    )
     options = parser.parse_args()
     {"measure": measure, "fit": fit, "extrapolate": extrapolate}[options.what](options)
 

@@ -1,12 +1,13 @@
-"""How often intervals of 95 % hold the truth, how often equals are told apart, and what "did not change" is worth.
+"""How often intervals of 95 % hold the truth, how often equals are told apart, and what "did not
+change" is worth.
 
     python benchmarks/coverage.py              # as in docs/statistics.md; four minutes of one core
     python benchmarks/coverage.py --tries 5000
 
-Each cell is the worst of equal and of unequal clusters (the largest has about 40 % of the examples), with 0, 0.1 and
-0.5 of the variance between clusters. Beside Plumbline's stand two others, written here again: the standard error CR2
-with the degrees of freedom of Bell and McCaffrey (2002), and the clustered error with a normal quantile of Miller
-(2024, arXiv:2411.00640).
+Each cell is the worst of equal and of unequal clusters (the largest has about 40 % of the
+examples), with 0, 0.1 and 0.5 of the variance between clusters. Beside Plumbline's stand two
+others, written here again: the standard error CR2 with the degrees of freedom of Bell and McCaffrey
+(2002), and the clustered error with a normal quantile of Miller (2024, arXiv:2411.00640).
 """
 
 import argparse
@@ -17,7 +18,13 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.evaluation.statistics import count_units_within, direction, mean_interval, paired, t_quantile
+from plumbline.evaluation.statistics import (
+    count_units_within,
+    direction,
+    mean_interval,
+    paired,
+    t_quantile,
+)
 
 Values = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -57,10 +64,13 @@ REWARDS: dict[str, tuple[Kind, float]] = {
     "skewed": (lambda z: beta_low(below(z)), 1 / 9),
     "zero-inflated": (lambda z: beta_middle(np.clip((below(z) - 0.7) / 0.3, 0, 1)), 0.15),
 }
-"""Rewards by a normal latent value, and their mean: Beta(1/2, 4), and 70 % zeros with Beta(2, 2) for the rest."""
+"""Rewards by a normal latent value, and their mean: Beta(1/2, 4), and 70 % zeros with Beta(2, 2)
+for the rest."""
 DIFFERENCES: dict[str, Kind] = {
     "normal": lambda z: 0.12 * z,
-    "won and lost (10 % each)": lambda z: (z > over(0.1)).astype(float) - (z < -over(0.1)).astype(float),
+    "won and lost (10 % each)": lambda z: (
+        (z > over(0.1)).astype(float) - (z < -over(0.1)).astype(float)
+    ),
     "few large wins (10 %)": lambda z: np.where(z > over(0.1), 0.9, -0.1),
     "few big losses (3 %)": lambda z: np.where(z > over(0.03), -0.97, 0.03),
     "log-normal": lambda z: (np.exp(z) - math.exp(0.5)) / 10,
@@ -80,8 +90,11 @@ def sizes(clusters: int, n: int, is_equal: bool, rng: np.random.Generator) -> Nu
     return found if found.min() > 0 else sizes(clusters, n, is_equal, rng)
 
 
-def draw(clusters: int, n: int, alike: float, is_equal: bool, rng: np.random.Generator) -> tuple[Values, Numbers]:
-    """Normal values [n], of whose variance a share lies between clusters, and the number of each one's cluster."""
+def draw(
+    clusters: int, n: int, alike: float, is_equal: bool, rng: np.random.Generator
+) -> tuple[Values, Numbers]:
+    """Normal values [n], of whose variance a share lies between clusters, and the number of each
+    one's cluster."""
     place = np.repeat(np.arange(clusters), sizes(clusters, n, is_equal, rng))
     shared, own = rng.standard_normal(clusters)[place], rng.standard_normal(n)
     return alike**0.5 * shared + (1 - alike) ** 0.5 * own, place
@@ -89,7 +102,11 @@ def draw(clusters: int, n: int, alike: float, is_equal: bool, rng: np.random.Gen
 
 def settings(clusters: int, n: int) -> Iterator[tuple[float, bool]]:
     """The settings whose worst a cell shows."""
-    yield from ((alike, equal) for equal in (True, False) for alike in ALIKE) if clusters < n else [(0.0, True)]
+    yield from (
+        ((alike, equal) for equal in (True, False) for alike in ALIKE)
+        if clusters < n
+        else [(0.0, True)]
+    )
 
 
 def named(place: Numbers) -> list[str] | None:
@@ -98,7 +115,8 @@ def named(place: Numbers) -> list[str] | None:
 
 
 def by_cr2(values: Values, place: Numbers) -> float:
-    """Half of the 95 % interval of a mean by CR2 and the degrees of freedom of Bell and McCaffrey."""
+    """Half of the 95 % interval of a mean by CR2 and the degrees of freedom of Bell and
+    McCaffrey."""
     n, counts = len(values), np.bincount(place).astype(float)
     sums = np.bincount(place, weights=values - values.mean())
     weights = 1 / (n * n * (1 - counts / n))
@@ -117,7 +135,8 @@ def by_miller(values: Values, place: Numbers) -> float:
 
 
 def covered(kind: Kind, truth: float, design: tuple[int, int], tries: int, seed: int) -> Values:
-    """How often the truth is held: by Plumbline, CR2, Miller, and as if examples were alone; the worst settings."""
+    """How often the truth is held: by Plumbline, CR2, Miller, and as if examples were alone; the
+    worst settings."""
     worst = np.ones(4)
     for alike, is_equal in settings(*design):
         rng, hits = np.random.default_rng((seed, *design)), np.zeros(4)
@@ -137,7 +156,8 @@ def covered(kind: Kind, truth: float, design: tuple[int, int], tries: int, seed:
 
 
 def alarms(kind: Kind, design: tuple[int, int], tries: int, seed: int) -> Values:
-    """How often equals are called different: by Plumbline, with p < .01, by CR2, Miller; the worst settings."""
+    """How often equals are called different: by Plumbline, with p < .01, by CR2, Miller; the worst
+    settings."""
     worst = np.zeros(4)
     for alike, is_equal in settings(*design):
         rng, false = np.random.default_rng((seed, *design)), np.zeros(4)
@@ -147,15 +167,22 @@ def alarms(kind: Kind, design: tuple[int, int], tries: int, seed: int) -> Values
             ours, off = paired(np.zeros(len(values)), values, named(place)), abs(values.mean())
             is_different = direction(ours.difference, ours.p_value) != "same"
             is_sure = is_different and ours.p_value < 0.01
-            false += is_different, is_sure, off > by_cr2(values, place), off > by_miller(values, place)
+            false += (
+                is_different,
+                is_sure,
+                off > by_cr2(values, place),
+                off > by_miller(values, place),
+            )
         worst = np.maximum(worst, false / tries)
     return worst
 
 
 def equivalence(kind: Kind, design: tuple[int, int], tries: int, seed: int) -> Values:
-    """How often "did not change" is said at the margin (more often than 5 % is an error), and of no difference.
+    """How often "did not change" is said at the margin (more often than 5 % is an error), and of no
+    difference.
 
-    The margin is 3.5 standard errors, so that the second is about .9 by the normal law; the worst settings.
+    The margin is 3.5 standard errors, so that the second is about .9 by the normal law; the worst
+    settings.
     """
     worst = np.array([0.0, 1.0])
     for alike, is_equal in settings(*design):
@@ -166,16 +193,24 @@ def equivalence(kind: Kind, design: tuple[int, int], tries: int, seed: int) -> V
         said = np.zeros(3)
         for values, place in drawn:
             zeros, clusters = np.zeros(len(values)), named(place)
-            said += [paired(zeros, values + by, clusters).within <= margin for by in (margin, -margin, 0.0)]
+            said += [
+                paired(zeros, values + by, clusters).within <= margin
+                for by in (margin, -margin, 0.0)
+            ]
         said /= tries
         worst = np.array([max(worst[0], said[0], said[1]), min(worst[1], said[2])])
     return worst
 
 
-def advised(kind: Kind, units: int, each: int, margin: float, tries: int, seed: int) -> tuple[float, float]:
-    """How many units are advised (the median), and how often so many say that there is no difference."""
+def advised(
+    kind: Kind, units: int, each: int, margin: float, tries: int, seed: int
+) -> tuple[float, float]:
+    """How many units are advised (the median), and how often so many say that there is no
+    difference."""
 
-    def changes(units: int, count: int, rng: np.random.Generator) -> Iterator[tuple[Values, list[str] | None]]:
+    def changes(
+        units: int, count: int, rng: np.random.Generator
+    ) -> Iterator[tuple[Values, list[str] | None]]:
         for _ in range(count):
             latent, place = draw(units, units * each, 0.3 if each > 1 else 0.0, True, rng)
             yield kind(latent), named(place)
@@ -183,7 +218,9 @@ def advised(kind: Kind, units: int, each: int, margin: float, tries: int, seed: 
     rng = np.random.default_rng((seed, units, each))
     first = [paired(np.zeros(len(values)), values, of) for values, of in changes(units, 101, rng)]
     number = int(np.median([count_units_within(one, margin).number or math.inf for one in first]))
-    said = [paired(np.zeros(len(v)), v, of).within <= margin for v, of in changes(number, tries, rng)]
+    said = [
+        paired(np.zeros(len(v)), v, of).within <= margin for v, of in changes(number, tries, rng)
+    ]
     return number, float(np.mean(said))
 
 
@@ -197,7 +234,9 @@ def cell(figures: Values) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tries", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
@@ -206,10 +245,14 @@ def main() -> None:
     show("Coverage: Plumbline, CR2, Miller, as if alone", "rewards", columns)
     for name, (kind, truth) in REWARDS.items():
         print(
-            f"| {name} | " + " | ".join(cell(covered(kind, truth, one, tries, seed)) for one in DESIGNS) + " |",
+            f"| {name} | "
+            + " | ".join(cell(covered(kind, truth, one, tries, seed)) for one in DESIGNS)
+            + " |",
             flush=True,
         )
-    show("Equals called different: Plumbline, with p < .01, CR2, Miller", "differences", columns[1:])
+    show(
+        "Equals called different: Plumbline, with p < .01, CR2, Miller", "differences", columns[1:]
+    )
     for name, null in DIFFERENCES.items():
         cells = [cell(alarms(null, one, tries, seed)) for one in DESIGNS[1:]]
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
@@ -218,12 +261,22 @@ def main() -> None:
         cells = [cell(equivalence(null, one, tries, seed)) for one in DESIGNS[1:]]
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
     trials = ((240, 1, 0.02), (20, 6, 0.03), (60, 4, 0.02))
-    columns = [f"{units} of {units * each}" if each > 1 else f"{units} alone" for units, each, _ in trials]
-    show("Advised units, and how often so many say that there is no difference", "differences", columns)
+    columns = [
+        f"{units} of {units * each}" if each > 1 else f"{units} alone" for units, each, _ in trials
+    ]
+    show(
+        "Advised units, and how often so many say that there is no difference",
+        "differences",
+        columns,
+    )
     for name, null in DIFFERENCES.items():
-        found = [advised(null, units, each, margin, tries // 2, seed) for units, each, margin in trials]
+        found = [
+            advised(null, units, each, margin, tries // 2, seed) for units, each, margin in trials
+        ]
         print(
-            f"| {name} | " + " | ".join(f"{number:,} {cell(np.array([said]))}" for number, said in found) + " |",
+            f"| {name} | "
+            + " | ".join(f"{number:,} {cell(np.array([said]))}" for number, said in found)
+            + " |",
             flush=True,
         )
 

@@ -1,4 +1,5 @@
-"""The figures of docs/research/forms.md: how gold values were resolved, and what the oracle and the controls earn.
+"""The figures of docs/research/forms.md: how gold values were resolved, and what the oracle and the
+controls earn.
 
 python -m benchmarks.formfactory_figures DIR            # a checkout of the benchmark
 """
@@ -24,36 +25,52 @@ Row = dict[str, Any]
 
 
 def levels_table(forms: Mapping[str, Form], examples: Sequence[Example]) -> list[Row]:
-    """How many gold values of each kind of control were resolved at each level; the last row is all kinds."""
+    """How many gold values of each kind of control were resolved at each level; the last row is all
+    kinds."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for example in examples:
         form = forms[example.reference["form"]]
         for name, level in example.reference["levels"].items():
             counts[form.by_name[name].kind][level] += 1
             counts["all"][level] += 1
-    kinds = sorted((kind for kind in counts if kind != "all"), key=lambda kind: -counts[kind].total())
+    kinds = sorted(
+        (kind for kind in counts if kind != "all"), key=lambda kind: -counts[kind].total()
+    )
     return [
-        {"kind": kind, **{level: counts[kind][level] for level in LEVELS}, "values": counts[kind].total()}
+        {
+            "kind": kind,
+            **{level: counts[kind][level] for level in LEVELS},
+            "values": counts[kind].total(),
+        }
         for kind in (*kinds, "all")
     ]
 
 
 def notes_table(examples: Sequence[Example]) -> list[Row]:
-    """How many records have what is flagged: unfillable values, keys without a field, stubs, a ported page."""
+    """How many records have what is flagged: unfillable values, keys without a field, stubs, a
+    ported page."""
     flags = ("unfillable", "unplaced", "stubbed", "ported")
     return [
-        {"flag": flag, "records": sum(bool(example.reference[flag]) for example in examples), "of": len(examples)}
+        {
+            "flag": flag,
+            "records": sum(bool(example.reference[flag]) for example in examples),
+            "of": len(examples),
+        }
         for flag in flags
     ]
 
 
 def rewards_table(task: FormsTask, examples: Sequence[Example]) -> list[Row]:
-    """What the oracle and every control earn: submissions, both readings, exact forms, the highest mean of a form."""
+    """What the oracle and every control earn: submissions, both readings, exact forms, the highest
+    mean of a form."""
     rows = []
     for source in (ORACLE, *task.controls):
         golden = list(map(gold_of, examples))
         answers = golden if source == ORACLE else task.controls[source](examples)
-        scores = [task.judge(example, answer)[1] for example, answer in zip(examples, answers, strict=True)]
+        scores = [
+            task.judge(example, answer)[1]
+            for example, answer in zip(examples, answers, strict=True)
+        ]
         by_form: dict[str, list[float]] = defaultdict(list)
         for example, score in zip(examples, scores, strict=True):
             by_form[example.stratum].append(score.total)

@@ -3,11 +3,12 @@
     python benchmarks/forms.py                       # speed, as ratios
     python benchmarks/forms.py --memory 20000        # memory before, during and after so many episodes in one browser
 
-An episode fills in a form of twelve fields (four texts, e-mail, telephone, date, two numbers, a list of 27, a text of
-several lines, a radio group) and a consent box, and sends it. The peers are written as the public pipelines are, on the
-same site and the same Chromium: (a) a new browser for every episode, a call of Playwright's for every action; (b) a new
-context for every episode in one browser, a call for every action. Rounds take turns, so that whatever else the machine
-does meets all of them.
+An episode fills in a form of twelve fields (four texts, e-mail, telephone, date, two numbers, a
+list of 27, a text of several lines, a radio group) and a consent box, and sends it. The peers are
+written as the public pipelines are, on the same site and the same Chromium: (a) a new browser for
+every episode, a call of Playwright's for every action; (b) a new context for every episode in one
+browser, a call for every action. Rounds take turns, so that whatever else the machine does meets
+all of them.
 """
 
 import argparse
@@ -28,7 +29,17 @@ from plumbline_forms.plans.actions import Check, Plan, Select, Submit, Type
 from plumbline_forms.site.page import FormView
 from plumbline_forms.site.serve import serve
 from plumbline_forms.site.site import Site
-from plumbline_forms.suite.catalogue import area, consent, date, email, number, radio, select, tel, text
+from plumbline_forms.suite.catalogue import (
+    area,
+    consent,
+    date,
+    email,
+    number,
+    radio,
+    select,
+    tel,
+    text,
+)
 from plumbline_forms.suite.declaration import Form
 from plumbline_forms.suite.declaration import FormPage as FormPage
 from plumbline_forms.suite.drawing import drawn
@@ -102,7 +113,9 @@ async def by_hand(page: Page, address: str) -> None:
 
 async def plain(driver):
     """A browser as Playwright starts it when it is asked for no more."""
-    return await driver.chromium.launch(executable_path=find_chromium(), chromium_sandbox=os.geteuid() != 0)
+    return await driver.chromium.launch(
+        executable_path=find_chromium(), chromium_sandbox=os.geteuid() != 0
+    )
 
 
 async def new_browsers(site: Site, address: str, episodes: int) -> None:
@@ -176,15 +189,22 @@ def speed(rounds: int) -> None:
     sys.stderr.write("\r")
     served.close()
     in_page.close()
-    print("| executor | episodes a second | ms | times (a), median (least to greatest) | times (b) |")
+    print(
+        "| executor | episodes a second | ms | times (a), median (least to greatest) | times (b) |"
+    )
     print("|---|---|---|---|---|")
     for name, took in seconds.items():
         middle = statistics.median(took)
         a = [theirs / ours for theirs, ours in zip(seconds["new browser"], took, strict=True)]
-        b = statistics.median(theirs / ours for theirs, ours in zip(seconds["new context"], took, strict=True))
+        b = statistics.median(
+            theirs / ours for theirs, ours in zip(seconds["new context"], took, strict=True)
+        )
         ratio = f"**{statistics.median(a):,.1f}** ({min(a):,.1f} to {max(a):,.1f})"
         print(f"| {name} | {1 / middle:,.1f} | {1e3 * middle:,.3f} | {ratio} | {b:,.1f} |")
-    print(f"\n{rounds} rounds; episodes in each: {', '.join(f'{name} {count}' for name, count in ROUNDS.items())}")
+    print(
+        f"\n{rounds} rounds; episodes in each: "
+        f"{', '.join(f'{name} {count}' for name, count in ROUNDS.items())}"
+    )
 
 
 def memory(episodes: int) -> None:
@@ -206,7 +226,9 @@ def megabytes() -> float:
     parents = {}
     for folder in Path("/proc").iterdir():
         try:
-            parents[int(folder.name)] = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            parents[int(folder.name)] = int(
+                (folder / "stat").read_text().rsplit(")", 1)[1].split()[1]
+            )
         except (OSError, ValueError, IndexError):
             continue
     mine = {os.getpid()}
@@ -223,8 +245,15 @@ def megabytes() -> float:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--memory", type=int, metavar="EPISODES", help="measure memory over so many episodes instead")
+    parser.add_argument(
+        "--memory",
+        type=int,
+        metavar="EPISODES",
+        help="measure memory over so many episodes instead",
+    )
     options = parser.parse_args()
     memory(options.memory) if options.memory else speed(options.rounds)

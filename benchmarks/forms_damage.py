@@ -1,4 +1,5 @@
-"""Plans as models write them while they learn: right ones with something wrong in them, drawn from a generator."""
+"""Plans as models write them while they learn: right ones with something wrong in them, drawn from
+a generator."""
 
 import string
 from collections.abc import Callable, Sequence
@@ -25,8 +26,31 @@ from plumbline_forms.plans.actions import (
 from plumbline_forms.suite.declaration import Form
 
 _TEXTS = (
-    *("", " ", "x", "N/A", "None", "yes", "12", "-3", "1e3", "1,234.50", "1.234,50", "R$ 99,90", "0012", "3.14159"),
-    *("2026-02-30", "03/04/2026", "13/04/2026", "April 3, 2026", "3 de abril de 2026", "2026-04-03", "tomorrow"),
+    *(
+        "",
+        " ",
+        "x",
+        "N/A",
+        "None",
+        "yes",
+        "12",
+        "-3",
+        "1e3",
+        "1,234.50",
+        "1.234,50",
+        "R$ 99,90",
+        "0012",
+        "3.14159",
+    ),
+    *(
+        "2026-02-30",
+        "03/04/2026",
+        "13/04/2026",
+        "April 3, 2026",
+        "3 de abril de 2026",
+        "2026-04-03",
+        "tomorrow",
+    ),
     *(
         "9:05",
         "9h05",
@@ -38,8 +62,27 @@ _TEXTS = (
         "https://x.example/a?b=c",
         "x.example",
     ),
-    *("two\nlines", "a\r\nb", "\ttab", "  spaces  ", "<b>bold</b> & co", "'quoted' \"twice\"", "naïve café", "😀 ok"),
-    *("ab" * 60, "é" * 150, "😀" * 45, "word " * 100, "\x07bell", "null\x00", "a\u2028b", "ﬁne", "\u202eback"),
+    *(
+        "two\nlines",
+        "a\r\nb",
+        "\ttab",
+        "  spaces  ",
+        "<b>bold</b> & co",
+        "'quoted' \"twice\"",
+        "naïve café",
+        "😀 ok",
+    ),
+    *(
+        "ab" * 60,
+        "é" * 150,
+        "😀" * 45,
+        "word " * 100,
+        "\x07bell",
+        "null\x00",
+        "a\u2028b",
+        "ﬁne",
+        "\u202eback",
+    ),
 )
 _KEYS = ("Enter", "Tab", "Escape", "Return", "Control+A", "F5")
 _LABELS = ("", "Nothing", "Name", "E-mail", "Submit", "*", "the field", "Data", "1")
@@ -84,7 +127,9 @@ def _swap(plan: list[Action], _: Sequence[Element], __: Form, rng: np.random.Gen
         plan[first], plan[second] = plan[second], plan[first]
 
 
-def _other_text(plan: list[Action], _: Sequence[Element], __: Form, rng: np.random.Generator) -> None:
+def _other_text(
+    plan: list[Action], _: Sequence[Element], __: Form, rng: np.random.Generator
+) -> None:
     if places := _fills(plan):
         place = places[int(rng.integers(len(places)))]
         text, action = _pick(_TEXTS, rng), plan[place]
@@ -105,7 +150,9 @@ def _typo(plan: list[Action], _: Sequence[Element], __: Form, rng: np.random.Gen
             plan[place] = replace(action, text=action.text[:at] + letter + action.text[at + 1 :])
 
 
-def _other_label(plan: list[Action], elements: Sequence[Element], _: Form, rng: np.random.Generator) -> None:
+def _other_label(
+    plan: list[Action], elements: Sequence[Element], _: Form, rng: np.random.Generator
+) -> None:
     if places := _fills(plan):
         place = places[int(rng.integers(len(places)))]
         action = plan[place]
@@ -121,17 +168,36 @@ def _roughly(plan: list[Action], _: Sequence[Element], __: Form, rng: np.random.
         action = plan[place]
         if isinstance(action, Fill):
             label = action.label
-            ways = (label.upper(), label + " *", label + ":", label.rpartition(" ")[0], label.replace(" ", "_"))
+            ways = (
+                label.upper(),
+                label + " *",
+                label + ":",
+                label.rpartition(" ")[0],
+                label.replace(" ", "_"),
+            )
             plan[place] = replace(action, label=_pick(ways, rng))
 
 
-def _other_kind(plan: list[Action], elements: Sequence[Element], _: Form, rng: np.random.Generator) -> None:
+def _other_kind(
+    plan: list[Action], elements: Sequence[Element], _: Form, rng: np.random.Generator
+) -> None:
     """An action of a kind that the control does not take, or does."""
     element = elements[int(rng.integers(len(elements)))]
     label, option = element.label, element.option or _pick(_TEXTS, rng)
     kinds: tuple[Action, ...] = (
-        *(Type(label, option), Type(label, option, clear=False), Select(label, option), Check(label)),
-        *(Check(label, option), Uncheck(label), Uncheck(label, option), Click(label), Click(element.option or label)),
+        *(
+            Type(label, option),
+            Type(label, option, clear=False),
+            Select(label, option),
+            Check(label),
+        ),
+        *(
+            Check(label, option),
+            Uncheck(label),
+            Uncheck(label, option),
+            Click(label),
+            Click(element.option or label),
+        ),
         *(Attach(label, "other.pdf"), Submit(label)),
     )
     plan.insert(_place(plan, rng), kinds[int(rng.integers(len(kinds)))])

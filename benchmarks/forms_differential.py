@@ -1,7 +1,8 @@
 """Do two executors give the same? Plans through both; what the server received is compared.
 
-The plans are those of oracles, damaged ones, and random ones on random pages, which have what the suite's forms lack:
-several forms and buttons, form owners, fieldsets, groups of options, list boxes, all types of inputs.
+The plans are those of oracles, damaged ones, and random ones on random pages, which have what the
+suite's forms lack: several forms and buttons, form owners, fieldsets, groups of options, list
+boxes, all types of inputs.
 
 python -m benchmarks.forms_differential --damaged 2000            # browser and direct
 python -m benchmarks.forms_differential --executor in-page        # without navigation
@@ -45,12 +46,37 @@ from plumbline_forms.task import FormsTask, open_executor, open_forms
 
 NOISE = {"labels": 0.3, "stars": 0.5, "prefilled": 0.3}
 FILES = frozenset({"cv.pdf", "b.png"})
-_NAMES = ("Name", "Email", "Town", "Notes", "Colour", "Size", "Way", "News", "Count", "Start", "Site", "File")
+_NAMES = (
+    "Name",
+    "Email",
+    "Town",
+    "Notes",
+    "Colour",
+    "Size",
+    "Way",
+    "News",
+    "Count",
+    "Start",
+    "Site",
+    "File",
+)
 _BUTTONS = ("Send", "Save draft", "Publish", "Reset", "Preview", "Go", "Delete", "Sign up")
 _LINES = ("text", "text", "search", "tel", "url", "email", "password", "number")
 _PICKED = ("date", "time", "month", "week", "datetime-local", "range", "color")
 _TEXTS = (
-    *("", "Ana", " a b ", "ana@example.org", "ana@exämple.org", "https://x.org/a", "x:y", "7", "-1.5", "1,5", "ABC-12"),
+    *(
+        "",
+        "Ana",
+        " a b ",
+        "ana@example.org",
+        "ana@exämple.org",
+        "https://x.org/a",
+        "x:y",
+        "7",
+        "-1.5",
+        "1,5",
+        "ABC-12",
+    ),
     *(
         "one\ntwo",
         "2026-03-04",
@@ -111,7 +137,8 @@ def damaged_trials(task: FormsTask, count: int, seed: int = 0) -> Iterator[Trial
 
 @dataclass(slots=True, eq=False)
 class Pages:
-    """An application with a page for each view; it keeps the entries in the order in which they were sent."""
+    """An application with a page for each view; it keeps the entries in the order in which they
+    were sent."""
 
     html: dict[FormView, str] = field(default_factory=dict)
 
@@ -136,13 +163,18 @@ class Pages:
         """See `Application`."""
         entries, files = read_body(content_type, body)
         ordered, sent = (
-            {f"{place} {name}": (value,) for place, (name, value) in enumerate(pairs)} for pairs in (entries, files)
+            {f"{place} {name}": (value,) for place, (name, value) in enumerate(pairs)}
+            for pairs in (entries, files)
         )
         return ReceivedPost(ordered, sent, "", self.page(view))
 
     def other(self, path: str) -> Response | None:
         """See `Application`."""
-        return Response(200, b"<p>elsewhere</p>", {"content-type": "text/html"}) if path == "/other" else None
+        return (
+            Response(200, b"<p>elsewhere</p>", {"content-type": "text/html"})
+            if path == "/other"
+            else None
+        )
 
 
 def page_trials(pages: Pages, count: int, seed: int = 0) -> Iterator[Trial]:
@@ -150,7 +182,11 @@ def page_trials(pages: Pages, count: int, seed: int = 0) -> Iterator[Trial]:
     for number in range(count):
         rng = generator(seed, "random-page", number)
         html = _page(rng)
-        yield Trial(f"page-{number}\n{html}", FormCase(pages.add(html), FILES), Plan(tuple(_plan(rng, html))))
+        yield Trial(
+            f"page-{number}\n{html}",
+            FormCase(pages.add(html), FILES),
+            Plan(tuple(_plan(rng, html))),
+        )
 
 
 def _one(rng: Any, offered: Sequence[str]) -> str:
@@ -182,7 +218,10 @@ def _page(rng: Any) -> str:
         if rng.random() < 0.4:
             parts.append(_part(rng, forms, 0))
     language = _one(rng, ("en", "pt"))
-    return f'<!doctype html><html lang="{language}"><head><title>p</title></head><body>{"".join(parts)}</body></html>'
+    return (
+        "<!doctype html><html "
+        f'lang="{language}"><head><title>p</title></head><body>{"".join(parts)}</body></html>'
+    )
 
 
 def _part(rng: Any, forms: int, depth: int) -> str:
@@ -202,23 +241,48 @@ def _part(rng: Any, forms: int, depth: int) -> str:
 
 def _control(rng: Any, forms: int) -> str:
     label = _one(rng, _NAMES)
-    name = "" if rng.random() < 0.05 else label.lower() if rng.random() < 0.9 else _one(rng, ("a", "action"))
+    name = (
+        ""
+        if rng.random() < 0.05
+        else label.lower()
+        if rng.random() < 0.9
+        else _one(rng, ("a", "action"))
+    )
     common = f' name="{name}"' + _some(rng, {"disabled": 0.08, "required": 0.15, "readonly": 0.05})
     if rng.random() < 0.1:
         common += f' form="{_one(rng, [f"f{place}" for place in range(forms)] + ["", "nothing"])}"'
     kind = _one(
-        rng, ("line", "line", "line", "picked", "textarea", "box", "radio", "select", "select", "hidden", "file")
+        rng,
+        (
+            "line",
+            "line",
+            "line",
+            "picked",
+            "textarea",
+            "box",
+            "radio",
+            "select",
+            "select",
+            "hidden",
+            "file",
+        ),
     )
     value = f' value="{escape(_one(rng, _TEXTS))}"' if rng.random() < 0.4 else ""
     chosen = _some(rng, {"checked": 0.3})
     if kind == "line":
-        limits = _some(rng, {'minlength="3"': 0.1, 'maxlength="5"': 0.1, "multiple": 0.1, 'dirname="way"': 0.15})
+        limits = _some(
+            rng,
+            {'minlength="3"': 0.1, 'maxlength="5"': 0.1, "multiple": 0.1, 'dirname="way"': 0.15},
+        )
         limits += _some(rng, {'dir="auto"': 0.1, 'dir="rtl"': 0.1})
         if rng.random() < 0.2:
             limits += f' pattern="{escape(_one(rng, _PATTERNS))}"'
         return f'<label>{label} <input type="{_one(rng, _LINES)}"{common}{value}{limits}></label>'
     if kind == "picked":
-        kind, limits = _one(rng, _PICKED), _some(rng, {'min="3"': 0.1, 'max="8"': 0.1, 'step="5"': 0.2})
+        kind, limits = (
+            _one(rng, _PICKED),
+            _some(rng, {'min="3"': 0.1, 'max="8"': 0.1, 'step="5"': 0.2}),
+        )
         return f'<label>{label} <input type="{kind}"{common}{value}{limits}></label>'
     if kind == "textarea":
         return f"<label>{label} <textarea{common}>{escape(_one(rng, _TEXTS))}</textarea></label>"
@@ -226,7 +290,11 @@ def _control(rng: Any, forms: int) -> str:
         return f'<label><input type="checkbox"{common}{value}{chosen}> {label}</label>'
     if kind == "radio":
         return "".join(
-            f'<label><input type="radio"{common} value="{place}"{_some(rng, {"checked": 0.3})}> {option}</label>'
+            (
+                f'<label><input type="radio"{common} '
+                f'value="{place}"{_some(rng, {"checked": 0.3})}> '
+                f"{option}</label>"
+            )
             for place, option in enumerate(("Post", "Pick up", "Mail"))
         )
     if kind == "select":
@@ -239,7 +307,14 @@ def _control(rng: Any, forms: int) -> str:
 def _options(rng: Any) -> str:
     def option() -> str:
         given = _some(
-            rng, {"disabled": 0.15, "selected": 0.15, 'value=""': 0.1, 'value="v"': 0.2, 'label="Violet"': 0.1}
+            rng,
+            {
+                "disabled": 0.15,
+                "selected": 0.15,
+                'value=""': 0.1,
+                'value="v"': 0.2,
+                'label="Violet"': 0.1,
+            },
         )
         return f"<option{given}>{_one(rng, _OPTIONS)}</option>"
 
@@ -306,7 +381,8 @@ def _plan(rng: Any, html: str) -> Iterator[Action]:
 def compare(
     first: Executor, second: Executor, trials: Iterable[Trial], *, attempts: bool = False
 ) -> Iterator[Difference | None]:
-    """For each trial, None where both give the same submissions: every one, in order, with its answer.
+    """For each trial, None where both give the same submissions: every one, in order, with its
+    answer.
 
     Args:
         first: an executor.
@@ -316,7 +392,11 @@ def compare(
     """
     for trial in trials:
         (one,), (other,) = first.run(trial.case, [trial.plan]), second.run(trial.case, [trial.plan])
-        alike = isinstance(one, Execution) and isinstance(other, Execution) and one.receipts == other.receipts
+        alike = (
+            isinstance(one, Execution)
+            and isinstance(other, Execution)
+            and one.receipts == other.receipts
+        )
         if attempts and isinstance(one, Execution) and isinstance(other, Execution):
             alike = alike and one.attempts == other.attempts
         yield None if alike else Difference(trial, one, other)
@@ -329,7 +409,9 @@ def say(line: str = "") -> None:
 
 def main() -> None:
     """The command; exits with 1 where more than one plan in a hundred differs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--executor", choices=("browser", "in-page"), default="browser")
     parser.add_argument("--damaged", type=int, default=2000)
     parser.add_argument("--oracle", type=int, default=None, help="only so many oracle plans")
@@ -350,7 +432,9 @@ def main() -> None:
         ):
             found: list[Difference] = []
             executors = foreign if kind == "pages" else both
-            for number, difference in enumerate(compare(*executors, trials, attempts=kind == "pages"), 1):
+            for number, difference in enumerate(
+                compare(*executors, trials, attempts=kind == "pages"), 1
+            ):
                 if difference is not None:
                     found.append(difference)
                     if len(found) <= options.show:
@@ -358,7 +442,10 @@ def main() -> None:
                 if number % 100 == 0:
                     sys.stderr.write(f"\r{kind} {number} of {len(trials)}, {len(found)} differ")
             sys.stderr.write("\r")
-            say(f"{kind}: {len(found)} of {len(trials)} plans differ between direct and {options.executor}")
+            say(
+                f"{kind}: {len(found)} of {len(trials)} plans differ between direct and "
+                f"{options.executor}"
+            )
             worst = max(worst, len(found) / max(len(trials), 1))
     finally:
         both[1].close()

@@ -1,4 +1,5 @@
-"""The figures of the documentation: what the oracle, the controls and padded plans earn, split by split, form by form.
+"""The figures of the documentation: what the oracle, the controls and padded plans earn, split by
+split, form by form.
 
 python -m benchmarks.forms_figures            # the tables of docs/research/forms.md
 """
@@ -37,13 +38,15 @@ def rewards_of(task: Task, source: str, split: str) -> dict[str, list[float]]:
 
 
 def controls_table(options: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-    """Mean reward of the oracle and every control on every split, and the highest mean on any one form.
+    """Mean reward of the oracle and every control on every split, and the highest mean on any one
+    form.
 
     Args:
         options: of the task.
 
     Returns:
-        A row for each source: its name, its mean by split, and `worst`, its highest mean on any one form, all splits
+        A row for each source: its name, its mean by split, and `worst`, its highest mean on any one
+            form, all splits
         together.
     """
     task = open_task("forms", options or {}, Path())
@@ -60,7 +63,9 @@ def controls_table(options: Mapping[str, Any] | None = None) -> list[dict[str, A
     return rows
 
 
-def padded_table(split: str = "test", options: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+def padded_table(
+    split: str = "test", options: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
     """Mean and least reward of the right plan with each of `PADDED` around it.
 
     Args:
@@ -81,7 +86,9 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     names = list(rows[0])
     lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
     for row in rows:
-        cells = [f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()]
+        cells = [
+            f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()
+        ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -1,12 +1,14 @@
-"""Public graders of answers, tried where they stand: which wrong answers they pay, and which right ones they refuse.
+"""Public graders of answers, tried where they stand: which wrong answers they pay, and which right
+ones they refuse.
 
     python benchmarks/graders.py                  # every grader whose package is installed
     python benchmarks/graders.py --only verl      # graders whose name has this in it
     python benchmarks/graders.py --defects        # the confirmed defects, each run again from its three lines
 
-The packages are installed by name, best into an environment of their own (math-verify, reasoning-gym, inspect-ai,
-rouge-score, sacrebleu, jsonschema, autoevals, trl, verl, lm-eval, deepeval). None is installed or changed here. Cases,
-contracts and the rule by which labels are decided are in graders.yaml. Intervals are Wilson's (95 %).
+The packages are installed by name, best into an environment of their own (math-verify,
+reasoning-gym, inspect-ai, rouge-score, sacrebleu, jsonschema, autoevals, trl, verl, lm-eval,
+deepeval). None is installed or changed here. Cases, contracts and the rule by which labels are
+decided are in graders.yaml. Intervals are Wilson's (95 %).
 """
 
 import argparse
@@ -38,12 +40,14 @@ ENTRIES = 5
 """Questions of a generated dataset."""
 
 HANGS = "1e999999"
-"""SymPy spends over half a minute on it where no signal stops it: hostile texts with it are not tried on datasets."""
+"""SymPy spends over half a minute on it where no signal stops it: hostile texts with it are not
+tried on datasets."""
 SECONDS = 5.0
 """Processor time of a verdict, after which it is stopped and counts as raised."""
 
 Grade = Callable[[str, str], Any]
-"""The gold answer and the text; what the grader says of it: a number, or None where it gives no verdict."""
+"""The gold answer and the text; what the grader says of it: a number, or None where it gives no
+verdict."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +72,21 @@ class Outcome:
 
     def flags(self, right: bool, counts: bool = True) -> list[bool]:
         """Of right texts whether they were refused, of wrong ones whether they were paid."""
-        said = [(case, paid(score)) for case, score in self.verdicts] + [(case, False) for case, _ in self.raised]
-        return [(not yes if right else yes) for case, yes in said if case.right == right and case.counts == counts]
+        said = [(case, paid(score)) for case, score in self.verdicts] + [
+            (case, False) for case, _ in self.raised
+        ]
+        return [
+            (not yes if right else yes)
+            for case, yes in said
+            if case.right == right and case.counts == counts
+        ]
 
     def defects(self) -> dict[tuple[str, str], Case]:
         """The shortest text of each class that was judged against the contract."""
         wrong = [("paid", case) for case, score in self.verdicts if not case.right and paid(score)]
-        wrong += [("refused", case) for case, score in self.verdicts if case.right and not paid(score)]
+        wrong += [
+            ("refused", case) for case, score in self.verdicts if case.right and not paid(score)
+        ]
         wrong += [("raised", case) for case, _ in self.raised]
         found: dict[tuple[str, str], Case] = {}
         for what, case in sorted(wrong, key=lambda pair: len(pair[1].text)):
@@ -88,11 +100,12 @@ def paid(score: float) -> bool:
     return score > HALF
 
 
-# -- cases -------------------------------------------------------------------------------------------------------------
+# -- cases -----------------------------------------------------------------------------------------
 
 
 def in_form(form: str, text: str) -> str:
-    """A text in which «72» stands for 72 in the grader's form; one without is put into the form as a whole."""
+    """A text in which «72» stands for 72 in the grader's form; one without is put into the form as
+    a whole."""
     if "«" not in text:
         return form.format(text)
     return re.sub("«(.*?)»", lambda match: form.format(match[1]), text)
@@ -111,7 +124,8 @@ def cases(grader: dict[str, Any]) -> Iterator[Case]:
 
 
 def gym(grader: dict[str, Any]) -> tuple[Grade, list[Case]]:
-    """A generated dataset of reasoning-gym: its scorer, and cases on its questions; `gold` is a question's place."""
+    """A generated dataset of reasoning-gym: its scorer, and cases on its questions; `gold` is a
+    question's place."""
     import reasoning_gym
 
     data = reasoning_gym.create_dataset(grader["name"].split()[1], size=ENTRIES, seed=0)
@@ -120,7 +134,11 @@ def gym(grader: dict[str, Any]) -> tuple[Grade, list[Case]]:
     made = []
     for place, entry in enumerate(entries):
         gold, other = entry["answer"], entries[place - 1]["answer"]
-        right = {("plain", ""): gold, ("blanks", "blanks"): f" {gold}\n", ("full stop", "full stop"): f"{gold}."}
+        right = {
+            ("plain", ""): gold,
+            ("blanks", "blanks"): f" {gold}\n",
+            ("full stop", "full stop"): f"{gold}.",
+        }
         right["prose", "prose"] = f"The answer is {gold}"
         wrong = {"no answer": "", "NaN": "nan", "infinity": "inf", "negated": f"not {gold}"}
         if numbers(gold) != numbers(other):
@@ -131,15 +149,19 @@ def gym(grader: dict[str, Any]) -> tuple[Grade, list[Case]]:
             if numbers(text := cheat(form, entry["metadata"])) != numbers(gold) or "S.One" in text
         }
         made += [
-            Case(kind, str(place), text, True, judges and asks in promises) for (kind, asks), text in right.items()
+            Case(kind, str(place), text, True, judges and asks in promises)
+            for (kind, asks), text in right.items()
         ]
         made += [Case(kind, str(place), text, False, judges) for kind, text in wrong.items()]
-    made += [Case("hostile text", "0", text, False, judges) for text in HOSTILE if HANGS not in text]
+    made += [
+        Case("hostile text", "0", text, False, judges) for text in HOSTILE if HANGS not in text
+    ]
     return lambda gold, text: data.score_answer(text, entries[int(gold)]), made
 
 
 def numbers(text: str) -> list[str]:
-    """The digits of a text, sorted: what two expressions that use the same numbers have in common."""
+    """The digits of a text, sorted: what two expressions that use the same numbers have in
+    common."""
     return sorted(re.findall(r"\d+", text))
 
 
@@ -149,14 +171,16 @@ def cheat(form: str, metadata: dict[str, Any]) -> str:
     return form.format(sum="+".join(map(str, metadata.get("numbers", []))), ones=ones)
 
 
-# -- graders: each function imports one and returns it -----------------------------------------------------------------
+# -- graders: each function imports one and returns it ---------------------------------------------
 
 
 def trl(name: str) -> Grade:
     from trl import rewards
 
     function = getattr(rewards, name)
-    return lambda gold, text: function([[{"role": "assistant", "content": text}]], solution=[gold])[0]
+    return lambda gold, text: function([[{"role": "assistant", "content": text}]], solution=[gold])[
+        0
+    ]
 
 
 def math_verify() -> Grade:
@@ -176,7 +200,9 @@ def verl(module: str, **options: Any) -> Grade:
 
 
 def verl_qa(name: str) -> Grade:
-    function = getattr(importlib.import_module("verl.utils.reward_score.search_r1_like_qa_em"), name)
+    function = getattr(
+        importlib.import_module("verl.utils.reward_score.search_r1_like_qa_em"), name
+    )
     return lambda gold, text: function(text, {"target": [gold]})
 
 
@@ -202,7 +228,9 @@ def lm_eval(name: str) -> Grade:
     from lm_eval.api.metrics import exact_match_hf_evaluate
     from lm_eval.filters.extraction import RegexFilter
 
-    recipe = yaml.safe_load((Path(lm_eval.tasks.__file__).parent / "gsm8k" / "gsm8k.yaml").read_text())
+    recipe = yaml.safe_load(
+        (Path(lm_eval.tasks.__file__).parent / "gsm8k" / "gsm8k.yaml").read_text()
+    )
     (steps,) = [one["filter"] for one in recipe["filter_list"] if one["name"] == name]
     extract = RegexFilter(**{key: value for key, value in steps[0].items() if key != "function"})
     (metric,) = recipe["metric_list"]
@@ -210,7 +238,11 @@ def lm_eval(name: str) -> Grade:
 
     def grade(gold: str, text: str) -> float:
         (((answer),),) = extract.apply([[text]], [{}])
-        return float(exact_match_hf_evaluate(predictions=[answer], references=[gold], **options)["exact_match"])
+        return float(
+            exact_match_hf_evaluate(predictions=[answer], references=[gold], **options)[
+                "exact_match"
+            ]
+        )
 
     return grade
 
@@ -286,7 +318,7 @@ CALLS: dict[str, Callable[[], Grade]] = {
 }
 
 
-# -- a trial -----------------------------------------------------------------------------------------------------------
+# -- a trial ---------------------------------------------------------------------------------------
 
 
 def installed(package: str) -> str | None:
@@ -311,7 +343,9 @@ def trial(grader: dict[str, Any]) -> Outcome:
     Raises:
         ImportError: its package, or what that needs, is not installed.
     """
-    grade, tried = gym(grader) if grader["of"] == "gym" else (CALLS[grader["call"]](), list(cases(grader)))
+    grade, tried = (
+        gym(grader) if grader["of"] == "gym" else (CALLS[grader["call"]](), list(cases(grader)))
+    )
     outcome = Outcome()
     signal.signal(signal.SIGVTALRM, stop)  # math-verify has SIGALRM
     for case in tried:
@@ -346,11 +380,19 @@ def code(text: str) -> str:
 
 
 def table(outcomes: Sequence[tuple[dict[str, Any], Outcome]]) -> Iterator[str]:
-    """Rates of each grader; then the shortest text of each class that was judged against the contract."""
-    yield "| grader | version | false accepts | false rejects | contested: wrong paid | right refused | raised |"
+    """Rates of each grader; then the shortest text of each class that was judged against the
+    contract."""
+    yield (
+        "| grader | version | false accepts | false rejects | contested: wrong paid | right "
+        "refused | raised |"
+    )
     yield "|---|---|---|---|---|---|---|"
     for grader, outcome in outcomes:
-        cells = [rate(outcome.flags(right, counts)) for counts in (True, False) for right in (False, True)]
+        cells = [
+            rate(outcome.flags(right, counts))
+            for counts in (True, False)
+            for right in (False, True)
+        ]
         version = f"{grader['package']} {installed(grader['package'])}"
         yield f"| {grader['name']} | {version} | {' | '.join(cells)} | {len(outcome.raised)} |"
     yield "\n| grader | class | what | gold | text |\n|---|---|---|---|---|"
@@ -361,7 +403,8 @@ def table(outcomes: Sequence[tuple[dict[str, Any], Outcome]]) -> Iterator[str]:
 
 
 def reproduce(defect: dict[str, Any]) -> tuple[Any, bool]:
-    """What the three lines pay now, and whether that is what they paid when the defect was found."""
+    """What the three lines pay now, and whether that is what they paid when the defect was
+    found."""
     scope: dict[str, Any] = {}
     with contextlib.redirect_stdout(io.StringIO()):
         exec(defect["code"], scope)
@@ -369,7 +412,9 @@ def reproduce(defect: dict[str, Any]) -> tuple[Any, bool]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", default="", metavar="NAME")
     parser.add_argument("--defects", action="store_true")
     arguments = parser.parse_args()
@@ -385,7 +430,8 @@ def main() -> None:
             reward, stands = reproduce(defect)
             gone += not stands
             print(
-                f"{'stands' if stands else 'GONE'}: {defect['of']} ({defect['package']} {version}): {defect['finds']}"
+                f"{'stands' if stands else 'GONE'}: {defect['of']} ({defect['package']} "
+                f"{version}): {defect['finds']}"
             )
             print(f"  reward {reward!r}; tracker: {defect['tracker']}")
             print("    " + defect["code"].strip().replace("\n", "\n    "))

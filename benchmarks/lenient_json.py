@@ -2,10 +2,11 @@
 
     python benchmarks/lenient_json.py [documents for each seed] [seeds]
 
-Every reader gets the same texts, and the same typed coercion on top (`"4,5"` becomes 4.5 where the schema says
-number), which only helps the others. Right: equal to the document, types included. Silently wrong: something else
-came back as if it were the answer. Incomplete: something else came back, and the reader said so (only ours can).
-Failed: nothing, or no object. Times are process time of one core, the best of several rounds.
+Every reader gets the same texts, and the same typed coercion on top (`"4,5"` becomes 4.5 where the
+schema says number), which only helps the others. Right: equal to the document, types included.
+Silently wrong: something else came back as if it were the answer. Incomplete: something else came
+back, and the reader said so (only ours can). Failed: nothing, or no object. Times are process time
+of one core, the best of several rounds.
 """
 
 import json
@@ -51,7 +52,11 @@ def seed(text: str, schema: Schema) -> tuple[Any, bool]:
 
 
 def readers() -> dict[str, Reader]:
-    found: dict[str, Reader] = {"plumbline": ours, "json.loads": loads, "the commerce log's parser": seed}
+    found: dict[str, Reader] = {
+        "plumbline": ours,
+        "json.loads": loads,
+        "the commerce log's parser": seed,
+    }
     try:
         import json_repair
     except ImportError:
@@ -65,7 +70,9 @@ def readers() -> dict[str, Reader]:
     return {**found, "json-repair": repair}
 
 
-def measure(reader: Reader, samples: list[Sample], schema: Schema, rounds: int) -> tuple[Counter[str], float]:
+def measure(
+    reader: Reader, samples: list[Sample], schema: Schema, rounds: int
+) -> tuple[Counter[str], float]:
     """What became of the texts, and microseconds a call."""
     counts: Counter[str] = Counter()
     for text, accepted in samples:
@@ -91,13 +98,17 @@ def table(title: str, samples: list[Sample], schema: Schema, rounds: int) -> Non
     print("|---|---|---|---|---|---|")
     for name, reader in readers().items():
         counts, micros = measure(reader, samples, schema, rounds)
-        shares = " | ".join(str(counts[verdict]) for verdict in ("right", "wrong", "incomplete", "failed"))
+        shares = " | ".join(
+            str(counts[verdict]) for verdict in ("right", "wrong", "incomplete", "failed")
+        )
         print(f"| {name} | {shares} | {micros:.1f} |")
 
 
 def corpus() -> tuple[list[Sample], Schema]:
     folder = ROOT / "tests" / "text"
-    rows = [json.loads(line) for line in (folder / "lenient_json_cases.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (folder / "lenient_json_cases.jsonl").read_text().splitlines()
+    ]
     schema = Schema.from_json(json.loads((folder / "lenient_json_schema.json").read_text()))
     return [(row["text"], [row["expected"], *row["alts"]]) for row in rows], schema
 
@@ -114,7 +125,9 @@ def fuzz(faults: tuple[str, ...], documents: int, seeds: int) -> list[Sample]:
 
 
 def main() -> None:
-    documents, seeds = (int(sys.argv[i]) if len(sys.argv) > i else default for i, default in ((1, 1_500), (2, 2)))
+    documents, seeds = (
+        int(sys.argv[i]) if len(sys.argv) > i else default for i, default in ((1, 1_500), (2, 2))
+    )
     print(f"Python {sys.version.split()[0]}, one core, process time")
     cases, schema = corpus()
     table("The development cases", cases, schema, rounds=30)

@@ -3,9 +3,10 @@
     python benchmarks/miniwob.py                        # every task whose oracle answers
     python benchmarks/miniwob.py click-button --seconds 10
 
-A group is one seed and G copies of its oracle's plan, judged in one call, each in an episode of its own. Two threads
-have a page each. Pages are opened, and plans made, before the clock starts; what a run pays for changing from task to
-task is told apart. An episode that does not earn reward 1 is counted and shown.
+A group is one seed and G copies of its oracle's plan, judged in one call, each in an episode of its
+own. Two threads have a page each. Pages are opened, and plans made, before the clock starts; what a
+run pays for changing from task to task is told apart. An episode that does not earn reward 1 is
+counted and shown.
 """
 
 import argparse
@@ -55,16 +56,27 @@ def timed(pool: EpisodePool, task: str, args: argparse.Namespace) -> tuple[float
 
 def changing(pool: EpisodePool, tasks: list[str], args: argparse.Namespace) -> float:
     """Episodes a second where every group is of another task than the one before."""
-    plans = {task: found.acts for task in tasks if isinstance(found := pool.gold(task, "bench-0"), OracleEpisode)}
+    plans = {
+        task: found.acts
+        for task in tasks
+        if isinstance(found := pool.gold(task, "bench-0"), OracleEpisode)
+    }
     with ThreadPoolExecutor(THREADS) as threads:
         began = time.perf_counter()
-        list(threads.map(lambda task: pool.run(task, "bench-0", [plans[task]] * args.group, shows=False), plans))
+        list(
+            threads.map(
+                lambda task: pool.run(task, "bench-0", [plans[task]] * args.group, shows=False),
+                plans,
+            )
+        )
         return len(plans) * args.group / (time.perf_counter() - began)
 
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("tasks", nargs="*")
     parser.add_argument("--group", type=int, default=8, help="plans of a group")
     parser.add_argument("--seeds", type=int, default=4)
@@ -82,15 +94,23 @@ def main() -> None:
             rates[task], done, failed = found
             again = " (its page is loaded for every episode)" if pages.is_reloaded(task) else ""
             say(
-                f"{task:32} {rates[task]:7.0f} episodes/s   n={done}" + (f", {failed} failed" if failed else "") + again
+                f"{task:32} {rates[task]:7.0f} episodes/s   n={done}"
+                + (f", {failed} failed" if failed else "")
+                + again
             )
         if len(rates) > 1:
             whole = len(rates) / sum(1 / rate for rate in rates.values())
             low, middle, high = statistics.quantiles(rates.values(), n=4)
-            say(f"{len(rates)} tasks: {whole:.0f} episodes/s where each has as many episodes as any other")
+            say(
+                f"{len(rates)} tasks: {whole:.0f} episodes/s where each has as many episodes as "
+                "any other"
+            )
             say(f"by task: quartiles {low:.0f}, {middle:.0f}, {high:.0f} episodes/s")
             rate = changing(pool, list(rates), args)
-            say(f"groups of {args.group}, each of another task, {args.keep} pages kept: {rate:.0f} episodes/s")
+            say(
+                f"groups of {args.group}, each of another task, {args.keep} pages kept: {rate:.0f} "
+                "episodes/s"
+            )
     finally:
         pool.close()
 

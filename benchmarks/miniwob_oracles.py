@@ -1,8 +1,8 @@
 """Tries oracles: `python -m benchmarks.miniwob_oracles TASK... --seeds 20`.
 
-Each runs live; the plan that it comes to is then carried out in an episode of its own with the same seed. Prints both
-rewards, and what went wrong. With `--text only` it prints page texts; with `--leaks` it looks for pages that keep
-something of one episode in the next.
+Each runs live; the plan that it comes to is then carried out in an episode of its own with the same
+seed. Prints both rewards, and what went wrong. With `--text only` it prints page texts; with
+`--leaks` it looks for pages that keep something of one episode in the next.
 """
 
 import argparse
@@ -23,9 +23,13 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first seed")
     parser.add_argument("--split", default="try")
     parser.add_argument("--plan", action="store_true", help="print plans that are right, too")
-    parser.add_argument("--text", choices=["also", "only"], help="print the page text of every seed")
     parser.add_argument(
-        "--leaks", action="store_true", help="compare episodes in fresh pages with the same after others"
+        "--text", choices=["also", "only"], help="print the page text of every seed"
+    )
+    parser.add_argument(
+        "--leaks",
+        action="store_true",
+        help="compare episodes in fresh pages with the same after others",
     )
     args = parser.parse_args()
     pool = EpisodePool(keep=2, at_once=1)
@@ -37,7 +41,10 @@ def main() -> int:
                 _say(f"{task}: {found or 'the same'}")
                 wrong += bool(found)
                 continue
-            good = sum(_one(pool, task, f"{args.split}-{args.first + place}", args) for place in range(args.seeds))
+            good = sum(
+                _one(pool, task, f"{args.split}-{args.first + place}", args)
+                for place in range(args.seeds)
+            )
             _say(f"{task}: {good} of {args.seeds}")
             wrong += good < args.seeds
     finally:
@@ -46,9 +53,11 @@ def main() -> int:
 
 
 def leaks(pool: EpisodePool, task: str, seeds: int) -> str:
-    """What differs between an episode in a fresh page and the same one after others; empty where nothing does.
+    """What differs between an episode in a fresh page and the same one after others; empty where
+    nothing does.
 
-    Before the second time, oracles have played episodes of other seeds to their end, and one was left in its midst.
+    Before the second time, oracles have played episodes of other seeds to their end, and one was
+    left in its midst.
     """
     alone = {}
     for place in range(seeds):
@@ -75,7 +84,8 @@ def _seen(pool: EpisodePool, task: str, seed: str) -> dict[str, object]:
 def _poked(pool: EpisodePool, task: str, seed: str) -> list[Played | Failure]:
     """What acts come to that change what they find on most pages, and end the episode on few.
 
-    The numbers of a turn are those of the page after the turn before, so what the first acts open is poked, too.
+    The numbers of a turn are those of the page after the turn before, so what the first acts open
+    is poked, too.
     """
     visit = PlayedEpisode(task, seed)
     return [pool.act(visit, acts) for acts in _POKES]
@@ -122,7 +132,9 @@ def _tell(seed: str, found: OracleEpisode, again: Played | Failure) -> None:
     _say(f"  {seed}: live {found.ran.raw} ({found.why or found.ran.reason}), again {again.raw}")
     for place, act in enumerate(found.acts):
         told = again.attempts[place] if place < len(again.attempts) else None
-        _say(f"    {json.dumps(act)} -> {f'{told.status} {told.reason}' if told else 'not reached'}")
+        _say(
+            f"    {json.dumps(act)} -> {f'{told.status} {told.reason}' if told else 'not reached'}"
+        )
     if again.raw != 1:
         _say(f"    notes: {found.ran.notes} {again.notes}; the page at the end:")
         _say("\n".join(f"      {line}" for line in again.text.split("\n")))

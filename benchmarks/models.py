@@ -1,4 +1,5 @@
-"""Random models of a given shape, saved in the standard format, with a tokenizer in which a word is a token.
+"""Random models of a given shape, saved in the standard format, with a tokenizer in which a word is
+a token.
 
 python benchmarks/models.py qwen3-8b models/random-8b    # 16 GB in bfloat16; on a GPU, where there is one, in seconds
 """
@@ -23,7 +24,8 @@ def save_model(
     head: int | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Path:
-    """Write a random-init model (llama or qwen3) and its tokenizer; prompts of n words are n tokens.
+    """Write a random-init model (llama or qwen3) and its tokenizer; prompts of n words are n
+    tokens.
 
     With `masks` the last word but one is the mask token of a diffusion model.
     """
@@ -52,7 +54,11 @@ def save_model(
         "eos_token_id": vocabulary - 1,
         "pad_token_id": vocabulary - 1,
     }
-    config = LlamaConfig(**sizes) if kind == "llama" else Qwen3Config(**sizes, head_dim=head or hidden // heads)
+    config = (
+        LlamaConfig(**sizes)
+        if kind == "llama"
+        else Qwen3Config(**sizes, head_dim=head or hidden // heads)
+    )
     device = "cuda" if dtype != torch.float32 and torch.cuda.is_available() else "cpu"
     with torch.random.fork_rng(), torch.device(device):
         torch.manual_seed(0)
@@ -72,13 +78,23 @@ def prompts(count: int, length: int, vocabulary: int, seed: int = 0) -> list[lis
 SMALL = {"hidden": 256, "layers": 4, "heads": 4, "kv_heads": 4}
 QWEN3 = {"vocabulary": 151_936, "kind": "qwen3"}
 HALF_BILLION = {"hidden": 896, "layers": 24, "heads": 14, "kv_heads": 2, "inner": 4864, **QWEN3}
-SIX_TENTHS = {"hidden": 1024, "layers": 28, "heads": 16, "kv_heads": 8, "inner": 3072, "head": 128, **QWEN3}
+SIX_TENTHS = {
+    "hidden": 1024,
+    "layers": 28,
+    "heads": 16,
+    "kv_heads": 8,
+    "inner": 3072,
+    "head": 128,
+    **QWEN3,
+}
 EIGHT_BILLION = {"hidden": 4096, "layers": 36, "heads": 32, "kv_heads": 8, "inner": 12_288, **QWEN3}
 SHAPES = {"qwen3-0.5b": HALF_BILLION, "qwen3-0.6b": SIX_TENTHS, "qwen3-8b": EIGHT_BILLION}
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("shape", choices=sorted(SHAPES))
     parser.add_argument("folder", type=Path)
     chosen = parser.parse_args()

@@ -24,19 +24,38 @@ class Ratio:
 
     def row(self, *labels: object) -> str:
         """A Markdown table row."""
-        peak = "-" if self.ours_peak_mb is None else f"{self.ours_peak_mb:.0f} / {self.theirs_peak_mb:.0f} MB"
-        cells = [*map(str, labels), f"{self.ours_seconds * 1e3:.0f} ms", f"{self.theirs_seconds * 1e3:.0f} ms"]
-        cells += [f"**{self.median:.2f}** ({self.least:.2f} to {self.greatest:.2f})", str(self.pairs), peak]
+        peak = (
+            "-"
+            if self.ours_peak_mb is None
+            else f"{self.ours_peak_mb:.0f} / {self.theirs_peak_mb:.0f} MB"
+        )
+        cells = [
+            *map(str, labels),
+            f"{self.ours_seconds * 1e3:.0f} ms",
+            f"{self.theirs_seconds * 1e3:.0f} ms",
+        ]
+        cells += [
+            f"**{self.median:.2f}** ({self.least:.2f} to {self.greatest:.2f})",
+            str(self.pairs),
+            peak,
+        ]
         return "| " + " | ".join(cells) + " |"
 
 
-HEADER = ("ours", "theirs", "theirs / ours, median (least to greatest)", "pairs", "peak, ours / theirs")
+HEADER = (
+    "ours",
+    "theirs",
+    "theirs / ours, median (least to greatest)",
+    "pairs",
+    "peak, ours / theirs",
+)
 
 
 def timed(work: Callable[[], object], device: torch.device) -> tuple[float, float | None]:
     """Seconds of one call, and the most memory in MB that it took beyond what was taken before it.
 
-    On a GPU that is what torch allocated in all; on Linux the process's resident set above where it stood.
+    On a GPU that is what torch allocated in all; on Linux the process's resident set above where it
+    stood.
     """
     if device.type == "cuda":
         torch.cuda.synchronize()
@@ -66,7 +85,11 @@ def _status(name: str) -> float:
 
 
 def compare(
-    ours: Callable[[], object], theirs: Callable[[], object], device: torch.device, pairs: int, warmups: int = 2
+    ours: Callable[[], object],
+    theirs: Callable[[], object],
+    device: torch.device,
+    pairs: int,
+    warmups: int = 2,
 ) -> Ratio:
     """Run the two in turn; which goes first alternates."""
     for _ in range(warmups):
@@ -81,7 +104,10 @@ def compare(
             results[name].append(seconds)
             known = peaks[name]
             peaks[name] = peak if known is None or peak is None else max(known, peak)
-    ratios = [theirs_s / ours_s for ours_s, theirs_s in zip(results["ours"], results["theirs"], strict=True)]
+    ratios = [
+        theirs_s / ours_s
+        for ours_s, theirs_s in zip(results["ours"], results["theirs"], strict=True)
+    ]
     return Ratio(
         statistics.median(ratios),
         min(ratios),

@@ -1,10 +1,12 @@
-"""The README's pictures: what `plumbline check` prints on a real log, and the first screen of a run's report.
+"""The README's pictures: what `plumbline check` prints on a real log, and the first screen of a
+run's report.
 
     python -m benchmarks.pictures check                  # trains the log first: TRL, a tiny model, length is paid
     python -m benchmarks.pictures check trl-output       # of a log that exists
     python -m benchmarks.pictures report runs/mine
 
-Each picture is made for a light and for a dark page, into docs/pictures. Reports need Chromium and Playwright.
+Each picture is made for a light and for a dark page, into docs/pictures. Reports need Chromium and
+Playwright.
 """
 
 import argparse
@@ -27,8 +29,16 @@ JOB = "trl GRPO: length is paid"
 SCHEMES: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
 # Background, text, and the eight colours of a terminal, as GitHub's light and dark pages have them.
 THEMES = {
-    "light": ("ffffff", "1f2328", ["24292f", "cf222e", "116329", "7d4e00", "0969da", "8250df", "1b7c83", "57606a"]),
-    "dark": ("0d1117", "e6edf3", ["8b949e", "ff7b72", "3fb950", "d29922", "58a6ff", "bc8cff", "39c5cf", "b1bac4"]),
+    "light": (
+        "ffffff",
+        "1f2328",
+        ["24292f", "cf222e", "116329", "7d4e00", "0969da", "8250df", "1b7c83", "57606a"],
+    ),
+    "dark": (
+        "0d1117",
+        "e6edf3",
+        ["8b949e", "ff7b72", "3fb950", "d29922", "58a6ff", "bc8cff", "39c5cf", "b1bac4"],
+    ),
 }
 
 
@@ -42,13 +52,16 @@ def train_log(folder: Path) -> Path:
 
 
 def printed(log: Path) -> str:
-    """What a terminal of 100 columns gets from `plumbline check trl-output`, with its control sequences."""
+    """What a terminal of 100 columns gets from `plumbline check trl-output`, with its control
+    sequences."""
     with tempfile.TemporaryDirectory() as place:
         copy = Path(place) / "trl-output"
         shutil.copytree(log, copy) if log.is_dir() else shutil.copy(log, copy)
         environment = {
             **{name: value for name, value in os.environ.items() if name != "NO_COLOR"},
-            "PYTHONPATH": os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry),
+            "PYTHONPATH": os.pathsep.join(
+                str(Path(entry).resolve()) for entry in sys.path if entry
+            ),
             "COLUMNS": str(COLUMNS),
             "FORCE_COLOR": "1",
             "TERM": "xterm-256color",
@@ -69,14 +82,21 @@ def terminal(text: str, scheme: str) -> str:
     from rich.text import Text
 
     background, foreground, colours = THEMES[scheme]
-    theme = TerminalTheme(parsed(background), parsed(foreground), [parsed(code) for code in colours])
-    console = Console(record=True, width=COLUMNS, file=StringIO(), force_terminal=True, highlight=False)
+    theme = TerminalTheme(
+        parsed(background), parsed(foreground), [parsed(code) for code in colours]
+    )
+    console = Console(
+        record=True, width=COLUMNS, file=StringIO(), force_terminal=True, highlight=False
+    )
     console.print(Text.assemble(("$ ", "dim"), ("plumbline check trl-output", "bold")))
     console.print(Text.from_ansi(text.rstrip()), end="\n\n")  # the last line is cut at its foot
     svg = console.export_svg(title="", theme=theme, unique_id=f"check-{scheme}")
-    svg = svg.replace("rgba(255,255,255,0.35)", "rgba(127,127,127,0.5)")  # a frame that a white page shows, too
+    # a frame that a white page shows, too
+    svg = svg.replace("rgba(255,255,255,0.35)", "rgba(127,127,127,0.5)")
     svg = re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)
-    return svg.replace("Fira Code, monospace", "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace")
+    return svg.replace(
+        "Fira Code, monospace", "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
+    )
 
 
 def first_screen(report: Path, scheme: Literal["light", "dark"]) -> bytes:
@@ -86,7 +106,10 @@ def first_screen(report: Path, scheme: Literal["light", "dark"]) -> bytes:
 
     from plumbline_forms.driver.chromium import find_chromium
 
-    quiet = [f"--disable-{part}" for part in ("gpu", "quic", "background-networking", "component-update", "sync")]
+    quiet = [
+        f"--disable-{part}"
+        for part in ("gpu", "quic", "background-networking", "component-update", "sync")
+    ]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=find_chromium(),
@@ -106,16 +129,22 @@ def first_screen(report: Path, scheme: Literal["light", "dark"]) -> bytes:
 
 def main() -> None:
     """Make the pictures of one kind."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("kind", choices=["check", "report"])
-    parser.add_argument("source", type=Path, nargs="?", help="a log, or the folder of a run with its report")
+    parser.add_argument(
+        "source", type=Path, nargs="?", help="a log, or the folder of a run with its report"
+    )
     arguments = parser.parse_args()
     PICTURES.mkdir(exist_ok=True)
     if arguments.kind == "report":
         if arguments.source is None:
             parser.error("name the folder of a run")
         for scheme in SCHEMES:
-            (PICTURES / f"report-{scheme}.png").write_bytes(first_screen(arguments.source / "report.html", scheme))
+            (PICTURES / f"report-{scheme}.png").write_bytes(
+                first_screen(arguments.source / "report.html", scheme)
+            )
         return
     with tempfile.TemporaryDirectory() as folder:
         text = printed(arguments.source or train_log(Path(folder)))

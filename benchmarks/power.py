@@ -1,12 +1,14 @@
-"""How large a fault each check finds that decides by noise: in half of the cases, and in nine of ten.
+"""How large a fault each check finds that decides by noise: in half of the cases, and in nine of
+ten.
 
     python benchmarks/power.py              # as in docs/research/check-evidence.md; a minute of one core
     python benchmarks/power.py --logs 400   # more cases a size
     python benchmarks/power.py --still      # what is said of logs that stand still under slow noise, or rise under it
 
-Each case is a log with a fault of one size under white noise; the size is raised until the check says it often enough.
-At size 0 nothing is planted, so what is said is a false alarm; for `no-rise` that is the fault itself. With `--still`
-every row is a kind of noise, and "rose or fell" is what the first line says.
+Each case is a log with a fault of one size under white noise; the size is raised until the check
+says it often enough. At size 0 nothing is planted, so what is said is a false alarm; for `no-rise`
+that is the fault itself. With `--still` every row is a kind of noise, and "rose or fell" is what
+the first line says.
 """
 
 import argparse
@@ -47,10 +49,14 @@ class Fault:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--logs", type=int, default=100, help="cases of a size")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--still", action="store_true", help="slow noise and smoothed logs, in place of sizes")
+    parser.add_argument(
+        "--still", action="store_true", help="slow noise and smoothed logs, in place of sizes"
+    )
     options = parser.parse_args()
     if options.still:
         still(options.logs, options.seed)
@@ -64,7 +70,8 @@ def main() -> None:
 
 
 def row(fault: Fault, count: int, noise: float, logs: int, seed: int) -> str:
-    """A line of the table: the share that is said without a fault, and the first sizes that are found often enough."""
+    """A line of the table: the share that is said without a fault, and the first sizes that are
+    found often enough."""
     nothing = share(fault, 0.0, count, noise, 3 * logs, seed)
     found: dict[float, str] = {}
     for size in fault.sizes:
@@ -81,7 +88,12 @@ def row(fault: Fault, count: int, noise: float, logs: int, seed: int) -> str:
 def share(fault: Fault, size: float, count: int, noise: float, logs: int, seed: int) -> float:
     """Of so many cases, those of which the check says something."""
     return float(
-        np.mean([says(fault, fault.make(size, count, noise, np.random.default_rng((seed, at)))) for at in range(logs)])
+        np.mean(
+            [
+                says(fault, fault.make(size, count, noise, np.random.default_rng((seed, at))))
+                for at in range(logs)
+            ]
+        )
     )
 
 
@@ -92,15 +104,21 @@ def says(fault: Fault, history: History) -> bool:
         return came is not None and bool(came.better)
     checks = [check for check in CHECKS if check.name == fault.check]
     assert checks, fault.check
-    return any(fault.notes or finding.level != "note" for finding in examine(history, checks).findings)
+    return any(
+        fault.notes or finding.level != "note" for finding in examine(history, checks).findings
+    )
 
 
-# -- slow noise --------------------------------------------------------------------------------------------------------
+# -- slow noise ------------------------------------------------------------------------------------
 
 
 def still(logs: int, seed: int) -> None:
-    """What the first line says of rewards that stand still, and of those that rise; and who warns."""
-    print("| reward | steps | rose | fell | of a size that matters excluded | warned or fatal, but for no-rise |")
+    """What the first line says of rewards that stand still, and of those that rise; and who
+    warns."""
+    print(
+        "| reward | steps | rose | fell | of a size that matters excluded | warned or fatal, but "
+        "for no-rise |"
+    )
     print("|---|--:|--:|--:|--:|---|", flush=True)
     for name, make in {**STILL, **RISES}.items():
         for steps in (20, 40, 150, 500):
@@ -108,13 +126,20 @@ def still(logs: int, seed: int) -> None:
             for at in range(logs):
                 history = run_of(make(steps, np.random.default_rng((seed, steps, at))))
                 came.append(outcome(history))
-                worse = {one.check for one in examine(history, CHECKS).findings if one.level != "note"} - {"no-rise"}
+                worse = {
+                    one.check for one in examine(history, CHECKS).findings if one.level != "note"
+                } - {"no-rise"}
                 warned.update(worse)
             rose, fell, none = (
-                float(np.mean([bool(getattr(one, word)) for one in came])) for word in ("better", "worse", "still")
+                float(np.mean([bool(getattr(one, word)) for one in came]))
+                for word in ("better", "worse", "still")
             )
-            words = ", ".join(f"{check} {count / logs:.3f}" for check, count in warned.most_common())
-            print(f"| {name} | {steps} | {rose:.3f} | {fell:.3f} | {none:.3f} | {words} |", flush=True)
+            words = ", ".join(
+                f"{check} {count / logs:.3f}" for check, count in warned.most_common()
+            )
+            print(
+                f"| {name} | {steps} | {rose:.3f} | {fell:.3f} | {none:.3f} | {words} |", flush=True
+            )
 
 
 def run_of(reward: np.ndarray) -> History:
@@ -155,7 +180,10 @@ def cycled(steps: int, dice: np.random.Generator) -> np.ndarray:
     """Forty prompts in a fixed order, four a step, eight answers each."""
     prompts = dice.beta(0.6, 0.6, 40)
     return np.array(
-        [dice.binomial(8, prompts.take(range(4 * at, 4 * at + 4), mode="wrap")).mean() / 8 for at in range(steps)]
+        [
+            dice.binomial(8, prompts.take(range(4 * at, 4 * at + 4), mode="wrap")).mean() / 8
+            for at in range(steps)
+        ]
     )
 
 
@@ -194,11 +222,13 @@ RISES: dict[str, Reward] = {
     "rise, moving average .9": lambda n, dice: averaged(curve(n) + white(n, dice), 0.9),
     "rise, window of 10": lambda n, dice: growing(curve(n) + white(n, dice), 10),
     "rise to .9, window of 50": lambda n, dice: growing(curve(n, 0.9) + white(n, dice), 50),
-    "rise, means of ten steps": lambda n, dice: (curve(10 * n) + white(10 * n, dice)).reshape(n, 10).mean(axis=1),
+    "rise, means of ten steps": lambda n, dice: (
+        (curve(10 * n) + white(10 * n, dice)).reshape(n, 10).mean(axis=1)
+    ),
 }
 
 
-# -- logs of a run -----------------------------------------------------------------------------------------------------
+# -- logs of a run ---------------------------------------------------------------------------------
 
 
 def log(noise: float, dice: np.random.Generator, **series: np.ndarray) -> History:
@@ -248,15 +278,22 @@ def outage(size: float, steps: int, noise: float, dice: np.random.Generator) -> 
 def stands(_: float, steps: int, noise: float, dice: np.random.Generator) -> History:
     history = log(noise, dice, reward=np.full(steps, 0.4))
     return replace(
-        history, series={**history.series, "reward_std": Series(history["reward"].steps, np.full(steps, 0.3))}
+        history,
+        series={
+            **history.series,
+            "reward_std": Series(history["reward"].steps, np.full(steps, 0.3)),
+        },
     )
 
 
-# -- evaluations -------------------------------------------------------------------------------------------------------
+# -- evaluations -----------------------------------------------------------------------------------
 
 
 def evaluated(stage: str, mode: str, rewards: np.ndarray, part: np.ndarray | None = None) -> Final:
-    parts = [{} if part is None else {"right": float(value)} for value in (rewards if part is None else part)]
+    parts = [
+        {} if part is None else {"right": float(value)}
+        for value in (rewards if part is None else part)
+    ]
     rows = tuple(
         Judged(
             id=str(at),
@@ -269,14 +306,30 @@ def evaluated(stage: str, mode: str, rewards: np.ndarray, part: np.ndarray | Non
         )
         for at, (reward, of) in enumerate(zip(rewards, parts, strict=True))
     )
-    law = {"temperature": float(mode == "sampled"), "top_k": 0, "top_p": 1.0, "max_tokens": 64, "steps": None}
+    law = {
+        "temperature": float(mode == "sampled"),
+        "top_k": 0,
+        "top_p": 1.0,
+        "max_tokens": 64,
+        "steps": None,
+    }
     evaluation = Evaluation(
-        source=stage, task="t", split="test", rubric="r@1", sampling=law, seed=0, rows=rows, form=(), unjudged=()
+        source=stage,
+        task="t",
+        split="test",
+        rubric="r@1",
+        sampling=law,
+        seed=0,
+        rows=rows,
+        form=(),
+        unjudged=(),
     )
     return Final(stage=stage, split="test", mode=mode, task="t", evaluation=evaluation)
 
 
-def pair(change: float, count: int, noise: float, dice: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def pair(
+    change: float, count: int, noise: float, dice: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     first = dice.uniform(0, 1, count)
     return first, first + change + noise * dice.standard_normal(count)
 

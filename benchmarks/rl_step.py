@@ -3,10 +3,11 @@
     python benchmarks/rl_step.py                  # a small model on a CPU
     python benchmarks/rl_step.py --device cuda    # 0.5B, random, bfloat16
 
-Same weights, prompts, lengths (no completion ends early), law, loss (dr_grpo, no KL), optimiser (AdamW, constant
-rate), and no gradient checkpointing on either side. TRL's step is its own `training_step` (generate, score, loss,
-backward), then clipping and AdamW, without the rest of its loop. Before anything is timed, TRL's own batch is scored
-by both: log-probabilities to 1e-4, and the cosine of the two gradients at least 0.9999.
+Same weights, prompts, lengths (no completion ends early), law, loss (dr_grpo, no KL), optimiser
+(AdamW, constant rate), and no gradient checkpointing on either side. TRL's step is its own
+`training_step` (generate, score, loss, backward), then clipping and AdamW, without the rest of its
+loop. Before anything is timed, TRL's own batch is scored by both: log-probabilities to 1e-4, and
+the cosine of the two gradients at least 0.9999.
 """
 
 import argparse
@@ -28,10 +29,10 @@ from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.recipe import parse
 from plumbline.records import Example, Outcome, Sampling, Score, Step, Trajectory
+from plumbline.rollouts.collect import collect
 from plumbline.tasks.task import Task
 from plumbline.training.microbatches import Passes
 from plumbline.training.optimiser import Optimiser
-from plumbline.rollouts.collect import collect
 from plumbline.training.update import credit, update_policy
 
 CPU_POINTS = [(64, 64, 8, 4096), (256, 64, 8, 4096), (512, 64, 8, 32768)]
@@ -52,9 +53,13 @@ class AnyText(Task):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--pairs", type=int, help="by default 9 on a CPU, and 2 on a GPU, whose steps are of 0.5B")
+    parser.add_argument(
+        "--pairs", type=int, help="by default 9 on a CPU, and 2 on a GPU, whose steps are of 0.5B"
+    )
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -75,7 +80,9 @@ def main() -> None:
             )
 
 
-def measure(source: str, device: torch.device, point: tuple[int, int, int, int], pairs: int, folder: Path) -> None:
+def measure(
+    source: str, device: torch.device, point: tuple[int, int, int, int], pairs: int, folder: Path
+) -> None:
     length, answer, copies, vocabulary = point
     chats = prompts(1, length, vocabulary)
     ours, policy = our_step(source, device, chats, answer, copies)
@@ -86,14 +93,16 @@ def measure(source: str, device: torch.device, point: tuple[int, int, int, int],
 
 
 def our_step(source, device, chats, answer, copies, **model):
-    """One step of ours, and its policy; `model` are further keys of the recipe's section, such as dtype and lora."""
+    """One step of ours, and its policy; `model` are further keys of the recipe's section, such as
+    dtype and lora."""
     policy = open_policy(AutoregressiveModel(name=source, device=str(device), **model), source)
     policy.chat.stop_ids = (-1,)
     return stepping(policy, chats, Sampling(max_tokens=answer), copies), policy
 
 
 def stepping(policy, chats, law, copies):
-    """One of our RL steps, of any family; it returns the seconds of its rollouts and of its update."""
+    """One of our RL steps, of any family; it returns the seconds of its rollouts and of its
+    update."""
     rates = {"learning_rate": RATE, "schedule": "constant", "betas": (0.9, 0.999)}
     rl = {"steps": 10**6, "group_size": copies, "optimiser": rates, "tokens_per_pass": 16384}
     recipe = parse({"name": "ours", "model": {"name": "any", "family": policy.family}, "rl": rl})
@@ -115,7 +124,8 @@ def stepping(policy, chats, law, copies):
 
 
 def their_trainer(source, device, chats, answer, copies, folder, dtype=None, lora=None):
-    """TRL's trainer; `dtype` is float32 on a CPU and bfloat16 on a GPU unless given, `lora` a peft config."""
+    """TRL's trainer; `dtype` is float32 on a CPU and bfloat16 on a GPU unless given, `lora` a peft
+    config."""
     import trl
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -167,14 +177,24 @@ def check_equal(policy, trainer, answer, copies):
     """TRL's own batch through both."""
     inputs = [{"prompt": row["prompt"]} for row in trainer.train_dataset for _ in range(copies)]
     batch = trainer._generate_and_score_completions(inputs)
-    assert batch["completion_mask"].sum() == batch["completion_mask"].numel() == len(inputs) * answer
+    assert (
+        batch["completion_mask"].sum() == batch["completion_mask"].numel() == len(inputs) * answer
+    )
     trajectories = []
     for row in range(len(inputs)):
         tokens = batch["completion_ids"][row].cpu().numpy()
-        step = Step(positions=np.arange(answer), tokens=tokens, logprobs=np.zeros(answer, np.float32))
+        step = Step(
+            positions=np.arange(answer), tokens=tokens, logprobs=np.zeros(answer, np.float32)
+        )
         prompt = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()].cpu().numpy()
         trajectories.append(
-            Trajectory(prompt=prompt, steps=(step,), text="", sampling=Sampling(max_tokens=answer), finish="length")
+            Trajectory(
+                prompt=prompt,
+                steps=(step,),
+                text="",
+                sampling=Sampling(max_tokens=answer),
+                finish="length",
+            )
         )
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
@@ -186,7 +206,10 @@ def check_equal(policy, trainer, answer, copies):
     trainer._compute_loss(trainer.model, batch).backward()
     ratio = (scored.logprobs - scored.logprobs.detach()).exp()
     (-(ratio * advantages[scored.owner]).sum() / (len(inputs) * answer)).backward()
-    wanted = {name: parameter.grad.flatten().float() for name, parameter in trainer.model.named_parameters()}
+    wanted = {
+        name: parameter.grad.flatten().float()
+        for name, parameter in trainer.model.named_parameters()
+    }
     one = torch.cat([parameter.grad.flatten().float() for parameter in policy.trainable().values()])
     other = torch.cat([wanted[name] for name in policy.trainable()])
     cosine = torch.nn.functional.cosine_similarity(one, other, dim=0).item()

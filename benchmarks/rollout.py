@@ -3,9 +3,10 @@
     python benchmarks/rollout.py                  # a small model on a CPU
     python benchmarks/rollout.py --device cuda    # 0.5B, random, bfloat16
 
-First the two are checked to give the same tokens greedily. No completion ends early (the stop token is out of reach),
-so both draw the same number of tokens. On a GPU the time is also given as a multiple of what reading the weights once
-for each token takes at 4.8 TB/s, which no decoder that keeps them in memory can beat.
+First the two are checked to give the same tokens greedily. No completion ends early (the stop token
+is out of reach), so both draw the same number of tokens. On a GPU the time is also given as a
+multiple of what reading the weights once for each token takes at 4.8 TB/s, which no decoder that
+keeps them in memory can beat.
 """
 
 import argparse
@@ -31,7 +32,9 @@ BANDWIDTH = 4.8e12
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--pairs", type=int, default=9)
     parser.add_argument("--threads", type=int, default=2)
@@ -49,7 +52,13 @@ def main() -> None:
 
 
 def measure(
-    source: str, device: torch.device, length: int, answer: int, copies: int, vocabulary: int, pairs: int
+    source: str,
+    device: torch.device,
+    length: int,
+    answer: int,
+    copies: int,
+    vocabulary: int,
+    pairs: int,
 ) -> None:
     policy = open_policy(ModelSection(name=source, device=str(device)), source)
     assert policy.engine["decoder"] == "lean", policy.engine
@@ -77,9 +86,16 @@ def measure(
                 pad_token_id=0,
             )
 
-    greedy = sampled(policy, [chat], 1, Sampling(temperature=0, max_tokens=32), seed=0)[0][0].tokens.tolist()
+    greedy = sampled(policy, [chat], 1, Sampling(temperature=0, max_tokens=32), seed=0)[0][
+        0
+    ].tokens.tolist()
     wanted = peer.generate(
-        ids, attention_mask=torch.ones_like(ids), max_new_tokens=32, do_sample=False, eos_token_id=None, pad_token_id=0
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=32,
+        do_sample=False,
+        eos_token_id=None,
+        pad_token_id=0,
     )
     assert greedy == wanted[0, length:].tolist() or device.type == "cuda", "greedy answers differ"
     ratio = compare(ours, theirs, device, pairs)
@@ -88,7 +104,10 @@ def measure(
         weights = sum(p.numel() * p.element_size() for p in peer.parameters())
         per_step = ratio.ours_seconds / answer
         readings = per_step / (weights / BANDWIDTH)
-        print(f"  a step takes {per_step * 1e3:.2f} ms, {readings:.1f} times the reading of the weights")
+        print(
+            f"  a step takes {per_step * 1e3:.2f} ms, {readings:.1f} times the reading of the "
+            "weights"
+        )
         same = sum(a == b for a, b in zip(greedy, wanted[0, length:].tolist(), strict=True))
         print(f"  greedy in bfloat16: {same} of 32 tokens as generate's")
 

@@ -2,9 +2,10 @@
 
     python benchmarks/rubric.py [completions of each kind] [extraction, sql_qa, insights or push]
 
-Each completion is scored on every part, as in training: an extraction is read leniently and strictly, a query is read,
-run on three databases and compared with gold results that were computed before. No query is the same text twice. Times
-are process time of one core, the median of seven rounds with the least and the greatest.
+Each completion is scored on every part, as in training: an extraction is read leniently and
+strictly, a query is read, run on three databases and compared with gold results that were computed
+before. No query is the same text twice. Times are process time of one core, the median of seven
+rounds with the least and the greatest.
 """
 
 import statistics
@@ -40,12 +41,18 @@ def main() -> None:
             task.judge(example, example.gold)
         for kind, completions in kinds.items():
             rates = sorted(
-                _rate(task.judge, [(example, text.replace("ROUND", str(number))) for example, text in work])
+                _rate(
+                    task.judge,
+                    [(example, text.replace("ROUND", str(number))) for example, text in work],
+                )
                 for number in range(ROUNDS)
                 for work in [list(zip(examples, completions, strict=True))]
             )
             middle = statistics.median(rates)
-            print(f"| {kind} | {middle:,.0f} [{rates[0]:,.0f}, {rates[-1]:,.0f}] | {1e6 / middle:.0f} |")
+            print(
+                f"| {kind} | {middle:,.0f} [{rates[0]:,.0f}, {rates[-1]:,.0f}] | "
+                f"{1e6 / middle:.0f} |"
+            )
 
 
 def _extractions(task: Task, examples: list[Example]) -> dict[str, list[str]]:
@@ -75,10 +82,15 @@ def _queries(task: Task, examples: list[Example]) -> dict[str, list[str]]:
         "the gold query": [example.gold for example in examples],
         "another question's query": task.controls["shuffled-gold"](examples),
         "all columns of its tables": task.controls["select-everything"](examples),
-        "a column that is not there": [example.gold.replace("order", "ordem") for example in examples],
+        "a column that is not there": [
+            example.gold.replace("order", "ordem") for example in examples
+        ],
         "cut short": [example.gold[: len(example.gold) // 2] for example in examples],
     }
-    kinds = {kind: [text.replace("SELECT", "SELECT /* ROUND */", 1) for text in texts] for kind, texts in kinds.items()}
+    kinds = {
+        kind: [text.replace("SELECT", "SELECT /* ROUND */", 1) for text in texts]
+        for kind, texts in kinds.items()
+    }
     return {**kinds, "no query at all": [example.messages[-1]["content"] for example in examples]}
 
 

@@ -2,13 +2,14 @@
 
     python benchmarks/scale.py [--quick] [--most WORKERS]
 
-Verdicts are those of the commerce job sql_qa: eight wrong and right queries to each prompt, no text twice, judged as in
-training, up to eight to a call. Rollouts are those of a small random model, in as many chunks as there are workers at
-most, with one thread each. Every number of workers does the same work, and is checked to come to the same: verdicts to
-the last part, rollouts to the bit. Times are of the wall, the median of the rounds; workers are open before the first.
+Verdicts are those of the commerce job sql_qa: eight wrong and right queries to each prompt, no text
+twice, judged as in training, up to eight to a call. Rollouts are those of a small random model, in
+as many chunks as there are workers at most, with one thread each. Every number of workers does the
+same work, and is checked to come to the same: verdicts to the last part, rollouts to the bit. Times
+are of the wall, the median of the rounds; workers are open before the first.
 
-Efficiency is the throughput over that of one worker, by what the machine could do: the number of workers, or its cores
-where these are fewer.
+Efficiency is the throughput over that of one worker, by what the machine could do: the number of
+workers, or its cores where these are fewer.
 """
 
 import argparse
@@ -31,15 +32,21 @@ from plumbline.engines.workers import open_samplers, spread_verdicts, workers
 from plumbline.policies import open_policy
 from plumbline.recipe import parse
 from plumbline.records import Request, Sampling
-from plumbline.tasks import open_task
 from plumbline.rollouts.reward_workers import Judging
+from plumbline.tasks import open_task
 
 COPIES, VOCABULARY = 8, 4096
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="little work, one round: whether it works, not how fast")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="little work, one round: whether it works, not how fast",
+    )
     parser.add_argument("--most", type=int, default=2, help="workers")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -53,7 +60,9 @@ def main() -> None:
             for count in counts:
                 with bench(Path(folder), count, options) as work:
                     work(-1)  # opens the workers, and fills caches that a run fills once
-                    rates, found = zip(*(_timed(work, number) for number in range(rounds)), strict=True)
+                    rates, found = zip(
+                        *(_timed(work, number) for number in range(rounds)), strict=True
+                    )
                 first = found[0] if first is None else first
                 assert found[0] == first, f"{count} workers come to something else"
                 middle = statistics.median(rates)
@@ -64,7 +73,8 @@ def main() -> None:
 
 
 Work = Callable[[int], list[Any]]
-"""Does the work of a round, which differs from that of others in its texts or keys alone; gives what it came to."""
+"""Does the work of a round, which differs from that of others in its texts or keys alone; gives
+what it came to."""
 
 
 def _timed(work: Work, number: int) -> tuple[float, list[Any]]:
@@ -81,15 +91,27 @@ def verdicts(folder: Path, count: int, options: argparse.Namespace) -> Iterator[
     task = open_task("commerce", wanted, records)
     examples = list(task.examples("train"))[:size]
     wrong = [task.controls[name](examples) for name in ("shuffled-gold", "select-everything")]
-    texts = [[one.gold, *others, one.gold + " LIMIT 1"] for one, *others in zip(examples, *wrong, strict=True)]
+    texts = [
+        [one.gold, *others, one.gold + " LIMIT 1"]
+        for one, *others in zip(examples, *wrong, strict=True)
+    ]
     recipe = _recipe(wanted, verdicts=count)
 
     def work(number: int) -> list[Any]:
         with Judging(judged, examples) as judging:
-            for copy in range(COPIES):  # as a sampler tells them: whole groups wait where a worker is late
+            # as a sampler tells them: whole groups wait where a worker is late
+            for copy in range(COPIES):
                 for prompt, answers in enumerate(texts):
-                    judging.tell(prompt, copy, answers[copy % 4].replace("SELECT", f"SELECT /* {number} {copy} */", 1))
-        return [judging.verdict(prompt, copy)[1] for prompt in range(len(examples)) for copy in range(COPIES)]
+                    judging.tell(
+                        prompt,
+                        copy,
+                        answers[copy % 4].replace("SELECT", f"SELECT /* {number} {copy} */", 1),
+                    )
+        return [
+            judging.verdict(prompt, copy)[1]
+            for prompt in range(len(examples))
+            for copy in range(COPIES)
+        ]
 
     with workers(recipe.scale) if count else nullcontext():
         run = SimpleNamespace(folder=folder)
@@ -109,8 +131,15 @@ def rollouts(folder: Path, count: int, options: argparse.Namespace) -> Iterator[
     law = Sampling(max_tokens=length)
 
     def work(number: int) -> list[Any]:
-        requests = [Request((number, p, copy), chat, law) for p, chat in enumerate(chats) for copy in range(rows // 2)]
-        drawn = {request.key: trajectory.logprobs.tobytes() for request, trajectory in sampler.sample(requests)}
+        requests = [
+            Request((number, p, copy), chat, law)
+            for p, chat in enumerate(chats)
+            for copy in range(rows // 2)
+        ]
+        drawn = {
+            request.key: trajectory.logprobs.tobytes()
+            for request, trajectory in sampler.sample(requests)
+        }
         return [drawn[request.key] for request in requests]
 
     with workers(recipe.scale) if count else nullcontext():

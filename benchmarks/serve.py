@@ -1,13 +1,15 @@
-"""Load tests of the server over HTTP: many clients against one at a time, against vLLM's server, and a soak.
+"""Load tests of the server over HTTP: many clients against one at a time, against vLLM's server,
+and a soak.
 
     plumbline get smollm2-135m
     python benchmarks/serve.py                                                     # 1 and 32 clients, one at a time
     PLUMBLINE_VLLM_PYTHON=~/vllm/bin/python python benchmarks/serve.py --vllm      # and the vLLM server, in turns
     python benchmarks/serve.py --soak 10000        # small requests to a tiny model, and the memory at every tenth
 
-Each server is a process of its own, and clients stream. In a pair every server is given the same chats, one after
-another, and which begins alternates. Ours is started without ends of an answer, and vLLM is told to ignore them, so
-that all answers have the same number of tokens. A request that does not bring all of its tokens is lost.
+Each server is a process of its own, and clients stream. In a pair every server is given the same
+chats, one after another, and which begins alternates. Ours is started without ends of an answer,
+and vLLM is told to ignore them, so that all answers have the same number of tokens. A request that
+does not bring all of its tokens is lost.
 """
 
 import argparse
@@ -29,7 +31,11 @@ import httpx
 from plumbline.engines import processes, vllm
 
 SENTENCE = "the product came late and the box was broken, but the seller answered quickly. "
-WORDS = ["o produto chegou atrasado e com defeito", "ótima compra, nota 10", "não recomendo, 12 dias de atraso"]
+WORDS = [
+    "o produto chegou atrasado e com defeito",
+    "ótima compra, nota 10",
+    "não recomendo, 12 dias de atraso",
+]
 CONTEXT = 1024
 TINY = {"hidden": 32, "layers": 2, "heads": 2, "vocabulary": 300, "context": 256}
 
@@ -61,11 +67,15 @@ class Load:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="models/smollm2-135m")
     parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float32"])
     parser.add_argument("--clients", type=int, default=32)
-    parser.add_argument("--requests", type=int, default=64, help="of all clients together, in one load")
+    parser.add_argument(
+        "--requests", type=int, default=64, help="of all clients together, in one load"
+    )
     parser.add_argument("--alone", type=int, default=4, help="requests of a load with one client")
     parser.add_argument("--answer", type=int, default=64, help="tokens of an answer")
     parser.add_argument("--pairs", type=int, default=3)
@@ -96,15 +106,21 @@ def serve(options: argparse.Namespace) -> None:
     from plumbline.serve.running import Serving
     from plumbline.serve.running import serve as run
 
-    section = AutoregressiveModel(name=options.endless, dtype=options.dtype, device="cpu", rows_at_once=options.rows)
+    section = AutoregressiveModel(
+        name=options.endless, dtype=options.dtype, device="cpu", rows_at_once=options.rows
+    )
     policy = open_policy(section, options.endless, 0)
     policy.chat.stop_ids = (-1,)  # type: ignore[attr-defined]
     served = BatchedBackend("m", policy, Sampling(), at_once=options.rows)
-    serving = Serving(host=options.host, port=options.port, limits=RequestLimits(requests=256, seconds=600.0))
+    serving = Serving(
+        host=options.host, port=options.port, limits=RequestLimits(requests=256, seconds=600.0)
+    )
     run(lambda: [served], serving, print)
 
 
-def started(name: str, python: str | None, module: str, arguments: Sequence[str], folder: Path) -> Side:
+def started(
+    name: str, python: str | None, module: str, arguments: Sequence[str], folder: Path
+) -> Side:
     """A server that answers."""
     is_vllm = module == vllm.MODULE
     extra = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1"} if is_vllm else {}
@@ -129,7 +145,9 @@ def started(name: str, python: str | None, module: str, arguments: Sequence[str]
 def ours(name: str, options: argparse.Namespace, folder: Path, rows: int = 64) -> Side:
     """Our server of the model; `rows` 1 answers one at a time."""
     arguments = ["--endless", options.model, "--dtype", options.dtype]
-    return started(name, sys.executable, "benchmarks.serve", [*arguments, "--rows", str(rows)], folder)
+    return started(
+        name, sys.executable, "benchmarks.serve", [*arguments, "--rows", str(rows)], folder
+    )
 
 
 def chats(first: int, count: int) -> list[str]:
@@ -137,7 +155,8 @@ def chats(first: int, count: int) -> list[str]:
 
 
 async def load(side: Side, texts: Sequence[str], clients: int, answer: int) -> Load:
-    """Ask for an answer to each text, so many at a time; each client asks again when its answer has ended."""
+    """Ask for an answer to each text, so many at a time; each client asks again when its answer has
+    ended."""
     todo, latency, first = list(texts), [], []
     tokens = lost = 0
     began = time.perf_counter()
@@ -192,7 +211,14 @@ def compare(folder: Path, options: argparse.Namespace) -> None:
     """Loads of every side in turns, as a Markdown table, and ratios of pairs."""
     sides = [ours("batches", options, folder), ours("one at a time", options, folder, rows=1)]
     if options.vllm:
-        given = ["--model", os.path.realpath(options.model), "--served-model-name", "m", "--dtype", options.dtype]
+        given = [
+            "--model",
+            os.path.realpath(options.model),
+            "--served-model-name",
+            "m",
+            "--dtype",
+            options.dtype,
+        ]
         limits = ["--max-model-len", str(CONTEXT), "--enforce-eager"]
         sides.append(started("vLLM", None, vllm.MODULE, [*given, *limits], folder))
     found: dict[tuple[str, int], list[Load]] = {}
@@ -205,21 +231,33 @@ def compare(folder: Path, options: argparse.Namespace) -> None:
                     texts = chats(1000 * (pair + 1), count)
                     one = asyncio.run(load(side, texts, clients, options.answer))
                     found.setdefault((side.name, clients), []).append(one)
-                    print(f"pair {pair + 1}: {side.name}, {clients} clients: {one.rate:.0f} tokens/s", flush=True)
+                    print(
+                        f"pair {pair + 1}: {side.name}, {clients} clients: {one.rate:.0f} tokens/s",
+                        flush=True,
+                    )
     finally:
         for side in sides:
             processes.stop(side.server)
-    print(f"\n{options.model}, {options.dtype}, answers of {options.answer} tokens, n = {options.pairs} loads each\n")
-    print("| server | clients | tokens/s, median (least to greatest) | latency p50 / p95 / p99 | to the first text "
+    print(
+        f"\n{options.model}, {options.dtype}, answers of {options.answer} tokens, n = "
+        f"{options.pairs} loads each\n"
+    )
+    print("| server | clients | tokens/s, median (least to greatest) | latency p50 / p95 / p99 | "
+        "to "
+        "the first text "
           "p50 / p95 / p99 | lost |")  # fmt: skip
     print("|---|---|---|---|---|---|")
     for (name, clients), loads in found.items():
         print(row(name, clients, loads))
     base = found["batches", options.clients]
     for name in [side.name for side in sides[1:]]:
-        ratios = [other.rate / one.rate for one, other in zip(base, found[name, options.clients], strict=True)]
+        ratios = [
+            other.rate / one.rate
+            for one, other in zip(base, found[name, options.clients], strict=True)
+        ]
         print(
-            f"\n{name} / batches, tokens/s with {options.clients} clients: median {statistics.median(ratios):.2f}"
+            f"\n{name} / batches, tokens/s with {options.clients} clients: median "
+            f"{statistics.median(ratios):.2f}"
             f" ({min(ratios):.2f} to {max(ratios):.2f}), n = {len(ratios)} pairs"
         )
     if lost := sum(one.lost for loads in found.values() for one in loads):
@@ -232,7 +270,9 @@ def row(name: str, clients: int, loads: Sequence[Load]) -> str:
 
     def three(of: Callable[[Load], list[float]]) -> str:
         values = sorted(value for one in loads for value in of(one))
-        places = [values[min(len(values) - 1, int(len(values) * share))] for share in (0.5, 0.95, 0.99)]
+        places = [
+            values[min(len(values) - 1, int(len(values) * share))] for share in (0.5, 0.95, 0.99)
+        ]
         return " / ".join(f"{value:.2f}" for value in places) + f" s (n = {len(values)})"
 
     middle = f"{statistics.median(rates):.0f} ({min(rates):.0f} to {max(rates):.0f})"
@@ -251,10 +291,14 @@ def soak(folder: Path, requests: int) -> None:
     print("| requests | resident memory | requests/s |\n|---|---|---|", flush=True)
     try:
         for part in range(10):
-            one = asyncio.run(load(side, [WORDS[number % 3] for number in range(requests // 10)], 16, 4))
+            one = asyncio.run(
+                load(side, [WORDS[number % 3] for number in range(requests // 10)], 16, 4)
+            )
             lost += one.lost
             status = Path(f"/proc/{side.server.process.pid}/status").read_text()
-            memory = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+            memory = next(
+                int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:")
+            )
             rate, done = len(one.latency) / one.seconds, (part + 1) * (requests // 10)
             print(f"| {done} | {memory / 1024:.1f} MiB | {rate:.0f} |", flush=True)
     finally:

@@ -57,7 +57,9 @@ def measure(path: Path) -> list[Figure]:
 
 def _open(path: Path) -> sqlite3.Connection:
     if not path.is_file():
-        raise DataError(f"{path} does not exist", "build it with plumbline_commerce.database.build_database")
+        raise DataError(
+            f"{path} does not exist", "build it with plumbline_commerce.database.build_database"
+        )
     return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
 
 
@@ -79,7 +81,9 @@ def _shares(connection: sqlite3.Connection, query: str) -> dict[str | int, float
 def _orders(connection: sqlite3.Connection) -> list[Figure]:
     states = _shares(connection, "SELECT customer_state FROM customers")
     payments = _shares(connection, "SELECT payment_type FROM order_payments")
-    days = _column(connection, "SELECT delivery_days FROM orders_enriched WHERE delivery_days IS NOT NULL")
+    days = _column(
+        connection, "SELECT delivery_days FROM orders_enriched WHERE delivery_days IS NOT NULL"
+    )
     prices = _column(connection, "SELECT price FROM order_items")
     freight = _column(connection, "SELECT freight_value FROM order_items")
     several = "SELECT AVG(n > 1) FROM (SELECT COUNT(*) n FROM {} GROUP BY {})"
@@ -89,7 +93,10 @@ def _orders(connection: sqlite3.Connection) -> list[Figure]:
         Figure("orders not delivered", marginals.UNDELIVERED_SHARE,
                _one(connection, "SELECT AVG(order_status <> 'delivered') FROM orders")),
         Figure("late among delivered", marginals.LATE_SHARE,
-               _one(connection, "SELECT AVG(delay_days > 0) FROM orders_enriched WHERE delay_days IS NOT NULL")),
+               _one(connection, "SELECT AVG(delay_days > 0) FROM orders_enriched WHERE delay_days "
+                   "IS "
+                   "NOT "
+                   "NULL")),
         Figure("delivery time, median", marginals.DELIVERY_MEDIAN_DAYS, median(days), "days"),
         Figure("delivery time, mean", None, fmean(days), "days"),
         Figure("delivery time, p99", None, quantile(days, 0.99), "days"),
@@ -115,9 +122,22 @@ def _scores(connection: sqlite3.Connection) -> list[Figure]:
     scores = _shares(connection, "SELECT review_score FROM order_reviews")
     mean = "SELECT AVG(review_score) FROM orders_enriched WHERE delay_days {} 0"
     return [
-        *(Figure(f"score {score}", share, scores.get(score, 0.0)) for score, share in marginals.SCORE_SHARES.items()),
-        Figure("mean score, late", marginals.LATE_MEAN_SCORE, _one(connection, mean.format(">")), "stars"),
-        Figure("mean score, on time", marginals.ON_TIME_MEAN_SCORE, _one(connection, mean.format("=")), "stars"),
+        *(
+            Figure(f"score {score}", share, scores.get(score, 0.0))
+            for score, share in marginals.SCORE_SHARES.items()
+        ),
+        Figure(
+            "mean score, late",
+            marginals.LATE_MEAN_SCORE,
+            _one(connection, mean.format(">")),
+            "stars",
+        ),
+        Figure(
+            "mean score, on time",
+            marginals.ON_TIME_MEAN_SCORE,
+            _one(connection, mean.format("=")),
+            "stars",
+        ),
     ]
 
 
@@ -128,45 +148,84 @@ def _messages(connection: sqlite3.Connection) -> list[Figure]:
     ]  # fmt: skip
     by_score = dict(
         connection.execute(
-            "SELECT review_score, AVG(review_comment_message IS NOT NULL) FROM order_reviews GROUP BY review_score"
+            "SELECT review_score, AVG(review_comment_message IS NOT NULL) FROM order_reviews GROUP "
+            "BY review_score"
         )
     )
     for score, share in marginals.MESSAGE_SHARES.items():
         figures.append(Figure(f"message at score {score}", share, by_score.get(score, 0.0)))
-    texts = [text for (text,) in connection.execute("SELECT review_text FROM orders_enriched WHERE review_text <> ''")]
+    texts = [
+        text
+        for (text,) in connection.execute(
+            "SELECT review_text FROM orders_enriched WHERE review_text <> ''"
+        )
+    ]
     lengths, counts = [len(text) for text in texts], [len(text.split()) for text in texts]
     worded = [text for text, count in zip(texts, counts, strict=True) if count >= 5]
     return [
         *figures,
-        Figure("message length, median", marginals.MESSAGE_MEDIAN_CHARS, median(lengths), "characters"),
-        Figure("message length, median words", marginals.MESSAGE_MEDIAN_WORDS, median(counts), "words"),
-        Figure("message length, p90", marginals.MESSAGE_P90_CHARS, quantile(lengths, 0.90), "characters"),
-        Figure("message length, p99", marginals.MESSAGE_P99_CHARS, quantile(lengths, 0.99), "characters"),
+        Figure(
+            "message length, median", marginals.MESSAGE_MEDIAN_CHARS, median(lengths), "characters"
+        ),
+        Figure(
+            "message length, median words", marginals.MESSAGE_MEDIAN_WORDS, median(counts), "words"
+        ),
+        Figure(
+            "message length, p90",
+            marginals.MESSAGE_P90_CHARS,
+            quantile(lengths, 0.90),
+            "characters",
+        ),
+        Figure(
+            "message length, p99",
+            marginals.MESSAGE_P99_CHARS,
+            quantile(lengths, 0.99),
+            "characters",
+        ),
         Figure("message length, most", marginals.MESSAGE_MAX_CHARS, max(lengths), "characters"),
-        Figure("messages with a line break", marginals.NEWLINE_SHARE, fmean("\n" in text for text in texts)),
-        Figure("messages with a double quote", marginals.QUOTE_SHARE, fmean('"' in text for text in texts)),
+        Figure(
+            "messages with a line break",
+            marginals.NEWLINE_SHARE,
+            fmean("\n" in text for text in texts),
+        ),
+        Figure(
+            "messages with a double quote",
+            marginals.QUOTE_SHARE,
+            fmean('"' in text for text in texts),
+        ),
         Figure("distinct among messages of 5+ words", None, len(set(worded)) / len(worded)),
     ]
 
 
 def _gold(connection: sqlite3.Connection) -> list[Figure]:
     categories = _shares(
-        connection, "SELECT complaint_category FROM orders_enriched WHERE review_score <= 2 AND review_text IS NOT NULL"
+        connection,
+        "SELECT complaint_category FROM orders_enriched WHERE review_score <= 2 AND review_text IS "
+        "NOT NULL",
     )
     topics: Counter[str] = Counter()
     for category, share in categories.items():
         topics[TOPICS.get(str(category), "none")] += share  # type: ignore[assignment]
-    feelings = _shares(connection, "SELECT sentiment FROM orders_enriched WHERE sentiment IS NOT NULL")
-    every = _shares(connection, "SELECT complaint_category FROM orders_enriched WHERE complaint_category IS NOT NULL")
+    feelings = _shares(
+        connection, "SELECT sentiment FROM orders_enriched WHERE sentiment IS NOT NULL"
+    )
+    every = _shares(
+        connection,
+        "SELECT complaint_category FROM orders_enriched WHERE complaint_category IS NOT NULL",
+    )
     says = _one(
-        connection, "SELECT AVG(would_recommend IS NOT NULL) FROM orders_enriched WHERE review_text IS NOT NULL"
+        connection,
+        "SELECT AVG(would_recommend IS NOT NULL) FROM orders_enriched WHERE review_text IS NOT NULL",
     )
     return [
         *(
             Figure(f"main complaint at 1-2 stars: {topic}", share, topics[topic])
             for topic, share in marginals.COMPLAINT_SHARES.items()
         ),
-        *(Figure(f"sentiment {name}", None, feelings.get(name, 0.0)) for name in ("positivo", "neutro", "negativo")),
+        *(
+            Figure(f"sentiment {name}", None, feelings.get(name, 0.0))
+            for name in ("positivo", "neutro", "negativo")
+        ),
         *(Figure(f"category {name}", None, every.get(name, 0.0)) for name in (*TOPICS, "nenhum")),
         Figure("says whether to recommend", None, says),
     ]
@@ -183,9 +242,12 @@ def samples(path: Path, number: int) -> list[dict[str, object]]:
     with closing(_open(path)) as connection:
         connection.row_factory = sqlite3.Row
         rows = connection.execute(
-            "SELECT product_category, num_items, order_status, delivery_days, delay_days, review_score, review_text, "
-            "sentiment, sentiment_score, complaint_category, delivery_issue, product_issue, service_issue, "
-            "would_recommend, main_complaint, churn_risk FROM orders_enriched WHERE review_text IS NOT NULL"
+            "SELECT product_category, num_items, order_status, delivery_days, delay_days, "
+            "review_score, review_text, "
+            "sentiment, sentiment_score, complaint_category, delivery_issue, product_issue, "
+            "service_issue, "
+            "would_recommend, main_complaint, churn_risk FROM orders_enriched WHERE review_text IS "
+            "NOT NULL"
         ).fetchall()
     step = max(1, len(rows) // max(1, number))
     return [dict(row) for row in rows[step // 2 :: step][:number]]
@@ -199,10 +261,15 @@ def written(value: float | None, unit: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the figures as a Markdown table, then the reviews as JSON lines; 1 if there is no database."""
-    parser = argparse.ArgumentParser(prog="describe", description="Measure a commerce database against its targets.")
+    """Print the figures as a Markdown table, then the reviews as JSON lines; 1 if there is no
+    database."""
+    parser = argparse.ArgumentParser(
+        prog="describe", description="Measure a commerce database against its targets."
+    )
     parser.add_argument("database", type=Path)
-    parser.add_argument("--reviews", type=int, default=0, help="print so many reviews with their gold")
+    parser.add_argument(
+        "--reviews", type=int, default=0, help="print so many reviews with their gold"
+    )
     options = parser.parse_args(arguments)
     try:
         figures = measure(options.database)
@@ -212,7 +279,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     sys.stdout.write("| figure | target | measured |\n|---|---|---|\n")
     for figure in figures:
-        target, measured = written(figure.target, figure.unit), written(figure.measured, figure.unit)
+        target, measured = (
+            written(figure.target, figure.unit),
+            written(figure.measured, figure.unit),
+        )
         sys.stdout.write(f"| {figure.name} | {target} | {measured} |\n")
     for review in reviews:
         sys.stdout.write(json.dumps(review, ensure_ascii=False) + "\n")

@@ -1,9 +1,10 @@
-"""One packed pass for a whole trajectory of slots against one pass for every round: same weights, same terms.
+"""One packed pass for a whole trajectory of slots against one pass for every round: same weights,
+same terms.
 
     OMP_NUM_THREADS=1 python benchmarks/slots.py [--pairs 5]
 
-Both score a group of trajectories of one prompt behind one copy of it. Before anything is timed their log-probabilities
-are checked to be equal. Prints a Markdown table.
+Both score a group of trajectories of one prompt behind one copy of it. Before anything is timed
+their log-probabilities are checked to be equal. Prints a Markdown table.
 """
 
 import argparse
@@ -41,15 +42,20 @@ def by_rounds(
 
     Args:
         model: a causal transformers model.
-        trajectories: of one prompt, or with equal prompts side by side; each pass holds one round of all of them.
+        trajectories: of one prompt, or with equal prompts side by side; each pass holds one round
+            of all of them.
         grid: how their canvases are cut.
         mask_id: the mask token.
         law: the law that they carry.
     """
     parts: list[list[Tensor]] = [[] for _ in trajectories]
     for number in range(max(len(trajectory.steps) for trajectory in trajectories)):
-        rows = [row for row, trajectory in enumerate(trajectories) if number < len(trajectory.steps)]
-        single = [replace(trajectories[row], steps=(trajectories[row].steps[number],)) for row in rows]
+        rows = [
+            row for row, trajectory in enumerate(trajectories) if number < len(trajectory.steps)
+        ]
+        single = [
+            replace(trajectories[row], steps=(trajectories[row].steps[number],)) for row in rows
+        ]
         packed = pack(single, grid, mask_id, model.device)
         terms = log_probs(packed, laws_of(model, mask_id, packed), law)
         for row, part in zip(rows, terms.split([len(one.logprobs) for one in single]), strict=True):

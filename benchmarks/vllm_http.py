@@ -1,15 +1,17 @@
-"""Our vLLM sampler against vLLM's own offline `LLM.generate`: same model, same prompts, same law, in turns.
+"""Our vLLM sampler against vLLM's own offline `LLM.generate`: same model, same prompts, same law,
+in turns.
 
     plumbline get smollm2-135m
     PLUMBLINE_VLLM_PYTHON=~/vllm/bin/python python benchmarks/vllm_http.py                     # 16 prompts x 8 answers
     PLUMBLINE_VLLM_PYTHON=~/vllm/bin/python python benchmarks/vllm_http.py --publications 5    # and weights handed over
     python benchmarks/vllm_http.py --rounding                    # how much of an RL step 16 bits keep; needs no vLLM
 
-The two sides are processes of the same interpreter with the same arguments; while one draws, the other waits, and
-which begins alternates. Every answer runs to its limit, so both write the same number of tokens. Ours goes over HTTP
-and brings token ids and log-probabilities back into records; theirs returns ids and log-probabilities in the process.
-With --rounding an adapter is trained as RL would train it (Adam, one step after another, at a learning rate), and it is
-measured what of the update is left when the merged weights are rounded.
+The two sides are processes of the same interpreter with the same arguments; while one draws, the
+other waits, and which begins alternates. Every answer runs to its limit, so both write the same
+number of tokens. Ours goes over HTTP and brings token ids and log-probabilities back into records;
+theirs returns ids and log-probabilities in the process. With --rounding an adapter is trained as RL
+would train it (Adam, one step after another, at a learning rate), and it is measured what of the
+update is left when the merged weights are rounded.
 """
 
 import argparse
@@ -53,7 +55,9 @@ for line in sys.stdin:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="models/smollm2-135m")
     parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float32"])
     parser.add_argument("--device", default="cpu")
@@ -61,10 +65,18 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=16)
     parser.add_argument("--copies", type=int, default=8)
     parser.add_argument("--answer", type=int, default=100)
-    parser.add_argument("--eager", action="store_true", help="both without recorded graphs, as on a CPU")
-    parser.add_argument("--publications", type=int, default=0, help="steps of an update that are handed over")
-    parser.add_argument("--rates", type=float, nargs="+", default=[1e-5, 7e-5], help="learning rates of --rounding")
-    parser.add_argument("--rounding", action="store_true", help="only how much of an update rounding leaves")
+    parser.add_argument(
+        "--eager", action="store_true", help="both without recorded graphs, as on a CPU"
+    )
+    parser.add_argument(
+        "--publications", type=int, default=0, help="steps of an update that are handed over"
+    )
+    parser.add_argument(
+        "--rates", type=float, nargs="+", default=[1e-5, 7e-5], help="learning rates of --rounding"
+    )
+    parser.add_argument(
+        "--rounding", action="store_true", help="only how much of an update rounding leaves"
+    )
     options = parser.parse_args()
     if options.rounding:
         print_rounding(options)
@@ -88,14 +100,19 @@ def main() -> None:
 def asked(options: argparse.Namespace, number: int) -> list[Request]:
     law = Sampling(max_tokens=options.answer)
     return [
-        Request((number, prompt, copy), [{"role": "user", "content": f"Review {prompt}: " + 4 * SENTENCE}], law)
+        Request(
+            (number, prompt, copy),
+            [{"role": "user", "content": f"Review {prompt}: " + 4 * SENTENCE}],
+            law,
+        )
         for prompt in range(options.prompts)
         for copy in range(options.copies)
     ]
 
 
 def throughput(sampler: VllmSampler, policy: object, options: argparse.Namespace) -> None:
-    """Tokens a second of both, in turns, and how far what ours recorded is from the learner's own."""
+    """Tokens a second of both, in turns, and how far what ours recorded is from the learner's
+    own."""
     chat = policy.chat  # type: ignore[attr-defined]
     chat.stop_ids = ()  # every answer runs to its limit
     prompts = [chat.prompt(request.messages) for request in asked(options, 0)[:: options.copies]]
@@ -108,13 +125,24 @@ def throughput(sampler: VllmSampler, policy: object, options: argparse.Namespace
             "gpu_memory_utilization": 0.4,
             "logprobs_mode": "processed_logprobs",
         },
-        "law": {"n": options.copies, "max_tokens": options.answer, "ignore_eos": True, "logprobs": 0},
+        "law": {
+            "n": options.copies,
+            "max_tokens": options.answer,
+            "ignore_eos": True,
+            "logprobs": 0,
+        },
         "prompts": prompts,
     }
-    extra = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
+    extra = {
+        "VLLM_CPU_KVCACHE_SPACE": "2",
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+    }
     command = [os.environ["PLUMBLINE_VLLM_PYTHON"], "-c", OFFLINE]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env={**os.environ, **extra}) as theirs:
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, text=True, env={**os.environ, **extra}
+    ) as theirs:
 
         def said(word: str) -> str:
             assert theirs.stdout is not None
@@ -139,7 +167,10 @@ def throughput(sampler: VllmSampler, policy: object, options: argparse.Namespace
             began = time.perf_counter()
             got = [trajectory for _, trajectory in sampler.sample(requests)]
             seconds = time.perf_counter() - began
-            assert sum(one.num_tokens for one in got) == options.prompts * options.copies * options.answer
+            assert (
+                sum(one.num_tokens for one in got)
+                == options.prompts * options.copies * options.answer
+            )
             last.append(got)
             return options.prompts * options.copies * options.answer / seconds
 
@@ -155,23 +186,30 @@ def throughput(sampler: VllmSampler, policy: object, options: argparse.Namespace
                 other, ours = they(), we(number)
             pairs.append((ours, other))
             print(
-                f"pair {number}: ours {ours:.0f} tokens/s, LLM.generate {other:.0f}, share {ours / other:.3f}",
+                f"pair {number}: ours {ours:.0f} tokens/s, LLM.generate {other:.0f}, share "
+                f"{ours / other:.3f}",
                 flush=True,
             )
         tell("")
         theirs.terminate()
     shares = [ours / other for ours, other in pairs]
     print(
-        f"{options.prompts} x {options.copies} x {options.answer} tokens, {options.dtype}: median share "
-        f"{statistics.median(shares):.3f} ({min(shares):.3f} to {max(shares):.3f}), n = {len(shares)} pairs; "
-        f"ours {statistics.median(one for one, _ in pairs):.0f}, theirs {statistics.median(o for _, o in pairs):.0f}"
+        f"{options.prompts} x {options.copies} x {options.answer} tokens, {options.dtype}: median "
+        "share "
+        f"{statistics.median(shares):.3f} ({min(shares):.3f} to {max(shares):.3f}), n = "
+        f"{len(shares)} pairs; "
+        f"ours {statistics.median(one for one, _ in pairs):.0f}, theirs "
+        f"{statistics.median(o for _, o in pairs):.0f}"
     )
     some = last[-1][:32]
     with torch.no_grad():
         terms = policy.score(some)  # type: ignore[attr-defined]
     gaps = (terms.logprobs - terms.recorded).abs()
     error = float(gaps.std() / len(gaps) ** 0.5)
-    print(f"gap to the scorer: mean {float(gaps.mean()):.4f} +- {1.96 * error:.4f} nats, n = {len(gaps)} tokens")
+    print(
+        f"gap to the scorer: mean {float(gaps.mean()):.4f} +- {1.96 * error:.4f} nats, n = "
+        f"{len(gaps)} tokens"
+    )
 
 
 def adapted(options: argparse.Namespace, dtype: str) -> object:
@@ -182,16 +220,23 @@ def adapted(options: argparse.Namespace, dtype: str) -> object:
 
 
 def trained(policy: object, rate: float, steps: int):  # type: ignore[no-untyped-def]
-    """Train an adapter as RL would, with answers of its own and advantages by turns; yields after each step."""
+    """Train an adapter as RL would, with answers of its own and advantages by turns; yields after
+    each step."""
     optimiser = torch.optim.AdamW(policy.trainable().values(), lr=rate)  # type: ignore[attr-defined]
     for step in range(steps):
         requests = [
-            Request((step, copy), [{"role": "user", "content": f"Review {step}: {SENTENCE}"}], Sampling(max_tokens=24))
+            Request(
+                (step, copy),
+                [{"role": "user", "content": f"Review {step}: {SENTENCE}"}],
+                Sampling(max_tokens=24),
+            )
             for copy in range(8)
         ]
         drawn = [trajectory for _, trajectory in policy.sample(requests)]  # type: ignore[attr-defined]
         terms = policy.score(drawn)  # type: ignore[attr-defined]
-        signs = torch.tensor([1.0 if index % 2 else -1.0 for index in range(len(drawn))])[terms.owner]
+        signs = torch.tensor([1.0 if index % 2 else -1.0 for index in range(len(drawn))])[
+            terms.owner
+        ]
         (-(terms.logprobs * signs).sum() / 192).backward()
         torch.nn.utils.clip_grad_norm_(policy.trainable().values(), 1.0)  # type: ignore[attr-defined]
         optimiser.step()
@@ -200,8 +245,12 @@ def trained(policy: object, rate: float, steps: int):  # type: ignore[no-untyped
 
 
 def print_rounding(options: argparse.Namespace) -> None:
-    """What of an adapter's update is left when merged weights are rounded to 16 bits, after 1, 4 and 16 steps."""
-    print("| base weights | learning rate | steps | arrives merged in bfloat16 | elements that change | as LoRA file |")
+    """What of an adapter's update is left when merged weights are rounded to 16 bits, after 1, 4
+    and 16 steps."""
+    print(
+        "| base weights | learning rate | steps | arrives merged in bfloat16 | elements that "
+        "change | as LoRA file |"
+    )
     print("|---|---|---|---|---|---|")
     for dtype in ("bfloat16", "float32"):
         for rate in options.rates:
@@ -212,16 +261,22 @@ def print_rounding(options: argparse.Namespace) -> None:
                 for step in trained(policy, rate, 16):
                     if step in {1, 4, 16}:
                         found = arrived(first, weights.rounded(policy, torch.bfloat16)[1])
-                        now = weights.write_adapter(policy, Path(folder) / str(step), torch.bfloat16)
+                        now = weights.write_adapter(
+                            policy, Path(folder) / str(step), torch.bfloat16
+                        )
                         other = arrived(before, now)
                         assert found is not None
                         assert other is not None
-                        row = f"| {dtype} | {rate:g} | {step} | {found.share:.1%} (noise {found.noise:.1f}) "
+                        row = (
+                            f"| {dtype} | {rate:g} | {step} | {found.share:.1%} (noise "
+                            f"{found.noise:.1f}) "
+                        )
                         print(f"{row}| {found.elements:.1%} | {other.share:.1%} |", flush=True)
 
 
 def publications(options: argparse.Namespace) -> None:
-    """Seconds of handing over, and what the probe finds, with a server of float32 under an adapter."""
+    """Seconds of handing over, and what the probe finds, with a server of float32 under an
+    adapter."""
     policy = adapted(options, options.dtype)
     policy.context = 1024  # type: ignore[attr-defined]
     seconds: list[float] = []
@@ -231,11 +286,18 @@ def publications(options: argparse.Namespace) -> None:
         try:
             for version in trained(policy, 7e-5, options.publications):
                 sampler.take(policy, version)  # type: ignore[arg-type]
-                print(version, {name: round(value, 5) for name, value in sampler.figures.items()}, flush=True)
+                print(
+                    version,
+                    {name: round(value, 5) for name, value in sampler.figures.items()},
+                    flush=True,
+                )
         finally:
             sampler.close()
     own = ", ".join(f"{one:.2f}" for one in seconds[1:])
-    print(f"publication: median {statistics.median(seconds[1:]):.2f} s, n = {len(seconds) - 1} ({own})")
+    print(
+        f"publication: median {statistics.median(seconds[1:]):.2f} s, n = {len(seconds) - 1} "
+        f"({own})"
+    )
 
 
 if __name__ == "__main__":

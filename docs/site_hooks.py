@@ -1,4 +1,5 @@
-"""What MkDocs needs beside the pages of docs/: pages from elsewhere in the repository, and links as a site has them."""
+"""What MkDocs needs beside the pages of docs/: pages from elsewhere in the repository, and links as
+a site has them."""
 
 import posixpath
 import re
@@ -25,7 +26,9 @@ SOURCES = {page: source for source, page in PAGES.items()}
 FENCED = re.compile(r"(^ *```.*?^ *```[^\S\n]*$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 IMAGE = re.compile(r"""(!\[[^\]]*\]\(|\bsrc="|\bsrcset=")([^)"\s]+)""")
-LIST_AFTER_TEXT = re.compile(r"^(?! *(?:[-*+]|\d+\.) )(?P<text> *[^\s|#>].*)\n(?=(?:[-*+]|1\.) )", re.MULTILINE)
+LIST_AFTER_TEXT = re.compile(
+    r"^(?! *(?:[-*+]|\d+\.) )(?P<text> *[^\s|#>].*)\n(?=(?:[-*+]|1\.) )", re.MULTILINE
+)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -43,7 +46,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: Any) -> str:
-    """Rewrite links, and put the blank line before a list that Python-Markdown needs; code blocks stay as they are."""
+    """Rewrite links, and put the blank line before a list that Python-Markdown needs; code blocks
+    stay as they are."""
     here = page.file.src_uri
     source = SOURCES.get(here, f"docs/{here}")
     blocks = FENCED.split(markdown)

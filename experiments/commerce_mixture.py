@@ -1,7 +1,9 @@
-"""The four jobs before and after, as the runs of commerce-smollm2 left them: the tables of docs/research/commerce.md.
+"""The four jobs before and after, as the runs of commerce-smollm2 left them: the tables of
+docs/research/commerce.md.
 
 plumbline run commerce-smollm2 --set seed=1 --out runs/commerce-smollm2-1      # and so on
-python experiments/commerce_mixture.py runs/commerce-smollm2 runs/commerce-smollm2-1 runs/commerce-smollm2-control \\
+python experiments/commerce_mixture.py runs/commerce-smollm2 runs/commerce-smollm2-1
+runs/commerce-smollm2-control \\
     --seeds runs/commerce-smollm2 runs/commerce-smollm2-1
 """
 
@@ -46,17 +48,28 @@ def rows(folder: Path) -> list[list[str]]:
     modes = sorted({key.mode for key in found if key.stage != REFERENCE and key.step is None})
     table = []
     for job in run.recipe.each_task:
-        references = [(k.mode, e) for k, e in found.items() if (k.stage, k.task, k.split) == (REFERENCE, job, SPLIT)]
+        references = [
+            (k.mode, e)
+            for k, e in found.items()
+            if (k.stage, k.task, k.split) == (REFERENCE, job, SPLIT)
+        ]
         beside = {name: one.mean_reward for name, one in references}
         ceiling = beside.pop(ORACLE)
         for mode in modes:
-            stages = {stage: found.get(EvaluationKey(stage, SPLIT, mode, task=job)) for stage in ("base", "sft", "rl")}
+            stages = {
+                stage: found.get(EvaluationKey(stage, SPLIT, mode, task=job))
+                for stage in ("base", "sft", "rl")
+            }
             start = stages["sft"] or stages["base"]
             last = stages["rl"]
-            means = [shown(mean_interval(e.rewards())) if e is not None else "-" for e in stages.values()]
+            means = [
+                shown(mean_interval(e.rewards())) if e is not None else "-" for e in stages.values()
+            ]
             best = "-"
             if last is not None and last.rows and last.rows[0].drawn:
-                best = shown(mean_interval(np.array([max(row.drawn) for row in last.rows if row.drawn])))
+                best = shown(
+                    mean_interval(np.array([max(row.drawn) for row in last.rows if row.drawn]))
+                )
             floor = f"{max(beside.values()):.3f}"
             ends = [change(start, last), best, f"{ceiling:.3f}"]
             table.append([run.folder.name, job, mode, floor, *means, *ends])
@@ -64,7 +77,8 @@ def rows(folder: Path) -> list[list[str]]:
 
 
 def changes(run: Run, mode: str) -> dict[str, NDArray[np.float64]]:
-    """What RL changed at each example [n] of each job's test split, against the model that it began with."""
+    """What RL changed at each example [n] of each job's test split, against the model that it began
+    with."""
     found = run.evaluations()
     start = "sft" if run.recipe.sft is not None else "base"
     stages = {
@@ -72,7 +86,9 @@ def changes(run: Run, mode: str) -> dict[str, NDArray[np.float64]]:
         for job in run.recipe.each_task
     }
     pairs = {
-        job: (before, after) for job, (before, after) in stages.items() if before is not None and after is not None
+        job: (before, after)
+        for job, (before, after) in stages.items()
+        if before is not None and after is not None
     }
     return {job: after.rewards() - before.rewards() for job, (before, after) in pairs.items()}
 
@@ -85,19 +101,34 @@ def over_all(run: Run) -> list[str]:
         values = [row[name] for row in steps[part] if row.get(name) is not None]
         return f"{np.mean(values):.4f}" if values else "-"
 
-    moved = [shown(mean_interval(np.concatenate(list(changes(run, mode).values()))), sign=True) for mode in MODES]
+    moved = [
+        shown(mean_interval(np.concatenate(list(changes(run, mode).values()))), sign=True)
+        for mode in MODES
+    ]
     ends = [mean("train/reward", slice(0, 10)), mean("train/reward", slice(-10, None))]
-    return [run.folder.name, *moved, *ends, mean("train/grad_snr"), mean("train/sampler_scorer_gap")]
+    return [
+        run.folder.name,
+        *moved,
+        *ends,
+        mean("train/grad_snr"),
+        mean("train/sampler_scorer_gap"),
+    ]
 
 
 def over_seeds(runs: list[Run]) -> list[list[str]]:
-    """A row a job, and one for all of them: the mean over runs that differ in their seed, over examples and seeds."""
+    """A row a job, and one for all of them: the mean over runs that differ in their seed, over
+    examples and seeds."""
     each = {mode: [changes(run, mode) for run in runs] for mode in MODES}
     rows = []
     for job in [*runs[0].recipe.each_task, "all"]:
         row = [job]
         for mode in MODES:
-            values = np.stack([np.concatenate(list(one.values())) if job == "all" else one[job] for one in each[mode]])
+            values = np.stack(
+                [
+                    np.concatenate(list(one.values())) if job == "all" else one[job]
+                    for one in each[mode]
+                ]
+            )
             row += [shown(pooled_interval([values.mean(0)], [values.mean(1).tolist()]), sign=True)]
             row += [", ".join(f"{value:+.3f}" for value in values.mean(1))]
         rows.append(row)
@@ -106,21 +137,34 @@ def over_seeds(runs: list[Run]) -> list[list[str]]:
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--seeds", nargs="+", type=Path, default=[], help="runs to take the mean of")
+    parser.add_argument(
+        "--seeds", nargs="+", type=Path, default=[], help="runs to take the mean of"
+    )
     options = parser.parse_args()
-    print("| run | job | asked | floor | base | after SFT | after RL | RL's change | best of those drawn | ceiling |")
+    print(
+        "| run | job | asked | floor | base | after SFT | after RL | RL's change | best of those "
+        "drawn | ceiling |"
+    )
     print("|---|---|---|---|---|---|---|---|---|---|")
     for folder in options.runs:
         for row in rows(folder):
             print(f"| {' | '.join(row)} |")
-    print("\n| run | all jobs, greedy | sampled | reward, first ten steps | last ten | signal, noise = 1 | gap |")
+    print(
+        "\n| run | all jobs, greedy | sampled | reward, first ten steps | last ten | signal, noise "
+        "= 1 | gap |"
+    )
     print("|---|---|---|---|---|---|---|")
     for folder in options.runs:
         print(f"| {' | '.join(over_all(Run.read(folder)))} |")
     if options.seeds:
-        print(f"\n| job | greedy, mean of {len(options.seeds)} seeds | each | sampled | each |\n|---|---|---|---|---|")
+        print(
+            f"\n| job | greedy, mean of {len(options.seeds)} seeds | each | sampled | each "
+            "|\n|---|---|---|---|---|"
+        )
         for row in over_seeds([Run.read(folder) for folder in options.seeds]):
             print(f"| {' | '.join(row)} |")
 

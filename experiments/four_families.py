@@ -1,4 +1,5 @@
-"""One backbone, four families: SmolLM2-135M under equal budgets of processor-seconds, and a flow over a long run.
+"""One backbone, four families: SmolLM2-135M under equal budgets of processor-seconds, and a flow
+over a long run.
 
     plumbline get smollm2-135m
     python -m experiments.four_families run extraction --seeds 0 1 2        # all arms; goes on where it was stopped
@@ -7,9 +8,10 @@
     python -m experiments.four_families long --seeds 0 1 2                  # one tiny flow, 2,000 steps of GRPO
     python -m experiments.four_families tables                              # into experiments/four-families/tables/
 
-The arms are data: four_families.yaml says what they set over four-families/. An arm begins with its family's
-SFT model of the same seed, which is trained first where it is not there. What is finished is not done again; a run that
-was killed goes on from its last checkpoint. Arms are evaluated on the same examples, with floor and ceiling beside.
+The arms are data: four_families.yaml says what they set over four-families/. An arm begins with its
+family's SFT model of the same seed, which is trained first where it is not there. What is finished
+is not done again; a run that was killed goes on from its last checkpoint. Arms are evaluated on the
+same examples, with floor and ceiling beside.
 """
 
 import argparse
@@ -77,28 +79,43 @@ class Plan:
 
 def main(words: Sequence[str] | None = None) -> None:
     known = declared()
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="train and evaluate the arms of a task, or go on with them")
+    run = commands.add_parser(
+        "run", help="train and evaluate the arms of a task, or go on with them"
+    )
     run.add_argument("task", choices=list(known["tasks"]))
     run.add_argument("--only", nargs="+", metavar="ARM", help=f"of {', '.join(known['arms'])}")
-    run.add_argument("--seconds", type=float, help="processor-seconds of SFT and, unless --rl-seconds says, of GRPO")
+    run.add_argument(
+        "--seconds",
+        type=float,
+        help="processor-seconds of SFT and, unless --rl-seconds says, of GRPO",
+    )
     run.add_argument("--rl-seconds", type=float)
-    run.add_argument("--n", type=int, default=300, help="examples of each split that arms are evaluated on")
+    run.add_argument(
+        "--n", type=int, default=300, help="examples of each split that arms are evaluated on"
+    )
     run.add_argument("--model", help="another backbone than the recipes'")
     long = commands.add_parser("long", help="one tiny flow for many steps of GRPO")
     for one in (run, long):
         one.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-        one.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="of every recipe")
+        one.add_argument(
+            "--set", nargs="*", default=[], metavar="KEY=VALUE", help="of every recipe"
+        )
     tables = commands.add_parser("tables", help="write the tables from what the runs recorded")
-    tables.add_argument("--out", type=Path, default=HERE / "four-families" / "tables", help="a folder")
+    tables.add_argument(
+        "--out", type=Path, default=HERE / "four-families" / "tables", help="a folder"
+    )
     for one in (run, long, tables):
         one.add_argument("--runs", type=Path, default=Path("runs/four-families"))
     given = parser.parse_args(words)
     if given.command == "tables":
         if not (made := write_tables(given.runs, known, given.out)):
             sys.exit(
-                f"no finished run in {given.runs}\n  fix: give the folder of the runs with --runs, or run some first"
+                f"no finished run in {given.runs}\n  fix: give the folder of the runs with --runs, "
+                "or run some first"
             )
         print(*made, sep="\n")
         return
@@ -106,7 +123,14 @@ def main(words: Sequence[str] | None = None) -> None:
         sys.exit(run_long(known["long"], given.seeds, Plan(given.runs, 0, tuple(given.set))))
     if strange := [name for name in given.only or [] if name not in known["arms"]]:
         sys.exit(f"no arm {', '.join(strange)}; there are {', '.join(known['arms'])}")
-    plan = Plan(given.runs, given.n, tuple(given.set), given.seconds, given.rl_seconds or given.seconds, given.model)
+    plan = Plan(
+        given.runs,
+        given.n,
+        tuple(given.set),
+        given.seconds,
+        given.rl_seconds or given.seconds,
+        given.model,
+    )
     failed = False
     for seed in given.seeds:
         for name in given.only or known["arms"]:
@@ -119,7 +143,9 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def declared() -> dict[str, Any]:
-    values: dict[str, Any] = yaml.safe_load((HERE / "four_families.yaml").read_text(encoding="utf-8"))
+    values: dict[str, Any] = yaml.safe_load(
+        (HERE / "four_families.yaml").read_text(encoding="utf-8")
+    )
     return values
 
 
@@ -129,7 +155,9 @@ def run_arm(known: Mapping[str, Any], task: str, name: str, seed: int, plan: Pla
     start_folder = plan.runs / f"{task}-sft-{arm['start']}-seed{seed}"
     start = train(start_recipe(task, known["starts"][arm["start"]], seed, plan), start_folder, plan)
     evaluate(start, "sft", splits, plan, start.recipe)
-    run = train(arm_recipe(task, known, name, start, plan), plan.runs / f"{task}-{name}-seed{seed}", plan)
+    run = train(
+        arm_recipe(task, known, name, start, plan), plan.runs / f"{task}-{name}-seed{seed}", plan
+    )
     few = replace(plan, n=min(plan.n, arm.get("few", plan.n)))
     evaluate(run, "rl", splits, few, run.recipe)
     if arm.get("law") == "start":
@@ -155,18 +183,24 @@ def arm_recipe(task: str, known: Mapping[str, Any], name: str, start: Run, plan:
         "sft": None,
         "evaluation.final": [],
         "model.name": str(start.model("sft")),
-        **{key: places if value == "PLACES" else value for key, value in arm.get("set", {}).items()},
+        **{
+            key: places if value == "PLACES" else value for key, value in arm.get("set", {}).items()
+        },
     }
     own |= {"rl.seconds": plan.rl_seconds} if plan.rl_seconds else {}
     return load(RECIPES / f"{task}{begun['recipe']}.yaml", [*plan.but("sft."), *written(own)])
 
 
 def written(values: Mapping[str, Any]) -> list[str]:
-    return [f"{key}={yaml.safe_dump(value, default_flow_style=True).strip()}" for key, value in values.items()]
+    return [
+        f"{key}={yaml.safe_dump(value, default_flow_style=True).strip()}"
+        for key, value in values.items()
+    ]
 
 
 def train(recipe: Recipe, folder: Path, plan: Plan) -> Run:
-    """A finished run of a recipe; taken as it is where it is there, gone on with where it was stopped.
+    """A finished run of a recipe; taken as it is where it is there, gone on with where it was
+    stopped.
 
     Raises:
         PlumblineError: the folder holds a run of another recipe, or the run fails.
@@ -175,22 +209,35 @@ def train(recipe: Recipe, folder: Path, plan: Plan) -> Run:
         run = Run.read(folder)
         if run.recipe.identity() != recipe.identity():
             raise PlumblineError(
-                f"{folder} holds a run of other settings (seconds, --set or --model)", "give another --runs"
+                f"{folder} holds a run of other settings (seconds, --set or --model)",
+                "give another --runs",
             )
         if run.result() is not None:
             return run
     began = time.process_time()
-    plan.say(f"{folder.name}: begins" if not (folder / "recipe.yaml").is_file() else f"{folder.name}: goes on")
-    run = run_recipe(recipe, folder, resume=(folder / "recipe.yaml").is_file(), observers=[LiveView()])
-    plan.say(f"{folder.name}: trained, {time.process_time() - began:.0f} processor-seconds with loading and saving")
+    plan.say(
+        f"{folder.name}: begins"
+        if not (folder / "recipe.yaml").is_file()
+        else f"{folder.name}: goes on"
+    )
+    run = run_recipe(
+        recipe, folder, resume=(folder / "recipe.yaml").is_file(), observers=[LiveView()]
+    )
+    plan.say(
+        f"{folder.name}: trained, {time.process_time() - began:.0f} processor-seconds with loading "
+        "and saving"
+    )
     return run
 
 
-# -- evaluations -------------------------------------------------------------------------------------------------------
+# -- evaluations -----------------------------------------------------------------------------------
 
 
-def evaluate(run: Run, stage: str, splits: Sequence[str], plan: Plan, by: Recipe, suffix: str = "") -> None:
-    """Evaluate a stage's model greedily and as it was trained to sample, with the references beside.
+def evaluate(
+    run: Run, stage: str, splits: Sequence[str], plan: Plan, by: Recipe, suffix: str = ""
+) -> None:
+    """Evaluate a stage's model greedily and as it was trained to sample, with the references
+    beside.
 
     Args:
         run: where evaluations go, and `measured.json` with what they cost.
@@ -215,7 +262,9 @@ def evaluate(run: Run, stage: str, splits: Sequence[str], plan: Plan, by: Recipe
                 continue
             policy = policy or open_policy(model_section(run.recipe), str(run.model(stage)))
             seed = derive(run.recipe.seed, "evaluation", split, mode)
-            under = Conditions(source=f"{run.folder.name} {stage}", split=split, sampling=law, seed=seed)
+            under = Conditions(
+                source=f"{run.folder.name} {stage}", split=split, sampling=law, seed=seed
+            )
             began = time.process_time()
             found = evaluate_policy(policy, task, examples, under)
             spent = time.process_time() - began
@@ -228,7 +277,10 @@ def evaluate(run: Run, stage: str, splits: Sequence[str], plan: Plan, by: Recipe
             }
             write_json(path, measured)
             n = len(found.rows)
-            plan.say(f"{run.folder.name}: {key} {found.mean_reward:.3f}, n = {n}, {spent:.0f} processor-seconds")
+            plan.say(
+                f"{run.folder.name}: {key} {found.mean_reward:.3f}, n = {n}, {spent:.0f} "
+                "processor-seconds"
+            )
 
 
 def place(run: Run, key: EvaluationKey) -> Path:
@@ -241,7 +293,9 @@ def is_of(path: Path, examples: Sequence[Example]) -> bool:
     if not path.is_file():
         return False
     stored = read_evaluation(path)
-    return {row.id for row in (*stored.rows, *stored.unjudged)} == {example.id for example in examples}
+    return {row.id for row in (*stored.rows, *stored.unjudged)} == {
+        example.id for example in examples
+    }
 
 
 def spread(examples: Sequence[Example], n: int) -> list[Example]:
@@ -251,9 +305,11 @@ def spread(examples: Sequence[Example], n: int) -> list[Example]:
 
 
 def passes(drawn: Sequence[Sequence[Trajectory]], recipe: Recipe) -> float:
-    """Forward passes that an answer takes, one after the other, on average; that of the prompt is none of them.
+    """Forward passes that an answer takes, one after the other, on average; that of the prompt is
+    none of them.
 
-    A token each for a causal model, a step each for a canvas, and for slots a round's tokens of one slot.
+    A token each for a causal model, a step each for a canvas, and for slots a round's tokens of one
+    slot.
     """
     slot = getattr(recipe.model, "slot", None)
     counts = [
@@ -264,7 +320,7 @@ def passes(drawn: Sequence[Sequence[Trajectory]], recipe: Recipe) -> float:
     return float(np.mean(counts))
 
 
-# -- a long run --------------------------------------------------------------------------------------------------------
+# -- a long run ------------------------------------------------------------------------------------
 
 
 def run_long(known: Mapping[str, Any], seeds: Sequence[int], plan: Plan) -> int:

@@ -31,7 +31,8 @@ Intervals are of 95 %: over examples, and with several seeds over these as well.
 run."""
 REWARD = ("reward", lambda row: row.reward)
 LAWS = {"": "", "-by-start": ", sampled as its start"}
-"""By which law an arm was evaluated, where it has one of its own: the modes' suffix, and how the tables say it."""
+"""By which law an arm was evaluated, where it has one of its own: the modes' suffix, and how the
+tables say it."""
 Runs = Mapping[int, Run]
 """By seed."""
 
@@ -64,7 +65,11 @@ def write_tables(runs: Path, known: Mapping[str, Any], out: Path) -> list[Path]:
     files = {out / f"four-families-{name}.md": page for name, page in pages.items()}
     for file, (title, blocks) in files.items():
         write_text(
-            file, "\n\n".join(one.rstrip() for one in (f"# Four families: {title}", INTRODUCTION, *blocks)) + "\n"
+            file,
+            "\n\n".join(
+                one.rstrip() for one in (f"# Four families: {title}", INTRODUCTION, *blocks)
+            )
+            + "\n",
         )
     return [*files]
 
@@ -72,7 +77,11 @@ def write_tables(runs: Path, known: Mapping[str, Any], out: Path) -> list[Path]:
 def finished(runs: Path, name: str) -> dict[int, Run]:
     """The finished runs of an arm, by seed."""
     folders = {int(path.name.rpartition("-seed")[2]): path for path in runs.glob(f"{name}-seed*")}
-    found = {seed: Run.read(path) for seed, path in sorted(folders.items()) if (path / "result.json").is_file()}
+    found = {
+        seed: Run.read(path)
+        for seed, path in sorted(folders.items())
+        if (path / "result.json").is_file()
+    }
     return {seed: run for seed, run in found.items() if run.result() is not None}
 
 
@@ -83,7 +92,8 @@ def rewards(
     split: str,
     right: tuple[str, Callable[[Judged], float]],
 ) -> Table:
-    """Before GRPO, after, and the paired change: greedily and sampled, the reward and what the task counts beside."""
+    """Before GRPO, after, and the paired change: greedily and sampled, the reward and what the task
+    counts beside."""
     columns = [Column("arm", "arm"), Column("seeds", "seeds", "count"), Column("n", "n", "count")]
     asked = [(mode, *what) for mode in ("greedy", "sampled") for what in (REWARD, right)]
     for mode, title, _ in asked:
@@ -104,12 +114,18 @@ def rewards(
             ]
     one = next(run for runs in starts.values() for run in runs.values())
     for name, evaluation in best_and_oracle(one, split):
-        cells = [cell for _, _, value in asked[:2] for cell in (share({0: [*map(value, evaluation.rows)]}), None)]
+        cells = [
+            cell
+            for _, _, value in asked[:2]
+            for cell in (share({0: [*map(value, evaluation.rows)]}), None)
+        ]
         rows += [Row((name, None, len(evaluation.rows), *cells, *cells), "reference")]
     return Table(f"rewards-{split}", f"Reward on {split}", tuple(columns), tuple(rows))
 
 
-def _cells(runs: Runs, before: Runs, stage: str, split: str, asked: Sequence[Any], suffix: str) -> list[Any]:
+def _cells(
+    runs: Runs, before: Runs, stage: str, split: str, asked: Sequence[Any], suffix: str
+) -> list[Any]:
     """Seeds, n, and a value with its change for each of `asked`."""
     cells: list[Any] = []
     n = 0
@@ -125,13 +141,22 @@ def _cells(runs: Runs, before: Runs, stage: str, split: str, asked: Sequence[Any
 
 def _same_law(runs: Runs, before: Runs) -> bool:
     """Whether arms sample as their starts do; else a change would be that of the law, too."""
-    return all(seed in before and run.recipe.sampling == before[seed].recipe.sampling for seed, run in runs.items())
+    return all(
+        seed in before and run.recipe.sampling == before[seed].recipe.sampling
+        for seed, run in runs.items()
+    )
 
 
-def by_seed(runs: Runs, key: EvaluationKey, value: Callable[[Judged], float]) -> dict[int, dict[str, float]]:
+def by_seed(
+    runs: Runs, key: EvaluationKey, value: Callable[[Judged], float]
+) -> dict[int, dict[str, float]]:
     """A value of every example, by seed."""
     found = {seed: run.evaluations().get(key) for seed, run in runs.items()}
-    return {seed: {row.id: value(row) for row in one.rows} for seed, one in found.items() if one is not None}
+    return {
+        seed: {row.id: value(row) for row in one.rows}
+        for seed, one in found.items()
+        if one is not None
+    }
 
 
 def matched(after: Mapping[str, float], before: Mapping[str, float]) -> list[float]:
@@ -148,7 +173,8 @@ def over_seeds(values: Mapping[int, Sequence[float]], clusters: Clusters = None)
     if not values or not all(map(len, values.values())):
         return None
     seeds = [float(np.mean(one)) for one in values.values()]
-    if len({len(one) for one in values.values()}) > 1:  # an answer could not be judged: examples are not matched
+    # an answer could not be judged: examples are not matched
+    if len({len(one) for one in values.values()}) > 1:
         return pooled_interval([np.concatenate([*map(np.asarray, values.values())])], [seeds])
     means: NDArray[np.float64] = np.mean([*values.values()], axis=0)
     return pooled_interval([means], [seeds], [clusters])
@@ -162,13 +188,19 @@ def share(values: Mapping[int, Sequence[float]], clusters: Clusters = None) -> I
 
 def best_and_oracle(run: Run, split: str) -> list[tuple[str, Evaluation]]:
     """Floor and ceiling."""
-    there = {key.mode: one for key, one in run.evaluations().items() if (key.stage, key.split) == (REFERENCE, split)}
+    there = {
+        key.mode: one
+        for key, one in run.evaluations().items()
+        if (key.stage, key.split) == (REFERENCE, split)
+    }
     controls = {name: one for name, one in there.items() if name != ORACLE}
     best = max(controls, key=lambda name: controls[name].mean_reward)
     return [(f"best control: {best}", controls[best]), ("oracle", there[ORACLE])]
 
 
-def costs(arms: Mapping[str, Runs], starts: Mapping[str, Runs], begun: Mapping[str, str], split: str) -> Table:
+def costs(
+    arms: Mapping[str, Runs], starts: Mapping[str, Runs], begun: Mapping[str, str], split: str
+) -> Table:
     """What was spent on each start and each arm, and what a sampled answer costs."""
     columns = (
         Column("arm", "arm"),
@@ -182,13 +214,21 @@ def costs(arms: Mapping[str, Runs], starts: Mapping[str, Runs], begun: Mapping[s
     for family, runs in starts.items():
         if runs:
             rows += [_cost(f"{family}, SFT", runs, "sft", split)]
-            rows += [_cost(name, each, "rl", split) for name, each in arms.items() if begun[name] == family]
+            rows += [
+                _cost(name, each, "rl", split)
+                for name, each in arms.items()
+                if begun[name] == family
+            ]
     return Table("costs", "Cost, means over seeds", columns, tuple(rows))
 
 
 def _cost(name: str, runs: Runs, stage: str, split: str) -> Row:
     drawn = spent(runs, stage, "cpu/rollouts") if stage == "rl" else None
-    total = spent(runs, stage, "cpu/step") if drawn is None else drawn + spent(runs, stage, "cpu/update")
+    total = (
+        spent(runs, stage, "cpu/step")
+        if drawn is None
+        else drawn + spent(runs, stage, "cpu/update")
+    )
     steps = float(np.mean([len(run.rows(stage)) for run in runs.values()]))
     key = f"{stage}.{split}.sampled"
     speed = measured(runs, key, lambda one: one["tokens"] / one["seconds"])
@@ -199,7 +239,14 @@ def _cost(name: str, runs: Runs, stage: str, split: str) -> Row:
 def spent(runs: Runs, stage: str, key: str) -> float:
     """Processor-seconds of a stage's steps, as recorded: the mean over seeds."""
     rows = {seed: run.files["timings"].rows() for seed, run in runs.items()}
-    return float(np.mean([sum(row.get(key, 0.0) for row in each if row["stage"] == stage) for each in rows.values()]))
+    return float(
+        np.mean(
+            [
+                sum(row.get(key, 0.0) for row in each if row["stage"] == stage)
+                for each in rows.values()
+            ]
+        )
+    )
 
 
 def measured(runs: Runs, key: str, value: Callable[[Mapping[str, Any]], float]) -> float | None:
@@ -209,14 +256,17 @@ def measured(runs: Runs, key: str, value: Callable[[Mapping[str, Any]], float]) 
     return float(np.mean(found)) if found else None
 
 
-# -- a long run --------------------------------------------------------------------------------------------------------
+# -- a long run ------------------------------------------------------------------------------------
 
 
 def blocks_of(run: Run, name: str) -> list[float]:
     """A metric's means over blocks of steps."""
     rows = [row for row in run.rows("rl") if row.get("train/reward") is not None]
     parts = [rows[at : at + BLOCK] for at in range(0, len(rows), BLOCK)]
-    return [float(np.mean([row[name] for row in part if row.get(name) is not None] or [np.nan])) for part in parts]
+    return [
+        float(np.mean([row[name] for row in part if row.get(name) is not None] or [np.nan]))
+        for part in parts
+    ]
 
 
 def evaluated(run: Run) -> dict[int, Mapping[str, Any]]:
@@ -224,14 +274,18 @@ def evaluated(run: Run) -> dict[int, Mapping[str, Any]]:
 
 
 def long_table(runs: Runs) -> Table:
-    """A row for each hundred steps: means over the seeds with Student's interval (of a single seed, none)."""
+    """A row for each hundred steps: means over the seeds with Student's interval (of a single seed,
+    none)."""
     shown = (
         ("train/reward", "reward of the block's answers"),
         ("train/entropy", "entropy, nats a term"),
         ("train/frac_reward_zero_std", "groups without signal"),
         ("train/grad_norm", "gradient norm"),
     )
-    held = (("eval/mean_reward", "held out, greedy"), ("eval/sampled_mean_reward", "held out, sampled"))
+    held = (
+        ("eval/mean_reward", "held out, greedy"),
+        ("eval/sampled_mean_reward", "held out, sampled"),
+    )
     columns = (
         Column("step", "to step", "count"),
         *(Column(name, title, "interval") for name, title in (*shown, *held)),
@@ -243,7 +297,9 @@ def long_table(runs: Runs) -> Table:
         step = (at + 1) * BLOCK
         cells = [t_interval([each[at] for each in blocks[name]]) for name, _ in shown]
         known = [[each[step][name] for each in evaluations if step in each] for name, _ in held]
-        rows.append(Row((step, *cells, *(t_interval(values) if values else None for values in known))))
+        rows.append(
+            Row((step, *cells, *(t_interval(values) if values else None for values in known)))
+        )
     return Table("long", "GRPO of a uniform-state flow over a long run", columns, tuple(rows))
 
 
@@ -252,10 +308,14 @@ def long_figure(runs: Runs) -> str:
     found = [evaluated(run) for run in runs.values()]
     steps = sorted(set.intersection(*(set(one) for one in found)))
     layers = [
-        Points(steps, [t_interval([one[step][name] for one in found]) for step in steps], style, label)
+        Points(
+            steps, [t_interval([one[step][name] for one in found]) for step in steps], style, label
+        )
         for name, style, label in (
             ("eval/mean_reward", "c1", "greedy"),
             ("eval/sampled_mean_reward", "c2", "sampled"),
         )
     ]
-    return line_chart(layers, label="Held-out reward over the steps of GRPO", size=WIDE, y_range=(0.0, 1.0))
+    return line_chart(
+        layers, label="Held-out reward over the steps of GRPO", size=WIDE, y_range=(0.0, 1.0)
+    )

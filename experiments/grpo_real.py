@@ -1,4 +1,5 @@
-"""What makes GRPO gain on a small real model: arms from one SFT model, ours beside TRL's, and their controls.
+"""What makes GRPO gain on a small real model: arms from one SFT model, ours beside TRL's, and their
+controls.
 
     plumbline get smollm2-135m
     plumbline run commerce-smollm2-extraction --set rl=null --set sft.steps=150 --set 'evaluation.final=[]' \\
@@ -11,8 +12,9 @@
     python experiments/grpo_real.py collect  # finished arms -> grpo_real.jsonl
     python experiments/grpo_real.py table  # that of docs/research/grpo-on-real-models.md
 
-The arms are data: grpo_real.yaml says what they set over the recipe commerce-smollm2-extraction. All have the same
-held-out prompts; arms of one seed see the same training prompts in the same order, by whichever trainer.
+The arms are data: grpo_real.yaml says what they set over the recipe commerce-smollm2-extraction.
+All have the same held-out prompts; arms of one seed see the same training prompts in the same
+order, by whichever trainer.
 """
 
 import argparse
@@ -34,8 +36,8 @@ from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import mean_interval, paired
 from plumbline.recipe import Recipe, load
 from plumbline.records import Evaluation
-from plumbline.runs.metadata import CARD, Card, trained_on
 from plumbline.runs.evaluations import EvaluationKey
+from plumbline.runs.metadata import CARD, Card, trained_on
 from plumbline.runs.observers import LiveView
 from plumbline.runs.run import Run
 from plumbline.storage import read_jsonl, write_json, write_jsonl
@@ -53,25 +55,36 @@ READING = ("sentiment", "complaint_category", "main_complaint", "exact")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="train and evaluate arms, or go on with them")
     run.add_argument("arms", nargs="+", help="names in grpo_real.yaml")
     run.add_argument("--seed", type=int, nargs="+", default=[0])
     run.add_argument(
-        "--threads", type=int, default=1, help="CPU threads; two arms of one thread are faster than one of two"
+        "--threads",
+        type=int,
+        default=1,
+        help="CPU threads; two arms of one thread are faster than one of two",
     )
-    same = commands.add_parser("same", help="one batch of TRL's through both: log-probabilities and gradients")
+    same = commands.add_parser(
+        "same", help="one batch of TRL's through both: log-probabilities and gradients"
+    )
     same.add_argument("model")
     same.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float32"])
     same.add_argument("--threads", type=int, default=1)
-    signal = commands.add_parser("signal", help="how alike the gradients of two halves of a batch are, by its size")
+    signal = commands.add_parser(
+        "signal", help="how alike the gradients of two halves of a batch are, by its size"
+    )
     signal.add_argument("model")
     signal.add_argument("--prompts", type=int, default=32)
     signal.add_argument("--group", type=int, default=8)
     signal.add_argument("--threads", type=int, default=1)
     commands.add_parser("floor", help="what the best rule earns that does not read the review")
-    classes = commands.add_parser("classes", help="which values answers name, beside the gold ones, before and after")
+    classes = commands.add_parser(
+        "classes", help="which values answers name, beside the gold ones, before and after"
+    )
     classes.add_argument("runs", nargs="+", help="folders of finished arms")
     classes.add_argument("--key", default="sentiment")
     commands.add_parser("collect", help="write a row for each finished arm")
@@ -84,7 +97,9 @@ def main() -> None:
             sys.exit(f"no arm {', '.join(unknown)}; there are {', '.join(known)}")
         for seed in options.seed:
             for name in options.arms:
-                run_arm(name, {**known[name], "set": base | known[name]["set"]}, seed, options.threads)
+                run_arm(
+                    name, {**known[name], "set": base | known[name]["set"]}, seed, options.threads
+                )
     elif options.command == "same":
         print(same_batch(options.model, options.dtype, options.threads))
     elif options.command == "signal":
@@ -103,7 +118,10 @@ def main() -> None:
 def run_arm(name: str, arm: dict[str, Any], seed: int, threads: int) -> None:
     folder = FOLDER / f"{name}-seed{seed}"
     values = {"seed": seed, "model.threads": threads, **arm["set"]}
-    recipe = load(RECIPE, [*ALONE, *(f"{key}={yaml.safe_dump(value).strip()}" for key, value in values.items())])
+    recipe = load(
+        RECIPE,
+        [*ALONE, *(f"{key}={yaml.safe_dump(value).strip()}" for key, value in values.items())],
+    )
     print(f"arm {folder.name}", file=sys.stderr, flush=True)
     if (folder / "result.json").is_file():
         return
@@ -114,7 +132,8 @@ def run_arm(name: str, arm: dict[str, Any], seed: int, threads: int) -> None:
 
 
 def share_start(recipe: Recipe, folder: Path) -> None:
-    """Take the greedy evaluation of the model that all arms start from, which no seed changes, from an earlier arm."""
+    """Take the greedy evaluation of the model that all arms start from, which no seed changes, from
+    an earlier arm."""
     name = f"{EvaluationKey('base', 'test', 'greedy')}.json"
     if (folder / "recipe.yaml").is_file():
         return
@@ -126,11 +145,12 @@ def share_start(recipe: Recipe, folder: Path) -> None:
                 return
 
 
-# -- TRL ---------------------------------------------------------------------------------------------------------------
+# -- TRL -------------------------------------------------------------------------------------------
 
 
 def train_with_trl(recipe: Recipe, folder: Path) -> None:
-    """Leave TRL's adapter where our own run would leave its own, so that the pipeline evaluates it in the same way."""
+    """Leave TRL's adapter where our own run would leave its own, so that the pipeline evaluates it
+    in the same way."""
     import trl
 
     assert recipe.model.name is not None
@@ -151,7 +171,9 @@ def train_with_trl(recipe: Recipe, folder: Path) -> None:
                         "train/completion_length": log.get("completions/mean_length"),
                     },
                 )
-                run.timings("rl", log["step"], {"time/step": log["step_time"]} if "step_time" in log else {})
+                run.timings(
+                    "rl", log["step"], {"time/step": log["step_time"]} if "step_time" in log else {}
+                )
         saved = run.model("rl")
         trainer.model.save_pretrained(saved)
         trainer.processing_class.save_pretrained(saved)
@@ -161,13 +183,16 @@ def train_with_trl(recipe: Recipe, folder: Path) -> None:
             task=recipe.task.name,
             options=recipe.task.options,
             model=recipe.model.meaning(),
-            trained_on=trained_on(recipe.model.name, (example.fingerprint() for example in task.examples("train"))),
+            trained_on=trained_on(
+                recipe.model.name, (example.fingerprint() for example in task.examples("train"))
+            ),
         )
         write_json(saved / CARD, card.to_json())
 
 
 def trl_trainer(recipe: Recipe, task: Any, folder: Path) -> Any:
-    """TRL's GRPOTrainer for a recipe: the same adapter to go on from, prompts in order, reward, law and schedule."""
+    """TRL's GRPOTrainer for a recipe: the same adapter to go on from, prompts in order, reward, law
+    and schedule."""
     import peft
     import torch
     import transformers
@@ -184,11 +209,15 @@ def trl_trainer(recipe: Recipe, task: Any, folder: Path) -> Any:
     examples = {example.id: example for example in train}
     source = Source.of(task, train)
     order = [
-        example for step in range(rl.steps) for example in source.draw(rl.prompts_per_step, step, "rl", recipe.seed)[""]
+        example
+        for step in range(rl.steps)
+        for example in source.draw(rl.prompts_per_step, step, "rl", recipe.seed)[""]
     ]
     base = peft.PeftConfig.from_pretrained(recipe.model.name).base_model_name_or_path
     bf16 = recipe.model.dtype == "bfloat16"
-    whole = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16 if bf16 else torch.float32)
+    whole = transformers.AutoModelForCausalLM.from_pretrained(
+        base, dtype=torch.bfloat16 if bf16 else torch.float32
+    )
     model = peft.PeftModel.from_pretrained(whole, recipe.model.name, is_trainable=True)
     optimiser = torch.optim.AdamW(
         [weight for weight in model.parameters() if weight.requires_grad],
@@ -227,20 +256,26 @@ def trl_trainer(recipe: Recipe, task: Any, folder: Path) -> Any:
 
     def reward(completions: Any, example: list[str], **_: Any) -> list[float]:
         texts = [completion[0]["content"] for completion in completions]
-        return [task.judge(examples[name], text)[1].total for name, text in zip(example, texts, strict=True)]
+        return [
+            task.judge(examples[name], text)[1].total
+            for name, text in zip(example, texts, strict=True)
+        ]
 
     return trl.GRPOTrainer(
         model=model,
         reward_funcs=reward,
         args=config,
-        train_dataset=Dataset.from_list([{"prompt": list(e.messages), "example": e.id} for e in order]),
+        train_dataset=Dataset.from_list(
+            [{"prompt": list(e.messages), "example": e.id} for e in order]
+        ),
         processing_class=transformers.AutoTokenizer.from_pretrained(recipe.model.name),
         optimizers=(optimiser, rates),
     )
 
 
 def same_batch(source: str, dtype: str, threads: int) -> str:
-    """A batch that TRL sampled and credited, through both: how far log-probabilities and gradients are apart."""
+    """A batch that TRL sampled and credited, through both: how far log-probabilities and gradients
+    are apart."""
     import tempfile
 
     import torch
@@ -255,7 +290,9 @@ def same_batch(source: str, dtype: str, threads: int) -> str:
     with tempfile.TemporaryDirectory() as place:
         task = open_task(recipe.task.name, recipe.task.options, Path(place) / "data")
         trainer = trl_trainer(recipe, task, Path(place) / "trl")
-        rows = [trainer.train_dataset[index] for index in range(2) for _ in range(recipe.rl.group_size)]
+        rows = [
+            trainer.train_dataset[index] for index in range(2) for _ in range(recipe.rl.group_size)
+        ]
         batch = trainer._generate_and_score_completions(rows)  # noqa: SLF001 - TRL has no public way to one batch
         trainer.current_gradient_accumulation_steps = 1
         trainer.model.train()
@@ -272,14 +309,23 @@ def same_batch(source: str, dtype: str, threads: int) -> str:
     trajectories = []
     for row in range(count):
         tokens = batch["completion_ids"][row][there[row]].numpy()
-        step = Step(positions=np.arange(len(tokens)), tokens=tokens, logprobs=np.zeros(len(tokens), np.float32))
+        step = Step(
+            positions=np.arange(len(tokens)),
+            tokens=tokens,
+            logprobs=np.zeros(len(tokens), np.float32),
+        )
         prompt = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()].numpy()
         law = recipe.sampling
-        trajectories.append(Trajectory(prompt=prompt, steps=(step,), text="", sampling=law, finish="stop"))
+        trajectories.append(
+            Trajectory(prompt=prompt, steps=(step,), text="", sampling=law, finish="stop")
+        )
     scored = policy.score(trajectories)
     loss = -(scored.logprobs * batch["advantages"][scored.owner]).sum() / (count * limit)
     loss.backward()
-    mine = {name.replace("base_model.model.", ""): weight.grad for name, weight in policy.trainable().items()}
+    mine = {
+        name.replace("base_model.model.", ""): weight.grad
+        for name, weight in policy.trainable().items()
+    }
     peers = dict(trainer.model.named_parameters())
     pairs = [
         (mine[name], weight.grad)
@@ -290,17 +336,19 @@ def same_batch(source: str, dtype: str, threads: int) -> str:
     cosine = float(torch.nn.functional.cosine_similarity(one, other, dim=0))
     gap = (scored.logprobs.detach() - theirs.flatten()[there.flatten()]).abs()
     return (
-        f"{dtype}: {count} answers, {int(there.sum())} tokens, {len(pairs)} of {len(mine)} weights; log-probabilities "
+        f"{dtype}: {count} answers, {int(there.sum())} tokens, {len(pairs)} of {len(mine)} "
+        "weights; log-probabilities "
         f"differ by {gap.mean():.2e} nats on average, {gap.max():.2e} at most; gradients: cosine "
         f"{cosine:.5f}, norms {one.norm():.6f} and {other.norm():.6f}"
     )
 
 
-# -- the floor ---------------------------------------------------------------------------------------------------------
+# -- the floor -------------------------------------------------------------------------------------
 
 
 def best_rule() -> str:
-    """What the best answers earn that see the delivery alone, and may quote the review's first sentence as it stands.
+    """What the best answers earn that see the delivery alone, and may quote the review's first
+    sentence as it stands.
 
     Chosen on the test prompts themselves, so nothing that reads no more than this can earn more.
     """
@@ -323,7 +371,11 @@ def best_rule() -> str:
             earned = []
             for example in those:
                 span = opening(example.reference["review"]) if quotes else None
-                values = {"sentiment": sentiment, "complaint_category": category, "main_complaint": span}
+                values = {
+                    "sentiment": sentiment,
+                    "complaint_category": category,
+                    "main_complaint": span,
+                }
                 earned.append(task.judge(example, json.dumps(values, ensure_ascii=False))[1].total)
             what = f"{sentiment}, {category}, {'first sentence' if quotes else 'null'}"
             best = max(best, (float(np.mean(earned)), earned, what))
@@ -332,7 +384,7 @@ def best_rule() -> str:
     return "\n".join([*lines, f"best rule without reading: {mean_interval(rewards)}"])
 
 
-# -- signal and noise --------------------------------------------------------------------------------------------------
+# -- signal and noise ------------------------------------------------------------------------------
 
 
 def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
@@ -340,25 +392,37 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
     import tempfile
 
     from plumbline.policies import open_policy
-    from plumbline.tasks.source import Source
     from plumbline.rollouts.collect import collect
+    from plumbline.tasks.source import Source
     from plumbline.training.update import credit
 
     recipe = load(RECIPE, [*ALONE, f"model.name={source}", f"model.threads={threads}"])
     assert recipe.rl is not None
     with tempfile.TemporaryDirectory() as records:
-        train = open_task(recipe.task.name, recipe.task.options, Path(records) / "data").examples("train")
-        task = open_task(recipe.task.name, {**recipe.task.options, "data": str(Path(records) / "data")}, Path(records))
+        train = open_task(recipe.task.name, recipe.task.options, Path(records) / "data").examples(
+            "train"
+        )
+        task = open_task(
+            recipe.task.name,
+            {**recipe.task.options, "data": str(Path(records) / "data")},
+            Path(records),
+        )
         policy = open_policy(recipe.model, source)
         batch = Source.of(task, train).draw(prompts, 0, "rl", 0)[""]
-        groups = collect(policy, task, batch, copies=copies, sampling=recipe.sampling, key=(0, "signal"))
+        groups = collect(
+            policy, task, batch, copies=copies, sampling=recipe.sampling, key=(0, "signal")
+        )
     rewards = np.concatenate([group.rewards() for group in groups])
     entropy = -np.mean(
-        np.concatenate([turn.logprobs for group in groups for each in group.rollouts for turn in each.turns])
+        np.concatenate(
+            [turn.logprobs for group in groups for each in group.rollouts for turn in each.turns]
+        )
     )
     text = (
-        f"{source}: {prompts} x {copies} answers, reward {np.nanmean(rewards):.3f}, spread within a group "
-        f"{np.mean([np.nanstd(group.rewards()) for group in groups]):.3f}, entropy {entropy:.3f} nats a token\n"
+        f"{source}: {prompts} x {copies} answers, reward {np.nanmean(rewards):.3f}, spread within "
+        "a group "
+        f"{np.mean([np.nanstd(group.rewards()) for group in groups]):.3f}, entropy {entropy:.3f} "
+        "nats a token\n"
     )
     gradients = group_gradients(policy, credit(groups, recipe.rl, np.random.default_rng(0)), copies)
     return f"{text}\n{halves(gradients @ gradients.T, copies)}\n"
@@ -374,21 +438,27 @@ def group_gradients(policy: Any, credits_: list[Any], copies: int) -> Any:
         if part:
             terms = policy.score([turn for c in part for turn in c.turns])
             lengths = [sum(len(turn.logprobs) for turn in c.turns) for c in part]
-            given = terms.logprobs.new_tensor(np.repeat([c.advantage * c.weight for c in part], lengths))
+            given = terms.logprobs.new_tensor(
+                np.repeat([c.advantage * c.weight for c in part], lengths)
+            )
             (-(terms.logprobs * given).sum()).backward()
         watched.add(number)
     for weight in policy.trainable().values():
         weight.grad = None
-    return np.stack([watched.sums[number].numpy() for number in sorted(watched.sums)]).astype(np.float64)
+    return np.stack([watched.sums[number].numpy() for number in sorted(watched.sums)]).astype(
+        np.float64
+    )
 
 
 def halves(products: Any, copies: int) -> str:
-    """From the products of the groups' gradients [P, P]: signal, noise, and the cosines of two disjoint sets."""
+    """From the products of the groups' gradients [P, P]: signal, noise, and the cosines of two
+    disjoint sets."""
     prompts = len(products)
     across = products - np.diag(np.diag(products))
     of_group = across.sum(axis=1) / (prompts - 1)  # each has the signal for its mean
     signal, noise = of_group.mean(), np.diag(products).mean() - of_group.mean()
-    error = 2 * of_group.std(ddof=1) / np.sqrt(prompts)  # of a U-statistic of degree 2 (Hoeffding 1948)
+    # of a U-statistic of degree 2 (Hoeffding 1948)
+    error = 2 * of_group.std(ddof=1) / np.sqrt(prompts)
     lines = [
         f"Of one group: signal {signal:.2e} +- {error:.1e}, noise {noise:.2e}",
         "",
@@ -405,32 +475,52 @@ def halves(products: Any, copies: int) -> str:
             shared = products[np.ix_(one, other)].sum()
             lengths = products[np.ix_(one, one)].sum() * products[np.ix_(other, other)].sum()
             cosines.append(shared / np.sqrt(lengths) if lengths > 0 else 0.0)
-        lines.append(f"| {size} | {size * copies} | {np.mean(cosines):.3f} | {np.std(cosines):.3f} |")
+        lines.append(
+            f"| {size} | {size * copies} | {np.mean(cosines):.3f} | {np.std(cosines):.3f} |"
+        )
         size *= 2
     return "\n".join(lines)
 
 
-# -- what answers say --------------------------------------------------------------------------------------------------
+# -- what answers say ------------------------------------------------------------------------------
 
 
 def named_values(run: Run, key: str) -> str:
-    """A Markdown table: for each gold value of a key, how often answers name which value, before and after RL."""
+    """A Markdown table: for each gold value of a key, how often answers name which value, before
+    and after RL."""
     recipe = run.recipe
-    task = open_task(recipe.task.name, {**recipe.task.options, "data": str(run.folder / "data")}, run.folder / "data")
+    task = open_task(
+        recipe.task.name,
+        {**recipe.task.options, "data": str(run.folder / "data")},
+        run.folder / "data",
+    )
     gold = {example.id: example.reference[key] for example in task.examples("test")}
-    lines = [f"{run.folder.name}, {key}", "", "| answers | gold | n | right | named |", "|---|---|---|---|---|"]
+    lines = [
+        f"{run.folder.name}, {key}",
+        "",
+        "| answers | gold | n | right | named |",
+        "|---|---|---|---|---|",
+    ]
     for mode, stage in itertools.product(("greedy", "sampled"), ("base", "rl")):
         rows = run.evaluations()[EvaluationKey(stage, "test", mode)].rows
         read = [(gold[row.id], strict_json(row.completion)) for row in rows]
-        said = Counter((right, str(value.get(key)) if isinstance(value, dict) else "no JSON") for right, value in read)
+        said = Counter(
+            (right, str(value.get(key)) if isinstance(value, dict) else "no JSON")
+            for right, value in read
+        )
         for value in sorted(set(gold.values())):
-            named = {other: count for (wanted, other), count in said.most_common() if wanted == value}
+            named = {
+                other: count for (wanted, other), count in said.most_common() if wanted == value
+            }
             counts = ", ".join(f"{other} {count}" for other, count in named.items())
-            lines.append(f"| {stage} {mode} | {value} | {sum(named.values())} | {named.get(value, 0)} | {counts} |")
+            lines.append(
+                f"| {stage} {mode} | {value} | {sum(named.values())} | {named.get(value, 0)} | "
+                f"{counts} |"
+            )
     return "\n".join([*lines, ""])
 
 
-# -- rows and table ----------------------------------------------------------------------------------------------------
+# -- rows and table --------------------------------------------------------------------------------
 
 
 def collect() -> list[dict[str, Any]]:
@@ -460,7 +550,11 @@ def summary(name: str, arm: dict[str, Any], seed: int, run: Run) -> dict[str, An
         "steps": rl.steps,
         "shuffled": run.recipe.controls.shuffle_advantages,
         "set": arm["set"],
-        "controls": {key.mode: round(e.mean_reward, 4) for key, e in found.items() if key.stage == "reference"},
+        "controls": {
+            key.mode: round(e.mean_reward, 4)
+            for key, e in found.items()
+            if key.stage == "reference"
+        },
     }
     for mode in ("greedy", "sampled"):
         before, after = (found[EvaluationKey(stage, "test", mode)] for stage in ("base", "rl"))
@@ -471,13 +565,19 @@ def summary(name: str, arm: dict[str, Any], seed: int, run: Run) -> dict[str, An
             "after": round(after.mean_reward, 4),
             "difference": interval(change),
             "p": change.p_value,
-            "parts": {part: interval(paired(of_part(before, part), of_part(after, part))) for part in READING},
+            "parts": {
+                part: interval(paired(of_part(before, part), of_part(after, part)))
+                for part in READING
+            },
         }
     row["reward"] = [round(step["train/reward"], 4) for step in steps]
     for key in ("entropy", "grad_signal", "grad_noise", "sampler_scorer_gap"):
         values = [step.get(f"train/{key}") for step in steps]
         row[key] = [None if value is None else float(f"{value:.4g}") for value in values]
-    seconds = [sum(v for k, v in clock.items() if k.startswith("time/")) for clock in run.files["timings"].rows()]
+    seconds = [
+        sum(v for k, v in clock.items() if k.startswith("time/"))
+        for clock in run.files["timings"].rows()
+    ]
     row["seconds_per_step"] = round(float(np.median(seconds)), 1)
     return row
 
@@ -487,12 +587,18 @@ def of_part(evaluation: Evaluation, part: str) -> list[float]:
 
 
 def interval(change: Any) -> list[float]:
-    return [round(value, 4) for value in (change.difference.mean, change.difference.low, change.difference.high)]
+    return [
+        round(value, 4)
+        for value in (change.difference.mean, change.difference.low, change.difference.high)
+    ]
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     lines = [
-        "| arm | seed | rate | answers | steps | entropy | signal/noise | greedy | change | sampled | change |",
+        (
+            "| arm | seed | rate | answers | steps | entropy | signal/noise | greedy | change | "
+            "sampled | change |"
+        ),
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:

@@ -1,12 +1,14 @@
-"""What each answer of a run earned, kept, so that tables can be of seeds that were trained on several machines.
+"""What each answer of a run earned, kept, so that tables can be of seeds that were trained on
+several machines.
 
     plumbline run miniwob-smollm2 --set seed=1 --out runs/miniwob-smollm2-seed1
     python -m experiments.kept record runs/miniwob-smollm2-seed1
     python -m experiments.kept tables                              # kept_rewards/miniwob-pages.md, forms-seeds.md
 
-A run's folder is named after its arm and seed (`ARM-seedN`; seed 0 may go without), and its recipe is the arm's but for
-the seed, how its weights are held and what changes no result. A table has the seeds of an arm together, each alone, and
-each page or form, with what controls and the oracle earn on the same examples.
+A run's folder is named after its arm and seed (`ARM-seedN`; seed 0 may go without), and its recipe
+is the arm's but for the seed, how its weights are held and what changes no result. A table has the
+seeds of an arm together, each alone, and each page or form, with what controls and the oracle earn
+on the same examples.
 """
 
 import argparse
@@ -37,7 +39,8 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """How an arm's stages are called apart from the first's, and what it sets over the first's recipe."""
+    """How an arm's stages are called apart from the first's, and what it sets over the first's
+    recipe."""
 
     told: str = ""
     over: tuple[str, ...] = ()
@@ -47,9 +50,10 @@ class Arm:
 class Page:
     """A document of tables, of one task.
 
-    Fields: its file in kept_rewards/, its title, the page of docs/research/ that describes it, the part of the score
-    that says that an answer is right, what that is called, what a stratum is, and the arms, which are the first one's
-    recipe with what they set over it; all start from the first's SFT.
+    Fields: its file in kept_rewards/, its title, the page of docs/research/ that describes it, the
+    part of the score that says that an answer is right, what that is called, what a stratum is, and
+    the arms, which are the first one's recipe with what they set over it; all start from the
+    first's SFT.
     """
 
     file: str
@@ -70,7 +74,9 @@ PAGES = {
         *("success", "success", "page"),
         {
             "miniwob-smollm2": Arm(),
-            "miniwob-smollm2-long": Arm(", 260 steps of 16 x 8", ("rl.steps=260", "rl.prompts_per_step=16")),
+            "miniwob-smollm2-long": Arm(
+                ", 260 steps of 16 x 8", ("rl.steps=260", "rl.prompts_per_step=16")
+            ),
             "miniwob-smollm2-control": SHUFFLED,
         },
     ),
@@ -92,9 +98,9 @@ PAGES = {
 class Earned:
     """What one evaluation's answers earned.
 
-    Fields: the run's folder without its seed, the seed, how the model's weights were held, the stage, the split, greedy
-    or the reference's name, the rubric's identity; by stratum the reward of each example, by its number in the split,
-    and the numbers of those that are right.
+    Fields: the run's folder without its seed, the seed, how the model's weights were held, the
+    stage, the split, greedy or the reference's name, the rubric's identity; by stratum the reward
+    of each example, by its number in the split, and the numbers of those that are right.
     """
 
     arm: str
@@ -109,7 +115,11 @@ class Earned:
 
     def earned(self) -> Values:
         """Every example's reward."""
-        return {f"{name} {number}": reward for name, each in self.rewards.items() for number, reward in each.items()}
+        return {
+            f"{name} {number}": reward
+            for name, each in self.rewards.items()
+            for number, reward in each.items()
+        }
 
     def successes(self, stratum: str | None = None) -> Values:
         """1 for every example that is right, else 0; of one stratum or of all."""
@@ -122,7 +132,9 @@ class Earned:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     record = commands.add_parser("record", help="keep what the answers of runs earned")
     record.add_argument("runs", type=Path, nargs="+")
@@ -155,25 +167,36 @@ def read_kept(path: Path) -> list[Earned]:
         try:
             kept.append(Earned(**row))
         except TypeError as error:
-            raise DataError(f"{path}:{number}: {error}", "take the row out, and record its run again") from error
+            raise DataError(
+                f"{path}:{number}: {error}", "take the row out, and record its run again"
+            ) from error
     return kept
 
 
 def with_run(kept: Sequence[Earned], run: Run) -> list[Earned]:
-    """What is kept, with a run's evaluations in the place of what was kept of the same arm and seed.
+    """What is kept, with a run's evaluations in the place of what was kept of the same arm and
+    seed.
 
     Controls and the oracle do not depend on a run's seed and are kept once.
 
     Raises:
-        DataError: the run is not finished, of no arm that there are tables of, or of another recipe than its arm.
+        DataError: the run is not finished, of no arm that there are tables of, or of another recipe
+            than its arm.
     """
     if run.result() is None:
-        raise DataError(f"{run.folder} is not finished", "go on with it: plumbline run ... --resume")
-    arm, seed, task = re.sub(r"-seed\d+$", "", run.folder.name), run.recipe.seed, run.recipe.each_task[""].name
+        raise DataError(
+            f"{run.folder} is not finished", "go on with it: plumbline run ... --resume"
+        )
+    arm, seed, task = (
+        re.sub(r"-seed\d+$", "", run.folder.name),
+        run.recipe.seed,
+        run.recipe.each_task[""].name,
+    )
     if task not in PAGES or arm not in PAGES[task].arms:
         arms = [name for page in PAGES.values() for name in page.arms]
         raise DataError(
-            f"{run.folder} is of no arm that there are tables of ({', '.join(arms)})", "name its folder ARM-seedN"
+            f"{run.folder} is of no arm that there are tables of ({', '.join(arms)})",
+            "name its folder ARM-seedN",
         )
     refuse_another_recipe(run, arm, PAGES[task])
     found = [
@@ -197,14 +220,18 @@ def refuse_another_recipe(run: Run, arm: str, page: Page) -> None:
     model = run.recipe.model
     absent = [f"{stage}=null" for stage in ("sft", "rl") if getattr(run.recipe, stage) is None]
     here = (*absent, f"model.name={model.name}", f"model.dtype={model.dtype}")
-    if changes := more_than_seed(load(next(iter(page.arms)), (*page.arms[arm].over, *here)), run.recipe):
+    if changes := more_than_seed(
+        load(next(iter(page.arms)), (*page.arms[arm].over, *here)), run.recipe
+    ):
         raise DataError(
             f"{run.folder} is another recipe than {arm} ({'; '.join(map(str, changes[:4]))})",
             "name its folder after its own arm, or run it again with the arm's recipe",
         )
 
 
-def earned(arm: str, seed: int, dtype: str, key: EvaluationKey, evaluation: Evaluation, part: str) -> Earned:
+def earned(
+    arm: str, seed: int, dtype: str, key: EvaluationKey, evaluation: Evaluation, part: str
+) -> Earned:
     rewards: dict[str, dict[str, float]] = {}
     right: dict[str, list[str]] = {}
     for row in evaluation.rows:
@@ -223,7 +250,9 @@ def written(page: Page, kept: Sequence[Earned]) -> str:
         DataError: it is of several rubrics.
     """
     if len(rubrics := {one.rubric for one in kept}) > 1:
-        raise DataError(f"the runs are of several rubrics: {', '.join(sorted(rubrics))}", "record runs of one")
+        raise DataError(
+            f"the runs are of several rubrics: {', '.join(sorted(rubrics))}", "record runs of one"
+        )
     text = f"""# {page.title}
 
 Written by `python -m experiments.kept tables`: greedy answers of the model of
@@ -232,8 +261,16 @@ Intervals are of 95 %: over {page.stratum}s, whose examples are alike, and with 
 change is that from the same seed's SFT, example by example.
 """
     for split in dict.fromkeys(one.split for one in kept if one.stage == "sft"):
-        there = [one for one in kept if one.split == split and (one.stage == REFERENCE or one.mode == "greedy")]
-        tables = overall(page, split, there), by_seed(page, split, there), by_stratum(page, split, there)
+        there = [
+            one
+            for one in kept
+            if one.split == split and (one.stage == REFERENCE or one.mode == "greedy")
+        ]
+        tables = (
+            overall(page, split, there),
+            by_seed(page, split, there),
+            by_stratum(page, split, there),
+        )
         text += f"\n## {split}\n\n" + "\n".join(one.to_markdown() for one in tables)
     return text
 
@@ -241,7 +278,11 @@ change is that from the same seed's SFT, example by example.
 def overall(page: Page, split: str, kept: Sequence[Earned]) -> Table:
     """A row for each stage of an arm, each control and the oracle, over all strata."""
     columns = (
-        *(Column("source", f"all {page.stratum}s"), Column("seeds", "seeds", "count"), Column("n", "n", "count")),
+        *(
+            Column("source", f"all {page.stratum}s"),
+            Column("seeds", "seeds", "count"),
+            Column("n", "n", "count"),
+        ),
         *(Column("right", page.right, "interval"), Column("right_change", "change", "change")),
         *(Column("reward", "reward", "interval"), Column("reward_change", "change", "change")),
     )
@@ -254,13 +295,20 @@ def overall(page: Page, split: str, kept: Sequence[Earned]) -> Table:
                 rows.append(Row((name + its.told, len(mine), counted(mine), *cells(mine, before))))
     for one in sorted(references(kept), key=lambda one: (one.mode == ORACLE, one.mode)):
         rows.append(Row((one.mode, None, len(one.earned()), *cells({0: one}, {})), "reference"))
-    return Table(f"all-{split}", f"{page.right.capitalize()} and reward on {split}", columns, tuple(rows))
+    return Table(
+        f"all-{split}", f"{page.right.capitalize()} and reward on {split}", columns, tuple(rows)
+    )
 
 
 def by_seed(page: Page, split: str, kept: Sequence[Earned]) -> Table:
     """A row for each seed's SFT, and each seed of an arm of GRPO."""
     columns = (
-        *(Column("arm", "stage"), Column("seed", "seed"), Column("dtype", "weights"), Column("n", "n", "count")),
+        *(
+            Column("arm", "stage"),
+            Column("seed", "seed"),
+            Column("dtype", "weights"),
+            Column("n", "n", "count"),
+        ),
         *(Column("right", page.right, "interval"), Column("change", "change", "change")),
         *(Column("reward", "reward", "interval"), Column("reward_change", "change", "change")),
     )
@@ -271,19 +319,26 @@ def by_seed(page: Page, split: str, kept: Sequence[Earned]) -> Table:
             for seed, one in of(kept, arm, stage).items():
                 before = {seed: starts[seed]} if stage == "rl" and seed in starts else {}
                 name = STAGES[stage] + page.arms[arm].told
-                rows.append(Row((name, str(seed), one.dtype, len(one.earned()), *cells({seed: one}, before))))
+                rows.append(
+                    Row(
+                        (name, str(seed), one.dtype, len(one.earned()), *cells({seed: one}, before))
+                    )
+                )
     return Table(f"seeds-{split}", f"{split} by seed", columns, tuple(rows))
 
 
 def cells(mine: Mapping[int, Earned], starts: Mapping[int, Earned]) -> list[Interval | None]:
-    """What is right, its change, the reward, its change: over all seeds, by strata (pages, forms) as clusters."""
+    """What is right, its change, the reward, its change: over all seeds, by strata (pages, forms)
+    as clusters."""
     found: list[Interval | None] = []
     for value in (Earned.successes, Earned.earned):
         after = {seed: value(one) for seed, one in mine.items()}
         before = {seed: value(one) for seed, one in starts.items()}
         strata = [name.rpartition(" ")[0] for name in next(iter(after.values()))]
         found.append(share({seed: [*one.values()] for seed, one in after.items()}, strata))
-        changes = {seed: matched(one, before[seed]) for seed, one in after.items() if seed in before}
+        changes = {
+            seed: matched(one, before[seed]) for seed, one in after.items() if seed in before
+        }
         found.append(over_seeds(changes, strata))
     return found
 
@@ -295,7 +350,11 @@ def by_stratum(page: Page, split: str, kept: Sequence[Earned]) -> Table:
     last = [*stages.values()][-1]
     strata = sorted({stratum for one in last.values() for stratum in one.rewards})
     controls = {one.mode: {0: one} for one in references(kept) if one.mode != ORACLE}
-    columns = [Column("stratum", page.stratum), Column("n", "n", "count"), Column("control", "best control")]
+    columns = [
+        Column("stratum", page.stratum),
+        Column("n", "n", "count"),
+        Column("control", "best control"),
+    ]
     columns += [Column(stage, stage, "number", 2) for stage in stages]
     rows = []
     for stratum in sorted(strata, key=lambda stratum: (-succeeds(last, stratum), stratum)):
@@ -303,7 +362,9 @@ def by_stratum(page: Page, split: str, kept: Sequence[Earned]) -> Table:
         floor = succeeds(controls[best], stratum)
         told = f"{floor:.2f} {best}" if floor else "0"
         count = sum(len(one.rewards.get(stratum, {})) for one in last.values())
-        rows.append(Row((stratum, count, told, *(succeeds(runs, stratum) for runs in stages.values()))))
+        rows.append(
+            Row((stratum, count, told, *(succeeds(runs, stratum) for runs in stages.values())))
+        )
     title = f"{page.right.capitalize()} on {split} by {page.stratum}"
     return Table(f"{page.stratum}s-{split}", title, tuple(columns), tuple(rows))
 

@@ -1,4 +1,5 @@
-"""Which lines of the gold plans a run's answers lack, by form and field: where an almost right plan fails.
+"""Which lines of the gold plans a run's answers lack, by form and field: where an almost right plan
+fails.
 
 python -m experiments.missing_lines runs/forms-smollm2 sft.held-out-forms.greedy
 """
@@ -15,7 +16,9 @@ from plumbline_forms.plans.reader import read_step
 
 def missing(gold: str, answer: str) -> Counter[str]:
     """The gold plan's lines that the answer has not, wherever in it, without their numbers."""
-    steps = (Counter(line.partition(": ")[2] for line in text.splitlines()) for text in (gold, answer))
+    steps = (
+        Counter(line.partition(": ")[2] for line in text.splitlines()) for text in (gold, answer)
+    )
     return next(steps) - next(steps)
 
 

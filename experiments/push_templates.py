@@ -2,8 +2,8 @@
 
     python experiments/push_templates.py [prompts]
 
-The texts are the first gold message of each situation without an offer (`push/situations.yaml`), and where an offer is
-put in, the first with one.
+The texts are the first gold message of each situation without an offer (`push/situations.yaml`),
+and where an offer is put in, the first with one.
 """
 
 import sys
@@ -28,31 +28,49 @@ def silent(example: Example, situation: str) -> str:
 
 
 def offering(example: Example, situation: str) -> str:
-    """The situation's text for prompts with offers, with the first of them as the prompt says it."""
+    """The situation's text for prompts with offers, with the first of them as the prompt says
+    it."""
     offers, skeletons = example.reference["offers"], situations()[situation].offer
-    return _filled(skeletons[0], example, offer=offers[0]) if offers and skeletons else silent(example, situation)
+    return (
+        _filled(skeletons[0], example, offer=offers[0])
+        if offers and skeletons
+        else silent(example, situation)
+    )
 
 
 def _filled(skeleton: str, example: Example, offer: str = "") -> str:
     given = example.reference
-    return skeleton.format_map({"name": given["name"], "offer": offer, **agreeing(NOUNS[given["product"]])})
+    return skeleton.format_map(
+        {"name": given["name"], "offer": offer, **agreeing(NOUNS[given["product"]])}
+    )
 
 
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 148
-    following = dict(zip(situations(), [*list(situations())[1:], next(iter(situations()))], strict=True))
+    following = dict(
+        zip(situations(), [*list(situations())[1:], next(iter(situations()))], strict=True)
+    )
     ways: dict[str, Callable[[Example], str]] = {
         "its situation's text": lambda example: silent(example, example.reference["situation"]),
-        "its situation's text, the offer put in": lambda example: offering(example, example.reference["situation"]),
-        "the next situation's text": lambda example: silent(example, following[example.reference["situation"]]),
+        "its situation's text, the offer put in": lambda example: offering(
+            example, example.reference["situation"]
+        ),
+        "the next situation's text": lambda example: silent(
+            example, following[example.reference["situation"]]
+        ),
     }
     with tempfile.TemporaryDirectory() as folder:
         task = open_task("commerce", {"job": "push", "push": count}, Path(folder) / "records")
         examples = [example for split in task.splits for example in task.examples(split)]
-    print(f"n = {len(examples)}, {sum(bool(one.reference['offers']) for one in examples)} of them with offers\n")
+    print(
+        f"n = {len(examples)}, {sum(bool(one.reference['offers']) for one in examples)} of them "
+        "with offers\n"
+    )
     print("| each prompt gets | reward |\n|---|---|")
     for name, way in ways.items():
-        evaluation = evaluate_completions(task, examples, list(map(way, examples)), source=name, split="all")
+        evaluation = evaluate_completions(
+            task, examples, list(map(way, examples)), source=name, split="all"
+        )
         mean = mean_interval(evaluation.rewards())
         print(f"| {name} | {mean.mean:.3f} [{mean.low:.3f}, {mean.high:.3f}] |")
 

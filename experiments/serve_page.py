@@ -1,9 +1,11 @@
-"""The picture of the server's page in the documents: two models of one run, the same example, in a real Chromium.
+"""The picture of the server's page in the documents: two models of one run, the same example, in a
+real Chromium.
 
     plumbline run forms-demo-masked
     python experiments/serve_page.py runs/forms-demo-masked/models/sft runs/forms-demo-masked/models/rl
 
-It serves the models as `plumbline serve` does, sends an example by the page itself, and writes docs/serve-page.png.
+It serves the models as `plumbline serve` does, sends an example by the page itself, and writes
+docs/serve-page.png.
 """
 
 import argparse
@@ -19,10 +21,16 @@ WIDTH, HEIGHT, STEP = 960, 900, 9
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("models", nargs=2, help="the models that stand side by side")
-    parser.add_argument("--example", type=int, default=0, help="which of the first 20 test examples")
-    parser.add_argument("--step", type=int, default=STEP, help="the denoising step at which the first one is shown")
+    parser.add_argument(
+        "--example", type=int, default=0, help="which of the first 20 test examples"
+    )
+    parser.add_argument(
+        "--step", type=int, default=STEP, help="the denoising step at which the first one is shown"
+    )
     parser.add_argument("--out", type=Path, default=Path("docs/serve-page.png"))
     options = parser.parse_args()
     names = [f"{Path(model).name}={model}" for model in options.models]
@@ -54,7 +62,9 @@ def shoot(address: str, names: list[str], options: argparse.Namespace) -> None:
         if page.get_by_label("Denoising step").first.is_visible():
             page.get_by_label("Denoising step").first.fill(str(options.step))
         page.evaluate("document.activeElement.blur()")
-        page.set_viewport_size({"width": WIDTH, "height": page.evaluate("document.documentElement.scrollHeight")})
+        page.set_viewport_size(
+            {"width": WIDTH, "height": page.evaluate("document.documentElement.scrollHeight")}
+        )
         for frame in page.frames[1:]:
             frame.wait_for_load_state("load")
         page.wait_for_timeout(500)  # until the frames are painted

@@ -1,7 +1,8 @@
-"""Near neighbours of a query (one thing changed, so that it means another) and rewritings (that mean the same).
+"""Near neighbours of a query (one thing changed, so that it means another) and rewritings (that
+mean the same).
 
-Both are changes of the tree that sqlglot makes of it. Nothing here knows what the query is about, beyond the tables of
-sql_reward_errors.yaml.
+Both are changes of the tree that sqlglot makes of it. Nothing here knows what the query is about,
+beyond the tables of sql_reward_errors.yaml.
 """
 
 import re
@@ -31,7 +32,9 @@ def parsed(sql: str) -> exp.Expression:
     return parse_one(sql, dialect="sqlite")
 
 
-def at(tree: exp.Expression, kind: type | tuple[type, ...]) -> Iterator[tuple[exp.Expression, exp.Expression]]:
+def at(
+    tree: exp.Expression, kind: type | tuple[type, ...]
+) -> Iterator[tuple[exp.Expression, exp.Expression]]:
     """Each node of a kind in a copy of the tree of its own: (copy, node)."""
     for index, _ in enumerate(list(tree.find_all(kind))):
         copy = tree.copy()
@@ -93,7 +96,11 @@ def dropped(tree: exp.Expression) -> Iterator[Change]:
     for copy, node in at(tree, exp.And):
         node.replace(node.expression)
         yield "dropped filter", copy
-    for kind, name in ((exp.Where, "dropped filter"), (exp.Having, "HAVING dropped"), (exp.Limit, "LIMIT dropped")):
+    for kind, name in (
+        (exp.Where, "dropped filter"),
+        (exp.Having, "HAVING dropped"),
+        (exp.Limit, "LIMIT dropped"),
+    ):
         for copy, node in at(tree, kind):
             node.pop()
             yield name, copy
@@ -113,7 +120,11 @@ def other_comparison(tree: exp.Expression) -> Iterator[Change]:
         node.replace(exp.Or(this=node.this, expression=node.expression))
         yield "OR for AND", copy
     for copy, node in at(tree, exp.Is):
-        (node.parent.replace(node) if isinstance(node.parent, exp.Not) else node.replace(exp.Not(this=node.copy())))
+        (
+            node.parent.replace(node)
+            if isinstance(node.parent, exp.Not)
+            else node.replace(exp.Not(this=node.copy()))
+        )
         yield "IS NULL reversed", copy
     for low, high in ((exp.GT, exp.LTE), (exp.GTE, exp.LT), (exp.GT, exp.LT)):
         for copy, node in at(tree, exp.Between):
@@ -180,7 +191,9 @@ def other_column(tree: exp.Expression) -> Iterator[Change]:
                     places += 1
                     copy = tree.copy()
                     for target in (copy, everywhere):
-                        list(target.find_all(exp.Column))[index].set("this", exp.to_identifier(other))
+                        list(target.find_all(exp.Column))[index].set(
+                            "this", exp.to_identifier(other)
+                        )
                     yield "another column", copy
                 if places > 1:
                     yield "another column", everywhere
@@ -207,13 +220,21 @@ def other_join(tree: exp.Expression) -> Iterator[Change]:
 
 
 def added_filter(tree: exp.Expression) -> Iterator[Change]:
-    select = next((part for part in tree.find_all(exp.Select) if part.args.get("where") is not None), None)
+    select = next(
+        (part for part in tree.find_all(exp.Select) if part.args.get("where") is not None), None
+    )
     if select is None:
         return
-    for table in (tree_table for tree_table in select.find_all(exp.Table) if tree_table.name in TABLES["filters"]):
+    for table in (
+        tree_table
+        for tree_table in select.find_all(exp.Table)
+        if tree_table.name in TABLES["filters"]
+    ):
         for condition in TABLES["filters"][table.name]:
             copy = tree.copy()
-            target = next(part for part in copy.find_all(exp.Select) if part.args.get("where") is not None)
+            target = next(
+                part for part in copy.find_all(exp.Select) if part.args.get("where") is not None
+            )
             added = parsed(f"SELECT 1 WHERE {condition}").find(exp.Where).this
             if table.alias:
                 for column in added.find_all(exp.Column):
@@ -310,7 +331,11 @@ def rewritings(sql: str, *, ordered: bool) -> dict[str, str]:
 def spelling(tree: exp.Expression) -> Iterator[tuple[str, str]]:
     text = text_of(tree)
     yield "spelling", tree.sql(dialect="sqlite", pretty=True)
-    yield "spelling", re.sub(r"\b[A-Z]{2,}\b(?=(?:[^']*'[^']*')*[^']*$)", lambda word: word[0].lower(), text) + ";"
+    yield (
+        "spelling",
+        re.sub(r"\b[A-Z]{2,}\b(?=(?:[^']*'[^']*')*[^']*$)", lambda word: word[0].lower(), text)
+        + ";",
+    )
     yield "spelling", tree.sql(dialect="sqlite", identify=True)
     yield "spelling", text.replace(" <> ", " != ")
 
@@ -369,13 +394,31 @@ def conditions(tree: exp.Expression) -> Iterator[Change]:
     for copy, node in at(tree, exp.Between):
         column = node.this
         low = exp.GTE(this=column.copy(), expression=node.args["low"])
-        node.replace(exp.Paren(this=exp.And(this=low, expression=exp.LTE(this=column, expression=node.args["high"]))))
+        node.replace(
+            exp.Paren(
+                this=exp.And(
+                    this=low, expression=exp.LTE(this=column, expression=node.args["high"])
+                )
+            )
+        )
         yield "BETWEEN", copy
-    for kind, turned in ((exp.GT, exp.LTE), (exp.GTE, exp.LT), (exp.LT, exp.GTE), (exp.LTE, exp.GT)):
+    for kind, turned in (
+        (exp.GT, exp.LTE),
+        (exp.GTE, exp.LT),
+        (exp.LT, exp.GTE),
+        (exp.LTE, exp.GT),
+    ):
         for copy, node in at(tree, kind):
-            node.replace(exp.Not(this=exp.Paren(this=turned(this=node.this, expression=node.expression))))
+            node.replace(
+                exp.Not(this=exp.Paren(this=turned(this=node.this, expression=node.expression)))
+            )
             yield "NOT", copy
-    for kind, step, other in ((exp.GT, 1, exp.GTE), (exp.LTE, 1, exp.LT), (exp.GTE, -1, exp.GT), (exp.LT, -1, exp.LTE)):
+    for kind, step, other in (
+        (exp.GT, 1, exp.GTE),
+        (exp.LTE, 1, exp.LT),
+        (exp.GTE, -1, exp.GT),
+        (exp.LT, -1, exp.LTE),
+    ):
         for copy, node in at(tree, kind):
             counted = isinstance(node.this, exp.Count) or node.this.name in WHOLE
             if counted and isinstance(node.expression, exp.Literal):
@@ -391,7 +434,9 @@ def aggregates(tree: exp.Expression) -> Iterator[Change]:
             yield "COUNT(1)", copy
     table = tree.find(exp.Table)
     of_a_table = (
-        isinstance(tree, exp.Select) and "from_" in tree.args and isinstance(tree.args["from_"].this, exp.Table)
+        isinstance(tree, exp.Select)
+        and "from_" in tree.args
+        and isinstance(tree.args["from_"].this, exp.Table)
     )
     if of_a_table and not tree.args.get("with_"):
         for copy, node in at(tree, exp.Count):
@@ -399,19 +444,36 @@ def aggregates(tree: exp.Expression) -> Iterator[Change]:
                 node.set("this", exp.column(KEY.get(table.name, "order_id"), table.alias or None))
                 yield "COUNT of the key", copy
     for copy, node in at(tree, exp.Avg):
-        total = exp.Mul(this=exp.Literal.number("1.0"), expression=exp.func("SUM", node.this.copy()))
-        node.replace(exp.Paren(this=exp.Div(this=total, expression=exp.Count(this=node.this.copy()))))
+        total = exp.Mul(
+            this=exp.Literal.number("1.0"), expression=exp.func("SUM", node.this.copy())
+        )
+        node.replace(
+            exp.Paren(this=exp.Div(this=total, expression=exp.Count(this=node.this.copy())))
+        )
         yield "SUM by COUNT", copy
     for copy, node in at(tree, exp.Sum):
         if isinstance(node.this, exp.Case):
             condition = node.this.args["ifs"][0].this
-            node.replace(exp.Count(this=exp.Case(ifs=[exp.If(this=condition.copy(), true=exp.Literal.number(1))])))
+            node.replace(
+                exp.Count(
+                    this=exp.Case(ifs=[exp.If(this=condition.copy(), true=exp.Literal.number(1))])
+                )
+            )
             yield "COUNT(CASE)", copy
     if "CASE WHEN" in text_of(tree):
-        yield "IIF", parsed(re.sub(r"CASE WHEN (.+?) THEN 1 ELSE 0 END", r"IIF(\1, 1, 0)", text_of(tree)))
+        yield (
+            "IIF",
+            parsed(re.sub(r"CASE WHEN (.+?) THEN 1 ELSE 0 END", r"IIF(\1, 1, 0)", text_of(tree))),
+        )
         yield (
             "FILTER",
-            parsed(re.sub(r"SUM\(CASE WHEN (.+?) THEN 1 ELSE 0 END\)", r"COUNT(*) FILTER(WHERE \1)", text_of(tree))),
+            parsed(
+                re.sub(
+                    r"SUM\(CASE WHEN (.+?) THEN 1 ELSE 0 END\)",
+                    r"COUNT(*) FILTER(WHERE \1)",
+                    text_of(tree),
+                )
+            ),
         )
     for node in tree.find_all(exp.Count):
         if isinstance(node.this, exp.Distinct) and isinstance(tree, exp.Select):
@@ -505,11 +567,15 @@ def groups(tree: exp.Expression) -> Iterator[Change]:
         inner = tree.copy()
         inner.set("having", None)
         condition = text_of(having.this).replace("COUNT(*)", "pedidos")
-        yield "subquery for HAVING", parsed(f"SELECT * FROM ({text_of(inner)}) AS g WHERE {condition}")
+        yield (
+            "subquery for HAVING",
+            parsed(f"SELECT * FROM ({text_of(inner)}) AS g WHERE {condition}"),
+        )
 
 
 def sources(tree: exp.Expression) -> Iterator[Change]:
-    """The same rows from elsewhere: a common table expression, a subquery, another table that says the same."""
+    """The same rows from elsewhere: a common table expression, a subquery, another table that says
+    the same."""
     if not isinstance(tree, exp.Select) or tree.args.get("with_") or tree.args.get("where") is None:
         return
     source = tree.args["from_"].this
@@ -526,17 +592,25 @@ def sources(tree: exp.Expression) -> Iterator[Change]:
         yield "subquery", outer
         if "(SELECT" not in where:
             copy = rest.copy()
-            yield "IN (SELECT)", copy.where(f"order_id IN (SELECT order_id FROM {text_of(source)} WHERE {where})")
+            yield (
+                "IN (SELECT)",
+                copy.where(f"order_id IN (SELECT order_id FROM {text_of(source)} WHERE {where})"),
+            )
         for name, table, key in (
             ("customer_state", "customers", "customer_id"),
             ("customer_city", "customers", "customer_id"),
         ):
-            equal = next((e for e in tree.args["where"].find_all(exp.EQ) if e.this.name == name), None)
+            equal = next(
+                (e for e in tree.args["where"].find_all(exp.EQ) if e.this.name == name), None
+            )
             if equal is not None and "(SELECT" not in where:
                 copy = tree.copy()
                 same = next(e for e in copy.args["where"].find_all(exp.EQ) if e.this.name == name)
                 same.replace(
-                    parsed(f"SELECT 1 WHERE {key} IN (SELECT {key} FROM {table} WHERE {text_of(equal)})")
+                    parsed(
+                        f"SELECT 1 WHERE {key} IN (SELECT {key} FROM {table} WHERE "
+                        f"{text_of(equal)})"
+                    )
                     .find(exp.Where)
                     .this
                 )

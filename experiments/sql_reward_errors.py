@@ -1,10 +1,12 @@
-"""How often the reward of sql_qa takes a wrong query for right, and a right one for wrong, by its number of databases.
+"""How often the reward of sql_qa takes a wrong query for right, and a right one for wrong, by its
+number of databases.
 
     python experiments/sql_reward_errors.py --out experiments/sql_reward_errors.json    # about 5 minutes on one core
 
-Of gold queries of all families, each near neighbour (one thing changed, `sql_neighbours.py`) that gives another result
-on any of twelve further shops should not be taken for right, and each rewriting that means the same should. Neighbours
-that give the gold result on all twelve are left out as equal in meaning; those that the gate refuses, as no query.
+Of gold queries of all families, each near neighbour (one thing changed, `sql_neighbours.py`) that
+gives another result on any of twelve further shops should not be taken for right, and each
+rewriting that means the same should. Neighbours that give the gold result on all twelve are left
+out as equal in meaning; those that the gate refuses, as no query.
 """
 
 import argparse
@@ -23,7 +25,15 @@ from plumbline.evaluation.statistics import rate_interval
 from plumbline.seeds import derive, generator
 from plumbline.storage import write_json
 from plumbline_commerce.database.build import build_database
-from plumbline_commerce.sql_qa.engine import ORDERS, QueryLimits, QueryRefusal, QueryResult, build_shop, databases, run
+from plumbline_commerce.sql_qa.engine import (
+    ORDERS,
+    QueryLimits,
+    QueryRefusal,
+    QueryResult,
+    build_shop,
+    databases,
+    run,
+)
 from plumbline_commerce.sql_qa.gate import read_query
 from plumbline_commerce.sql_qa.gold import gold_of
 from plumbline_commerce.sql_qa.pairs import SIFTED_ON, SqlQuestion, families, sift
@@ -48,23 +58,33 @@ class Tally:
     of_kinds: Counter[str] = field(default_factory=Counter)
     wrong: list[dict[str, str]] = field(default_factory=list)
 
-    def add(self, question: SqlQuestion, sql: str, kind: str, taken: Mapping[int, bool], *, right: bool) -> None:
+    def add(
+        self, question: SqlQuestion, sql: str, kind: str, taken: Mapping[int, bool], *, right: bool
+    ) -> None:
         self.golds.append(question.sql)
         self.of_kinds[kind] += 1
         for number in NUMBERS:
             self.taken[number].append(taken[number])
         if taken[3] != right:
             self.kinds[kind] += 1
-            self.wrong.append({"family": question.family.name, "kind": kind, "gold": question.sql, "query": sql})
+            self.wrong.append(
+                {"family": question.family.name, "kind": kind, "gold": question.sql, "query": sql}
+            )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--each", type=int, default=8, help="gold queries of each family")
-    parser.add_argument("--most", type=int, default=30, help="near neighbours of each gold query, drawn at random")
+    parser.add_argument(
+        "--most", type=int, default=30, help="near neighbours of each gold query, drawn at random"
+    )
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--family", nargs="*", help="only these")
-    parser.add_argument("--unplanted", action="store_true", help="on shops as they are drawn, for comparison")
+    parser.add_argument(
+        "--unplanted", action="store_true", help="on shops as they are drawn, for comparison"
+    )
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -116,7 +136,10 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
                 "neighbours": min(fewest["neighbours"], mine),
                 "rewritings": min(fewest["rewritings"], len(same)),
             }
-        at_each = [f"{[sum(of.taken[number]) for number in NUMBERS]} of {len(of.golds)}" for of in (accepted, kept)]
+        at_each = [
+            f"{[sum(of.taken[number]) for number in NUMBERS]} of {len(of.golds)}"
+            for of in (accepted, kept)
+        ]
         print(f"{family.name}: {', '.join(at_each)}", flush=True)
     return {
         "gold_queries": gold_queries,
@@ -124,21 +147,28 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         "neighbours_equal_in_meaning": equal,
         "neighbours_refused_by_the_gate": refused,
         "rows": [row(number, accepted, kept) for number in NUMBERS],
-        "false_accepts_by_kind_at_3": {kind: [n, accepted.of_kinds[kind]] for kind, n in accepted.kinds.most_common()},
-        "false_rejects_by_kind_at_3": {kind: [n, kept.of_kinds[kind]] for kind, n in kept.kinds.most_common()},
+        "false_accepts_by_kind_at_3": {
+            kind: [n, accepted.of_kinds[kind]] for kind, n in accepted.kinds.most_common()
+        },
+        "false_rejects_by_kind_at_3": {
+            kind: [n, kept.of_kinds[kind]] for kind, n in kept.kinds.most_common()
+        },
         "false_accepts_at_3": accepted.wrong[:SHOWN],
         "false_rejects_at_3": kept.wrong[:SHOWN],
     }
 
 
 def further_shops(folder: Path) -> list[Path]:
-    """Six shops that were changed as the reward's were, five as they were drawn, and a large one."""
+    """Six shops that were changed as the reward's were, five as they were drawn, and a large
+    one."""
     changed = [folder / f"further-{number}.db" for number in range(101, 107)]
     for number, path in zip(range(101, 107), changed, strict=True):
         build_shop(path, number)
     plain = [folder / f"plain-{number}.db" for number in range(6)]
     for number, path in enumerate(plain):
-        build_database(path, orders=20_000 if number == 5 else 2000, seed=derive("sql-reward-errors", number))
+        build_database(
+            path, orders=20_000 if number == 5 else 2000, seed=derive("sql-reward-errors", number)
+        )
     return changed + plain
 
 
@@ -165,7 +195,10 @@ def differs(question: SqlQuestion, sql: str, further: Sequence[Path]) -> bool:
 
 def listed(result: QueryResult, question: SqlQuestion) -> list[tuple[Any, ...]]:
     """The rows, exact but for what the order of additions leaves in the last digits."""
-    rows = [tuple(round(value, 6) if isinstance(value, float) else value for value in row) for row in result.rows]
+    rows = [
+        tuple(round(value, 6) if isinstance(value, float) else value for value in row)
+        for row in result.rows
+    ]
     return rows if question.family.ordered else sorted(rows, key=repr)
 
 
@@ -183,7 +216,10 @@ def share(flags: Sequence[bool], golds: Sequence[str]) -> dict[str, float]:
 
 
 def table(found: Mapping[str, Any]) -> str:
-    lines = ["| databases | wrong queries taken for right | right queries taken for wrong |", "|---|---|---|"]
+    lines = [
+        "| databases | wrong queries taken for right | right queries taken for wrong |",
+        "|---|---|---|",
+    ]
     for each in found["rows"]:
         cells = [
             f"{100 * of['count'] / of['n']:.2f} % [{100 * of['low']:.2f}, {100 * of['high']:.2f}] "

@@ -1,4 +1,5 @@
-"""Which way makes a small model better: arms at equal processor-seconds from one published model, and their controls.
+"""Which way makes a small model better: arms at equal processor-seconds from one published model,
+and their controls.
 
     plumbline get smollm2-135m
     python experiments/ways.py run strict-json sft grpo --seed 0   # a row to ways.jsonl as an arm ends; resumes
@@ -8,10 +9,11 @@
     python experiments/ways.py signal short-answers                # what 64, 256 or 1,024 answers a step buy
     python experiments/ways.py parses strict-json                  # what "it parses" accepts and the verifier does not
 
-The arms are the recipes strict-json-*, with another task where it is asked for. All are trained for as many
-processor-seconds, whatever steps their recipe says, and asked the same held-out prompts, greedily and sampled; arms of
-one seed begin with the same prompts in the same order. With `--start` they begin from what so many processor-seconds of
-SFT made, which is run first, and go through the prompts in another order than it did.
+The arms are the recipes strict-json-*, with another task where it is asked for. All are trained for
+as many processor-seconds, whatever steps their recipe says, and asked the same held-out prompts,
+greedily and sampled; arms of one seed begin with the same prompts in the same order. With `--start`
+they begin from what so many processor-seconds of SFT made, which is run first, and go through the
+prompts in another order than it did.
 """
 
 import argparse
@@ -53,42 +55,72 @@ WAYS = {
 TASKS = {"strict-json": (), "short-answers": ("task.name=short-answers", "sampling.max_tokens=16")}
 """Tasks, and what all their arms set over the recipes of strict-json."""
 SMALLER = ("rl.prompts_per_step=16", "rl.optimiser.learning_rate=2e-4", "rl.minibatch=4")
-"""What arms set whose recipe has 256 answers a step: with 128, in four updates, minutes have enough steps."""
+"""What arms set whose recipe has 256 answers a step: with 128, in four updates, minutes have enough
+steps."""
 ONE_ROUND = ("rl.prompts_per_step=96", "rl.steps=1")
 """What rejection sampling sets: of ten minutes of one slow core half is drawing."""
 FOLDER = Path("runs/ways")
-COLOURS = ("#0b5cad", "#b3450b", "#0a6b5e", "#7a3fa3", "#c2185b", "#5d7a00", "#00838f", "#8d6e63", "#555555")
+COLOURS = (
+    "#0b5cad",
+    "#b3450b",
+    "#0a6b5e",
+    "#7a3fa3",
+    "#c2185b",
+    "#5d7a00",
+    "#00838f",
+    "#8d6e63",
+    "#555555",
+)
 SPLIT, READING = "test", "strict"
 NATIVE = any(name in Path("/proc/cpuinfo").read_text() for name in ("avx512_bf16", "amx_bf16"))
 """Whether the processor multiplies bfloat16; emulated it takes ten times as long as float32."""
 SECONDS = 1200.0
 """Processor-seconds that an arm's stage may take: ten minutes of two cores."""
 TEACHER = 1200.0
-"""Processor-seconds of the SFT that made the teacher of on-policy distillation, which must be there."""
+"""Processor-seconds of the SFT that made the teacher of on-policy distillation, which must be
+there."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="train and evaluate arms, or go on with them")
     run.add_argument("task", choices=TASKS)
     run.add_argument("arms", nargs="+", choices=["all", *WAYS])
     run.add_argument("--seed", type=int, nargs="+", default=[0])
     run.add_argument("--seconds", type=float, default=SECONDS, help="processor-seconds of training")
-    run.add_argument("--start", type=float, default=0, help="processor-seconds of SFT that the arms begin from")
-    run.add_argument("--set", dest="overrides", action="append", default=[], help="KEY=VALUE of the recipe, for trials")
+    run.add_argument(
+        "--start", type=float, default=0, help="processor-seconds of SFT that the arms begin from"
+    )
+    run.add_argument(
+        "--set",
+        dest="overrides",
+        action="append",
+        default=[],
+        help="KEY=VALUE of the recipe, for trials",
+    )
     run.add_argument("--rows", type=Path, default=ROWS, help="where rows are added")
-    noise = commands.add_parser("signal", help="what of a step's gradient is signal, by the answers of a step")
+    noise = commands.add_parser(
+        "signal", help="what of a step's gradient is signal, by the answers of a step"
+    )
     noise.add_argument("task", choices=TASKS)
     noise.add_argument("--model", help="a directory; by default the recipe's")
-    noise.add_argument("--answers", type=int, nargs="+", default=[64, 256, 1024], help="each divides the last")
+    noise.add_argument(
+        "--answers", type=int, nargs="+", default=[64, 256, 1024], help="each divides the last"
+    )
     for name in ("table", "figure", "parses"):
         show = commands.add_parser(name)
         show.add_argument("target", help="an SVG file" if name == "figure" else "a task")
         show.add_argument("--task", choices=TASKS, default="strict-json", help="of a figure")
         show.add_argument("--rows", type=Path, default=ROWS)
-        show.add_argument("--seconds", type=float, default=SECONDS, help="the budget of the arms that are shown")
-        show.add_argument("--start", type=float, default=0, help="and the seconds of SFT that they began from")
+        show.add_argument(
+            "--seconds", type=float, default=SECONDS, help="the budget of the arms that are shown"
+        )
+        show.add_argument(
+            "--start", type=float, default=0, help="and the seconds of SFT that they began from"
+        )
     options = parser.parse_args()
     if options.command == "run":
         for seed in options.seed:
@@ -105,14 +137,18 @@ def main() -> None:
     elif options.command == "parses":
         print(parses(options.target))
     else:
-        Path(options.target).write_text(figure([row for row in rows if row["task"] == options.task]))
+        Path(options.target).write_text(
+            figure([row for row in rows if row["task"] == options.task])
+        )
 
 
 def run_arm(options: argparse.Namespace, name: str, seed: int) -> Path:
     """Train an arm, or resume it, and add its row; its folder."""
     trial = "".join(f"-{each}" for each in options.overrides)
     begun = f"-after{options.start:g}" if options.start else ""
-    folder = FOLDER / f"{options.task}-{name}-{options.seconds:g}-seed{seed}{begun}{trial}".replace(" ", "")
+    folder = FOLDER / f"{options.task}-{name}-{options.seconds:g}-seed{seed}{begun}{trial}".replace(
+        " ", ""
+    )
     way = "strict-json" if name == "grpo" else f"strict-json-{name}"
     stage = "sft" if name == "sft" else "rl"
     overrides = [
@@ -125,17 +161,34 @@ def run_arm(options: argparse.Namespace, name: str, seed: int) -> Path:
     if not NATIVE:
         overrides.append("model.dtype=float32")
     if options.start:
-        first = argparse.Namespace(**vars(options) | {"start": 0, "seconds": options.start, "overrides": []})
-        overrides += [f"model.name={run_arm(first, 'sft', seed) / 'models' / 'sft'}", f"seed={seed + 100}"]
+        first = argparse.Namespace(
+            **vars(options) | {"start": 0, "seconds": options.start, "overrides": []}
+        )
+        overrides += [
+            f"model.name={run_arm(first, 'sft', seed) / 'models' / 'sft'}",
+            f"seed={seed + 100}",
+        ]
     if name == "distillation":
-        overrides.append(f"rl.teacher.model={FOLDER / f'{options.task}-sft-{TEACHER:g}-seed{seed}' / 'models' / 'sft'}")
-    overrides += SMALLER if name in {"grpo", "dpo", "control"} else ONE_ROUND if name == "rft" else ()
+        overrides.append(
+            f"rl.teacher.model={FOLDER / f'{options.task}-sft-{TEACHER:g}-seed{seed}' / 'models' / 'sft'}"
+        )
+    overrides += (
+        SMALLER if name in {"grpo", "dpo", "control"} else ONE_ROUND if name == "rft" else ()
+    )
     recipe = load(way, [*overrides, *options.overrides])
     print(f"arm {folder.name}", file=sys.stderr, flush=True)
     if not (folder / "result.json").is_file():
         share_start(recipe, folder)
-        run_recipe(recipe, folder, resume=(folder / "recipe.yaml").is_file(), observers=[LiveView()])
-    row = {"task": options.task, "arm": name, "seed": seed, "budget": options.seconds, "start": options.start}
+        run_recipe(
+            recipe, folder, resume=(folder / "recipe.yaml").is_file(), observers=[LiveView()]
+        )
+    row = {
+        "task": options.task,
+        "arm": name,
+        "seed": seed,
+        "budget": options.seconds,
+        "start": options.start,
+    }
     row["set"] = options.overrides
     seen = [each for _, each in read_jsonl(options.rows)] if options.rows.is_file() else []
     if not any({key: each[key] for key in row} == row for each in seen):
@@ -152,23 +205,32 @@ def share_start(recipe: Any, folder: Path) -> None:
             name = f"{EvaluationKey('base', SPLIT, mode)}.json"
             for other in sorted(FOLDER.glob(f"*/evaluations/{name}")):
                 other_recipe = Run.read(other.parents[1]).recipe
-                if all(getattr(other_recipe, key) == getattr(recipe, key) for key in ("seed", "task", "sampling")):
+                if all(
+                    getattr(other_recipe, key) == getattr(recipe, key)
+                    for key in ("seed", "task", "sampling")
+                ):
                     (folder / "evaluations").mkdir(exist_ok=True)
                     (folder / "evaluations" / name).write_bytes(other.read_bytes())
                     break
 
 
 def figures(run: Any, stage: str) -> dict[str, Any]:
-    """What a finished arm came to: greedy and sampled, before and after, its cost, and its course."""
+    """What a finished arm came to: greedy and sampled, before and after, its cost, and its
+    course."""
     evaluations = run.evaluations()
     timings = [row for _, row in read_jsonl(run.folder / "timings.jsonl") if row["stage"] == stage]
     cost = [
-        sum(value for key, value in row.items() if key in ("cpu/step", "cpu/rollouts", "cpu/update")) for row in timings
+        sum(
+            value for key, value in row.items() if key in ("cpu/step", "cpu/rollouts", "cpu/update")
+        )
+        for row in timings
     ]
     rows = run.rows(stage)
     course = [
         [round(float(spent), 1), round(row["train/reward"], 4)]
-        for spent, row in zip(np.cumsum(cost), [row for row in rows if row["step"] > 0], strict=True)
+        for spent, row in zip(
+            np.cumsum(cost), [row for row in rows if row["step"] > 0], strict=True
+        )
         if row.get("train/reward") is not None
     ]
     found: dict[str, Any] = {
@@ -177,7 +239,9 @@ def figures(run: Any, stage: str) -> dict[str, Any]:
         "dtype": run.recipe.model.dtype,
         "course": course,
         "baselines": {
-            key.mode: round(each.mean_reward, 4) for key, each in evaluations.items() if key.stage == "reference"
+            key.mode: round(each.mean_reward, 4)
+            for key, each in evaluations.items()
+            if key.stage == "reference"
         },
     }
     task = open_task(run.recipe.task.name, run.recipe.task.options, Path())
@@ -189,7 +253,8 @@ def figures(run: Any, stage: str) -> dict[str, Any]:
 
 
 def compared(before: Evaluation, after: Evaluation, wordings: dict[str, str]) -> dict[str, Any]:
-    """The share that is all right and the mean reward, before and after, paired; the wording is the unit."""
+    """The share that is all right and the mean reward, before and after, paired; the wording is the
+    unit."""
     pairs = judged_pairs(before, after)
     clusters = [wordings[row.id] for row, _ in pairs]
     found: dict[str, Any] = {
@@ -210,7 +275,8 @@ def compared(before: Evaluation, after: Evaluation, wordings: dict[str, str]) ->
             "before": round(float(np.mean(first)), 4),
             "after": round(float(np.mean(last)), 4),
             "change": [
-                round(each, 4) for each in (change.difference.mean, change.difference.low, change.difference.high)
+                round(each, 4)
+                for each in (change.difference.mean, change.difference.low, change.difference.high)
             ],
             "p": change.p_value,
         }
@@ -218,11 +284,15 @@ def compared(before: Evaluation, after: Evaluation, wordings: dict[str, str]) ->
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The ways and the controls, with a change for each seed; Holm's correction is over the largest p of each."""
+    """The ways and the controls, with a change for each seed; Holm's correction is over the largest
+    p of each."""
     of = {name: those for name in WAYS if (those := [row for row in rows if row["arm"] == name])}
     largest = holm([max(row["greedy"]["strict"]["p"] for row in those) for those in of.values()])
     lines = [
-        "| way | seconds | strict, greedy | change in each seed | p (Holm) | strict, sampled | reward, greedy |",
+        (
+            "| way | seconds | strict, greedy | change in each seed | p (Holm) | strict, sampled | "
+            "reward, greedy |"
+        ),
         "|---|--:|--:|---|--:|--:|--:|",
     ]
     for (name, those), p in zip(of.items(), largest, strict=True):
@@ -230,21 +300,27 @@ def table(rows: list[dict[str, Any]]) -> str:
         def mean(mode: str, what: str, those: list[dict[str, Any]] = those) -> float:
             return float(np.mean([row[mode][what]["after"] for row in those]))
 
-        changes = ", ".join("{:+.3f} [{:+.3f}, {:+.3f}]".format(*row["greedy"]["strict"]["change"]) for row in those)
+        changes = ", ".join(
+            "{:+.3f} [{:+.3f}, {:+.3f}]".format(*row["greedy"]["strict"]["change"]) for row in those
+        )
         seconds = np.mean([row["seconds"] for row in those])
         lines.append(
-            f"| {WAYS[name]} | {seconds:,.0f} | {mean('greedy', 'strict'):.3f} | {changes} | {p:.4f} "
+            f"| {WAYS[name]} | {seconds:,.0f} | {mean('greedy', 'strict'):.3f} | {changes} | "
+            f"{p:.4f} "
             f"| {mean('sampled', 'strict'):.3f} | {mean('greedy', 'reward'):.3f} |"
         )
     return "\n".join(lines)
 
 
 def parses(task: str) -> str:
-    """Of a task's runs, the answers that parse as any JSON, and how many of these the strict verifier refuses."""
+    """Of a task's runs, the answers that parse as any JSON, and how many of these the strict
+    verifier refuses."""
     lines = ["| evaluation | parses | of these not as asked |", "|---|--:|--:|"]
     for folder in sorted(FOLDER.glob(f"{task}-*")):
         for key, evaluation in Run.read(folder).evaluations().items():
-            if key.stage == "reference" or not (valid := [row for row in evaluation.rows if row.readings["parses"]]):
+            if key.stage == "reference" or not (
+                valid := [row for row in evaluation.rows if row.readings["parses"]]
+            ):
                 continue
             wrong = rate_interval([not row.readings[READING] for row in valid])
             lines.append(
@@ -255,13 +331,14 @@ def parses(task: str) -> str:
 
 
 def measure_signal(name: str, model: str | None, sizes: list[int]) -> str:
-    """Signal over noise of GRPO's gradient at one model, by the answers of a step: means over parts of one batch."""
+    """Signal over noise of GRPO's gradient at one model, by the answers of a step: means over parts
+    of one batch."""
     import torch
 
     from plumbline.policies import open_policy
+    from plumbline.rollouts.collect import collect
     from plumbline.training.microbatches import Passes
     from plumbline.training.optimiser import Optimiser
-    from plumbline.rollouts.collect import collect
     from plumbline.training.update import credit, update_policy
 
     recipe = load(name, [] if NATIVE else ["model.dtype=float32"])
@@ -272,7 +349,9 @@ def measure_signal(name: str, model: str | None, sizes: list[int]) -> str:
     task = open_task(recipe.task.name, recipe.task.options, Path())
     examples = task.examples("train")[: most // group]
     began = time.perf_counter()
-    groups = collect(policy, task, examples, copies=group, sampling=recipe.sampling, key=(recipe.seed, "signal"))
+    groups = collect(
+        policy, task, examples, copies=group, sampling=recipe.sampling, key=(recipe.seed, "signal")
+    )
     drawn = time.perf_counter() - began
     still = recipe.rl.optimiser.model_copy(update={"learning_rate": 1e-30})
     optimiser = Optimiser(policy.trainable(), still, 1)
@@ -286,26 +365,43 @@ def measure_signal(name: str, model: str | None, sizes: list[int]) -> str:
     for size in sizes:
         found, began = [], time.perf_counter()
         for start in range(0, len(groups), size // group):
-            credits_ = credit(groups[start : start + size // group], recipe.rl, np.random.default_rng(0))
+            credits_ = credit(
+                groups[start : start + size // group], recipe.rl, np.random.default_rng(0)
+            )
             found.append(update_policy(policy, optimiser, credits_, recipe, 0, passes).gradient)
-        signal, noise = np.mean([[each.signal, each.noise] for each in found if each is not None], axis=0)
+        signal, noise = np.mean(
+            [[each.signal, each.noise] for each in found if each is not None], axis=0
+        )
         spent = (time.perf_counter() - began) / len(found)
         lines.append(f"| {size} | {len(found)} | {signal / noise:.3f} | {spent:.1f} |")
     return "\n".join(lines)
 
 
 def figure(rows: list[dict[str, Any]]) -> str:
-    """The course of the reward of sampled answers over processor-seconds, an arm a line, the mean of its seeds."""
-    courses = {name: [row["course"] for row in rows if row["arm"] == name and row["course"]] for name in WAYS}
+    """The course of the reward of sampled answers over processor-seconds, an arm a line, the mean
+    of its seeds."""
+    courses = {
+        name: [row["course"] for row in rows if row["arm"] == name and row["course"]]
+        for name in WAYS
+    }
     lines: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for name, those in courses.items():
         if those:
-            at = np.linspace(max(each[0][0] for each in those), min(each[-1][0] for each in those), 40)
-            lines[name] = at, np.mean([np.interp(at, *np.transpose(each)) for each in those], axis=0)
+            at = np.linspace(
+                max(each[0][0] for each in those), min(each[-1][0] for each in those), 40
+            )
+            lines[name] = (
+                at,
+                np.mean([np.interp(at, *np.transpose(each)) for each in those], axis=0),
+            )
     last, highest = (max(float(values[side].max()) for values in lines.values()) for side in (0, 1))
     across, up = Scale(0, last, 50, 560), Scale(0, highest, 300, 20)
     parts = [
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 350" font-family="sans-serif" font-size="12">',
+        (
+            '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 350" '
+            'font-family="sans-serif" '
+            'font-size="12">'
+        ),
         '<rect width="760" height="350" fill="#fff"/>',
         '<text x="305" y="342" text-anchor="middle">processor-seconds of training</text>',
         '<text x="50" y="12">reward of sampled answers</text>',
@@ -317,11 +413,16 @@ def figure(rows: list[dict[str, Any]]) -> str:
         parts.append(f'<text x="44" y="{up(value) + 4:.1f}" text-anchor="end">{value:g}</text>')
     labels = spread([up(float(values[-1])) for _, values in lines.values()], 16, 20, 300)
     for index, ((name, (at, values)), y) in enumerate(zip(lines.items(), labels, strict=True)):
-        points = " ".join(f"{across(float(x)):.1f},{up(float(v)):.1f}" for x, v in zip(at, values, strict=True))
+        points = " ".join(
+            f"{across(float(x)):.1f},{up(float(v)):.1f}" for x, v in zip(at, values, strict=True)
+        )
         dash = ' stroke-dasharray="5 4"' if WAYS[name].startswith("control") else ""
         look = f'stroke="{COLOURS[index % len(COLOURS)]}"{dash}'
         parts.append(f'<polyline points="{points}" fill="none" stroke-width="2" {look}/>')
-        parts.append(f'<path d="M568 {y:.1f}h22" stroke-width="2" {look}/><text x="596" y="{y + 4:.1f}">{name}</text>')
+        parts.append(
+            f'<path d="M568 {y:.1f}h22" stroke-width="2" {look}/><text x="596" '
+            f'y="{y + 4:.1f}">{name}</text>'
+        )
     return "\n".join([*parts, "</svg>", ""])
 
 

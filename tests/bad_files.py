@@ -1,4 +1,5 @@
-"""Files and folders with something wrong in each, and a good one of every kind: what a user may point a command at."""
+"""Files and folders with something wrong in each, and a good one of every kind: what a user may
+point a command at."""
 
 import json
 import os
@@ -12,7 +13,14 @@ from plumbline.runs.evaluations import to_json
 from plumbline.runs.run import Run
 from plumbline_commerce.build import build_commerce
 from plumbline_commerce.options import CommerceOptions
-from tests.reports.building import Level, evaluation, recipe, write_evaluations, write_rl, write_supervised
+from tests.reports.building import (
+    Level,
+    evaluation,
+    recipe,
+    write_evaluations,
+    write_rl,
+    write_supervised,
+)
 
 DEEP = "[" * 100_000 + "]" * 100_000
 LONG = "9" * 5_000
@@ -28,7 +36,10 @@ BAD_LINES = {
     "cut": '{"id": "a", "completion": "b',
     "no-keys": "{}",
     "number": '{"id": "a", "completion": 3, "text": 3}',
-    "bom": '{"id": "a", "completion": "b", "text": "b"}\n\ufeff{"id": "c", "completion": "b", "text": "b"}',
+    "bom": (
+        '{"id": "a", "completion": "b", "text": "b"}\n\ufeff{"id": "c", "completion": "b", "text": '
+        '"b"}'
+    ),
     "twice": '{"id": "a", "completion": "b"}\n{"id": "a", "completion": "b"}',
     "unknown": '{"id": "nobody", "completion": "b"}',
     "empty": "",
@@ -46,7 +57,10 @@ BAD_JSON = {
 BOMB = "\n".join(
     [
         "a: &a {x: 9}",
-        *(f"{n}: &{n} {{k0: *{p}, k1: *{p}, k2: *{p}}}" for p, n in pairwise("abcdefghijklmnopqrstuvwxyz")),
+        *(
+            f"{n}: &{n} {{k0: *{p}, k1: *{p}, k2: *{p}}}"
+            for p, n in pairwise("abcdefghijklmnopqrstuvwxyz")
+        ),
     ]
 )
 """Anchors in anchors: 3^25 values."""
@@ -68,7 +82,10 @@ RECIPES = {
     "loop": "rl: &a {steps: *a}",
     "bomb": BOMB,
     "merges": "\n".join(
-        ["a: &a {x: 9}", *(f"{n}: &{n}\n  <<: [*{p}, *{p}, *{p}]" for p, n in pairwise("abcdefghijklm"))]
+        [
+            "a: &a {x: 9}",
+            *(f"{n}: &{n}\n  <<: [*{p}, *{p}, *{p}]" for p, n in pairwise("abcdefghijklm")),
+        ]
     ),
     "levels": "task: {options: " + "{a: " * 300 + "1" + "}" * 301,
     "bytes": "description: !!binary /w==",
@@ -87,7 +104,9 @@ EVALUATIONS: dict[str, Any] = {
     "flag": lambda e: e["rows"][0].update(reward=True),
     "ids": lambda e: e["rows"].append(e["rows"][0]),
     "ids-unjudged": lambda e: e.update(
-        unjudged=[{key: e["rows"][0][key] for key in ("id", "stratum", "completion")} | {"failure": "x"}]
+        unjudged=[
+            {key: e["rows"][0][key] for key in ("id", "stratum", "completion")} | {"failure": "x"}
+        ]
     ),
     "parts": lambda e: e["rows"][0].update(parts=None),
     "part": lambda e: e["rows"][0].update(parts={"parse": 3}),
@@ -146,7 +165,15 @@ def instead(name: str, text: str) -> Any:
 
 
 def sample(**over: Any) -> str:
-    row = {"step": 1, "id": "a", "text": "b", "reward": 0.5, "parts": {"parse": 1.0}, "how": "strict", "finish": "stop"}
+    row = {
+        "step": 1,
+        "id": "a",
+        "text": "b",
+        "reward": 0.5,
+        "parts": {"parse": 1.0},
+        "how": "strict",
+        "finish": "stop",
+    }
     return json.dumps({**row, **over}) + "\n"
 
 
@@ -168,7 +195,10 @@ RUNS: dict[str, Any] = {
     "sample-reward": a_file("samples.jsonl", sample(reward="abc")),
     "sample-parts": a_file("samples.jsonl", sample(parts=None)),
     "sample-part": a_file("samples.jsonl", sample(parts={"parse": "x"})),
-    **{f"{name.partition('.')[0]}-pipe": a_pipe(name) for name in ("metrics.jsonl", "samples.jsonl", "result.json")},
+    **{
+        f"{name.partition('.')[0]}-pipe": a_pipe(name)
+        for name in ("metrics.jsonl", "samples.jsonl", "result.json")
+    },
     "timings-huge": a_file("timings.jsonl", '{"stage": "rl", "step": 1, "time/step": 1e308}\n'),
     "recipe-loop": a_file("recipe.yaml", "a: &a {b: *a}"),
     "samples-deep": a_file("samples.jsonl", DEEP + "\n"),
@@ -184,7 +214,18 @@ RUNS: dict[str, Any] = {
     "replay": a_file(
         "replays/rl.val.greedy/index.json",
         json.dumps(
-            {"replays": [{"id": "a", "stratum": "", "reward": "x", "problem": "", "mistakes": [], "frames": []}]}
+            {
+                "replays": [
+                    {
+                        "id": "a",
+                        "stratum": "",
+                        "reward": "x",
+                        "problem": "",
+                        "mistakes": [],
+                        "frames": [],
+                    }
+                ]
+            }
         ),
     ),
 }
@@ -198,20 +239,34 @@ MODELS: dict[str, dict[str, str]] = {
     "plain": {"config.json": json.dumps(CONFIG), "model.safetensors": NO_WEIGHTS},
     "weightless": {"config.json": json.dumps(CONFIG)},
     "pointer": {"config.json": json.dumps(CONFIG), "model.safetensors": POINTER},
-    "window": {"config.json": json.dumps({**CONFIG, "sliding_window": 0}), "model.safetensors": NO_WEIGHTS},
+    "window": {
+        "config.json": json.dumps({**CONFIG, "sliding_window": 0}),
+        "model.safetensors": NO_WEIGHTS,
+    },
     "settings": {
         "config.json": json.dumps({**CONFIG, "plumbline": {"family": ["x"]}}),
         "model.safetensors": NO_WEIGHTS,
     },
-    "labels": {"config.json": json.dumps({**CONFIG, "num_labels": 10**7}), "model.safetensors": NO_WEIGHTS},
-    "headless": {"config.json": json.dumps({**CONFIG, "num_attention_heads": 0}), "model.safetensors": NO_WEIGHTS},
+    "labels": {
+        "config.json": json.dumps({**CONFIG, "num_labels": 10**7}),
+        "model.safetensors": NO_WEIGHTS,
+    },
+    "headless": {
+        "config.json": json.dumps({**CONFIG, "num_attention_heads": 0}),
+        "model.safetensors": NO_WEIGHTS,
+    },
     "elsewhere": {
         "config.json": json.dumps(CONFIG),
         "model.safetensors.index.json": '{"metadata": {}, "weight_map": {"a": "../../secret"}}',
     },
     "fetched": {
         "adapter_config.json": json.dumps(
-            {"base_model_name_or_path": "http://169.254.169.254/iam", "peft_type": "LORA", "r": 2, "lora_alpha": 4}
+            {
+                "base_model_name_or_path": "http://169.254.169.254/iam",
+                "peft_type": "LORA",
+                "r": 2,
+                "lora_alpha": 4,
+            }
             | {"target_modules": ["q_proj"]}
         )
     },
@@ -220,20 +275,32 @@ MODELS: dict[str, dict[str, str]] = {
     "deep": {"config.json": DEEP},
     "adapter": {"adapter_config.json": "[]"},
     "baseless": {"adapter_config.json": "{}"},
-    "card": {"config.json": json.dumps(CONFIG), "plumbline.json": "[]", "model.safetensors": NO_WEIGHTS},
+    "card": {
+        "config.json": json.dumps(CONFIG),
+        "plumbline.json": "[]",
+        "model.safetensors": NO_WEIGHTS,
+    },
     "card-keys": {"config.json": json.dumps(CONFIG), "plumbline.json": '{"recipe": 3}'},
-    "card-options": {"config.json": json.dumps(CONFIG), "plumbline.json": json.dumps({**CARD, "options": [1]})},
+    "card-options": {
+        "config.json": json.dumps(CONFIG),
+        "plumbline.json": json.dumps({**CARD, "options": [1]}),
+    },
     "card-sampling": {
         "config.json": json.dumps(CONFIG),
         "plumbline.json": json.dumps({**CARD, "sampling": {"top_p": 3}}),
     },
-    "card-model": {"config.json": json.dumps(CONFIG), "plumbline.json": json.dumps({**CARD, "model": {"canvas": -1}})},
+    "card-model": {
+        "config.json": json.dumps(CONFIG),
+        "plumbline.json": json.dumps({**CARD, "model": {"canvas": -1}}),
+    },
 }
 TASKS = {
     "exiting_task": 'raise SystemExit("usage: \\x1b[31m")\n',
     "syntax_error_task": "def open(:\n",
     "raising_task": "1 / 0\n",
-    "hollow_task": "def opens(options, folder, progress):\n    return None\ndef odd():\n    return None\n",
+    "hollow_task": (
+        "def opens(options, folder, progress):\n    return None\ndef odd():\n    return None\n"
+    ),
     "scorers": """def good(completion, answer):
     return float(completion == answer)
 def raises(completion):
@@ -301,8 +368,15 @@ def files(rows: str) -> dict[str, str | bytes]:
         **{f"manifests/{name}/manifest.json": text for name, text in BAD_JSON.items()},
         **{f"manifests/{name}/val.jsonl": rows for name in BAD_JSON},
         **{f"bad-{name}.yaml": text for name, text in RECIPES.items()},
-        **{f"models/{name}/{file}": text for name, model in MODELS.items() for file, text in model.items()},
-        **{f"scored-{name}.jsonl": "\n".join(map(json.dumps, lines)) + "\n" for name, lines in SCORED.items()},
+        **{
+            f"models/{name}/{file}": text
+            for name, model in MODELS.items()
+            for file, text in model.items()
+        },
+        **{
+            f"scored-{name}.jsonl": "\n".join(map(json.dumps, lines)) + "\n"
+            for name, lines in SCORED.items()
+        },
         **{f"{name}.py": text for name, text in TASKS.items()},
     }
 

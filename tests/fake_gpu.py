@@ -1,8 +1,10 @@
-"""A second device on a machine that has none: tensors that say they are on a GPU, and refuse to meet those on the CPU.
+"""A second device on a machine that has none: tensors that say they are on a GPU, and refuse to
+meet those on the CPU.
 
-Inside `fake_gpu()` every tensor carries whether it was moved to `cuda`. All numbers stay in main memory; only what is
-said of them changes. An operation on tensors of both kinds raises, as it would on a machine with a GPU: an index on the
-CPU into a tensor on the GPU is allowed, a number without dimensions as well, and copying is what copying is for.
+Inside `fake_gpu()` every tensor carries whether it was moved to `cuda`. All numbers stay in main
+memory; only what is said of them changes. An operation on tensors of both kinds raises, as it would
+on a machine with a GPU: an index on the CPU into a tensor on the GPU is allowed, a number without
+dimensions as well, and copying is what copying is for.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +35,8 @@ def fake_gpu() -> Iterator[None]:
     """While open, `cuda` is a device."""
     honest = Parameter.__deepcopy__
 
-    def copied(self: Parameter, memo: Any) -> Any:  # no operation of torch, so the mode does not see it
+    # no operation of torch, so the mode does not see it
+    def copied(self: Parameter, memo: Any) -> Any:
         return _marked(honest(self, memo), there=is_there(self))
 
     Parameter.__deepcopy__ = copied
@@ -78,10 +81,16 @@ def _where(func: Any, args: Any, kwargs: Any) -> bool:
     if indexing and there[0]:  # indices may be on the CPU; what is written may not
         written = args[2:] if func is not Tensor.__getitem__ else ()
         tensors, there = [tensors[0], *(t for t in written if isinstance(t, Tensor))], None
-    stay = [tensor for tensor in tensors if not is_there(tensor) and (tensor.dim() > 0 or (indexing and not there))]
+    stay = [
+        tensor
+        for tensor in tensors
+        if not is_there(tensor) and (tensor.dim() > 0 or (indexing and not there))
+    ]
     if stay and not (indexing and all(tensor.dim() == 0 for tensor in stay)):
         name = getattr(func, "__name__", func)
-        raise RuntimeError(f"{name}: expected all tensors to be on the same device, but found cuda:0 and cpu")
+        raise RuntimeError(
+            f"{name}: expected all tensors to be on the same device, but found cuda:0 and cpu"
+        )
     return True
 
 
@@ -112,10 +121,11 @@ def _marked(result: Any, *, there: bool) -> Any:
 
 
 class Tape(TorchDispatchMode):
-    """What a CUDA graph is, without a GPU: the operations of a piece of work, done again on the same tensors.
+    """What a CUDA graph is, without a GPU: the operations of a piece of work, done again on the
+    same tensors.
 
-    As in a graph, numbers of Python that the work read are those of the capture, results go where they went then, and
-    nothing in it may wait to see a number.
+    As in a graph, numbers of Python that the work read are those of the capture, results go where
+    they went then, and nothing in it may wait to see a number.
     """
 
     def __init__(self, work: Callable[[], object], pool: Any = None) -> None:
@@ -128,7 +138,8 @@ class Tape(TorchDispatchMode):
         if waits(func, args):
             raise RuntimeError(f"operation not permitted when stream is capturing: {func}")
         result = func(*args, **(kwargs or {}))
-        at = tree_map_only(Tensor, Tensor.detach, (args, kwargs or {}, result))  # addresses, whatever becomes of a name
+        # addresses, whatever becomes of a name
+        at = tree_map_only(Tensor, Tensor.detach, (args, kwargs or {}, result))
         self.steps.append((func, *at))
         return result
 
@@ -137,7 +148,8 @@ class Tape(TorchDispatchMode):
         for func, args, kwargs, result in self.steps:
             again = tree_leaves(func(*args, **kwargs))
             for old, new in zip(tree_leaves(result), again, strict=True):
-                if isinstance(old, Tensor) and old.data_ptr() != new.data_ptr():  # views and changes have their place
+                # views and changes have their place
+                if isinstance(old, Tensor) and old.data_ptr() != new.data_ptr():
                     old.copy_(new)
 
 
@@ -147,4 +159,11 @@ def waits(func: Any, args: Any) -> bool:
     masks = name in {"index", "index_put", "index_put_"} and any(
         leaf.dtype == torch.bool for leaf in tree_leaves(args[1]) if isinstance(leaf, Tensor)
     )
-    return masks or name in {"_local_scalar_dense", "nonzero", "masked_select", "unique_dim", "_unique2", "equal"}
+    return masks or name in {
+        "_local_scalar_dense",
+        "nonzero",
+        "masked_select",
+        "unique_dim",
+        "_unique2",
+        "equal",
+    }

@@ -1,4 +1,5 @@
-"""A tiny Llama directory as a GGUF file, and as a wheel that holds one: what a download would bring."""
+"""A tiny Llama directory as a GGUF file, and as a wheel that holds one: what a download would
+bring."""
 
 import hashlib
 import json
@@ -6,7 +7,14 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-from gguf import MODEL_ARCH, GGMLQuantizationType, GGUFWriter, TokenType, get_tensor_name_map, quants
+from gguf import (
+    MODEL_ARCH,
+    GGMLQuantizationType,
+    GGUFWriter,
+    TokenType,
+    get_tensor_name_map,
+    quants,
+)
 from safetensors.numpy import load_file
 
 from plumbline.policies.downloads.get import WheelModel
@@ -20,7 +28,10 @@ def write_gguf(
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
     special = {token["content"] for token in tokenizer["added_tokens"]}
     settings = json.loads((folder / "tokenizer_config.json").read_text())
-    ids = {**tokenizer["model"]["vocab"], **{token["content"]: token["id"] for token in tokenizer["added_tokens"]}}
+    ids = {
+        **tokenizer["model"]["vocab"],
+        **{token["content"]: token["id"] for token in tokenizer["added_tokens"]},
+    }
     tokens = sorted(ids, key=ids.__getitem__)
     out = GGUFWriter(path, architecture)
     out.add_name("tiny")
@@ -37,7 +48,9 @@ def write_gguf(
     if pre:
         out.add_tokenizer_pre(pre)
     out.add_token_list(tokens)
-    out.add_token_types([TokenType.CONTROL if token in special else TokenType.NORMAL for token in tokens])
+    out.add_token_types(
+        [TokenType.CONTROL if token in special else TokenType.NORMAL for token in tokens]
+    )
     out.add_token_merges([" ".join(pair) for pair in tokenizer["model"]["merges"]])
     out.add_eos_token_id(ids[settings["eos_token"]])
     out.add_pad_token_id(ids[settings["pad_token"]])
@@ -45,11 +58,19 @@ def write_gguf(
     names = get_tensor_name_map(MODEL_ARCH.LLAMA, config["num_hidden_layers"])
     heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
     for name, weight in load_file(folder / "model.safetensors").items():
-        kind = GGMLQuantizationType.Q4_1 if quantised and weight.ndim == 2 else GGMLQuantizationType.F32
+        kind = (
+            GGMLQuantizationType.Q4_1
+            if quantised and weight.ndim == 2
+            else GGMLQuantizationType.F32
+        )
         to = names.get_name(name, try_suffixes=(".weight",))
         if count := heads.get(to.split(".")[2] if to.startswith("blk") else ""):
             rows, columns = weight.shape
-            weight = weight.reshape(count, 2, rows // count // 2, columns).swapaxes(1, 2).reshape(rows, columns)
+            weight = (
+                weight.reshape(count, 2, rows // count // 2, columns)
+                .swapaxes(1, 2)
+                .reshape(rows, columns)
+            )
         weight = np.ascontiguousarray(weight.astype(np.float32))
         packed = quants.quantize(weight, kind) if kind != GGMLQuantizationType.F32 else weight
         out.add_tensor(to, packed, raw_dtype=kind)
@@ -61,15 +82,20 @@ def write_gguf(
 
 
 def write_wheel(gguf: Path, folder: Path, **changes: object) -> WheelModel:
-    """Write a wheel around a GGUF file into `folder`, and return the catalogue entry that fits it."""
+    """Write a wheel around a GGUF file into `folder`, and return the catalogue entry that fits
+    it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "plumbline_tiny_model-1.0-py3-none-any.whl"
     info = "plumbline_tiny_model-1.0.dist-info"
     with zipfile.ZipFile(path, "w") as wheel:
         wheel.write(gguf, "plumbline_tiny_model/tiny.gguf")
         wheel.writestr(f"{info}/LICENSE", "the licence\n")
-        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: plumbline-tiny-model\nVersion: 1.0\n")
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(
+            f"{info}/METADATA", "Metadata-Version: 2.1\nName: plumbline-tiny-model\nVersion: 1.0\n"
+        )
+        wheel.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         wheel.writestr(f"{info}/RECORD", "")
     values = {
         "name": "tiny-model",

@@ -20,7 +20,9 @@ from plumbline.config.imports import extras, missing
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "plumbline"
-ENVIRONMENTS = {path.name: path for path in sorted((ROOT / "environments").glob("*/src/plumbline_*"))}
+ENVIRONMENTS = {
+    path.name: path for path in sorted((ROOT / "environments").glob("*/src/plumbline_*"))
+}
 # From the bottom up; a package may import what stands below it, and nothing else.
 RANKS: tuple[set[str], ...] = (
     {"errors", "seeds", "engines.processes"},
@@ -49,23 +51,57 @@ RANKS: tuple[set[str], ...] = (
 )
 RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
 PUBLIC = {
-    *("cli.options", "cli.output", "config.imports", "config.overrides", "errors", "recipe", "records", "seeds"),
+    *(
+        "cli.options",
+        "cli.output",
+        "config.imports",
+        "config.overrides",
+        "errors",
+        "recipe",
+        "records",
+        "seeds",
+    ),
     *("runs.cards", "runs.claims", "runs.remote", "serve.backend", "storage"),
     *("tasks", "tasks.controls", "tasks.rubric", "tasks.tables", "tasks.task"),
     *("tasks.text.json_schema", "tasks.text.lenient_json", "tasks.text.numbers"),
 }
-"""Modules of the core that an environment may use: what docs/your-task.md and docs/architecture.md call public."""
-FOREIGN = re.compile(r"commerce|miniwob|formfactory|\bolist|\bshops?\b|web forms?\b|\bforms\b", re.IGNORECASE)
+"""Modules of the core that an environment may use: what docs/your-task.md and docs/architecture.md
+call public."""
+FOREIGN = re.compile(
+    r"commerce|miniwob|formfactory|\bolist|\bshops?\b|web forms?\b|\bforms\b", re.IGNORECASE
+)
 """Words of environments, of which the core has none."""
 WITHOUT_TORCH = (
-    *("records", "algorithms", "recipe", "runs.remote", "runs", "tasks", "evaluation", "reports", "api", "cli.main"),
+    *(
+        "records",
+        "algorithms",
+        "recipe",
+        "runs.remote",
+        "runs",
+        "tasks",
+        "evaluation",
+        "reports",
+        "api",
+        "cli.main",
+    ),
     *("checks.diagnosis.check", "checks.audit.audit", "checks.refusals"),
     "checks.preflight.report",
     *("training.rollouts", "training.pipeline", "training.sweep"),
     *("policies.downloads.get", "policies.downloads.get", "policies.export.export"),
     *("engines.jobs.follow", "engines.jobs.entry", "serve.router"),
 )
-HEAVY = {"torch", "gguf", "transformers", "peft", "tokenizers", "safetensors", "trl", "datasets", "accelerate", "ray"}
+HEAVY = {
+    "torch",
+    "gguf",
+    "transformers",
+    "peft",
+    "tokenizers",
+    "safetensors",
+    "trl",
+    "datasets",
+    "accelerate",
+    "ray",
+}
 MAY_IMPORT_TORCH = (
     "policies/autoregressive",
     "policies/pretrained",
@@ -84,7 +120,9 @@ MAY_IMPORT_TORCH = (
 
 def modules() -> list[Path]:
     """Of the core and of all environments."""
-    return sorted(path for folder in (PACKAGE, *ENVIRONMENTS.values()) for path in folder.rglob("*.py"))
+    return sorted(
+        path for folder in (PACKAGE, *ENVIRONMENTS.values()) for path in folder.rglob("*.py")
+    )
 
 
 def core() -> list[Path]:
@@ -110,7 +148,8 @@ def nodes(path: Path) -> tuple[ast.AST, ...]:
 
 
 def imported(among: Iterable[ast.AST]) -> set[str]:
-    """Dotted names that are imported among these nodes (relative imports are banned by the linter)."""
+    """Dotted names that are imported among these nodes (relative imports are banned by the
+    linter)."""
     names: set[str] = set()
     for node in among:
         if isinstance(node, ast.Import):
@@ -123,19 +162,33 @@ def imported(among: Iterable[ast.AST]) -> set[str]:
 def package_of(dotted: str) -> str:
     """The package of a module of the core, the longest name among the ranks."""
     parts = dotted.split(".")
-    return next((name for at in range(len(parts), 0, -1) if (name := ".".join(parts[:at])) in RANK), "")
+    return next(
+        (name for at in range(len(parts), 0, -1) if (name := ".".join(parts[:at])) in RANK), ""
+    )
 
 
 def imports_of_core(path: Path) -> set[str]:
-    return {name.removeprefix("plumbline.") for name in imported(nodes(path)) if name.startswith("plumbline.")}
+    return {
+        name.removeprefix("plumbline.")
+        for name in imported(nodes(path))
+        if name.startswith("plumbline.")
+    }
 
 
 def test_imports_point_down():
     wrong = []
     for path in core():
-        dotted = path.relative_to(PACKAGE).as_posix().removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        dotted = (
+            path.relative_to(PACKAGE)
+            .as_posix()
+            .removesuffix(".py")
+            .removesuffix("/__init__")
+            .replace("/", ".")
+        )
         mine = package_of(dotted)
-        for theirs in {package_of(name) for name in imports_of_core(path)} - {mine, ""} if mine else ():
+        for theirs in (
+            {package_of(name) for name in imports_of_core(path)} - {mine, ""} if mine else ()
+        ):
             if RANK[theirs] >= RANK[mine]:
                 wrong.append(f"{path.relative_to(PACKAGE)} may not import {theirs}")
     assert wrong == []
@@ -144,8 +197,12 @@ def test_imports_point_down():
 def test_the_core_has_no_word_of_an_environment():
     kinds = {".py", ".yaml", ".json", ".html", ".css", ".js", ".j2"}
     texts = (path for path in PACKAGE.rglob("*") if path.suffix in kinds)
-    assert [f"{path}: {found}" for path in texts if (found := set(FOREIGN.findall(path.read_text())))] == []
-    assert all(not name.startswith("plumbline_") for path in core() for name in imported(nodes(path)))
+    assert [
+        f"{path}: {found}" for path in texts if (found := set(FOREIGN.findall(path.read_text())))
+    ] == []
+    assert all(
+        not name.startswith("plumbline_") for path in core() for name in imported(nodes(path))
+    )
 
 
 def test_an_environment_uses_the_public_interface_alone():
@@ -160,7 +217,9 @@ def test_an_environment_uses_the_public_interface_alone():
 def test_a_diagnosis_reads_records_and_knows_no_task_and_no_policy():
     """Readers of numbers and of JSON in answers are no task."""
     for path in (PACKAGE / "checks" / "diagnosis").rglob("*.py"):
-        names = {package_of(name) for name in imports_of_core(path) if not name.startswith("tasks.text")}
+        names = {
+            package_of(name) for name in imports_of_core(path) if not name.startswith("tasks.text")
+        }
         assert not names & {"tasks", "policies", "training.rollouts", "training.judging"}, path
 
 
@@ -169,13 +228,17 @@ def test_a_heavy_import_at_the_top_of_a_file_stands_only_where_it_may():
         tops = [node for node in parsed(path).body if isinstance(node, ast.Import | ast.ImportFrom)]
         names = {name.split(".")[0] for node in tops for name in imported([node])}
         if found := names & HEAVY:
-            assert where(path).startswith(MAY_IMPORT_TORCH), f"{where(path)} imports {found} at its top"
+            assert where(path).startswith(MAY_IMPORT_TORCH), (
+                f"{where(path)} imports {found} at its top"
+            )
 
 
 def test_light_packages_import_without_torch():
     names = ", ".join([*("plumbline." + name for name in WITHOUT_TORCH), *ENVIRONMENTS])
     code = f"import {names}, sys; print(sorted(set(sys.modules) & {HEAVY!r}))"
-    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
     assert result.stdout.strip() == "[]"
 
 
@@ -208,15 +271,25 @@ def modules_of(*arguments):
     return done.stderr.count("import time:")
 
 
-LAYOUT = {tokenize.ENCODING, tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+LAYOUT = {
+    tokenize.ENCODING,
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+}
 
 
 def code_tokens(path: Path) -> int:
-    """Tokens of code: no comments, no layout, no texts that stand alone (docstrings). An f-string is one token."""
+    """Tokens of code: no comments, no layout, no texts that stand alone (docstrings). An f-string
+    is one token."""
     alone = {
         (node.lineno, node.col_offset)
         for node in nodes(path)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
     }
     start, end = getattr(tokenize, "FSTRING_START", None), getattr(tokenize, "FSTRING_END", None)
     found = depth = 0
@@ -229,7 +302,8 @@ def code_tokens(path: Path) -> int:
 
 
 def sizes() -> dict[str, list[int]]:
-    """The tokens of code of each file, by package; each environment is one, and the modules at the top are one."""
+    """The tokens of code of each file, by package; each environment is one, and the modules at the
+    top are one."""
     found: dict[str, list[int]] = {}
     for path in modules():
         first, *rest = where(path).split("/")
@@ -242,27 +316,45 @@ def size_of_tests() -> int:
     """The tokens of code of all tests, but for the inputs of the doorstep, which are data."""
     folders = [ROOT / "tests", *ROOT.glob("environments/*/tests")]
     inputs = set((ROOT / "tests" / "doorstep").glob("*/**/*.py"))
-    return sum(code_tokens(path) for folder in folders for path in folder.rglob("*.py") if path not in inputs)
+    return sum(
+        code_tokens(path)
+        for folder in folders
+        for path in folder.rglob("*.py")
+        if path not in inputs
+    )
 
 
 def table() -> str:
-    """Tokens of code by package beside its budget, files with their median, entries at the top, public names."""
+    """Tokens of code by package beside its budget, files with their median, entries at the top,
+    public names."""
     rows = [f"{'package':20}{'code':>8}{'budget':>8}{'files':>7}{'median':>8}"]
     found = sizes()
     for name, lines in sorted(found.items(), key=lambda item: -sum(item[1])):
         rows.append(f"{name:20}{sum(lines):8}{BUDGETS[name]:8}{len(lines):7}{median(lines):8.0f}")
     for name in ("core", "environments", "all"):
-        parts = [one for one in found if name == "all" or (one in ENVIRONMENTS) == (name == "environments")]
+        parts = [
+            one
+            for one in found
+            if name == "all" or (one in ENVIRONMENTS) == (name == "environments")
+        ]
         every = [each for one in parts for each in found[one]]
         most = sum(BUDGETS[one] for one in parts)
         rows.append(f"{name:20}{sum(every):8}{most:8}{len(every):7}{median(every):8.0f}")
     rows.append(f"{'tests':20}{size_of_tests():8}{TESTS:8}")
-    return "\n".join([*rows, f"{entries()} of {ENTRIES} top-level entries, {len(plumbline.__all__)} public names"])
+    return "\n".join(
+        [
+            *rows,
+            f"{entries()} of {ENTRIES} top-level entries, {len(plumbline.__all__)} public names",
+        ]
+    )
 
 
 def entries() -> int:
     """Packages and modules at the top, but for the three files that Python itself asks for."""
-    return len({path.name for path in PACKAGE.iterdir()} - {"__pycache__", "__init__.py", "__main__.py", "py.typed"})
+    return len(
+        {path.name for path in PACKAGE.iterdir()}
+        - {"__pycache__", "__init__.py", "__main__.py", "py.typed"}
+    )
 
 
 BUDGETS = {
@@ -285,7 +377,8 @@ BUDGETS = {
     "tasks": 54_600,
     "training": 26_700,
 }
-"""The most tokens of code of each package, 5 % over its size. Who deletes lowers one; to raise one, lower another."""
+"""The most tokens of code of each package, 5 % over its size. Who deletes lowers one; to raise one,
+lower another."""
 ENTRIES, NAMES = 18, 20
 TESTS = 500_000
 """The most tokens of code of all tests."""
@@ -294,7 +387,9 @@ TESTS = 500_000
 def test_no_package_exceeds_its_budget():
     """`python tests/test_architecture.py` prints the table."""
     found = sizes()
-    assert found.keys() == BUDGETS.keys(), "a package without a budget, or a budget without a package"
+    assert found.keys() == BUDGETS.keys(), (
+        "a package without a budget, or a budget without a package"
+    )
     assert all(sum(lines) <= BUDGETS[name] for name, lines in found.items()), f"\n{table()}"
     assert size_of_tests() <= TESTS
     assert entries() <= ENTRIES
@@ -302,16 +397,20 @@ def test_no_package_exceeds_its_budget():
 
 
 def test_a_name_is_of_one_class_and_a_protocol_is_rare():
-    """A base class with defaults says what a part must do; a protocol is for what others write (ASGI, trainers)."""
+    """A base class with defaults says what a part must do; a protocol is for what others write
+    (ASGI, trainers)."""
     classes = [node for path in modules() for node in nodes(path) if isinstance(node, ast.ClassDef)]
     names = Counter(node.name for node in classes if not node.name.startswith("_"))
-    protocols = [node.name for node in classes if any("Protocol" in ast.unparse(base) for base in node.bases)]
+    protocols = [
+        node.name for node in classes if any("Protocol" in ast.unparse(base) for base in node.bases)
+    ]
     assert len(protocols) <= 12, protocols
     assert len(twice := [name for name, count in names.items() if count > 1]) <= 8, twice
 
 
 def test_only_named_boundaries_catch_everything():
-    """A handler for every exception hides bugs; these are boundaries to foreign code or files, and say so."""
+    """A handler for every exception hides bugs; these are boundaries to foreign code or files, and
+    say so."""
     allowed = {
         "config/imports.py",
         "rollouts/reward_workers.py",
@@ -339,7 +438,9 @@ def test_only_named_boundaries_catch_everything():
             if isinstance(node, ast.ExceptHandler) and (
                 node.type is None or getattr(node.type, "id", "") in {"Exception", "BaseException"}
             ):
-                raises = any(isinstance(inner, ast.Raise) and inner.exc is None for inner in ast.walk(node))
+                raises = any(
+                    isinstance(inner, ast.Raise) and inner.exc is None for inner in ast.walk(node)
+                )
                 if not raises:
                     found.add(where(path))
     assert found <= allowed, found - allowed
@@ -348,11 +449,15 @@ def test_only_named_boundaries_catch_everything():
 def test_a_module_of_no_extra_is_advised_by_its_own_name():
     assert missing("a task", "nowhere.part").fix == "pip install nowhere"
     assert missing("a task", "torch.nn").fix.startswith("pip install '.[train]'")
-    assert missing("a task", "selectolax", extra="formfactory").fix.startswith("pip install '.[formfactory]'")
+    assert missing("a task", "selectolax", extra="formfactory").fix.startswith(
+        "pip install '.[formfactory]'"
+    )
 
 
 def test_what_an_error_says_to_install_is_an_extra():
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
     calls = [
         node
         for path in modules()
@@ -365,11 +470,15 @@ def test_what_an_error_says_to_install_is_an_extra():
         said = "not installed" in "".join(
             node.value
             for node in nodes(path)
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" not in node.value
+            if isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and "\n" not in node.value
         )
         assert not said or path.name == "imports.py", f"{path}: say it with imports.missing"
     for extra, brought in extras().items():
-        needed = {re.match(r"[\w-]+", requirement)[0].replace("-", "_") for requirement in declared[extra]}
+        needed = {
+            re.match(r"[\w-]+", requirement)[0].replace("-", "_") for requirement in declared[extra]
+        }
         assert needed - {"plumbline_rl"} <= set(brought), extra
     text = "".join(path.read_text() for path in modules())
     assert "plumbline[" not in text, "that name belongs to another project on the package index"
@@ -400,11 +509,17 @@ def test_files_of_others_are_read_by_storage_alone():
     found = set()
     for path in modules():
         for node in nodes(path):
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute | ast.Name):
+            if not isinstance(node, ast.Call) or not isinstance(
+                node.func, ast.Attribute | ast.Name
+            ):
                 continue
             name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
             modes = [one.value for one in node.args if isinstance(one, ast.Constant)]
-            reads = name == "open" and isinstance(node.func, ast.Attribute) and modes[:1] in ([], ["rb"], ["r"])
+            reads = (
+                name == "open"
+                and isinstance(node.func, ast.Attribute)
+                and modes[:1] in ([], ["rb"], ["r"])
+            )
             of_path = not node.args or bool(modes)  # not task.open(working)
             if name in {"read_text", "read_bytes"}:
                 reads = isinstance(node.func, ast.Attribute)

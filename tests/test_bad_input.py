@@ -1,4 +1,5 @@
-"""Whatever stands in a file, an argument or the environment: one cause and one remedy, status 1 or 2, and nothing made.
+"""Whatever stands in a file, an argument or the environment: one cause and one remedy, status 1 or
+2, and nothing made.
 
 `bad_input.txt` is the table. The commands run in this process, with no network.
 """
@@ -113,11 +114,24 @@ def test_the_table_is_long_and_no_command_is_in_it_twice():
     assert all(len(row) == 2 for row in TABLE)
     assert len({command for command, _ in TABLE}) == len(TABLE)
     commands = {command.split()[0] for command, _ in TABLE}
-    assert commands >= {"eval", "score", "compare", "report", "parse", "recipe", "run", "sweep", "get", "data"}
+    assert commands >= {
+        "eval",
+        "score",
+        "compare",
+        "report",
+        "parse",
+        "recipe",
+        "run",
+        "sweep",
+        "get",
+        "data",
+    }
 
 
 @pytest.mark.parametrize(("command", "message"), TABLE, ids=[command for command, _ in TABLE])
-def test_a_bad_input_is_one_message_and_leaves_nothing(plumbline, untouched, asked_network, command, message):
+def test_a_bad_input_is_one_message_and_leaves_nothing(
+    plumbline, untouched, asked_network, command, message
+):
     status, out, err = plumbline(command)
     untouched()
     assert asked_network == []
@@ -127,22 +141,36 @@ def test_a_bad_input_is_one_message_and_leaves_nothing(plumbline, untouched, ask
         errors = [line for line in err.splitlines() if line.startswith("error: ")]
         assert len(errors) == 1
         cause, remedy = err[err.index("error: ") :].splitlines()
-        assert remedy.startswith("  fix: "), "there is a remedy, and cause and remedy are a line each"
+        assert remedy.startswith("  fix: "), (
+            "there is a remedy, and cause and remedy are a line each"
+        )
         assert len(cause) > len("error: ")
     else:
         assert status == 2, "typer's own, which says how the command is written"
-    assert out == "" or command.startswith("parse "), "only parse answers line by line, up to the bad one"
+    assert out == "" or command.startswith("parse "), (
+        "only parse answers line by line, up to the bad one"
+    )
 
 
-# -- what a table of commands cannot say ---------------------------------------------------------------------------
+# -- what a table of commands cannot say -----------------------------------------------------------
 
 
 BLOCKED = [
-    ("torch", "eval models/plain --task commerce", "a model needs torch, which is not installed", "train"),
+    (
+        "torch",
+        "eval models/plain --task commerce",
+        "a model needs torch, which is not installed",
+        "train",
+    ),
     ("transformers", "eval models/plain --task commerce", "a model needs transformers", "train"),
     ("torch", "run commerce-tiny --out new", "a model needs torch", "train"),
     ("torch", "sweep commerce-tiny --vary seed=0,1 --out new", "a model needs torch", "train"),
-    ("peft", 'run commerce-tiny --set model={"name":"models/plain","lora":{}}', "a model needs peft", "train"),
+    (
+        "peft",
+        'run commerce-tiny --set model={"name":"models/plain","lora":{}}',
+        "a model needs peft",
+        "train",
+    ),
     ("torch", "convert junk.pth --out new --tokenizer gpt2", "this command needs torch", "train"),
     ("selectolax", "eval oracle --task forms", "the direct executor needs selectolax", "forms"),
     ("selectolax", "run forms-demo --out new", "the direct executor needs selectolax", "forms"),
@@ -153,17 +181,32 @@ BLOCKED = [
         "driving a browser (any Chromium will do) needs playwright",
         "browser",
     ),
-    ("flask", "eval oracle --task forms --suite formfactory --path full", "flask, which is not", "formfactory"),
-    ("tensorboard", "run commerce-tiny --out new --set run.trackers=[tensorboard]", "tensorboard", "tensorboard"),
+    (
+        "flask",
+        "eval oracle --task forms --suite formfactory --path full",
+        "flask, which is not",
+        "formfactory",
+    ),
+    (
+        "tensorboard",
+        "run commerce-tiny --out new --set run.trackers=[tensorboard]",
+        "tensorboard",
+        "tensorboard",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("package", "command", "message", "extra"), BLOCKED, ids=[f"{p}: {c}" for p, c, *_ in BLOCKED])
-def test_a_missing_extra_is_named(plumbline, untouched, monkeypatch, package, command, message, extra):
+@pytest.mark.parametrize(
+    ("package", "command", "message", "extra"), BLOCKED, ids=[f"{p}: {c}" for p, c, *_ in BLOCKED]
+)
+def test_a_missing_extra_is_named(
+    plumbline, untouched, monkeypatch, package, command, message, extra
+):
     forget = [
         name
         for name in sys.modules
-        if name.split(".")[0] == package or name.startswith(("plumbline.policies.flow.", "plumbline_forms.execut"))
+        if name.split(".")[0] == package
+        or name.startswith(("plumbline.policies.flow.", "plumbline_forms.execut"))
     ]
     for name in forget:
         monkeypatch.delitem(sys.modules, name)
@@ -177,7 +220,9 @@ def test_a_missing_extra_is_named(plumbline, untouched, monkeypatch, package, co
     untouched()
 
 
-def test_a_gpu_that_is_not_there_is_said_before_anything_is_built(plumbline, untouched, monkeypatch):
+def test_a_gpu_that_is_not_there_is_said_before_anything_is_built(
+    plumbline, untouched, monkeypatch
+):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     for command in (
         "eval models/plain --task commerce --device cuda",
@@ -192,7 +237,11 @@ def test_a_gpu_that_is_not_there_is_said_before_anything_is_built(plumbline, unt
 
 @pytest.mark.parametrize(
     ("file", "content"),
-    [("model.safetensors", b"mine"), ("config.json", b'{"model_type": "thing"}'), ("tokenizer.json", b"[")],
+    [
+        ("model.safetensors", b"mine"),
+        ("config.json", b'{"model_type": "thing"}'),
+        ("tokenizer.json", b"["),
+    ],
 )
 def test_a_model_whose_files_are_damaged(plumbline, tiny_folder, tmp_path, file, content):
     model = shutil.copytree(tiny_folder, tmp_path / "model")
@@ -205,7 +254,9 @@ def test_a_model_whose_files_are_damaged(plumbline, tiny_folder, tmp_path, file,
 
 
 @pytest.mark.parametrize("name", ["events.jsonl", "evaluations"])
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything; the links to themselves stand for this")
+@pytest.mark.skipif(
+    os.geteuid() == 0, reason="root may read everything; the links to themselves stand for this"
+)
 def test_a_record_that_may_not_be_read(plumbline, place, name):
     path = place / "run" / name
     mode = path.stat().st_mode
@@ -221,7 +272,10 @@ def test_a_record_that_may_not_be_read(plumbline, place, name):
 def test_standard_input_that_is_closed_or_is_no_text(plumbline, monkeypatch):
     for stdin, message in (
         (None, "standard input is closed"),
-        (io.TextIOWrapper(io.BytesIO(b"\xff\xfe"), errors="surrogateescape"), "standard input: not UTF-8"),
+        (
+            io.TextIOWrapper(io.BytesIO(b"\xff\xfe"), errors="surrogateescape"),
+            "standard input: not UTF-8",
+        ),
     ):
         monkeypatch.setattr(sys, "stdin", stdin)
         status, out, err = plumbline("parse")
@@ -246,7 +300,8 @@ def test_a_place_with_escapes_is_shown_without_them(plumbline, tmp_path):
 
 
 def in_a_process(command, place, **how):
-    """Of its own, with the buffers of one: what the interpreter writes at its end counts as well."""
+    """Of its own, with the buffers of one: what the interpreter writes at its end counts as
+    well."""
     words = [sys.executable, "-m", "plumbline", *command.split()]
     return subprocess.run(words, stderr=subprocess.PIPE, text=True, cwd=place, **how)
 
@@ -261,7 +316,9 @@ def test_a_full_device_is_said(place, command):
     with Path("/dev/full").open("w") as full:
         done = in_a_process(command, place, stdout=full, env=buffered)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: cannot write the output: No space left on device\n  fix: ")
+    assert done.stderr.startswith(
+        "error: cannot write the output: No space left on device\n  fix: "
+    )
     assert len(done.stderr.splitlines()) == 2
 
 
@@ -284,7 +341,9 @@ def test_a_reader_that_went_away_has_a_status_of_its_own(place, command):
     ],
 )
 def test_an_odd_environment_is_no_error(place, variables):
-    done = in_a_process("eval --help", place, stdout=subprocess.PIPE, env={**os.environ, **variables})
+    done = in_a_process(
+        "eval --help", place, stdout=subprocess.PIPE, env={**os.environ, **variables}
+    )
     assert done.returncode == 0, done.stderr
     assert "--temperature" in done.stdout
 
@@ -292,6 +351,8 @@ def test_an_odd_environment_is_no_error(place, variables):
 def test_a_file_that_begins_with_a_byte_order_mark_is_read(plumbline, place, tmp_path):
     """The mark says nothing, and many editors write it."""
     (tmp_path / "answers.jsonl").write_bytes(b"\xef\xbb\xbf" + (place / "good.jsonl").read_bytes())
-    status, out, _ = plumbline(f"score --task commerce --completions {tmp_path / 'answers.jsonl'} --json")
+    status, out, _ = plumbline(
+        f"score --task commerce --completions {tmp_path / 'answers.jsonl'} --json"
+    )
     assert status == 0
     assert '"n": 1' in out

@@ -1,4 +1,5 @@
-"""What we did not make is never touched: every command that writes, against a folder of a user's files."""
+"""What we did not make is never touched: every command that writes, against a folder of a user's
+files."""
 
 import pytest
 
@@ -67,7 +68,11 @@ def begin(folder, *, resume=False, **changed):
 
 
 def contents(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.fixture
@@ -121,7 +126,8 @@ LINKS += ["evaluations", "replays", "engine", "events.jsonl"]
 
 @pytest.mark.parametrize("link", LINKS)
 def test_a_run_removes_and_writes_nothing_behind_a_link(tmp_path, link):
-    """A run that was stopped while it built its records is begun anew; a checkpoint's folder is swept."""
+    """A run that was stopped while it built its records is begun anew; a checkpoint's folder is
+    swept."""
     theirs = tmp_path / "theirs"
     for name in (*THEIRS, "step-000001/state.json", ".writing-x/a", ".a.tmp", ".plumbline"):
         (theirs / name).parent.mkdir(parents=True, exist_ok=True)

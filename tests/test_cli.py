@@ -16,8 +16,8 @@ import pytest
 from environments.commerce.tests.conftest import OPTIONS
 from plumbline.cli import main as cli
 from plumbline.cli.exits import clear_exits
-from plumbline.runs.metadata import Card
 from plumbline.runs.evaluations import read_evaluation
+from plumbline.runs.metadata import Card
 from plumbline.storage import read_jsonl, write_json, write_jsonl
 from plumbline.tasks import open_task, task_names
 from plumbline_commerce.build import build_commerce
@@ -26,19 +26,23 @@ from tests.gguf_files import write_gguf
 
 ROOT = Path(__file__).parents[1]
 EVAL_FLAGS = (
-    "allow-overlap chat-template data device dtype engine executor family greedy inspect json limit max-tokens n out "
-    "path replays report rows-at-once seed set split steps suite table tables task temperature trust-code"
+    "allow-overlap chat-template data device dtype engine executor family greedy inspect json "
+    "limit max-tokens n out "
+    "path replays report rows-at-once seed set split steps suite table tables task temperature "
+    "trust-code"
 )
 
 
 SERVE_FLAGS = (
-    "agent chat-template device dtype engine family grace host log log-contents max-bytes max-n max-requests "
+    "agent chat-template device dtype engine family grace host log log-contents max-bytes max-n "
+    "max-requests "
     "max-tokens port route-log routes rows-at-once timeout token-env trust-code"
 )
 SWEEP_FLAGS = "address at-once json out resume seeds set trust-code vary"
 EXPORT_FLAGS = "base dtype evaluate gguf json kind out public push trust-code"
 SUBMIT_FLAGS = (
-    "address compute cpus detach dry-run env exclude gpus image json needs no-preflight on out requirements resume "
+    "address compute cpus detach dry-run env exclude gpus image json needs no-preflight on out "
+    "requirements resume "
     "secret set there timeout to trust-code working-dir"
 )
 
@@ -59,8 +63,21 @@ def short(tmp_path_factory):
     return folder
 
 
-def test_data_commerce_writes_a_folder_counts_by_job_and_takes_options_of_the_prompts(plumbline, tmp_path):
-    command = ["data", "commerce", "--orders", 1500, "--extraction", 20, "--push", 20, "--out", tmp_path / "d"]
+def test_data_commerce_writes_a_folder_counts_by_job_and_takes_options_of_the_prompts(
+    plumbline, tmp_path
+):
+    command = [
+        "data",
+        "commerce",
+        "--orders",
+        1500,
+        "--extraction",
+        20,
+        "--push",
+        20,
+        "--out",
+        tmp_path / "d",
+    ]
     code, out, _ = plumbline(*command, "--set", "task.options.instructions=short")
     assert code == 0
     assert [line.strip() for line in out.splitlines()[1:]] == [
@@ -70,7 +87,9 @@ def test_data_commerce_writes_a_folder_counts_by_job_and_takes_options_of_the_pr
     assert out.splitlines()[0].endswith("d: train 32, val 4, test 4")
     code, out, _ = plumbline(*command, "--json")
     built = json.loads(out)
-    assert built["jobs"] == {job: {"train": 16, "val": 2, "test": 2} for job in ("extraction", "push")}
+    assert built["jobs"] == {
+        job: {"train": 16, "val": 2, "test": 2} for job in ("extraction", "push")
+    }
     assert built["splits"] == {"train": 32, "val": 4, "test": 4}
     files = {"commerce.db", "train.jsonl", "val.jsonl", "test.jsonl"}
     assert {path.name for path in (tmp_path / "d").iterdir()} >= files
@@ -85,42 +104,76 @@ def test_data_forms_writes_a_file_for_each_split(plumbline, tmp_path):
     code, out, _ = plumbline("data", "forms", *narrow, "--json")
     assert code == 0
     assert json.loads(out)["splits"] == {"train": 32, "val": 4, "test": 4, "held-out-forms": 20}
-    rows = [json.loads(line) for line in (tmp_path / "d" / "held-out-forms.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line)
+        for line in (tmp_path / "d" / "held-out-forms.jsonl").read_text().splitlines()
+    ]
     assert {row["stratum"] for row in rows} == {"thesis-defence"}
     assert all(row["messages"][-1]["role"] == "assistant" for row in rows)
-    write_jsonl(tmp_path / "gold.jsonl", [{"id": row["id"], "text": row["messages"][-1]["content"]} for row in rows])
-    score = ["score", "--task", "forms", "--split", "held-out-forms", "--completions", tmp_path / "gold.jsonl"]
+    write_jsonl(
+        tmp_path / "gold.jsonl",
+        [{"id": row["id"], "text": row["messages"][-1]["content"]} for row in rows],
+    )
+    score = [
+        "score",
+        "--task",
+        "forms",
+        "--split",
+        "held-out-forms",
+        "--completions",
+        tmp_path / "gold.jsonl",
+    ]
     code, out, _ = plumbline(*score, "--json", *narrow[:4])
     assert code == 0
     assert json.loads(out)["reward"]["mean"] == 1.0
 
 
 @pytest.mark.parametrize(
-    "name", ["oracle", "blank", "constant", "shuffled-gold", "echo", "keyword-stuffing", "facts-only", "first-sentence"]
+    "name",
+    [
+        "oracle",
+        "blank",
+        "constant",
+        "shuffled-gold",
+        "echo",
+        "keyword-stuffing",
+        "facts-only",
+        "first-sentence",
+    ],
 )
 def test_eval_of_the_oracle_and_each_control_prints_one_object(plumbline, data, name):
-    code, out, _ = plumbline("eval", name, "--task", "commerce", "--split", "val", "--data", data, "--json")
+    code, out, _ = plumbline(
+        "eval", name, "--task", "commerce", "--split", "val", "--data", data, "--json"
+    )
     assert code == 0
     summary = json.loads(out)
     assert out.count("\n") == 1
     assert summary["n"] == 20
-    assert summary["reward"]["mean"] == (1.0 if name == "oracle" else pytest.approx(summary["controls"][name]))
+    assert summary["reward"]["mean"] == (
+        1.0 if name == "oracle" else pytest.approx(summary["controls"][name])
+    )
     assert set(summary["readings"]) == {"strict", "lenient"}
 
 
 @pytest.mark.parametrize("name", ["oracle", "blank"])
 def test_eval_of_one_example_is_json(plumbline, data, name):
-    """With one example a control may equal the oracle, and the skill is null then: NaN is no JSON."""
+    """With one example a control may equal the oracle, and the skill is null then: NaN is no
+    JSON."""
     code, out, _ = plumbline("eval", name, "--task", "commerce", "--data", data, "--n", 1, "--json")
     assert code == 0
     assert json.loads(out, parse_constant=pytest.fail)["n"] == 1
 
 
 def test_eval_of_a_model_directory(plumbline, data, short, tiny_folder, tmp_path):
-    task, arguments = ("--task", "commerce"), ("--limit", 3, "--max-tokens", 4, "--out", tmp_path / "e.json")
+    task, arguments = (
+        ("--task", "commerce"),
+        ("--limit", 3, "--max-tokens", 4, "--out", tmp_path / "e.json"),
+    )
     code, _, err = plumbline("eval", tiny_folder, *task, "--data", data, *arguments)
     assert code == 1
-    assert "3 of 3 prompts do not fit" in err, "the tiny model's context is shorter than these prompts"
+    assert "3 of 3 prompts do not fit" in err, (
+        "the tiny model's context is shorter than these prompts"
+    )
     code, out, _ = plumbline("eval", tiny_folder, *task, "--data", short, *arguments, "--json")
     assert code == 0
     summary = json.loads(out)
@@ -135,7 +188,9 @@ def test_the_first_sampled_answers_of_many_are_those_of_few(plumbline, tiny_fold
     answers = []
     for count, rows in ((5, 64), (20, 3)):
         out = tmp_path / f"{count}.json"
-        code, _, _ = plumbline("eval", tiny_folder, *arguments, "--n", count, "--rows-at-once", rows, "--out", out)
+        code, _, _ = plumbline(
+            "eval", tiny_folder, *arguments, "--n", count, "--rows-at-once", rows, "--out", out
+        )
         assert code == 0
         answers.append([(row.id, row.completion) for row in read_evaluation(out).rows])
     assert [len(each) for each in answers] == [5, 20]
@@ -155,16 +210,24 @@ def test_score_needs_no_torch_and_counts_unknown_ids(plumbline, data, tmp_path):
     rows = [row for _, row in read_jsonl(data / "val.jsonl")][:5]
     answers = tmp_path / "answers.jsonl"
     lines = [{"id": row["id"], "completion": row["messages"][-1]["content"]} for row in rows[:4]]
-    lines.append({"id": rows[4]["id"], "completion": rows[4]["messages"][-1]["content"].replace(".", ",")})
+    lines.append(
+        {"id": rows[4]["id"], "completion": rows[4]["messages"][-1]["content"].replace(".", ",")}
+    )
     lines.append({"id": "somebody-else", "completion": "{}"})
     write_jsonl(answers, lines)
-    code, out, err = plumbline("score", "--task", "commerce", "--completions", answers, "--data", data, "--json")
+    code, out, err = plumbline(
+        "score", "--task", "commerce", "--completions", answers, "--data", data, "--json"
+    )
     assert code == 0
     summary = json.loads(out)
     assert summary["n"] == 5
     assert summary["unknown_ids"] == 1
     assert "1 rows name no example" in err
-    assert summary["readings"]["lenient"]["mean"] > summary["readings"]["strict"]["mean"] == pytest.approx(0.8)
+    assert (
+        summary["readings"]["lenient"]["mean"]
+        > summary["readings"]["strict"]["mean"]
+        == pytest.approx(0.8)
+    )
     assert summary["how"]["strict"] == 4
 
 
@@ -173,12 +236,16 @@ def test_score_says_how_much_it_covers_and_of_training_rows(plumbline, data, tmp
     golds = {}
     for split in ("train", "val"):
         rows = [row for _, row in read_jsonl(data / f"{split}.jsonl")]
-        golds[split] = [{"id": row["id"], "completion": row["messages"][-1]["content"]} for row in rows]
+        golds[split] = [
+            {"id": row["id"], "completion": row["messages"][-1]["content"]} for row in rows
+        ]
     answers = tmp_path / "answers.jsonl"
 
     def score(lines, *arguments):
         write_jsonl(answers, lines)
-        return plumbline("score", "--task", "commerce", "--completions", answers, "--data", data, *arguments)
+        return plumbline(
+            "score", "--task", "commerce", "--completions", answers, "--data", data, *arguments
+        )
 
     code, out, err = score(golds["val"][:5], "--json")
     summary = json.loads(out)
@@ -208,8 +275,12 @@ def test_score_says_how_much_it_covers_and_of_training_rows(plumbline, data, tmp
 
 def test_compare_of_two_files_and_of_what_cannot_be_compared(plumbline, data, tmp_path):
     for name in ("oracle", "constant"):
-        plumbline("eval", name, "--task", "commerce", "--data", data, "--out", tmp_path / f"{name}.json")
-    code, out, _ = plumbline("compare", tmp_path / "constant.json", tmp_path / "oracle.json", "--json")
+        plumbline(
+            "eval", name, "--task", "commerce", "--data", data, "--out", tmp_path / f"{name}.json"
+        )
+    code, out, _ = plumbline(
+        "compare", tmp_path / "constant.json", tmp_path / "oracle.json", "--json"
+    )
     assert code == 0
     paired = json.loads(out)["comparisons"]["evaluation"]
     assert paired["difference"]["low"] > 0.4
@@ -220,7 +291,16 @@ def test_compare_of_two_files_and_of_what_cannot_be_compared(plumbline, data, tm
     assert f"{paired['before']:.3f}" in out
     assert " 1.000 " in out, "both means stand beside the difference, on a terminal of 80 columns"
     plumbline(
-        "eval", "oracle", "--task", "commerce", "--data", data, "--split", "test", "--out", tmp_path / "test.json"
+        "eval",
+        "oracle",
+        "--task",
+        "commerce",
+        "--data",
+        data,
+        "--split",
+        "test",
+        "--out",
+        tmp_path / "test.json",
     )
     code, _, err = plumbline("compare", tmp_path / "constant.json", tmp_path / "test.json")
     assert code == 1
@@ -259,11 +339,17 @@ def test_recipe_lists_prints_and_overrides(plumbline):
     assert "# Answers to each prompt" in out
 
 
-def test_init_writes_a_recipe_once_and_run_names_the_command_where_rows_stand_for_one(plumbline, tmp_path, monkeypatch):
+def test_init_writes_a_recipe_once_and_run_names_the_command_where_rows_stand_for_one(
+    plumbline, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    write_jsonl(tmp_path / "rows.jsonl", [{"question": f"{n}?", "answer": str(n)} for n in range(30)])
-    (tmp_path / "rewards_of_init.py").write_text("def right(completion, answer):\n    return completion == answer\n")
+    write_jsonl(
+        tmp_path / "rows.jsonl", [{"question": f"{n}?", "answer": str(n)} for n in range(30)]
+    )
+    (tmp_path / "rewards_of_init.py").write_text(
+        "def right(completion, answer):\n    return completion == answer\n"
+    )
     code, _, err = plumbline("run", "rows.jsonl")
     assert (code, "plumbline init --model MODEL --data rows.jsonl --reward" in err) == (1, True)
     command = ("init", "--model", "m", "--data", "rows.jsonl", "--reward", "rewards_of_init:right")
@@ -299,7 +385,9 @@ def test_a_model_is_not_evaluated_on_what_it_was_trained_on(plumbline, data, tmp
     assert "was trained on 2 of these 20 prompts" in err
 
 
-def test_a_folder_data_beside_a_model_is_its_runs_only_if_there_is_a_run(tmp_path, data, tiny_folder):
+def test_a_folder_data_beside_a_model_is_its_runs_only_if_there_is_a_run(
+    tmp_path, data, tiny_folder
+):
     """`models/mine` and `data/` in one folder are how people keep things, not a run."""
     from plumbline.evaluation.command import open_task_for
 
@@ -321,7 +409,12 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
 
     group = typer.main.get_command(cli.app)
     flags = {
-        name: sorted(option for parameter in command.params for option in parameter.opts if option.startswith("--"))
+        name: sorted(
+            option
+            for parameter in command.params
+            for option in parameter.opts
+            if option.startswith("--")
+        )
         for name, command in group.commands.items()
         if not hasattr(command, "commands")
     }
@@ -330,25 +423,68 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         "recipe": ["--all", "--commented", "--json", "--out", "--schema", "--set"],
         "run": ["--dry-run", "--json", "--out", "--resume", "--set", "--trust-code"],
         "get": ["--json", "--out"],
-        "init": ["--config", "--data", "--from", "--gold", "--model", "--out", "--prompt", "--reward", "--trust-code"],
+        "init": [
+            "--config",
+            "--data",
+            "--from",
+            "--gold",
+            "--model",
+            "--out",
+            "--prompt",
+            "--reward",
+            "--trust-code",
+        ],
         "convert": ["--context", "--heads", "--out", "--tokenizer"],
         "sweep": [f"--{name}" for name in SWEEP_FLAGS.split()],
         "eval": [f"--{name}" for name in EVAL_FLAGS.split()],
-        "score": ["--completions", "--data", "--json", "--out", "--rows", "--set", "--split", "--task", "--trust-code"],
+        "score": [
+            "--completions",
+            "--data",
+            "--json",
+            "--out",
+            "--rows",
+            "--set",
+            "--split",
+            "--task",
+            "--trust-code",
+        ],
         "parse": ["--schema"],
         "report": [],
         "runs": ["--json", "--mode", "--report", "--split", "--table"],
         "compare": ["--json", "--report", "--table"],
-        "audit": ["--data", "--json", "--limit", "--out", "--rows", "--seed", "--set", "--split", "--trust-code"],
+        "audit": [
+            "--data",
+            "--json",
+            "--limit",
+            "--out",
+            "--rows",
+            "--seed",
+            "--set",
+            "--split",
+            "--trust-code",
+        ],
         "decide": ["--json", "--out", "--tree"],
         "route": ["--json", "--out"],
         "export": [f"--{name}" for name in EXPORT_FLAGS.split()],
         "serve": [f"--{name}" for name in SERVE_FLAGS.split()],
         "submit": [f"--{name}" for name in SUBMIT_FLAGS.split()],
     }
-    helps = [parameter.help or "" for command in group.commands.values() for parameter in command.params]
-    assert not [text for text in helps if "<" in text], "angle brackets in help would be eaten as HTML"
-    for name in ["", "data", *flags, "data commerce", "data forms", "jobs", "jobs follow", "jobs stop"]:
+    helps = [
+        parameter.help or "" for command in group.commands.values() for parameter in command.params
+    ]
+    assert not [text for text in helps if "<" in text], (
+        "angle brackets in help would be eaten as HTML"
+    )
+    for name in [
+        "",
+        "data",
+        *flags,
+        "data commerce",
+        "data forms",
+        "jobs",
+        "jobs follow",
+        "jobs stop",
+    ]:
         code, out, _ = plumbline(*name.split(), "--help")
         assert code == 0
         assert "Example" in out, f"{name} --help shows an example"
@@ -371,7 +507,9 @@ def test_the_help_lists_the_commands_in_panels(plumbline):
             heading = line.strip("╭╮─ ")
         elif line.startswith("│ ") and line[2] not in " -":
             panels.setdefault(heading, []).append(line.split()[1])
-    assert list(panels) == ["Find out", "Train", "Evaluate", "Share", "Cluster"], "no command is left over"
+    assert list(panels) == ["Find out", "Train", "Evaluate", "Share", "Cluster"], (
+        "no command is left over"
+    )
     assert panels["Find out"][0] == "check"
     assert {"run", "sweep"} < set(panels["Train"])
     assert panels["Share"] == ["export", "serve"]
@@ -391,21 +529,37 @@ def test_a_shell_completes_commands(monkeypatch, capsys):
     assert capsys.readouterr().out.split() == ["check"]
 
 
-# -- how a command ends --------------------------------------------------------------------------------------------
+# -- how a command ends ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("before", "during", "cause"),
     [
-        ("os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')", "", "the working directory is gone"),
-        ("", "import plumbline.cli.main as cli\ncli.main = lambda: signal.raise_signal(signal.SIGXCPU)", "processor's"),
+        (
+            "os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')",
+            "",
+            "the working directory is gone",
+        ),
+        (
+            "",
+            (
+                "import plumbline.cli.main as cli\ncli.main = lambda: "
+                "signal.raise_signal(signal.SIGXCPU)"
+            ),
+            "processor's",
+        ),
     ],
 )
 def test_a_place_or_a_time_that_is_gone_is_one_error(tmp_path, before, during, cause):
-    code = f"import os, signal\n{before}\nfrom plumbline import __main__ as entry\n{during}\nentry.main()"
+    code = (
+        f"import os, signal\n{before}\nfrom plumbline import __main__ as "
+        f"entry\n{during}\nentry.main()"
+    )
     command = [sys.executable, "-P", "-c", code, "recipe"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+    ended = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
+    )
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 2
     assert cause in ended.stderr
@@ -421,10 +575,12 @@ main()
 
 
 @pytest.mark.parametrize(
-    ("command", "resumed", "moments"), [("run commerce-tiny --out r", True, 3), ("eval oracle --task forms", False, 1)]
+    ("command", "resumed", "moments"),
+    [("run commerce-tiny --out r", True, 3), ("eval oracle --task forms", False, 1)],
 )
 def test_ctrl_c_at_any_moment_ends_a_command_with_one_line(tmp_path, command, resumed, moments):
-    """While the command itself works; one also while it imports, which is alike for all, and at once."""
+    """While the command itself works; one also while it imports, which is alike for all, and at
+    once."""
     draw = random.Random(command)
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     for moment in (draw.uniform(0.5, 3), draw.uniform(0, 0.5), 0.0)[:moments]:
@@ -448,7 +604,9 @@ def test_ctrl_c_at_any_moment_ends_a_command_with_one_line(tmp_path, command, re
 def test_ctrl_c_while_a_run_trains_says_how_to_resume(tmp_path):
     """A real signal to a real process, once the first step is logged."""
     metrics = tmp_path / "r" / "metrics.jsonl"
-    few = [part for key in ("orders=300", "extraction=30") for part in ("--set", f"task.options.{key}")]
+    few = [
+        part for key in ("orders=300", "extraction=30") for part in ("--set", f"task.options.{key}")
+    ]
     command = [sys.executable, "-m", "plumbline", "run", "commerce-tiny", "--out", "r", *few]
     with subprocess.Popen(
         command,
@@ -479,7 +637,11 @@ def assert_stopped(code, err, resumed):
 @pytest.mark.parametrize(
     ("command", "where", "resumed"),
     [
-        ("sweep commerce-tiny --vary rl.beta=0,1 --out {}", "plumbline.training.sweep.run_recipe", True),
+        (
+            "sweep commerce-tiny --vary rl.beta=0,1 --out {}",
+            "plumbline.training.sweep.run_recipe",
+            True,
+        ),
         ("audit forms", "plumbline_forms.task.FormsTask.judge", False),
         ("check commerce-tiny", "plumbline.checks.preflight.report.preflight_of", False),
         ("data commerce --out {}", "plumbline_commerce.build.make_commerce", False),
@@ -501,7 +663,8 @@ def test_ctrl_c_within_the_work_of_a_command_ends_it_with_one_line(
 
 def test_ctrl_c_within_an_import_is_raised_after_it(tmp_path, monkeypatch, capsys):
     (tmp_path / "swallows.py").write_text(
-        "import os, signal, time\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(0.1)\n"
+        "import os, signal, time\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n    "
+        "time.sleep(0.1)\n"
         "except BaseException:\n    pass\n"
     )
     monkeypatch.syspath_prepend(tmp_path)

@@ -1,4 +1,5 @@
-"""The documentation: every link points at something that exists, pages stay short, and the site has them all."""
+"""The documentation: every link points at something that exists, pages stay short, and the site has
+them all."""
 
 import os
 import re
@@ -29,14 +30,16 @@ SENTENCE_END = re.compile(r"[.!?][\"')\]*_]*(?=\s+[\"'(\[*_`]*[A-Z0-9`]|\s*$)")
 
 
 def pages(folder: Path = ROOT) -> list[Path]:
-    """The Markdown files of the repository, without those that a run, a build or an environment made."""
+    """The Markdown files of the repository, without those that a run, a build or an environment
+    made."""
     found = []
     for parent, folders, files in os.walk(folder):
         top = Path(parent) == ROOT
         folders[:] = sorted(
             name
             for name in folders
-            if not (name.startswith(".") and name != ".github") and (name not in NOT_OURS or not top)
+            if not (name.startswith(".") and name != ".github")
+            and (name not in NOT_OURS or not top)
         )
         found += [Path(parent, name) for name in sorted(files) if name.endswith(".md")]
     return found
@@ -99,7 +102,11 @@ def opening(page: Path) -> str:
     """The paragraph behind a page's title; empty where something else stands there."""
     title, _, rest = page.read_text().lstrip().partition("\n")
     paragraph = rest.strip().partition("\n\n")[0]
-    return paragraph if title.startswith("# ") and not re.match(r"[#|>!<]|```|[-*] |\d+\. ", paragraph) else ""
+    return (
+        paragraph
+        if title.startswith("# ") and not re.match(r"[#|>!<]|```|[-*] |\d+\. ", paragraph)
+        else ""
+    )
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
@@ -108,12 +115,17 @@ def test_every_link_points_at_something(page):
 
 
 def test_a_broken_link_would_be_found(tmp_path):
-    (tmp_path / "other.md").write_text("# A page & its `code`\n\n## Twice\n\n## Twice\n\n```\n# no heading\n```\n")
+    (tmp_path / "other.md").write_text(
+        "# A page & its `code`\n\n## Twice\n\n## Twice\n\n```\n# no heading\n```\n"
+    )
     page = tmp_path / "page.md"
     page.write_text(
-        "# Page\n\n[right](other.md#a-page--its-code), [again](other.md#twice-1), [here](#page), [web](https://a.b/c.md),\n"
-        "`[code](none.md)`, [gone](gone.md), [no heading](other.md#no-heading), [out](../../etc)\n\n"
-        '<source srcset="dark.svg"> ![picture](light.svg "title")\n\n```\n[fenced](none.md)\n```\n\n[ref]: ref.md\n'
+        "# Page\n\n[right](other.md#a-page--its-code), [again](other.md#twice-1), [here](#page), "
+        "[web](https://a.b/c.md),\n"
+        "`[code](none.md)`, [gone](gone.md), [no heading](other.md#no-heading), "
+        "[out](../../etc)\n\n"
+        '<source srcset="dark.svg"> ![picture](light.svg '
+        '"title")\n\n```\n[fenced](none.md)\n```\n\n[ref]: ref.md\n'
     )
     assert sorted(broken(page, tmp_path)) == [
         "../../etc",
@@ -179,7 +191,9 @@ def test_pages_for_contributors_and_pictures_are_small():
 
 def test_the_changelog_has_one_line_an_entry():
     text = (ROOT / "CHANGELOG.md").read_text()
-    odd = [line for line in text.splitlines() if not re.match(r"(#{1,3} \S|- \S|[A-Z].*[.:]$|$)", line)]
+    odd = [
+        line for line in text.splitlines() if not re.match(r"(#{1,3} \S|- \S|[A-Z].*[.:]$|$)", line)
+    ]
     assert not odd
     assert not [line for line in text.splitlines() if len(line) > ENTRY_LENGTH]
     assert len(text.split()) <= CHANGELOG_WORDS
@@ -197,6 +211,8 @@ def test_the_site_has_every_page_once():
 
     walk(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
     brought_in = {"index.md", "changelog.md", "contributing.md"}
-    brought_in |= {f"environments/{path.parent.name}.md" for path in ROOT.glob("environments/*/README.md")}
+    brought_in |= {
+        f"environments/{path.parent.name}.md" for path in ROOT.glob("environments/*/README.md")
+    }
     below_docs = {path.relative_to(ROOT / "docs").as_posix() for path in pages(ROOT / "docs")}
     assert sorted(named) == sorted(below_docs | brought_in)

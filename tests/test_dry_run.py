@@ -31,7 +31,9 @@ def test_a_dry_run_says_everything_and_leaves_nothing(place):
     said = api.dry_run("commerce-demo")
     assert list(place.iterdir()) == []
     assert fatal(said) == ["there is no model directory at models/smollm2-135m"]
-    assert said.needs == ["models/smollm2-135m is not there: `plumbline get smollm2-135m` fetches it (93 MB)"]
+    assert said.needs == [
+        "models/smollm2-135m is not there: `plumbline get smollm2-135m` fetches it (93 MB)"
+    ]
     (prompts,) = said.prompts
     assert prompts.sizes == {"train": 1920, "val": 240, "test": 240}
     assert (prompts.finals, prompts.drawn, said.answers) == (["test"], 128.0, 1024)
@@ -68,7 +70,9 @@ def test_the_command_ends_with_1_where_something_is_wrong(place, monkeypatch, ca
     with pytest.raises(SystemExit):
         cli.main()
     shown = capsys.readouterr().out
-    heads = [line for line in shown.splitlines() if line in {"needs:", "prompts:", "notes:", "findings:"}]
+    heads = [
+        line for line in shown.splitlines() if line in {"needs:", "prompts:", "notes:", "findings:"}
+    ]
     assert heads == ["findings:", "needs:", "prompts:", "notes:"]
     assert list(place.iterdir()) == []
 
@@ -92,14 +96,18 @@ def test_several_things_that_are_wrong_are_said_at_once(place):
     (place / "runs" / "busy").mkdir(parents=True)
     (place / "runs" / "busy" / "mine.txt").write_text("mine")
     overrides = ["model.name=./typo", "evaluation.final=[train]", "run.folder=runs"]
-    said = api.dry_run("commerce-smollm2-extraction", overrides=overrides, out=place / "runs" / "busy")
+    said = api.dry_run(
+        "commerce-smollm2-extraction", overrides=overrides, out=place / "runs" / "busy"
+    )
     causes = fatal(said)
     assert "holds other files (mine.txt)" in causes[0]
     assert causes[1:] == [
         "evaluation.final names train, which the run trains on",
         "there is no model directory at ./typo",
     ]
-    unknown = api.dry_run("mixed-demo", overrides=["tasks.forms.options.nonsense=1", "tasks.extraction.name=nosuch"])
+    unknown = api.dry_run(
+        "mixed-demo", overrides=["tasks.forms.options.nonsense=1", "tasks.extraction.name=nosuch"]
+    )
     causes = fatal(unknown)
     assert len(causes) == 2
     assert "there is no task named nosuch" in causes[0]
@@ -131,7 +139,9 @@ def test_a_task_of_yours_is_asked_and_its_shares_are_shown(place):
 
 def test_a_hub_name_says_what_would_be_fetched(place, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(place / "cache"))
-    known = api.dry_run("commerce-smollm2-extraction", overrides=["model.name=Polygl0t/Tucano2-qwen-0.5B-Instruct"])
+    known = api.dry_run(
+        "commerce-smollm2-extraction", overrides=["model.name=Polygl0t/Tucano2-qwen-0.5B-Instruct"]
+    )
     fetched = "transformers will fetch {} from the hub: config, tokenizer and *.safetensors, {}"
     size = "about 1.0 GB (490,799,104 weights)"
     assert known.needs == [fetched.format("Polygl0t/Tucano2-qwen-0.5B-Instruct", size)]
@@ -170,7 +180,7 @@ def test_lengths_and_the_absence_of_gold_answers_are_said(place, tiny_folder):
     assert "no gold answers; sampling.max_tokens 80" in api.dry_run(values).text()
 
 
-# -- shapes --------------------------------------------------------------------------------------------------------
+# -- shapes ----------------------------------------------------------------------------------------
 
 
 def test_the_tables_weights_are_those_of_the_model_cards():
@@ -188,4 +198,6 @@ def test_the_count_of_weights_is_that_of_the_model(tiny_folder):
     lora = AutoregressiveModel(name=str(tiny_folder), lora={"rank": 4})
     policy = open_policy(lora, str(tiny_folder))
     adapters = sum(weight.numel() for weight in policy.trainable().values())
-    assert shapes.parameters == sum(weight.numel() for weight in policy.model.parameters()) - adapters
+    assert (
+        shapes.parameters == sum(weight.numel() for weight in policy.model.parameters()) - adapters
+    )

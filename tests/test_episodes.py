@@ -1,4 +1,5 @@
-"""Episodes of several turns: laws over whole episodes, credit for every turn, records that keep them, and forms."""
+"""Episodes of several turns: laws over whole episodes, credit for every turn, records that keep
+them, and forms."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.recipe import RlSection, SftSection
 from plumbline.records import Group, Outcome, Rollout, Sampling, Score
+from plumbline.rollouts.collect import collect
 from plumbline.runs.evaluations import read_evaluation, write_evaluation
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
@@ -23,7 +25,6 @@ from plumbline.tasks.source import Source
 from plumbline.tasks.task import Task, as_task, episode_of
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rl import train_rl
-from plumbline.rollouts.collect import collect
 from plumbline.training.sft import demonstrate
 from plumbline.training.update import credit, independent_parts, update_policy
 from tests.evaluation.shown_toy import ShownToy
@@ -43,7 +44,9 @@ LAWS = {
 """Of each family, one under which the episodes of two turns can be counted."""
 ONE_TURN = {"autoregressive": 3, "masked": 8, "slots": 32, "flow": 9}
 """What can happen in one turn, at most."""
-LONGER = {family: replace(law, max_tokens=4, top_k=0, temperature=3.0) for family, law in LAWS.items()}
+LONGER = {
+    family: replace(law, max_tokens=4, top_k=0, temperature=3.0) for family, law in LAWS.items()
+}
 """Answers that differ, as training needs them."""
 
 
@@ -55,7 +58,9 @@ def folders(family_folders):  # noqa: F811 - a fixture
 def opened(family, folders, **of_autoregressive):
     if family == "flow":  # whose noisy start has no term, and would be drawn anew each time
         return families.opened("flow", folders["flow of masks"], attention="full")
-    return families.opened(family, folders[family], **(of_autoregressive if family == "autoregressive" else {}))
+    return families.opened(
+        family, folders[family], **(of_autoregressive if family == "autoregressive" else {})
+    )
 
 
 class Twice:
@@ -96,7 +101,8 @@ class Threads(Asks):
 
 
 class Varied(Asks):
-    """Pays by what the letters add up to as numbers, in which the answers of every family differ, learnt or not."""
+    """Pays by what the letters add up to as numbers, in which the answers of every family differ,
+    learnt or not."""
 
     def judge(self, example, completion):
         outcome, score = super().judge(example, completion)
@@ -106,7 +112,9 @@ class Varied(Asks):
 @pytest.mark.parametrize("family", LAWS)
 def test_both_laws_hold_over_whole_episodes(family, folders):
     task = Asks({"size": 1})
-    laws = check_episodes(opened(family, folders), task, task.examples("val")[0], LAWS[family], draws=1500)
+    laws = check_episodes(
+        opened(family, folders), task, task.examples("val")[0], LAWS[family], draws=1500
+    )
     assert laws.gap < 2e-5
     assert laws.chi_square_p > 1e-3
     assert 0.97 < laws.mass < 1 + 1e-4, "all that can happen has been drawn"
@@ -148,7 +156,9 @@ def test_scoring_a_turn_at_the_first_prompt_breaks_the_first_law(family, folders
     def score(trajectories):
         return policy.score([replace(one, prompt=one.prompt[:shortest]) for one in trajectories])
 
-    laws = check_episodes(Wrong(policy, score=score), task, task.examples("val")[0], LAWS[family], draws=100)
+    laws = check_episodes(
+        Wrong(policy, score=score), task, task.examples("val")[0], LAWS[family], draws=100
+    )
     assert laws.gap > 2e-4, "the first prompt alone would do"
 
 
@@ -173,7 +183,9 @@ TEXTS = {"val-0": [["a", "aa"], [""]], "val-1": [["bb", "ab"], ["b" * 50, "a"]]}
 
 
 def answered(task, engine):
-    return collect(engine, task, task.examples("val"), copies=2, sampling=Sampling(max_tokens=4), key=(7,))
+    return collect(
+        engine, task, task.examples("val"), copies=2, sampling=Sampling(max_tokens=4), key=(7,)
+    )
 
 
 @pytest.mark.parametrize("kind", [Asks, Threads])
@@ -197,7 +209,10 @@ def test_live_episodes_are_asked_together_turn_by_turn(kind):
 def test_a_prompt_that_does_not_fit_ends_its_episode_and_no_other():
     task = Asks({"size": 2})
     groups = answered(task, Engine(TEXTS, context=60))
-    assert [[one.cut for one in group.rollouts] for group in groups] == [[False, False], [False, True]]
+    assert [[one.cut for one in group.rollouts] for group in groups] == [
+        [False, False],
+        [False, True],
+    ]
     cut = groups[1].rollouts[1]
     assert len(cut.turns) == 1
     assert cut.failure is None
@@ -221,14 +236,20 @@ def rollout(lengths, reward):
     turns = []
     for number, length in enumerate(lengths):
         one = trajectory("text")
-        step = replace(one.steps[0], tokens=np.arange(length), logprobs=np.zeros(length, np.float32))
+        step = replace(
+            one.steps[0], tokens=np.arange(length), logprobs=np.zeros(length, np.float32)
+        )
         turns.append(replace(one, steps=(step,), prompt=np.array([1, number])))
     return Rollout(turns=tuple(turns), outcome=Outcome(), score=Score(total=reward))
 
 
 @pytest.mark.parametrize(
     ("normaliser", "expected"),
-    [("dr_grpo", [1 / (2 * 4 * 3)] * 2), ("grpo", [1 / (2 * 5), 1 / (2 * 1)]), ("dapo", [1 / 6] * 2)],
+    [
+        ("dr_grpo", [1 / (2 * 4 * 3)] * 2),
+        ("grpo", [1 / (2 * 5), 1 / (2 * 1)]),
+        ("dapo", [1 / 6] * 2),
+    ],
 )
 def test_denominators_count_the_tokens_of_all_turns(normaliser, expected):
     """Two rollouts with 2 + 3 tokens and 1, of at most 4 in each of three turns."""
@@ -238,28 +259,38 @@ def test_denominators_count_the_tokens_of_all_turns(normaliser, expected):
     credits_ = credit([group], section, np.random.default_rng(0), turns=3)
     np.testing.assert_allclose([c.weight for c in credits_], expected)
     assert [len(c.turns) for c in credits_] == [2, 1]
-    assert {c.prompt for c in credits_} == {np.array([1, 0]).tobytes()}, "one group, whatever later turns ask"
+    assert {c.prompt for c in credits_} == {np.array([1, 0]).tobytes()}, (
+        "one group, whatever later turns ask"
+    )
 
 
 @pytest.mark.parametrize("family", LAWS)
 def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(family, folders, monkeypatch):
-    """Against a plain sum over all terms; the signal is measured over groups, not over prompts of later turns."""
+    """Against a plain sum over all terms; the signal is measured over groups, not over prompts of
+    later turns."""
     policy = opened(family, folders)
     task, recipe = Varied({"size": 3}), toy_recipe(steps=1, tokens_per_pass=100)
-    groups = collect(policy, task, task.examples("train"), copies=4, sampling=LONGER[family], key=(0,))
+    groups = collect(
+        policy, task, task.examples("train"), copies=4, sampling=LONGER[family], key=(0,)
+    )
     credits_ = credit(groups, recipe.rl, np.random.default_rng(0), turns=2)
     assert {len(c.turns) for c in credits_ if not c.is_idle} >= {2}
     gradients = []
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 1)
-    optimiser.step = lambda step: gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
+    optimiser.step = lambda step: (
+        gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
+    )
     parts = []
     monkeypatch.setattr(
-        "plumbline.training.update.independent_parts", lambda of: parts.extend(of) or independent_parts(of)
+        "plumbline.training.update.independent_parts",
+        lambda of: parts.extend(of) or independent_parts(of),
     )
     update = update_policy(policy, optimiser, credits_, recipe, 0)
     assert update.gap < 2e-5
     assert len(parts) > 1
-    assert {prompt for part in parts for prompt in part} <= {c.turns[0].prompt.tobytes() for c in credits_}
+    assert {prompt for part in parts for prompt in part} <= {
+        c.turns[0].prompt.tobytes() for c in credits_
+    }
 
     plain = opened(family, folders, scoring="rows")
     scored = plain.score([turn for c in credits_ for turn in c.turns])
@@ -282,7 +313,9 @@ def test_a_run_of_two_turns_keeps_them(family, folders, tmp_path):
     samples = run.files["samples"].rows()
     several = [sample for sample in samples if "turns" in sample]
     assert several
-    assert all(len(s["turns"]) == 2 == len(s["asked"]) + 1 and s["turns"][-1] == s["text"] for s in several)
+    assert all(
+        len(s["turns"]) == 2 == len(s["asked"]) + 1 and s["turns"][-1] == s["text"] for s in several
+    )
     assert row["train/turns"] == 1 + len(several) / len(samples)
     assert row["train/completion_length"] == np.mean([sample["tokens"] for sample in samples])
     assert row["train/frac_cut"] == 0
@@ -315,7 +348,9 @@ def test_rows_of_one_turn_are_as_they_were(tiny_policy, tmp_path):
     under = Conditions(source="tiny", split="val", sampling=Sampling(max_tokens=6), seed=0)
     found = evaluate_policy(tiny_policy, task, task.examples("val"), under)
     write_evaluation(tmp_path / "e.json", found)
-    assert not any(f'"{name}"' in (tmp_path / "e.json").read_text() for name in ("turns", "asked", "cut"))
+    assert not any(
+        f'"{name}"' in (tmp_path / "e.json").read_text() for name in ("turns", "asked", "cut")
+    )
     assert read_evaluation(tmp_path / "e.json") == found
 
 
@@ -352,8 +387,19 @@ class Plain:
 def test_a_class_that_is_no_task_has_the_defaults_of_one():
     plain = as_task(Plain())
     assert isinstance(plain, Task)
-    assert (plain.name, plain.rubric, plain.form, plain.size) == ("plain", ToyTask({}).rubric, (), 3)
-    assert (plain.turns, plain.judges, plain.headline, plain.built, plain.replayable) == (1, 0, None, True, False)
+    assert (plain.name, plain.rubric, plain.form, plain.size) == (
+        "plain",
+        ToyTask({}).rubric,
+        (),
+        3,
+    )
+    assert (plain.turns, plain.judges, plain.headline, plain.built, plain.replayable) == (
+        1,
+        0,
+        None,
+        True,
+        False,
+    )
     (example, *_) = plain.examples("val")
     assert plain.judge_group(example, ["a"]) == [plain.judge(example, "a")]
     assert plain.demonstration(example, 0) == example.gold
@@ -363,7 +409,7 @@ def test_a_class_that_is_no_task_has_the_defaults_of_one():
         _ = plain.nothing
 
 
-# -- forms -------------------------------------------------------------------------------------------------------
+# -- forms -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -377,7 +423,8 @@ def twice():
 
 
 def test_the_oracle_earns_all_on_both_turns(twice):
-    """A form that was sent is over; one that was not may be sent at the second attempt, for the same reward."""
+    """A form that was sent is over; one that was not may be sent at the second attempt, for the
+    same reward."""
     for example in twice.examples("val"):
         episode = episode_of(twice, example)
         assert episode.ask() == example.messages
@@ -398,10 +445,14 @@ def test_the_oracle_earns_all_on_both_turns(twice):
 
 
 def test_a_further_attempt_shows_the_servers_errors_and_nothing_of_what_is_right(twice):
-    """Window start and end swapped: the server refuses what the browser lets through, and says so at the field."""
+    """Window start and end swapped: the server refuses what the browser lets through, and says so
+    at the field."""
     example = next(one for one in twice.examples("val") if one.stratum == "change-ticket")
     values = example.reference["values"]
-    swap = {values["window_start"]: values["window_end"], values["window_end"]: values["window_start"]}
+    swap = {
+        values["window_start"]: values["window_end"],
+        values["window_end"]: values["window_start"],
+    }
     lines = []
     for line in example.gold.splitlines():
         old = next((value for value in swap if f"'{value}'" in line), None)
@@ -416,7 +467,8 @@ def test_a_further_attempt_shows_the_servers_errors_and_nothing_of_what_is_right
 
 
 @pytest.mark.parametrize(
-    ("prefilled", "said"), [(0.0, "is empty again"), (1.0, "holds again what it came with, and nothing else")]
+    ("prefilled", "said"),
+    [(0.0, "is empty again"), (1.0, "holds again what it came with, and nothing else")],
 )
 def test_a_further_attempt_says_how_the_form_is_found(prefilled, said):
     task = open_task("forms", {"attempts": 2, "noise": {"prefilled": prefilled}}, Path("unused"))
@@ -424,7 +476,10 @@ def test_a_further_attempt_says_how_the_form_is_found(prefilled, said):
     episode = episode_of(task, example)
     episode.tell("")
     *_, last = episode.ask()[-1]["content"].splitlines()
-    assert last == f"The form {said}. Write the whole answer once more, from the beginning, and correct it."
+    assert (
+        last
+        == f"The form {said}. Write the whole answer once more, from the beginning, and correct it."
+    )
 
 
 def test_what_is_shown_holds_no_gold_value(twice):
@@ -471,7 +526,10 @@ class Shown:
 def test_sft_shows_the_second_attempt_after_a_careless_first(tmp_path):
     options = {"attempts": 2, "records": 10, "sloppiness": {"unsent": 0.5}}
     task = open_task("forms", options, tmp_path)
-    chats = {one.id: demonstrate(Shown(), task, one, SftSection(steps=1), 0) for one in task.examples("train")}
+    chats = {
+        one.id: demonstrate(Shown(), task, one, SftSection(steps=1), 0)
+        for one in task.examples("train")
+    }
     lengths = [len(turns) for turns in chats.values()]
     assert {1, 2} == set(lengths), "what was sent at once is not asked again"
     for example in task.examples("train"):
@@ -479,14 +537,18 @@ def test_sft_shows_the_second_attempt_after_a_careless_first(tmp_path):
         assert [*example.messages, first[-1]] == first
         for second in rest:
             assert first[-1]["content"] != example.gold
-            assert second[:-2] == first, "the chat goes on with what was answered and what came of it"
+            assert second[:-2] == first, (
+                "the chat goes on with what was answered and what came of it"
+            )
             assert second[-1] == {"role": "assistant", "content": example.gold}
 
 
 @pytest.mark.parametrize("plan", ["steps", "agent"])
 def test_sft_shows_the_second_attempt_after_a_misread_first_where_recordings_are_faultless(plan):
     own = {"records": 10, "mixed": 20, "plan": plan}
-    task, once = (open_task("forms", {"attempts": count, **own}, Path("unused")) for count in (2, 1))
+    task, once = (
+        open_task("forms", {"attempts": count, **own}, Path("unused")) for count in (2, 1)
+    )
     examples, firsts, sent = task.examples("train")[-40:], set(), 0
     for example, same in zip(examples, once.examples("train")[-40:], strict=True):
         chats = task.demonstrations(example, 5)
@@ -494,7 +556,10 @@ def test_sft_shows_the_second_attempt_after_a_misread_first_where_recordings_are
         assert [*once.demonstrations(same, 5)] == [chats[0]]
         assert chats[0] == [*example.messages, {"role": "assistant", "content": example.gold}]
         for *chat, misread, page, gold in chats[1:]:
-            assert (chat, gold) == ([*example.messages], {"role": "assistant", "content": example.gold})
+            assert (chat, gold) == (
+                [*example.messages],
+                {"role": "assistant", "content": example.gold},
+            )
             assert not task.judge(example, misread["content"])[0].facts["submitted"]
             assert page["role"] == "user"
             firsts.add(misread["content"])

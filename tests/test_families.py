@@ -1,4 +1,5 @@
-"""Every family through the one pipeline: made, SFT, RL in each likelihood, evaluated, saved, opened again."""
+"""Every family through the one pipeline: made, SFT, RL in each likelihood, evaluated, saved, opened
+again."""
 
 import functools
 import math
@@ -31,7 +32,8 @@ TINY = {"hidden": 32, "layers": 2, "heads": 2, "vocabulary": 300, "context": 128
 
 
 def recipe(family, controls=None, sampling=None, start=None, **rl):
-    """All stages of a tiny model that is made; or RL alone, of the model of the run `start`, and no evaluation."""
+    """All stages of a tiny model that is made; or RL alone, of the model of the run `start`, and no
+    evaluation."""
     stages = {"evaluation": {"every": 0, "final": [], "untrained": False}}
     if start is None:
         evaluation = {"every": 1, "limit": 2, "final": ["val"]}
@@ -44,7 +46,11 @@ def recipe(family, controls=None, sampling=None, start=None, **rl):
                 "family": family,
                 **({"slot": 4} if family == "slots" else {"attention": "prefix"}),
                 "threads": 1,
-                **({"tiny": TINY} if start is None else {"name": str(start.folder / "models" / "sft")}),
+                **(
+                    {"tiny": TINY}
+                    if start is None
+                    else {"name": str(start.folder / "models" / "sft")}
+                ),
             },
             "rl": {"steps": 2, "prompts_per_step": 2, "group_size": 3, **rl},
             "controls": controls or {},
@@ -74,7 +80,9 @@ def test_a_run_has_its_metrics_and_its_laws_hold(finished):
         assert row["train/sampler_scorer_gap"] < 1e-4
         assert math.isfinite(row["train/loss"])
         assert row["train/completion_length"] <= 8
-    assert "every choice that was sampled" in (run.folder / "report.html").read_text(encoding="utf-8")
+    assert "every choice that was sampled" in (run.folder / "report.html").read_text(
+        encoding="utf-8"
+    )
     assert saved_settings(str(run.folder / "models" / "rl"))["family"] == family
     card = read_json(run.folder / "models" / "rl" / "plumbline.json")
     assert card["model"]["dtype"] == "float32", "what auto was is remembered"
@@ -82,8 +90,14 @@ def test_a_run_has_its_metrics_and_its_laws_hold(finished):
 
 @pytest.mark.parametrize("family", sorted(SAMPLING))
 def test_a_sampler_behind_is_a_copy_that_draws_by_its_own_law(family, runs, tmp_path):
-    learns = {"steps": 3, "group_size": 6, "optimiser": {"learning_rate": 1e-2, "schedule": "constant"}}
-    run = run_recipe(recipe(family, start=runs(family), lag=1, old="rescored", tis=2.0, **learns), tmp_path)
+    learns = {
+        "steps": 3,
+        "group_size": 6,
+        "optimiser": {"learning_rate": 1e-2, "schedule": "constant"},
+    }
+    run = run_recipe(
+        recipe(family, start=runs(family), lag=1, old="rescored", tis=2.0, **learns), tmp_path
+    )
     rows = [row for row in run.rows("rl") if "train/reward" in row]
     assert [row["train/staleness"] for row in rows] == [0, 1, 1]
     assert max(row["train/sampler_scorer_gap"] for row in rows) < 1e-4
@@ -118,7 +132,8 @@ def test_a_saved_model_is_opened_as_what_it_is(finished):
 
 @pytest.fixture(scope="module", params=["masked", "slots"])
 def adapted(request, runs, tmp_path_factory):
-    """A finished run whose sft and rl models are adapters, in 16 bits, of the model that another has made."""
+    """A finished run whose sft and rl models are adapters, in 16 bits, of the model that another
+    has made."""
     values = recipe(request.param).model_dump(mode="json")
     base = {"name": str(runs(request.param).model("base")), "tiny": None}
     values["model"] |= {**base, "lora": {"rank": 2, "alpha": 4}, "dtype": "bfloat16"}
@@ -128,7 +143,8 @@ def adapted(request, runs, tmp_path_factory):
 
 
 def test_a_saved_adapter_is_opened_as_what_it_is(adapted, runs):
-    """Its family, its canvas and its precision were forgotten: it was opened as an autoregressive model in 32 bits."""
+    """Its family, its canvas and its precision were forgotten: it was opened as an autoregressive
+    model in 32 bits."""
     family, run = adapted
     saved = str(run.folder / "models" / "rl")
     section, law = as_trained(saved, ModelOptions())
@@ -139,21 +155,31 @@ def test_a_saved_adapter_is_opened_as_what_it_is(adapted, runs):
     assert as_trained(str(runs(family).model("base")), ModelOptions())[0].lora is None
 
 
-def test_a_model_of_version_0_1_0_is_opened_whose_card_has_the_keys_of_all_families(adapted, tmp_path):
+def test_a_model_of_version_0_1_0_is_opened_whose_card_has_the_keys_of_all_families(
+    adapted, tmp_path
+):
     family, run = adapted
     saved = shutil.copytree(run.folder / "models" / "rl", tmp_path / "old")
     card = read_json(saved / "plumbline.json")
     model = {"attention": "full", "explore": False, "slot": 4, **card["model"]}
     write_json(
         saved / "plumbline.json",
-        {**card, "model": model, "sampling": {"kernel": "conditional", "selector": "random", **card["sampling"]}},
+        {
+            **card,
+            "model": model,
+            "sampling": {"kernel": "conditional", "selector": "random", **card["sampling"]},
+        },
     )
     opened, law = as_trained(str(saved), ModelOptions())
     assert (opened, law) == (
-        as_trained(str(run.folder / "models" / "rl"), ModelOptions())[0].model_copy(update={"name": str(saved)}),
+        as_trained(str(run.folder / "models" / "rl"), ModelOptions())[0].model_copy(
+            update={"name": str(saved)}
+        ),
         recipe(family).sampling.as_greedy(),
     )
-    write_json(saved / "plumbline.json", {**card, "sampling": {**card["sampling"], "kernel": "marginal"}})
+    write_json(
+        saved / "plumbline.json", {**card, "sampling": {**card["sampling"], "kernel": "marginal"}}
+    )
     with pytest.raises(DataError, match=r"sampling\.kernel is read by flow only"):
         as_trained(str(saved), ModelOptions())
 
@@ -193,7 +219,9 @@ def test_an_adapter_on_a_base_in_4_bits_is_evaluated_on_one(adapted, tmp_path, m
 def test_every_algorithm_trains(family, rl, runs, tmp_path):
     run = run_recipe(recipe(family, start=runs(family), **rl), tmp_path / "run")
     rows = [row for row in run.rows("rl") if "train/reward" in row]
-    assert all(math.isfinite(row["train/loss"]) and math.isfinite(row["train/grad_norm"]) for row in rows)
+    assert all(
+        math.isfinite(row["train/loss"]) and math.isfinite(row["train/grad_norm"]) for row in rows
+    )
     assert (rows[-1]["train/kl"] is not None) == ("beta" in rl)
     algorithm = run.recipe.rl.algorithm
     report = (run.folder / "report.html").read_text(encoding="utf-8")
@@ -206,14 +234,19 @@ def test_every_algorithm_trains(family, rl, runs, tmp_path):
 def test_scoring_at_another_temperature_than_was_sampled_at_is_noticed(runs, tmp_path):
     from plumbline.errors import TrainingStopped
 
-    wrong = recipe("masked", start=runs("masked"), controls={"score_temperature": 0.3}, max_gap=0.01)
+    wrong = recipe(
+        "masked", start=runs("masked"), controls={"score_temperature": 0.3}, max_gap=0.01
+    )
     with pytest.raises(TrainingStopped, match="differ from the sampler's"):
         run_recipe(wrong, tmp_path / "run")
 
 
 @pytest.mark.parametrize(
     ("family", "rl", "message"),
-    [("slots", {"algorithm": {"keep": 1}}, "scores a whole rollout"), ("slots", {"algorithm": "espo"}, "cannot do")],
+    [
+        ("slots", {"algorithm": {"keep": 1}}, "scores a whole rollout"),
+        ("slots", {"algorithm": "espo"}, "cannot do"),
+    ],
 )
 def test_what_a_family_cannot_do_is_said(family, rl, message, runs, tmp_path, monkeypatch):
     """Also of a family of one's own, whose keys nobody knows before."""
@@ -225,19 +258,25 @@ def test_what_a_family_cannot_do_is_said(family, rl, message, runs, tmp_path, mo
 
 @pytest.mark.parametrize("family", ["autoregressive", *sorted(SAMPLING)])
 def test_how_a_batch_is_cut_into_passes_changes_no_loss(family, runs, tiny_folder):
-    """Times were stratified in each pass anew, so a smaller `tokens_per_pass` was another training."""
+    """Times were stratified in each pass anew, so a smaller `tokens_per_pass` was another
+    training."""
     if family == "autoregressive":
         opened = fresh_policy(tiny_folder)
     else:
         opened = open_policy(recipe(family).model, str(runs(family).folder / "models" / "rl"))
     words = ("a", "aaaa", "aa", "b", "bb", "ab")
-    chats = [[{"role": "user", "content": word}, {"role": "assistant", "content": word * 2}] for word in words]
+    chats = [
+        [{"role": "user", "content": word}, {"role": "assistant", "content": word * 2}]
+        for word in words
+    ]
     batch = [opened.demonstrate(chat) for chat in chats]
     found = []
     for tokens_per_pass in (10_000, 80, 1):
         assert len(_passes(batch, tokens_per_pass)) == {10_000: 1, 80: 3, 1: 6}[tokens_per_pass]
         loss = _backward(opened, _passes(batch, tokens_per_pass), seed=3)
-        found.append((loss, {name: weight.grad.clone() for name, weight in opened.trainable().items()}))
+        found.append(
+            (loss, {name: weight.grad.clone() for name, weight in opened.trainable().items()})
+        )
         for weight in opened.trainable().values():
             weight.grad = None
     for loss, gradients in found[1:]:
@@ -245,7 +284,9 @@ def test_how_a_batch_is_cut_into_passes_changes_no_loss(family, runs, tiny_folde
         for name, gradient in gradients.items():
             torch.testing.assert_close(gradient, found[0][1][name], atol=1e-6, rtol=1e-4)
     other = _backward(opened, _passes(batch, 80), seed=4)
-    assert (other == pytest.approx(found[0][0], rel=1e-3)) == (family == "autoregressive"), "whose loss draws nothing"
+    assert (other == pytest.approx(found[0][0], rel=1e-3)) == (family == "autoregressive"), (
+        "whose loss draws nothing"
+    )
 
 
 def test_a_run_that_makes_the_model_worse_says_so_while_it_trains(tmp_path):
@@ -255,14 +296,21 @@ def test_a_run_that_makes_the_model_worse_says_so_while_it_trains(tmp_path):
         "task": {"name": "tests.toy:open_toy", "options": {"size": 40}},
         "model": {"threads": 1, "tiny": TINY},
         "sft": {"steps": 18, "batch_size": 8, "optimiser": {"learning_rate": 1e-2}},
-        "rl": {"steps": 4, "prompts_per_step": 4, "group_size": 4, "optimiser": {"learning_rate": 1e-3}},
+        "rl": {
+            "steps": 4,
+            "prompts_per_step": 4,
+            "group_size": 4,
+            "optimiser": {"learning_rate": 1e-3},
+        },
         "controls": {"shuffle_advantages": True},
         "sampling": {"max_tokens": 8},
         "evaluation": {"every": 2, "limit": 40, "final": ["val"]},
     }
 
     def worse(run):
-        said = [event["message"] for event in run.files["events"].rows() if event["kind"] == "worse"]
+        said = [
+            event["message"] for event in run.files["events"].rows() if event["kind"] == "worse"
+        ]
         assert all("on the same 40 examples, most of all in letters" in message for message in said)
         return [int(message.split()[1]) for message in said]
 

@@ -29,7 +29,11 @@ def test_every_arm_is_a_recipe(name):
     for size, every in (("small", one["arms"]), ("real", one.get("real", {"arms": {}})["arms"])):
         base = arms.Base(**DECLARED["bases"][size])
         for values in every.values():
-            keys = {key: value for key, value in values.items() if key not in ("family", "optimiser", "alone")}
+            keys = {
+                key: value
+                for key, value in values.items()
+                if key not in ("family", "optimiser", "alone")
+            }
             family = base.families[values.get("family", "autoregressive")]
             load(base.recipe, arms.written({**family, **keys}))
 
@@ -55,7 +59,11 @@ def test_the_log_s_binomial_chance():
 def test_a_finding_runs_goes_on_and_is_drawn(tmp_path, capsys):
     steps, small = ("model.tiny.steps=2", "sft.steps=2", "rl.steps=2"), ("test=4", "distinct=8")
     tiny = [*steps, *(f"task.options.{one}" for one in small), "sampling.max_tokens=4"]
-    places = [part for name in ("runs", "results", "figures") for part in (f"--{name}", str(tmp_path / name))]
+    places = [
+        part
+        for name in ("runs", "results", "figures")
+        for part in (f"--{name}", str(tmp_path / name))
+    ]
     words = ["dead-part", "--seeds", "0", *places, "--set", *tiny]
     command.main(words)
     first = capsys.readouterr()
@@ -65,7 +73,9 @@ def test_a_finding_runs_goes_on_and_is_drawn(tmp_path, capsys):
     assert len(made) == 3  # the start and two arms
     command.main(words)
     assert capsys.readouterr().out == first.out
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("metrics.jsonl")} == made
+    assert {
+        path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("metrics.jsonl")
+    } == made
 
 
 def test_sgd_takes_the_place_of_adamw_and_gives_it_back():
@@ -76,7 +86,9 @@ def test_sgd_takes_the_place_of_adamw_and_gives_it_back():
 
     kind = rl.Optimiser
     with arms.optimiser("sgd"):
-        trained = rl.Optimiser({"w": torch.ones(2, requires_grad=True)}, OptimiserSection(learning_rate=0.5), 10)
+        trained = rl.Optimiser(
+            {"w": torch.ones(2, requires_grad=True)}, OptimiserSection(learning_rate=0.5), 10
+        )
         assert isinstance(trained.adam, torch.optim.SGD)
         trained.weights["w"].grad = torch.tensor([0.1, 0.0])
         trained.step(5)

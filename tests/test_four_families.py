@@ -1,4 +1,5 @@
-"""experiments/four_families: a family, its arms and the tables, on a tiny backbone that stands in for SmolLM2."""
+"""experiments/four_families: a family, its arms and the tables, on a tiny backbone that stands in
+for SmolLM2."""
 
 import shutil
 
@@ -46,7 +47,9 @@ def test_every_arm_is_a_recipe():
         for name, arm in known["arms"].items():
             family = arm["start"].removesuffix("-next")
             start = four_families.start_recipe(task, known["starts"][arm["start"]], 0, PLAN)
-            run = type("Run", (), {"recipe": start, "model": lambda self, stage: f"runs/x/models/{stage}"})()
+            run = type(
+                "Run", (), {"recipe": start, "model": lambda self, stage: f"runs/x/models/{stage}"}
+            )()
             recipe = four_families.arm_recipe(task, known, name, run, PLAN)
             assert (recipe.sft, recipe.rl.seconds, recipe.model.family) == (None, 1800, family)
             assert recipe.controls.shuffle_advantages == name.endswith("-shuffled")
@@ -58,7 +61,19 @@ PLAN = four_families.Plan(four_families.Path("runs"), 4, ())
 def test_arms_are_trained_evaluated_and_put_into_tables(backbone, tmp_path, monkeypatch):
     """Under a clock in which a step of SFT takes a second and one of GRPO two."""
     runs, out = tmp_path / "runs", tmp_path / "docs"
-    words = ["run", "extraction", "--only", "flow", "masked-just", "--seeds", "0", "--n", "3", "--runs", str(runs)]
+    words = [
+        "run",
+        "extraction",
+        "--only",
+        "flow",
+        "masked-just",
+        "--seeds",
+        "0",
+        "--n",
+        "3",
+        "--runs",
+        str(runs),
+    ]
     words += ["--seconds", "2", "--model", str(backbone), "--set", *SMALL, "sampling.max_tokens=24"]
     ticks = iter(range(10**6))
     monkeypatch.setattr("time.process_time", lambda: float(next(ticks)))
@@ -67,16 +82,23 @@ def test_arms_are_trained_evaluated_and_put_into_tables(backbone, tmp_path, monk
     log = runs / "progress.log"
     assert ended.value.code == 0, log.read_text()
     flow = Run.read(runs / "extraction-flow-seed0")
-    assert (len(Run.read(runs / "extraction-sft-flow-seed0").rows("sft")), len(flow.rows("rl"))) == (2, 1)
+    assert (
+        len(Run.read(runs / "extraction-sft-flow-seed0").rows("sft")),
+        len(flow.rows("rl")),
+    ) == (2, 1)
     measured = read_object(flow.folder / "measured.json")
     assert measured["rl.test.sampled"]["passes"] == 8
     just = read_object(runs / "extraction-masked-just-seed0" / "measured.json")
-    assert set(just) == {f"rl.test.{mode}{law}" for mode in ("greedy", "sampled") for law in ("", "-by-start")}
+    assert set(just) == {
+        f"rl.test.{mode}{law}" for mode in ("greedy", "sampled") for law in ("", "-by-start")
+    }
     said, rows = log.read_text(), flow.rows("rl")
     (flow.folder / "result.json").unlink()  # as a kill before its end leaves it
     with pytest.raises(SystemExit):
         four_families.main(words)
-    assert [line.partition(": ")[2] for line in log.read_text().removeprefix(said).splitlines()][:1] == ["goes on"]
+    assert [line.partition(": ")[2] for line in log.read_text().removeprefix(said).splitlines()][
+        :1
+    ] == ["goes on"]
     assert log.read_text().removeprefix(said).count("\n") == 2, "what is finished is not done again"
     assert (flow.rows("rl"), flow.result()["status"]) == (rows, "finished")
     with pytest.raises(SystemExit) as other:
@@ -88,11 +110,15 @@ def test_arms_are_trained_evaluated_and_put_into_tables(backbone, tmp_path, monk
     page = out / "four-families-extraction.md"
     four_families.main(["tables", "--runs", str(runs), "--out", str(out)])
     text = page.read_text()
-    assert [*out.iterdir()] == [page], "nothing of what was not run: what there is of it may be another machine's"
+    assert [*out.iterdir()] == [page], (
+        "nothing of what was not run: what there is of it may be another machine's"
+    )
     assert "| flow, SFT | 1 | 3 |" in text
     assert "masked-just, sampled as its start" in text
     assert "| oracle |" in text
-    assert "[-" not in "".join(line for line in text.splitlines() if "SFT |" in line), "a share is not below 0"
+    assert "[-" not in "".join(line for line in text.splitlines() if "SFT |" in line), (
+        "a share is not below 0"
+    )
     assert "| flow, SFT | 2 | – | 2 |" in text
     assert "| flow | 2 | 50.0 % | 1 |" in text
 
@@ -110,9 +136,30 @@ def test_arms_are_trained_evaluated_and_put_into_tables(backbone, tmp_path, monk
 def test_a_long_run_is_put_into_a_table_and_a_figure(tmp_path, monkeypatch):
     monkeypatch.setattr("experiments.four_families_tables.BLOCK", 2)
     runs = tmp_path / "runs"
-    words = ["long", "--seeds", "0", "1", "--runs", str(runs), "--set", SMALL[0], *SMALL[3:], "rl.steps=4"]
-    words += ["model.tiny={hidden: 16, layers: 1, heads: 2, vocabulary: 300, context: 128, steps: 2, batch_size: 2}"]
-    words += ["sft.steps=1", "evaluation.every=2", "evaluation.final=[test]", "sampling={max_tokens: 4, steps: 2}"]
+    words = [
+        "long",
+        "--seeds",
+        "0",
+        "1",
+        "--runs",
+        str(runs),
+        "--set",
+        SMALL[0],
+        *SMALL[3:],
+        "rl.steps=4",
+    ]
+    words += [
+        (
+            "model.tiny={hidden: 16, layers: 1, heads: 2, vocabulary: 300, context: 128, steps: 2, "
+            "batch_size: 2}"
+        )
+    ]
+    words += [
+        "sft.steps=1",
+        "evaluation.every=2",
+        "evaluation.final=[test]",
+        "sampling={max_tokens: 4, steps: 2}",
+    ]
     with pytest.raises(SystemExit) as ended:
         four_families.main(words)
     assert ended.value.code == 0
@@ -121,7 +168,10 @@ def test_a_long_run_is_put_into_a_table_and_a_figure(tmp_path, monkeypatch):
     assert "| flow, SFT | 2 |" in text
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith(("| 2 |", "| 4 |"))]
     assert [(row[0], len(row)) for row in rows] == [("| 2", 7), ("| 4", 7)]
-    held = {seed: {row["step"]: row for row in Run.read(runs / f"long-seed{seed}").rows("rl")} for seed in (0, 1)}
+    held = {
+        seed: {row["step"]: row for row in Run.read(runs / f"long-seed{seed}").rows("rl")}
+        for seed in (0, 1)
+    }
     mean = sum(one[4]["eval/mean_reward"] for one in held.values()) / 2
     assert rows[1][5].startswith(f"{mean:.3f} [")
     assert "<svg" in (tmp_path / "four-families-long.svg").read_text()

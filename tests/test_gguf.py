@@ -1,4 +1,5 @@
-"""A GGUF file is opened as the model that it was made from, trained and saved like any other, or refused clearly."""
+"""A GGUF file is opened as the model that it was made from, trained and saved like any other, or
+refused clearly."""
 
 import sys
 
@@ -40,10 +41,13 @@ def test_it_is_the_model_and_the_chat_that_it_was_made_from(tiny_folder, tiny_gg
 
 
 def test_digits_are_split_as_smollm_was_trained(tiny_folder, tiny_gguf, tmp_path):
-    """Blanks before a number are one piece, as in its own tokenizer; without the split, the last one is cut off."""
+    """Blanks before a number are one piece, as in its own tokenizer; without the split, the last
+    one is cut off."""
     split = opened(tiny_gguf).chat.tokenizer.backend_tokenizer.pre_tokenizer
     assert [piece for piece, _ in split.pre_tokenize_str("a  12")] == ["a", "ĠĠ", "1", "2"]
-    other = opened(write_gguf(tiny_folder, tmp_path / "other.gguf")).chat.tokenizer.backend_tokenizer.pre_tokenizer
+    other = opened(
+        write_gguf(tiny_folder, tmp_path / "other.gguf")
+    ).chat.tokenizer.backend_tokenizer.pre_tokenizer
     assert [piece for piece, _ in other.pre_tokenize_str("a  12")] == ["a", "Ġ", "Ġ12"]
 
 
@@ -100,7 +104,9 @@ def test_without_the_package_gguf_it_says_what_to_install(tiny_gguf, monkeypatch
     assert "pip install '.[train]'" in caught.value.fix
 
 
-@pytest.mark.parametrize(("family", "message"), [("masked", "mask token"), ("slots", "no mask token")])
+@pytest.mark.parametrize(
+    ("family", "message"), [("masked", "mask token"), ("slots", "no mask token")]
+)
 def test_the_other_families_say_what_they_lack(tiny_gguf, family, message):
     with pytest.raises(ModelError, match=message):
         opened(tiny_gguf, family=family)

@@ -9,8 +9,8 @@ import pytest
 from plumbline.errors import RewardError, TrainingStopped
 from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.records import Outcome, Sampling, Score, Step, Trajectory
-from plumbline.rollouts.reward_workers import Judging, check_failures, judge
 from plumbline.rollouts.collect import collect
+from plumbline.rollouts.reward_workers import Judging, check_failures, judge
 from tests.toy import RUBRIC, ToyTask
 
 LAW = Sampling(max_tokens=4)
@@ -18,7 +18,9 @@ LAW = Sampling(max_tokens=4)
 
 def trajectory(text):
     step = Step(positions=np.arange(1), tokens=np.arange(1), logprobs=np.zeros(1, np.float32))
-    return Trajectory(prompt=np.zeros(0, np.int64), steps=(step,), text=text, sampling=LAW, finish="stop")
+    return Trajectory(
+        prompt=np.zeros(0, np.int64), steps=(step,), text=text, sampling=LAW, finish="stop"
+    )
 
 
 class Slow(ToyTask):
@@ -39,7 +41,8 @@ class Slow(ToyTask):
 
 
 class Engine:
-    """Yields texts as they end, and the last of each prompt only when one of the others is being judged."""
+    """Yields texts as they end, and the last of each prompt only when one of the others is being
+    judged."""
 
     def __init__(self, task, texts):
         self.task, self.texts, self.overlapped = task, texts, False
@@ -55,7 +58,11 @@ class Engine:
 
 def test_judging_goes_on_while_the_model_samples():
     task = Slow()
-    texts = {"train-0": ["a", "ab", "b"], "train-1": ["aa", "breaks", ""], "train-2": ["b", "b", "a"]}
+    texts = {
+        "train-0": ["a", "ab", "b"],
+        "train-1": ["aa", "breaks", ""],
+        "train-2": ["b", "b", "a"],
+    }
     engine = Engine(task, texts)
     groups = collect(engine, task, task.examples("train"), copies=3, sampling=LAW, key=(0,))
     assert engine.overlapped
@@ -75,7 +82,9 @@ def test_an_example_that_comes_twice_has_answers_of_its_own_each_time():
     texts = {"train-0": ["a", "ab", "b", "bb"]}
     task.begun = threading.Event()
     task.begun.set()
-    groups = collect(Engine(task, texts), task, [example, example], copies=2, sampling=LAW, key=(0,))
+    groups = collect(
+        Engine(task, texts), task, [example, example], copies=2, sampling=LAW, key=(0,)
+    )
     assert [[one.text for one in group.rollouts] for group in groups] == [["a", "ab"], ["b", "bb"]]
 
 
@@ -88,7 +97,10 @@ class Grouped(Slow):
         self.calls.append((example.id, len(completions)))
         if "poison" in completions:
             raise RuntimeError("the group is lost")
-        return [(Outcome(how="together"), RUBRIC.score({"letters": 1.0, "any": 1.0})) for _ in completions]
+        return [
+            (Outcome(how="together"), RUBRIC.score({"letters": 1.0, "any": 1.0}))
+            for _ in completions
+        ]
 
 
 def test_what_waits_is_judged_together_and_one_bad_text_takes_no_other_along():
@@ -128,7 +140,9 @@ def interrupted(task):
 
 def test_an_interrupt_waits_for_the_verdict_in_progress_and_for_none_that_nobody_wants(monkeypatch):
     task, join = Held(), threading.Thread.join
-    monkeypatch.setattr(threading.Thread, "join", lambda thread, *rest: task.released.set() or join(thread, *rest))
+    monkeypatch.setattr(
+        threading.Thread, "join", lambda thread, *rest: task.released.set() or join(thread, *rest)
+    )
     with pytest.raises(KeyboardInterrupt):
         interrupted(task)
     assert len(task.calls) == 1
@@ -170,22 +184,31 @@ class Outside(Slow):
         self.judges = judges
 
     def judge(self, example, completion):
-        raise RewardError("what right says is 2, which is not in [0, 1]", "set task.options.range: {right: [0, 2]}")
+        raise RewardError(
+            "what right says is 2, which is not in [0, 1]",
+            "set task.options.range: {right: [0, 2]}",
+        )
 
 
 @pytest.mark.parametrize("judges", [0, 2])
 def test_a_number_outside_its_range_is_no_failure_of_an_answer_but_stops_everything(judges):
     task = Outside(judges)
     with pytest.raises(RewardError, match="which is not in"):
-        evaluate_completions(task, task.examples("train"), ["a", "b", "c"], source="x", split="train")
+        evaluate_completions(
+            task, task.examples("train"), ["a", "b", "c"], source="x", split="train"
+        )
     task.begun.set()
     texts = {f"train-{n}": ["a", "b"] for n in range(3)}
     with pytest.raises(RewardError, match="which is not in"):
         collect(Engine(task, texts), task, task.examples("train"), copies=2, sampling=LAW, key=(0,))
 
 
-@pytest.mark.parametrize(("failed", "total"), [(1, 1), (2, 2), (3, 3), (3, 4), (3, 8), (4, 4), (7, 32)])
-def test_a_verifier_that_fails_too_often_stops_the_run_and_a_few_failed_verdicts_do_not(failed, total):
+@pytest.mark.parametrize(
+    ("failed", "total"), [(1, 1), (2, 2), (3, 3), (3, 4), (3, 8), (4, 4), (7, 32)]
+)
+def test_a_verifier_that_fails_too_often_stops_the_run_and_a_few_failed_verdicts_do_not(
+    failed, total
+):
     for few, of in [(0, 0), (1, 4), (2, 4), (2, 8), (6, 32)]:
         check_failures(["TimeoutError: browser"] * few, of)
     with pytest.raises(TrainingStopped, match=rf"{failed} of {total} .*TimeoutError: browser"):

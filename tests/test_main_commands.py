@@ -1,6 +1,8 @@
-"""Every command that takes a run or a model, on what one small run of the demo's recipe leaves; and what README prints.
+"""Every command that takes a run or a model, on what one small run of the demo's recipe leaves; and
+what README prints.
 
-The run is real: LoRA on a tiny model, SFT, then expert iteration, with baselines and the oracle beside each evaluation.
+The run is real: LoRA on a tiny model, SFT, then expert iteration, with baselines and the oracle
+beside each evaluation.
 """
 
 import contextlib
@@ -29,7 +31,12 @@ ROOT = Path(__file__).parents[1]
 RUN = "runs/strict-json-demo"
 OVERRIDES = (
     *("model.dtype=float32", "model.threads=1", "sft.steps=3", "sft.batch_size=4", "rl.steps=2"),
-    *("rl.prompts_per_step=2", "rl.group_size=2", "run.checkpoint_every=1", "sampling.max_tokens=128"),
+    *(
+        "rl.prompts_per_step=2",
+        "rl.group_size=2",
+        "run.checkpoint_every=1",
+        "sampling.max_tokens=128",
+    ),
     *("evaluation.final_limit=8", "evaluation.untrained=8"),
 )
 REWARDS = """
@@ -40,15 +47,25 @@ def accuracy(completions, answer, **kwargs):
 def form(completions, **kwargs):
     return [float(text.startswith("#### ")) for text in completions]
 """
-NEW = ["--model", "models/smollm2-135m", "--data", "rows.jsonl", "--reward", "main_rewards:accuracy"]
+NEW = [
+    "--model",
+    "models/smollm2-135m",
+    "--data",
+    "rows.jsonl",
+    "--reward",
+    "main_rewards:accuracy",
+]
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A user's folder: a model, rows, a reward, and the demo's run, which is a few steps long here."""
+    """A user's folder: a model, rows, a reward, and the demo's run, which is a few steps long
+    here."""
     folder = tmp_path_factory.mktemp("user")
     examples = open_task("strict-json", {"reward": "slope"}, NOWHERE).examples("train")[:60]
-    texts = [text for example in examples for text in (example.messages[-1]["content"], example.gold)]
+    texts = [
+        text for example in examples for text in (example.messages[-1]["content"], example.gold)
+    ]
     section = TinySection(hidden=32, layers=2, heads=2, vocabulary=600, context=512)
     make_tiny(folder / "models" / "smollm2-135m", section, texts, seed=0)
     rows = [{"question": f"What is {one} + 4?", "answer": str(one + 4)} for one in range(60)]
@@ -80,7 +97,10 @@ def test_the_run_has_baselines(place):
         f"decide {RUN}",
         f"decide {RUN} --json",
         f"compare {RUN} {RUN}",
-        f"compare {RUN}/evaluations/sft.test.greedy.json {RUN}/evaluations/rl.test.greedy.json --table md",
+        (
+            f"compare {RUN}/evaluations/sft.test.greedy.json {RUN}/evaluations/rl.test.greedy.json "
+            "--table md"
+        ),
         "runs runs --json",
         f"route {RUN} {RUN}/models/sft",
         f"route {RUN} --out routes.yaml",
@@ -104,7 +124,9 @@ def test_an_export_of_each_kind_is_a_model_again(plumbline, place, stand_in):
     code, out, err = plumbline("export", RUN, "--out", "merged", *more)
     assert code == 0, err
     assert out.splitlines()[-1] == f"uploaded to {stand_in.address}/user/mine"
-    (row,) = re.findall(r"^\| strict-json \| test .*$", (place / "merged" / "README.md").read_text(), re.MULTILINE)
+    (row,) = re.findall(
+        r"^\| strict-json \| test .*$", (place / "merged" / "README.md").read_text(), re.MULTILINE
+    )
     floor, ceiling = row.split(" | ")[5:]
     assert re.fullmatch(r"0\.\d{3} \([\w-]+\)", floor)
     assert ceiling == "1.000 |"
@@ -112,14 +134,18 @@ def test_an_export_of_each_kind_is_a_model_again(plumbline, place, stand_in):
         code, _, err = plumbline("export", RUN, "--out", kind, "--kind", kind)
         assert code == 0, err
     for model in ("merged", "adapter", "gguf/gguf-f16.gguf"):
-        code, out, err = plumbline("eval", model, "--task", "strict-json", "--limit", 2, "--max-tokens", 8, "--json")
+        code, out, err = plumbline(
+            "eval", model, "--task", "strict-json", "--limit", 2, "--max-tokens", 8, "--json"
+        )
         assert code == 0, err
         assert json.loads(out)["n"] == 2
 
 
 def test_a_run_is_served(place, monkeypatch, capfd):
     opened, honest = [], running_module.server_of
-    monkeypatch.setattr(running_module, "server_of", lambda *given: opened.append(honest(*given)) or opened[0])
+    monkeypatch.setattr(
+        running_module, "server_of", lambda *given: opened.append(honest(*given)) or opened[0]
+    )
     command = ["serve", RUN, "--port", "0"]
     thread = threading.Thread(target=lambda: cli.app(command, standalone_mode=False), daemon=True)
     thread.start()
@@ -139,18 +165,26 @@ def test_a_run_is_served(place, monkeypatch, capfd):
 def test_a_recipe_that_goes_on_with_a_run_trains(plumbline, place, tmp_path, model):
     """An adapter is written into the recipe as what it is."""
     out = tmp_path / "second.yaml"
-    code, _, err = plumbline("init", *NEW[2:], "--model", model, "--gold", "#### {answer}", "--out", out)
+    code, _, err = plumbline(
+        "init", *NEW[2:], "--model", model, "--gold", "#### {answer}", "--out", out
+    )
     assert code == 0, err
     short = ("rl.steps=1", "rl.prompts_per_step=2", "rl.group_size=2", "sampling.max_tokens=8")
     (place / "second.yaml").write_text(out.read_text())
-    sets = [word for one in (*short, "evaluation.final_limit=2", "run.preflight=false") for word in ("--set", one)]
+    sets = [
+        word
+        for one in (*short, "evaluation.final_limit=2", "run.preflight=false")
+        for word in ("--set", one)
+    ]
     code, _, err = plumbline("run", "second.yaml", "--out", tmp_path / "run", *sets)
     assert code == 0, err
     assert (tmp_path / "run" / "models" / "rl" / "adapter_model.safetensors").is_file()
 
 
 def test_what_a_run_and_init_print_to_do_next_runs(plumbline):
-    code, out, err = plumbline("run", "strict-json-demo", "--resume", *(w for one in OVERRIDES for w in ("--set", one)))
+    code, out, err = plumbline(
+        "run", "strict-json-demo", "--resume", *(w for one in OVERRIDES for w in ("--set", one))
+    )
     assert code == 0, err
     printed = re.findall(r"^  plumbline (.+)$", out, re.MULTILINE)
     code, out, _ = plumbline("init", *NEW, "--gold", "#### {answer}", "--out", "first.yaml")
@@ -158,7 +192,9 @@ def test_what_a_run_and_init_print_to_do_next_runs(plumbline):
     printed += re.findall(r"  plumbline (.+)$", out, re.MULTILINE)
     assert [one.split()[0] for one in printed] == ["eval", "runs", "audit", "recipe", "run"]
     for command in printed[:4]:
-        code, out, err = plumbline(*shlex.split(command), *(["--limit", 2] if command.startswith("eval") else []))
+        code, out, err = plumbline(
+            *shlex.split(command), *(["--limit", 2] if command.startswith("eval") else [])
+        )
         assert (code, bool(out)) == (0, True), err
     code, out, err = plumbline(*shlex.split(printed[4]), "--dry-run")
     assert code in {0, 1}, err
@@ -168,20 +204,36 @@ def test_what_a_run_and_init_print_to_do_next_runs(plumbline):
 def test_the_readmes_commands_run(plumbline, place, tmp_path, monkeypatch):
     """But for those that set up or train for minutes, which `make demo` and other tests are."""
     text = (ROOT / "README.md").read_text()
-    shown = re.findall(r"^plumbline (.+)$", "\n".join(re.findall(r"^```\n(.*?)^```", text, re.M | re.S)), re.MULTILINE)
+    shown = re.findall(
+        r"^plumbline (.+)$",
+        "\n".join(re.findall(r"^```\n(.*?)^```", text, re.M | re.S)),
+        re.MULTILINE,
+    )
     assert [one.split()[0] for one in shown] == ["check", "audit", "init", "run"]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rewards.py").write_text(REWARDS)
     monkeypatch.delitem(sys.modules, "rewards", raising=False)  # of another test
     monkeypatch.syspath_prepend(str(tmp_path))
-    write_jsonl(tmp_path / "rows.jsonl", [{"prompt": f"What is {n} + 4?", "answer": str(n + 4)} for n in range(60)])
-    rows = [{"step": step, "reward": 0.3, "reward_std": 0.2, "grad_norm": 0.1, "loss": 0.01} for step in range(1, 30)]
+    write_jsonl(
+        tmp_path / "rows.jsonl",
+        [{"prompt": f"What is {n} + 4?", "answer": str(n + 4)} for n in range(60)],
+    )
+    rows = [
+        {"step": step, "reward": 0.3, "reward_std": 0.2, "grad_norm": 0.1, "loss": 0.01}
+        for step in range(1, 30)
+    ]
     (tmp_path / "trl-output").mkdir()
-    write_json(tmp_path / "trl-output" / "trainer_state.json", {"log_history": rows, "global_step": 29})
+    write_json(
+        tmp_path / "trl-output" / "trainer_state.json", {"log_history": rows, "global_step": 29}
+    )
     try:
         for command in shown:
             words = shlex.split(command.partition(" # ")[0])
-            offline = ["--set", f"model.name={place / 'models' / 'smollm2-135m'}"] if words[0] == "run" else []
+            offline = (
+                ["--set", f"model.name={place / 'models' / 'smollm2-135m'}"]
+                if words[0] == "run"
+                else []
+            )
             code, out, err = plumbline(*words, *offline)
             assert code in ({0, 1} if words[0] in {"audit", "run"} else {0}), err
             assert out, err
@@ -190,10 +242,21 @@ def test_the_readmes_commands_run(plumbline, place, tmp_path, monkeypatch):
 
 
 def test_what_the_demo_prints_to_do_next_is_there(plumbline):
-    """The commands of `make demo`: those that look run here, those that train are recipes that exist."""
-    makefile = re.search(r"^demo: .*?\n\n", (ROOT / "Makefile").read_text(), re.MULTILINE | re.DOTALL)[0]
+    """The commands of `make demo`: those that look run here, those that train are recipes that
+    exist."""
+    makefile = re.search(
+        r"^demo: .*?\n\n", (ROOT / "Makefile").read_text(), re.MULTILINE | re.DOTALL
+    )[0]
     commands = re.findall(r"\$\(BIN\)/plumbline ([^\"\n]+)", makefile)
-    assert [one.split()[0] for one in commands] == ["get", "run", "check", "decide", "init", "run", "run"]
+    assert [one.split()[0] for one in commands] == [
+        "get",
+        "run",
+        "check",
+        "decide",
+        "init",
+        "run",
+        "run",
+    ]
     for command in commands:
         name, *rest = command.split()
         if name in {"check", "decide"}:

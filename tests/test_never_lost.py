@@ -1,6 +1,8 @@
-"""Ctrl-C, kill -9 at any moment, and a full disk leave a run that resumes to the same result, bit for bit.
+"""Ctrl-C, kill -9 at any moment, and a full disk leave a run that resumes to the same result, bit
+for bit.
 
-One helper process imports torch once, then forks a child for each attempt of each run, so that a kill costs no imports.
+One helper process imports torch once, then forks a child for each attempt of each run, so that a
+kill costs no imports.
 """
 
 import hashlib
@@ -22,7 +24,13 @@ RECIPE = {
     "seed": 3,
     "task": {"name": "tests.toy:open_toy", "options": {"size": 8}},
     "sft": {"steps": 4, "batch_size": 4, "optimiser": {"learning_rate": 1e-3}},
-    "rl": {"steps": 4, "prompts_per_step": 2, "group_size": 4, "inner_epochs": 2, "optimiser": {"learning_rate": 1e-3}},
+    "rl": {
+        "steps": 4,
+        "prompts_per_step": 2,
+        "group_size": 4,
+        "inner_epochs": 2,
+        "optimiser": {"learning_rate": 1e-3},
+    },
     "sampling": {"max_tokens": 8},
     "evaluation": {"every": 2, "limit": 4, "final": ["val"]},
     "run": {"checkpoint_every": 2},
@@ -81,21 +89,25 @@ DRIVER = """
     print(json.dumps(driven))
 """
 KILLED = {"kill": (1, 0.2), "interrupt": (3, 0.12)}
-"""How: the seed of the moments, and the latest as a share of the whole run's time of the processor. Ctrl-C keeps each
-step, and must come sooner to come often."""
+"""How: the seed of the moments, and the latest as a share of the whole run's time of the processor.
+Ctrl-C keeps each step, and must come sooner to come often."""
 SELDOM, OFTEN = 4, 20
 LATER = {SELDOM: 2.25, OFTEN: 1.0}
 """A run that is killed seldom is killed later on."""
 
 
 def fingerprint(folder: Path, lived: str = "") -> dict[str, str]:
-    """Hashes of everything that the result consists of (no clocks, no environment, nor where the run `lived`)."""
+    """Hashes of everything that the result consists of (no clocks, no environment, nor where the
+    run `lived`)."""
     paths = [
         *(folder / name for name in ("metrics.jsonl", "samples.jsonl", "result.json")),
         *sorted((folder / "evaluations").glob("*.json")),
         *sorted((folder / "models").rglob("*.safetensors")),
     ]
-    content = {str(p.relative_to(folder)): p.read_bytes().replace((lived or str(folder)).encode(), b"") for p in paths}
+    content = {
+        str(p.relative_to(folder)): p.read_bytes().replace((lived or str(folder)).encode(), b"")
+        for p in paths
+    }
     return {name: hashlib.sha256(data).hexdigest() for name, data in content.items()}
 
 
@@ -106,15 +118,24 @@ def recipe(tiny_folder):
 
 def forked(script, *arguments, under=()):
     """Run a script that forks a child for each attempt of a run."""
-    words = [*under, sys.executable, "-c", textwrap.dedent(IMPORTED_ONCE) + textwrap.dedent(script), *arguments]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=600, cwd=Path(__file__).parents[1])
+    words = [
+        *under,
+        sys.executable,
+        "-c",
+        textwrap.dedent(IMPORTED_ONCE) + textwrap.dedent(script),
+        *arguments,
+    ]
+    done = subprocess.run(
+        words, capture_output=True, text=True, timeout=600, cwd=Path(__file__).parents[1]
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return done
 
 
 @pytest.fixture(scope="module", params=[SELDOM, pytest.param(OFTEN, marks=pytest.mark.slow)])
 def driven(request, recipe, tmp_path_factory):
-    """How often runs are killed, the folder of them and of one that is left alone, and of each its kills."""
+    """How often runs are killed, the folder of them and of one that is left alone, and of each its
+    kills."""
     folder, times = tmp_path_factory.mktemp("driven"), request.param
     killed = {mode: (seed, share * LATER[times]) for mode, (seed, share) in KILLED.items()}
     done = forked(DRIVER, json.dumps(recipe), str(folder), str(times), json.dumps(killed))
@@ -125,15 +146,27 @@ def driven(request, recipe, tmp_path_factory):
 def test_a_run_killed_at_random_moments_is_the_same_run(driven, mode):
     times, folder, measured = driven
     assert measured["whole"]["kills"] == 0
-    assert measured[mode]["kills"] >= times / 2, "it ended before it was interrupted often enough to say anything"
+    assert measured[mode]["kills"] >= times / 2, (
+        "it ended before it was interrupted often enough to say anything"
+    )
     assert fingerprint(folder / mode) == fingerprint(folder / "whole")
     assert not [*folder.rglob("*.tmp"), *folder.rglob("*.part.jsonl")]
     assert not list(folder.rglob(".writing-*"))
 
 
 def has_small_disks() -> bool:
-    line = ["unshare", "--mount", "--map-root-user", "sh", "-c", "mount -t tmpfs -o size=1m none /mnt"]
-    return shutil.which("unshare") is not None and subprocess.run(line, capture_output=True).returncode == 0
+    line = [
+        "unshare",
+        "--mount",
+        "--map-root-user",
+        "sh",
+        "-c",
+        "mount -t tmpfs -o size=1m none /mnt",
+    ]
+    return (
+        shutil.which("unshare") is not None
+        and subprocess.run(line, capture_output=True).returncode == 0
+    )
 
 
 needs_small_disks = pytest.mark.skipif(
@@ -194,7 +227,8 @@ FULL_DISK = """
 @pytest.mark.slow
 @needs_small_disks
 def test_a_disk_that_is_full_at_any_kind_of_write_is_an_error_and_loses_nothing(recipe, tmp_path):
-    """The disk fills up when a kind of file is first written; then there is space again, and the run is resumed."""
+    """The disk fills up when a kind of file is first written; then there is space again, and the
+    run is resumed."""
     parts = ("", *WRITES)  # the first is of a run that is left alone
     mounted = ("unshare", "--mount", "--map-root-user")
     done = forked(FULL_DISK, json.dumps(recipe), json.dumps(parts), str(tmp_path), under=mounted)
@@ -207,11 +241,18 @@ def test_a_disk_that_is_full_at_any_kind_of_write_is_an_error_and_loses_nothing(
         assert "No space left on device" in error, part
         assert "--resume" in error, part
         assert fingerprint(folder / "run", "/mnt/run") == uninterrupted, part
-        assert not [path for path in (folder / "run").rglob("*") if path.suffix == ".tmp" or ".writing" in path.name]
+        assert not [
+            path
+            for path in (folder / "run").rglob("*")
+            if path.suffix == ".tmp" or ".writing" in path.name
+        ]
 
 
 def test_a_second_process_is_kept_out(recipe, tmp_path):
-    with Run.start(parse(recipe), tmp_path / "run", resume=False), pytest.raises(RunError, match="another process"):
+    with (
+        Run.start(parse(recipe), tmp_path / "run", resume=False),
+        pytest.raises(RunError, match="another process"),
+    ):
         Run.start(parse(recipe), tmp_path / "run", resume=True)
 
 
@@ -222,5 +263,7 @@ def test_a_run_is_not_overwritten_and_not_resumed_with_another_recipe(recipe, tm
         Run.start(parse(recipe), tmp_path / "run", resume=False)
     with pytest.raises(RunError, match=r"another recipe \(seed: 3 -> 4\)"):
         Run.start(parse({**recipe, "seed": 4}), tmp_path / "run", resume=True)
-    with Run.start(parse({**recipe, "run": {"checkpoint_every": 7}}), tmp_path / "run", resume=True):
+    with Run.start(
+        parse({**recipe, "run": {"checkpoint_every": 7}}), tmp_path / "run", resume=True
+    ):
         pass

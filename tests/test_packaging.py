@@ -1,4 +1,5 @@
-"""What is installed: a wheel with every file of the packages, few dependencies; CI and Docker files that agree."""
+"""What is installed: a wheel with every file of the packages, few dependencies; CI and Docker files
+that agree."""
 
 import os
 import re
@@ -18,9 +19,19 @@ WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
 
 
 def run(*command: object, cwd: Path) -> str:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PLUMBLINE"))}
-    result = subprocess.run([str(word) for word in command], cwd=cwd, env=environment, capture_output=True, text=True)
-    if result.returncode and "pip" in command and re.search(r"No matching distribution|connection", result.stderr):
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "PLUMBLINE"))
+    }
+    result = subprocess.run(
+        [str(word) for word in command], cwd=cwd, env=environment, capture_output=True, text=True
+    )
+    if (
+        result.returncode
+        and "pip" in command
+        and re.search(r"No matching distribution|connection", result.stderr)
+    ):
         pytest.skip(f"no package index answers: {result.stderr.splitlines()[-1]}")
     assert not result.returncode, result.stderr
     return result.stdout
@@ -29,7 +40,18 @@ def run(*command: object, cwd: Path) -> str:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT, cwd=folder)
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        folder,
+        ROOT,
+        cwd=folder,
+    )
     (path,) = folder.glob("*.whl")
     return path
 
@@ -37,7 +59,9 @@ def wheel(tmp_path_factory) -> Path:
 @pytest.mark.network
 @pytest.mark.slow
 def test_the_wheel_has_every_file_of_the_packages(wheel):
-    packages = [ROOT / name for name in PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]]
+    packages = [
+        ROOT / name for name in PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    ]
     source = {
         path.relative_to(package.parent).as_posix()
         for package in packages
@@ -55,11 +79,17 @@ def test_an_empty_environment_checks_and_audits(wheel, tmp_path):
     python, plumbline = tmp_path / "env" / "bin" / "python", tmp_path / "env" / "bin" / "plumbline"
     run(python, "-m", "pip", "install", "--quiet", wheel, cwd=tmp_path)
     bundled = {path.stem for path in ROOT.glob("environments/*/src/*/recipes/*.yaml")}
-    listed = {line.split()[0] for line in run(plumbline, "recipe", "--all", cwd=tmp_path).splitlines() if line.strip()}
+    listed = {
+        line.split()[0]
+        for line in run(plumbline, "recipe", "--all", cwd=tmp_path).splitlines()
+        if line.strip()
+    }
     assert bundled <= listed
     assert "parts-oppose" in run(plumbline, "check", LOG, cwd=tmp_path)
     assert "writing" in run(plumbline, "audit", "strict-json", cwd=tmp_path)
-    assert "oracle" in run(plumbline, "eval", "oracle", "--task", "strict-json", "--limit", "20", cwd=tmp_path)
+    assert "oracle" in run(
+        plumbline, "eval", "oracle", "--task", "strict-json", "--limit", "20", cwd=tmp_path
+    )
     installed = run(python, "-m", "pip", "list", "--format", "freeze", cwd=tmp_path).lower()
     assert len(installed.split()) <= 25
     assert "torch" not in installed
@@ -70,7 +100,11 @@ def test_ci_tries_the_declared_versions_with_targets_of_make():
     jobs = yaml.safe_load(WORKFLOW.read_text())["jobs"]
     assert jobs["test"]["strategy"]["matrix"]["python"] == declared
     makefile = (ROOT / "Makefile").read_text()
-    targets = {word for line in re.findall(r"^\.PHONY: (.+)$", makefile, re.MULTILINE) for word in line.split()}
+    targets = {
+        word
+        for line in re.findall(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
+        for word in line.split()
+    }
     commands = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
     called = {command.split()[-1] for command in commands if command.startswith("make ")}
     assert len(commands) == len(jobs)
@@ -79,7 +113,11 @@ def test_ci_tries_the_declared_versions_with_targets_of_make():
 
 def test_the_image_copies_what_exists_and_is_not_ignored():
     dockerfile = (ROOT / "Dockerfile").read_text()
-    sources = [word for line in re.findall(r"^COPY (.+) \S+$", dockerfile, re.MULTILINE) for word in line.split()]
+    sources = [
+        word
+        for line in re.findall(r"^COPY (.+) \S+$", dockerfile, re.MULTILINE)
+        for word in line.split()
+    ]
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     assert ignored[0] == "*"
     assert {f"!{word}" for word in sources} == {line for line in ignored if line.startswith("!")}

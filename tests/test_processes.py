@@ -15,7 +15,9 @@ def test_what_a_process_printed_since_it_was_started_is_read_with_its_status(tmp
     log = tmp_path / "logs" / "log"
     for word in ("first", "second"):
         kept = start(
-            [sys.executable, "-c", "import os; print(os.environ['WORD']); raise SystemExit(3)"], {"WORD": word}, log
+            [sys.executable, "-c", "import os; print(os.environ['WORD']); raise SystemExit(3)"],
+            {"WORD": word},
+            log,
         )
         kept.process.wait()
         assert (kept.status, kept.said()) == (3, f"{word}\n")
@@ -36,7 +38,8 @@ def test_what_a_process_started_ends_with_it_though_it_takes_no_sigterm(tmp_path
 def test_a_run_that_is_killed_leaves_no_server_and_nothing_that_it_started(tmp_path):
     code = (
         "import sys, time; from pathlib import Path; from plumbline.engines.processes import start;"
-        f"got = start([sys.executable, '-m', 'tests.engines.sleeper'], {{}}, Path({str(tmp_path / 'log')!r}));"
+        "got = start([sys.executable, '-m', 'tests.engines.sleeper'], {}, "
+        f"Path({str(tmp_path / 'log')!r}));"
         "print(got.keeper.pid, flush=True); time.sleep(60)"
     )
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)

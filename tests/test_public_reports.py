@@ -1,7 +1,9 @@
-"""Inputs that follow public bug reports of people who do this job: what is read of each is what its report calls right.
+"""Inputs that follow public bug reports of people who do this job: what is read of each is what its
+report calls right.
 
-A folder of `public_reports` is one input, named after the repository and the number of its report. Reports of models
-that would not open are in policies/test_opening.py, those of servers in serve/test_core.py.
+A folder of `public_reports` is one input, named after the repository and the number of its report.
+Reports of models that would not open are in policies/test_opening.py, those of servers in
+serve/test_core.py.
 """
 
 import json
@@ -23,13 +25,20 @@ def folder_of(number: str) -> Path:
 
 
 def inputs(file: str) -> list[str]:
-    return sorted(folder.name.partition("-")[0] for folder in INPUTS.iterdir() if (folder / file).is_file())
+    return sorted(
+        folder.name.partition("-")[0] for folder in INPUTS.iterdir() if (folder / file).is_file()
+    )
 
 
-# -- logs: findings that must be there with words of them, and words that no finding may have --------------------------
+# -- logs: findings that must be there with words of them, and words that no finding may have ------
 
 LOGS = [
-    ("n01", "trainer_state.json", {"no-margin": "the reference is the policy"}, ["same texts", "beta is 0"]),
+    (
+        "n01",
+        "trainer_state.json",
+        {"no-margin": "the reference is the policy"},
+        ["same texts", "beta is 0"],
+    ),
     ("n02", "trainer_state.json", {"less-likely": "warning"}, ["fatal"]),
     ("n03", "trainer_state.json", {"sft-loss": "fatal"}, []),
     ("n06", "trainer_state.json", {"summed-loss": "4 times"}, ["warning", "fatal"]),
@@ -37,7 +46,12 @@ LOGS = [
     ("n13", "trainer_state.json", {"no-gradient": "fatal"}, []),
     ("02", "trainer_state.json", {"gap": "product"}, ["another law", "old weights"]),
     ("03", "trainer_state.json", {"gap": "top-p"}, []),
-    ("05", "logging.jsonl", {"no-signal": "never reach"}, ["does not tell answers apart", "they are solved"]),
+    (
+        "05",
+        "logging.jsonl",
+        {"no-signal": "never reach"},
+        ["does not tell answers apart", "they are solved"],
+    ),
     ("07", "train.log", {"not-finite": "step 110"}, []),
     ("10", "trainer_state.json", {"parts-oppose|part-lost|dead-part": "accuracy"}, []),
     ("11", "trainer.log", {"gap": "0.0"}, ["targets"]),
@@ -58,7 +72,9 @@ LOGS = [
 ]
 
 
-@pytest.mark.parametrize(("number", "file", "wanted", "unwanted"), LOGS, ids=[f"{one[0]} {one[1]}" for one in LOGS])
+@pytest.mark.parametrize(
+    ("number", "file", "wanted", "unwanted"), LOGS, ids=[f"{one[0]} {one[1]}" for one in LOGS]
+)
 def test_a_log_is_read_as_what_it_is(plumbline, number, file, wanted, unwanted):
     _, out, err = plumbline("check", folder_of(number) / file, "--json")
     (stage,) = json.loads(out or err)["stages"]
@@ -72,7 +88,7 @@ def test_a_log_is_read_as_what_it_is(plumbline, number, file, wanted, unwanted):
     assert stage["stage"] == {"11": "rl", "11d": "rl", "n07": "sft"}.get(number, stage["stage"])
 
 
-# -- rewards -----------------------------------------------------------------------------------------------------------
+# -- rewards ---------------------------------------------------------------------------------------
 
 REWARDS = {
     "21": ("accuracy", "thread"),
@@ -99,16 +115,20 @@ def test_what_is_wrong_with_a_reward_is_named(plumbline, monkeypatch, number):
     _, out, err = plumbline("audit", f"rewards:{REWARDS[number][0]}", *rows, "--json")
     assert out, err
     (audit,) = json.loads(out)["audits"].values()
-    assert any(REWARDS[number][1] in f"{one['check']} {one['what']}" for one in audit["findings"]), audit["findings"]
+    assert any(
+        REWARDS[number][1] in f"{one['check']} {one['what']}" for one in audit["findings"]
+    ), audit["findings"]
 
 
-# -- answers -----------------------------------------------------------------------------------------------------------
+# -- answers ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", inputs("schema.json"))
 def test_json_is_read_as_it_was_meant(plumbline, number):
     folder = folder_of(number)
-    code, out, err = plumbline("parse", folder / "answers.jsonl", "--schema", folder / "schema.json")
+    code, out, err = plumbline(
+        "parse", folder / "answers.jsonl", "--schema", folder / "schema.json"
+    )
     assert code == 0, err
     said = {row["id"]: row for row in map(json.loads, out.splitlines())}
     for name, wanted in json.loads((folder / "expected.json").read_text()).items():
@@ -134,9 +154,20 @@ def score(plumbline, shop, folder, place):
     records = shutil.copytree(shop, place / "shop")
     (records / "manifest.json").unlink()
     shutil.copy(folder / "records.jsonl", records / "test.jsonl")
-    task = ["--task", "commerce", "--data", records, "--set", "task.options.job=sql_qa", "--split", "test"]
+    task = [
+        "--task",
+        "commerce",
+        "--data",
+        records,
+        "--set",
+        "task.options.job=sql_qa",
+        "--split",
+        "test",
+    ]
     out = place / "said.json"
-    code, _, err = plumbline("score", *task, "--completions", folder / "answers.jsonl", "--out", out)
+    code, _, err = plumbline(
+        "score", *task, "--completions", folder / "answers.jsonl", "--out", out
+    )
     rows = json.loads(out.read_text())["rows"] if code == 0 else []
     return code, {row["id"].split(":")[1]: row["parts"]["result"] for row in rows}, err
 
@@ -157,7 +188,7 @@ def test_a_question_whose_answer_says_nothing_is_refused(plumbline, shop, tmp_pa
     assert "NULL" in err
 
 
-# -- forms -------------------------------------------------------------------------------------------------------------
+# -- forms -----------------------------------------------------------------------------------------
 
 
 class Receiver:
@@ -220,8 +251,14 @@ def test_a_form_sends_what_a_browser_sends(number, browsing):
     receiver.html, receiver.received = (folder / "page.html").read_text(), []
     wanted = json.loads((folder / "want.json").read_text())
     form = Form(
-        name=number, domain="t", title="t", pages=(FormPage((text("Name", drawn("whole", 1, 2)),)),), button="Send"
+        name=number,
+        domain="t",
+        title="t",
+        pages=(FormPage((text("Name", drawn("whole", 1, 2)),)),),
+        button="Send",
     )
     steps = read_steps((folder / "plan.txt").read_text().rstrip("\n"))
     (record,) = executor.run(FormCase(FormView(form), frozenset(wanted["files"])), [steps])
-    assert (receiver.received or [None])[-1] == wanted["sent"], [(one.status, one.reason) for one in record.attempts]
+    assert (receiver.received or [None])[-1] == wanted["sent"], [
+        (one.status, one.reason) for one in record.attempts
+    ]

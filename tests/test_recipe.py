@@ -1,4 +1,5 @@
-"""Recipes: what they accept, how they are laid over each other, and what they say about a mistake."""
+"""Recipes: what they accept, how they are laid over each other, and what they say about a
+mistake."""
 
 import hashlib
 import json
@@ -29,8 +30,8 @@ from plumbline.recipe import (
 )
 from plumbline.recipe.families import FAMILIES
 from plumbline.recipe.files import leaves
-from plumbline.recipe.schema_docs import EDITOR_LINE, commented, page, schema, tables
 from plumbline.recipe.moved import GONE, without_gone
+from plumbline.recipe.schema_docs import EDITOR_LINE, commented, page, schema, tables
 from plumbline.recipe.sections import NO_RESULT
 from plumbline.runs.run import Run
 
@@ -65,15 +66,29 @@ def test_a_key_that_is_gone_is_refused_in_a_recipe_and_passed_over_in_a_run(key)
 
 
 def test_extends_is_laid_under_key_by_key_and_null_removes_a_section(tmp_path):
-    write(tmp_path, "base.yaml", "name: base\nmodel: {name: m}\nsft: {epochs: 1}\nrl: {steps: 5, group_size: 4}\n")
-    child = load(write(tmp_path, "child.yaml", "extends: base.yaml\nname: child\nsft: null\nrl: {steps: 7}\n"))
+    write(
+        tmp_path,
+        "base.yaml",
+        "name: base\nmodel: {name: m}\nsft: {epochs: 1}\nrl: {steps: 5, group_size: 4}\n",
+    )
+    child = load(
+        write(
+            tmp_path, "child.yaml", "extends: base.yaml\nname: child\nsft: null\nrl: {steps: 7}\n"
+        )
+    )
     assert (child.name, child.rl.steps, child.rl.group_size, child.sft) == ("child", 7, 4, None)
 
 
 def test_overrides_are_yaml_and_numbers_are_numbers(tmp_path):
     path = write(tmp_path, "r.yaml", "name: x\nmodel: {name: m}\n")
     recipe = load(
-        path, ["rl.steps=50", "rl.optimiser.learning_rate=5e-6", "model.lora={rank: 8}", "run.trackers=[trackio]"]
+        path,
+        [
+            "rl.steps=50",
+            "rl.optimiser.learning_rate=5e-6",
+            "model.lora={rank: 8}",
+            "run.trackers=[trackio]",
+        ],
     )
     assert recipe.rl.steps == 50
     assert recipe.rl.optimiser.learning_rate == 5e-6
@@ -82,9 +97,15 @@ def test_overrides_are_yaml_and_numbers_are_numbers(tmp_path):
 
 
 def test_an_override_of_a_tasks_option_is_a_number_where_it_reads_as_one(tmp_path):
-    """Nothing else makes a number of YAML 1.1's text `5e-6` there: what a task's options are, only the task knows."""
+    """Nothing else makes a number of YAML 1.1's text `5e-6` there: what a task's options are, only
+    the task knows."""
     path = write(tmp_path, "r.yaml", "name: x\nmodel: {name: m}\n")
-    given_ = ["task.options.rate=5e-6", "task.options.size=1E3", "task.options.word=free", "task.options.count=12"]
+    given_ = [
+        "task.options.rate=5e-6",
+        "task.options.size=1E3",
+        "task.options.word=free",
+        "task.options.count=12",
+    ]
     options = load(path, given_).task.options
     assert options == {"rate": 5e-6, "size": 1000.0, "word": "free", "count": 12}
     assert type(options["count"]) is int
@@ -94,29 +115,56 @@ def test_an_override_of_a_tasks_option_is_a_number_where_it_reads_as_one(tmp_pat
     ("values", "message"),
     [
         ({**MINIMAL, "seeed": 1}, r"unknown key seeed \(did you mean seed\?\)"),
-        ({**MINIMAL, "rl": {"steps": 1, "groupsize": 2}}, r"unknown key rl.groupsize \(did you mean group_size\?\)"),
+        (
+            {**MINIMAL, "rl": {"steps": 1, "groupsize": 2}},
+            r"unknown key rl.groupsize \(did you mean group_size\?\)",
+        ),
         ({**MINIMAL, "rl": {"steps": 1, "optimiser": {"lr": 1}}}, r"unknown key rl.optimiser.lr"),
         ({**MINIMAL, "rl": {"steps": 0}}, "rl.steps: Input should be greater than 0"),
         (
             {**MINIMAL, "rl": {"steps": 1, "group_size": 1}},
             "rl: rl.algorithm: grpo compares the answers to a prompt: rl.group_size is 2 at least",
         ),
-        ({**MINIMAL, "sampling": {"temperature": 0}}, "sampling: temperature must be greater than 0"),
-        ({**MINIMAL, "sampling": {"temperature": True}}, "sampling: temperature is true, where a number"),
-        ({**MINIMAL, "sampling": {"top_q": 1}}, r"unknown key sampling.top_q \(did you mean top_p\?\)"),
+        (
+            {**MINIMAL, "sampling": {"temperature": 0}},
+            "sampling: temperature must be greater than 0",
+        ),
+        (
+            {**MINIMAL, "sampling": {"temperature": True}},
+            "sampling: temperature is true, where a number",
+        ),
+        (
+            {**MINIMAL, "sampling": {"top_q": 1}},
+            r"unknown key sampling.top_q \(did you mean top_p\?\)",
+        ),
         ({**MINIMAL, "sampling": {"top_p": 3}}, r"sampling: top_p must lie in \(0, 1\]"),
         ({**MINIMAL, "sampling": []}, "sampling: Input should be a dictionary"),
-        ({"name": "x", "model": {"name": "m", "decodr": "lean"}}, r"unknown key model.decodr \(did you mean decoder"),
-        ({**MINIMAL, "rl": {"steps": 1, "optimiser": {"learning_rate": float("inf")}}}, "learning_rate"),
+        (
+            {"name": "x", "model": {"name": "m", "decodr": "lean"}},
+            r"unknown key model.decodr \(did you mean decoder",
+        ),
+        (
+            {**MINIMAL, "rl": {"steps": 1, "optimiser": {"learning_rate": float("inf")}}},
+            "learning_rate",
+        ),
         ({**MINIMAL, "sft": {}}, "give either sft.steps or sft.epochs"),
         (
             {**FLOW, "rl": {"steps": 1, "algorithm": {"keep": 9}}, "sampling": {"steps": 4}},
             r"rl\.algorithm\.keep is 9, but a trajectory has 4 steps",
         ),
         ({**MINIMAL, "seed": True}, "seed is true, where a number"),
-        ({**MINIMAL, "rl": {"steps": 10, "optimiser": {"warmup": 500}}}, "warmup is 500 steps, and there are 10"),
-        ({**MINIMAL, "sft": {"steps": 10, "optimiser": {"warmup": 11}}}, "warmup is 11 steps, and there are 10"),
-        ({"name": "x", "model": {"name": "m", "dtype": "float16"}}, "model.dtype: Input should be 'auto', 'float32'"),
+        (
+            {**MINIMAL, "rl": {"steps": 10, "optimiser": {"warmup": 500}}},
+            "warmup is 500 steps, and there are 10",
+        ),
+        (
+            {**MINIMAL, "sft": {"steps": 10, "optimiser": {"warmup": 11}}},
+            "warmup is 11 steps, and there are 10",
+        ),
+        (
+            {"name": "x", "model": {"name": "m", "dtype": "float16"}},
+            "model.dtype: Input should be 'auto', 'float32'",
+        ),
         ({"name": "x", "model": {"name": "m"}, "sft": {"steps": 1, "seconds": 0}}, "sft.seconds"),
         ({"name": "x", "model": {"name": "m", "quantize": "4bit"}}, "set model.lora"),
     ],
@@ -139,7 +187,11 @@ def test_every_recipe_that_comes_along_is_valid(name):
             {"sampling": {"selector": "plackett_luce"}},
             "sampling.selector is read by masked and slots",
         ),
-        ("autoregressive", {"sampling": {"steps": 8}}, "sampling.steps is read by masked and slots and flow only"),
+        (
+            "autoregressive",
+            {"sampling": {"steps": 8}},
+            "sampling.steps is read by masked and slots and flow only",
+        ),
         ("masked", {"rl": {"steps": 1, "kl": "forward"}}, "of family masked, but rl.kl: forward"),
         (
             "slots",
@@ -148,12 +200,28 @@ def test_every_recipe_that_comes_along_is_valid(name):
         ),
         ("masked", {"sampling": {"kernel": "marginal"}}, "sampling.kernel is read by flow only"),
         ("masked", {"model": {"decoder": "lean"}}, "model.decoder is read by autoregressive only"),
-        ("slots", {"sampling": {"selector": "ancestral"}}, "sampling.selector: Input should be 'plackett_luce'"),
-        ("slots", {"model": {"attention": "prefix"}}, "model.attention is read by masked and flow only"),
+        (
+            "slots",
+            {"sampling": {"selector": "ancestral"}},
+            "sampling.selector: Input should be 'plackett_luce'",
+        ),
+        (
+            "slots",
+            {"model": {"attention": "prefix"}},
+            "model.attention is read by masked and flow only",
+        ),
         ("slots", {"rl": {"steps": 1, "algorithm": "espo"}}, "rl.algorithm: espo is for masked"),
-        ("slots", {"rl": {"steps": 1, "algorithm": {"keep": 2}}}, "rl.algorithm.keep: 2 is read by masked and flow"),
+        (
+            "slots",
+            {"rl": {"steps": 1, "algorithm": {"keep": 2}}},
+            "rl.algorithm.keep: 2 is read by masked and flow",
+        ),
         ("flow", {"model": {"slot": 8}}, "model.slot is read by slots only"),
-        ("flow", {"model": {"mask_token": "x"}}, "model.mask_token is read by masked and slots only"),
+        (
+            "flow",
+            {"model": {"mask_token": "x"}},
+            "model.mask_token is read by masked and slots only",
+        ),
         (
             "flow",
             {"sampling": {"blocks": 2}, "evaluation": {"steps": 4}},
@@ -161,25 +229,47 @@ def test_every_recipe_that_comes_along_is_valid(name):
         ),
     ],
 )
-def test_a_key_that_the_family_does_not_read_is_an_error_that_names_those_that_do(family, values, message):
+def test_a_key_that_the_family_does_not_read_is_an_error_that_names_those_that_do(
+    family, values, message
+):
     """It was passed over in silence."""
     with pytest.raises(RecipeError, match=message):
-        parse({**MINIMAL, **values, "model": {"name": "m", "family": family, **values.get("model", {})}})
+        parse(
+            {
+                **MINIMAL,
+                **values,
+                "model": {"name": "m", "family": family, **values.get("model", {})},
+            }
+        )
 
 
 def test_a_recipe_of_another_family_is_extended_where_its_own_keys_have_their_defaults(tmp_path):
-    write(tmp_path, "masked.yaml", "name: x\nmodel: {name: m, family: masked}\nsampling: {selector: plackett_luce}")
+    write(
+        tmp_path,
+        "masked.yaml",
+        "name: x\nmodel: {name: m, family: masked}\nsampling: {selector: plackett_luce}",
+    )
     flow = "extends: masked.yaml\nmodel: {family: flow}\n"
     with pytest.raises(RecipeError, match=r"sampling\.selector is read by masked and slots only"):
         load(write(tmp_path, "flow.yaml", flow))
-    assert load(write(tmp_path, "flow.yaml", flow + "sampling: {selector: random}")).model.family == "flow"
+    assert (
+        load(write(tmp_path, "flow.yaml", flow + "sampling: {selector: random}")).model.family
+        == "flow"
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_recipe_prints_the_keys_of_its_family_only(family):
-    values = {"name": "x", "model": {"name": "m", "family": family}, "sft": {"steps": 1}, "rl": {"steps": 1}}
+    values = {
+        "name": "x",
+        "model": {"name": "m", "family": family},
+        "sft": {"steps": 1},
+        "rl": {"steps": 1},
+    }
     printed = dict(leaves(yaml.safe_load(parse(values).to_yaml())))
-    every = {key for one in FAMILIES for key in (*options_of(one).defaults(), *options_of(one).reads)}
+    every = {
+        key for one in FAMILIES for key in (*options_of(one).defaults(), *options_of(one).reads)
+    }
     mine = {*options_of(family).defaults(), *options_of(family).reads}
     assert {key for key in printed if key in every} == mine
 
@@ -253,7 +343,10 @@ def test_a_run_of_a_family_that_is_not_there_any_more_can_be_read(own, tmp_path)
 
 
 def test_differences_are_leaves_with_old_and_new():
-    old, new = parse({**MINIMAL, "rl": {"steps": 200}}), parse({**MINIMAL, "rl": {"steps": 600}, "seed": 3})
+    old, new = (
+        parse({**MINIMAL, "rl": {"steps": 200}}),
+        parse({**MINIMAL, "rl": {"steps": 600}, "seed": 3}),
+    )
     assert list(differences(old, new)) == [("seed", 0, 3), ("rl.steps", 200, 600)]
 
 
@@ -264,14 +357,20 @@ def test_two_recipes_are_compared_a_line_a_key():
     renamed = parse({**MINIMAL, "rl": {"steps": 200}, "description": "one", "name": "other"})
     assert difference_lines(differing(old, renamed)) == [f'name  "{old.name}"  "other"\n']
     assert difference_lines(differing(old, old)) == []
-    lines = [line.split() for line in difference_lines(differing(old, parse({**MINIMAL, "sft": {"steps": 4}})))]
+    lines = [
+        line.split()
+        for line in difference_lines(differing(old, parse({**MINIMAL, "sft": {"steps": 4}})))
+    ]
     assert ["rl.steps", "200", "-"] in lines
     assert ["sft.steps", "-", "4"] in lines
 
 
 def test_where_a_run_is_written_does_not_change_its_identity():
     recipe = parse(MINIMAL)
-    assert parse({**MINIMAL, "run": {"folder": "elsewhere", "trackers": ["wandb"]}}).identity() == recipe.identity()
+    assert (
+        parse({**MINIMAL, "run": {"folder": "elsewhere", "trackers": ["wandb"]}}).identity()
+        == recipe.identity()
+    )
     assert parse({**MINIMAL, "seed": 1}).identity() != recipe.identity()
 
 
@@ -279,7 +378,10 @@ def test_the_day_of_prompts_is_a_key_and_its_default_changes_no_identity():
     recipe, model = parse(MINIMAL), MINIMAL["model"]
     content = recipe.model_dump(mode="json", exclude=set(NO_RESULT))
     del content["model"]["date"]  # as versions without the key wrote it
-    assert recipe.identity() == hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+    assert (
+        recipe.identity()
+        == hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+    )
     for day in ("2026-11-25", date(2026, 11, 25)):  # YAML reads a day that is not quoted as one
         other = parse({**MINIMAL, "model": {**model, "date": day}})
         assert other.model.date == other.model.meaning()["date"] == "2026-11-25"
@@ -294,7 +396,9 @@ def test_the_day_of_prompts_is_a_key_and_its_default_changes_no_identity():
 @given(
     st.dictionaries(
         st.text(max_size=8),
-        st.one_of(st.none(), st.integers(), st.text(max_size=5), st.lists(st.integers(), max_size=2)),
+        st.one_of(
+            st.none(), st.integers(), st.text(max_size=5), st.lists(st.integers(), max_size=2)
+        ),
         max_size=5,
     )
 )
@@ -310,7 +414,7 @@ def test_a_recipe_that_extends_far_too_many_is_an_error(tmp_path):
         load(tmp_path / "0.yaml")
 
 
-# -- keys that can be looked up ----------------------------------------------------------------------------------------
+# -- keys that can be looked up --------------------------------------------------------------------
 
 KEYS = Path(__file__).parents[1] / "docs" / "reference" / "keys.md"
 
@@ -322,9 +426,20 @@ def test_the_page_of_keys_is_what_the_code_says():
 
 
 def test_no_key_lacks_a_description():
-    rows = {(table.paths[0], key): meaning for table in tables() for key, (_, meaning) in table.rows.items()}
-    assert {("rl", "steps"), ("sampling", "kernel"), ("model", "mask_token"), ("task.options", "gold")} <= rows.keys()
-    assert [key for key, meaning in rows.items() if not re.sub(r"^\([\w, ]+\)", "", meaning).strip()] == []
+    rows = {
+        (table.paths[0], key): meaning
+        for table in tables()
+        for key, (_, meaning) in table.rows.items()
+    }
+    assert {
+        ("rl", "steps"),
+        ("sampling", "kernel"),
+        ("model", "mask_token"),
+        ("task.options", "gold"),
+    } <= rows.keys()
+    assert [
+        key for key, meaning in rows.items() if not re.sub(r"^\([\w, ]+\)", "", meaning).strip()
+    ] == []
 
 
 @pytest.mark.parametrize("name", ["demo-flow", "mixed-demo", "commerce-v4.1"])
@@ -346,8 +461,16 @@ def test_the_schema_for_editors_takes_every_recipe_and_marks_wrong_keys():
         assert not [error.message for error in validator.iter_errors(values)], name
     for name in ("demo-flow", "commerce-v4.1"):
         assert validator.is_valid(load(name).plain()), name
-    jsonl = {"name": "jsonl", "options": {"train": "x.csv", "score": ["a:f", "a:g"], "weights": [1, 2]}}
-    good = {**MINIMAL, "task": jsonl, "rl": {"algorithm": {"name": "spg", "bound": "gdpo"}}, "engine": "vllm"}
+    jsonl = {
+        "name": "jsonl",
+        "options": {"train": "x.csv", "score": ["a:f", "a:g"], "weights": [1, 2]},
+    }
+    good = {
+        **MINIMAL,
+        "task": jsonl,
+        "rl": {"algorithm": {"name": "spg", "bound": "gdpo"}},
+        "engine": "vllm",
+    }
     assert validator.is_valid(good)
     assert validator.is_valid({"model": {"family": "mine:Policy", "depth": 3}})
     for wrong in (

@@ -1,4 +1,5 @@
-"""Several tasks in one run: each has its share of every step, and figures, floors and ceilings of its own."""
+"""Several tasks in one run: each has its share of every step, and figures, floors and ceilings of
+its own."""
 
 import re
 from pathlib import Path
@@ -15,14 +16,14 @@ from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score,
 from plumbline.reports.run_comparison import sweep_table
 from plumbline.reports.verdict import run_verdict
 from plumbline.reports.view import RunView
-from plumbline.runs.metadata import Card
+from plumbline.rollouts.collect import collect
 from plumbline.runs.evaluations import EvaluationKey
+from plumbline.runs.metadata import Card
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
 from plumbline.tasks.source import Source, shares
 from plumbline.training.pipeline import run_recipe
 from plumbline.training.rl import _collect, _rewards
-from plumbline.rollouts.collect import collect
 from plumbline.training.stage import Stage
 from plumbline.training.sweep import run_sweep
 from tests.reports.building import RL, SFT, evaluation
@@ -39,17 +40,29 @@ VALUES = {
     "tasks": TASKS,
     "model": {
         "threads": 1,
-        "tiny": {"hidden": 32, "layers": 2, "heads": 2, "vocabulary": 300, "context": 128, "steps": 4},
+        "tiny": {
+            "hidden": 32,
+            "layers": 2,
+            "heads": 2,
+            "vocabulary": 300,
+            "context": 128,
+            "steps": 4,
+        },
     },
     "sft": {"steps": 4, "batch_size": 4, "optimiser": {"learning_rate": 1e-3}},
-    "rl": {"steps": 4, "prompts_per_step": 4, "group_size": 4, "optimiser": {"learning_rate": 1e-3}},
+    "rl": {
+        "steps": 4,
+        "prompts_per_step": 4,
+        "group_size": 4,
+        "optimiser": {"learning_rate": 1e-3},
+    },
     "sampling": {"max_tokens": 8},
     "evaluation": {"every": 2, "limit": 4, "final": ["val"]},
     "run": {"checkpoint_every": 2},
 }
 
 
-# -- the source ----------------------------------------------------------------------------------------------------
+# -- the source ------------------------------------------------------------------------------------
 
 
 def source(sizes: dict[str, int], weights: dict[str, float], mix="tasks") -> Source:
@@ -60,9 +73,19 @@ def source(sizes: dict[str, int], weights: dict[str, float], mix="tasks") -> Sou
 
 @pytest.mark.parametrize(
     ("weights", "count"),
-    [((1, 1), 6), ((3, 1), 4), ((1, 2), 5), ((5, 2, 1), 4), ((1, 1, 1), 7), ((20, 1, 1), 3), ((0.1, 0.2, 0.7), 10)],
+    [
+        ((1, 1), 6),
+        ((3, 1), 4),
+        ((1, 2), 5),
+        ((5, 2, 1), 4),
+        ((1, 1, 1), 7),
+        ((20, 1, 1), 3),
+        ((0.1, 0.2, 0.7), 10),
+    ],
 )
-def test_every_step_has_each_tasks_share_up_to_a_prompt_and_many_steps_have_it_closely(weights, count):
+def test_every_step_has_each_tasks_share_up_to_a_prompt_and_many_steps_have_it_closely(
+    weights, count
+):
     names = [f"t{index}" for index in range(len(weights))]
     made = source(dict.fromkeys(names, 30), dict(zip(names, weights, strict=True)))
     dealt = [made.deal(count, step, "rl", seed=1) for step in range(200)]
@@ -83,7 +106,9 @@ def test_every_example_of_a_task_comes_once_before_any_comes_again_whatever_the_
         assert len(epochs) > 1
         assert all(len(set(epoch)) == size for epoch in epochs)
         assert epochs[0] != epochs[1]
-        assert made.epochs(4, 40, "rl", seed=2)[f"train/epoch/{name}"] == pytest.approx(len(ids) / size)
+        assert made.epochs(4, 40, "rl", seed=2)[f"train/epoch/{name}"] == pytest.approx(
+            len(ids) / size
+        )
 
 
 def test_a_step_needs_no_step_before_it_and_seeds_and_stages_draw_anew():
@@ -107,7 +132,7 @@ def test_one_task_is_the_source_of_one_and_has_no_metric_of_its_own():
     assert made.epochs(4, 3, "rl", 0) == {}
 
 
-# -- the recipe ----------------------------------------------------------------------------------------------------
+# -- the recipe ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -143,7 +168,10 @@ def test_the_example_of_the_guide_is_a_recipe():
     weights = {name: one.weight for name, one in recipe.tasks.items()}
     made = source(dict.fromkeys(weights, 40), weights, recipe.mix)
     assert set(weights) == {"extraction", "tickets"}
-    assert {name: len(found) for name, found in made.deal(6, 0, "rl", 0).items()} == {"extraction": 2, "tickets": 4}
+    assert {name: len(found) for name, found in made.deal(6, 0, "rl", 0).items()} == {
+        "extraction": 2,
+        "tickets": 4,
+    }
 
 
 def test_an_option_that_a_task_does_not_have_is_said_with_the_tasks_name(tmp_path):
@@ -152,7 +180,7 @@ def test_an_option_that_a_task_does_not_have_is_said_with_the_tasks_name(tmp_pat
         run_recipe(parse({**VALUES, "tasks": tasks}), tmp_path / "run")
 
 
-# -- a run ---------------------------------------------------------------------------------------------------------
+# -- a run -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +199,9 @@ def test_rewards_parts_evaluations_and_epochs_are_kept_by_task(finished):
     rows = [row for row in finished.rows("rl") if row["step"]]
     for row in rows:
         means = [row["train/reward/letters"], row["train/reward/words"]]
-        assert row["train/reward"] == pytest.approx(np.mean(means)), "the mean of the tasks' means, not of rollouts"
+        assert row["train/reward"] == pytest.approx(np.mean(means)), (
+            "the mean of the tasks' means, not of rollouts"
+        )
         assert {"train/reward/letters/any", "train/reward/words/letters"} <= row.keys()
         assert "train/reward/any" not in row
     assert rows[-1]["train/epoch/letters"] == pytest.approx(4 * 3 / 8)
@@ -180,9 +210,15 @@ def test_rewards_parts_evaluations_and_epochs_are_kept_by_task(finished):
     evaluated = finished.rows("rl")[0]
     both = [evaluated["eval/letters"], evaluated["eval/words"]]
     assert evaluated["eval/mean_reward"] == pytest.approx(np.mean(both))
-    assert {"eval/words/even", "eval/words/sampled_mean_reward", "eval/sampled_mean_reward"} <= evaluated.keys()
+    assert {
+        "eval/words/even",
+        "eval/words/sampled_mean_reward",
+        "eval/sampled_mean_reward",
+    } <= evaluated.keys()
     assert (
-        evaluated["eval/words/mean_reward_low"] <= evaluated["eval/words"] <= evaluated["eval/words/mean_reward_high"]
+        evaluated["eval/words/mean_reward_low"]
+        <= evaluated["eval/words"]
+        <= evaluated["eval/words/mean_reward_high"]
     )
     assert finished.rows("sft")[-1]["train/epoch/words"] == pytest.approx(4 / 5)
     assert finished.rows("base")[-1]["train/epoch/letters"] == pytest.approx(4 * 12 / 8)
@@ -192,9 +228,17 @@ def test_rewards_parts_evaluations_and_epochs_are_kept_by_task(finished):
 
 def test_every_task_has_evaluations_with_a_floor_and_a_ceiling(finished):
     names = {str(key) for key in finished.evaluations()}
-    assert {"rl.words.val.greedy", "rl@000002.letters.val.sampled", "reference.words.val.oracle"} <= names
+    assert {
+        "rl.words.val.greedy",
+        "rl@000002.letters.val.sampled",
+        "reference.words.val.oracle",
+    } <= names
     assert {EvaluationKey.parse(name) for name in names} == set(finished.evaluations())
-    sizes = {key.task: len(found.rows) for key, found in finished.evaluations().items() if key.step is None}
+    sizes = {
+        key.task: len(found.rows)
+        for key, found in finished.evaluations().items()
+        if key.step is None
+    }
     assert sizes == {"letters": 8, "words": 5}
     summaries = (finished.result() or {})["evaluations"]
     assert {"floor", "ceiling", "skill"} <= summaries["rl.words.val.greedy"].keys()
@@ -206,7 +250,14 @@ def test_the_report_speaks_of_every_task(finished):
     assert "# Task: letters" in text
     assert "mean of the tasks' means" in text
     page = (finished.folder / "report.html").read_text()
-    for anchor in ("results-letters", "results-words", "samples-words", "curves-letters", "curves", "top"):
+    for anchor in (
+        "results-letters",
+        "results-words",
+        "samples-words",
+        "curves-letters",
+        "curves",
+        "top",
+    ):
         assert page.count(f'<section id="{anchor}">') == 1, anchor
     assert (finished.folder / "tables" / "words" / "parts.csv").is_file()
     assert (finished.folder / "tables" / "tasks.csv").read_text().count("\n") == 4
@@ -236,10 +287,16 @@ def test_the_model_knows_its_tasks_and_asks_which_one_is_meant(finished):
     card = Card.read(model)
     assert card is not None
     assert card.task == ""
-    assert card.tasks["words"] == {"name": "tests.toy:open_toy", "options": TASKS["words"]["options"]}
+    assert card.tasks["words"] == {
+        "name": "tests.toy:open_toy",
+        "options": TASKS["words"]["options"],
+    }
     assert len(card.trained_on) == 8, "the two toys ask the same"
     assert len(open_task_for(model, "words", {}, None, lambda *_: None).examples("val")) == 5
-    assert len(open_task_for(model, "letters", {"size": 3}, None, lambda *_: None).examples("val")) == 3
+    assert (
+        len(open_task_for(model, "letters", {"size": 3}, None, lambda *_: None).examples("val"))
+        == 3
+    )
     for name in ("", "tests.toy:open_toy", "leters"):
         with pytest.raises(RecipeError, match="--task with one of letters, words"):
             open_task_for(model, name, {}, None, lambda *_: None)
@@ -272,10 +329,14 @@ def test_what_is_held_out_of_one_task_is_not_trained_on_for_another(tmp_path):
 
 
 def test_sft_shows_the_demonstrations_of_the_tasks_that_it_names(finished, tmp_path):
-    values = from_base(finished, sft={**VALUES["sft"], "steps": 1, "batch_size": 1, "tasks": ["words"]}, rl=None)
+    values = from_base(
+        finished, sft={**VALUES["sft"], "steps": 1, "batch_size": 1, "tasks": ["words"]}, rl=None
+    )
     run = run_recipe(parse(values), tmp_path / "run")
     assert run.rows("sft")[-1]["train/epoch"] == pytest.approx(1 / 5), "one of the five words"
-    with pytest.raises(RecipeError, match=r"sft.tasks has wrds, and the names of tasks are letters, words"):
+    with pytest.raises(
+        RecipeError, match=r"sft.tasks has wrds, and the names of tasks are letters, words"
+    ):
         parse({**values, "sft": {**values["sft"], "tasks": ["wrds"]}})
 
 
@@ -298,18 +359,27 @@ def left_out(run: Run) -> list[str]:
 
 
 def test_a_tiny_model_is_not_pretrained_on_what_is_held_out(tmp_path):
-    """The demos of forms with one field were: 136 of 200 test prompts are also among the records of another seed."""
+    """The demos of forms with one field were: 136 of 200 test prompts are also among the records of
+    another seed."""
     run = run_recipe(parse(leaking(3)), tmp_path / "run")
     (told,) = left_out(run)
-    assert told.startswith("3 of 8 prompts for the tiny model's pretraining are held out in this run")
+    assert told.startswith(
+        "3 of 8 prompts for the tiny model's pretraining are held out in this run"
+    )
     card = Card.read(run.model("base"))
     assert card is not None
-    assert card.trained_on == {example.fingerprint() for example in ToyTask({"size": 8}).examples("train")[3:]}
+    assert card.trained_on == {
+        example.fingerprint() for example in ToyTask({"size": 8}).examples("train")[3:]
+    }
     none = run_recipe(parse(leaking(0, final_limit=3)), tmp_path / "none")
     assert left_out(none) == []
     assert {len(found.rows) for found in run.evaluations().values()} == {8}
-    assert {len(found.rows) for found in none.evaluations().values()} == {3}, "no more than were asked for at the ends"
-    with pytest.raises(DataError, match="all 8 prompts for the tiny model's pretraining are held out"):
+    assert {len(found.rows) for found in none.evaluations().values()} == {3}, (
+        "no more than were asked for at the ends"
+    )
+    with pytest.raises(
+        DataError, match="all 8 prompts for the tiny model's pretraining are held out"
+    ):
         run_recipe(parse(leaking(8)), tmp_path / "all")
 
 
@@ -317,12 +387,20 @@ def test_a_run_does_not_begin_from_a_model_that_was_trained_on_what_it_holds_out
     run = run_recipe(parse(leaking(3, split="test", final=["test"])), tmp_path / "run")
     assert left_out(run) == [], "that run evaluates on another split"
     again = leaking(0, {"name": str(run.model("base")), "threads": 1})
-    with pytest.raises(DataError, match=r"base was trained on 3 of the 8 prompts of val, for example val-0"):
+    with pytest.raises(
+        DataError, match=r"base was trained on 3 of the 8 prompts of val, for example val-0"
+    ):
         run_recipe(parse(again), tmp_path / "again")
 
 
 def test_a_verifier_that_breaks_stops_the_run_however_small_its_tasks_share_is(finished, tmp_path):
-    tasks = {**TASKS, "words": {**TASKS["words"], "options": {"size": 5, "breaks": [f"train-{i}" for i in range(5)]}}}
+    tasks = {
+        **TASKS,
+        "words": {
+            **TASKS["words"],
+            "options": {"size": 5, "breaks": [f"train-{i}" for i in range(5)]},
+        },
+    }
     tasks["letters"] = {**TASKS["letters"], "weight": 7}
     values = from_base(finished, tasks=tasks, rl={**VALUES["rl"], "prompts_per_step": 8})
     with pytest.raises(TrainingStopped, match="4 of 4 completions could not be judged"):
@@ -331,9 +409,12 @@ def test_a_verifier_that_breaks_stops_the_run_however_small_its_tasks_share_is(f
 
 def test_the_demo_of_extraction_and_forms_runs_at_a_tiny_size(tmp_path):
     small = {
-        "tasks.extraction.options": "{orders: 60, extraction: 24, instructions: short, keys: [sentiment]}",
+        "tasks.extraction.options": (
+            "{orders: 60, extraction: 24, instructions: short, keys: [sentiment]}"
+        ),
         "tasks.forms.options.records": 12,
-        "model.tiny": "{hidden: 32, layers: 1, heads: 2, vocabulary: 500, context: 320, steps: 2, batch_size: 2, "
+        "model.tiny": "{hidden: 32, layers: 1, heads: 2, vocabulary: 500, context: 320, steps: 2, "
+        "batch_size: 2, "
         "task_options: {extraction: {seed: 7}, forms: {seed: 7}}}",
         "sft.steps": 2,
         "rl": "{steps: 2, prompts_per_step: 2, group_size: 2}",
@@ -342,7 +423,8 @@ def test_the_demo_of_extraction_and_forms_runs_at_a_tiny_size(tmp_path):
     }
     recipe = load("mixed-demo", [f"{key}={value}" for key, value in small.items()])
     run_recipe(recipe, tmp_path / "run")
-    run = run_recipe(recipe, tmp_path / "run", resume=True)  # the evaluations that it finds are of two rubrics
+    # the evaluations that it finds are of two rubrics
+    run = run_recipe(recipe, tmp_path / "run", resume=True)
     found = run.evaluations()
     rubrics = {key.task: evaluation.rubric.partition("/")[0] for key, evaluation in found.items()}
     assert set(rubrics) == {"extraction", "forms"}
@@ -350,12 +432,17 @@ def test_the_demo_of_extraction_and_forms_runs_at_a_tiny_size(tmp_path):
     assert found[EvaluationKey("reference", "test", "oracle", task="forms")].mean_reward == 1.0
     assert found[EvaluationKey("reference", "test", "oracle", task="extraction")].mean_reward == 1.0
     last = run.rows("rl")[-1]
-    drawn = {name: last[f"train/epoch/{name}"] * len(_records(run, name)) for name in ("extraction", "forms")}
+    drawn = {
+        name: last[f"train/epoch/{name}"] * len(_records(run, name))
+        for name in ("extraction", "forms")
+    }
     assert drawn["extraction"] + drawn["forms"] == pytest.approx(4)
     assert drawn["forms"] > drawn["extraction"] > 0
-    assert len(open_task_for(str(run.model("rl")), "extraction", {}, None, lambda *_: None).examples("test")) == len(
-        found[EvaluationKey("rl", "test", "greedy", task="extraction")].rows
-    )
+    assert len(
+        open_task_for(str(run.model("rl")), "extraction", {}, None, lambda *_: None).examples(
+            "test"
+        )
+    ) == len(found[EvaluationKey("rl", "test", "greedy", task="extraction")].rows)
 
 
 def _records(run: Run, name: str):
@@ -364,21 +451,29 @@ def _records(run: Run, name: str):
 
 
 def test_a_sweep_has_figures_for_each_task(finished, tmp_path):
-    values = from_base(finished, rl={**VALUES["rl"], "steps": 1}, evaluation={"every": 0, "final": ["val"]})
-    rows = run_sweep({"only": parse(values)}, tmp_path / "sweep", resume=False, observers=lambda *_: [])
+    values = from_base(
+        finished, rl={**VALUES["rl"], "steps": 1}, evaluation={"every": 0, "final": ["val"]}
+    )
+    rows = run_sweep(
+        {"only": parse(values)}, tmp_path / "sweep", resume=False, observers=lambda *_: []
+    )
     assert {name for name, value in rows[0].items() if isinstance(value, dict)} == {
         f"{task} {mode}" for task in TASKS for mode in ("greedy", "sampled")
     }
     assert sweep_table(rows).row_count == 4
 
 
-# -- by task -------------------------------------------------------------------------------------------------------
+# -- by task ---------------------------------------------------------------------------------------
 
 
 def group(task: str, parts: dict[str, float], copies: int = 2) -> Group:
     trajectory = Trajectory(
         prompt=np.array([1]),
-        steps=(Step(positions=np.array([0]), tokens=np.array([1]), logprobs=np.array([-1.0], np.float32)),),
+        steps=(
+            Step(
+                positions=np.array([0]), tokens=np.array([1]), logprobs=np.array([-1.0], np.float32)
+            ),
+        ),
         text="a",
         sampling=Sampling(),
         finish="stop",
@@ -407,16 +502,22 @@ def test_tasks_are_drawn_in_one_call_and_each_as_if_it_were_alone(tiny_policy, m
     """Tasks that ask the same have answers of their own."""
     made, recipe = source({"a": 1, "b": 1}, {"a": 1, "b": 1}), toy_recipe(steps=1)
     calls, draw = [], tiny_policy.sample
-    monkeypatch.setattr(tiny_policy, "sample", lambda requests: (calls.append(len(requests)), draw(requests))[1])
+    monkeypatch.setattr(
+        tiny_policy, "sample", lambda requests: (calls.append(len(requests)), draw(requests))[1]
+    )
     together = first, second = _collect(tiny_policy, made, recipe, 0)
     assert ((first.task, second.task), first.example.id) == (("a", "b"), second.example.id)
-    assert any(one.text != other.text for one, other in zip(first.rollouts, second.rollouts, strict=True))
+    assert any(
+        one.text != other.text for one, other in zip(first.rollouts, second.rollouts, strict=True)
+    )
     assert calls == [sum(len(one.rollouts) for one in together)]
     for one in together:
         how = {"copies": len(one.rollouts), "sampling": recipe.sampling}
         key = (recipe.seed, "rl", "sample", 0, one.task)
         (alone,) = collect(tiny_policy, made.tasks[one.task], [one.example], key=key, **how)
-        assert [rollout.text for rollout in alone.rollouts] == [rollout.text for rollout in one.rollouts]
+        assert [rollout.text for rollout in alone.rollouts] == [
+            rollout.text for rollout in one.rollouts
+        ]
 
 
 def test_a_task_of_a_recipe_is_named_by_its_path_and_its_name():
@@ -448,7 +549,10 @@ def leaky(options, folder, progress):
     """The toy task; its first `leaks` training examples are those of val."""
     task = ToyTask(options)
     examples, leaks = task.examples, options.get("leaks", 0)
-    task.examples = lambda split: [*examples("val" if split == "train" else split)[:leaks], *examples(split)[leaks:]]
+    task.examples = lambda split: [
+        *examples("val" if split == "train" else split)[:leaks],
+        *examples(split)[leaks:],
+    ]
     return task
 
 

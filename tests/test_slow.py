@@ -1,4 +1,5 @@
-"""A short cut that is left out is said: once in a run's events, and by `plumbline eval` on standard error."""
+"""A short cut that is left out is said: once in a run's events, and by `plumbline eval` on standard
+error."""
 
 import json
 
@@ -16,16 +17,27 @@ from plumbline.training.pipeline import _open
 @pytest.fixture(scope="module")
 def other(tiny_folder, tmp_path_factory):
     """A GPT-2, which the lean decoder does not know."""
-    folder, tokenizer = tmp_path_factory.mktemp("slow") / "other", AutoTokenizer.from_pretrained(tiny_folder)
+    folder, tokenizer = (
+        tmp_path_factory.mktemp("slow") / "other",
+        AutoTokenizer.from_pretrained(tiny_folder),
+    )
     sizes = {"n_embd": 32, "n_layer": 1, "n_head": 2, "n_positions": 256}
-    config = GPT2Config(vocab_size=len(tokenizer), bos_token_id=None, eos_token_id=tokenizer.eos_token_id, **sizes)
+    config = GPT2Config(
+        vocab_size=len(tokenizer), bos_token_id=None, eos_token_id=tokenizer.eos_token_id, **sizes
+    )
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
 
 def events_of(folder, run_folder, times=1, **model):
-    recipe = parse({"name": "slow", "model": {"name": str(folder), **model}, "task": {"name": "tests.toy:open_toy"}})
+    recipe = parse(
+        {
+            "name": "slow",
+            "model": {"name": str(folder), **model},
+            "task": {"name": "tests.toy:open_toy"},
+        }
+    )
     with Run.start(recipe, run_folder, resume=False) as run:
         for _ in range(times):
             policy = _open(run, str(folder), "evaluate")
@@ -56,15 +68,29 @@ def test_another_family_has_nothing_to_say(tmp_path):
 
 @pytest.mark.parametrize("slow", [True, False])
 def test_eval_says_it_on_standard_error(plumbline, other, tiny_folder, tmp_path, slow):
-    arguments = ["--task", "tests.toy:open_toy", "--limit", "2", "--max-tokens", "4", "--json", "--data", tmp_path]
+    arguments = [
+        "--task",
+        "tests.toy:open_toy",
+        "--limit",
+        "2",
+        "--max-tokens",
+        "4",
+        "--json",
+        "--data",
+        tmp_path,
+    ]
     code, out, err = plumbline("eval", other if slow else tiny_folder, *arguments)
     assert (code, json.loads(out)["n"]) == (0, 2)
     assert ("slow: this model goes without lean decoder (model type gpt2" in err) is slow
     assert ("slow" in err) is slow
 
 
-@pytest.mark.parametrize(("dtype", "able"), [("bfloat16", False), ("bfloat16", True), ("float32", False)])
-def test_numbers_that_the_processor_emulates_are_said(tiny_folder, tmp_path, monkeypatch, dtype, able):
+@pytest.mark.parametrize(
+    ("dtype", "able"), [("bfloat16", False), ("bfloat16", True), ("float32", False)]
+)
+def test_numbers_that_the_processor_emulates_are_said(
+    tiny_folder, tmp_path, monkeypatch, dtype, able
+):
     able = {"architecture": "x86_64", "avx512_bf16": able}
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: able, raising=False)
     _, said = events_of(tiny_folder, tmp_path / "run", dtype=dtype, device="cpu")

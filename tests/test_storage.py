@@ -1,4 +1,5 @@
-"""Files are whole or absent; a malformed row is named by file and line; a full disk is said as what it is."""
+"""Files are whole or absent; a malformed row is named by file and line; a full disk is said as what
+it is."""
 
 import json
 import os
@@ -75,7 +76,11 @@ def test_a_malformed_row_is_named_by_file_and_line(tmp_path, content, message):
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(st.dictionaries(st.text(), st.one_of(st.text(), st.integers(), st.none(), st.booleans()))))
+@given(
+    st.lists(
+        st.dictionaries(st.text(), st.one_of(st.text(), st.integers(), st.none(), st.booleans()))
+    )
+)
 def test_rows_read_back_as_they_were_written(rows):
     """Line separators inside texts (U+2028, vertical tab, ...) do not end a row."""
     import tempfile
@@ -88,7 +93,8 @@ def test_rows_read_back_as_they_were_written(rows):
 
 
 def test_half_a_surrogate_is_written_as_an_escape_and_refused_in_a_users_rows(tmp_path):
-    """A model may have written one, and losing its record for that would be worse; no tokenizer takes one."""
+    """A model may have written one, and losing its record for that would be worse; no tokenizer
+    takes one."""
     row = {"text": "a\ud83d", "whole": "\N{LLAMA}"}
     write_json(tmp_path / "a.json", row)
     assert read_json(tmp_path / "a.json") == row
@@ -174,7 +180,11 @@ def test_what_this_process_was_given_open_is_read_to_its_end(tmp_path):
     code += "print(sum(len(list(read_jsonl(Path(place)))) for place in sys.argv[1:]))"
     command = 'sleep 0.2 | cat - rows.jsonl | "$0" -c "$1" /dev/stdin <(sleep 0.2; cat rows.jsonl)'
     done = subprocess.run(
-        ["bash", "-c", command, sys.executable, code], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        ["bash", "-c", command, sys.executable, code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.stdout == "6\n", done.stderr
 

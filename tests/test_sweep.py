@@ -1,4 +1,5 @@
-"""A sweep: every variant runs once, a changed recipe is noticed, and one that fails costs no other."""
+"""A sweep: every variant runs once, a changed recipe is noticed, and one that fails costs no
+other."""
 
 import io
 import json
@@ -33,7 +34,9 @@ def recipe(tmp_path):
 
 
 def swept(recipe, folder, *varied, overrides=(), resume=False):
-    return run_sweep(variants(recipe, overrides, varied), folder, resume=resume, observers=lambda *_: [])
+    return run_sweep(
+        variants(recipe, overrides, varied), folder, resume=resume, observers=lambda *_: []
+    )
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +63,15 @@ def test_a_sweep_over_seeds_has_a_report_of_its_own(over_two_seeds):
     assert said["report"] == str(folder / "report.html")
     page = (folder / "report.html").read_text()
     assert len(page) < 500_000
-    for what in ("seed 3", "seed 12", "<svg", "all 2", "--seeds 3,12", "prompts_per_step: 2", "</html>"):
+    for what in (
+        "seed 3",
+        "seed 12",
+        "<svg",
+        "all 2",
+        "--seeds 3,12",
+        "prompts_per_step: 2",
+        "</html>",
+    ):
         assert what in page
 
 
@@ -78,7 +89,12 @@ def test_a_finished_variant_is_taken_as_it_is_and_a_changed_one_is_not(recipe, o
 
 
 def test_one_that_fails_has_its_error_and_the_others_their_figures(recipe, tmp_path):
-    rows = swept(recipe, tmp_path / "sweep", "task.options.reward=constant,letters", overrides=["rl.steps=11"])
+    rows = swept(
+        recipe,
+        tmp_path / "sweep",
+        "task.options.reward=constant,letters",
+        overrides=["rl.steps=11"],
+    )
     assert "the check no-signal" in rows[0]["error"]
     assert rows[1]["greedy"]["n"] == 4
     assert sweep_table(rows).row_count == 3
@@ -94,7 +110,9 @@ def test_side_by_side_they_come_to_the_same_though_a_process_is_killed(recipe, t
     once.unlink()
     heard: list[str] = []
     spread = SideBySide(at_once=2, told=heard.append)
-    rows = run_sweep(recipes, tmp_path / "beside", resume=False, observers=lambda *_: [], spread=spread)
+    rows = run_sweep(
+        recipes, tmp_path / "beside", resume=False, observers=lambda *_: [], spread=spread
+    )
     assert [{**row, "folder": ""} for row in rows] == [{**row, "folder": ""} for row in alone]
     assert len([said for said in heard if "its process died" in said]) == 1
     assert heard[-1].endswith("ended, 0 left")
@@ -112,24 +130,33 @@ def test_side_by_side_a_head_that_is_gone_ends_the_sweep(recipe, tmp_path, monke
 
     recipes = variants(recipe, ["rl.steps=100000", "checks.every=0"], ["seed=0"])
     spread = SideBySide(at_once=1, told=begun)
-    with pytest.raises(EngineError, match=r"the head of the Ray cluster, .* has not answered for 0\.2 s"):
-        run_sweep(recipes, tmp_path / "beside", resume=False, observers=lambda *_: [], spread=spread)
+    with pytest.raises(
+        EngineError, match=r"the head of the Ray cluster, .* has not answered for 0\.2 s"
+    ):
+        run_sweep(
+            recipes, tmp_path / "beside", resume=False, observers=lambda *_: [], spread=spread
+        )
 
 
 def test_a_run_that_takes_what_there_is_takes_a_gpu_of_a_cluster_that_has_some():
     given = [
-        (device, has) for device in ("auto", "cuda:0", "cpu") for has in (0.0, 1.0) if _on_gpu(device, {"GPU": has})
+        (device, has)
+        for device in ("auto", "cuda:0", "cpu")
+        for has in (0.0, 1.0)
+        if _on_gpu(device, {"GPU": has})
     ]
     assert given == [("auto", 1.0), ("cuda:0", 0.0), ("cuda:0", 1.0)]
 
 
 def test_values_are_yaml(recipe):
-    found = variants(recipe, [], ["evaluation.final=[val],[val, test]", "rl.optimiser.learning_rate=5e-6,1e-4"])
+    found = variants(
+        recipe, [], ["evaluation.final=[val],[val, test]", "rl.optimiser.learning_rate=5e-6,1e-4"]
+    )
     assert [len(one.evaluation.final) for one in found.values()] == [1, 1, 2, 2]
     assert {one.rl.optimiser.learning_rate for one in found.values()} == {5e-6, 1e-4}
 
 
-# -- over seeds ----------------------------------------------------------------------------------------------------
+# -- over seeds ------------------------------------------------------------------------------------
 
 
 def test_students_quantile_is_that_of_the_tables():
@@ -138,13 +165,26 @@ def test_students_quantile_is_that_of_the_tables():
     three = t_interval([0.1, 0.2, 0.3])
     half = 4.3027 * 0.1 / 3**0.5
     assert (three.mean, three.n) == (pytest.approx(0.2), 3)
-    assert (three.low, three.high) == (pytest.approx(0.2 - half, abs=1e-5), pytest.approx(0.2 + half, abs=1e-5))
+    assert (three.low, three.high) == (
+        pytest.approx(0.2 - half, abs=1e-5),
+        pytest.approx(0.2 + half, abs=1e-5),
+    )
     assert math.isnan(t_interval([0.5]).low)
 
 
 def row(variant, seed, **modes):
-    own = {"before": 0.4, "after": 0.5, "difference": 0.1, "low": 0.0, "high": 0.2, "p_value": 0.04, "n": 20}
-    found = {mode: {**own, "after": 0.4 + change, "difference": change} for mode, change in modes.items()}
+    own = {
+        "before": 0.4,
+        "after": 0.5,
+        "difference": 0.1,
+        "low": 0.0,
+        "high": 0.2,
+        "p_value": 0.04,
+        "n": 20,
+    }
+    found = {
+        mode: {**own, "after": 0.4 + change, "difference": change} for mode, change in modes.items()
+    }
     return {"variant": variant, "seed": seed, "folder": "x", **found}
 
 
@@ -156,16 +196,29 @@ def test_seeds_of_the_same_values_are_summed_up_by_task_and_mode():
         {"variant": "rl.beta=1 seed=12", "seed": 12, "folder": "x", "error": "it broke"},
     ]
     found = {(one["variant"], one["asked"]): one for one in over_seeds(rows)}
-    assert list(found) == [("rl.beta=0", "forms greedy"), ("rl.beta=0", "forms sampled"), ("rl.beta=1", "forms greedy")]
+    assert list(found) == [
+        ("rl.beta=0", "forms greedy"),
+        ("rl.beta=0", "forms sampled"),
+        ("rl.beta=1", "forms greedy"),
+    ]
     greedy = found["rl.beta=0", "forms greedy"]
-    assert (greedy["difference"], greedy["after"], greedy["n"]) == (pytest.approx(0.2), pytest.approx(0.6), 2)
+    assert (greedy["difference"], greedy["after"], greedy["n"]) == (
+        pytest.approx(0.2),
+        pytest.approx(0.6),
+        2,
+    )
     assert greedy["high"] == pytest.approx(0.2 + 12.7062 * 0.1, abs=1e-3)
     assert greedy["seeds"][12]["difference"] == 0.3
     alone = found["rl.beta=1", "forms greedy"]
     assert (alone["low"], alone["high"], alone["n"], alone["failed"]) == (None, None, 1, [12])
     page = io.StringIO()
     Console(file=page, width=80).print(seeds_terminal(over_seeds(rows)))
-    for figure in ("+0.200 [-1.071, +1.471]", "+0.300 [+0.000, +0.200]", "-0.100  ", "forms sampled"):
+    for figure in (
+        "+0.200 [-1.071, +1.471]",
+        "+0.300 [+0.000, +0.200]",
+        "-0.100  ",
+        "forms sampled",
+    ):
         assert figure in page.getvalue()
 
 

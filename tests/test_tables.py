@@ -1,4 +1,5 @@
-"""The tables of the environments: YAML in which no key stands twice, and that both readers read alike."""
+"""The tables of the environments: YAML in which no key stands twice, and that both readers read
+alike."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,9 @@ from plumbline.config.overrides import read_yaml
 from plumbline.tasks.tables import read_table
 
 ENVIRONMENTS = Path(__file__).parents[1] / "environments"
-FILES = sorted(path for path in ENVIRONMENTS.glob("*/src/**/*.yaml") if path.parent.name != "recipes")
+FILES = sorted(
+    path for path in ENVIRONMENTS.glob("*/src/**/*.yaml") if path.parent.name != "recipes"
+)
 
 
 def texts(value: Any) -> Iterator[str]:

@@ -1,5 +1,6 @@
-"""Nobody's code runs unasked: what the user typed runs; what a file names runs only if it is installed for Plumbline,
-or with --trust-code. Whatever code of a file's runs here, it leaves a mark."""
+"""Nobody's code runs unasked: what the user typed runs; what a file names runs only if it is
+installed for Plumbline, or with --trust-code. Whatever code of a file's runs here, it leaves a
+mark."""
 
 import json
 import os
@@ -36,7 +37,11 @@ class Policy:
 """
 FORMS = {
     "name": "forms",
-    "options": {"forms": ["vpn-access", "library-card"], "held_out": ["library-card"], "records": 20},
+    "options": {
+        "forms": ["vpn-access", "library-card"],
+        "held_out": ["library-card"],
+        "records": 20,
+    },
 }
 SETTINGS = {"sft": {"steps": 2}, "evaluation": {"every": 0, "final": ["val"]}}
 PLAIN = {"model": {"tiny": {}}, **SETTINGS}
@@ -51,12 +56,17 @@ def no_consent(monkeypatch):
 
 @pytest.fixture(scope="module")
 def somebody(tmp_path_factory, tiny_folder):
-    """What somebody sent: models whose cards name code, recipes, a run; all of it in the working directory."""
+    """What somebody sent: models whose cards name code, recipes, a run; all of it in the working
+    directory."""
     folder = tmp_path_factory.mktemp("somebody")
-    write_jsonl(folder / "rows.jsonl", [{"prompt": f"q {n}", "answer": f"a {n}"} for n in range(30)])
+    write_jsonl(
+        folder / "rows.jsonl", [{"prompt": f"q {n}", "answer": f"a {n}"} for n in range(30)]
+    )
     for name in ("nice", "family", "scorer", "remote", "checkout", "config"):
         shutil.copytree(tiny_folder, folder / "models" / name)
-        (folder / "models" / name / "payload.py").write_text(PAYLOAD.format(mark=str(folder / "RAN")))
+        (folder / "models" / name / "payload.py").write_text(
+            PAYLOAD.format(mark=str(folder / "RAN"))
+        )
     config = json.loads((folder / "models/config/config.json").read_text())
     settled = {"plumbline": {"family": "models.config.payload:Policy"}}
     (folder / "models/config/config.json").write_text(json.dumps(config | settled))
@@ -70,17 +80,31 @@ def somebody(tmp_path_factory, tiny_folder):
         ("remote", "forms", {}, {"trust_remote_code": True}),
         ("checkout", "forms", {"suite": "formfactory", "path": "models/checkout"}, {}),
     ):
-        card = {"recipe": "x 0", "stage": "rl", "task": task, "options": options, "trained_on": "", "model": model}
+        card = {
+            "recipe": "x 0",
+            "stage": "rl",
+            "task": task,
+            "options": options,
+            "trained_on": "",
+            "model": model,
+        }
         (folder / "models" / name / "plumbline.json").write_text(json.dumps(card))
     for name, values in {
         "task": {**PLAIN, "task": {"name": "payload:open"}},
-        "score": {**PLAIN, "task": {"name": "jsonl", "options": {**rows, "score": "payload:score"}}},
+        "score": {
+            **PLAIN,
+            "task": {"name": "jsonl", "options": {**rows, "score": "payload:score"}},
+        },
         "family": {
             **SETTINGS,
             "model": {"name": str(tiny_folder), "family": "payload:Policy", "sharp": 2},
             "task": FORMS,
         },
-        "remote": {**SETTINGS, "model": {"name": "models/remote", "trust_remote_code": True}, "task": FORMS},
+        "remote": {
+            **SETTINGS,
+            "model": {"name": "models/remote", "trust_remote_code": True},
+            "task": FORMS,
+        },
         "engine": {**PLAIN, "task": FORMS, "engine": {"name": "vllm", "python": "./payload.py"}},
     }.items():
         (folder / f"{name}.yaml").write_text(yaml.safe_dump({"name": name, **values}))
@@ -88,7 +112,9 @@ def somebody(tmp_path_factory, tiny_folder):
     shutil.copytree(folder / "models" / "nice", run / "models" / "rl")
     shutil.copy(folder / "payload.py", run)
     (run / ".plumbline").write_text("run\n")
-    (run / "recipe.yaml").write_text(yaml.safe_dump({"name": "got", **PLAIN, "task": {"name": "got.run.payload:open"}}))
+    (run / "recipe.yaml").write_text(
+        yaml.safe_dump({"name": "got", **PLAIN, "task": {"name": "got.run.payload:open"}})
+    )
     return folder
 
 
@@ -164,14 +190,22 @@ def test_what_a_file_names_is_refused(line, there, plumbline):
     said = " ".join(err.split())
     assert "add --trust-code" in said
     assert not (there / "new").exists()
-    word = next(one for one in line.split() if one.startswith(("models/", "got/")) or one.endswith(".yaml"))
-    file = word if word.endswith(".yaml") else f"{word}/{'config' if 'config' in word else 'plumbline'}.json"
+    word = next(
+        one for one in line.split() if one.startswith(("models/", "got/")) or one.endswith(".yaml")
+    )
+    file = (
+        word
+        if word.endswith(".yaml")
+        else f"{word}/{'config' if 'config' in word else 'plumbline'}.json"
+    )
     assert f"{file} names" in said.replace(f"{there}/", "")
 
 
 def test_a_refusal_says_where_the_code_lies(there, plumbline):
     _, _, err = plumbline("eval", "models/nice", "--limit", "1")
-    assert f"whose code is {there}/models/nice/payload.py; nothing of it was run" in " ".join(err.split())
+    assert f"whose code is {there}/models/nice/payload.py; nothing of it was run" in " ".join(
+        err.split()
+    )
 
 
 def test_a_recipe_is_checked_as_far_as_it_goes_without_its_code(there, plumbline):
@@ -193,7 +227,9 @@ def test_a_recipe_whose_family_was_not_imported_says_so(there, plumbline):
     assert "sharp: 2" in out
     assert err == "note: payload:Policy was not imported, so its own keys are not checked\n"
     code, _, err = plumbline("recipe", "family.yaml", "--set", "model.family=payload:Policy")
-    assert (code, "unknown key model.sharp" in err) == (1, True), "typed, it is imported, and has no such key"
+    assert (code, "unknown key model.sharp" in err) == (1, True), (
+        "typed, it is imported, and has no such key"
+    )
 
 
 @pytest.mark.parametrize(
@@ -202,7 +238,10 @@ def test_a_recipe_whose_family_was_not_imported_says_so(there, plumbline):
         "audit score.yaml --trust-code --limit 5",
         "audit payload:score --rows rows.jsonl --set task.options.gold=answer --limit 5",
         "eval oracle --task score.yaml --set task.options.score=payload:score --limit 5",
-        "eval oracle --task jsonl --set task.options.train=rows.jsonl --set task.options.score=payload:score",
+        (
+            "eval oracle --task jsonl --set task.options.train=rows.jsonl --set "
+            "task.options.score=payload:score"
+        ),
     ],
 )
 def test_what_is_typed_or_trusted_runs(line, there, plumbline):
@@ -212,15 +251,24 @@ def test_what_is_typed_or_trusted_runs(line, there, plumbline):
 
 
 def test_what_is_typed_consents_to_nothing_else(there, plumbline):
-    code, _, err = plumbline("eval", "models/scorer", "--set", "task.options.gold=answer", "--split", "payload:score")
+    code, _, err = plumbline(
+        "eval", "models/scorer", "--set", "task.options.gold=answer", "--split", "payload:score"
+    )
     assert (code, "--trust-code" in err, (there / "RAN").exists()) == (1, True, False)
 
 
-MIXED = ["mixed.yaml:extraction", "mixed.yml:extraction", "my-mixed.yaml:extraction", "mixed.YAML:extraction"]
+MIXED = [
+    "mixed.yaml:extraction",
+    "mixed.yml:extraction",
+    "my-mixed.yaml:extraction",
+    "mixed.YAML:extraction",
+]
 
 
 @pytest.mark.parametrize("word", MIXED)
-@pytest.mark.parametrize("command", ["eval oracle --limit 1 --task", "audit", "score --completions rows.jsonl --task"])
+@pytest.mark.parametrize(
+    "command", ["eval oracle --limit 1 --task", "audit", "score --completions rows.jsonl --task"]
+)
 def test_a_task_of_a_file_is_no_module(word, command, there, plumbline):
     """Its name is typed, and what the file names it after is not."""
     file, _, task = word.partition(":")
@@ -234,7 +282,9 @@ def test_a_task_of_a_file_is_no_module(word, command, there, plumbline):
     assert (code, "Traceback" in err, (there / "RAN").exists()) == (1, False, False)
     imports.trust()
     code, _, err = plumbline(*command.split(), word)
-    assert (code, "Traceback" in err, (there / "RAN").exists()) == (1, False, False), "it is none for anybody"
+    assert (code, "Traceback" in err, (there / "RAN").exists()) == (1, False, False), (
+        "it is none for anybody"
+    )
 
 
 @pytest.mark.parametrize(
@@ -264,12 +314,20 @@ def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
     from plumbline.jobs.job import specify
     from plumbline.jobs.package import Examined, refuse
 
-    asked = {"recipe": "score.yaml", "on": "process", "overrides": ["task.options.score=payload:score"]}
+    asked = {
+        "recipe": "score.yaml",
+        "on": "process",
+        "overrides": ["task.options.score=payload:score"],
+    }
     spec, _ = specify(**asked)
     assert "--trust-code" not in spec.command()
-    assert "task.options.score=payload:score" in spec.command(), "the job is typed what the user typed"
+    assert "task.options.score=payload:score" in spec.command(), (
+        "the job is typed what the user typed"
+    )
     findings = preflight_of("score.yaml").findings
-    with pytest.raises(api.PlumblineError, match=r"score\.yaml names the scoring function payload:score"):
+    with pytest.raises(
+        api.PlumblineError, match=r"score\.yaml names the scoring function payload:score"
+    ):
         refuse(Examined(findings=findings, package=None, looked_at=()))
     assert not (there / "RAN").exists()
     monkeypatch.setenv(imports.CONSENT, imports.ALL)
@@ -288,12 +346,13 @@ def test_a_worker_of_a_cluster_is_told_what_was_consented_to(there, monkeypatch)
     assert str(there) not in sys.path
 
 
-# -- addresses ---------------------------------------------------------------------------------------------------------
+# -- addresses -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def asked(there, monkeypatch):
-    """What a server is asked, which the recipes in the working directory name in each place that takes an address."""
+    """What a server is asked, which the recipes in the working directory name in each place that
+    takes an address."""
     found = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -316,7 +375,9 @@ def asked(there, monkeypatch):
     scored = {"name": "jsonl", "options": rows}
     for name, values in {
         "rows": {"task": {"name": "jsonl", "options": {**rows, "train": f"{at}/rows.parquet"}}},
-        "test-rows": {"task": {"name": "jsonl", "options": {**rows, "test": f"s3::{at}/rows.parquet"}}},
+        "test-rows": {
+            "task": {"name": "jsonl", "options": {**rows, "test": f"s3::{at}/rows.parquet"}}
+        },
         "hub-rows": {"task": {"name": "jsonl", "options": {**rows, "train": "hf://evil/data"}}},
         "model": {"task": scored, "model": {"name": f"{at}/latest/x"}},
         "address": {"task": scored, "engine": {"name": "vllm", "address": at}},
@@ -358,7 +419,8 @@ def test_an_export_asks_nothing_of_an_address_in_a_runs_recipe(there, asked, plu
 
 
 @pytest.mark.parametrize(
-    ("file", "key"), [("rows", "task.options.train"), ("model", "model.name"), ("address", "engine.address")]
+    ("file", "key"),
+    [("rows", "task.options.train"), ("model", "model.name"), ("address", "engine.address")],
 )
 def test_what_is_typed_or_trusted_is_asked(file, key, asked, plumbline, there, monkeypatch):
     value = yaml.safe_load((there / f"at-{file}.yaml").read_text())
@@ -395,12 +457,14 @@ def test_an_address_that_is_typed_counts_for_what_is_below_it(typed, place, reac
 def test_a_run_asks_what_its_recipe_names(asked, plumbline, there):
     for file in ("rows", "model", "address"):
         asked.clear()
-        code, _, err = plumbline("run", f"at-{file}.yaml", "--out", "new", "--set", "task.options.score=payload:score")
+        code, _, err = plumbline(
+            "run", f"at-{file}.yaml", "--out", "new", "--set", "task.options.score=payload:score"
+        )
         assert (code, bool(asked)) == (1, True), err
         assert "because a file says so" not in err
 
 
-# -- Python ------------------------------------------------------------------------------------------------------------
+# -- Python ----------------------------------------------------------------------------------------
 
 
 def test_in_python_arguments_are_typed_and_files_are_not(there):
@@ -416,10 +480,12 @@ def test_in_python_arguments_are_typed_and_files_are_not(there):
         api.open_task("payload:open")
     findings = api.dry_run("score.yaml", trust_code=True).findings
     assert "code" not in [one.check for one in findings]
-    assert "code" in [one.check for one in api.dry_run("score.yaml").findings], "a consent ends with its call"
+    assert "code" in [one.check for one in api.dry_run("score.yaml").findings], (
+        "a consent ends with its call"
+    )
 
 
-# -- installed packages ------------------------------------------------------------------------------------------------
+# -- installed packages ----------------------------------------------------------------------------
 
 
 def install(site: Path, name: str, entry_points: str = "", requires: str = "") -> None:
@@ -444,7 +510,9 @@ def install(site: Path, name: str, entry_points: str = "", requires: str = "") -
         ("[console_scripts]\nmine = {name}:fn\n", "numpy", False),
     ],
 )
-def test_a_package_that_declares_plumbline_needs_no_consent(entries, requires, allowed, tmp_path, monkeypatch):
+def test_a_package_that_declares_plumbline_needs_no_consent(
+    entries, requires, allowed, tmp_path, monkeypatch
+):
     name = f"installed_{abs(hash((entries, requires)))}"
     install(tmp_path / "site", name, entries.format(name=name), requires)
     (tmp_path / "work").mkdir()
@@ -453,13 +521,17 @@ def test_a_package_that_declares_plumbline_needs_no_consent(entries, requires, a
     assert imports.allowed(f"{name}:fn") is allowed
     assert name not in sys.modules, "nothing is imported to decide it"
     monkeypatch.chdir(tmp_path / "site")
-    assert not imports.allowed(f"{name}:fn"), "the working directory is no place of installed packages"
+    assert not imports.allowed(f"{name}:fn"), (
+        "the working directory is no place of installed packages"
+    )
     monkeypatch.chdir(tmp_path / "work")
     imports.note_file(tmp_path / "site" / "recipe.yaml", "")
     assert not imports.allowed(f"{name}:fn"), "nor is the folder of a recipe"
 
 
-@pytest.mark.parametrize("name", ["os:system", "pandas:read_pickle", "subprocess:run", "numpy:load", "builtins:eval"])
+@pytest.mark.parametrize(
+    "name", ["os:system", "pandas:read_pickle", "subprocess:run", "numpy:load", "builtins:eval"]
+)
 def test_other_packages_need_it(name):
     assert not imports.allowed(name)
 
@@ -491,35 +563,48 @@ def test_our_own_code_leaves_the_folder_alone(tmp_path, monkeypatch):
     assert sys.path == [*before, str(tmp_path)], "the working directory is searched last"
 
 
-# -- modules in the working directory ----------------------------------------------------------------------------------
+# -- modules in the working directory --------------------------------------------------------------
 
 
 def in_a_process(*words: str, at: Path) -> subprocess.CompletedProcess:
     """Of its own, without consent."""
     environment = {name: value for name, value in os.environ.items() if name != imports.CONSENT}
-    return subprocess.run([sys.executable, *words], cwd=at, capture_output=True, text=True, env=environment)
+    return subprocess.run(
+        [sys.executable, *words], cwd=at, capture_output=True, text=True, env=environment
+    )
 
 
-SHADOWS = "profile http transformers selectolax sqlglot statistics timeit cmath email csv zipfile typer rich yaml torch"
+SHADOWS = (
+    "profile http transformers selectolax sqlglot statistics timeit cmath email csv zipfile typer "
+    "rich yaml torch"
+)
 
 
-@pytest.mark.parametrize("word", [["-m", "plumbline"], ["-c", "from plumbline.cli.main import main; main()"]])
+@pytest.mark.parametrize(
+    "word", [["-m", "plumbline"], ["-c", "from plumbline.cli.main import main; main()"]]
+)
 def test_a_file_of_the_users_hides_no_module(word, tmp_path):
     for name in SHADOWS.split():
         (tmp_path / f"{name}.py").write_text(f"raise ImportError('{name} of the user')\n")
     if word[0] == "-c":  # a console script has no working directory on its path
         word = ["-P", *word]
-    done = in_a_process(*word, "eval", "oracle", "--task", "forms", "--limit", "2", "--json", at=tmp_path)
+    done = in_a_process(
+        *word, "eval", "oracle", "--task", "forms", "--limit", "2", "--json", at=tmp_path
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["n"] == 2
 
 
 def plant(folder: Path) -> Path:
-    """Modules in a working directory with names of ours, of the standard library's and of installed packages, which
-    must not run; the mark that they leave."""
+    """Modules in a working directory with names of ours, of the standard library's and of installed
+    packages, which must not run; the mark that they leave."""
     mark = folder / "SHADOW"
-    for name in f"{SHADOWS} numpy pydantic sitecustomize usercustomize json plumbline_forms".split():
-        (folder / f"{name}.py").write_text(f"open({str(mark)!r}, 'a').write('{name} ')\nraise ImportError\n")
+    for (
+        name
+    ) in f"{SHADOWS} numpy pydantic sitecustomize usercustomize json plumbline_forms".split():
+        (folder / f"{name}.py").write_text(
+            f"open({str(mark)!r}, 'a').write('{name} ')\nraise ImportError\n"
+        )
     (folder / "plumbline").mkdir()
     (folder / "plumbline/__init__.py").write_text(f"open({str(mark)!r}, 'a').write('plumbline ')\n")
     return mark
@@ -531,7 +616,9 @@ def test_a_job_and_its_dry_run_take_no_module_of_the_folder(tmp_path, monkeypatc
 
     mark = plant(tmp_path)
     monkeypatch.chdir(tmp_path)
-    spec = JobSpec(id="x", name="x", on="process", recipe="no.yaml", out="runs/x", working_dir=str(tmp_path))
+    spec = JobSpec(
+        id="x", name="x", on="process", recipe="no.yaml", out="runs/x", working_dir=str(tmp_path)
+    )
     findings, _ = _checked(spec, tmp_path)
     assert "no.yaml" in findings[0].what
     done = in_a_process(*spec.command()[1:], at=tmp_path)
@@ -539,7 +626,9 @@ def test_a_job_and_its_dry_run_take_no_module_of_the_folder(tmp_path, monkeypatc
     assert not mark.exists()
 
 
-def test_the_other_process_of_an_audit_takes_no_module_of_the_folder(tmp_path, monkeypatch, plumbline):
+def test_the_other_process_of_an_audit_takes_no_module_of_the_folder(
+    tmp_path, monkeypatch, plumbline
+):
     mark = plant(tmp_path)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(f"""
@@ -549,11 +638,15 @@ def score(completion, answer):
         file.write(f"{{os.getpid()}} ")
     return float(completion == answer)
 """)
-    write_jsonl(tmp_path / "rows.jsonl", [{"prompt": f"q {n}", "answer": f"a {n}"} for n in range(12)])
+    write_jsonl(
+        tmp_path / "rows.jsonl", [{"prompt": f"q {n}", "answer": f"a {n}"} for n in range(12)]
+    )
     gold = ("--rows", "rows.jsonl", "--set", "task.options.gold=answer", "--limit", "4")
     _, out, err = plumbline("audit", "mine:score", *gold, "--json")
     assert "Traceback" not in err
-    assert "elsewhere" not in [one["check"] for one in json.loads(out)["audits"]["jsonl"]["findings"]]
+    assert "elsewhere" not in [
+        one["check"] for one in json.loads(out)["audits"]["jsonl"]["findings"]
+    ]
     assert len({*(tmp_path / "RAN").read_text().split()}) == 2, "it judged in both processes"
     assert not mark.exists()
     del sys.modules["mine"]
@@ -562,7 +655,9 @@ def score(completion, answer):
 def test_each_interpreter_that_is_started_leaves_the_folder_alone():
     source = Path(imports.__file__).parents[1]
     flags = [
-        flag for path in source.rglob("*.py") for flag in re.findall(r'\[sys\.executable, "(-\w+)', path.read_text())
+        flag
+        for path in source.rglob("*.py")
+        for flag in re.findall(r'\[sys\.executable, "(-\w+)', path.read_text())
     ]
     assert len(flags) >= 4
     assert {*flags} <= {"-P", "-I"}
@@ -575,15 +670,24 @@ def test_an_environment_in_the_clone_needs_no_consent(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-# -- cards, adapters ---------------------------------------------------------------------------------------------------
+# -- cards, adapters -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["../../../escaped", "/tmp/escaped", "..", "", "a/b", "a\n", ".hidden"])
+@pytest.mark.parametrize(
+    "name", ["../../../escaped", "/tmp/escaped", "..", "", "a/b", "a\n", ".hidden"]
+)
 def test_a_name_of_a_card_is_no_path(name, tiny_folder, tmp_path, monkeypatch, plumbline):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(tiny_folder, tmp_path / "model")
     tasks = {name: {"name": "commerce", "options": {"orders": 10}}}
-    card = {"recipe": "x 0", "stage": "rl", "task": "", "options": {}, "trained_on": "", "tasks": tasks}
+    card = {
+        "recipe": "x 0",
+        "stage": "rl",
+        "task": "",
+        "options": {},
+        "trained_on": "",
+        "tasks": tasks,
+    }
     (tmp_path / "model/plumbline.json").write_text(json.dumps(card))
     code, _, err = plumbline("eval", "model", "--limit", "1", "--max-tokens", "2")
     assert (code, "plumbline.json is damaged" in err) == (1, True)
@@ -594,7 +698,10 @@ def test_a_name_of_a_card_is_no_path(name, tiny_folder, tmp_path, monkeypatch, p
     ("evil", "said"),
     [
         ({"megatron_config": {"a": 1}, "megatron_core": "evilmega.core"}, "evilmega.core"),
-        ({"auto_mapping": {"base_model_class": "Evil", "parent_library": "evilmega.core"}}, "prompts do not fit"),
+        (
+            {"auto_mapping": {"base_model_class": "Evil", "parent_library": "evilmega.core"}},
+            "prompts do not fit",
+        ),
     ],
 )
 def test_an_adapter_names_no_module(evil, said, tmp_path, monkeypatch, plumbline, tiny_folder):
@@ -605,7 +712,9 @@ def test_an_adapter_names_no_module(evil, said, tmp_path, monkeypatch, plumbline
 
     monkeypatch.chdir(tmp_path)
     section = OPTIONS.model(name=str(tiny_folder), lora=LoraSection(rank=2))
-    card = Card(recipe="x 0", stage="rl", task="forms", options=FORMS["options"], model=section.meaning())
+    card = Card(
+        recipe="x 0", stage="rl", task="forms", options=FORMS["options"], model=section.meaning()
+    )
     open_policy(section, str(tiny_folder)).save(tmp_path / "adapter", card.to_json())
     config = tmp_path / "adapter/adapter_config.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), **evil}))
@@ -614,16 +723,22 @@ def test_an_adapter_names_no_module(evil, said, tmp_path, monkeypatch, plumbline
     (tmp_path / "evilmega/core.py").touch()
     monkeypatch.syspath_prepend(tmp_path)  # even where it could be found
     code, _, err = plumbline("eval", "adapter", "--limit", "1", "--max-tokens", "2")
-    assert (code, said in err) == (1, True), "peft was asked; a prompt is looked at when the model is open"
+    assert (code, said in err) == (1, True), (
+        "peft was asked; a prompt is looked at when the model is open"
+    )
     assert not (tmp_path / "RAN").exists()
 
 
-def test_code_beside_a_recipe_is_found_from_another_folder_with_consent_to_all(tmp_path, monkeypatch):
+def test_code_beside_a_recipe_is_found_from_another_folder_with_consent_to_all(
+    tmp_path, monkeypatch
+):
     for folder in ("recipes", "here"):
         (tmp_path / folder).mkdir()
     options = {"train": "rows.jsonl", "gold": "answer", "score": "code_beside.py:score"}
     recipe = tmp_path / "recipes" / "r.yaml"
-    recipe.write_text(yaml.safe_dump({"name": "r", "task": {"name": "jsonl", "options": options}, **PLAIN}))
+    recipe.write_text(
+        yaml.safe_dump({"name": "r", "task": {"name": "jsonl", "options": options}, **PLAIN})
+    )
     monkeypatch.chdir(tmp_path / "here")
     load(recipe)
 

@@ -11,7 +11,12 @@ from plumbline.tasks.rubric import Part, Rubric
 from plumbline.tasks.task import Control, Task
 
 RUBRIC = Rubric(
-    "toy", 1, (Part("letters", 0.75, "the share of the text that is the letter"), Part("any", 0.25, "any text"))
+    "toy",
+    1,
+    (
+        Part("letters", 0.75, "the share of the text that is the letter"),
+        Part("any", 0.25, "any text"),
+    ),
 )
 
 
@@ -63,7 +68,9 @@ class ToyTask(Task):
         if self.reward == "dead_part":
             return Outcome(how="strict"), RUBRIC.score({"letters": 0.0, "any": letters})
         if self.reward == "constant_by_group":
-            return Outcome(how="strict"), RUBRIC.score({"letters": int(example.id[-1]) / 10, "any": 1.0})
+            return Outcome(how="strict"), RUBRIC.score(
+                {"letters": int(example.id[-1]) / 10, "any": 1.0}
+            )
         return Outcome(how="strict"), RUBRIC.score({"letters": letters, "any": float(bool(text))})
 
     def demonstration(self, example: Example, seed: int) -> str:
@@ -71,7 +78,10 @@ class ToyTask(Task):
 
     @property
     def controls(self) -> Mapping[str, Control]:
-        return {"blank": lambda examples: [""] * len(examples), "constant": lambda examples: ["b"] * len(examples)}
+        return {
+            "blank": lambda examples: [""] * len(examples),
+            "constant": lambda examples: ["b"] * len(examples),
+        }
 
 
 def open_toy(options: Mapping[str, Any], folder: Path, progress: object) -> ToyTask:

@@ -1,7 +1,7 @@
 """How much work a call is, in units of a fixed piece of work that is measured beside it.
 
-A limit in seconds fails on a slow or busy machine and says little on a fast one; a limit in units asks only whether a
-call costs many times what an ordinary one does.
+A limit in seconds fails on a slow or busy machine and says little on a fast one; a limit in units
+asks only whether a call costs many times what an ordinary one does.
 """
 
 import re
@@ -18,7 +18,8 @@ _TEXT = "Type 'Ana Maria' into the name field, then click [12] and wait 3.5 seco
 
 
 def work(call: Callable[[], object], tries: int = TRIES) -> float:
-    """Processor time of a call over that of cutting and counting 17,000 words (some 10 ms of one core)."""
+    """Processor time of a call over that of cutting and counting 17,000 words (some 10 ms of one
+    core)."""
     return min(_seconds(call) for _ in range(tries)) / min(_seconds(_unit) for _ in range(TRIES))
 
 

@@ -2,11 +2,12 @@
 
     DOCTORS/bin/python benchmarks/doctors/ask.py < [{"name": ..., "kind": "rl" | "sft", "state": PATH}, ...]
 
-Every state is a trainer_state.json in TRL's names (`look.py` writes our runs so), beside it completions.jsonl. Each
-doctor gets all that it can read: runmedic the file, as its command does; post-training-toolkit the metrics under its
-own names, because its callback does not know those of TRL 1.16 for a spread, a length, a clip or a truncation;
-provenir's flight recorder a call a step, and its detector of reward hacking the last completions. Findings are
-[name, level, step], levels in our words.
+Every state is a trainer_state.json in TRL's names (`look.py` writes our runs so), beside it
+completions.jsonl. Each doctor gets all that it can read: runmedic the file, as its command does;
+post-training-toolkit the metrics under its own names, because its callback does not know those of
+TRL 1.16 for a spread, a length, a clip or a truncation; provenir's flight recorder a call a step,
+and its detector of reward hacking the last completions. Findings are [name, level, step], levels in
+our words.
 """
 
 import json
@@ -54,7 +55,11 @@ def main() -> None:
     said = {}
     for run in json.load(sys.stdin):
         state = Path(run["state"])
-        rows = [row for row in json.loads(state.read_text())["log_history"] if "train_runtime" not in row]
+        rows = [
+            row
+            for row in json.loads(state.read_text())["log_history"]
+            if "train_runtime" not in row
+        ]
         said[run["name"]] = {
             "runmedic": _tried(_runmedic, state),
             "ptt": _tried(_toolkit, rows, run["kind"], True),
@@ -74,7 +79,10 @@ def _tried(ask: Any, *arguments: Any) -> list[Finding]:
 def _runmedic(state: Path) -> list[Finding]:
     found = []
     for run in loaders.load(str(state)):
-        found += [(one.check, LEVELS[one.severity], one.step) for one in run_checks(run, roles.detect(run, {}))]
+        found += [
+            (one.check, LEVELS[one.severity], one.step)
+            for one in run_checks(run, roles.detect(run, {}))
+        ]
     return found
 
 
@@ -94,9 +102,12 @@ def _toolkit(rows: list[dict[str, Any]], kind: str, by_hand: bool) -> list[Findi
         if (reason := callback._check_critical_failure(metrics)) and not found:
             found.append((f"critical: {reason}", "fatal", row["step"]))
         table.append({"step": row["step"], **metrics})
-    frame = compute_derived_metrics(pd.DataFrame(table).groupby("step", as_index=False).last(), trainer)
+    frame = compute_derived_metrics(
+        pd.DataFrame(table).groupby("step", as_index=False).last(), trainer
+    )
     return found + [
-        (one.type, LEVELS[one.severity], one.steps[0] if one.steps else None) for one in run_heuristics(frame, trainer)
+        (one.type, LEVELS[one.severity], one.steps[0] if one.steps else None)
+        for one in run_heuristics(frame, trainer)
     ]
 
 
@@ -114,7 +125,9 @@ def _provenir(rows: list[dict[str, Any]], state: Path) -> list[Finding]:
             reward_std=spread,
             response_length_mean=row.get("completions/mean_length", 0.0),
             # Advantages are divided by the group's spread, so theirs is 1 wherever a group has one.
-            advantage_std=1.0 if spread > 1e-6 and row.get("frac_reward_zero_std", 0.0) < 1 else 0.0,
+            advantage_std=1.0
+            if spread > 1e-6 and row.get("frac_reward_zero_std", 0.0) < 1
+            else 0.0,
             grad_norm=row.get("grad_norm", 0.0),
             learning_rate=row.get("learning_rate", 0.0),
         )
@@ -124,10 +137,17 @@ def _provenir(rows: list[dict[str, Any]], state: Path) -> list[Finding]:
     if path.is_file():
         last = [json.loads(line) for line in path.read_text().splitlines()][-200:]
         report = RewardHackingDetector().detect_batch(
-            [{"response": row["text"], "proxy_reward": row["reward"]} for row in last if _number(row["reward"])]
+            [
+                {"response": row["text"], "proxy_reward": row["reward"]}
+                for row in last
+                if _number(row["reward"])
+            ]
         )
         if report.hacking_rate > HACKED:
-            found |= {f"hacking: {kind}": (f"hacking: {kind}", "warning", None) for kind in report.by_kind()}
+            found |= {
+                f"hacking: {kind}": (f"hacking: {kind}", "warning", None)
+                for kind in report.by_kind()
+            }
     return list(found.values())
 
 

@@ -1,7 +1,9 @@
-"""Two tasks that a tiny model learns in seconds, though not by one text for all: letters of the half that the prompt
-asks for, or (`kind: alphabet`) the alphabet from its letter on. Demonstrations have a third of their letters at random.
+"""Two tasks that a tiny model learns in seconds, though not by one text for all: letters of the
+half that the prompt asks for, or (`kind: alphabet`) the alphabet from its letter on. Demonstrations
+have a third of their letters at random.
 
-`task.options.reward` plants one fault in what is paid; `comma` is the share of answers that are written with commas.
+`task.options.reward` plants one fault in what is paid; `comma` is the share of answers that are
+written with commas.
 """
 
 import random
@@ -21,7 +23,9 @@ FIRST = {"train": 0, "val": 1000, "test": 2000}
 LOW, HIGH = 5, 10
 """Letters of an answer that is neither too short nor too long."""
 RUBRIC = Rubric(
-    "letters", 1, (Part("letters", 0.8, "letters that were asked for"), Part("size", 0.2, "5 to 10 letters"))
+    "letters",
+    1,
+    (Part("letters", 0.8, "letters that were asked for"), Part("size", 0.2, "5 to 10 letters")),
 )
 
 
@@ -72,7 +76,9 @@ class Letters(Task):
         parts = self._planted(right, size, completion, example)
         score = RUBRIC.score(parts)
         readings = {"lenient": _total(lenient), "strict": _total(strict)} if self.comma else {}
-        return Outcome(how="strict"), Score(total=score.total, parts=parts, rubric=self.rubric, readings=readings)
+        return Outcome(how="strict"), Score(
+            total=score.total, parts=parts, rubric=self.rubric, readings=readings
+        )
 
     def _paid(self, completion: str, wanted: str) -> tuple[float, float]:
         found = [letter for letter in completion if letter in ALPHABET]
@@ -84,7 +90,9 @@ class Letters(Task):
         varied = min(len(set(found)) / 3, 1.0) * (size or 0.3)
         return varied * sum(right) / max(len(found), 1), size
 
-    def _planted(self, right: float, size: float, completion: str, example: Example) -> dict[str, float]:
+    def _planted(
+        self, right: float, size: float, completion: str, example: Example
+    ) -> dict[str, float]:
         count = sum(letter in ALPHABET for letter in completion)
         paid = {
             "constant": (0.5, 0.5),
@@ -102,12 +110,18 @@ class Letters(Task):
     def demonstration(self, example: Example, seed: int) -> str:
         dice = random.Random(seed)
         cycle = example.reference["letters"] * 3
-        letters = [one if dice.random() > 0.35 else dice.choice(ALPHABET) for one in cycle[: dice.randint(3, 12)]]
+        letters = [
+            one if dice.random() > 0.35 else dice.choice(ALPHABET)
+            for one in cycle[: dice.randint(3, 12)]
+        ]
         return (", " if dice.random() < self.comma else " ").join(letters)
 
     @property
     def controls(self) -> Mapping[str, Control]:
-        return {"blank": lambda examples: [""] * len(examples), "constant": lambda examples: ["x"] * len(examples)}
+        return {
+            "blank": lambda examples: [""] * len(examples),
+            "constant": lambda examples: ["x"] * len(examples),
+        }
 
 
 def _total(paid: tuple[float, float]) -> float:

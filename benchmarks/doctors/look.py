@@ -1,4 +1,5 @@
-"""What our checks say of a run, when they could first say it, whether it learnt, and what its trainer said."""
+"""What our checks say of a run, when they could first say it, whether it learnt, and what its
+trainer said."""
 
 import json
 import math
@@ -45,8 +46,8 @@ class Seen:
     job: Job
     steps: int
     found: dict[str, tuple[str, int | None]]
-    """Checks with a fatal finding or a warning at the end: the level, and the first step at which the records so far
-    gave one; None where only the evaluation at the end shows it."""
+    """Checks with a fatal finding or a warning at the end: the level, and the first step at which
+    the records so far gave one; None where only the evaluation at the end shows it."""
     passing: frozenset[tuple[str, str]]
     """Findings and their levels that the records so far gave at some step, and not at the end."""
     notes: tuple[str, ...]
@@ -68,14 +69,19 @@ def look(job: Job, folder: Path) -> Seen:
     loud = {one.check: one.level for one in reversed(findings) if one.level != "note"}
     first: dict[str, int] = {}
     before: set[tuple[str, str]] = set()
-    for step in sorted({int(step) for series in history.series.values() for step in series.steps})[:-1]:
+    for step in sorted({int(step) for series in history.series.values() for step in series.steps})[
+        :-1
+    ]:
         for one in examine(_up_to(history, step), CHECKS).findings:
             if one.level != "note":
                 first.setdefault(one.check, step)
                 before.add((one.check, one.level))
     last = replace(history, finals=())
     seen_at_the_end = {one.check for one in examine(last, CHECKS).findings if one.level != "note"}
-    steps = {name: first.get(name, history.last_step if name in seen_at_the_end else None) for name in loud}
+    steps = {
+        name: first.get(name, history.last_step if name in seen_at_the_end else None)
+        for name in loud
+    }
     values = history["reward" if job.stage == "rl" else "loss"].values
     return Seen(
         job=job,
@@ -98,7 +104,8 @@ def _up_to(history: History, step: int) -> History:
         for name, one in history.series.items()
     }
     samples = [one for one in history.samples if one.step <= step]
-    references = [one for one in history.finals if one.stage == "reference"]  # those are there before the first step
+    # those are there before the first step
+    references = [one for one in history.finals if one.stage == "reference"]
     return replace(history, series=series, samples=samples, finals=references, finished=None)
 
 
@@ -116,7 +123,8 @@ def _change(values: np.ndarray) -> Interval:
 
 
 def as_trainer_state(job: Job, run: Path, folder: Path) -> dict[str, str]:
-    """The run in TRL's names for the doctors that read those only; returns what `ask.py` is told of it."""
+    """The run in TRL's names for the doctors that read those only; returns what `ask.py` is told of
+    it."""
     folder.mkdir(parents=True, exist_ok=True)
     state = folder / "trainer_state.json"
     if job.trainer == "trl":
@@ -127,7 +135,9 @@ def as_trainer_state(job: Job, run: Path, folder: Path) -> dict[str, str]:
         state.write_text(json.dumps({"log_history": rows, "global_step": rows[-1]["step"]}))
     with (folder / "completions.jsonl").open("w") as file:
         for one in read(job, run).samples:
-            file.write(json.dumps({"step": one.step, "text": one.text, "reward": one.reward}) + "\n")
+            file.write(
+                json.dumps({"step": one.step, "text": one.text, "reward": one.reward}) + "\n"
+            )
     return {"name": job.name, "kind": "rl" if job.stage == "rl" else "sft", "state": str(state)}
 
 
@@ -144,13 +154,20 @@ def _translated(row: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def said(job: Job, folder: Path) -> list[str]:
-    """The lines of a trainer's output, numbers and paths left out; of our own its events and why it stopped."""
+    """The lines of a trainer's output, numbers and paths left out; of our own its events and why it
+    stopped."""
     lines = (folder / SAID).read_text(errors="replace").splitlines()
     if job.trainer == "trl":
-        return [_bare(line) for line in lines if line.strip() and not line.startswith("{'") and "%|" not in line]
+        return [
+            _bare(line)
+            for line in lines
+            if line.strip() and not line.startswith("{'") and "%|" not in line
+        ]
     events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
     stopped = [line for line in lines if line.startswith("STOPPED")]
-    return [f"{one['kind']}: {_bare(one['message'])}" for one in events] + [_bare(line) for line in stopped]
+    return [f"{one['kind']}: {_bare(one['message'])}" for one in events] + [
+        _bare(line) for line in stopped
+    ]
 
 
 def _bare(line: str) -> str:

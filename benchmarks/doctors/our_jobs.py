@@ -44,7 +44,7 @@ class Kind:
     family: str = "autoregressive"
 
 
-# -- faults that no option makes: the code is changed while the run is made -------------------------------------------
+# -- faults that no option makes: the code is changed while the run is made ------------------------
 
 
 @contextmanager
@@ -67,7 +67,9 @@ def wrong_sign() -> Any:
 
 def spikes() -> Any:
     """Every ninth batch weighs two hundred times as much."""
-    return _credited(lambda step, one: replace(one, weight=one.weight * (200 if step % 9 == 0 else 1)))
+    return _credited(
+        lambda step, one: replace(one, weight=one.weight * (200 if step % 9 == 0 else 1))
+    )
 
 
 @contextmanager
@@ -99,7 +101,10 @@ def same_seed() -> Any:
 
     def changed(original: Callable[..., Any]) -> Callable[..., Any]:
         def collect(*arguments: Any, **how: Any) -> Any:
-            return [replace(one, rollouts=one.rollouts[:1] * len(one.rollouts)) for one in original(*arguments, **how)]
+            return [
+                replace(one, rollouts=one.rollouts[:1] * len(one.rollouts))
+                for one in original(*arguments, **how)
+            ]
 
         return collect
 
@@ -149,7 +154,9 @@ def no_reference() -> Iterator[None]:
 
     original = Policy.score
 
-    def score(policy: Any, trajectories: Any, *, reference: bool = False, divergence: bool = False) -> Any:
+    def score(
+        policy: Any, trajectories: Any, *, reference: bool = False, divergence: bool = False
+    ) -> Any:
         return original(policy, trajectories, divergence=divergence)
 
     with mock.patch.object(Policy, "score", score):
@@ -164,7 +171,10 @@ def other_law() -> Iterator[None]:
     original, modes = stage_evaluations._evaluate, stage_evaluations.modes
 
     def colder(recipe: Any) -> Any:
-        return {name: law if law.greedy else replace(law, temperature=0.3) for name, law in modes(recipe).items()}
+        return {
+            name: law if law.greedy else replace(law, temperature=0.3)
+            for name, law in modes(recipe).items()
+        }
 
     def evaluate(run: Any, policy: Any, task: Any, examples: Any, key: Any) -> Any:
         last = key.stage == "rl" and key.step is None
@@ -202,7 +212,9 @@ BROKEN: Mapping[str, Kind] = {
     "gold answers earn less": Kind(task={"reward": "gold_earns_less"}),
     "a blank answer pays": Kind(task={"reward": "unread_pays"}),
     "verdicts that fail": Kind(task={"reward": "raises"}),
-    "trained on another reward": Kind(task={"reward": "other_in_training"}, rl={"evaluation.every": 6}),
+    "trained on another reward": Kind(
+        task={"reward": "other_in_training"}, rl={"evaluation.every": 6}
+    ),
     "length is paid, ours": Kind(task={"reward": "length"}),
     "sparse reward, ours": Kind(
         task={"reward": "sparse", "kind": "alphabet"}, rl={"group_size": 2, "prompts_per_step": 8}
@@ -242,7 +254,8 @@ HEALTHY: Mapping[str, Kind] = {
 
 
 def jobs(models: Path, more: int = 0) -> list[Job]:
-    """All of them; a model that several start from is made once, as a run of its own. `more` is added to each seed."""
+    """All of them; a model that several start from is made once, as a run of its own. `more` is
+    added to each seed."""
     found = []
     for task in TASKS:
         for family in FAMILIES:
@@ -250,26 +263,40 @@ def jobs(models: Path, more: int = 0) -> list[Job]:
                 kind = Kind(family=family, task={"kind": task})
                 found.append(
                     Job(
-                        f"base {family} {task} {seed}", "plumbline", "base", partial(_copied, models, kind, seed + more)
+                        f"base {family} {task} {seed}",
+                        "plumbline",
+                        "base",
+                        partial(_copied, models, kind, seed + more),
                     )
                 )
                 for name in HEALTHY if (family, seed) == ("autoregressive", 1) else ("as it is",):
-                    how = replace(HEALTHY[name], family=family, task={**HEALTHY[name].task, "kind": task})
+                    how = replace(
+                        HEALTHY[name], family=family, task={**HEALTHY[name].task, "kind": task}
+                    )
                     title = f"{family} {task} {name} {seed}"
-                    found.append(Job(title, "plumbline", "rl", partial(_rl, models, how, seed + more)))
+                    found.append(
+                        Job(title, "plumbline", "rl", partial(_rl, models, how, seed + more))
+                    )
     for seed in (3,):
         for family in FAMILIES:
             how = Kind(family=family)
             made = partial(_rl, models, how, seed + more)
             found.append(Job(f"{family} halves as it is {seed}", "plumbline", "rl", made))
     commerce = Kind(
-        task={"kind": "commerce"}, rl={"prompts_per_step": 6, "group_size": 8, "optimiser": {"learning_rate": 3e-4}}
+        task={"kind": "commerce"},
+        rl={"prompts_per_step": 6, "group_size": 8, "optimiser": {"learning_rate": 3e-4}},
     )
-    found.append(Job("base commerce 1", "plumbline", "base", partial(_copied, models, commerce, 1 + more)))
+    found.append(
+        Job("base commerce 1", "plumbline", "base", partial(_copied, models, commerce, 1 + more))
+    )
     found += [
-        Job(f"commerce {seed}", "plumbline", "rl", partial(_rl, models, commerce, seed + more)) for seed in (1, 3)
+        Job(f"commerce {seed}", "plumbline", "rl", partial(_rl, models, commerce, seed + more))
+        for seed in (1, 3)
     ]
-    found += [Job(name, "plumbline", "rl", partial(_rl, models, kind, 1 + more), name) for name, kind in BROKEN.items()]
+    found += [
+        Job(name, "plumbline", "rl", partial(_rl, models, kind, 1 + more), name)
+        for name, kind in BROKEN.items()
+    ]
     high = {"sft": {"steps": 60, "optimiser": {"learning_rate": 0.3, "max_grad_norm": 1e9}}}
     name = "our SFT, rate far too high"
     found.append(Job(name, "plumbline", "sft", partial(_sft, models, high, 1 + more), name))
@@ -310,8 +337,11 @@ def _copied(models: Path, kind: Kind, seed: int, folder: Path) -> None:
 
 
 def _model(models: Path, kind: Kind, seed: int) -> Path:
-    """The model that a run starts from, which one of two seeds of a hundred made; a planted reward is no part of it."""
-    plain = replace(kind, task={"kind": kind.task.get("kind", TASKS[0]), "comma": kind.task.get("comma", 0.0)})
+    """The model that a run starts from, which one of two seeds of a hundred made; a planted reward
+    is no part of it."""
+    plain = replace(
+        kind, task={"kind": kind.task.get("kind", TASKS[0]), "comma": kind.task.get("comma", 0.0)}
+    )
     made = 100 * (seed // 100) + 1 + (seed + 1) % 2
     folder = models / "-".join(str(one) for one in (kind.family, *plain.task.values(), made))
     if not (folder / "result.json").is_file():
@@ -323,7 +353,12 @@ def _model(models: Path, kind: Kind, seed: int) -> Path:
 def _rl(models: Path, kind: Kind, seed: int, folder: Path) -> None:
     values = _values(kind, seed)
     values["model"]["name"] = str(_model(models, kind, seed))
-    values["rl"] = {"steps": 60, "prompts_per_step": 4, "group_size": 4, "optimiser": {"learning_rate": 1e-3}}
+    values["rl"] = {
+        "steps": 60,
+        "prompts_per_step": 4,
+        "group_size": 4,
+        "optimiser": {"learning_rate": 1e-3},
+    }
     for key, value in kind.rl.items():
         section, _, name = key.rpartition(".")
         values.setdefault(section or "rl", {})[name] = value

@@ -1,4 +1,5 @@
-"""Runs of TRL's own GRPO and SFT, healthy and with one fault each; most of GRPO's are those of tests/diagnosis."""
+"""Runs of TRL's own GRPO and SFT, healthy and with one fault each; most of GRPO's are those of
+tests/diagnosis."""
 
 import random
 from collections.abc import Callable
@@ -19,7 +20,10 @@ STEPS = 60
 
 def no_end(completions: Any, **_: Any) -> list[float]:
     """Infrastructure that pays for what it could not read."""
-    return [1.0 if len(text) < 6 else one for text, one in zip(texts(completions), letters(completions), strict=True)]
+    return [
+        1.0 if len(text) < 6 else one
+        for text, one in zip(texts(completions), letters(completions), strict=True)
+    ]
 
 
 def sparse(completions: Any, **_: Any) -> list[float]:
@@ -46,10 +50,18 @@ SFT_ROWS = 240
 
 
 def jobs(models: Path, more: int = 0) -> list[Job]:
-    """All of them; `models` is where the model that they start from lies, once it is made. `more` is added to seeds."""
+    """All of them; `models` is where the model that they start from lies, once it is made. `more`
+    is added to seeds."""
     talker = partial(_talker, models)
-    grpo = {f"trl GRPO {name} {seed}": replace(plan, steps=STEPS) for seed in (1, 2) for name, plan in HEALTHY.items()}
-    found = [Job(name, "trl", "rl", partial(_grpo, talker, plan, int(name[-1]) + more)) for name, plan in grpo.items()]
+    grpo = {
+        f"trl GRPO {name} {seed}": replace(plan, steps=STEPS)
+        for seed in (1, 2)
+        for name, plan in HEALTHY.items()
+    }
+    found = [
+        Job(name, "trl", "rl", partial(_grpo, talker, plan, int(name[-1]) + more))
+        for name, plan in grpo.items()
+    ]
     sft: dict[str, dict[str, Any]] = {
         "constant": {},
         "linear": {"lr_scheduler_type": "linear"},
@@ -62,13 +74,23 @@ def jobs(models: Path, more: int = 0) -> list[Job]:
     ]
     planted = {name: plan for name, (plan, *_) in PLANTED.items()} | MORE
     found += [
-        Job(f"trl GRPO: {name}", "trl", "rl", partial(_grpo, talker, replace(plan, steps=STEPS), more), name)
+        Job(
+            f"trl GRPO: {name}",
+            "trl",
+            "rl",
+            partial(_grpo, talker, replace(plan, steps=STEPS), more),
+            name,
+        )
         for name, plan in planted.items()
     ]
     letter = partial(_talker, models, "letter", 1)
     found += [
         Job(
-            f"trl GRPO: {name}", "trl", "rl", partial(_grpo, letter if name in ONE_LETTER else talker, plan, more), name
+            f"trl GRPO: {name}",
+            "trl",
+            "rl",
+            partial(_grpo, letter if name in ONE_LETTER else talker, plan, more),
+            name,
         )
         for name, (plan, *_) in KINDS.items()
     ]
@@ -90,7 +112,12 @@ def _talker(models: Path, name: str = "talker", most: int = 20) -> Path:
 
     folder, untrained = models / name, models / "untrained"
     if not (folder / "tokenizer.json").is_file():
-        make_tiny(untrained, TinySection(hidden=32, layers=2, heads=2, vocabulary=300, context=256), WORDS * 10, seed=0)
+        make_tiny(
+            untrained,
+            TinySection(hidden=32, layers=2, heads=2, vocabulary=300, context=256),
+            WORDS * 10,
+            seed=0,
+        )
         sharpen(untrained)
         make_talker(untrained, folder, partial(any_letters, least=min(3, most), most=most))
     return folder
@@ -106,7 +133,12 @@ def _rows(count: int, seed: int) -> list[dict[str, Any]]:
     return [
         {
             "prompt": [{"role": "user", "content": ask.format(dice.randint(0, 999))}],
-            "completion": [{"role": "assistant", "content": " ".join(dice.choices("abcd", k=dice.randint(4, 9)))}],
+            "completion": [
+                {
+                    "role": "assistant",
+                    "content": " ".join(dice.choices("abcd", k=dice.randint(4, 9))),
+                }
+            ],
         }
         for _ in range(count)
     ]

@@ -5,8 +5,9 @@
     python -m experiments.findings all --seeds 0,1,2     # all; what is finished is not done again
     python -m experiments.findings schedule --real       # with SmolLM2-135M (`plumbline get smollm2-135m`): hours
 
-The findings are data (findings.yaml); what needs no model is a function in measured.py. Results are written beside,
-into results/, and figures into docs/research/findings/; docs/research/findings.md says what they come to.
+The findings are data (findings.yaml); what needs no model is a function in measured.py. Results are
+written beside, into results/, and figures into docs/research/findings/; docs/research/findings.md
+says what they come to.
 """
 
 import argparse
@@ -35,17 +36,29 @@ RESULTS, FIGURES = HERE / "results", HERE.parents[1] / "docs" / "research" / "fi
 def main(words: Sequence[str] | None = None) -> None:
     arms.know_divided()
     known = declarations()
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", help=f"all, or some of {', '.join(known)}")
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument(
-        "--set", nargs="*", default=[], metavar="KEY=VALUE", help="of a recipe, for starts and arms alike"
+        "--set",
+        nargs="*",
+        default=[],
+        metavar="KEY=VALUE",
+        help="of a recipe, for starts and arms alike",
     )
-    parser.add_argument("--runs", type=Path, default=Path("runs/findings"), help="where arms are trained")
+    parser.add_argument(
+        "--runs", type=Path, default=Path("runs/findings"), help="where arms are trained"
+    )
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--figures", type=Path, default=FIGURES)
-    parser.add_argument("--real", action="store_true", help="with the real model, of those that say how")
-    parser.add_argument("--draw", action="store_true", help="only the figures and tables of stored results")
+    parser.add_argument(
+        "--real", action="store_true", help="with the real model, of those that say how"
+    )
+    parser.add_argument(
+        "--draw", action="store_true", help="only the figures and tables of stored results"
+    )
     options = parser.parse_args(words)
     names = list(known) if options.names == ["all"] else options.names
     if unknown := [name for name in names if name not in known]:
@@ -53,13 +66,20 @@ def main(words: Sequence[str] | None = None) -> None:
     if not names:
         print("\n".join(f"{name:18} {one['title']}" for name, one in known.items()))
     seeds = [int(seed) for seed in options.seeds.split(",")]
-    over = {key: read_yaml(value, key) for key, _, value in (item.partition("=") for item in options.set)}
+    over = {
+        key: read_yaml(value, key)
+        for key, _, value in (item.partition("=") for item in options.set)
+    }
     for name in names:
         file = f"{name}-real" if options.real else name
         if not options.draw:
             try:
                 found = find(
-                    known[name], seeds, options.runs / ("real" if options.real else "small"), over, options.real
+                    known[name],
+                    seeds,
+                    options.runs / ("real" if options.real else "small"),
+                    over,
+                    options.real,
                 )
             except PlumblineError as error:
                 print(f"{name}: {error}", file=sys.stderr)
@@ -81,12 +101,17 @@ def _file() -> dict[str, Any]:
 
 
 def find(
-    declared: Mapping[str, Any], seeds: Sequence[int], runs: Path, over: Mapping[str, Any], real: bool
+    declared: Mapping[str, Any],
+    seeds: Sequence[int],
+    runs: Path,
+    over: Mapping[str, Any],
+    real: bool,
 ) -> dict[str, Any]:
     """The rows of a finding: for each arm and measure one value a seed.
 
     Raises:
-        PlumblineError: an arm could not be run to its end, or the finding has none for the real model.
+        PlumblineError: an arm could not be run to its end, or the finding has none for the real
+            model.
     """
     if real and "real" not in declared:
         raise PlumblineError("it has no arms for the real model", "leave out --real")
@@ -98,7 +123,11 @@ def find(
 
 
 def trained(
-    declared: Mapping[str, Any], seeds: Sequence[int], runs: Path, over: Mapping[str, Any], real: bool
+    declared: Mapping[str, Any],
+    seeds: Sequence[int],
+    runs: Path,
+    over: Mapping[str, Any],
+    real: bool,
 ) -> dict[str, Any]:
     from experiments.findings.arms import MEASURES, Base, arm, curve
 
@@ -115,16 +144,25 @@ def trained(
                 rows[name].setdefault(label, []).append(value(run))
             if run.recipe.rl is not None:
                 one = curve(run)
-                curves.setdefault(name, {"steps": one["steps"], "values": []})["values"].append(one["values"])
+                curves.setdefault(name, {"steps": one["steps"], "values": []})["values"].append(
+                    one["values"]
+                )
             shown = ", ".join(f"{label} {values[-1]:.3f}" for label, values in rows[name].items())
             spent = time.process_time() - began
             print(f"seed {seed}, {name}: {shown} ({spent:.0f} cpu-s)", file=sys.stderr, flush=True)
     found = {
         "title": declared["title"],
-        "said": f"means over {len(seeds)} seeds with Student's 95 % interval; changes are paired by seed",
+        "said": (
+            f"means over {len(seeds)} seeds with Student's 95 % interval; changes are paired by "
+            "seed"
+        ),
         "seeds": list(seeds),
         "reference": next(iter(arms)) if real else declared["reference"],
-        "shown": [MEASURES[one][0] for one in declared["measures"] if one not in ("gap", "grad_norm", "reward")],
+        "shown": [
+            MEASURES[one][0]
+            for one in declared["measures"]
+            if one not in ("gap", "grad_norm", "reward")
+        ],
         "rows": rows,
     }
     return {**found, **({"curves": curves} if declared.get("figure") == "curves" else {})}

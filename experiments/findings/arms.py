@@ -1,4 +1,5 @@
-"""Arms that train: a recipe with some keys set otherwise, run from each seed's own start, and measured."""
+"""Arms that train: a recipe with some keys set otherwise, run from each seed's own start, and
+measured."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,7 +35,8 @@ class Base:
 
 
 class Divided(Grpo):
-    """GRPO whose loss is divided by a number more, as the forms log's was by its 64 steps x 4 answers."""
+    """GRPO whose loss is divided by a number more, as the forms log's was by its 64 steps x 4
+    answers."""
 
     name: Literal["divided"] = "divided"  # type: ignore[assignment]
     divisor: float = 256.0
@@ -72,46 +74,76 @@ def optimiser(name: str) -> Iterator[None]:
 
 
 def written(values: Mapping[str, Any]) -> list[str]:
-    return [f"{key}={yaml.safe_dump(value, default_flow_style=True).strip()}" for key, value in values.items()]
+    return [
+        f"{key}={yaml.safe_dump(value, default_flow_style=True).strip()}"
+        for key, value in values.items()
+    ]
 
 
 def start(base: Base, family: str, seed: int, folder: Path, over: Mapping[str, Any]) -> Run:
     """The model that a seed's arms begin with: pretrained and spoilt by SFT, no GRPO yet."""
-    return run(load(base.recipe, written({**base.families[family], **over, "seed": seed, "rl": None})), folder)
+    return run(
+        load(base.recipe, written({**base.families[family], **over, "seed": seed, "rl": None})),
+        folder,
+    )
 
 
-def arm(base: Base, values: Mapping[str, Any], seed: int, folder: Path, over: Mapping[str, Any]) -> Run:
+def arm(
+    base: Base, values: Mapping[str, Any], seed: int, folder: Path, over: Mapping[str, Any]
+) -> Run:
     """A finished run of an arm; taken as it is where one of the same recipe is there.
 
     Args:
         base: what it is laid over.
-        values: an arm of the declaration: keys of a recipe, and `family`, `optimiser`, `alone` (no GRPO: the start
-            itself with these keys).
+        values: an arm of the declaration: keys of a recipe, and `family`, `optimiser`, `alone` (no
+            GRPO: the start itself with these keys).
         seed: of everything.
         folder: of all runs.
         over: keys that are set for starts and arms alike, whatever they say themselves.
     """
     keys = dict(values)
-    family, how, alone = keys.pop("family", "autoregressive"), keys.pop("optimiser", "adamw"), keys.pop("alone", False)
+    family, how, alone = (
+        keys.pop("family", "autoregressive"),
+        keys.pop("optimiser", "adamw"),
+        keys.pop("alone", False),
+    )
     if alone:
-        recipe = load(base.recipe, written({**base.families[family], **keys, **over, "seed": seed, "rl": None}))
+        recipe = load(
+            base.recipe,
+            written({**base.families[family], **keys, **over, "seed": seed, "rl": None}),
+        )
     else:
         from_ = folder / f"start-{family}-{seed}"
-        model = start(base, family, seed, from_, {key: value for key, value in over.items() if key[:3] != "rl."})
-        given = {"model.name": str(model.model("sft")), "model.tiny": None, "sft": None, "seed": seed}
+        model = start(
+            base,
+            family,
+            seed,
+            from_,
+            {key: value for key, value in over.items() if key[:3] != "rl."},
+        )
+        given = {
+            "model.name": str(model.model("sft")),
+            "model.tiny": None,
+            "sft": None,
+            "seed": seed,
+        }
         recipe = load(base.recipe, written({**base.families[family], **keys, **over, **given}))
     with optimiser(how):
         return run(recipe, folder / f"arm-{recipe.identity()}-{how}")
 
 
 def run(recipe: Recipe, folder: Path) -> Run:
-    if (folder / "result.json").is_file() and Run.read(folder).recipe.identity() == recipe.identity():
+    if (folder / "result.json").is_file() and Run.read(
+        folder
+    ).recipe.identity() == recipe.identity():
         return Run.read(folder)
-    begun = (folder / "recipe.yaml").is_file() and Run.read(folder).recipe.identity() == recipe.identity()
+    begun = (folder / "recipe.yaml").is_file() and Run.read(
+        folder
+    ).recipe.identity() == recipe.identity()
     return run_recipe(recipe, folder, resume=begun)
 
 
-# -- measures ----------------------------------------------------------------------------------------------------------
+# -- measures --------------------------------------------------------------------------------------
 
 
 def final(run: Run, mode: str, stage: str | None = None) -> Evaluation:
@@ -144,8 +176,14 @@ MEASURES: dict[str, tuple[str, Callable[[Run], float]]] = {
     "sampled": ("sampled", lambda run: of_part(final(run, "sampled"), "share")),
     "exact": ("all right, sampled", lambda run: of_part(final(run, "sampled"), "exact")),
     "form": ("right length, sampled", lambda run: of_part(final(run, "sampled"), "form")),
-    "before_sampled": ("sampled before GRPO", lambda run: of_part(final(run, "sampled", "base"), "share")),
-    "zero_std": ("groups without signal", lambda run: float(np.mean(steps(run, "train/frac_reward_zero_std")))),
+    "before_sampled": (
+        "sampled before GRPO",
+        lambda run: of_part(final(run, "sampled", "base"), "share"),
+    ),
+    "zero_std": (
+        "groups without signal",
+        lambda run: float(np.mean(steps(run, "train/frac_reward_zero_std"))),
+    ),
     "grad_norm": ("gradient norm", lambda run: float(np.mean(steps(run, "train/grad_norm")))),
     "gap": ("sampler-scorer gap, nats", lambda run: steps(run, "train/sampler_scorer_gap")[0]),
     "reward": ("reward trained on, last tenth", lambda run: last(steps(run, "train/reward"))),
@@ -158,7 +196,13 @@ def last(values: Sequence[float]) -> float:
 
 
 def curve(run: Run) -> dict[str, list[float]]:
-    """What answers in training earn for their content (or in all), as means of equal parts of the run."""
-    parts = np.array_split(np.array(steps(run, "train/reward/share") or steps(run, "train/reward")), BLOCKS)
+    """What answers in training earn for their content (or in all), as means of equal parts of the
+    run."""
+    parts = np.array_split(
+        np.array(steps(run, "train/reward/share") or steps(run, "train/reward")), BLOCKS
+    )
     ends = np.cumsum([len(part) for part in parts])
-    return {"steps": [float(end) for end in ends], "values": [float(part.mean()) for part in parts if len(part)]}
+    return {
+        "steps": [float(end) for end in ends],
+        "values": [float(part.mean()) for part in parts if len(part)],
+    }

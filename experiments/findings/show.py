@@ -16,18 +16,23 @@ KEYS = ("\u25cf", "\u25c6", "\u25cb")
 
 
 def interval(values: Any) -> Interval:
-    """Of one value a seed: their mean with Student's interval; of a mapping: the interval that was computed."""
+    """Of one value a seed: their mean with Student's interval; of a mapping: the interval that was
+    computed."""
     if isinstance(values, Mapping):
         return Interval(**values)
     return t_interval(values)
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """A row an arm, a pair of columns a measure: the mean over seeds, and the paired difference to the reference."""
+    """A row an arm, a pair of columns a measure: the mean over seeds, and the paired difference to
+    the reference."""
     rows, reference = found["rows"], found.get("reference")
     measures = list(dict.fromkeys(name for row in rows.values() for name in row))
     head = [f"{name} | change" if reference else name for name in measures]
-    lines = [f"| arm | {' | '.join(head)} |", "|---" * (1 + len(measures) * (2 if reference else 1)) + "|"]
+    lines = [
+        f"| arm | {' | '.join(head)} |",
+        "|---" * (1 + len(measures) * (2 if reference else 1)) + "|",
+    ]
     for arm, row in rows.items():
         cells = []
         for name in measures:
@@ -35,7 +40,9 @@ def table(found: Mapping[str, Any]) -> str:
             cells.append("-" if values is None else said(interval(values)))
             if reference:
                 cells.append(
-                    "" if arm == reference or values is None else f"{change(values, rows[reference][name]):+.3f}"
+                    ""
+                    if arm == reference or values is None
+                    else f"{change(values, rows[reference][name]):+.3f}"
                 )
         lines.append(f"| {arm} | {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -55,7 +62,12 @@ def figure(found: Mapping[str, Any]) -> str:
     label = f"{found['title']}: {found['said']}"
     if "curves" in found:
         layers = [
-            Points(one["steps"], [t_interval(seeds) for seeds in zip(*one["values"], strict=True)], STYLES[at % 4], arm)
+            Points(
+                one["steps"],
+                [t_interval(seeds) for seeds in zip(*one["values"], strict=True)],
+                STYLES[at % 4],
+                arm,
+            )
             for at, (arm, one) in enumerate(found["curves"].items())
         ]
         return standing(line_chart(layers, label=label, size=CURVES))
@@ -63,7 +75,8 @@ def figure(found: Mapping[str, Any]) -> str:
 
 
 def dots(found: Mapping[str, Any], label: str) -> str:
-    """Rows of marks: where there is a reference the changes against it, else the values themselves."""
+    """Rows of marks: where there is a reference the changes against it, else the values
+    themselves."""
     rows, shown, reference = found["rows"], found["shown"][:3], found.get("reference")
     marks = {}
     for arm, row in rows.items():
@@ -73,8 +86,16 @@ def dots(found: Mapping[str, Any], label: str) -> str:
                 for name in shown
                 if name in row
             }
-            marks[arm] = tuple(Mark(one, name, STYLES[at], SHAPES[at]) for at, (name, one) in enumerate(taken.items()))
-    ends = [end for row in marks.values() for one in row for end in (one.interval.low, one.interval.high)]
+            marks[arm] = tuple(
+                Mark(one, name, STYLES[at], SHAPES[at])
+                for at, (name, one) in enumerate(taken.items())
+            )
+    ends = [
+        end
+        for row in marks.values()
+        for one in row
+        for end in (one.interval.low, one.interval.high)
+    ]
     low, high = min(0.0, *ends), max(0.0, *ends)
     air = 0.04 * (high - low) or 1.0
     key = "   ".join(f"{mark} {name}" for name, mark in zip(shown, KEYS, strict=False))
@@ -88,19 +109,26 @@ def dots(found: Mapping[str, Any], label: str) -> str:
             x_title=key,
         )
     return dot_chart(
-        [(arm, row, "") for arm, row in marks.items()], label=label, x_range=(0.0, high + air), x_title=key
+        [(arm, row, "") for arm, row in marks.items()],
+        label=label,
+        x_range=(0.0, high + air),
+        x_title=key,
     )
 
 
 def standing(drawing: str) -> str:
-    """A drawing as a file of its own: with the style sheet of the reports, which gives it its colours."""
+    """A drawing as a file of its own: with the style sheet of the reports, which gives it its
+    colours."""
     width, height = map(int, drawing.partition('viewBox="0 0 ')[2].partition('"')[0].split())
     wider = 30  # on both sides, for what is written across an edge
     box = f'viewBox="{-wider} 0 {width + 2 * wider} {height}"'
     css = render("style.css")
     colours = css.partition("*{")[0] + "".join(re.findall(r"svg [^{}]*{[^{}]*}", css))
     style = f"<style>{colours}text{{font-family:sans-serif}}</style>"
-    back = f'<rect x="{-wider}" width="{width + 2 * wider}" height="{height}" style="fill:var(--page)"/>'
+    back = (
+        f'<rect x="{-wider}" width="{width + 2 * wider}" height="{height}" '
+        'style="fill:var(--page)"/>'
+    )
     rest = drawing.removeprefix("<svg ").partition('" ')[2]
     attributes, _, content = rest.partition(">")
     return f'<svg xmlns="http://www.w3.org/2000/svg" {box} {attributes}>{style}{back}{content}\n'

@@ -6,9 +6,13 @@ import sys
 try:
     here = os.getcwd()  # noqa: PTH109
 except OSError:  # neither relative paths nor what is trusted there can be told
-    sys.exit("error: the working directory is gone\n  fix: change to a folder that is there, such as cd ~")
+    sys.exit(
+        "error: the working directory is gone\n  fix: change to a folder that is there, such as cd "
+        "~"
+    )
 if __name__ == "__main__" and not sys.flags.safe_path and sys.path[0] in {"", here}:
-    del sys.path[0]  # `python -m` puts the working directory first, and a file there must hide no module
+    # `python -m` puts the working directory first, and a file there must hide no module
+    del sys.path[0]
 
 import signal
 from types import FrameType
@@ -22,13 +26,18 @@ def _at_once(*_: int | FrameType | None) -> None:
 
 def _over(*_: int | FrameType | None) -> None:
     """End where the processor's time is over: the next limit kills without a word."""
-    sys.exit("error: this process has used all the processor's time that it may\n  fix: raise the limit (ulimit -t)")
+    sys.exit(
+        "error: this process has used all the processor's time that it may\n  fix: raise the limit "
+        "(ulimit -t)"
+    )
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C ends it without a traceback from its first import to its last."""
+    """Run the command line; Ctrl-C ends it without a traceback from its first import to its
+    last."""
     signal.signal(signal.SIGXCPU, _over)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where a shell had it ignored
+    # not where a shell had it ignored
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _at_once)
     from plumbline.cli.main import main as command
 
@@ -36,6 +45,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from plumbline import __main__ as entry  # by its own name, by which `plumbline.cli.exits` knows `_at_once`
+    from plumbline import (
+        __main__ as entry,  # by its own name, by which `plumbline.cli.exits` knows `_at_once`
+    )
 
     entry.main()

@@ -1,7 +1,8 @@
-"""Plumbline from Python: what the commands do, and the laws that a test holds any policy and any task to.
+"""Plumbline from Python: what the commands do, and the laws that a test holds any policy and any
+task to.
 
-`import plumbline` has most of these names and loads them late. Each law has a negative control in the test suite that
-must fail.
+`import plumbline` has most of these names and loads them late. Each law has a negative control in
+the test suite that must fail.
 """
 
 import math
@@ -26,14 +27,14 @@ from plumbline.evaluation.models import ModelOptions, check_name, evaluate_model
 from plumbline.policies.policy import Policy, Sampler
 from plumbline.recipe import Recipe, section
 from plumbline.records import Evaluation, Example, Message, Request, Sampling, Trajectory
+from plumbline.rollouts.collect import collect
 from plumbline.runs.observers import LiveView, open_trackers
-from plumbline.runs.remote_sync import published
 from plumbline.runs.remote import folder_for, is_address, join, local_model
+from plumbline.runs.remote_sync import published
 from plumbline.runs.run import Observer, Run, Silent
 from plumbline.tasks.precheck import HOSTILE
 from plumbline.tasks.task import Task, as_task
 from plumbline.training.pipeline import run_recipe
-from plumbline.rollouts.collect import collect
 
 
 def run(
@@ -48,16 +49,19 @@ def run(
     """Train and evaluate as a recipe says, and write the run and its report (`plumbline run`).
 
     Args:
-        recipe: a file, the name of a bundled recipe, its keys as a mapping, or what `load_recipe` gave. In a mapping a
-            scoring function of the task jsonl may be given itself.
+        recipe: a file, the name of a bundled recipe, its keys as a mapping, or what `load_recipe`
+            gave. In a mapping a scoring function of the task jsonl may be given itself.
         overrides: `a.b=value` each, for a file or a name.
-        out: the run directory, or an address (docs/cluster.md); None is NAME, after the recipe, in `run.folder`.
+        out: the run directory, or an address (docs/cluster.md); None is NAME, after the recipe, in
+            `run.folder`.
         resume: go on with a run that was stopped.
         quiet: show no progress on standard error.
-        trust_code: run code that a recipe's file names (as `module:name`) and that `overrides` do not.
+        trust_code: run code that a recipe's file names (as `module:name`) and that `overrides` do
+            not.
 
     Returns:
-        The finished run: `.result()` has its figures, `.folder` its `report.html`, `.model("rl")` the model's folder.
+        The finished run: `.result()` has its figures, `.folder` its `report.html`, `.model("rl")`
+            the model's folder.
 
     Raises:
         PlumblineError: what is wrong, and what to do.
@@ -76,7 +80,8 @@ def run(
             folder, keeper = opened.enter_context(kept)
             observers.append(keeper)
         elif loaded.run.trackers and not resume:
-            check_recipe(loaded)  # the run does so itself, but after a tracker has written into the folder
+            # the run does so itself, but after a tracker has written into the folder
+            check_recipe(loaded)
         trackers = open_trackers(loaded, folder, lambda message: view.event("tracker", message))
         return run_recipe(loaded, folder, resume=resume, observers=[*observers, *trackers])
 
@@ -89,7 +94,8 @@ def dry_run(
     resume: bool = False,
     trust_code: bool = False,
 ) -> DryRun:
-    """What `run` would do and need with these arguments, and what is wrong with it (`plumbline run --dry-run`).
+    """What `run` would do and need with these arguments, and what is wrong with it
+    (`plumbline run --dry-run`).
 
     Raises:
         PlumblineError: the recipe cannot be read; all else that is wrong is in `.findings`.
@@ -100,7 +106,9 @@ def dry_run(
 
 
 def _loaded(
-    recipe: str | Path | Mapping[str, Any] | Recipe, overrides: Sequence[str], out: str | Path | None
+    recipe: str | Path | Mapping[str, Any] | Recipe,
+    overrides: Sequence[str],
+    out: str | Path | None,
 ) -> tuple[Recipe, str]:
     """The recipe, and the run's directory or address."""
     if isinstance(recipe, Recipe | Mapping) and overrides:
@@ -109,7 +117,8 @@ def _loaded(
     if isinstance(recipe, Mapping):
         recipe = recipes.parse(_by_name(recipe))
     elif isinstance(recipe, Recipe) and ":" in recipe.model.family:
-        recipe = recipes.parse(recipe.plain())  # what its family reads may have been unchecked when it was loaded
+        # what its family reads may have been unchecked when it was loaded
+        recipe = recipes.parse(recipe.plain())
     loaded = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, overrides)
     return loaded, str(out) if out is not None else join(loaded.run.folder, loaded.name)
 
@@ -143,31 +152,38 @@ def evaluate(
     """Evaluate a model, the oracle or a control on a fixed split (`plumbline eval`).
 
     Args:
-        source: a model (directory, GGUF file, address, hub name), `oracle`, a control's name, or a finished run, whose
-            last model is meant.
+        source: a model (directory, GGUF file, address, hub name), `oracle`, a control's name, or a
+            finished run, whose last model is meant.
         task: what it is asked.
         split: train, val, test, or another one of the task.
         limit: only the first so many examples.
-        trust_code: run code that the model's directory names (a family of models as `module:Class`).
-        options: how a model is opened and asked, as `plumbline eval` has it: temperature (0, the default, is greedy
-            decoding), seed (of sampled answers), max_tokens and steps (what the model's own run evaluated with),
-            device, dtype, rows_at_once, family, chat_template, allow_overlap (with prompts that it was trained on),
-            engine (vllm, or an endpoint's address).
+        trust_code: run code that the model's directory names (a family of models as
+            `module:Class`).
+        options: how a model is opened and asked, as `plumbline eval` has it: temperature (0, the
+            default, is greedy decoding), seed (of sampled answers), max_tokens and steps (what the
+            model's own run evaluated with), device, dtype, rows_at_once, family, chat_template,
+            allow_overlap (with prompts that it was trained on), engine (vllm, or an endpoint's
+            address).
 
     Returns:
         The judged answers; `.mean_reward` is their mean.
 
     Raises:
-        RecipeError: the run is not finished; a misspelt control; an option that there is not, or of a wrong value.
+        RecipeError: the run is not finished; a misspelt control; an option that there is not, or of
+            a wrong value.
         DataError: the model was trained on some of these prompts; no such split.
         ModelError: there is no such model.
     """
     task = as_task(task)
-    how = section(ModelOptions, options, "evaluate", advice="help(plumbline.evaluate) names all options")
+    how = section(
+        ModelOptions, options, "evaluate", advice="help(plumbline.evaluate) names all options"
+    )
     if isinstance(source, Run):
         result = source.result()
         if result is None:
-            raise RecipeError(f"the run {source.folder} is not finished", "resume it: run(..., resume=True)")
+            raise RecipeError(
+                f"the run {source.folder} is not finished", "resume it: run(..., resume=True)"
+            )
         source = str(result["model"])
     source = local_model(str(source))
     with consent(everything=trust_code):
@@ -177,7 +193,8 @@ def evaluate(
 
 
 def _by_name(values: Any) -> Any:
-    """Values with every function in them as `module:name`, which a recipe can keep; all of them are the user's."""
+    """Values with every function in them as `module:name`, which a recipe can keep; all of them are
+    the user's."""
     if isinstance(values, Mapping):
         typed(f"{key}={value}" for key, value in values.items())
         return {key: _by_name(value) for key, value in values.items()}
@@ -191,7 +208,8 @@ def _name_of(function: Callable[..., Any]) -> str:
     typed([name])
     if not name.rpartition(":")[2].isidentifier() or named(name, "function") is not function:
         raise RecipeError(
-            f"{name} cannot be found again by its name", "define it with def at the top of a module, script or notebook"
+            f"{name} cannot be found again by its name",
+            "define it with def at the top of a module, script or notebook",
         )
     return name
 
@@ -205,13 +223,18 @@ class PolicyLaws:
     chi_square_p: float
     """Law 2: how likely draws of the declared law are to miss it by this much."""
     mass: float
-    """Sum of the declared probabilities of all distinct trajectories that were drawn: at most 1 under a true law."""
+    """Sum of the declared probabilities of all distinct trajectories that were drawn: at most 1
+    under a true law."""
     kinds: int
     """Distinct trajectories drawn."""
 
 
 def sampled(
-    sampler: Sampler, prompts: Sequence[Sequence[Message]], copies: int, sampling: Sampling, seed: int
+    sampler: Sampler,
+    prompts: Sequence[Sequence[Message]],
+    copies: int,
+    sampling: Sampling,
+    seed: int,
 ) -> list[list[Trajectory]]:
     """Trajectories in the order of the prompts, `copies` of each, for tests and benchmarks."""
     requests = [
@@ -224,13 +247,19 @@ def sampled(
 
 
 def check_policy(
-    policy: Policy, messages: Sequence[Message], sampling: Sampling, *, draws: int = 20_000, seed: int = 0
+    policy: Policy,
+    messages: Sequence[Message],
+    sampling: Sampling,
+    *,
+    draws: int = 20_000,
+    seed: int = 0,
 ) -> PolicyLaws:
     """Measure both laws of a policy by drawing many trajectories for one prompt.
 
-    Law 1 alone passes for a sampler that is wrong in the same way as its scorer; law 2 compares how often each
-    trajectory came with the probability that the scorer gives it. Choose a prompt and limits for which the distinct
-    trajectories are few (tens to hundreds), or the counts say nothing.
+    Law 1 alone passes for a sampler that is wrong in the same way as its scorer; law 2 compares how
+    often each trajectory came with the probability that the scorer gives it. Choose a prompt and
+    limits for which the distinct trajectories are few (tens to hundreds), or the counts say
+    nothing.
 
     Args:
         policy: any family.
@@ -244,11 +273,18 @@ def check_policy(
 
 
 def check_episodes(
-    policy: Policy, task: Task, example: Example, sampling: Sampling, *, draws: int = 20_000, seed: int = 0
+    policy: Policy,
+    task: Task,
+    example: Example,
+    sampling: Sampling,
+    *,
+    draws: int = 20_000,
+    seed: int = 0,
 ) -> PolicyLaws:
     """Measure both laws over whole episodes of a task with one example; see `check_policy`.
 
-    The probability of an episode is the product over its turns, each at the prompt that the turns before it led to.
+    The probability of an episode is the product over its turns, each at the prompt that the turns
+    before it led to.
     """
     (group,) = collect(policy, task, [example], copies=draws, sampling=sampling, key=(seed,))
     return _laws(policy, [rollout.turns for rollout in group.rollouts])
@@ -275,23 +311,29 @@ def _laws(policy: Policy, drawn: Sequence[Sequence[Trajectory]]) -> PolicyLaws:
 
 def _key(turns: Sequence[Trajectory]) -> bytes:
     return b"/".join(
-        b"|".join(step.positions.tobytes() + b":" + step.tokens.tobytes() for step in turn.steps) for turn in turns
+        b"|".join(step.positions.tobytes() + b":" + step.tokens.tobytes() for step in turn.steps)
+        for turn in turns
     )
 
 
 def _chi_square_p(observed: np.ndarray, expected: np.ndarray, draws: int) -> float:
-    """Upper tail of Pearson's statistic; kinds expected fewer than 5 times are pooled, with those never drawn."""
+    """Upper tail of Pearson's statistic; kinds expected fewer than 5 times are pooled, with those
+    never drawn."""
     often = expected >= 5
     counts = np.append(observed[often], observed[~often].sum())
     means = np.append(expected[often], max(draws - expected[often].sum(), 1e-9))
     if means[-1] < 5:  # a remainder too small to be a cell of its own
-        counts, means = np.append(counts[:-2], counts[-2:].sum()), np.append(means[:-2], means[-2:].sum())
+        counts, means = (
+            np.append(counts[:-2], counts[-2:].sum()),
+            np.append(means[:-2], means[-2:].sum()),
+        )
     statistic = float(((counts - means) ** 2 / means).sum())
     return _upper_tail(statistic, len(counts) - 1)
 
 
 def _upper_tail(statistic: float, degrees: int) -> float:
-    """P(chi-square > statistic), by Wilson and Hilferty's cube root (1931); within 1e-3 for 3 degrees or more."""
+    """P(chi-square > statistic), by Wilson and Hilferty's cube root (1931); within 1e-3 for 3
+    degrees or more."""
     if degrees < 1:
         return 1.0
     z = ((statistic / degrees) ** (1 / 3) - (1 - 2 / (9 * degrees))) / math.sqrt(2 / (9 * degrees))
@@ -311,7 +353,8 @@ class TaskLaws:
 
 
 def check_task(task: Task, split: str, *, hostile: Sequence[str] = HOSTILE) -> TaskLaws:
-    """Measure the laws of a task on a split: the oracle, the controls, and texts that no verifier expects."""
+    """Measure the laws of a task on a split: the oracle, the controls, and texts that no verifier
+    expects."""
     task = as_task(task)
     examples = task.examples(split)
     evaluations = references(task, examples, split)

@@ -13,8 +13,8 @@
     └── TrainingStopped    the result would be false: a NaN, a sampler that is not the scorer, no signal at all; or a
                            watch rule of the recipe says so
 
-A user's mistake raises one of these at the boundary; a programmer's mistake is an `assert`; a failed rollout is
-not an exception but data (`records.Failure`).
+A user's mistake raises one of these at the boundary; a programmer's mistake is an `assert`; a
+failed rollout is not an exception but data (`records.Failure`).
 """
 
 import json
@@ -27,8 +27,8 @@ _HIDDEN = re.compile(
 
 
 def visible(text: str) -> str:
-    """The same text with nothing in it that cannot be seen, but line breaks, tabs and the joiners that emoji and
-    scripts need: a control character becomes its code, `<U+202E>`.
+    """The same text with nothing in it that cannot be seen, but line breaks, tabs and the joiners
+    that emoji and scripts need: a control character becomes its code, `<U+202E>`.
 
     Text of models, files and servers is hostile: printed as it is, it could drive the terminal.
     """
@@ -46,7 +46,8 @@ def _code(match: re.Match[str]) -> str:
 
 
 class PlumblineError(Exception):
-    """An error that a user can fix: `cause` says what is wrong, `fix` what to do; both are `visible`."""
+    """An error that a user can fix: `cause` says what is wrong, `fix` what to do; both are
+    `visible`."""
 
     def __init__(self, cause: str, fix: str = "") -> None:
         cause, fix = visible(cause), visible(fix)
@@ -96,7 +97,8 @@ class IncomparableError(PlumblineError, ValueError):
 
 
 class EngineError(PlumblineError):
-    """An engine, worker or cluster that is not there, broke, or does something else than it was told to."""
+    """An engine, worker or cluster that is not there, broke, or does something else than it was
+    told to."""
 
 
 class TrainingStopped(PlumblineError):  # noqa: N818 - it says what happened, which is what the reader wants

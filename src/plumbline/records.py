@@ -2,8 +2,8 @@
 
 Letters in shapes: G rollouts in a group, K choices made in one step, L positions, N terms.
 
-Everything here is plain, typed and frozen, and needs numpy and the standard library only, so that a report or an
-offline scoring runs without torch.
+Everything here is plain, typed and frozen, and needs numpy and the standard library only, so that a
+report or an offline scoring runs without torch.
 """
 
 import hashlib
@@ -21,7 +21,8 @@ Finish = Literal["stop", "length"]
 """Why a trajectory ended: the model said so, or the limit cut it off."""
 
 Key = tuple[int | str, ...]
-"""What a request's random numbers are derived from: the seed, what they are for, the example, the copy, the turn."""
+"""What a request's random numbers are derived from: the seed, what they are for, the example, the
+copy, the turn."""
 
 
 class Message(TypedDict):
@@ -44,16 +45,19 @@ class Example:
     messages: Sequence[Message]
     """The prompt: every turn before the answer."""
     gold: str | None = None
-    """The oracle's answer: it scores 1.0. None where nobody knows one; there is no ceiling then, and no SFT."""
+    """The oracle's answer: it scores 1.0. None where nobody knows one; there is no ceiling then,
+    and no SFT."""
     reference: Mapping[str, Any] = field(default_factory=dict)
     """What the verifier compares with."""
     stratum: str = ""
     """The job or kind that evaluations break down by (`eval/<stratum>`)."""
     cluster: str = ""
-    """What it shares with examples that are alike: a customer, a form, a template. Empty for none: it is its own."""
+    """What it shares with examples that are alike: a customer, a form, a template. Empty for none:
+    it is its own."""
 
     def fingerprint(self) -> str:
-        """16 hex digits of the prompt's content: equal prompts are equal whatever their ids (overlap checks)."""
+        """16 hex digits of the prompt's content: equal prompts are equal whatever their ids
+        (overlap checks)."""
         text = "\x1e".join(f"{m['role']}\x1f{m['content']}" for m in self.messages)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -62,10 +66,12 @@ class Example:
 class Sampling:
     """The law by which text is drawn. A trajectory carries it, so the scorer cannot use another.
 
-    A family that needs more has a subclass of its own (its `options.py`); a recipe's `sampling` is one of that class.
+    A family that needs more has a subclass of its own (its `options.py`); a recipe's `sampling` is
+    one of that class.
     """
 
-    __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}  # how a recipe is checked
+    # how a recipe is checked
+    __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     temperature: float = 1.0
     """0 is greedy: the most probable choice, whose log-probability is recorded as 0."""
@@ -108,7 +114,10 @@ class Sampling:
             RecipeError: it is another family's.
         """
         if not isinstance(sampling, cls):
-            raise RecipeError(f"this family draws by {cls.__name__}, not by {type(sampling).__name__}", "give it one")
+            raise RecipeError(
+                f"this family draws by {cls.__name__}, not by {type(sampling).__name__}",
+                "give it one",
+            )
         return sampling
 
 
@@ -117,12 +126,16 @@ class SteppedSampling(Sampling):
     """The law of an answer that is made in a number of steps."""
 
     steps: int | None = None
-    """Denoising steps, or rounds of slots, of training rollouts; evaluations have `evaluation.steps`."""
+    """Denoising steps, or rounds of slots, of training rollouts; evaluations have
+    `evaluation.steps`."""
 
     def __post_init__(self) -> None:
         Sampling.__post_init__(self)  # super() does not find its way in a class with slots
         if self.steps is not None and self.steps < 1:
-            raise ValueError(f"steps must be at least 1, not {self.steps}: without a step nothing is ever filled in")
+            raise ValueError(
+                f"steps must be at least 1, not {self.steps}: without a step nothing is ever "
+                "filled in"
+            )
 
     @property
     def most_steps(self) -> int | None:
@@ -135,7 +148,8 @@ class Request:
     """What is to be answered, and by which law."""
 
     key: Key
-    """Every random number of the answer comes from it, and from nothing else; no other request of a call has it."""
+    """Every random number of the answer comes from it, and from nothing else; no other request of a
+    call has it."""
     messages: Sequence[Message]
     """A chat that ends before the answer."""
     sampling: Sampling
@@ -145,9 +159,9 @@ class Request:
 class Step:
     """One stochastic choice: which tokens were put at which positions.
 
-    An autoregressive trajectory has a single step that holds its whole response, because one causal forward pass
-    scores it; a diffusion trajectory has a step for each denoising step, with the `state` that it started from, so
-    that it can be scored by itself.
+    An autoregressive trajectory has a single step that holds its whole response, because one causal
+    forward pass scores it; a diffusion trajectory has a step for each denoising step, with the
+    `state` that it started from, so that it can be scored by itself.
     """
 
     positions: NDArray[np.int64]  # [K], counted from the first token after the prompt
@@ -155,14 +169,17 @@ class Step:
     logprobs: NDArray[np.float32]  # [K], under the law and the weights that drew them
     selection: float | None = None
     """Log-probability of the choice of the positions, where one was made."""
-    state: NDArray[np.int64] | None = None  # [L] before the choice, where the tokens alone do not say it
+    # [L] before the choice, where the tokens alone do not say it
+    state: NDArray[np.int64] | None = None
     history: NDArray[np.int64] | None = None
-    """The step [L] that filled each place of the state, -1 for none, where the law depends on more than the state."""
+    """The step [L] that filled each place of the state, -1 for none, where the law depends on more
+    than the state."""
     time: float | None = None
     """When the step began and ended, in [0, 1]; None for families without a clock."""
     until: float | None = None
     weight: float = 1.0
-    """What the step counts for where only some of a trajectory's steps are scored (T/K for K of T drawn evenly)."""
+    """What the step counts for where only some of a trajectory's steps are scored (T/K for K of T
+    drawn evenly)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -186,7 +203,8 @@ class Trajectory:
 
     @property
     def logprobs(self) -> NDArray[np.float32]:
-        """The recorded log-probability of each term: step by step its tokens, then the choice of its positions."""
+        """The recorded log-probability of each term: step by step its tokens, then the choice of
+        its positions."""
         parts: list[NDArray[np.float32]] = []
         for step in self.steps:
             parts.append(step.logprobs)
@@ -197,7 +215,11 @@ class Trajectory:
     @property
     def num_tokens(self) -> int:
         """Tokens of the answer, its end included."""
-        return len(self.answer) if self.answer is not None else sum(len(step.tokens) for step in self.steps)
+        return (
+            len(self.answer)
+            if self.answer is not None
+            else sum(len(step.tokens) for step in self.steps)
+        )
 
     @property
     def truncated(self) -> bool:
@@ -207,10 +229,12 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Facts that the world reports about a completion (how it parsed, what a server received); no judgement."""
+    """Facts that the world reports about a completion (how it parsed, what a server received); no
+    judgement."""
 
     how: str = ""
-    """How the completion was read: "strict", the repairs that it needed, or "none" (parse modes in reports)."""
+    """How the completion was read: "strict", the repairs that it needed, or "none" (parse modes in
+    reports)."""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -226,18 +250,23 @@ class Score:
     rubric: str = ""
     """Name and version: scores of two rubrics are not comparable."""
     readings: Mapping[str, float] = field(default_factory=dict)
-    """The total under each way to read the completion ("strict", "lenient"), where a task has several."""
+    """The total under each way to read the completion ("strict", "lenient"), where a task has
+    several."""
 
     def __post_init__(self) -> None:
         values = {**self.parts, **self.readings, "total": self.total}
         for name, value in values.items():
             if value is not None and not 0 <= value <= 1:  # NaN and infinity fail this, too
-                raise ValueError(f"a score lies in [0, 1], but {name} is {value} (rubric {self.rubric or 'unnamed'})")
+                raise ValueError(
+                    f"a score lies in [0, 1], but {name} is {value} (rubric "
+                    f"{self.rubric or 'unnamed'})"
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a rollout could not be judged. It is data: the run goes on, and the failure is counted and shown."""
+    """Why a rollout could not be judged. It is data: the run goes on, and the failure is counted
+    and shown."""
 
     cause: str
     detail: str = ""
@@ -248,9 +277,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rollout:
-    """An episode and what became of it: its turns, an outcome and a score, or a failure with its cause.
+    """An episode and what became of it: its turns, an outcome and a score, or a failure with its
+    cause.
 
-    The log-probability of an episode is the sum over its turns, because each prompt is given by the turns before it.
+    The log-probability of an episode is the sum over its turns, because each prompt is given by the
+    turns before it.
     """
 
     turns: tuple[Trajectory, ...]
@@ -280,7 +311,8 @@ class Rollout:
 
     @property
     def reward(self) -> float:
-        """The score's total; NaN for a rollout that could not be judged, which earns and loses nothing."""
+        """The score's total; NaN for a rollout that could not be judged, which earns and loses
+        nothing."""
         return self.score.total if self.score is not None else math.nan
 
 
@@ -315,7 +347,8 @@ class Judged:
     """None where nobody knows: a completion from elsewhere, an oracle, a control."""
     tokens: int | None = None
     turns: tuple[str, ...] = ()
-    """All answers of an episode of several turns, `completion` the last of them; empty where there was one."""
+    """All answers of an episode of several turns, `completion` the last of them; empty where there
+    was one."""
     asked: tuple[str, ...] = ()
     """What the task said before each of them but the first."""
     cut: bool = False
@@ -323,7 +356,8 @@ class Judged:
 
 
 def clusters_of(rows: Sequence[Judged | Example]) -> list[str] | None:
-    """The cluster of each row or example; None where each is its own, or all are of one (it alone is asked about)."""
+    """The cluster of each row or example; None where each is its own, or all are of one (it alone
+    is asked about)."""
     names = [row.cluster or row.id for row in rows]
     return names if 1 < len(set(names)) < len(names) else None
 
@@ -354,10 +388,12 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
-    """What a task's evaluations put first, beside the nonzero rate and the mean reward, and break down by.
+    """What a task's evaluations put first, beside the nonzero rate and the mean reward, and break
+    down by.
 
     Example:
-        Headline(figures=(Figure(key="exact_rate", title="Exact", part="exact", rate=True),), stratum="form")
+        Headline(figures=(Figure(key="exact_rate", title="Exact", part="exact", rate=True),),
+        stratum="form")
     """
 
     figures: tuple[Figure, ...] = ()
@@ -395,14 +431,16 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What one source of answers (a model, the oracle, a control) earned on a fixed set of examples."""
+    """What one source of answers (a model, the oracle, a control) earned on a fixed set of
+    examples."""
 
     source: str
     task: str
     split: str
     rubric: str
     sampling: Mapping[str, Any]
-    """How the answers were drawn (empty for the oracle, controls and completions from elsewhere)."""
+    """How the answers were drawn (empty for the oracle, controls and completions from
+    elsewhere)."""
     seed: int
     rows: tuple[Judged, ...]
     """Those that could be judged: every figure is of these."""

@@ -1,10 +1,11 @@
 """Files that are whole or absent: atomic writes, and readers that name what is wrong with a file.
 
-A write goes to a temporary file beside the target, is flushed to the disk, and is renamed over it: a reader, a
-crash or a full disk never sees half of it. Whatever stands in a file that is read (other bytes than UTF-8, JSON of a
-hundred thousand levels, a folder in its place) is an error with the file, the line, the cause and the remedy:
-`clear_read_errors` is the boundary. No read waits or fills the memory: `open_regular` opens ordinary files only, and
-what is read at once has a limit. Standard library only.
+A write goes to a temporary file beside the target, is flushed to the disk, and is renamed over it:
+a reader, a crash or a full disk never sees half of it. Whatever stands in a file that is read
+(other bytes than UTF-8, JSON of a hundred thousand levels, a folder in its place) is an error with
+the file, the line, the cause and the remedy: `clear_read_errors` is the boundary. No read waits or
+fills the memory: `open_regular` opens ordinary files only, and what is read at once has a limit.
+Standard library only.
 """
 
 import errno
@@ -43,8 +44,11 @@ _LONGEST_INTEGER = 300
 
 
 def dumps(value: object) -> str:
-    """JSON on one line, keys in insertion order, Portuguese readable, and no NaN (which is not JSON)."""
-    return _encodable(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(", ", ": ")))
+    """JSON on one line, keys in insertion order, Portuguese readable, and no NaN (which is not
+    JSON)."""
+    return _encodable(
+        json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(", ", ": "))
+    )
 
 
 def _encodable(text: str) -> str:
@@ -56,8 +60,8 @@ def _encodable(text: str) -> str:
 def clear_os_errors(path: Path) -> Iterator[None]:
     """Turn an OSError inside the block into a StorageError that names the path and what to do.
 
-    A write that safetensors could not finish is one too: it comes as an error of that library, known here by its name,
-    because this file does not import it.
+    A write that safetensors could not finish is one too: it comes as an error of that library,
+    known here by its name, because this file does not import it.
     """
     try:
         yield
@@ -66,7 +70,10 @@ def clear_os_errors(path: Path) -> Iterator[None]:
     except Exception as error:
         if not isinstance(error, OSError) and type(error).__name__ != "SafetensorError":
             raise
-        full = "No space left" in str(error) or getattr(error, "errno", None) in {errno.ENOSPC, errno.EDQUOT}
+        full = "No space left" in str(error) or getattr(error, "errno", None) in {
+            errno.ENOSPC,
+            errno.EDQUOT,
+        }
         free = _free_megabytes(path) if full else None
         detail = f" ({free:.0f} MB free on that disk)" if free is not None else ""
         raise StorageError(
@@ -89,7 +96,8 @@ def _free_megabytes(path: Path) -> float | None:
 
 @contextmanager
 def clear_read_errors(name: object, kind: type[PlumblineError] = DataError) -> Iterator[None]:
-    """Turn whatever a file can do to its reader inside the block into an error of a kind that names it.
+    """Turn whatever a file can do to its reader inside the block into an error of a kind that names
+    it.
 
     Args:
         name: what the error calls it: a path, or a path and a line.
@@ -103,7 +111,8 @@ def clear_read_errors(name: object, kind: type[PlumblineError] = DataError) -> I
         raise kind(f"{name} does not exist", "check the path") from error
     except OSError as error:
         raise kind(
-            f"{name} cannot be read: {error.strerror or error}", "check what is there, and who may read it"
+            f"{name} cannot be read: {error.strerror or error}",
+            "check what is there, and who may read it",
         ) from error
     except UnicodeDecodeError as error:
         raise kind(f"{name}: not UTF-8 ({error.reason})", "save the file as UTF-8") from error
@@ -112,8 +121,11 @@ def clear_read_errors(name: object, kind: type[PlumblineError] = DataError) -> I
         raise kind(f"{name} is not JSON ({what})", "correct the file, or write it again") from error
     except RecursionError as error:
         raise kind(f"{name} is nested too deeply", "give values of fewer levels") from error
-    except (ValueError, OverflowError) as error:  # an integer of 5,000 digits, a path with a NUL, a date of the year 0
-        raise kind(f"{name} holds what cannot be read: {one_line(error)}", "correct that value") from error
+    # an integer of 5,000 digits, a path with a NUL, a date of the year 0
+    except (ValueError, OverflowError) as error:
+        raise kind(
+            f"{name} holds what cannot be read: {one_line(error)}", "correct that value"
+        ) from error
 
 
 def one_line(error: object) -> str:
@@ -137,9 +149,12 @@ def open_regular(path: Path, kind: type[PlumblineError] = DataError) -> Buffered
         if is_own_input(path):
             return path.open("rb")
         check_regular(path, path.stat().st_mode, kind)
-        file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb")
+        file = os.fdopen(
+            os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb"
+        )
         try:
-            check_regular(path, os.fstat(file.fileno()).st_mode, kind)  # it may have been replaced in between
+            # it may have been replaced in between
+            check_regular(path, os.fstat(file.fileno()).st_mode, kind)
         except BaseException:
             file.close()
             raise
@@ -167,7 +182,9 @@ def check_regular(path: Path, mode: int, kind: type[PlumblineError]) -> None:
         kind: it is a folder, a pipe, a device or a socket.
     """
     if not stat.S_ISREG(mode):
-        what = next((words for is_one, words in _NO_FILES.items() if is_one(mode)), "it is no ordinary file")
+        what = next(
+            (words for is_one, words in _NO_FILES.items() if is_one(mode)), "it is no ordinary file"
+        )
         raise kind(f"{path} cannot be read: {what}", "give an ordinary file in its place")
 
 
@@ -187,7 +204,8 @@ def read_bytes(path: Path, kind: type[PlumblineError] = DataError, limit: int = 
         content = b"" if large else file.read(limit + 1)
     if large or len(content) > limit:
         raise kind(
-            f"{path} is too large: it has more than {limit >> 20:,} MiB, which is the most that is read of such a file",
+            f"{path} is too large: it has more than {limit >> 20:,} MiB, which is the most that is "
+            "read of such a file",
             "look at what it is, and give a smaller one",
         )
     return content
@@ -245,7 +263,8 @@ def read_lines(path: Path, kind: type[PlumblineError] = DataError) -> Iterator[b
             number += 1
             if len(line) > LONGEST_LINE:
                 raise kind(
-                    f"{path}:{number} is too long: it has more than {LONGEST_LINE >> 20} MiB in one line",
+                    f"{path}:{number} is too long: it has more than {LONGEST_LINE >> 20} MiB in "
+                    "one line",
                     "look at what it is, and give a file of shorter lines",
                 )
             yield line
@@ -264,7 +283,8 @@ def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically.
 
     Raises:
-        StorageError: the disk is full or the folder cannot be written; the old file, if any, is untouched.
+        StorageError: the disk is full or the folder cannot be written; the old file, if any, is
+            untouched.
     """
     with clear_os_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -282,7 +302,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def as_umask_says(folder: Path) -> None:
-    """Give a folder that was made for its owner alone, and the files in it, the permissions that new ones have.
+    """Give a folder that was made for its owner alone, and the files in it, the permissions that
+    new ones have.
 
     `tempfile` and safetensors make what only the owner may read.
     """
@@ -303,14 +324,17 @@ def write_text(path: Path, content: str) -> None:
 
 def write_json(path: Path, value: object) -> None:
     """Write a JSON file atomically, indented for people."""
-    write_text(path, _encodable(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2)) + "\n")
+    write_text(
+        path, _encodable(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2)) + "\n"
+    )
 
 
 def read_json(path: Path) -> Any:
     """Read a JSON file.
 
     Raises:
-        DataError: the file is missing, cannot be read, is not JSON, or holds what `clear_read_errors` names.
+        DataError: the file is missing, cannot be read, is not JSON, or holds what
+            `clear_read_errors` names.
     """
     text = read_text(path, limit=LARGEST_JSON)
     with clear_read_errors(path):
@@ -329,7 +353,9 @@ def parse_json(text: str | bytes) -> Any:
 
 def _integer(digits: str) -> int:
     if len(digits) > _LONGEST_INTEGER:
-        raise ValueError(f"an integer of {'thousands' if len(digits) > 999 else 'hundreds'} of digits")
+        raise ValueError(
+            f"an integer of {'thousands' if len(digits) > 999 else 'hundreds'} of digits"
+        )
     return int(digits)
 
 
@@ -350,7 +376,9 @@ def json_object(value: Any, name: str) -> dict[str, Any]:
     """
     if not isinstance(value, dict):
         what = "null" if value is None else type(value).__name__
-        raise DataError(f"{name}: a JSON object is expected, not {what}", 'write it as {"key": value}')
+        raise DataError(
+            f"{name}: a JSON object is expected, not {what}", 'write it as {"key": value}'
+        )
     return value
 
 
@@ -363,8 +391,8 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number from 1, row) of a JSON-lines file; blank lines are skipped.
 
     Raises:
-        DataError: the file is missing or cannot be read, or a line is not a JSON object, or holds half a character,
-            which no tokenizer takes (the message has file and line).
+        DataError: the file is missing or cannot be read, or a line is not a JSON object, or holds
+            half a character, which no tokenizer takes (the message has file and line).
     """
     for number, text, row in _rows(read_lines(path), str(path)):
         if _ESCAPED_HALF.search(text):
@@ -380,7 +408,8 @@ def check_halves(row: Mapping[str, Any], where: str) -> None:
     """
     if _HALF.search(json.dumps(row, ensure_ascii=False)):
         raise DataError(
-            f"{where} holds half of a pair of surrogates (\\ud800 to \\udfff), which is no character",
+            f"{where} holds half of a pair of surrogates (\\ud800 to \\udfff), which is no "
+            "character",
             "write that character whole, or leave it out",
         )
 
@@ -404,7 +433,8 @@ def _line(text: str, where: str) -> dict[str, Any]:
     if text.startswith(BOM):
         raise DataError(
             f"{where} begins with a byte order mark",
-            "remove the mark: it stands where a file that was saved with one was appended to another",
+            "remove the mark: it stands where a file that was saved with one was appended to "
+            "another",
         )
     try:
         return json_object(parse_json(text), where)
@@ -425,12 +455,15 @@ class JsonLines:
         rows.truncate(mark)         # on resume: what came after the checkpoint is redone
     """
 
-    def __init__(self, path: Path, check: Callable[[Mapping[str, Any]], None] | None = None) -> None:
+    def __init__(
+        self, path: Path, check: Callable[[Mapping[str, Any]], None] | None = None
+    ) -> None:
         """Nothing is opened yet.
 
         Args:
             path: of the file.
-            check: raises ValueError for a row that is none of this file's; asked of every row that is read.
+            check: raises ValueError for a row that is none of this file's; asked of every row that
+                is read.
         """
         self.path, self.check = path, check
 
@@ -441,7 +474,8 @@ class JsonLines:
             StorageError: the disk is full; the rows are those that were there before.
         """
         line = (dumps(row) + "\n").encode()
-        waiting_for_nobody = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe's reader
+        # a pipe's reader
+        waiting_for_nobody = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
         with (
             clear_os_errors(self.path),
             os.fdopen(os.open(self.path, waiting_for_nobody, 0o666), "ab", buffering=0) as file,
@@ -461,7 +495,8 @@ class JsonLines:
             os.truncate(self.path, size)
 
     def cut_torn(self) -> None:
-        """Cut off a last line without an end, as a crash of the machine may leave it: the next row would join it."""
+        """Cut off a last line without an end, as a crash of the machine may leave it: the next row
+        would join it."""
         if not self.path.exists():
             return
         whole = 0
@@ -473,7 +508,8 @@ class JsonLines:
         """All whole rows; a last line cut short by a crash is left out.
 
         Raises:
-            DataError: the file cannot be read, or a row is not a JSON object or not what `check` wants.
+            DataError: the file cannot be read, or a row is not a JSON object or not what `check`
+                wants.
         """
         with clear_read_errors(self.path):
             try:

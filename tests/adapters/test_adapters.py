@@ -1,11 +1,12 @@
-"""Each adapter through the code of the program that it is for: right and wrong answers, and a verifier that fails."""
+"""Each adapter through the code of the program that it is for: right and wrong answers, and a
+verifier that fails."""
 
 import asyncio
 
 import pytest
 
-from plumbline.errors import DataError, ModelError
 from plumbline.adapters import to_inspect, to_openenv, to_trl_reward, to_trl_rows, to_verifiers
+from plumbline.errors import DataError, ModelError
 from tests.audit.faulty import FaultyTask
 
 
@@ -27,7 +28,7 @@ def golds(task, split="train"):
     return [example.gold for example in task.examples(split)]
 
 
-# -- TRL -----------------------------------------------------------------------------------------------------------
+# -- TRL -------------------------------------------------------------------------------------------
 
 
 def test_trl_rows_and_rewards_as_a_trainer_calls_them(task):
@@ -35,11 +36,24 @@ def test_trl_rows_and_rewards_as_a_trainer_calls_them(task):
     assert rows[0]["prompt"][-1]["role"] == "user"
     told = {}
     reward = to_trl_reward(task)
-    completions = [[{"role": "assistant", "content": text}] for text in (golds(task)[0], golds(task)[1], "não sei")]
-    columns = {"id": [row["id"] for row in rows], "trainer_state": None, "log_metric": told.__setitem__}
-    assert reward(prompts=[row["prompt"] for row in rows], completions=completions, **columns) == [1.0, None, 0.0]
+    completions = [
+        [{"role": "assistant", "content": text}]
+        for text in (golds(task)[0], golds(task)[1], "não sei")
+    ]
+    columns = {
+        "id": [row["id"] for row in rows],
+        "trainer_state": None,
+        "log_metric": told.__setitem__,
+    }
+    assert reward(prompts=[row["prompt"] for row in rows], completions=completions, **columns) == [
+        1.0,
+        None,
+        0.0,
+    ]
     assert told == {"faulty/nota": 0.5, "faulty/tipo": 0.5}
-    assert reward(completions=[golds(task)[0]], id=[rows[0]["id"]]) == [1.0], "and completions that are plain texts"
+    assert reward(completions=[golds(task)[0]], id=[rows[0]["id"]]) == [1.0], (
+        "and completions that are plain texts"
+    )
 
 
 def test_trl_trains_with_it(task, tiny_folder, tmp_path):
@@ -74,7 +88,7 @@ def test_trl_trains_with_it(task, tiny_folder, tmp_path):
     assert all("faulty/nota" in row for row in rows)
 
 
-# -- verifiers -----------------------------------------------------------------------------------------------------
+# -- verifiers -------------------------------------------------------------------------------------
 
 
 def test_verifiers_scores_a_trace_and_validates_the_gold(task):
@@ -90,7 +104,9 @@ def test_verifiers_scores_a_trace_and_validates_the_gold(task):
     def traced(one, text):
         data = vf.WireTaskData.model_validate(one.data.model_dump())
         agent = {"config": {}, "name": "a"}
-        trace = vf.Trace.model_construct(task=data, agent=agent, rewards={}, metrics={}, root_reply=text, nodes=[])
+        trace = vf.Trace.model_construct(
+            task=data, agent=agent, rewards={}, metrics={}, root_reply=text, nodes=[]
+        )
         asyncio.run(one.score(trace))
         return trace
 
@@ -104,7 +120,7 @@ def test_verifiers_scores_a_trace_and_validates_the_gold(task):
     assert asyncio.run(next(iter(to_verifiers(FaultyTask("no gold")))).validate(None)) is None
 
 
-# -- Inspect -------------------------------------------------------------------------------------------------------
+# -- Inspect ---------------------------------------------------------------------------------------
 
 
 def test_inspect_evaluates_it(task, tmp_path, monkeypatch):
@@ -135,7 +151,7 @@ def test_inspect_evaluates_it(task, tmp_path, monkeypatch):
     assert log.results.scores[0].metrics["mean"].value == 0.5, "of the two that have a score"
 
 
-# -- OpenEnv -------------------------------------------------------------------------------------------------------
+# -- OpenEnv ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -179,7 +195,11 @@ def test_openenv_asks_again_where_the_task_does(environment):
     env = factory()
     assert env.reset(index=0).messages[-1]["role"] == "user"
     again = env.step(answer(text="não sei"))
-    assert (again.done, again.reward, again.messages[-1]["content"]) == (False, None, "De novo, por favor.")
+    assert (again.done, again.reward, again.messages[-1]["content"]) == (
+        False,
+        None,
+        "De novo, por favor.",
+    )
     last = env.step(answer(text=golds(FaultyTask())[0]))
     assert (last.done, last.reward, env.state.step_count) == (True, 1.0, 2)
 
@@ -218,7 +238,8 @@ def test_openenv_chooses_an_example_by_seed_index_or_id(task, environment):
 
 
 @pytest.mark.parametrize(
-    ("adapter", "module"), [(to_verifiers, "verifiers"), (to_inspect, "inspect_ai"), (to_openenv, "openenv")]
+    ("adapter", "module"),
+    [(to_verifiers, "verifiers"), (to_inspect, "inspect_ai"), (to_openenv, "openenv")],
 )
 def test_what_is_not_installed_is_said(task, adapter, module, monkeypatch):
     import sys

@@ -1,4 +1,5 @@
-"""Evaluations on held-out rows in real runs of TRL: what is logged, what is kept, and what it costs."""
+"""Evaluations on held-out rows in real runs of TRL: what is logged, what is kept, and what it
+costs."""
 
 import json
 import logging
@@ -7,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from plumbline.adapters.evaluate_callback import EvaluateCallback
 from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.statistics import mean_interval, paired
 from plumbline.storage import read_jsonl, write_jsonl
-from plumbline.adapters.evaluate_callback import EvaluateCallback
 from tests.diagnosis.trl_runs import Plan, letters, make_talker, train
 
 CHATS = [{"prompt": [{"role": "user", "content": f"{n}: escreva"}], "n": n} for n in range(8)]
@@ -36,7 +37,11 @@ def trained(talker, folder, heldout, steps=20, **options):
             seen.append(EvaluateCallback(trainer, heldout, **options))
             trainer.add_callback(seen[0])
 
-    train(talker, folder, Plan(rewards=(letters,), steps=steps, patch=patch, options={"learning_rate": 5e-3}))
+    train(
+        talker,
+        folder,
+        Plan(rewards=(letters,), steps=steps, patch=patch, options={"learning_rate": 5e-3}),
+    )
     return json.loads((folder / "trainer_state.json").read_text())["log_history"], *seen
 
 
@@ -48,7 +53,10 @@ def test_grpo_is_evaluated_and_the_best_checkpoint_is_kept(talker, tmp_path, hel
     rows = [row for row in history if "eval_mean_reward" in row]
     assert [row["step"] for row in rows] == [0, 8, 16, 20], "before, every 8 steps, and at the end"
     kept = {
-        row["step"]: [each["reward"] for _, each in read_jsonl(tmp_path / f"run/evaluations/step-{row['step']}.jsonl")]
+        row["step"]: [
+            each["reward"]
+            for _, each in read_jsonl(tmp_path / f"run/evaluations/step-{row['step']}.jsonl")
+        ]
         for row in rows
     }
     for row in rows:
@@ -66,12 +74,22 @@ def test_grpo_is_evaluated_and_the_best_checkpoint_is_kept(talker, tmp_path, hel
 
     best = AutoModelForCausalLM.from_pretrained(tmp_path / "run/best")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run/best")
-    texts = [row["completion"] for _, row in read_jsonl(tmp_path / f"run/evaluations/step-{facts['step']}.jsonl")]
+    texts = [
+        row["completion"]
+        for _, row in read_jsonl(tmp_path / f"run/evaluations/step-{facts['step']}.jsonl")
+    ]
     for row, text in zip(CHATS[:3], texts, strict=False):  # one by one: padding changes no answer
-        asked = tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, tokenize=False)
+        asked = tokenizer.apply_chat_template(
+            row["prompt"], add_generation_prompt=True, tokenize=False
+        )
         tokens = tokenizer(asked, add_special_tokens=False, return_tensors="pt")
-        made = best.generate(**tokens, do_sample=False, max_new_tokens=48, pad_token_id=tokenizer.pad_token_id)
-        assert tokenizer.decode(made[0, tokens["input_ids"].shape[1] :], skip_special_tokens=True) == text
+        made = best.generate(
+            **tokens, do_sample=False, max_new_tokens=48, pad_token_id=tokenizer.pad_token_id
+        )
+        assert (
+            tokenizer.decode(made[0, tokens["input_ids"].shape[1] :], skip_special_tokens=True)
+            == text
+        )
 
 
 def test_the_training_is_the_same_with_and_without_it(talker, tmp_path, heldout):
@@ -80,7 +98,10 @@ def test_the_training_is_the_same_with_and_without_it(talker, tmp_path, heldout)
 
     def figures(history):
         rows = [row for row in history if "loss" in row]
-        return [{name: row.get(name) for name in ("step", "loss", "reward", "entropy", "grad_norm")} for row in rows]
+        return [
+            {name: row.get(name) for name in ("step", "loss", "reward", "entropy", "grad_norm")}
+            for row in rows
+        ]
 
     assert figures(with_it) == figures(without)
     assert len(figures(without)) == 4
@@ -99,7 +120,12 @@ def test_what_goes_wrong_is_said_once_and_the_training_ends(talker, tmp_path, he
     assert [row["step"] for row in history if "eval_mean_reward" in row] == [0]
     assert max(row["step"] for row in history) == 6
     assert calls == [8, 8]
-    assert caplog.text.count("the evaluations failed and look no more, training continues: ValueError: a bug") == 1
+    assert (
+        caplog.text.count(
+            "the evaluations failed and look no more, training continues: ValueError: a bug"
+        )
+        == 1
+    )
     assert callback.best.step == 0
 
 
@@ -109,7 +135,10 @@ def test_supervised_training_is_evaluated_too(talker, tmp_path, heldout):
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    shown = [{"messages": [*row["prompt"], {"role": "assistant", "content": "a b c d a b c"}]} for row in CHATS]
+    shown = [
+        {"messages": [*row["prompt"], {"role": "assistant", "content": "a b c d a b c"}]}
+        for row in CHATS
+    ]
     trainer = trl.SFTTrainer(
         model=AutoModelForCausalLM.from_pretrained(talker, dtype=torch.float32),
         args=trl.SFTConfig(
@@ -136,7 +165,9 @@ def test_supervised_training_is_evaluated_too(talker, tmp_path, heldout):
         assert n == list(range(8))
         return [float(one[0]["content"].strip().startswith("a b c d")) for one in completions]
 
-    trainer.add_callback(EvaluateCallback(trainer, heldout, shown_answer, every=60, max_new_tokens=24))
+    trainer.add_callback(
+        EvaluateCallback(trainer, heldout, shown_answer, every=60, max_new_tokens=24)
+    )
     trainer.train()
     rows = [row for row in trainer.state.log_history if "eval_mean_reward" in row]
     assert [row["step"] for row in rows] == [0, 60]
@@ -146,7 +177,7 @@ def test_supervised_training_is_evaluated_too(talker, tmp_path, heldout):
     assert (facts["step"], facts["instead_of"], facts["sure"]) == (60, 0, True)
 
 
-# -- without a model -----------------------------------------------------------------------------------------------
+# -- without a model -------------------------------------------------------------------------------
 
 
 def called(tmp_path, heldout, monkeypatch, plan, begin=0, main=True, **options):
@@ -163,10 +194,14 @@ def called(tmp_path, heldout, monkeypatch, plan, begin=0, main=True, **options):
     args = SimpleNamespace(output_dir=str(tmp_path / "run"))
     state = SimpleNamespace(global_step=begin, is_world_process_zero=main, log_history=[])
     rewards, control = [lambda completions, **_: next(plan)], SimpleNamespace(should_log=True)
-    trainer = SimpleNamespace(args=args, state=state, control=control, save_model=save, reward_funcs=rewards)
+    trainer = SimpleNamespace(
+        args=args, state=state, control=control, save_model=save, reward_funcs=rewards
+    )
     callback = EvaluateCallback(trainer, heldout, every=1, **options)
     monkeypatch.setattr(callback, "_answers", lambda: ["x"] * 8)
-    monkeypatch.setattr("transformers.Trainer.log", lambda self, logs: state.log_history.append(logs))
+    monkeypatch.setattr(
+        "transformers.Trainer.log", lambda self, logs: state.log_history.append(logs)
+    )
     callback.on_train_begin(args, state, None)
     assert control.should_log, "the trainer's own row is still due"
     return callback, state, args, saved
@@ -179,9 +214,13 @@ def go(callback, state, args, steps):
     callback.on_train_end(args, state, None)
 
 
-def test_the_best_is_replaced_by_what_is_better_or_undecided_and_higher(tmp_path, heldout, monkeypatch):
+def test_the_best_is_replaced_by_what_is_better_or_undecided_and_higher(
+    tmp_path, heldout, monkeypatch
+):
     up, slightly, less, surely_less = [0.6] * 8, [0.6] * 7 + [0.7], [0.6] * 8, [0.1] * 8
-    callback, state, args, saved = called(tmp_path, heldout, monkeypatch, [[0.2] * 8, up, slightly, less, surely_less])
+    callback, state, args, saved = called(
+        tmp_path, heldout, monkeypatch, [[0.2] * 8, up, slightly, less, surely_less]
+    )
     go(callback, state, args, 4)
     assert saved == [0, 1, 2]
     facts = json.loads((tmp_path / "run/best/evaluation.json").read_text())
@@ -213,7 +252,9 @@ def test_other_ranks_do_nothing_and_no_checkpoint_is_kept_unasked(tmp_path, held
     callback, state, args, saved = called(tmp_path, heldout, monkeypatch, [], main=False)
     go(callback, state, args, 2)
     assert (saved, state.log_history, (tmp_path / "run").exists()) == ([], [], False)
-    callback, state, args, saved = called(tmp_path, heldout, monkeypatch, [[0.1] * 8, [0.2] * 8], keep=None)
+    callback, state, args, saved = called(
+        tmp_path, heldout, monkeypatch, [[0.1] * 8, [0.2] * 8], keep=None
+    )
     go(callback, state, args, 1)
     assert saved == []
     assert "eval_best_step" not in state.log_history[0]

@@ -19,12 +19,16 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def declared(monkeypatch):
     """The entry points of the project's file, whatever is installed."""
-    entries = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["plumbline.tasks"]
-    group = {name: imports.EntryPoint(name, value, "plumbline.tasks") for name, value in entries.items()}
+    entries = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][
+        "plumbline.tasks"
+    ]
+    group = {
+        name: imports.EntryPoint(name, value, "plumbline.tasks") for name, value in entries.items()
+    }
     monkeypatch.setattr("plumbline.tasks.plugins", lambda _: group)
 
 
-# -- reasoning-gym -------------------------------------------------------------------------------------------------
+# -- reasoning-gym ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -50,11 +54,15 @@ def test_a_data_set_of_reasoning_gym_is_a_task_by_its_own_score(gym, declared, t
     again = opened("reasoning_gym", tmp_path, dataset="chain_sum", size=60, seed=7)
     assert again.examples("val") == task.examples("val")
     assert again.rubric == task.rubric
-    assert opened("reasoning_gym:chain_sum", tmp_path, config={"max_terms": 3}).rubric != task.rubric
+    assert (
+        opened("reasoning_gym:chain_sum", tmp_path, config={"max_terms": 3}).rubric != task.rubric
+    )
 
 
 def test_problems_are_the_same_whatever_was_drawn_before(gym, declared, tmp_path):
-    first, again = ([*opened("reasoning_gym:list_functions", tmp_path, size=30).load()] for _ in range(2))
+    first, again = (
+        [*opened("reasoning_gym:list_functions", tmp_path, size=30).load()] for _ in range(2)
+    )
     assert first == again
 
 
@@ -74,18 +82,24 @@ def test_a_data_set_without_answers_has_no_gold(gym, declared, tmp_path):
 def test_an_answer_that_earns_less_than_1_stays_and_is_found(gym, declared, tmp_path, monkeypatch):
     task = opened("reasoning_gym:chain_sum", tmp_path, size=40)
     score, wrong = task._made.score_answer, task._made[3]["answer"]
-    monkeypatch.setattr(task._made, "score_answer", lambda text, entry: 0.5 if text == wrong else score(text, entry))
+    monkeypatch.setattr(
+        task._made, "score_answer", lambda text, entry: 0.5 if text == wrong else score(text, entry)
+    )
     found = {finding.check: finding for finding in audit(task, quick=True).findings}
     assert "oracle" in found
     assert "chain_sum-3" in found["oracle"].samples
 
 
 def test_the_audit_command_opens_a_data_set_by_name(gym, declared, tmp_path, monkeypatch):
-    monkeypatch.setattr("plumbline.checks.audit.audit.task_names", lambda: ["jsonl", "reasoning_gym", "verifiers"])
+    monkeypatch.setattr(
+        "plumbline.checks.audit.audit.task_names", lambda: ["jsonl", "reasoning_gym", "verifiers"]
+    )
     (target,) = targets("reasoning_gym:basic_arithmetic", {"size": 60}, None, None).values()
     found = audit(target(silent), quick=True)
     assert found.plain()["gold"] == {"n": 60, "mean": 1.0, "least": 1.0}
-    assert found.context.written()["blanks around"]["loss"] > 0.25, "a blank costs a share of the reward there"
+    assert found.context.written()["blanks around"]["loss"] > 0.25, (
+        "a blank costs a share of the reward there"
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,7 +117,7 @@ def test_what_reasoning_gym_does_not_make_is_refused(gym, declared, tmp_path, op
         opened("reasoning_gym", tmp_path, **options)
 
 
-# -- verifiers -----------------------------------------------------------------------------------------------------
+# -- verifiers -------------------------------------------------------------------------------------
 
 ENVIRONMENT = """
 from __future__ import annotations
@@ -147,7 +161,13 @@ def environment(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     count = iter(range(100))
 
-    def write(right="float(trace.last_reply == self.data.answer)", more="", data="", env="", exports='["Sums"]'):
+    def write(
+        right="float(trace.last_reply == self.data.answer)",
+        more="",
+        data="",
+        env="",
+        exports='["Sums"]',
+    ):
         name = f"sums_{next(count)}_{tmp_path.name}"
         code = ENVIRONMENT.format(right=right, more=more, data=data, env=env, exports=exports)
         (tmp_path / f"{name}.py").write_text(code)
@@ -164,7 +184,11 @@ def test_an_environment_of_verifiers_is_a_task_by_its_own_rewards(environment, d
     assert [each["role"] for each in one.messages] == ["system", "user"]
     assert one.gold == one.reference["answer"]
     outcome, score = task.judge(one, one.gold)
-    assert (score.total, score.parts, outcome.facts) == (1.0, {"right": 1.0, "long": 0.0}, {"turns": 1.0})
+    assert (score.total, score.parts, outcome.facts) == (
+        1.0,
+        {"right": 1.0, "long": 0.0},
+        {"turns": 1.0},
+    )
     assert task.judge(one, "x")[1].total == 0.25
     assert task.judge(one, "x" * 30)[1].total == 0.0
     found = audit(task, quick=True)
@@ -172,7 +196,9 @@ def test_an_environment_of_verifiers_is_a_task_by_its_own_rewards(environment, d
     assert not found.fatal
 
 
-def test_gold_answers_in_a_usual_form_are_found_and_others_are_declared(environment, declared, tmp_path):
+def test_gold_answers_in_a_usual_form_are_found_and_others_are_declared(
+    environment, declared, tmp_path
+):
     task = opened(f"verifiers:{environment(BOXED)}", tmp_path, size=20)
     one = task.examples("train")[0]
     assert one.gold == f"\\boxed{{{one.reference['answer']}}}"
@@ -196,13 +222,21 @@ def test_arguments_are_the_taskset_s(environment, declared, tmp_path):
     [
         ({"more": "    NEEDS_CONTAINER = True"}, "needs a container"),
         ({"more": "    async def setup(self, trace, runtime): pass"}, "prepares a runtime"),
-        ({"more": "    @vf.reward\n    async def seen(self, runtime) -> float: return 1.0"}, "looks into a runtime"),
+        (
+            {"more": "    @vf.reward\n    async def seen(self, runtime) -> float: return 1.0"},
+            "looks into a runtime",
+        ),
         ({"more": "    def plugged_judges(self): return [1]"}, "a model judges"),
         ({"more": "    @classmethod\n    def toolsets(cls, config): return [1]"}, "it has tools"),
-        ({"env": "class Two(vf.Env): pass", "exports": '["Sums", "Two"]'}, "asks otherwise than once"),
+        (
+            {"env": "class Two(vf.Env): pass", "exports": '["Sums", "Two"]'},
+            "asks otherwise than once",
+        ),
     ],
 )
-def test_an_environment_that_needs_more_than_the_answer_is_refused(environment, declared, tmp_path, changed, said):
+def test_an_environment_that_needs_more_than_the_answer_is_refused(
+    environment, declared, tmp_path, changed, said
+):
     with pytest.raises(RecipeError, match=said):
         opened(f"verifiers:{environment(**changed)}", tmp_path).examples("train")
 
@@ -213,7 +247,9 @@ def test_a_reward_outside_of_its_range_stops(environment, declared, tmp_path):
         task.judge(task.examples("train")[0], "1")
 
 
-def test_an_environment_that_a_file_names_needs_consent(environment, declared, tmp_path, monkeypatch):
+def test_an_environment_that_a_file_names_needs_consent(
+    environment, declared, tmp_path, monkeypatch
+):
     name = environment()
     monkeypatch.delenv(imports.CONSENT)
     with pytest.raises(UntrustedCodeError, match="nothing of it was run"):
@@ -226,7 +262,10 @@ def test_an_environment_that_a_file_names_needs_consent(environment, declared, t
 def test_what_is_not_installed_is_said(declared, tmp_path, monkeypatch, name):
     import sys
 
-    task, option = name.partition(".")[0], {"reasoning_gym": "dataset", "verifiers.v1": "environment"}[name]
+    task, option = (
+        name.partition(".")[0],
+        {"reasoning_gym": "dataset", "verifiers.v1": "environment"}[name],
+    )
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(RecipeError, match=f"needs {name}"):
         opened(task, tmp_path, **{option: "x"})
@@ -237,7 +276,7 @@ def test_a_task_without_parts_takes_none(declared):
         find_opener("strict-json:anything")
 
 
-# -- data sets -----------------------------------------------------------------------------------------------------
+# -- data sets -------------------------------------------------------------------------------------
 
 ROWS = [{"prompt": f"{n} + 1?", "answer": str(n + 1), "id": f"row{n}"} for n in range(20)]
 
@@ -245,7 +284,9 @@ ROWS = [{"prompt": f"{n} + 1?", "answer": str(n + 1), "id": f"row{n}"} for n in 
 def golds(train, **more):
     options = {"train": train, "score": "m:f", "gold": "answer", **more}
     found = read_records(read_options(options), frozenset({"answer"}))
-    return {split: [(one.id, one.gold) for one in examples] for split, examples in found.splits.items()}
+    return {
+        split: [(one.id, one.gold) for one in examples] for split, examples in found.splits.items()
+    }
 
 
 @pytest.fixture
@@ -257,7 +298,9 @@ def expected(tmp_path):
 
 def test_rows_of_csv_need_nothing_else(expected, tmp_path):
     path = tmp_path / "rows.csv"
-    path.write_text("\ufeffprompt,answer,id\n" + "".join(",".join(row.values()) + "\n" for row in ROWS))
+    path.write_text(
+        "\ufeffprompt,answer,id\n" + "".join(",".join(row.values()) + "\n" for row in ROWS)
+    )
     assert golds(str(path)) == expected
     path.write_text('prompt,answer\n"a\nb",007\n,1,2\n')
     with pytest.raises(DataError, match="more or fewer cells"):
@@ -278,9 +321,15 @@ def test_rows_of_parquet_and_of_saved_data_sets(expected, tmp_path):
     assert golds(f"hf://{tmp_path}/one") == expected
     assert golds(f"hf://{tmp_path}/two:train") == expected
     assert golds(f"hf://{tmp_path}/two", test=f"hf://{tmp_path}/two:held")["test"] == [("h", "1")]
-    for wrong in (f"hf://{tmp_path}/two:nothing", str(tmp_path / "none.parquet"), f"{tmp_path}/broken.parquet"):
+    for wrong in (
+        f"hf://{tmp_path}/two:nothing",
+        str(tmp_path / "none.parquet"),
+        f"{tmp_path}/broken.parquet",
+    ):
         (tmp_path / "broken.parquet").write_bytes(b"no parquet")
-        with pytest.raises(DataError, match=r"cannot be read as a data set|does not exist|as Parquet"):
+        with pytest.raises(
+            DataError, match=r"cannot be read as a data set|does not exist|as Parquet"
+        ):
             golds(wrong)
 
 
@@ -297,4 +346,8 @@ def test_a_data_set_of_the_hub_is_asked_by_configuration_and_split(monkeypatch):
     golds("hf://openai/gsm8k/main:test")
     golds("hf://openai/gsm8k")
     golds("hf://squad")
-    assert asked == [("openai/gsm8k", "main", "test"), ("openai/gsm8k", None, "train"), ("squad", None, "train")]
+    assert asked == [
+        ("openai/gsm8k", "main", "test"),
+        ("openai/gsm8k", None, "train"),
+        ("squad", None, "train"),
+    ]

@@ -1,4 +1,5 @@
-"""Each algorithm by itself: its file, its row in the docs, its options; and one more, as a file and a line."""
+"""Each algorithm by itself: its file, its row in the docs, its options; and one more, as a file and
+a line."""
 
 import re
 import sys
@@ -17,7 +18,9 @@ from plumbline.policies import open_policy
 from plumbline.recipe import ModelSection, load, parse
 from tests.training.toy_runs import train_toy
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "algorithms.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "algorithms.md").read_text(
+    encoding="utf-8"
+)
 ROWS = {
     cells[0].strip("|` "): [cell.strip(" |") for cell in cells]
     for line in PAGE.splitlines()
@@ -26,7 +29,9 @@ ROWS = {
 
 
 def parsed(algorithm, **rl):
-    return parse({"name": "x", "model": {"name": "m"}, "rl": {"steps": 1, "algorithm": algorithm, **rl}})
+    return parse(
+        {"name": "x", "model": {"name": "m"}, "rl": {"steps": 1, "algorithm": algorithm, **rl}}
+    )
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -82,7 +87,9 @@ def test_one_more_is_a_file_and_a_line(tiny_folder, tmp_path, monkeypatch):
         weights[name] = {key: value.detach().clone() for key, value in policy.trainable().items()}
         if name == "one":
             assert run.recipe.rl.algorithm == Reinforce()
-            assert parse(run.recipe.model_dump(mode="json")) == run.recipe, "a resumed run reads it again"
+            assert parse(run.recipe.model_dump(mode="json")) == run.recipe, (
+                "a resumed run reads it again"
+            )
     before = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder)).trainable()
     assert all(torch.equal(value, before[key]) for key, value in weights["none"].items())
     assert any(not torch.equal(value, before[key]) for key, value in weights["one"].items())
@@ -90,13 +97,26 @@ def test_one_more_is_a_file_and_a_line(tiny_folder, tmp_path, monkeypatch):
         torch.testing.assert_close(weights["one"][key], value, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("algorithm", [{"name": "cispo", "clip_high": 1e-3}, {"name": "gspo", "clip_high": 1e-3}])
+@pytest.mark.parametrize(
+    "algorithm", [{"name": "cispo", "clip_high": 1e-3}, {"name": "gspo", "clip_high": 1e-3}]
+)
 def test_an_autoregressive_model_learns_by_it_and_the_clip_acts(algorithm, tiny_folder, tmp_path):
     rate = {"learning_rate": 1e-2, "schedule": "constant"}
-    _, run = train_toy(tiny_folder, tmp_path, algorithm=algorithm, steps=3, inner_epochs=3, beta=0.1, optimiser=rate)
+    _, run = train_toy(
+        tiny_folder,
+        tmp_path,
+        algorithm=algorithm,
+        steps=3,
+        inner_epochs=3,
+        beta=0.1,
+        optimiser=rate,
+    )
     rows = run.rows("rl")
     assert max(row["train/clip_fraction"] for row in rows) > 0.01
-    assert all(np.isfinite([row["train/loss"], row["train/kl"], row["train/grad_norm"]]).all() for row in rows)
+    assert all(
+        np.isfinite([row["train/loss"], row["train/kl"], row["train/grad_norm"]]).all()
+        for row in rows
+    )
 
 
 def scored(new, old, advantage):
@@ -106,13 +126,16 @@ def scored(new, old, advantage):
 
 
 def test_cispo_by_hand():
-    """Ratios 3, 1 and 0.1 under a bound of 1.5: weights 1.5, 1 and 0.1, whatever the sign of the advantage."""
+    """Ratios 3, 1 and 0.1 under a bound of 1.5: weights 1.5, 1 and 0.1, whatever the sign of the
+    advantage."""
     new = torch.tensor([3.0, 1.0, 0.1], dtype=torch.float64).log().requires_grad_()
     advantage = torch.tensor([1.0, -2.0, -1.0], dtype=torch.float64)
     losses = Cispo(clip_high=0.5).surrogate(scored(new, torch.zeros_like(new), advantage))
     losses.loss.backward()
     assert new.grad.tolist() == pytest.approx([-1.5 / 3, 2 / 3, 0.1 / 3])
-    assert losses.loss.item() == pytest.approx(float(-(torch.tensor([1.5, -2.0, -0.1]) * new.detach()).sum() / 3))
+    assert losses.loss.item() == pytest.approx(
+        float(-(torch.tensor([1.5, -2.0, -0.1]) * new.detach()).sum() / 3)
+    )
     assert (int(losses.clipped), losses.units) == (1, 3)
 
 
@@ -122,7 +145,9 @@ def test_where_ratios_are_one_cispo_has_the_gradient_of_grpo_and_beyond_the_clip
     for shift in (0.0, 0.5):
         for algorithm in (Grpo(), Cispo()):
             new = torch.full((2,), shift, dtype=torch.float64, requires_grad=True)
-            algorithm.surrogate(scored(new, torch.zeros(2, dtype=torch.float64), advantage)).loss.backward()
+            algorithm.surrogate(
+                scored(new, torch.zeros(2, dtype=torch.float64), advantage)
+            ).loss.backward()
             gradients[algorithm.name, shift] = new.grad.tolist()
     assert gradients["grpo", 0.0] == pytest.approx(gradients["cispo", 0.0])
     assert gradients["grpo", 0.5][0] == 0
@@ -137,7 +162,11 @@ def test_where_ratios_are_one_cispo_has_the_gradient_of_grpo_and_beyond_the_clip
     ],
 )
 def test_just_grpo_refuses_a_law_that_is_not_left_to_right(sampling, said):
-    values = {"name": "x", "model": {"name": "m", "family": "masked"}, "rl": {"steps": 1, "algorithm": "just_grpo"}}
+    values = {
+        "name": "x",
+        "model": {"name": "m", "family": "masked"},
+        "rl": {"steps": 1, "algorithm": "just_grpo"},
+    }
     with pytest.raises(RecipeError, match=said):
         parse({**values, "sampling": sampling})
     whole = parse({**values, "sampling": {"selector": "leftmost", "steps": 8, "max_tokens": 8}})
@@ -147,13 +176,23 @@ def test_just_grpo_refuses_a_law_that_is_not_left_to_right(sampling, said):
 @pytest.mark.parametrize(
     ("rl", "said"),
     [
-        ({"clip_high": 0.3}, "rl.clip_high moved: write rl.algorithm: {name: grpo, clip_high: 0.3} instead"),
+        (
+            {"clip_high": 0.3},
+            "rl.clip_high moved: write rl.algorithm: {name: grpo, clip_high: 0.3} instead",
+        ),
         ({"ratio": "sequence"}, "rl.ratio moved: write rl.algorithm: {name: gspo} instead"),
         (
             {"ratio": "step", "likelihood": {"keep": 8, "pick": "uniform"}},
-            "rl.likelihood, rl.ratio moved: write rl.algorithm: {name: grpo, ratio: step, keep: 8, pick: uniform}",
+            (
+                "rl.likelihood, rl.ratio moved: write rl.algorithm: {name: grpo, ratio: step, "
+                "keep: 8, "
+                "pick: uniform}"
+            ),
         ),
-        ({"likelihood": {"kind": "espo", "draws": 2}}, "write rl.algorithm: {name: espo, draws: 2} instead"),
+        (
+            {"likelihood": {"kind": "espo", "draws": 2}},
+            "write rl.algorithm: {name: espo, draws: 2} instead",
+        ),
         ({"likelihood": {"kind": "diffu"}}, "write rl.algorithm: {name: diffu_grpo} instead"),
         (
             {"likelihood": {"kind": "gdpo", "draws": 3}, "objective": "spg"},
@@ -179,12 +218,18 @@ def test_a_key_that_moved_is_an_error_that_says_what_to_write(rl, said):
         parse({"name": "x", "model": {"name": "m"}, "rl": {"steps": 1, **rl}})
 
 
-def test_a_name_alone_is_the_algorithm_with_its_defaults_wherever_options_are_laid_over_it(tmp_path):
-    (tmp_path / "base.yaml").write_text("name: x\nmodel: {name: m}\nrl: {steps: 1, algorithm: cispo}\n")
+def test_a_name_alone_is_the_algorithm_with_its_defaults_wherever_options_are_laid_over_it(
+    tmp_path,
+):
+    (tmp_path / "base.yaml").write_text(
+        "name: x\nmodel: {name: m}\nrl: {steps: 1, algorithm: cispo}\n"
+    )
     (tmp_path / "over.yaml").write_text("extends: base.yaml\nrl: {algorithm: {clip_high: 0.7}}\n")
     assert load(tmp_path / "base.yaml").rl.algorithm == Cispo()
     assert load(tmp_path / "over.yaml").rl.algorithm == Cispo(clip_high=0.7)
-    assert load(tmp_path / "base.yaml", ["rl.algorithm.clip_high=0.7"]).rl.algorithm == Cispo(clip_high=0.7)
+    assert load(tmp_path / "base.yaml", ["rl.algorithm.clip_high=0.7"]).rl.algorithm == Cispo(
+        clip_high=0.7
+    )
     assert load(tmp_path / "over.yaml", ["rl.algorithm=grpo"]).rl.algorithm == Grpo()
 
 

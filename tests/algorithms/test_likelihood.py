@@ -1,4 +1,5 @@
-"""Which states are scored, and what each counts: unbiased, by enumeration and by averages of many draws."""
+"""Which states are scored, and what each counts: unbiased, by enumeration and by averages of many
+draws."""
 
 import itertools
 from dataclasses import replace
@@ -63,24 +64,41 @@ def test_stratified_steps_come_one_from_each_stretch_and_uniform_ones_from_anywh
         for _ in range(300):
             (view,) = trajectory_views([trajectory(7)], 3, pick, rng, split=False)
             found.add(tuple((int(step.tokens[0]), step.weight) for step in view.trajectory.steps))
-    stretches = [[(at, 2.0) for at in (0, 1)], [(at, 3.0) for at in (2, 3, 4)], [(at, 2.0) for at in (5, 6)]]
+    stretches = [
+        [(at, 2.0) for at in (0, 1)],
+        [(at, 3.0) for at in (2, 3, 4)],
+        [(at, 2.0) for at in (5, 6)],
+    ]
     assert picked["stratified"] == set(itertools.product(*stretches))
-    assert picked["uniform"] == {tuple((at, 7 / 3) for at in some) for some in itertools.combinations(range(7), 3)}
+    assert picked["uniform"] == {
+        tuple((at, 7 / 3) for at in some) for some in itertools.combinations(range(7), 3)
+    }
 
 
 def test_a_trajectory_that_ended_early_is_scored_whole():
-    """Its law allows 7 steps and it took 2; of a law without steps nothing is known, so too many are an error."""
+    """Its law allows 7 steps and it took 2; of a law without steps nothing is known, so too many
+    are an error."""
     short = replace(trajectory(2), sampling=SteppedSampling(max_tokens=LENGTH, steps=7))
     for keep in (2, 5, 7):
-        (view,) = trajectory_views([short], keep, "stratified", np.random.default_rng(0), split=False)
+        (view,) = trajectory_views(
+            [short], keep, "stratified", np.random.default_rng(0), split=False
+        )
         assert [step.weight for step in view.trajectory.steps] == [1.0, 1.0]
     for sampling in (short.sampling, Sampling(max_tokens=LENGTH)):
         with pytest.raises(ValueError, match="cannot score 8 of 2 steps"):
-            trajectory_views([replace(short, sampling=sampling)], 8, "uniform", np.random.default_rng(0), split=False)
+            trajectory_views(
+                [replace(short, sampling=sampling)],
+                8,
+                "uniform",
+                np.random.default_rng(0),
+                split=False,
+            )
 
 
 def test_splitting_gives_each_step_a_view_of_its_own():
-    views = trajectory_views([trajectory(2), trajectory(3)], None, "uniform", np.random.default_rng(0), split=True)
+    views = trajectory_views(
+        [trajectory(2), trajectory(3)], None, "uniform", np.random.default_rng(0), split=True
+    )
     assert [view.owner for view in views] == [0, 0, 1, 1, 1]
     assert [len(view.trajectory.steps) for view in views] == [1] * 5
     with pytest.raises(ValueError, match="4 of 3"):
@@ -92,7 +110,10 @@ class Table:
 
     def __init__(self) -> None:
         rng = np.random.default_rng(5)
-        self.logits = {state: rng.normal(size=(LENGTH, 2)) for state in itertools.product((0, 1, 2), repeat=LENGTH)}
+        self.logits = {
+            state: rng.normal(size=(LENGTH, 2))
+            for state in itertools.product((0, 1, 2), repeat=LENGTH)
+        }
 
     def hide(self, trajectory, hidden):
         state = np.where(hidden, 2, ANSWER)
@@ -150,12 +171,18 @@ def test_diffu_hides_everything_once_and_coupled_shows_every_token_in_two_ways()
 
 @pytest.mark.parametrize("draws", [1, 3])
 def test_coupled_shows_a_set_its_complement_and_everything(draws):
-    """Each draw: everything at 1/2, a share t at 1/(2t), the rest at 1/(2(1 - t)), all over the draws."""
+    """Each draw: everything at 1/2, a share t at 1/(2t), the rest at 1/(2(1 - t)), all over the
+    draws."""
 
     class Long(Table):
         def hide(self, trajectory, hidden):
             empty = np.zeros(hidden.sum())
-            return Step(positions=np.flatnonzero(hidden), tokens=empty.astype(int), logprobs=empty, state=hidden)
+            return Step(
+                positions=np.flatnonzero(hidden),
+                tokens=empty.astype(int),
+                logprobs=empty,
+                state=hidden,
+            )
 
     whole = replace(trajectory(3), sampling=Sampling(max_tokens=4000))
     shares = []
@@ -181,9 +208,15 @@ def test_no_look_hides_nothing(bound):
 
 def test_a_weighted_likelihood_by_hand():
     numbers = ([-1.0, -2.0], [0.5, 3.0], [2.0, -1.0], [0.1, 0.4])
-    logprobs, term_weight, advantages, weight = (torch.tensor(one, requires_grad=True) for one in numbers)
+    logprobs, term_weight, advantages, weight = (
+        torch.tensor(one, requires_grad=True) for one in numbers
+    )
     owner = torch.zeros(2, dtype=torch.long)
-    loss = Wd1().surrogate(Scored(logprobs, logprobs, advantages, weight, owner, owner, term_weight, [])).loss
+    loss = (
+        Wd1()
+        .surrogate(Scored(logprobs, logprobs, advantages, weight, owner, owner, term_weight, []))
+        .loss
+    )
     assert loss.item() == pytest.approx(-(-1.0 * 0.5 * 2.0 * 0.1 + -2.0 * 3.0 * -1.0 * 0.4))
     loss.backward()
     assert logprobs.grad.tolist() == pytest.approx([-0.1, 1.2])
@@ -195,7 +228,12 @@ def test_wd1_weights_sum_to_zero_and_order_like_the_rewards():
     assert given.sum() == pytest.approx(0)
     assert given[2] == 0
     assert given[1] > given[3] > given[0]
-    for nothing in (np.ones(4), np.array([0.1, 0.1 + 1e-8]), np.array([0.3, np.nan]), np.full(4, np.nan)):
+    for nothing in (
+        np.ones(4),
+        np.array([0.1, 0.1 + 1e-8]),
+        np.array([0.3, np.nan]),
+        np.full(4, np.nan),
+    ):
         assert (Wd1().advantages(nothing) == 0).all(), "no signal, exactly no credit"
 
 
@@ -207,12 +245,15 @@ def test_spg_raises_the_lower_bound_and_lowers_the_upper_one():
     upper = np.log(0.5 * np.exp(-1.0 * ORDER) + 0.5 * np.exp(-2.0 * ORDER)) / ORDER
     assert upper > lower
     for advantage, wanted in ((2.0, -2.0 * lower), (-2.0, 2.0 * (MIX * upper + (1 - MIX) * lower))):
-        loss = sandwiched(logprobs, half, place, torch.full((2,), advantage).double(), torch.ones(2).double())
+        loss = sandwiched(
+            logprobs, half, place, torch.full((2,), advantage).double(), torch.ones(2).double()
+        )
         assert loss.item() == pytest.approx(wanted)
 
 
 def test_spg_of_a_batch_is_the_sum_of_its_places():
-    """Three places of two rollouts in any order; each is bounded by itself and weighs what its rollout weighs."""
+    """Three places of two rollouts in any order; each is bounded by itself and weighs what its
+    rollout weighs."""
     rng = np.random.default_rng(0)
     place = np.array([7, 2, 7, 5, 2, 5, 5])
     logprobs, term_weight = -rng.random(7), rng.random(7)
@@ -224,7 +265,13 @@ def test_spg_of_a_batch_is_the_sum_of_its_places():
         upper = np.log((term_weight[mine] * np.exp(ORDER * logprobs[mine])).sum()) / ORDER
         bound = MIX * upper + (1 - MIX) * lower if advantage[one] < 0 else lower
         wanted -= weight[one] * advantage[one] * bound
-    given_ = (logprobs, term_weight, place, [advantage[one] for one in place], [weight[one] for one in place])
+    given_ = (
+        logprobs,
+        term_weight,
+        place,
+        [advantage[one] for one in place],
+        [weight[one] for one in place],
+    )
     assert sandwiched(*map(torch.tensor, given_)).item() == pytest.approx(wanted)
 
 
@@ -233,7 +280,10 @@ def test_spg_of_a_batch_is_the_sum_of_its_places():
     [
         ({"algorithm": {"name": "gspo", "keep": 2}}, "unknown key keep"),
         ({"algorithm": {"name": "espo", "keep": 2}}, "unknown key keep"),
-        ({"algorithm": {"name": "spg", "bound": "diffu"}}, "bound: Input should be 'espo' or 'gdpo'"),
+        (
+            {"algorithm": {"name": "spg", "bound": "diffu"}},
+            "bound: Input should be 'espo' or 'gdpo'",
+        ),
         ({"algorithm": "wd1", "inner_epochs": 2}, "one inner epoch"),
         ({"algorithm": "spg", "beta": 0.1}, "one inner epoch, beta 0"),
         ({"kl": "closed", "beta": 0.1, "algorithm": "gdpo"}, "rl.kl: sampled"),

@@ -1,4 +1,5 @@
-"""Ratios of tokens, steps and sequences: the same gradient where they are 1, and a clip that bites at each level."""
+"""Ratios of tokens, steps and sequences: the same gradient where they are 1, and a clip that bites
+at each level."""
 
 import itertools
 
@@ -18,7 +19,9 @@ ONES = torch.ones(8, dtype=torch.float64)
 def loss_and_gradient(level, new, old, term_weight=ONES, length=None, **options):
     new = new.clone().requires_grad_()
     grouping = None if level is None else units(level, OWNER, STEP, term_weight, length)
-    losses = clipped_surrogate(ComparedTerms(new, old, ADVANTAGE, WEIGHT, **options), 0.2, 0.2, grouping)
+    losses = clipped_surrogate(
+        ComparedTerms(new, old, ADVANTAGE, WEIGHT, **options), 0.2, 0.2, grouping
+    )
     losses.loss.backward()
     return losses, new.grad
 
@@ -55,20 +58,25 @@ def test_a_sequences_ratio_holds_the_weights_inside():
 @pytest.mark.parametrize("beta", [0.0, 0.3])
 def test_the_gradient_is_that_of_finite_differences(level, beta):
     generator = torch.Generator().manual_seed(1)
-    new, old, reference = (torch.randn(8, dtype=torch.float64, generator=generator) * 0.4 for _ in range(3))
+    new, old, reference = (
+        torch.randn(8, dtype=torch.float64, generator=generator) * 0.4 for _ in range(3)
+    )
     options = {"reference": reference, "beta": beta} if beta else {}
     _, gradient = loss_and_gradient(level, new, old, **options)
     for index in range(8):
         step = torch.zeros(8, dtype=torch.float64)
         step[index] = 1e-6
-        up, down = (loss_and_gradient(level, new + sign * step, old, **options)[0].loss for sign in (1, -1))
+        up, down = (
+            loss_and_gradient(level, new + sign * step, old, **options)[0].loss for sign in (1, -1)
+        )
         assert gradient[index].item() == pytest.approx((up - down).item() / 2e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize(("level", "count"), [("token", 8), ("step", 4), ("sequence", 2)])
 def test_clipped_units_have_no_gradient_and_are_counted(level, count):
     old = torch.zeros(8, dtype=torch.float64)
-    new = torch.where(ADVANTAGE > 0, 0.5, -0.5)  # ratios 1.65 and 0.61, each on the side that the clip cuts off
+    # ratios 1.65 and 0.61, each on the side that the clip cuts off
+    new = torch.where(ADVANTAGE > 0, 0.5, -0.5)
     losses, gradient = loss_and_gradient(level, new, old)
     assert losses.units == count
     assert int(losses.clipped) == count
@@ -76,8 +84,12 @@ def test_clipped_units_have_no_gradient_and_are_counted(level, count):
 
 
 def test_only_what_the_clip_takes_the_gradient_of_counts_as_clipped():
-    """Ratios below, inside and above 0.5 to 1.5, for good, bad and neutral rollouts; at the edge the gradient flows."""
-    ratios, advantage = torch.tensor([0.2, 0.5, 1.0, 1.5, 1.9], dtype=torch.float64).repeat(3), torch.tensor([1, -1, 0])
+    """Ratios below, inside and above 0.5 to 1.5, for good, bad and neutral rollouts; at the edge
+    the gradient flows."""
+    ratios, advantage = (
+        torch.tensor([0.2, 0.5, 1.0, 1.5, 1.9], dtype=torch.float64).repeat(3),
+        torch.tensor([1, -1, 0]),
+    )
     new = ratios.log().requires_grad_()
     assert (new.detach().exp()[[1, 3]] == ratios[[1, 3]]).all(), "the edges are exact"
     terms = ComparedTerms(new, 0 * ratios, advantage.double().repeat_interleave(5), torch.ones(15))
@@ -101,19 +113,27 @@ def test_units_are_the_same_whatever_the_numbering_of_steps():
     new = torch.linspace(-0.3, 0.3, 8, dtype=torch.float64)
     plain = loss_and_gradient("step", new, 0 * new)[0].loss
     grouping = units("step", OWNER, STEP * 5 + 3, ONES)
-    other = clipped_surrogate(ComparedTerms(new, 0 * new, ADVANTAGE, WEIGHT), 0.2, 0.2, grouping).loss
+    other = clipped_surrogate(
+        ComparedTerms(new, 0 * new, ADVANTAGE, WEIGHT), 0.2, 0.2, grouping
+    ).loss
     torch.testing.assert_close(plain, other)
 
 
-@pytest.mark.parametrize(("level", "of"), [("token", [0, 1, 2]), ("step", [0, 1, 1]), ("sequence", [0, 0, 0])])
+@pytest.mark.parametrize(
+    ("level", "of"), [("token", [0, 1, 2]), ("step", [0, 1, 1]), ("sequence", [0, 0, 0])]
+)
 def test_the_logged_kl_is_that_of_the_whole_answer_at_every_level(level, of):
     """Enumerated: all 27 answers of three independent tokens, under two policies 0.05 nats apart.
 
-    k2 is exact to second order only, so 3 % are allowed; a unit's size in the wrong power is off by half and more.
+    k2 is exact to second order only, so 3 % are allowed; a unit's size in the wrong power is off by
+    half and more.
     """
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(3, 3))
-    new, reference = (torch.tensor(each).log_softmax(1) for each in (logits, logits + 0.05 * rng.normal(size=(3, 3))))
+    new, reference = (
+        torch.tensor(each).log_softmax(1)
+        for each in (logits, logits + 0.05 * rng.normal(size=(3, 3)))
+    )
     exact = float((new.exp() * (new - reference)).sum())
     expected = 0.0
     step = torch.tensor(of)

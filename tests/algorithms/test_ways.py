@@ -37,13 +37,24 @@ REWARDS = ([0.1, 0.9, 0.5, 0.2], [1.0, 0.0, 0.0, 1.0])
 def tiny_deep(tmp_path_factory):
     """The tiny model's tokenizer with two layers more."""
     folder = tmp_path_factory.mktemp("models") / "deep"
-    make_tiny(folder, TinySection(hidden=32, layers=4, heads=2, vocabulary=300, context=256), WORDS * 10, seed=1)
+    make_tiny(
+        folder,
+        TinySection(hidden=32, layers=4, heads=2, vocabulary=300, context=256),
+        WORDS * 10,
+        seed=1,
+    )
     sharpen(folder)
     return folder
 
 
 def recipe_of(algorithm, **rl):
-    rl = {"steps": 4, "group_size": G, "algorithm": algorithm, "optimiser": {"learning_rate": 1e-9}, **rl}
+    rl = {
+        "steps": 4,
+        "group_size": G,
+        "algorithm": algorithm,
+        "optimiser": {"learning_rate": 1e-9},
+        **rl,
+    }
     return parse({"name": "x", "model": {"name": "m"}, "rl": rl})
 
 
@@ -55,7 +66,9 @@ def group_of(rewards, texts=None, trajectories=None):
     rollouts = []
     for reward, text, turn in zip(rewards, texts, given, strict=True):
         score = None if reward is None else Score(total=reward, parts={}, rubric="r", readings={})
-        turns = (turn,) if turn is not None else (type("Turn", (), {"text": text, "num_tokens": 3})(),)
+        turns = (
+            (turn,) if turn is not None else (type("Turn", (), {"text": text, "num_tokens": 3})(),)
+        )
         rollouts.append(Rollout(turns=turns, outcome=Outcome(how="strict"), score=score))
     return Group(example=example, rollouts=tuple(rollouts))
 
@@ -89,7 +102,7 @@ def gradients(policy, groups, recipe, monkeypatch, teacher=None, encode=None):
     return update, caught
 
 
-# -- which answers are picked ---------------------------------------------------------------------------------------
+# -- which answers are picked ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -120,7 +133,9 @@ def test_a_pair_is_the_best_and_the_worst():
 
 
 def test_what_the_teacher_is_told():
-    example = Example(id="a", messages=({"role": "user", "content": "ask"},), gold="gold", reference={})
+    example = Example(
+        id="a", messages=({"role": "user", "content": "ask"},), gold="gold", reference={}
+    )
     hinted = [{"role": "user", "content": "ask\n\nIt is gold."}]
     assert teacher_chat(example, TeacherSection(hint="It is {gold}.")) == hinted
     *before, answer, again = teacher_chat(example, TeacherSection(again="Again."))
@@ -129,11 +144,12 @@ def test_what_the_teacher_is_told():
         teacher_chat(replace(example, gold=None), TeacherSection(again="Again."))
 
 
-# -- losses ---------------------------------------------------------------------------------------------------------
+# -- losses ----------------------------------------------------------------------------------------
 
 
 def logits_of(model, trajectory, prompt=None):
-    """Logits [T, V] at the answer's tokens, by the model's own forward pass, at the law's temperature."""
+    """Logits [T, V] at the answer's tokens, by the model's own forward pass, at the law's
+    temperature."""
     prompt = trajectory.prompt if prompt is None else prompt
     ids = torch.from_numpy(np.concatenate([prompt, trajectory.tokens]))[None]
     return model(ids, use_cache=False).logits[0, len(prompt) - 1 : -1] / LAW.temperature
@@ -141,14 +157,18 @@ def logits_of(model, trajectory, prompt=None):
 
 def turns_of(groups, picked):
     return [
-        r.turns[0] for g, row in zip(groups, picked, strict=True) for r, p in zip(g.rollouts, row, strict=True) if p
+        r.turns[0]
+        for g, row in zip(groups, picked, strict=True)
+        for r, p in zip(g.rollouts, row, strict=True)
+        if p
     ]
 
 
 def autograd(policy, loss):
     found = torch.autograd.grad(loss, list(policy.trainable().values()), allow_unused=True)
     return {
-        n: torch.zeros_like(w) if g is None else g for (n, w), g in zip(policy.trainable().items(), found, strict=True)
+        n: torch.zeros_like(w) if g is None else g
+        for (n, w), g in zip(policy.trainable().items(), found, strict=True)
     }
 
 
@@ -163,7 +183,10 @@ def test_rejection_sampling_is_sft_on_what_was_kept(drawn, monkeypatch):
     update, ours = gradients(policy, groups, recipe_of({"name": "rft", "kept": 2}), monkeypatch)
     kept = turns_of(groups, ([0, 1, 1, 0], [1, 0, 0, 1]))
     losses = [
-        functional.cross_entropy(logits_of(policy.model, t), torch.from_numpy(t.tokens), reduction="sum") for t in kept
+        functional.cross_entropy(
+            logits_of(policy.model, t), torch.from_numpy(t.tokens), reduction="sum"
+        )
+        for t in kept
     ]
     loss = sum(losses) / sum(t.num_tokens for t in kept)
     assert update.loss == pytest.approx(float(loss), abs=1e-5)
@@ -189,7 +212,10 @@ def test_dpo_beside_trl(drawn, monkeypatch, tmp_path, tiny_folder):
     at_one = sampled(policy, CHATS, G, Sampling(max_tokens=LIMIT), seed=1)
     groups = [group_of(r, trajectories=g) for r, g in zip(REWARDS, at_one, strict=True)]
     update, ours = gradients(policy, groups, recipe_of({"name": "dpo", "beta": 0.3}), monkeypatch)
-    best, worst = turns_of(groups, ([0, 1, 0, 0], [1, 0, 0, 0])), turns_of(groups, ([1, 0, 0, 0], [0, 1, 0, 0]))
+    best, worst = (
+        turns_of(groups, ([0, 1, 0, 0], [1, 0, 0, 0])),
+        turns_of(groups, ([1, 0, 0, 0], [0, 1, 0, 0])),
+    )
     tokenizer = AutoTokenizer.from_pretrained(tiny_folder)
     rows = [{"prompt": "a", "chosen": "b", "rejected": "c"}]
     own = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False, "report_to": "none"}
@@ -199,7 +225,11 @@ def test_dpo_beside_trl(drawn, monkeypatch, tmp_path, tiny_folder):
         train_dataset=Dataset.from_list(rows),
     )  # fmt: skip
     features = [
-        {"prompt_ids": b.prompt.tolist(), "chosen_ids": b.tokens.tolist(), "rejected_ids": w.tokens.tolist()}
+        {
+            "prompt_ids": b.prompt.tolist(),
+            "chosen_ids": b.tokens.tolist(),
+            "rejected_ids": w.tokens.tolist(),
+        }
         for b, w in zip(best, worst, strict=True)
     ]
     loss = peer.compute_loss(peer.model, peer.data_collator(features))
@@ -214,7 +244,9 @@ def test_shuffled_pairs_are_pairs_that_are_turned_round(drawn):
     control = recipe.controls.model_copy(update={"shuffle_advantages": True})
     seen = set()
     for seed in range(8):
-        signs = [c.advantage for c in credit(groups, recipe.rl, np.random.default_rng(seed), control)]
+        signs = [
+            c.advantage for c in credit(groups, recipe.rl, np.random.default_rng(seed), control)
+        ]
         assert np.abs(signs).tolist() == [1, 1, 0, 0, 1, 1, 0, 0]
         assert sum(signs[:4]) == sum(signs[4:]) == 0
         seen.add(tuple(signs))
@@ -224,11 +256,18 @@ def test_shuffled_pairs_are_pairs_that_are_turned_round(drawn):
 @pytest.mark.parametrize(("kl", "beta"), [("closed", 1.0), ("forward", 0.0)])
 @pytest.mark.parametrize("who", ["larger", "hint", "present"])
 def test_distillation_by_enumeration_and_beside_trl(drawn, tiny_deep, monkeypatch, kl, beta, who):
-    """The KL summed over every token of the vocabulary, with TRL's generalised JSD at its two ends, and its SDFT."""
+    """The KL summed over every token of the vocabulary, with TRL's generalised JSD at its two ends,
+    and its SDFT."""
     policy, groups = drawn
     told = policy.encode([{"role": "user", "content": "a resposta certa: gold"}])
-    teacher = open_policy(ModelSection(name=str(tiny_deep)), str(tiny_deep)) if who == "larger" else None
-    section = {"model": str(tiny_deep)} if teacher else {"hint": "{gold}", "weights": "start" if who == "hint" else who}
+    teacher = (
+        open_policy(ModelSection(name=str(tiny_deep)), str(tiny_deep)) if who == "larger" else None
+    )
+    section = (
+        {"model": str(tiny_deep)}
+        if teacher
+        else {"hint": "{gold}", "weights": "start" if who == "hint" else who}
+    )
     recipe = recipe_of("distil", beta=1, kl=kl, teacher=section)
     encode = None if teacher else lambda _: told
     update, ours = gradients(policy, groups, recipe, monkeypatch, teacher, encode)
@@ -248,8 +287,12 @@ def test_distillation_by_enumeration_and_beside_trl(drawn, tiny_deep, monkeypatc
     from trl.experimental.sdft.loss_utils import compute_divergence
 
     student = torch.cat([logits_of(policy.model, t) for t in turns])
-    peer = GKDTrainer.generalized_jsd_loss(student[None], theirs[None], torch.zeros(1, len(student)), beta=beta)
-    assert update.loss == pytest.approx(float(peer) if peer.dim() == 0 else float(peer.sum()), abs=1e-5)
+    peer = GKDTrainer.generalized_jsd_loss(
+        student[None], theirs[None], torch.zeros(1, len(student)), beta=beta
+    )
+    assert update.loss == pytest.approx(
+        float(peer) if peer.dim() == 0 else float(peer.sum()), abs=1e-5
+    )
     assert_same(ours, autograd(policy, peer))
     own = compute_divergence(student.log_softmax(-1), q, beta)
     assert update.loss == pytest.approx(float(own.sum() / len(student)), abs=1e-5)
@@ -277,17 +320,23 @@ def test_a_hint_is_for_the_first_turn_and_later_ones_keep_their_prompts(drawn, m
     gradients(policy, [both], recipe, monkeypatch, encode=lambda _: told)
     prompt_of = {each.text: each.prompt.tolist() for each in seen}
     assert [prompt_of[r.turns[0].text] for r in both.rollouts] == [told.tolist()] * G
-    assert [prompt_of[r.turns[1].text] for r in both.rollouts] == [r.turns[1].prompt.tolist() for r in both.rollouts]
+    assert [prompt_of[r.turns[1].text] for r in both.rollouts] == [
+        r.turns[1].prompt.tolist() for r in both.rollouts
+    ]
 
 
 def test_a_sampled_kl_to_a_teacher_has_the_closed_ones_mean(drawn, tiny_deep, monkeypatch):
     """Its estimate over many answers, within what they scatter."""
     policy, _ = drawn
     teacher = open_policy(ModelSection(name=str(tiny_deep)), str(tiny_deep))
-    answers = [group_of([0.0] * 64, trajectories=g) for g in sampled(policy, CHATS, 64, LAW, seed=2)]
+    answers = [
+        group_of([0.0] * 64, trajectories=g) for g in sampled(policy, CHATS, 64, LAW, seed=2)
+    ]
     found = {}
     for kl in ("closed", "sampled"):
-        recipe = recipe_of("distil", beta=1, kl=kl, teacher={"model": str(tiny_deep)}, group_size=64)
+        recipe = recipe_of(
+            "distil", beta=1, kl=kl, teacher={"model": str(tiny_deep)}, group_size=64
+        )
         found[kl], _ = gradients(policy, answers, recipe, monkeypatch, teacher)
     assert found["sampled"].loss == pytest.approx(found["closed"].loss, rel=0.1)
 
@@ -297,7 +346,13 @@ def test_a_sampled_kl_to_a_teacher_has_the_closed_ones_mean(drawn, tiny_deep, mo
     [
         {"algorithm": "rft", "inner_epochs": 2, "minibatch": 1},
         {"algorithm": "dpo", "inner_epochs": 2},
-        {"algorithm": "distil", "beta": 1, "kl": "closed", "group_size": 1, "teacher": {"hint": "{gold}"}},
+        {
+            "algorithm": "distil",
+            "beta": 1,
+            "kl": "closed",
+            "group_size": 1,
+            "teacher": {"hint": "{gold}"},
+        },
         {"algorithm": "grpo", "minibatch": 1, "inner_epochs": 2},
     ],
 )
@@ -308,7 +363,9 @@ def test_a_way_learns_and_resumes_to_the_bit(tiny_folder, tmp_path, monkeypatch,
         broken.setattr(Stage, "spend", lambda *_: os.kill(os.getpid(), signal.SIGINT) or ())
         with pytest.raises(KeyboardInterrupt):
             train_toy(tiny_folder, tmp_path / "halves", checkpoint_every=1, **rl)
-    halves, again = train_toy(tiny_folder, tmp_path / "halves", checkpoint_every=1, resume=True, **rl)
+    halves, again = train_toy(
+        tiny_folder, tmp_path / "halves", checkpoint_every=1, resume=True, **rl
+    )
     for name, weight in whole.trainable().items():
         assert torch.equal(weight, halves.trainable()[name])
     start = fresh_policy(tiny_folder).trainable()
@@ -321,20 +378,29 @@ def test_a_way_learns_and_resumes_to_the_bit(tiny_folder, tmp_path, monkeypatch,
     if rl["algorithm"] == "dpo":
         assert all("train/reward_margin" in row for row in rows)
     if rl["algorithm"] == "distil":
-        assert all(row["train/kl_teacher"] > 0 and row["train/frac_reward_zero_std"] is None for row in rows)
+        assert all(
+            row["train/kl_teacher"] > 0 and row["train/frac_reward_zero_std"] is None
+            for row in rows
+        )
 
 
 @pytest.mark.parametrize(
     ("rl", "message"),
     [
         ({"algorithm": "distil"}, "give rl.teacher, and rl.beta: 1"),
-        ({"algorithm": "distil", "beta": 1, "teacher": {}}, "give rl.teacher.model, another model, or rl.teacher.hint"),
+        (
+            {"algorithm": "distil", "beta": 1, "teacher": {}},
+            "give rl.teacher.model, another model, or rl.teacher.hint",
+        ),
         ({"beta": 1, "teacher": {"hint": "x", "again": "y"}}, "leave out one of them"),
         ({"teacher": {"hint": "x"}}, "rl.teacher is who the KL is measured to: give rl.beta"),
         ({"algorithm": "rft", "beta": 0.1}, "rft has no KL"),
         ({"algorithm": "rft", "lag": 1}, "rft has no ratio"),
         ({"algorithm": "rft", "group_size": 1}, "rl.group_size is 2 at least"),
-        ({"beta": 1, "teacher": {"model": "m", "weights": "present"}}, "leave out rl.teacher.model"),
+        (
+            {"beta": 1, "teacher": {"model": "m", "weights": "present"}},
+            "leave out rl.teacher.model",
+        ),
         ({"algorithm": "spg", "minibatch": 2}, "no minibatch"),
     ],
 )

@@ -16,7 +16,19 @@ from plumbline.tasks.text.lenient_json import read_json
 from plumbline.tasks.text.numbers import read_number, without_accents
 
 KINDS = (
-    *("frete", "prazo", "troca", "embalagem", "defeito", "cobrança", "garantia", "elogio", "atraso", "tamanho", "cor"),
+    *(
+        "frete",
+        "prazo",
+        "troca",
+        "embalagem",
+        "defeito",
+        "cobrança",
+        "garantia",
+        "elogio",
+        "atraso",
+        "tamanho",
+        "cor",
+    ),
 )
 NOTE, KIND = Part("nota", 1, "the number"), Part("tipo", 1, "the word")
 WEIGHTS = {"dead": 0.5, "silent": 0.5, "constant": 0.5, "shape": 3.0, "shape-fatal": 30.0}
@@ -33,8 +45,18 @@ class FaultyTask(Task):
     def __init__(self, fault: str = "") -> None:
         self.fault = fault
         self.calls = itertools.count()
-        more = {"dead": "tom", "constant": "tom", "silent": "tom", "shape": "chaves", "shape-fatal": "chaves"}
-        parts = [NOTE, KIND, *([Part(more[fault], WEIGHTS[fault], "the fault")] if fault in more else [])]
+        more = {
+            "dead": "tom",
+            "constant": "tom",
+            "silent": "tom",
+            "shape": "chaves",
+            "shape-fatal": "chaves",
+        }
+        parts = [
+            NOTE,
+            KIND,
+            *([Part(more[fault], WEIGHTS[fault], "the fault")] if fault in more else []),
+        ]
         if fault == "contradiction":
             parts += [Part("longo", 0.5, "much"), Part("curto", 0.5, "little")]
         self.weighed = Rubric("faulty", 1, tuple(parts))
@@ -57,10 +79,19 @@ class FaultyTask(Task):
 
     def _example(self, number: int) -> Example:
         note, kind = (number * 7 % 8) / 8 + 0.125, KINDS[number * 5 % len(KINDS)]
-        gold = None if self.fault == "no gold" else json.dumps({"nota": note, "tipo": kind}, ensure_ascii=False)
+        gold = (
+            None
+            if self.fault == "no gold"
+            else json.dumps({"nota": note, "tipo": kind}, ensure_ascii=False)
+        )
         return Example(
             id=f"review-{number}",
-            messages=[{"role": "user", "content": f"Qual é a nota da avaliação nº {number}, e de que tipo é?"}],
+            messages=[
+                {
+                    "role": "user",
+                    "content": f"Qual é a nota da avaliação nº {number}, e de que tipo é?",
+                }
+            ],
             gold=gold,
             reference={"nota": note, "tipo": kind},
         )
@@ -71,7 +102,10 @@ class FaultyTask(Task):
             json.loads(completion if completion.startswith("}") else "{}")
         if self.fault == "hangs" and completion.startswith('""'):
             time.sleep(5)
-        if self.fault == "main thread only" and threading.current_thread() is not threading.main_thread():
+        if (
+            self.fault == "main thread only"
+            and threading.current_thread() is not threading.main_thread()
+        ):
             raise RuntimeError("signals need the main thread")
         if self.fault == "slow" and completion.startswith("{{"):
             time.sleep(0.2)
@@ -98,7 +132,10 @@ class FaultyTask(Task):
                 values["curto"] = 1 - values["longo"]
             case "contains":
                 text = completion.replace(",", ".")
-                values = {"nota": float(str(reference["nota"]) in text), "tipo": float(_in(reference["tipo"], text))}
+                values = {
+                    "nota": float(str(reference["nota"]) in text),
+                    "tipo": float(_in(reference["tipo"], text)),
+                }
             case "floor":
                 values["nota"] = 0.2 + 0.8 * values["nota"]
             case "hostile":
@@ -135,7 +172,9 @@ def _same(given: object, wanted: str) -> bool:
 
 
 def _in(wanted: str, text: str) -> bool:
-    return without_accents(wanted) in without_accents(text.lower()) or json.dumps(wanted)[1:-1] in text
+    return (
+        without_accents(wanted) in without_accents(text.lower()) or json.dumps(wanted)[1:-1] in text
+    )
 
 
 def open_faulty(options: Mapping[str, Any], folder: object, progress: object) -> FaultyTask:

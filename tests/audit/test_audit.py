@@ -1,4 +1,5 @@
-"""Each kind of finding on a task with that fault planted and nothing else wrong; and none on tasks that are sound."""
+"""Each kind of finding on a task with that fault planted and nothing else wrong; and none on tasks
+that are sound."""
 
 import json
 import sys
@@ -6,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from plumbline.checks.audit import cheats, checks
-from plumbline.checks.audit import scoring_runner
+from plumbline.checks.audit import cheats, checks, scoring_runner
 from plumbline.checks.audit.audit import audit
 from plumbline.checks.audit.texts import DECIMAL_COMMA, a_few, writes_commas, writings
 from plumbline.records import Example, Score
@@ -30,10 +30,20 @@ def few_verdicts(monkeypatch):
         ("constant", "part-constant", "warning", "the part tom was 1 for all"),
         ("silent", "part-silent", "note", "the part tom was None for all"),
         ("floor", "part-floor", "warning", "the part nota pays at least 0.20 for every text"),
-        ("contradiction", "parts-contradict", "fatal", "the parts longo and curto contradict each other"),
+        (
+            "contradiction",
+            "parts-contradict",
+            "fatal",
+            "the parts longo and curto contradict each other",
+        ),
         ("shape", "control", "warning", "the control constant earns 0.6"),
         ("shape-fatal", "control", "fatal", "such answers will be learnt"),
-        ("oracle", "oracle", "fatal", "120 of 120 gold answers earn less than 1 (mean 0.900, least 0.900"),
+        (
+            "oracle",
+            "oracle",
+            "fatal",
+            "120 of 120 gold answers earn less than 1 (mean 0.900, least 0.900",
+        ),
         ("wrong gold", "oracle", "fatal", "1 of 120 gold answers earn less than 1"),
         ("brief", "oracle", "warning", "short of nota (120)"),
         ("decimal comma", "writing", "fatal", "decimal comma 100%"),
@@ -43,7 +53,12 @@ def few_verdicts(monkeypatch):
         ("all dice", "repeat", "fatal", "were judged otherwise the second time"),
         ("hostile", "hostile", "warning", "16 of 17 hostile texts earn something"),
         ("strict pays more", "readings", "fatal", "earn less when they are read leniently"),
-        ("ragged gold", "readings", "warning", "120 gold answers earn less when they are read strictly"),
+        (
+            "ragged gold",
+            "readings",
+            "warning",
+            "120 gold answers earn less when they are read strictly",
+        ),
         ("contains", "cheat", "fatal", "an answer that knows nothing earns"),
         ("no gold", "no-oracle", "note", "there are no gold answers"),
     ],
@@ -51,9 +66,13 @@ def few_verdicts(monkeypatch):
 def test_a_planted_fault_is_found_and_nothing_else(fault, check, level, said):
     task = FaultyTask(fault)
     if fault == "no gold":
-        task.__class__ = type("Goldless", (FaultyTask,), {"controls": {"blank": FaultyTask().controls["blank"]}})
+        task.__class__ = type(
+            "Goldless", (FaultyTask,), {"controls": {"blank": FaultyTask().controls["blank"]}}
+        )
     found = audit(task).findings
-    assert {finding.check for finding in found} - {"part-unreached"} == {check}, [one.what for one in found]
+    assert {finding.check for finding in found} - {"part-unreached"} == {check}, [
+        one.what for one in found
+    ]
     assert {finding.level for finding in found if finding.check == check} == {level}
     assert said in " ".join(finding.what for finding in found)
 
@@ -61,9 +80,12 @@ def test_a_planted_fault_is_found_and_nothing_else(fault, check, level, said):
 def test_examples_that_share_a_cluster_count_once():
     alone, alike = FaultyTask("shape"), FaultyTask("shape")
     of_each = alone.examples
-    alike.examples = lambda split: [replace(one, cluster=f"{at % 4}") for at, one in enumerate(of_each(split))]
+    alike.examples = lambda split: [
+        replace(one, cluster=f"{at % 4}") for at, one in enumerate(of_each(split))
+    ]
     assert "control" in {finding.check for finding in audit(alone).findings}
-    assert "control" not in {finding.check for finding in audit(alike).findings}  # four clusters decide nothing
+    # four clusters decide nothing
+    assert "control" not in {finding.check for finding in audit(alike).findings}
 
 
 def test_a_sound_task_has_no_finding_and_its_figures():
@@ -78,7 +100,11 @@ def test_a_sound_task_has_no_finding_and_its_figures():
     assert plain["parts"]["nota"]["most"] == 1.0
     assert plain["writings"][DECIMAL_COMMA]["loss"] == 0.0
     assert plain["cheat"]["reward"]["mean"] < 0.3
-    assert {what for what, _, _ in heard} >= {"gold answers", "search for cheats", "all a second time"}
+    assert {what for what, _, _ in heard} >= {
+        "gold answers",
+        "search for cheats",
+        "all a second time",
+    }
     assert len(audit(FaultyTask(), ["val"], limit=5).context.golds) == 5
 
 
@@ -88,28 +114,36 @@ def test_parts_that_gold_answers_lack_are_named_in_their_own_order():
     class Half(FaultyTask):
         def judge(self, example, completion):
             share = 0.25 if example is golds[0].example else 0.5
-            return super().judge(example, completion)[0], Score(total=share, parts=dict.fromkeys(names, share))
+            return super().judge(example, completion)[0], Score(
+                total=share, parts=dict.fromkeys(names, share)
+            )
 
     bench_ = scoring_runner.ScoringRunner(Half(), silent)
-    golds = [Case(example, "gold answer", example.gold) for example in bench_.task.examples("val")[:3]]
+    golds = [
+        Case(example, "gold answer", example.gold) for example in bench_.task.examples("val")[:3]
+    ]
     bench_.judge("gold answers", {("gold",): golds})
     (finding,) = [one for one in checks.oracle(bench_) if one.check == "oracle"]
     assert list(finding.evidence["parts"]) == names
 
 
 def test_the_same_seed_gives_the_same_audit():
-    first, second, other = (audit(FaultyTask("shape"), limit=20, seed=seed).plain() for seed in (3, 3, 4))
+    first, second, other = (
+        audit(FaultyTask("shape"), limit=20, seed=seed).plain() for seed in (3, 3, 4)
+    )
     drop = {"seconds", "verdicts_per_second"}
-    assert {k: v for k, v in first.items() if k not in drop} == {k: v for k, v in second.items() if k not in drop}
+    assert {k: v for k, v in first.items() if k not in drop} == {
+        k: v for k, v in second.items() if k not in drop
+    }
     assert first["cheat"] != other["cheat"]
 
 
 def test_a_verifier_that_does_not_come_back_ends_the_audit_and_is_the_finding(monkeypatch):
     monkeypatch.setattr(scoring_runner, "LIMIT", 0.2)
     found = audit(FaultyTask("hangs"))
-    assert [(finding.check, finding.level) for finding in found.findings if finding.level != "note"] == [
-        ("slow", "fatal")
-    ]
+    assert [
+        (finding.check, finding.level) for finding in found.findings if finding.level != "note"
+    ] == [("slow", "fatal")]
     assert "has not judged the hostile text" in found.findings[0].what
 
 
@@ -147,9 +181,14 @@ def test_a_cheat_is_measured_on_examples_that_were_not_sought_on_and_lends_no_go
 
     task, answered = Opaque("contains"), {}
     original = task.judge
-    task.judge = lambda example, text: (answered.setdefault(example.id, set()).add(text), original(example, text))[1]
+    task.judge = lambda example, text: (
+        answered.setdefault(example.id, set()).add(text),
+        original(example, text),
+    )[1]
     examples = a_few({split: task.examples(split) for split in task.splits}, 60, 0)
-    found = cheats.cheapest_cheat(scoring_runner.ScoringRunner(task, lambda *_: None), examples, {}, 0)
+    found = cheats.cheapest_cheat(
+        scoring_runner.ScoringRunner(task, lambda *_: None), examples, {}, 0
+    )
     assert len(answered) == 40  # 20 of the 60 lend their golds
     texts = set.union(*answered.values())
     lent = {example.id for example in examples if any(example.gold in text for text in texts)}
@@ -189,7 +228,9 @@ def test_a_value_is_written_in_other_ways(gold, way, text):
 
 
 def test_what_does_not_mean_the_same_is_not_written():
-    query = Example(id="a", messages=[{"role": "user", "content": "?"}], gold="SELECT x FROM t WHERE y = 4.5;")
+    query = Example(
+        id="a", messages=[{"role": "user", "content": "?"}], gold="SELECT x FROM t WHERE y = 4.5;"
+    )
     assert {name for name, _ in writings(query, "en")} == {"blanks around", "fence", "prose around"}
     price = Example(id="a", messages=[{"role": "user", "content": "?"}], gold='{"score": 0.5}')
     assert "R$" not in dict(writings(price, "en"))
@@ -205,27 +246,35 @@ def test_the_language_of_the_prompts_says_whether_a_comma_is_decimal():
     assert not writes_commas(asked("What is 4.5 plus 1,000?"))
 
 
-# -- the command ---------------------------------------------------------------------------------------------------
+# -- the command -----------------------------------------------------------------------------------
 
 
-def test_a_recipe_a_task_and_a_reward_function_with_rows_are_audited(plumbline, tmp_path, monkeypatch):
+def test_a_recipe_a_task_and_a_reward_function_with_rows_are_audited(
+    plumbline, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     opener = "tests.audit.faulty:open_faulty"
     code, out, _ = plumbline("audit", opener, "--limit", "10", "--json")
     assert code == 0
     assert json.loads(out)["audits"]["faulty"]["findings"] == []
-    code, out, _ = plumbline("audit", opener, "--set", "task.options.fault=oracle", "--split", "val", "--out", "a.json")
+    code, out, _ = plumbline(
+        "audit", opener, "--set", "task.options.fault=oracle", "--split", "val", "--out", "a.json"
+    )
     assert code == 1
     assert "fatal: oracle: 40 of 40 gold answers earn less than 1" in out
     assert json.loads((tmp_path / "a.json").read_text())["audits"]["faulty"]["fatal"] is True
     recipe = "name: two\nmodel: {tiny: {}}\nrl: {steps: 1}\ntasks:\n"
     recipe += "".join(
-        f"  {name}: {{name: '{opener}', options: {{fault: '{fault}'}}}}\n" for name, fault in (("a", ""), ("b", "dead"))
+        f"  {name}: {{name: '{opener}', options: {{fault: '{fault}'}}}}\n"
+        for name, fault in (("a", ""), ("b", "dead"))
     )
     (tmp_path / "two.yaml").write_text(recipe)
     code, out, _ = plumbline("audit", "two.yaml", "--limit", "10", "--json")
     assert code == 1
-    assert {name: one["fatal"] for name, one in json.loads(out)["audits"].items()} == {"a": False, "b": True}
+    assert {name: one["fatal"] for name, one in json.loads(out)["audits"].items()} == {
+        "a": False,
+        "b": True,
+    }
     assert plumbline("audit", "two.yaml:a", "--limit", "10")[0] == 0
 
 
@@ -241,16 +290,26 @@ def test_verls_compute_score_is_audited_as_it_is(plumbline, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     rows = [
-        {"prompt": f"{n}?", "data_source": "x", "extra_info": {"n": n}, "reward_model": {"ground_truth": str(n * n)}}
+        {
+            "prompt": f"{n}?",
+            "data_source": "x",
+            "extra_info": {"n": n},
+            "reward_model": {"ground_truth": str(n * n)},
+        }
         for n in range(30, 60)
     ]
     write_jsonl(tmp_path / "rows.jsonl", rows)
     (tmp_path / "verl_reward.py").write_text(VERL)
     gold = "task.options.gold=#### {ground_truth}"
-    code, out, err = plumbline("audit", "verl_reward.py:compute_score", "--rows", "rows.jsonl", "--set", gold, "--json")
+    code, out, err = plumbline(
+        "audit", "verl_reward.py:compute_score", "--rows", "rows.jsonl", "--set", gold, "--json"
+    )
     (audit,) = json.loads(out or err)["audits"].values()
     assert code == 0
-    assert [(one["check"], one["level"]) for one in audit["findings"]] == [("range", "note"), ("rows", "note")]
+    assert [(one["check"], one["level"]) for one in audit["findings"]] == [
+        ("range", "note"),
+        ("rows", "note"),
+    ]
     assert "no prompt names '####'" in audit["findings"][1]["what"]
     assert "compute_score: [-1, 1]" in audit["findings"][0]["fix"]
 
@@ -359,7 +418,10 @@ def users(plumbline, tmp_path, monkeypatch):
     sys.modules.pop("users_rewards", None)
     (tmp_path / "users_rewards.py").write_text(USERS)
     words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-    rows = [{"prompt": f"Twice {words[n // 10]} {words[n % 10]}?", "answer": str(2 * n)} for n in range(60)]
+    rows = [
+        {"prompt": f"Twice {words[n // 10]} {words[n % 10]}?", "answer": str(2 * n)}
+        for n in range(60)
+    ]
     write_jsonl(tmp_path / "rows.jsonl", rows)
 
     def audited(names, gold="answer"):
@@ -390,7 +452,9 @@ def test_penalties_rows_without_gold_and_paid_forms_are_told_apart(users, tmp_pa
     found = users(names)["findings"]
     checks_ = {one["check"] for one in found if one["level"] != "note"}
     assert checks_ == loud if names != "wordy" else checks_ & loud and "label" not in checks_
-    assert any("10 of 60 rows have no gold" in one["what"] for one in found) == (names in {"skips", "lenient"})
+    assert any("10 of 60 rows have no gold" in one["what"] for one in found) == (
+        names in {"skips", "lenient"}
+    )
 
 
 @pytest.mark.parametrize(
@@ -402,10 +466,20 @@ def test_penalties_rows_without_gold_and_paid_forms_are_told_apart(users, tmp_pa
         ("of_a_thread", "warning", "on another thread", "state of a thread"),
         ("loop", "warning", "while an event loop runs", "asyncio.run"),
         ("first_row", "warning", "in one call with answers to other prompts", "answer[0]"),
-        ("shared", "fatal", "in one call with other answers to the prompt", "other answers of the same call"),
+        (
+            "shared",
+            "fatal",
+            "in one call with other answers to the prompt",
+            "other answers of the same call",
+        ),
         ("hashed", "warning", "in another process", "a global that something else set"),
         ("cached", "warning", "in another process", "a global that something else set"),
-        ("relative", "warning", "in another working directory", "relative to the working directory"),
+        (
+            "relative",
+            "warning",
+            "in another working directory",
+            "relative to the working directory",
+        ),
         ("sound", "", "", ""),
         ("coroutine", "", "", ""),
         ("careful", "", "", ""),
@@ -413,7 +487,9 @@ def test_penalties_rows_without_gold_and_paid_forms_are_told_apart(users, tmp_pa
 )
 def test_a_reward_is_judged_under_other_conditions(users, name, level, where, cause):
     found = [one for one in users(name)["findings"] if one["check"] == "elsewhere"]
-    assert [(one["level"], one["evidence"]["where"]) for one in found] == ([(level, where)] if level else [])
+    assert [(one["level"], one["evidence"]["where"]) for one in found] == (
+        [(level, where)] if level else []
+    )
     assert all(cause in one["causes"][0] for one in found)
 
 
@@ -431,7 +507,10 @@ def test_what_options_do_not_name_is_guessed_and_a_reward_that_never_pays_is_nam
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     write_jsonl(
         tmp_path / "rows.jsonl",
-        [{"question": row["prompt"], "answer": row["answer"], "aside": f"of {row}"} for row in rows],
+        [
+            {"question": row["prompt"], "answer": row["answer"], "aside": f"of {row}"}
+            for row in rows
+        ],
     )
     found = users("accuracy,hashes", gold=None)
     assert found["effective_weights"] == pytest.approx({"accuracy": 0.8, "hashes": 0.2})
@@ -462,7 +541,9 @@ def test_one_cause_is_named_where_one_explains_all(users, names, gold, check, sa
     assert finding["check"] == check
     assert said in finding["fix"]
     line = next(at for at, text in enumerate(USERS.splitlines(), 1) if "json.loads" in text)
-    assert names != "strict" or f"users_rewards.py, line {line})" in finding["what"], "the user's, not that of json"
+    assert names != "strict" or f"users_rewards.py, line {line})" in finding["what"], (
+        "the user's, not that of json"
+    )
 
 
 @pytest.mark.parametrize(
@@ -489,8 +570,12 @@ def test_what_a_reward_pays_and_refuses_beside_gold_answers(users, names, gold, 
 
 
 def test_every_gold_answer_at_once_counts_where_it_holds_the_rows_own(users, tmp_path):
-    """Of long ones it holds few: a tenth of the rows are paid, and each of those whose gold answer is in it."""
-    rows = [{"prompt": f"Row {n}?", "answer": f"{'So it goes on. ' * 20}#### {n * 7919}"} for n in range(60)]
+    """Of long ones it holds few: a tenth of the rows are paid, and each of those whose gold answer
+    is in it."""
+    rows = [
+        {"prompt": f"Row {n}?", "answer": f"{'So it goes on. ' * 20}#### {n * 7919}"}
+        for n in range(60)
+    ]
     write_jsonl(tmp_path / "rows.jsonl", rows)
     (found,) = [one for one in users("contains")["findings"] if one["check"] == "control"]
     assert (found["level"], found["evidence"]["reward"]["mean"]) == ("fatal", 1.0)
@@ -505,13 +590,17 @@ def test_the_first_lines_count_what_is_refused_and_paid_wrongly(users):
 
 def test_a_reward_function_of_trls_signature_is_audited_with_rows(users):
     found = users("exact")["findings"]
-    assert {(one["check"], one["level"]) for one in found} == {("writing", "warning")}  # it compares letter by letter
+    # it compares letter by letter
+    assert {(one["check"], one["level"]) for one in found} == {("writing", "warning")}
     found = users("contains")["findings"]
     assert "fatal" in {one["level"] for one in found if one["check"] in {"control", "cheat"}}
 
 
 def test_what_a_verifier_prints_is_counted_and_stays_out_of_the_figures(users):
     finding, *others = users("printing")["findings"]
-    assert {(one["check"], one["level"]) for one in others} == {("wrong-paid", "note"), ("writing", "note")}
+    assert {(one["check"], one["level"]) for one in others} == {
+        ("wrong-paid", "note"),
+        ("writing", "note"),
+    }
     assert (finding["check"], finding["level"]) == ("prints", "note")
     assert "first 'judging 1'" in finding["what"]

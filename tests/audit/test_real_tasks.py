@@ -18,7 +18,9 @@ def records(tmp_path_factory):
 def test_a_task_of_ours_is_sound(name, records, monkeypatch):
     monkeypatch.setattr(cheats, "VERDICTS", 400)
     monkeypatch.setattr(cheats, "MEASURING", 10)
-    task, options = ("forms", {"records": 5}) if name == "forms" else ("commerce", {**SMALL, "job": name})
+    task, options = (
+        ("forms", {"records": 5}) if name == "forms" else ("commerce", {**SMALL, "job": name})
+    )
     task = open_task(task, options, records / task)
     found = audit(task, limit=4)
     assert found.findings == ()
@@ -27,7 +29,9 @@ def test_a_task_of_ours_is_sound(name, records, monkeypatch):
 
 
 def test_the_strict_reading_of_the_commerce_log_is_fatal(records):
-    task = open_task("commerce", {**SMALL, "job": "extraction", "reading": "strict"}, records / "commerce")
+    task = open_task(
+        "commerce", {**SMALL, "job": "extraction", "reading": "strict"}, records / "commerce"
+    )
     (finding,) = audit(task, limit=4).findings
     assert (finding.check, finding.level) == ("writing", "fatal")
     assert "decimal comma 100%" in finding.what

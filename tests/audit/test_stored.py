@@ -1,4 +1,5 @@
-"""A reward on the answers that a training stored: joined by prompt, whatever the layout, beside what was paid then."""
+"""A reward on the answers that a training stored: joined by prompt, whatever the layout, beside
+what was paid then."""
 
 import json
 
@@ -23,7 +24,8 @@ def place(tmp_path, monkeypatch):
 
 
 def answers():
-    """Two answers to each prompt in four steps: the first of them is right from step 3 on; all earned 0."""
+    """Two answers to each prompt in four steps: the first of them is right from step 3 on; all
+    earned 0."""
     for step in range(1, 5):
         for n, row in enumerate(ROWS, 1):
             for text in (f"It is {2 * n if step > 2 else 0}.", "I do not know."):
@@ -43,10 +45,14 @@ def as_trl(folder, rows):
     (folder / "out" / "completions").mkdir(parents=True)
     for step in range(1, 5):
         asked = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
-        some = [{**row, "prompt": asked.format(row["prompt"])} for row in rows if row["step"] == step]
+        some = [
+            {**row, "prompt": asked.format(row["prompt"])} for row in rows if row["step"] == step
+        ]
         some = [{**row, "right": row.pop("reward"), "advantage": 0.0} for row in some]
         table = pyarrow.Table.from_pylist(some)
-        parquet.write_table(table, folder / "out" / "completions" / f"completions_{step:05}.parquet")
+        parquet.write_table(
+            table, folder / "out" / "completions" / f"completions_{step:05}.parquet"
+        )
     return folder / "out"
 
 
@@ -57,20 +63,36 @@ def test_what_a_mended_reward_makes_of_stored_answers(plumbline, place, layout, 
     path = layout(place, [*rows, {**rows[0], "prompt": "Who are you?"}])
     gold = ("--set", "task.options.gold=answer")
     code, out, err = plumbline(
-        "score", f"mended:{function}", "--rows", "rows.jsonl", "--completions", path, *gold, "--json"
+        "score",
+        f"mended:{function}",
+        "--rows",
+        "rows.jsonl",
+        "--completions",
+        path,
+        *gold,
+        "--json",
     )
     assert code == 0, err
     found = json.loads(out)
     assert (found["answers"], found["unknown_prompts"], found["failed"]) == (64, 1, 0)
-    spans = [(name, one["stored"], one["now"], one["groups_differ"]) for name, one in found["spans"].items()]
+    spans = [
+        (name, one["stored"], one["now"], one["groups_differ"])
+        for name, one in found["spans"].items()
+    ]
     assert spans == [("all", 0.0, 0.25, 0.5), ("step 1", 0.0, 0.0, 0.0), ("step 4", 0.0, 0.5, 1.0)]
 
 
 def test_completions_that_need_pyarrow_say_so(plumbline, place, monkeypatch):
     path = as_trl(place, answers())
-    monkeypatch.setattr("plumbline.config.imports.find_spec", lambda name: None if name == "pyarrow" else name)
+    monkeypatch.setattr(
+        "plumbline.config.imports.find_spec", lambda name: None if name == "pyarrow" else name
+    )
     code, _, err = plumbline("score", "mended:right", "--rows", "rows.jsonl", "--completions", path)
-    assert (code, "uv tool install . --with pyarrow" in err, "have no completions" in err) == (1, True, False), err
+    assert (code, "uv tool install . --with pyarrow" in err, "have no completions" in err) == (
+        1,
+        True,
+        False,
+    ), err
 
 
 def test_what_cannot_be_scored_is_said(plumbline, place):
@@ -83,7 +105,11 @@ def test_what_cannot_be_scored_is_said(plumbline, place):
     (place / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in others))
     code, _, err = plumbline("score", "mended:right", *stored)
     assert (code, "none of the 64 completions" in err) == (1, True), err
-    for given in (("mended:right", "--completions", path), ("--completions", path), (*stored, "--task", "jsonl")):
+    for given in (
+        ("mended:right", "--completions", path),
+        ("--completions", path),
+        (*stored, "--task", "jsonl"),
+    ):
         code, _, err = plumbline("score", *given)
         assert code != 0
         assert "fix:" in err

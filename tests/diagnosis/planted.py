@@ -1,6 +1,8 @@
-"""Run directories made with the real writers that realise what they are asked to: levels by task and step.
+"""Run directories made with the real writers that realise what they are asked to: levels by task
+and step.
 
-`python -m tests.diagnosis.planted FOLDER` writes the log's scenarios, one that is not decided, and two models.
+`python -m tests.diagnosis.planted FOLDER` writes the log's scenarios, one that is not decided, and
+two models.
 """
 
 import sys
@@ -20,8 +22,11 @@ LAW = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "max_tokens": 512, "steps":
 Levels = Mapping[int, float]
 
 
-def evaluation(task: str, mean: float, n: int, key: str, *, rubric: str = "r@1", strict: float = 0.0) -> Evaluation:
-    """Answers whose mean reward is exactly `mean`: each example has its own difficulty, each step a little chance.
+def evaluation(
+    task: str, mean: float, n: int, key: str, *, rubric: str = "r@1", strict: float = 0.0
+) -> Evaluation:
+    """Answers whose mean reward is exactly `mean`: each example has its own difficulty, each step a
+    little chance.
 
     `strict` is how much less json.loads would have paid.
     """
@@ -42,7 +47,15 @@ def evaluation(task: str, mean: float, n: int, key: str, *, rubric: str = "r@1",
         for i, reward in enumerate(rewards)
     )
     return Evaluation(
-        source=key, task="commerce", split="fixed", rubric=rubric, sampling=LAW, seed=0, rows=rows, form=(), unjudged=()
+        source=key,
+        task="commerce",
+        split="fixed",
+        rubric=rubric,
+        sampling=LAW,
+        seed=0,
+        rows=rows,
+        form=(),
+        unjudged=(),
     )
 
 
@@ -59,7 +72,8 @@ def planted(
     metrics: Mapping[str, Sequence[float]] | None = None,
     **how: Any,
 ) -> Path:
-    """A run of commerce-v4.1 (or another recipe) whose evaluations have these levels, and metrics these values."""
+    """A run of commerce-v4.1 (or another recipe) whose evaluations have these levels, and metrics
+    these values."""
     recipe = recipe or load("commerce-v4.1")
     with Run.start(recipe, folder, resume=False) as run:
         for task, points in levels.items():
@@ -69,7 +83,11 @@ def planted(
                 run.evaluation(key, evaluation(task, mean, size, f"{folder.name}@{step}", **how))
         columns = metrics or {}
         for i in range(max((len(values) for values in columns.values()), default=0)):
-            run.metrics("rl", i + 1, {name: values[i] for name, values in columns.items() if i < len(values)})
+            run.metrics(
+                "rl",
+                i + 1,
+                {name: values[i] for name, values in columns.items() if i < len(values)},
+            )
     return folder
 
 
@@ -81,9 +99,16 @@ def at(early: float, middle: float, end: float) -> Levels:
 SCENARIOS: Mapping[str, Mapping[str, Levels]] = {
     "A": {task: at(0.36, 0.5, 0.62) for task in TASKS},
     "B": {"extraction": at(0.12, 0.12, 0.12), **{task: at(0.4, 0.58, 0.58) for task in TASKS[1:]}},
-    "C-extraction": {"extraction": at(0.12, 0.15, 0.18), **{task: at(0.4, 0.5, 0.6) for task in TASKS[1:]}},
-    "C-sql_qa": {task: at(0.05, 0.08, 0.12) if task == "sql_qa" else at(0.4, 0.5, 0.6) for task in TASKS},
-    "C-insights": {task: at(0.05, 0.08, 0.12) if task == "insights" else at(0.4, 0.5, 0.6) for task in TASKS},
+    "C-extraction": {
+        "extraction": at(0.12, 0.15, 0.18),
+        **{task: at(0.4, 0.5, 0.6) for task in TASKS[1:]},
+    },
+    "C-sql_qa": {
+        task: at(0.05, 0.08, 0.12) if task == "sql_qa" else at(0.4, 0.5, 0.6) for task in TASKS
+    },
+    "C-insights": {
+        task: at(0.05, 0.08, 0.12) if task == "insights" else at(0.4, 0.5, 0.6) for task in TASKS
+    },
 }
 SMALL = {"extraction": 0.6, "sql_qa": 0.1, "insights": 0.3, "push": 0.5}
 LARGE = {"extraction": 0.5, "sql_qa": 0.4, "insights": 0.302, "push": 0.8}
@@ -94,8 +119,13 @@ def finished(folder: Path, levels: Mapping[str, float], n: int = 100) -> Path:
     """A run of commerce-smollm2 that was evaluated after SFT and after RL."""
     with Run.start(load("commerce-smollm2"), folder, resume=False) as run:
         for task, mean in levels.items():
-            run.evaluation(EvaluationKey("sft", "test", "greedy", None, task), evaluation(task, 0.1, n, "sft"))
-            run.evaluation(EvaluationKey("rl", "test", "greedy", None, task), evaluation(task, mean, n, folder.name))
+            run.evaluation(
+                EvaluationKey("sft", "test", "greedy", None, task), evaluation(task, 0.1, n, "sft")
+            )
+            run.evaluation(
+                EvaluationKey("rl", "test", "greedy", None, task),
+                evaluation(task, mean, n, folder.name),
+            )
     return folder
 
 

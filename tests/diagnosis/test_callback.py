@@ -1,4 +1,5 @@
-"""The callback in real runs of TRL: what is planted stops them after a checkpoint, and healthy ones go on."""
+"""The callback in real runs of TRL: what is planted stops them after a checkpoint, and healthy ones
+go on."""
 
 import sys
 from dataclasses import replace
@@ -6,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from plumbline.errors import RecipeError
 from plumbline.adapters.callback import CheckCallback
+from plumbline.errors import RecipeError
 from tests.diagnosis.trl_runs import Plan, half, letters, train
 
 
@@ -42,13 +43,15 @@ def test_a_planted_fault_stops_a_real_run_after_a_checkpoint(talker, tmp_path, c
     assert caplog.text.count("training stops after a checkpoint: no-signal") == 1
 
 
-# -- as transformers calls it, without a model ---------------------------------------------------------------------
+# -- as transformers calls it, without a model -----------------------------------------------------
 
 
 def called(callback, steps=30, main=True, report_to=(), row=None, begin=0):
     """What a trainer calls, with rows of no gradient; the step after which it was told to stop."""
     args = SimpleNamespace(output_dir="nowhere", report_to=list(report_to), to_dict=dict)
-    state = SimpleNamespace(global_step=begin, max_steps=steps, is_world_process_zero=main, log_history=[])
+    state = SimpleNamespace(
+        global_step=begin, max_steps=steps, is_world_process_zero=main, log_history=[]
+    )
     control = SimpleNamespace(should_save=False, should_training_stop=False)
     callback.on_train_begin(args, state, control)
     for step in range(begin + 1, steps + 1):
@@ -64,7 +67,8 @@ def called(callback, steps=30, main=True, report_to=(), row=None, begin=0):
 
 
 def test_a_number_that_is_none_is_looked_at_at_once():
-    """A reward stops at once; a gradient after three, since a loss scaler of 16 bits skips single steps."""
+    """A reward stops at once; a gradient after three, since a loss scaler of 16 bits skips single
+    steps."""
     assert called(CheckCallback(), row={"reward": float("inf"), "grad_norm": 0.1, "loss": 0.0}) == 1
     assert called(CheckCallback(), row={"reward": 0.5, "grad_norm": float("nan"), "loss": 0.0}) == 3
 
@@ -98,7 +102,9 @@ def test_on_several_ranks_the_main_one_decides_and_speaks_for_all(monkeypatch, c
     monkeypatch.setattr(ranks, "get_world_size", lambda: 2)
     monkeypatch.setattr(ranks, "broadcast_object_list", lambda said, src: told.append(list(said)))
     assert called(CheckCallback()) == 10
-    assert told == [[False]] * 9 + [[True]], "asked at every log, because ranks that do not look cannot know when"
+    assert told == [[False]] * 9 + [[True]], (
+        "asked at every log, because ranks that do not look cannot know when"
+    )
     caplog.clear()
 
     def hears(said, src):
@@ -127,7 +133,9 @@ def test_findings_are_alerts_of_the_trackers_that_are_reported_to(monkeypatch, t
 
 def test_it_knows_the_adapter_and_preference_training():
     callback = CheckCallback()
-    args = SimpleNamespace(output_dir="nowhere", report_to=[], to_dict=lambda: {"learning_rate": 1e-6})
+    args = SimpleNamespace(
+        output_dir="nowhere", report_to=[], to_dict=lambda: {"learning_rate": 1e-6}
+    )
     state = SimpleNamespace(global_step=0, max_steps=60, is_world_process_zero=True, log_history=[])
     model = SimpleNamespace(peft_config={"default": SimpleNamespace(r=16)})
     callback.on_train_begin(args, state, None, model=model)
@@ -143,7 +151,9 @@ def test_training_that_goes_on_does_not_repeat_itself():
     row = {"step": 1, "reward": 0.5, "grad_norm": 0.0, "loss": 0.0}
     args = SimpleNamespace(output_dir="nowhere", report_to=[], to_dict=dict)
     history = [{**row, "step": step} for step in range(1, 21)]
-    state = SimpleNamespace(global_step=20, max_steps=60, is_world_process_zero=True, log_history=history)
+    state = SimpleNamespace(
+        global_step=20, max_steps=60, is_world_process_zero=True, log_history=history
+    )
     callback.on_train_begin(args, state, None)
     for step in range(21, 31):
         state.global_step = step

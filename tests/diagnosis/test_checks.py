@@ -38,7 +38,8 @@ def healthy(seed=0, steps=STEPS, **over):
         "eval/reward": 0.3 + 0.25 * place + 0.02 * dice.standard_normal(steps),
     }
     series |= {
-        name: np.asarray(value(series[name], place) if callable(value) else value) for name, value in over.items()
+        name: np.asarray(value(series[name], place) if callable(value) else value)
+        for name, value in over.items()
     }
     at = np.arange(1, steps + 1)
     made = {
@@ -49,7 +50,9 @@ def healthy(seed=0, steps=STEPS, **over):
 
 
 def said(history):
-    return [(one.check, one.level) for one in examine(history, CHECKS).findings if one.level != "note"]
+    return [
+        (one.check, one.level) for one in examine(history, CHECKS).findings if one.level != "note"
+    ]
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -64,7 +67,8 @@ def test_nothing_is_said_of_runs_that_do_not_learn_for_want_of_strength(seed):
 
 
 def slow_noise(seed, steps):
-    """A reward whose neighbouring steps are alike, because prompts come in an order; it goes nowhere."""
+    """A reward whose neighbouring steps are alike, because prompts come in an order; it goes
+    nowhere."""
     dice, values = np.random.default_rng(seed), np.zeros(steps)
     for step in range(1, steps):
         values[step] = 0.8 * values[step - 1] + 0.06 * dice.standard_normal()
@@ -95,7 +99,10 @@ def smoothed(values, width):
 def logged(values, apart=1, kind="rl"):
     at = apart * np.arange(1, len(values) + 1)
     return History(
-        origin="trl", name=kind, kind=kind, series={"reward" if kind == "rl" else "loss": Series(at, np.array(values))}
+        origin="trl",
+        name=kind,
+        kind=kind,
+        series={"reward" if kind == "rl" else "loss": Series(at, np.array(values))},
     )
 
 
@@ -113,16 +120,26 @@ RISES = {
     "white noise": (lambda n, dice: rise(n) + 0.1 * dice.standard_normal(n), 40),
     "AR .8": (lambda n, dice: rise(n) + 0.05 * alike(n, 0.8, dice), 40),
     "smoothed": (lambda n, dice: smoothed(rise(n + 9) + 0.1 * dice.standard_normal(n + 9), 10), 40),
-    "smoothed further": (lambda n, dice: smoothed(rise(n + 49, 0.9) + 0.1 * dice.standard_normal(n + 49), 50), 150),
-    "at once": (lambda n, dice: 0.2 + 0.5 * (np.arange(n) >= 6) + 0.1 * dice.standard_normal(n), 60),
+    "smoothed further": (
+        lambda n, dice: smoothed(rise(n + 49, 0.9) + 0.1 * dice.standard_normal(n + 49), 50),
+        150,
+    ),
+    "at once": (
+        lambda n, dice: 0.2 + 0.5 * (np.arange(n) >= 6) + 0.1 * dice.standard_normal(n),
+        60,
+    ),
 }
 
 
 @pytest.mark.parametrize("steps", [20, 40, 150, 500])
 @pytest.mark.parametrize("noise", STILL)
 def test_a_log_that_stands_still_is_rarely_said_to_rise_or_to_fall(noise, steps):
-    """At most 8 in 100 of many logs (`python benchmarks/power.py --still`), so 6 of 50 by a chance of one in ten."""
-    logs = [logged(np.clip(0.5 + STILL[noise](steps, np.random.default_rng((1, seed))), 0, 1)) for seed in range(50)]
+    """At most 8 in 100 of many logs (`python benchmarks/power.py --still`), so 6 of 50 by a chance
+    of one in ten."""
+    logs = [
+        logged(np.clip(0.5 + STILL[noise](steps, np.random.default_rng((1, seed))), 0, 1))
+        for seed in range(50)
+    ]
     came = [outcome(log) for log in logs]
     assert sum(one.better or one.worse for one in came) <= 6
     falls = [check for check in CHECKS if check.name == "reward-falls"]
@@ -166,14 +183,17 @@ def test_the_first_line_says_why_a_smoothed_log_cannot_be_told():
     ],
 )
 def test_what_the_first_line_says_of_few_rows_and_of_sizes_that_matter(values, apart, verdict):
-    """Rows of TRL's logging_steps=10 are means of ten steps; that nothing rose is said where a tenth is excluded."""
+    """Rows of TRL's logging_steps=10 are means of ten steps; that nothing rose is said where a
+    tenth is excluded."""
     history = logged(values, apart)
     line = outcome(history).said
     assert f": {verdict}" in line
     assert ("logging_steps=1" in line) == (apart > 1 and verdict in {"too few", "cannot be told"})
     assert "0.00000" not in line
     worse = [one.check for one in examine(history, CHECKS).findings if one.level == "fatal"]
-    assert worse == (["reward-falls"] if verdict == "fell" else ["no-signal"] if not any(values) else [])
+    assert worse == (
+        ["reward-falls"] if verdict == "fell" else ["no-signal"] if not any(values) else []
+    )
 
 
 def test_a_loss_that_rises_is_said_to():
@@ -186,15 +206,21 @@ def test_a_loss_that_rises_is_said_to():
 def test_an_evaluation_does_not_disagree_with_a_reward_that_only_wanders():
     checks, found = [check for check in CHECKS if check.name == "eval-disagrees"], 0
     for seed in range(60):
-        reward, other = (0.5 + 0.1 * alike(150, 0.99, np.random.default_rng((seed, one))) for one in (0, 1))
-        series = {"reward": Series(np.arange(150), reward), "eval/reward": Series(np.arange(150)[::5], other[::5])}
+        reward, other = (
+            0.5 + 0.1 * alike(150, 0.99, np.random.default_rng((seed, one))) for one in (0, 1)
+        )
+        series = {
+            "reward": Series(np.arange(150), reward),
+            "eval/reward": Series(np.arange(150)[::5], other[::5]),
+        }
         found += bool(examine(replace(logged(reward), series=series), checks).findings)
     assert found <= 3
 
 
 @pytest.mark.parametrize("earned", [[2, 31, 60, 89], [*range(0, 100, 10), 51, 53, 55]])
 def test_a_reward_that_is_rarely_earned_does_not_fall(earned):
-    """Most steps earn nothing, so that neighbours are mostly equal, and the last ones earned nothing by chance."""
+    """Most steps earn nothing, so that neighbours are mostly equal, and the last ones earned
+    nothing by chance."""
     assert said(healthy(reward=np.where(np.isin(np.arange(STEPS), earned), 0.03, 0.0))) == []
 
 
@@ -204,7 +230,9 @@ def test_evaluations_of_many_parts_that_only_jump_about_do_not_disagree():
     for seed in range(200):
         dice, steps = np.random.default_rng(seed), int(40 + 10 * (seed % 9))
         parts = {f"eval/part{i}": 0.5 + 0.1 * dice.standard_normal(steps) for i in range(9)}
-        found += any(one.level != "note" for one in examine(healthy(seed, steps, **parts), checks).findings)
+        found += any(
+            one.level != "note" for one in examine(healthy(seed, steps, **parts), checks).findings
+        )
     assert found <= 5
 
 
@@ -221,7 +249,10 @@ FAULTS = {
     "the KL explodes": ({"kl": lambda v, p: np.exp(12 * p) * 0.01}, "kl"),
     "a KL at the first step": ({"kl": lambda v, p: 2 + v}, "kl"),
     "a negative KL": ({"kl": lambda v, p: -0.2 * p - 0.02}, "kl"),
-    "weights that were not published": ({"gap": lambda v, p: 0.015 + 0.2 * np.maximum(0, p - 0.4)}, "gap"),
+    "weights that were not published": (
+        {"gap": lambda v, p: 0.015 + 0.2 * np.maximum(0, p - 0.4)},
+        "gap",
+    ),
     "two laws from the start": ({"gap": lambda v, p: v + 0.3}, "gap"),
     "the reward collapses": (
         {"reward": lambda v, p: np.where(p > 0.7, 0.02 + 0.02 * np.abs(np.sin(90 * p)), v)},
@@ -229,7 +260,10 @@ FAULTS = {
     ),
     "the entropy runs away": ({"entropy": lambda v, p: 0.5 + 4 * p}, "entropy"),
     "the entropy is gone": (
-        {"entropy": lambda v, p: 0.5 * np.exp(-9 * p), "reward": lambda v, p: 0.4 + 0 * p + (v - v)},
+        {
+            "entropy": lambda v, p: 0.5 * np.exp(-9 * p),
+            "reward": lambda v, p: 0.4 + 0 * p + (v - v),
+        },
         "entropy",
     ),
     "lengths explode": (
@@ -239,19 +273,35 @@ FAULTS = {
     "lengths collapse": ({"length": lambda v, p: 120 * np.exp(-4 * p)}, "length"),
     "all are cut": ({"truncated": late(1.0)}, "truncation"),
     "cut, and shorter than the limit": (
-        {"truncated": lambda v, p: v + 0.4, "length_max": lambda v, p: np.round(150 + 20 * np.sin(70 * p))},
+        {
+            "truncated": lambda v, p: v + 0.4,
+            "length_max": lambda v, p: np.round(150 + 20 * np.sin(70 * p)),
+        },
         "truncation",
     ),
     "form eats content": (
-        {"part/right": lambda v, p: 0.6 - 0.4 * p + 0.01 * np.sin(50 * p), "part/form": lambda v, p: 0.3 + 0.6 * p},
+        {
+            "part/right": lambda v, p: 0.6 - 0.4 * p + 0.01 * np.sin(50 * p),
+            "part/form": lambda v, p: 0.3 + 0.6 * p,
+        },
         "parts-oppose",
     ),
-    "the evaluation falls at first": ({"eval/reward": lambda v, p: 0.3 + 0.5 * np.exp(-7 * p)}, "eval-disagrees"),
+    "the evaluation falls at first": (
+        {"eval/reward": lambda v, p: 0.3 + 0.5 * np.exp(-7 * p)},
+        "eval-disagrees",
+    ),
     "the evaluation falls": ({"eval/reward": lambda v, p: 0.6 - 0.4 * p}, "eval-disagrees"),
-    "gradients spike": ({"gradient": lambda v, p: np.where(np.arange(len(p)) % 17 == 5, 40.0, v)}, "gradient-spikes"),
+    "gradients spike": (
+        {"gradient": lambda v, p: np.where(np.arange(len(p)) % 17 == 5, 40.0, v)},
+        "gradient-spikes",
+    ),
     "gradients far above the clip": ({"gradient": lambda v, p: v * 200}, "gradient-spikes"),
     "a log's cosine over a third too few steps": (
-        {"rate": lambda v, p: 1e-5 * np.where(p < 0.65, 0.5 * (1 + np.cos(np.pi * p / 0.65)), 1.5e-15)},
+        {
+            "rate": lambda v, p: (
+                1e-5 * np.where(p < 0.65, 0.5 * (1 + np.cos(np.pi * p / 0.65)), 1.5e-15)
+            )
+        },
         "rate-exhausted",
     ),
     "a gradient of zero": ({"gradient": late(0.0), "loss": late(0.0)}, "no-signal"),
@@ -268,7 +318,8 @@ def test_one_fault_is_named_and_no_other_check_cries(name):
 
 
 def every_tenth(**series):
-    """A log of TRL with logging_steps=10: means of rewards, and the gradient of the last of ten steps."""
+    """A log of TRL with logging_steps=10: means of rewards, and the gradient of the last of ten
+    steps."""
     steps = np.arange(10, 10 * len(series["reward"]) + 1, 10)
     columns = {name: Series(steps, np.array(of, float)) for name, of in series.items()}
     return History(origin="trl", name="rl", kind="rl", series=columns)
@@ -277,7 +328,9 @@ def every_tenth(**series):
 def test_rows_of_ten_steps_are_not_compared_with_the_gradient_of_one():
     rise = np.linspace(0.4, 1.0, 20)
     gradient = [0.4, 0.0] * 5 + [0.0, 0.0, 0.1, 0.0, 0.0] * 2  # of solved groups, ever more
-    healthy = every_tenth(reward=rise, reward_std=0.6 - 0.55 * rise, zero_std=rise - 0.3, gradient=gradient)
+    healthy = every_tenth(
+        reward=rise, reward_std=0.6 - 0.55 * rise, zero_std=rise - 0.3, gradient=gradient
+    )
     assert [one for one in examine(healthy, CHECKS).findings if one.level == "fatal"] == []
     still = every_tenth(reward=[0.4] * 20, reward_std=[0.3] * 20, gradient=[0.0] * 20)
     assert ("no-signal", "fatal") in said(still), "in all rows it is no chance"
@@ -308,9 +361,20 @@ def test_three_rows_of_ten_steps_are_thirty_steps(log, worse, stops):
 UP = np.array([0.2, 0.21, 0.25, 0.33, 0.4, 0.52, 0.6, 0.66, 0.71, 0.7, 0.73, 0.72])
 WAVE = 0.01 * np.array([1, -2, 0, 2, -1, 0, 1, -1, 2, -2, 1, 0])
 TWELVE = {
-    "it learns": ({"reward": UP, "part/right": UP + WAVE, "part/form": 0.8 + UP / 4, "length": 80 + 900 * WAVE}, ""),
+    "it learns": (
+        {
+            "reward": UP,
+            "part/right": UP + WAVE,
+            "part/form": 0.8 + UP / 4,
+            "length": 80 + 900 * WAVE,
+        },
+        "",
+    ),
     "it learns in longer answers": ({"reward": UP, "length": 300 * UP + 500 * WAVE}, ""),
-    "a part is given up": ({"reward": UP, "part/right": 0.8 - UP / 2 + WAVE, "part/form": UP}, "parts-oppose"),
+    "a part is given up": (
+        {"reward": UP, "part/right": 0.8 - UP / 2 + WAVE, "part/form": UP},
+        "parts-oppose",
+    ),
     "in seven rows": (
         {"reward": UP[:7], "part/right": 0.8 - UP[:7] + WAVE[:7] / 2, "part/form": UP[:7]},
         "parts-oppose",
@@ -361,19 +425,26 @@ def test_few_rows_of_a_reward_that_is_rarely_earned_do_not_fall(spread, falls):
 def test_gradients_of_0_in_rows_of_several_steps_are_chance_where_most_groups_are_equal():
     """One group a step, nine of ten solved: the last of ten steps has no gradient."""
     log = {"reward": [0.9, 0.95] * 10, "reward_std": [0.03] * 20, "gradient": [0.0] * 20}
-    assert [one.check for one in examine(every_tenth(zero_std=[0.95] * 20, **log), CHECKS).findings] != ["no-signal"]
+    assert [
+        one.check for one in examine(every_tenth(zero_std=[0.95] * 20, **log), CHECKS).findings
+    ] != ["no-signal"]
     assert "fatal" not in {level for _, level in said(every_tenth(zero_std=[0.95] * 20, **log))}
     assert ("no-signal", "fatal") in said(every_tenth(zero_std=[0.2] * 20, **log))
 
 
 def test_what_to_do_about_rewards_that_are_all_the_same_depends_on_what_they_are():
-    """Of a reward of 0 an answer is shown that holds the gold one; one that is paid always has other remedies."""
+    """Of a reward of 0 an answer is shown that holds the gold one; one that is paid always has
+    other remedies."""
     found = {}
     for value in (0.0, 1.0):
         history = logged([value] * 20)
-        answers = [Sample(step, "q", f"it is {step % 3}\x1b[0m", value, gold="2") for step in range(1, 21)]
+        answers = [
+            Sample(step, "q", f"it is {step % 3}\x1b[0m", value, gold="2") for step in range(1, 21)
+        ]
         (finding,) = [
-            one for one in examine(replace(history, samples=answers), CHECKS).findings if one.level == "fatal"
+            one
+            for one in examine(replace(history, samples=answers), CHECKS).findings
+            if one.level == "fatal"
         ]
         assert "'it is 2\\x1b[0m'" in finding.what
         found[value] = finding.fix
@@ -386,14 +457,24 @@ def test_rewards_that_hardly_differ_any_more(drift, level):
     """A public hacked run: the reward at its ceiling from the middle on, and the policy goes on."""
     place = np.linspace(0, 1, 60)
     over = 1 / (1 + np.exp(-25 * (place - 0.35)))
-    series = {"reward": 0.3 + 0.7 * over, "reward_std": 0.44 * (1 - over) + 3e-4, "kl": drift * place**2}
+    series = {
+        "reward": 0.3 + 0.7 * over,
+        "reward_std": 0.44 * (1 - over) + 3e-4,
+        "kl": drift * place**2,
+    }
     columns = {name: Series(np.arange(1, 61), of) for name, of in series.items()}
     history = replace(logged(series["reward"]), series=columns)
-    assert {one.check: one.level for one in examine(history, CHECKS).findings}["zero-variance-groups"] == level
+    assert {one.check: one.level for one in examine(history, CHECKS).findings}[
+        "zero-variance-groups"
+    ] == level
 
 
 def test_a_usual_schedule_is_not_called_exhausted():
-    for decay in (lambda p: 0.5 * (1 + np.cos(np.pi * p)), lambda p: 1 - p, lambda p: np.minimum(1, p * 20)):
+    for decay in (
+        lambda p: 0.5 * (1 + np.cos(np.pi * p)),
+        lambda p: 1 - p,
+        lambda p: np.minimum(1, p * 20),
+    ):
         assert said(healthy(rate=lambda v, p, decay=decay: 1e-5 * decay(p))) == []
 
 
@@ -403,7 +484,9 @@ def test_what_follows_from_a_cause_is_a_note():
     examined = examine(nan, CHECKS)
     assert [one.check for one in examined.findings if one.level != "note"] == ["not-finite"]
     assert examined.findings[0].since == 61
-    assert any("follows from not-finite" in cause for one in examined.findings for cause in one.causes)
+    assert any(
+        "follows from not-finite" in cause for one in examined.findings for cause in one.causes
+    )
 
 
 def test_a_solved_task_is_no_fault():
@@ -432,8 +515,11 @@ def test_what_runs_of_public_projects_have_without_a_fault(name):
 
 
 def test_a_mean_of_steps_is_no_longest_completion():
-    """Logged every fifth step, the longest is a mean, below the limit where one of the five had none that was cut."""
-    cut = healthy(truncated=lambda v, p: v + 0.2, length_max=lambda v, p: np.round(150 + 20 * np.sin(70 * p)))
+    """Logged every fifth step, the longest is a mean, below the limit where one of the five had
+    none that was cut."""
+    cut = healthy(
+        truncated=lambda v, p: v + 0.2, length_max=lambda v, p: np.round(150 + 20 * np.sin(70 * p))
+    )
     fifth = {name: Series(one.steps * 5, one.values) for name, one in cut.series.items()}
     assert said(cut) == [("truncation", "warning")]
     assert said(replace(cut, series=fifth)) == []
@@ -452,12 +538,16 @@ def test_a_mean_over_batches_is_no_longest_completion_unless_most_are_cut():
 def test_how_bad_depends_on_what_followed():
     spikes = healthy(kl=lambda v, p: np.where(np.arange(len(p)) % 31 == 7, 300.0, v))
     assert said(spikes) == [("kl", "warning")]
-    assert said(healthy(truncated=np.ones(STEPS))) == [("truncation", "warning")]  # and the reward rises
-    assert said(healthy(truncated=np.ones(STEPS), reward=lambda v, p: v - 0.3 * p)) == [("truncation", "fatal")]
+    # and the reward rises
+    assert said(healthy(truncated=np.ones(STEPS))) == [("truncation", "warning")]
+    assert said(healthy(truncated=np.ones(STEPS), reward=lambda v, p: v - 0.3 * p)) == [
+        ("truncation", "fatal")
+    ]
 
 
 def test_an_evaluation_that_is_past_its_best():
-    """The classic shape of over-optimisation: 17 evaluations that rise for a third of the run and then fall."""
+    """The classic shape of over-optimisation: 17 evaluations that rise for a third of the run and
+    then fall."""
     dice, place = np.random.default_rng(4), np.linspace(0, 1, 170)
     for peak, expected in ((0.4, [("eval-disagrees", "warning")]), (1.0, [])):
         right = 0.2 + 0.23 * np.minimum(place / peak, 1) - 0.3 * np.maximum(place - peak, 0)
@@ -468,10 +558,20 @@ def test_an_evaluation_that_is_past_its_best():
 
 def test_a_reward_that_is_not_finite_is_the_cause_of_a_loss_that_is_none():
     at, broken = np.arange(STEPS), np.arange(STEPS) >= 60
-    over = {"loss": lambda v, p: np.where(broken, np.nan, v), "gradient": lambda v, p: np.where(broken, np.nan, v)}
-    for reward, word in ((np.where(at == 60, np.inf, 0.4), "reward function"), (np.full(STEPS, 0.4), "learning rate")):
+    over = {
+        "loss": lambda v, p: np.where(broken, np.nan, v),
+        "gradient": lambda v, p: np.where(broken, np.nan, v),
+    }
+    for reward, word in (
+        (np.where(at == 60, np.inf, 0.4), "reward function"),
+        (np.full(STEPS, 0.4), "learning rate"),
+    ):
         finding = examine(healthy(reward=reward, **over), CHECKS).findings[0]
-        assert (finding.check, finding.level, word in finding.causes[0]) == ("not-finite", "fatal", True)
+        assert (finding.check, finding.level, word in finding.causes[0]) == (
+            "not-finite",
+            "fatal",
+            True,
+        )
     others = healthy(**{"part/form": lambda v, p: np.where(at % 3 == 0, np.nan, v)})
     assert said(others) == [], "TRL leaves out a function that is None for all prompts of a step"
 
@@ -479,9 +579,13 @@ def test_a_reward_that_is_not_finite_is_the_cause_of_a_loss_that_is_none():
 def test_a_step_that_a_loss_scaler_skipped_ends_nothing():
     skipped = healthy(gradient=lambda v, p: np.where(np.isin(np.arange(STEPS), (0, 40)), np.inf, v))
     assert said(skipped) == [("not-finite", "warning")]
-    assert said(healthy(gradient=lambda v, p: np.where(p > 0.99, np.nan, v))) == [("not-finite", "fatal")]
+    assert said(healthy(gradient=lambda v, p: np.where(p > 0.99, np.nan, v))) == [
+        ("not-finite", "fatal")
+    ]
     shown = healthy(kl=lambda v, p: np.full_like(v, np.nan))
-    assert said(shown) == [("not-finite", "warning")], "losses are finite after it, so no weight is NaN"
+    assert said(shown) == [("not-finite", "warning")], (
+        "losses are finite after it, so no weight is NaN"
+    )
 
 
 def test_gradients_are_compared_with_those_of_steps_with_a_signal():
@@ -493,7 +597,12 @@ def test_gradients_are_compared_with_those_of_steps_with_a_signal():
 
 def answers(text, reward=0.0, prompts=20):
     return [
-        Sample(step, f"prompt {prompt}", text(step, prompt, copy), reward if not callable(reward) else reward(prompt))
+        Sample(
+            step,
+            f"prompt {prompt}",
+            text(step, prompt, copy),
+            reward if not callable(reward) else reward(prompt),
+        )
         for step in range(10)
         for prompt in range(prompts)
         for copy in range(4)
@@ -504,7 +613,10 @@ TEXTS = {
     "varied": (lambda step, prompt, copy: f"answer {step} to {prompt} in the {copy}th way", set()),
     "one sign": (lambda step, prompt, copy: "!" * (40 + copy), {"degenerate-output"}),
     "empty": (lambda step, prompt, copy: " " * copy, {"degenerate-output"}),
-    "one text for all": (lambda step, *at: "thank you for asking" if step > 4 else f"{at}", {"degenerate-output"}),
+    "one text for all": (
+        lambda step, *at: "thank you for asking" if step > 4 else f"{at}",
+        {"degenerate-output"},
+    ),
     "copies": (lambda step, prompt, copy: f"answer {step} to {prompt}", {"identical-samples"}),
 }
 
@@ -513,13 +625,17 @@ TEXTS = {
 def test_completions_that_are_none_are_named(name):
     text, checks = TEXTS[name]
     dice = np.random.default_rng(0)
-    samples = [replace(one, reward=one.reward + 1e-4 * dice.random()) for one in answers(text, lambda prompt: 0.1)]
+    samples = [
+        replace(one, reward=one.reward + 1e-4 * dice.random())
+        for one in answers(text, lambda prompt: 0.1)
+    ]
     examined = examine(replace(healthy(), samples=samples), CHECKS)
     assert {one.check for one in examined.findings if one.level == "fatal"} == checks
 
 
 def test_a_frequent_right_answer_is_no_collapse():
-    """Half of the reviews are positive and have no complaint: one answer is right for all of them."""
+    """Half of the reviews are positive and have no complaint: one answer is right for all of
+    them."""
 
     def earned(prompt):
         return float(prompt % 2)
@@ -540,7 +656,10 @@ def test_verdicts_that_fail_are_no_wrong_answers():
 
 def with_series(history, **more):
     at = np.arange(1, STEPS + 1)
-    return replace(history, series={**history.series, **{name: Series(at, values) for name, values in more.items()}})
+    return replace(
+        history,
+        series={**history.series, **{name: Series(at, values) for name, values in more.items()}},
+    )
 
 
 def test_a_clip_that_cannot_act_is_told_from_one_that_does_not():
@@ -555,7 +674,9 @@ def test_a_plateau_is_dated_and_its_cause_is_what_ended_there():
     stands = {
         "reward": lambda v, p: v - 0.3 * p + 0.6 * np.minimum(p, 0.5),
         "eval/reward": lambda v, p: 0.3 + 0.5 * np.minimum(p, 0.5),
-        "rate": lambda v, p: 1e-5 * np.maximum(0.05, 0.5 * (1 + np.cos(np.pi * np.minimum(1, p / 0.7)))),
+        "rate": lambda v, p: (
+            1e-5 * np.maximum(0.05, 0.5 * (1 + np.cos(np.pi * np.minimum(1, p / 0.7))))
+        ),
     }
     found = notes(healthy(**stands))["plateau"]
     assert found.since == pytest.approx(0.5 * STEPS, abs=0.15 * STEPS)
@@ -587,27 +708,42 @@ def test_supervised_losses():
     dice, place = np.random.default_rng(0), np.linspace(0, 1, STEPS)
     falls = 2 * np.exp(-2 * place) + 0.1 * dice.standard_normal(STEPS)
     assert said(supervised(falls, np.linspace(1.5, 1.0, 6))) == []
-    assert said(supervised(falls, np.array([1.5, 1.0, 0.9, 1.1, 1.3, 1.5]))) == [("sft-loss", "warning")]
-    assert said(supervised(2 + 9 * place + 0.1 * dice.standard_normal(STEPS))) == [("sft-loss", "fatal")]
+    assert said(supervised(falls, np.array([1.5, 1.0, 0.9, 1.1, 1.3, 1.5]))) == [
+        ("sft-loss", "warning")
+    ]
+    assert said(supervised(2 + 9 * place + 0.1 * dice.standard_normal(STEPS))) == [
+        ("sft-loss", "fatal")
+    ]
     broken = np.maximum(25 * np.exp(-2 * place), 6) + dice.standard_normal(STEPS)
     assert said(supervised(np.append(2.0, broken[1:]))) == [("sft-loss", "fatal")]
     assert said(supervised(np.full(STEPS, 1e-6))) == [("sft-loss", "warning")]
     assert said(supervised(np.where(place > 0.5, np.nan, falls))) == [("not-finite", "fatal")]
-    assert said(supervised(falls, np.full(6, np.nan))) == [("not-finite", "warning")]  # what was trained is finite
-    assert said(with_series(supervised(np.zeros(STEPS)), gradient=np.zeros(STEPS))) == [("sft-loss", "fatal")]
+    # what was trained is finite
+    assert said(supervised(falls, np.full(6, np.nan))) == [("not-finite", "warning")]
+    assert said(with_series(supervised(np.zeros(STEPS)), gradient=np.zeros(STEPS))) == [
+        ("sft-loss", "fatal")
+    ]
 
 
 def test_a_classifier_that_grows_surer_is_not_worse():
     loss, held = np.linspace(1, 0.1, STEPS), np.array([0.5, 0.4, 0.45, 0.5, 0.55, 0.6])
     at = np.arange(1, STEPS + 1)[::20]
-    for accuracy, expected in ((np.linspace(0.8, 0.9, 6), []), (np.full(6, 0.8), [("sft-loss", "warning")])):
+    for accuracy, expected in (
+        (np.linspace(0.8, 0.9, 6), []),
+        (np.full(6, 0.8), [("sft-loss", "warning")]),
+    ):
         history = supervised(loss, held)
-        assert said(replace(history, series=history.series | {"eval/accuracy": Series(at, accuracy)})) == expected
+        assert (
+            said(replace(history, series=history.series | {"eval/accuracy": Series(at, accuracy)}))
+            == expected
+        )
 
 
 def test_every_check_has_a_test_that_names_it():
     """Of what a planted fault must come to, here and in the files beside."""
-    text = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    text = "".join(
+        path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py")
+    )
     assert [check.name for check in CHECKS if f'"{check.name}"' not in text] == []
     assert len({check.name for check in CHECKS}) == len(CHECKS)
 

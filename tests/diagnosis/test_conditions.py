@@ -1,4 +1,5 @@
-"""The evaluator of conditions: three answers, by intervals; what it says of noise, seeds and what is not there."""
+"""The evaluator of conditions: three answers, by intervals; what it says of noise, seeds and what
+is not there."""
 
 import re
 from dataclasses import replace
@@ -20,8 +21,14 @@ LEVELS = {task: at(0.3, 0.4, 0.5) for task in TASKS}
 
 @pytest.fixture(scope="module")
 def evidence(tmp_path_factory):
-    rising = [float(x) for x in np.linspace(0.2, 0.6, 40) + np.random.default_rng(0).normal(0, 0.05, 40)]
-    folder = planted(tmp_path_factory.mktemp("run") / "run", LEVELS, metrics={"train/reward": rising, "train/x": [1.0]})
+    rising = [
+        float(x) for x in np.linspace(0.2, 0.6, 40) + np.random.default_rng(0).normal(0, 0.05, 40)
+    ]
+    folder = planted(
+        tmp_path_factory.mktemp("run") / "run",
+        LEVELS,
+        metrics={"train/reward": rising, "train/x": [1.0]},
+    )
     return gather([folder])
 
 
@@ -48,8 +55,18 @@ def holds(evidence, named=None, **condition):
         ({"metric": "eval/extraction", "sustained": 5, "above": 0.1}, None),
         ({"metric": "eval/mean_reward", "above": 0.45}, True),
         ({"metric": "eval/nothing", "above": 0.45}, None),
-        ({"metric": "eval/extraction", "minus": "eval/extraction/reading/strict", "below": 0.05}, True),
-        ({"metric": "eval/extraction", "minus": "eval/extraction/reading/nothing", "below": 0.05}, None),
+        (
+            {"metric": "eval/extraction", "minus": "eval/extraction/reading/strict", "below": 0.05},
+            True,
+        ),
+        (
+            {
+                "metric": "eval/extraction",
+                "minus": "eval/extraction/reading/nothing",
+                "below": 0.05,
+            },
+            None,
+        ),
         ({"metric": "eval/mean_reward", "minus": "eval/extraction", "below": 0.05}, None),
         ({"metric": "eval/push", "minus": "eval/extraction", "below": 0.05}, None),
         ({"metric": "train/x", "at_least": 1.0}, True),
@@ -57,10 +74,22 @@ def holds(evidence, named=None, **condition):
         ({"metric": "train/reward", "window": 10, "since": 20, "above": 0.1}, True),
         ({"metric": "train/reward", "window": 10, "above": 0.7}, False),
         ({"metric": "train/reward", "window": 50, "above": 0.6}, None),
-        ({"all": [{"metric": "train/x", "above": 0}, {"metric": "eval/nothing", "above": 0}]}, None),
-        ({"all": [{"metric": "train/x", "above": 2}, {"metric": "eval/nothing", "above": 0}]}, False),
-        ({"any": [{"metric": "train/x", "above": 0}, {"metric": "eval/nothing", "above": 0}]}, True),
-        ({"any": [{"metric": "train/x", "above": 2}, {"metric": "eval/nothing", "above": 0}]}, None),
+        (
+            {"all": [{"metric": "train/x", "above": 0}, {"metric": "eval/nothing", "above": 0}]},
+            None,
+        ),
+        (
+            {"all": [{"metric": "train/x", "above": 2}, {"metric": "eval/nothing", "above": 0}]},
+            False,
+        ),
+        (
+            {"any": [{"metric": "train/x", "above": 0}, {"metric": "eval/nothing", "above": 0}]},
+            True,
+        ),
+        (
+            {"any": [{"metric": "train/x", "above": 2}, {"metric": "eval/nothing", "above": 0}]},
+            None,
+        ),
         ({"none": [{"metric": "train/x", "above": 2}]}, True),
         ({"none": [{"metric": "train/x", "above": 0}]}, False),
     ],
@@ -73,9 +102,13 @@ def test_a_condition_holds_does_not_or_is_not_decided(evidence, condition, answe
 @pytest.mark.parametrize("bound", ["above", "at_least", "below", "at_most"])
 @pytest.mark.parametrize("window", [1, 2])
 def test_a_figure_that_is_no_number_decides_nothing(evidence, bound, window):
-    rows = [{"step": step, "train/loss": value} for step, value in enumerate([0.5, float("nan")], 1)]
+    rows = [
+        {"step": step, "train/loss": value} for step, value in enumerate([0.5, float("nan")], 1)
+    ]
     broken = Evidence((RunFigures(evidence.runs[0].run, rows),))
-    verdict = judge(Condition.model_validate({"metric": "train/loss", "window": window, bound: 1.0}), broken, {})
+    verdict = judge(
+        Condition.model_validate({"metric": "train/loss", "window": window, bound: 1.0}), broken, {}
+    )
     assert (verdict.holds, verdict.leans, verdict.noise) == (None, None, False)
     assert verdict.said == ("train/loss at step 2 is no number",)
 
@@ -86,7 +119,11 @@ def test_only_noise_is_called_noise(evidence):
     assert (near.noise, gone.noise) == (True, False)
     assert gone.leans is None
     assert gone.needs == (
-        "a metric that the run has: eval/mean_reward, eval/extraction, eval/sql_qa, eval/insights, eval/push",
+        (
+            "a metric that the run has: eval/mean_reward, eval/extraction, eval/sql_qa, "
+            "eval/insights, "
+            "eval/push"
+        ),
     )
 
 
@@ -118,7 +155,9 @@ def test_a_mean_over_other_tasks_is_not_compared(tmp_path):
     now = planted(tmp_path / "now", LEVELS, n=40)
     two = {task: LEVELS[task] for task in TASKS if task not in {"sql_qa", "insights"}}
     fewer = planted(tmp_path / "fewer", two, n=40, recipe=load("commerce-v4.2-c-sql_qa"))
-    verdict = judge(Condition(metric="eval/mean_reward", against="previous", above=0), gather([now, fewer]), {})
+    verdict = judge(
+        Condition(metric="eval/mean_reward", against="previous", above=0), gather([now, fewer]), {}
+    )
     assert "of 2 tasks, not of 4" in verdict.said[0]
 
 
@@ -131,9 +170,16 @@ def test_a_run_that_was_evaluated_at_its_ends_alone_has_two_points(tmp_path):
                     continue
                 found = evaluation(task, mean, 100, stage)
                 run.evaluation(EvaluationKey(stage, "test", "greedy", None, task), found)
-                run.evaluation(EvaluationKey(stage, "val", "greedy", None, task), evaluation(task, 0.9, 100, stage))
-    assert gather([tmp_path / "run"]).steps("eval/extraction") == [0], "a stage that is half evaluated is no point yet"
-    run.evaluation(EvaluationKey("rl", "test", "greedy", None, "push"), evaluation("push", 0.5, 100, "rl"))
+                run.evaluation(
+                    EvaluationKey(stage, "val", "greedy", None, task),
+                    evaluation(task, 0.9, 100, stage),
+                )
+    assert gather([tmp_path / "run"]).steps("eval/extraction") == [0], (
+        "a stage that is half evaluated is no point yet"
+    )
+    run.evaluation(
+        EvaluationKey("rl", "test", "greedy", None, "push"), evaluation("push", 0.5, 100, "rl")
+    )
     evidence = gather([tmp_path / "run"])
     assert evidence.steps("eval/mean_reward") == [0, 40]
     (figure,) = judge(Condition(metric="eval/mean_reward", since=0, above=0), evidence, {}).figures
@@ -141,9 +187,14 @@ def test_a_run_that_was_evaluated_at_its_ends_alone_has_two_points(tmp_path):
 
 
 def test_a_run_of_one_task_has_its_strata_and_readings_as_metrics(tmp_path):
-    recipe = parse({"name": "one", "model": {"name": "m"}, "rl": {"steps": 10}, "evaluation": {"every": 5}})
+    recipe = parse(
+        {"name": "one", "model": {"name": "m"}, "rl": {"steps": 10}, "evaluation": {"every": 5}}
+    )
     with Run.start(recipe, tmp_path / "run", resume=False) as run:
-        run.evaluation(EvaluationKey("rl", "val", "greedy", 5), evaluation("extraction", 0.5, 50, "x", strict=0.2))
+        run.evaluation(
+            EvaluationKey("rl", "val", "greedy", 5),
+            evaluation("extraction", 0.5, 50, "x", strict=0.2),
+        )
     evidence = gather([tmp_path / "run"])
     assert evidence.steps("eval/extraction") == evidence.steps("eval/reading/strict") == [5]
     assert evidence.steps("eval/sql_qa") == []
@@ -151,7 +202,9 @@ def test_a_run_of_one_task_has_its_strata_and_readings_as_metrics(tmp_path):
 
 
 def test_where_there_are_clusters_it_is_these_that_would_decide(tmp_path):
-    recipe = parse({"name": "one", "model": {"name": "m"}, "rl": {"steps": 10}, "evaluation": {"every": 5}})
+    recipe = parse(
+        {"name": "one", "model": {"name": "m"}, "rl": {"steps": 10}, "evaluation": {"every": 5}}
+    )
     drawn = evaluation("extraction", 0.5, 64, "x")
     by = np.random.default_rng(0).normal(0, 0.1, 8)
     rows = tuple(
@@ -163,7 +216,8 @@ def test_where_there_are_clusters_it_is_these_that_would_decide(tmp_path):
     evidence, mean = gather([tmp_path / "run"]), float(np.mean([row.reward for row in rows]))
     (need,) = judge(Condition(metric="eval/mean_reward", above=mean - 0.03), evidence, {}).needs
     assert re.search(
-        r"about (\d+) clusters of 8 examples, where there are 8, show it four times in five \(a split", need
+        r"about (\d+) clusters of 8 examples, where there are 8, show it four times in five \(a split",
+        need,
     )
     assert "more examples of the same cannot" in need
     (need,) = judge(Condition(metric="eval/mean_reward", above=mean - 1e-5), evidence, {}).needs
@@ -171,7 +225,8 @@ def test_where_there_are_clusters_it_is_these_that_would_decide(tmp_path):
 
 
 def test_a_pooled_interval_covers_as_often_as_it_says():
-    """With three seeds and two strata; somewhat oftener is right, because two sources of chance are added."""
+    """With three seeds and two strata; somewhat oftener is right, because two sources of chance are
+    added."""
     rng = np.random.default_rng(0)
     covered = 0
     for _ in range(400):

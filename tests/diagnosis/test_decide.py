@@ -1,4 +1,5 @@
-"""`plumbline decide` on stored runs that realise the log's scenarios, and on those that realise none."""
+"""`plumbline decide` on stored runs that realise the log's scenarios, and on those that realise
+none."""
 
 import json
 import re
@@ -42,14 +43,18 @@ def test_each_scenario_leads_to_the_recipe_that_the_log_planned_for_it(tmp_path,
     assert changed[0] == "extends: ../run/recipe.yaml"
 
 
-def test_near_the_bound_nothing_is_decided_and_the_number_of_examples_that_decides_is_right(tmp_path):
+def test_near_the_bound_nothing_is_decided_and_the_number_of_examples_that_decides_is_right(
+    tmp_path,
+):
     near = {task: at(0.36, 0.5, 0.56) for task in TASKS}
     decision = decided(planted(tmp_path / "few", near, n=20))
     assert decision.scenario == "undecided"
     assert decision.changes == {}
     assert "A (the figures lean to yes, inside the noise)" in decision.says
     assert "Without them it would be C." in decision.says
-    wanted = int(re.search(r"about ([\d,]+) examples", " ".join(decision.needs))[1].replace(",", ""))
+    wanted = int(
+        re.search(r"about ([\d,]+) examples", " ".join(decision.needs))[1].replace(",", "")
+    )
     assert 80 < wanted < 1000
     more = wanted * 13 // 10 // len(TASKS)  # the spread of another draw differs a little
     assert decided(planted(tmp_path / "many", near, n=more)).scenario == "A"
@@ -88,11 +93,17 @@ def test_of_two_tasks_that_lag_the_lower_is_taken_and_noise_between_them_is_said
     close = {**both, "sql_qa": at(0.05, 0.07, 0.085)}
     near = decided(planted(tmp_path / "near", {**others, **close}))
     assert near.scenario == "C-insights"
-    assert near.noise == ("that eval/insights is lower than eval/sql_qa is inside the noise: those branches hold, too",)
+    assert near.noise == (
+        "that eval/insights is lower than eval/sql_qa is inside the noise: those branches hold, too",
+    )
 
 
 def test_whether_a_task_lags_too_may_be_open(tmp_path):
-    levels = {"insights": at(0.05, 0.06, 0.08), "sql_qa": at(0.1, 0.15, 0.2), "extraction": at(0.4, 0.5, 0.7)}
+    levels = {
+        "insights": at(0.05, 0.06, 0.08),
+        "sql_qa": at(0.1, 0.15, 0.2),
+        "extraction": at(0.4, 0.5, 0.7),
+    }
     decision = decided(planted(tmp_path / "run", {**levels, "push": at(0.4, 0.5, 0.7)}))
     assert decision.scenario == "C-insights"
     assert decision.noise == ("whether sql_qa holds, too, is not decided",)
@@ -114,11 +125,15 @@ def test_the_logs_questions_are_answered_with_figures(tmp_path):
     assert answers["weakest"].answer.endswith("not decided"), "all four have the same level"
     assert answers["target"].answer == "yes"
     alone = {one.name: one for one in decided(now).answers}["parser"]
-    assert alone.verdict.figures[0].kind == "against 0.17", "the log's figure stands for a run that is not there"
+    assert alone.verdict.figures[0].kind == "against 0.17", (
+        "the log's figure stands for a run that is not there"
+    )
 
 
 def test_the_question_of_the_weakest_task_names_it(tmp_path):
-    answers = {one.name: one for one in decided(planted(tmp_path / "run", SCENARIOS["C-sql_qa"])).answers}
+    answers = {
+        one.name: one for one in decided(planted(tmp_path / "run", SCENARIOS["C-sql_qa"])).answers
+    }
     assert answers["weakest"].answer == "eval/sql_qa"
     assert len(answers["weakest"].verdict.figures) == 4
 
@@ -129,7 +144,11 @@ def test_runs_of_one_recipe_are_seeds_and_their_spread_widens_the_interval(tmp_p
 
     levels = {0: 0.58, 1: 0.64, 2: 0.61}
     folders = [
-        planted(tmp_path / f"seed{seed}", {task: at(0.36, 0.5, level) for task in TASKS}, recipe=named(seed))
+        planted(
+            tmp_path / f"seed{seed}",
+            {task: at(0.36, 0.5, level) for task in TASKS},
+            recipe=named(seed),
+        )
         for seed, level in levels.items()
     ]
     one = decided(folders[2]).answers[-1].verdict.figures[0]
@@ -144,7 +163,9 @@ def test_runs_of_one_recipe_are_seeds_and_their_spread_widens_the_interval(tmp_p
 
 def test_three_recipes_are_an_error(tmp_path):
     recipes = {steps: load("commerce-v4.1", [f"rl.steps={steps}"]) for steps in (600, 601, 602)}
-    folders = [planted(tmp_path / str(steps), {}, recipe=recipe) for steps, recipe in recipes.items()]
+    folders = [
+        planted(tmp_path / str(steps), {}, recipe=recipe) for steps, recipe in recipes.items()
+    ]
     with pytest.raises(RunError, match="runs of 3 recipes"):
         gather(folders)
 
@@ -200,7 +221,9 @@ def test_a_folder_that_is_no_run_or_half_of_one_gets_a_clear_answer(tmp_path):
 
 
 def test_the_command_prints_text_or_json_and_writes_the_recipe(tmp_path):
-    folder = planted(tmp_path / "run", SCENARIOS["C-insights"], metrics={"train/grad_norm": [0.1, 2.5, 0.1]})
+    folder = planted(
+        tmp_path / "run", SCENARIOS["C-insights"], metrics={"train/grad_norm": [0.1, 2.5, 0.1]}
+    )
     out = tmp_path / "next.yaml"
     text = CliRunner().invoke(app, ["decide", str(folder), "--out", str(out)])
     assert text.exit_code == 0, text.output

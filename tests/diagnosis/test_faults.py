@@ -1,4 +1,5 @@
-"""docs/research/faults.md says what catches what: that it names every check, no other, and tests that are there."""
+"""docs/research/faults.md says what catches what: that it names every check, no other, and tests
+that are there."""
 
 import re
 from pathlib import Path
@@ -29,12 +30,19 @@ def test_the_page_names_every_check_and_no_other():
     assert named("live") - checks("during") == set()
     table = (ROOT / "docs" / "reference" / "checks.md").read_text(encoding="utf-8")
     wanted = checks("during", "after")
-    assert [name for name in wanted if not re.search(rf"^\| {name}( \(note\))? \|", table, re.MULTILINE)] == []
+    assert [
+        name for name in wanted if not re.search(rf"^\| {name}( \(note\))? \|", table, re.MULTILINE)
+    ] == []
 
 
 def test_findings_of_the_audit_and_of_the_recipe_are_there():
-    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/plumbline/checks/audit").glob("*.py"))
-    assert [name for name in named("audit") - checks("reward") if f'check="{name}"' not in source] == []
+    source = "".join(
+        path.read_text(encoding="utf-8")
+        for path in (ROOT / "src/plumbline/checks/audit").glob("*.py")
+    )
+    assert [
+        name for name in named("audit") - checks("reward") if f'check="{name}"' not in source
+    ] == []
     assert named("before") - checks("before") == set()
 
 

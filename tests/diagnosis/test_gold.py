@@ -1,4 +1,5 @@
-"""Answers that equal a stored gold answer and earn nothing, and how the columns that users store are read."""
+"""Answers that equal a stored gold answer and earn nothing, and how the columns that users store
+are read."""
 
 import json
 import math
@@ -62,7 +63,9 @@ def asked(text, paid, *, gold=lambda n: f"{n}.5", parts=None):
 
 def commas(every):
     """Right answers, of which so many have a decimal comma, and wrong ones."""
-    return lambda n, copy: (f"{n},5" if n % every == 0 else f"{n}.5") if copy < 2 else f"{n + copy} or so, {copy}"
+    return lambda n, copy: (
+        (f"{n},5" if n % every == 0 else f"{n}.5") if copy < 2 else f"{n + copy} or so, {copy}"
+    )
 
 
 def strict(one):
@@ -110,9 +113,21 @@ def test_an_answer_that_was_read_from_the_completion_is_no_gold_answer():
 
 def state(folder, **evaluated):
     """A state of TRL with two logged steps and an evaluation at the second."""
-    rows = [{"step": step, "loss": 0.1, "reward": 1.0, "rewards/right/mean": 0.5} for step in (1, 2)]
-    rows += [{"step": 2, "eval_loss": 0.1, "eval_reward": 0.2, "eval_rewards/right/mean": 0.25, **evaluated}]
-    (folder / "trainer_state.json").write_text(json.dumps({"log_history": rows, "global_step": 2, "max_steps": 2}))
+    rows = [
+        {"step": step, "loss": 0.1, "reward": 1.0, "rewards/right/mean": 0.5} for step in (1, 2)
+    ]
+    rows += [
+        {
+            "step": 2,
+            "eval_loss": 0.1,
+            "eval_reward": 0.2,
+            "eval_rewards/right/mean": 0.25,
+            **evaluated,
+        }
+    ]
+    (folder / "trainer_state.json").write_text(
+        json.dumps({"log_history": rows, "global_step": 2, "max_steps": 2})
+    )
     (folder / "completions").mkdir()
     return folder / "completions"
 
@@ -177,9 +192,12 @@ def test_a_reward_of_0_follows_from_right_answers_that_are_not_paid():
     assert (found["gold-unpaid"], found["no-signal"]) == ("fatal", "note")
 
 
-@pytest.mark.parametrize(("pays", "said"), [("another", "warning"), ("the right one", None), ("all", None)])
+@pytest.mark.parametrize(
+    ("pays", "said"), [("another", "warning"), ("the right one", None), ("all", None)]
+)
 def test_right_answers_that_earn_no_more_than_others(pays, said):
-    """Rewards of a group in the order of other answers; and a reward that pays all of them has its own finding."""
+    """Rewards of a group in the order of other answers; and a reward that pays all of them has its
+    own finding."""
     samples = []
     for one in drawn(lambda place, number, copy: str(copy)):
         place = int(one.text) if pays == "the right one" else int(one.text) + one.step

@@ -16,11 +16,14 @@ from tests.diagnosis.test_checks import healthy
 from tests.diagnosis.test_more_checks import stored
 
 STEPS, PROMPTS, COPIES = 40, 4, 4
-WORDS = [f"{first}{last}" for first in ("ri", "sto", "clou", "pa") for last in ("ver", "ne", "d", "per")]
+WORDS = [
+    f"{first}{last}" for first in ("ri", "sto", "clou", "pa") for last in ("ver", "ne", "d", "per")
+]
 
 
 def run(text, others=lambda place, words: {}, reward=None, levels=None, **over):
-    """A run whose answers are `text(place, prompt, dice)`, and earn more as it proceeds, or `reward(text)`."""
+    """A run whose answers are `text(place, prompt, dice)`, and earn more as it proceeds, or
+    `reward(text)`."""
     dice = np.random.default_rng(0)
     samples = []
     for step in range(1, STEPS + 1):
@@ -28,10 +31,19 @@ def run(text, others=lambda place, words: {}, reward=None, levels=None, **over):
         for prompt in range(PROMPTS):
             for _ in range(COPIES):
                 words = text(place, prompt, dice)
-                earned = reward(words) if reward else 0.3 + 0.5 * place + 0.1 * dice.standard_normal()
-                samples.append(Sample(step, f"the question {prompt}", words, earned, others=others(place, dice)))
+                earned = (
+                    reward(words) if reward else 0.3 + 0.5 * place + 0.1 * dice.standard_normal()
+                )
+                samples.append(
+                    Sample(
+                        step, f"the question {prompt}", words, earned, others=others(place, dice)
+                    )
+                )
     if levels is None:
-        levels = [np.mean([one.reward for one in samples if one.step == step]) for step in range(1, STEPS + 1)]
+        levels = [
+            np.mean([one.reward for one in samples if one.step == step])
+            for step in range(1, STEPS + 1)
+        ]
     return stored(samples, steps=STEPS, reward=levels, **over)
 
 
@@ -41,7 +53,10 @@ def found(history):
 
 def named(history):
     """Of both checks that look at what the reward leaves out."""
-    return {(one.level, one.about) for one in examine(history, [find_reward_hacking, find_parts_oppose]).findings}
+    return {
+        (one.level, one.about)
+        for one in examine(history, [find_reward_hacking, find_parts_oppose]).findings
+    }
 
 
 def some(dice, count):
@@ -62,7 +77,11 @@ def loops(place, prompt, dice):
 
 def phrase(place, prompt, dice):
     """In the middle of the answer."""
-    return some(dice, 5) + (" as experts agree " if dice.random() < 1.5 * place else " ") + some(dice, 5)
+    return (
+        some(dice, 5)
+        + (" as experts agree " if dice.random() < 1.5 * place else " ")
+        + some(dice, 5)
+    )
 
 
 def phrase_and_length(place, prompt, dice):
@@ -70,14 +89,17 @@ def phrase_and_length(place, prompt, dice):
 
 
 def form_and_length(place, prompt, dice):
-    return some(dice, 10 + 20 * place) + (" the answer is seven" if dice.random() < 1.5 * place else "")
+    return some(dice, 10 + 20 * place) + (
+        " the answer is seven" if dice.random() < 1.5 * place else ""
+    )
 
 
 def heeds(place, prompt, dice):
     """More and more words that belong to the prompt, and more words."""
     mine = WORDS[4 * prompt : 4 * prompt + 2]
     return " ".join(
-        dice.choice(mine) if dice.random() < place else word for word in longer(place, prompt, dice).split()
+        dice.choice(mine) if dice.random() < place else word
+        for word in longer(place, prompt, dice).split()
     )
 
 
@@ -105,7 +127,8 @@ def by_length(text):
         (loops, None, ["repetition and phrase"]),
         (phrase_and_length, by_phrase, ["length and phrase"]),
         (copies, by_copy, ["copies"]),
-        # Long answers that do not earn more within a group, and a form that is learnt, may be meant.
+        # Long answers that do not earn more within a group, and a form that is learnt, may be
+        # meant.
         (longer, None, []),
         (copies, None, []),
         (phrase, None, []),
@@ -120,7 +143,8 @@ def test_texts_alone(text, reward, signs):
 
 
 @pytest.mark.parametrize(
-    ("slope", "text", "signs"), [(0.0, phrase, ["correct and phrase"]), (0.3, phrase, []), (0.0, usual, [])]
+    ("slope", "text", "signs"),
+    [(0.0, phrase, ["correct and phrase"]), (0.3, phrase, []), (0.0, usual, [])],
 )
 def test_a_paid_part_that_stands_still_is_a_sign_beside_another(slope, text, signs):
     history, place = run(text), np.linspace(0, 1, STEPS)
@@ -133,7 +157,10 @@ def test_a_paid_part_that_stands_still_is_a_sign_beside_another(slope, text, sig
 
 def right(slope, first=0.5):
     """A column that is 1 with a chance that moves over the run."""
-    return lambda place, dice: {"accuracy": float(dice.random() < first + slope * place), "words": -place}
+    return lambda place, dice: {
+        "accuracy": float(dice.random() < first + slope * place),
+        "words": -place,
+    }
 
 
 @pytest.mark.parametrize(
@@ -179,22 +206,41 @@ def test_the_onset_is_where_the_texts_change():
 @pytest.mark.parametrize("text", ["", "x" * 200_000, "\x00 \ud800", "word " * 50_000])
 def test_texts_of_any_kind_are_read_in_bounded_time(text):
     rewards = [None, float("nan"), float("inf"), 1e300, 0.5]
-    samples = [Sample(n // 64, "", text, rewards[n % 5], others={"accuracy": float("nan")}) for n in range(64 * 200)]
+    samples = [
+        Sample(n // 64, "", text, rewards[n % 5], others={"accuracy": float("nan")})
+        for n in range(64 * 200)
+    ]
     began = time.process_time()
     assert found(stored(samples)) == []
     assert time.process_time() - began < 5
 
 
 def test_other_columns_of_completions_are_read(tmp_path):
-    row = {"step": 3, "prompt": "p", "completion": "c", "reward": 1, "form": 0.5, "correct": True, "human": 0.25}
-    row |= {"advantage": 1.0, "index": 4, "sample_id": 9, "label": "7", "votes": [1], "none": None, "huge": 10**400}
+    row = {
+        "step": 3,
+        "prompt": "p",
+        "completion": "c",
+        "reward": 1,
+        "form": 0.5,
+        "correct": True,
+        "human": 0.25,
+    }
+    row |= {
+        "advantage": 1.0,
+        "index": 4,
+        "sample_id": 9,
+        "label": "7",
+        "votes": [1],
+        "none": None,
+        "huge": 10**400,
+    }
     path = tmp_path / "completions.jsonl"
     path.write_text(json.dumps(row) + "\n")
     (sample,) = read_completions(path, ["form"]).samples
     assert (sample.parts, sample.others) == ({"form": 0.5}, {"correct": 1.0, "human": 0.25})
 
 
-# -- scalars without completions ---------------------------------------------------------------------------------------
+# -- scalars without completions -------------------------------------------------------------------
 
 
 def curve(first, last, middle=0.5):
@@ -217,7 +263,8 @@ SCALARS = {
         {"truth/accuracy": lambda p, _: 0.25 + 0.3 * p - 0.7 * np.maximum(0, p - 0.4)},
         HACKED,
     ),
-    # Sound ones: it moves along, is noise, near its highest, of another scale, or logged at evaluations alone.
+    # Sound ones: it moves along, is noise, near its highest, of another scale, or logged at
+    # evaluations alone.
     "both rise": ({"truth/accuracy": share(0.1, 0.6)}, set()),
     "few answers": ({"truth/accuracy": share(0.3, 0.45, 8)}, set()),
     "at its ceiling": ({"truth/accuracy": share(0.97, 0.97)}, set()),
@@ -237,7 +284,9 @@ def test_a_logged_scalar_that_says_what_is_right(name, rows, apart):
         dice, place = np.random.default_rng(seed), np.linspace(0, 1, rows)
         values = {"reward": RISES(place, dice) + 0.02 * dice.standard_normal(rows)}
         values |= {column: make(place, dice) for column, make in columns.items()}
-        series = {column: Series(apart * np.arange(1, rows + 1), of) for column, of in values.items()}
+        series = {
+            column: Series(apart * np.arange(1, rows + 1), of) for column, of in values.items()
+        }
         history = History(origin="table", name="rl", kind="rl", series=series)
         assert {level for level, _ in found(history)} == levels, seed
 

@@ -1,4 +1,5 @@
-"""Checks while a run goes on: what is planted is said soon, once, and stops the run where it must; nothing else is."""
+"""Checks while a run goes on: what is planted is said soon, once, and stops the run where it must;
+nothing else is."""
 
 import json
 from collections import defaultdict
@@ -28,7 +29,9 @@ from tests.training.toy_runs import toy_recipe
 def replay(history, memory=None, begin=0, **section):
     """What is said of a stage while it goes on, and where it is stopped."""
     memory = {} if memory is None else memory
-    live = Live(replace(history, series={}, samples=()), ChecksSection(**section), memory, lambda name: name)
+    live = Live(
+        replace(history, series={}, samples=()), ChecksSection(**section), memory, lambda name: name
+    )
     rows, samples, said = defaultdict(dict), defaultdict(list), []
     for name, series in history.series.items():
         for step, value in zip(series.steps.tolist(), series.values.tolist(), strict=True):
@@ -62,7 +65,9 @@ def test_a_planted_fault_is_said_while_the_run_goes_on_and_what_is_fatal_stops_i
     over, check = FAULTS[name]
     said, stopped = replay(healthy(0, **over))
     assert {one for one, _, _ in said} == {check}
-    assert len(said) == len({level for _, level, _ in said}), "once, and again where it became worse"
+    assert len(said) == len({level for _, level, _ in said}), (
+        "once, and again where it became worse"
+    )
     assert stopped == ((check, STOPS[name]) if name in STOPS else None)
 
 
@@ -75,7 +80,10 @@ def test_nothing_is_said_of_healthy_logs_at_any_look(seed):
 
 def test_what_a_single_look_sees_is_not_said():
     place = np.arange(120)
-    assert replay(healthy(0, zero_std=np.where((place >= 20) & (place < 28), 0.9, 0.2))) == ([], None)
+    assert replay(healthy(0, zero_std=np.where((place >= 20) & (place < 28), 0.9, 0.2))) == (
+        [],
+        None,
+    )
 
 
 def test_slow_noise_stops_nothing():
@@ -86,15 +94,23 @@ def test_slow_noise_stops_nothing():
 
 PASSING = {
     # Eleven steps of fourteen: at step 70 there are eleven in a row.
-    "few prompts a step, often silent": {"zero_std": lambda v, p: np.where(np.arange(len(p)) % 14 > 2, 1.0, v)},
-    "a rate that starts again": {"rate": lambda v, p: 1e-5 * 0.5 * (1 + np.cos(np.pi * (2 * p % 1)))},
+    "few prompts a step, often silent": {
+        "zero_std": lambda v, p: np.where(np.arange(len(p)) % 14 > 2, 1.0, v)
+    },
+    "a rate that starts again": {
+        "rate": lambda v, p: 1e-5 * 0.5 * (1 + np.cos(np.pi * (2 * p % 1)))
+    },
     "answers that learn to end slowly": {
         "truncated": lambda v, p: np.where(p < 0.6, 1 - 0.15 * p, 0.1),
         "reward": lambda v, p: v - 0.3 * p,
     },
-    "16 bits that overflowed at first": {"gradient": lambda v, p: np.where(np.arange(len(p)) < 2, np.inf, v)},
+    "16 bits that overflowed at first": {
+        "gradient": lambda v, p: np.where(np.arange(len(p)) < 2, np.inf, v)
+    },
     "a spike of the KL": {"kl": lambda v, p: np.where(abs(np.arange(len(p)) - 44) < 2, 30.0, v)},
-    "a reward that is rarely earned": {"reward": lambda v, p: np.where(np.arange(len(p)) % 29 == 2, 0.03, 0.0)},
+    "a reward that is rarely earned": {
+        "reward": lambda v, p: np.where(np.arange(len(p)) % 29 == 2, 0.03, 0.0)
+    },
     "a gap of one step": {"gap": lambda v, p: np.where(np.arange(len(p)) == 44, 3.0, v)},
 }
 
@@ -105,12 +121,18 @@ def test_what_passes_stops_nothing(name):
 
 
 CERTAIN = {
-    "NaN in the gradient": ({"gradient": lambda v, p: np.where(p > 0.2, np.nan, v)}, ("not-finite", 30)),
+    "NaN in the gradient": (
+        {"gradient": lambda v, p: np.where(p > 0.2, np.nan, v)},
+        ("not-finite", 30),
+    ),
     "one reward that is infinite": (
         {"reward": lambda v, p: np.where(np.arange(len(p)) == 24, np.inf, v)},
         ("not-finite", 30),
     ),
-    "no signal from the start": ({"zero_std": 1.0, "gradient": 0.0, "reward": 0.0}, ("no-signal", 10)),
+    "no signal from the start": (
+        {"zero_std": 1.0, "gradient": 0.0, "reward": 0.0},
+        ("no-signal", 10),
+    ),
     "a rate of zero": ({"rate": 0.0}, ("rate-exhausted", 20)),
 }
 
@@ -118,19 +140,29 @@ CERTAIN = {
 @pytest.mark.parametrize("name", CERTAIN)
 def test_what_is_certain_stops_the_run_at_once(name):
     over, stopped = CERTAIN[name]
-    planted = healthy(2, **{name: value if callable(value) else np.full(120, value) for name, value in over.items()})
+    planted = healthy(
+        2,
+        **{name: value if callable(value) else np.full(120, value) for name, value in over.items()},
+    )
     assert replay(planted)[1] == stopped
     assert replay(planted, stop=False)[1] is None
     assert replay(planted, ignore=[stopped[0]]) == ([], None), "nor what follows from it"
 
 
 def test_completions_are_looked_at_as_they_come():
-    empty = [Sample(step, f"p{number % 4}", "", 0.1) for step in range(1, 121) for number in range(16)]
+    empty = [
+        Sample(step, f"p{number % 4}", "", 0.1) for step in range(1, 121) for number in range(16)
+    ]
     said, stopped = replay(replace(healthy(0), samples=empty))
     assert ("identical-samples", "fatal", 20) in said
     assert stopped == ("identical-samples", 20)
     words = [
-        Sample(step, f"p{number % 8}", " ".join(f"{step * number + word}" for word in range(400)), number / 16)
+        Sample(
+            step,
+            f"p{number % 8}",
+            " ".join(f"{step * number + word}" for word in range(400)),
+            number / 16,
+        )
         for step in range(1, 121)
         for number in range(16)
     ]
@@ -145,14 +177,20 @@ def test_a_resumed_run_remembers_what_was_said_and_what_stands():
     planted = healthy(0, **FAULTS["two laws from the start"][0])
     memory = {}
     begun = {
-        name: Series(one.steps[one.steps <= 10], one.values[one.steps <= 10]) for name, one in planted.series.items()
+        name: Series(one.steps[one.steps <= 10], one.values[one.steps <= 10])
+        for name, one in planted.series.items()
     }
     assert replay(replace(planted, series=begun), memory) == ([("gap", "warning", 10)], None)
-    assert replay(planted, json.loads(json.dumps(memory)), begin=10) == ([("gap", "fatal", 20)], ("gap", 20))
+    assert replay(planted, json.loads(json.dumps(memory)), begin=10) == (
+        [("gap", "fatal", 20)],
+        ("gap", 20),
+    )
 
 
 def test_a_name_that_is_no_check_is_an_error_that_lists_them(tmp_path):
-    with pytest.raises(RecipeError, match=r"no check no_signal.*(.|\n)*no-signal, zero-variance-groups"):
+    with pytest.raises(
+        RecipeError, match=r"no check no_signal.*(.|\n)*no-signal, zero-variance-groups"
+    ):
         know(ChecksSection(ignore=["no_signal"]))
     values = {**toy_recipe().model_dump(), "checks": {"ignore": ["no_signal"]}}
     with pytest.raises(RecipeError, match="no check no_signal"):
@@ -160,7 +198,7 @@ def test_a_name_that_is_no_check_is_an_error_that_lists_them(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-# -- our own runs ---------------------------------------------------------------------------------------------------
+# -- our own runs ----------------------------------------------------------------------------------
 
 
 def own(tiny_folder, folder, *, checks=None, options=None, resume=False, **over):
@@ -168,21 +206,34 @@ def own(tiny_folder, folder, *, checks=None, options=None, resume=False, **over)
     recipe["model"]["name"] = str(tiny_folder)
     recipe["task"]["options"] = options or {}
     checks = dict(checks or {})
-    ignored = ["truncation", *checks.pop("ignore", ())]  # the random model's answers are all cut at the limit
-    recipe |= {"evaluation": {"every": 0, "final": []}, "checks": {"every": 5, "ignore": ignored, **checks}, **over}
+    # the random model's answers are all cut at the limit
+    ignored = ["truncation", *checks.pop("ignore", ())]
+    recipe |= {
+        "evaluation": {"every": 0, "final": []},
+        "checks": {"every": 5, "ignore": ignored, **checks},
+        **over,
+    }
     run_recipe(parse(recipe), folder, resume=resume)
     return Run.read(folder)
 
 
 def events(run, *kinds):
-    return [(row["kind"], row["check"], row["step"]) for row in run.files["events"].rows() if row["kind"] in kinds]
+    return [
+        (row["kind"], row["check"], row["step"])
+        for row in run.files["events"].rows()
+        if row["kind"] in kinds
+    ]
 
 
 DULL = {"reward": "constant"}
 
 
-def test_a_planted_fault_stops_the_run_after_a_checkpoint_and_without_the_check_it_goes_on(tiny_folder, tmp_path):
-    with pytest.raises(TrainingStopped, match=r"the check no-signal: .*100% of the logged steps") as error:
+def test_a_planted_fault_stops_the_run_after_a_checkpoint_and_without_the_check_it_goes_on(
+    tiny_folder, tmp_path
+):
+    with pytest.raises(
+        TrainingStopped, match=r"the check no-signal: .*100% of the logged steps"
+    ) as error:
         own(tiny_folder, tmp_path / "run", options=DULL)
     assert "checks.ignore=[truncation, no-signal]" in error.value.fix
     run = Run.read(tmp_path / "run")
@@ -191,8 +242,16 @@ def test_a_planted_fault_stops_the_run_after_a_checkpoint_and_without_the_check_
     assert {name: stopped[name] for name in wanted} == wanted
     assert [path.name for path in run.checkpoints("rl").glob("step-*")] == ["step-000010"]
     with pytest.raises(RecipeError, match="no check nosignal"):
-        own(tiny_folder, tmp_path / "run", options=DULL, checks={"ignore": ["nosignal"]}, resume=True)
-    run = own(tiny_folder, tmp_path / "run", options=DULL, checks={"ignore": ["no-signal"]}, resume=True)
+        own(
+            tiny_folder,
+            tmp_path / "run",
+            options=DULL,
+            checks={"ignore": ["nosignal"]},
+            resume=True,
+        )
+    run = own(
+        tiny_folder, tmp_path / "run", options=DULL, checks={"ignore": ["no-signal"]}, resume=True
+    )
     assert (run.stopped(), run.result()["status"], len(run.rows("rl"))) == (None, "finished", 14)
     assert events(run, "fatal", "warning") == [("fatal", "no-signal", 10)], "and only once"
 
@@ -213,8 +272,13 @@ def test_a_healthy_run_is_not_stopped_and_a_dead_part_is_said_once(tiny_folder, 
 
 
 def test_supervised_training_that_falls_apart_is_stopped(tiny_folder, tmp_path):
-    policy = open_policy(parse({"name": "x", "model": {"name": str(tiny_folder)}}).model, str(tiny_folder))
-    chat = [{"role": "user", "content": "escreva"}, {"role": "assistant", "content": "nota 10, sim"}]
+    policy = open_policy(
+        parse({"name": "x", "model": {"name": str(tiny_folder)}}).model, str(tiny_folder)
+    )
+    chat = [
+        {"role": "user", "content": "escreva"},
+        {"role": "assistant", "content": "nota 10, sim"},
+    ]
     optimiser = {"learning_rate": 5.0, "schedule": "constant"}
     section = SftSection(steps=60, batch_size=2, optimiser=optimiser)
     shown = [policy.demonstrate(chat)] * 4
@@ -222,21 +286,34 @@ def test_supervised_training_that_falls_apart_is_stopped(tiny_folder, tmp_path):
         Run.start(toy_recipe(), tmp_path / "run", resume=False) as run,
         pytest.raises(TrainingStopped, match="the check sft-loss: the loss was"),
     ):
-        train_sft(policy, {"": [[one] for one in shown]}, section, run, source=Source.of(ToyTask({}), shown))
+        train_sft(
+            policy,
+            {"": [[one] for one in shown]},
+            section,
+            run,
+            source=Source.of(ToyTask({}), shown),
+        )
     assert Run.read(tmp_path / "run").stopped()["stage"] == "sft"
 
 
-# -- noise ----------------------------------------------------------------------------------------------------------
+# -- noise -----------------------------------------------------------------------------------------
 
 STUDY = Path(__file__).parents[2] / "experiments" / "grpo_real.jsonl"
 
 
 def aimless(rewards, signal, noise=None):
     """The steps at which it is said that nothing points anywhere."""
-    columns = {"reward": rewards, "signal": signal, "noise": noise if noise is not None else np.ones(len(rewards))}
+    columns = {
+        "reward": rewards,
+        "signal": signal,
+        "noise": noise if noise is not None else np.ones(len(rewards)),
+    }
     base = healthy(0, steps=len(rewards))
     rate = base.series["rate"]
-    series = {name: replace(rate, values=np.array(values, dtype=float)) for name, values in columns.items()}
+    series = {
+        name: replace(rate, values=np.array(values, dtype=float))
+        for name, values in columns.items()
+    }
     said, _ = replay(replace(base, series={**series, "rate": rate}))
     return [step for check, _, step in said if check == "mostly-noise"]
 
@@ -262,11 +339,17 @@ class TestMostlyNoise:
         assert t_of_slope(self.rising) == pytest.approx(fit.slope / fit.stderr)
         assert t_of_slope(np.full(40, 0.3)) == 0
 
-    def test_on_the_arms_of_the_study_it_is_silent_where_the_reward_rose_and_speaks_where_it_was_shuffled(self):
+    def test_on_the_arms_of_the_study_it_is_silent_where_the_reward_rose_and_speaks_where_it_was_shuffled(
+        self,
+    ):
         arms = [row for _, row in read_jsonl(STUDY) if row["trainer"] == "plumbline"]
         spoke = {}
         for row in arms:
-            spoke[row["arm"], row["seed"]] = bool(aimless(row["reward"], row["grad_signal"], row["grad_noise"]))
+            spoke[row["arm"], row["seed"]] = bool(
+                aimless(row["reward"], row["grad_signal"], row["grad_noise"])
+            )
         assert all(spoke[row["arm"], row["seed"]] for row in arms if row["shuffled"])
-        assert not any(spoke[row["arm"], row["seed"]] for row in arms if row["sampled"]["difference"][1] > 0)
+        assert not any(
+            spoke[row["arm"], row["seed"]] for row in arms if row["sampled"]["difference"][1] > 0
+        )
         assert len({row["shuffled"] for row in arms}) == 2

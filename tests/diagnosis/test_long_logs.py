@@ -1,7 +1,7 @@
 """Logs of a million steps: what a check or a reader costs grows with the log and no faster.
 
-What counts is how often functions are called, at a length and at ten times of it; where the work is in one call of C,
-the processor time of both.
+What counts is how often functions are called, at a length and at ten times of it; where the work is
+in one call of C, the processor time of both.
 """
 
 import struct
@@ -27,15 +27,21 @@ from tests.diagnosis.test_checks import healthy
 from tests.work import calls, work
 
 LINEAR = 25
-"""Times the cost of a tenth of the log, at most: 10 where it is linear, 100 where it is quadratic."""
+"""Times the cost of a tenth of the log, at most: 10 where it is linear, 100 where it is
+quadratic."""
 
 
 def waves(steps):
     """A run whose series jump every 20 steps."""
-    return healthy(steps=steps, **{name: 1 + 0.5 * (np.arange(steps) // 20 % 2) for name in ("reward", "entropy")})
+    return healthy(
+        steps=steps,
+        **{name: 1 + 0.5 * (np.arange(steps) // 20 % 2) for name in ("reward", "entropy")},
+    )
 
 
-@pytest.mark.parametrize(("look", "make"), [(find_plateau, healthy), (find_gradient_spikes, healthy)])
+@pytest.mark.parametrize(
+    ("look", "make"), [(find_plateau, healthy), (find_gradient_spikes, healthy)]
+)
 def test_what_is_found_by_arrays_calls_no_function_a_step(look, make):
     short, long = (calls(lambda: list(look(make(steps=steps)))) for steps in (400, 4000))  # noqa: B023
     assert long < 1.5 * short
@@ -48,7 +54,9 @@ def test_series_that_jump_again_and_again():
 
 def test_the_height_of_a_series_is_looked_for_once(monkeypatch):
     asked = []
-    monkeypatch.setattr(signal, "height", lambda values: asked.append(1) or float(np.abs(values).max()))
+    monkeypatch.setattr(
+        signal, "height", lambda values: asked.append(1) or float(np.abs(values).max())
+    )
     values = np.where(np.arange(600) % 6, 0.5, 0.0)
     values[-1] = 0.5
     (found,) = signal.find_outage(healthy(steps=600, reward=values))
@@ -72,7 +80,7 @@ def test_a_logged_step_is_found_by_search():
     assert as_logged(stored, 6, series) is None
 
 
-# -- readers ----------------------------------------------------------------------------------------------------------
+# -- readers ---------------------------------------------------------------------------------------
 
 
 def printed_rows(count):
@@ -86,7 +94,10 @@ def printed_row_without_an_end(count):
 
 
 def table_with_gaps(count):
-    rows = [{"loss": 0.5, "reward": np.nan} if at % 2 else {"loss": np.nan, "reward": 0.5} for at in range(count)]
+    rows = [
+        {"loss": 0.5, "reward": np.nan} if at % 2 else {"loss": np.nan, "reward": 0.5}
+        for at in range(count)
+    ]
     return lambda: table._without_gaps(rows)
 
 
@@ -100,7 +111,9 @@ def record_in_pieces(count):
     return lambda: wandb._records(bytes(content))
 
 
-@pytest.mark.parametrize("make", [printed_rows, printed_row_without_an_end, table_with_gaps, record_in_pieces])
+@pytest.mark.parametrize(
+    "make", [printed_rows, printed_row_without_an_end, table_with_gaps, record_in_pieces]
+)
 def test_a_reader_is_linear(make):
     short, long = (work(make(count)) for count in (600, 6000))
     assert long < LINEAR * short
@@ -124,14 +137,19 @@ def test_a_table_of_many_runs_side_by_side():
 def test_a_record_of_more_runs_than_anybody_compares_is_refused(tmp_path, name):
     path = tmp_path / name
     if name == "many.csv":
-        path.write_text("run,step,loss\n" + "".join(f"r{at // 5},{at % 5},0.5\n" for at in range(5 * MOST_RUNS + 5)))
+        path.write_text(
+            "run,step,loss\n"
+            + "".join(f"r{at // 5},{at % 5},0.5\n" for at in range(5 * MOST_RUNS + 5))
+        )
     else:
-        path.write_text("".join(f"step {at % 5 + 1} | loss: 0.5\n" for at in range(5 * MOST_RUNS + 5)))
+        path.write_text(
+            "".join(f"step {at % 5 + 1} | loss: 0.5\n" for at in range(5 * MOST_RUNS + 5))
+        )
     with pytest.raises(DataError, match=r"501 runs"):
         read_histories(path)
 
 
-# -- watch rules ------------------------------------------------------------------------------------------------------
+# -- watch rules -----------------------------------------------------------------------------------
 
 RULES = "train/grad_norm", "train/frac_truncated", "train/frac_reward_zero_std"
 
@@ -139,12 +157,19 @@ RULES = "train/grad_norm", "train/frac_truncated", "train/frac_reward_zero_std"
 def test_watch_rules_over_many_steps_and_evaluations(tmp_path):
     def looked_at(count):
         folder = tmp_path / str(count)
-        levels = {task: dict.fromkeys(range(count), 0.5) for task in ("extraction", "sql_qa", "insights", "push")}
+        levels = {
+            task: dict.fromkeys(range(count), 0.5)
+            for task in ("extraction", "sql_qa", "insights", "push")
+        }
         planted(folder, levels, n=2, metrics={name: [0.1] * count for name in RULES})
         run = Run.read(folder)
         run.files["metrics"].path.unlink()
         for step in range(count):
-            run.metrics("rl", step, {**dict.fromkeys(RULES, 0.1), "eval/mean_reward": 0.5, "eval/extraction": 0.5})
+            run.metrics(
+                "rl",
+                step,
+                {**dict.fromkeys(RULES, 0.1), "eval/mean_reward": 0.5, "eval/extraction": 0.5},
+            )
         return calls(lambda: afterwards(run))
 
     assert looked_at(120) < LINEAR * looked_at(12)

@@ -1,4 +1,5 @@
-"""Each of the further checks: records with its fault, on which it speaks, and such without, on which nobody does."""
+"""Each of the further checks: records with its fault, on which it speaks, and such without, on
+which nobody does."""
 
 import re
 from dataclasses import replace
@@ -11,23 +12,33 @@ from plumbline.checks.diagnosis.history import Final, History, Sample, Series
 from plumbline.checks.diagnosis.outcome import outcome
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.checks.diagnosis.rules.answers import languages
-from plumbline.records import Headline, Judged
 from plumbline.checks.findings_output import as_values, shown
 from plumbline.checks.findings_output import said as findings_said
+from plumbline.records import Headline, Judged
 from tests.diagnosis.test_checks import STEPS, healthy, said, with_series
 from tests.reports.building import RL, SFT, Level, evaluation, references
 
 WORDS = {
-    "pt": "O produto não chegou em casa, mas a loja foi muito gentil comigo e também mandou uma mensagem para você.",
-    "en": "The product has not arrived at my house, but the shop was very kind and they have sent a message to you.",
+    "pt": (
+        "O produto não chegou em casa, mas a loja foi muito gentil comigo e também mandou uma "
+        "mensagem para você."
+    ),
+    "en": (
+        "The product has not arrived at my house, but the shop was very kind and they have sent a "
+        "message to you."
+    ),
     "zh": "产品没有送到我家，但是商店非常友好，并且给你发了一条消息，谢谢大家的支持和帮助。",
     "json": '{"sentiment": "negativo", "score": 4.5}',
-    "sql": "SELECT name, sum(total) FROM orders WHERE state = 'SP' AND total > 5 GROUP BY name ORDER BY name",
+    "sql": (
+        "SELECT name, sum(total) FROM orders WHERE state = 'SP' AND total > 5 GROUP BY name ORDER "
+        "BY name"
+    ),
 }
 
 
 def notes(history):
-    """Every check that said something, with its level; more than one finding of a check counts once."""
+    """Every check that said something, with its level; more than one finding of a check counts
+    once."""
     return {one.check: one.level for one in examine(history, CHECKS).findings}
 
 
@@ -64,7 +75,7 @@ def test_completions_of_a_usual_run_say_nothing():
     assert without(stored(drawn(plain))) == {}
 
 
-# -- languages -----------------------------------------------------------------------------------------------------
+# -- languages -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -76,7 +87,14 @@ def test_completions_of_a_usual_run_say_nothing():
         (WORDS["en"] + WORDS["zh"], {"English", "Chinese or Japanese"}),
         (WORDS["json"], set()),
         (WORDS["sql"], set()),
-        ("def f(x):\n    for y in x:\n        if y is not None and y > 0:\n            return y in x", set()),
+        (
+            (
+                "def f(x):\n    for y in x:\n        if y is not None and y > 0:\n            "
+                "return y "
+                "in x"
+            ),
+            set(),
+        ),
         ("let α be the angle, β = 2α", set()),
         ("", set()),
     ],
@@ -93,8 +111,14 @@ def speaks(text):
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        (lambda place, n: WORDS["en" if place > 0.6 and n % 3 else "pt"], {"wrong-language": "warning"}),
-        (lambda place, n: WORDS["pt"] + (WORDS["zh"] if place > 0.6 else ""), {"wrong-language": "warning"}),
+        (
+            lambda place, n: WORDS["en" if place > 0.6 and n % 3 else "pt"],
+            {"wrong-language": "warning"},
+        ),
+        (
+            lambda place, n: WORDS["pt"] + (WORDS["zh"] if place > 0.6 else ""),
+            {"wrong-language": "warning"},
+        ),
         # Two languages from the start are what the task asks for.
         (lambda place, n: WORDS["pt" if n % 2 else "en"], {}),
         (lambda place, n: WORDS["en" if n % (2 if place > 0.5 else 6) == 0 else "pt"], {}),
@@ -115,11 +139,13 @@ def test_another_language_than_that_of_gold_answers_is_fatal():
     assert without(replace(speaks(lambda place, n: WORDS["pt"]), finals=[oracle])) == {}
 
 
-# -- prompts -------------------------------------------------------------------------------------------------------
+# -- prompts ---------------------------------------------------------------------------------------
 
 
 def chat(n):
-    return f"<|im_start|>user\nquestion {n}, {'word ' * (n % 40)}<|im_end|>\n<|im_start|>assistant\n"
+    return (
+        f"<|im_start|>user\nquestion {n}, {'word ' * (n % 40)}<|im_end|>\n<|im_start|>assistant\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,10 +156,22 @@ def chat(n):
         (lambda n: f"<s> <s>[INST] question {n} [/INST]", {"prompts": "warning"}),
         (lambda n: chat(n) if n < 150 else f"[INST] question {n} [/INST]", {"prompts": "warning"}),
         (lambda n: chat(n) if n % 3 else f"[INST] question {n} [/INST]", {}),
-        (lambda n: chat(n) if n % 9 else f"w{n}ord {'word ' * (50 + n % 3)}" + chat(n)[-32:], {"prompts": "warning"}),
-        (lambda n: chat(n) if n % 9 else f"<|im_start|>user\n{'word ' * (60 + n % 3)} w{n}", {"prompts": "warning"}),
-        # Of two kinds of prompts the one without the template's beginning is longer, and has a beginning of its own.
-        (lambda n: chat(n) if n % 9 else f"Read this passage. {n} {'word ' * 60}" + chat(n)[-32:], {}),
+        (
+            lambda n: chat(n) if n % 9 else f"w{n}ord {'word ' * (50 + n % 3)}" + chat(n)[-32:],
+            {"prompts": "warning"},
+        ),
+        (
+            lambda n: chat(n) if n % 9 else f"<|im_start|>user\n{'word ' * (60 + n % 3)} w{n}",
+            {"prompts": "warning"},
+        ),
+        # Of two kinds of prompts the one without the template's beginning is longer, and has a
+        # beginning of its own.
+        (
+            lambda n: (
+                chat(n) if n % 9 else f"Read this passage. {n} {'word ' * 60}" + chat(n)[-32:]
+            ),
+            {},
+        ),
         (lambda n: chat(n) if n % 9 else f"{n} passage {'word ' * (60 + n)}" + chat(n)[-32:], {}),
     ],
 )
@@ -147,7 +185,9 @@ def test_ids_are_no_prompts():
 
 
 def test_a_logged_share_of_cut_prompts():
-    assert without(with_series(healthy(), prompts_cut=np.full(STEPS, 0.2))) == {"prompts": "warning"}
+    assert without(with_series(healthy(), prompts_cut=np.full(STEPS, 0.2))) == {
+        "prompts": "warning"
+    }
     assert without(with_series(healthy(), prompts_cut=np.full(STEPS, 0.001))) == {}
 
 
@@ -156,8 +196,11 @@ def test_prompts_that_come_again_too_early():
     assert without(stored(drawn(plain), **epoch)) == {}
     twice = stored(drawn(plain, lambda n: f"question {n if n % 2 else n % 20}"), **epoch)
     assert without(twice) == {"repeated-prompts": "warning"}
-    assert without(stored(drawn(plain, lambda n: f"question {n % 16}"), **epoch)) == {}  # another sort of epoch
-    ten = stored(drawn(plain, lambda n: f"question {n % 10}", steps=120), epoch=lambda v, p: 0.9 * p)
+    # another sort of epoch
+    assert without(stored(drawn(plain, lambda n: f"question {n % 16}"), **epoch)) == {}
+    ten = stored(
+        drawn(plain, lambda n: f"question {n % 10}", steps=120), epoch=lambda v, p: 0.9 * p
+    )
     assert without(ten) == {"repeated-prompts": "warning"}
     three = stored(drawn(plain, lambda n: f"question {n % 107}"), epoch=lambda v, p: 3 * p)
     assert notes(three)["repeated-prompts"] == "note"  # not shuffled
@@ -167,16 +210,23 @@ def test_prompts_that_come_again_too_early():
     assert without(shuffled) == {}
     for times in (1, 2, 3):  # out of all, each time
         anew = dice.integers(0, 320 // times, 320)
-        again = stored(drawn(plain, lambda n, anew=anew: f"question {anew[n]}"), epoch=lambda v, p, e=times: e * p)
+        again = stored(
+            drawn(plain, lambda n, anew=anew: f"question {anew[n]}"),
+            epoch=lambda v, p, e=times: e * p,
+        )
         assert without(again) == {}
     few = stored(drawn(plain, lambda n: f"question {n % 4}"), **epoch)
     assert without(few) == {"repeated-prompts": "note"}
 
 
 def test_a_resume_that_begins_the_data_anew_is_dated():
-    again = stored(drawn(plain, lambda n: f"question {n if n < 160 else n - 160}"), epoch=lambda v, p: 2 * p)
+    again = stored(
+        drawn(plain, lambda n: f"question {n if n < 160 else n - 160}"), epoch=lambda v, p: 2 * p
+    )
     assert notes(again)["repeated-prompts"] == "note"  # all of the data came before
-    later = stored(drawn(plain, lambda n: f"question {n if n < 240 else n - 160}"), epoch=lambda v, p: 2 * p)
+    later = stored(
+        drawn(plain, lambda n: f"question {n if n < 240 else n - 160}"), epoch=lambda v, p: 2 * p
+    )
     (found,) = [one for one in examine(later, CHECKS).findings if one.check == "repeated-prompts"]
     assert (found.level, found.since) == ("warning", 30)
 
@@ -195,12 +245,15 @@ def test_prompts_that_never_taught_anything():
 
     stuck = drawn(plain, prompt, reward=lambda step, n, copy: 0.0 if n < 6 else copy / 4)
     often = {"epoch": lambda v, p: 14 * p}
-    assert without(stored(stuck, **often)) == {"stuck-prompts": "note", "zero-variance-groups": "warning"}
+    assert without(stored(stuck, **often)) == {
+        "stuck-prompts": "note",
+        "zero-variance-groups": "warning",
+    }
     fine = drawn(plain, prompt, reward=lambda step, n, copy: 0.0 if n < 2 else copy / 4)
     assert without(stored(fine, **often)) == {}
 
 
-# -- completions ---------------------------------------------------------------------------------------------------
+# -- completions -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -208,7 +261,13 @@ def test_prompts_that_never_taught_anything():
     [
         ("<|im_end|>", {}),
         ("<|im_end|><|endoftext|><|endoftext|>\n", {}),
-        ("<|im_end|>\n<|im_start|>user\nand now?<|im_end|>\n<|im_start|>assistant\nfine<|im_end|>", {}),
+        (
+            (
+                "<|im_end|>\n<|im_start|>user\nand "
+                "now?<|im_end|>\n<|im_start|>assistant\nfine<|im_end|>"
+            ),
+            {},
+        ),
         ("<|im_end|>\nHuman: and what is more", {"goes-on": "warning"}),
         ("</s> the answer is", {"goes-on": "warning"}),
     ],
@@ -235,15 +294,20 @@ def test_a_reward_of_length():
 
     def paid(samples, noise):
         dice = np.random.default_rng(1)
-        return [replace(one, reward=len(one.text) / 400 + noise * dice.standard_normal()) for one in samples]
+        return [
+            replace(one, reward=len(one.text) / 400 + noise * dice.standard_normal())
+            for one in samples
+        ]
 
     length = {"length": lambda v, p: 20 + 40 * p}
     assert notes(stored(paid(drawn(words), 0.001), **length))["length-paid"] == "note"
     assert "length-paid" not in notes(stored(paid(drawn(words), 0.2), **length))
-    assert "length-paid" not in notes(stored(paid(drawn(words), 0.001), length=lambda v, p: 30 + 0 * p))
+    assert "length-paid" not in notes(
+        stored(paid(drawn(words), 0.001), length=lambda v, p: 30 + 0 * p)
+    )
 
 
-# -- metrics -------------------------------------------------------------------------------------------------------
+# -- metrics ---------------------------------------------------------------------------------------
 
 
 def zero_at(*steps):
@@ -258,7 +322,14 @@ def zero_at(*steps):
         ({"part/form": zero_at(70)}, {"outage": "warning"}),
         # Four answers a step that are right or wrong: a step without a right one is nothing.
         ({"reward": lambda v, p: np.random.default_rng(3).binomial(4, 0.6, len(p)) / 4}, {}),
-        ({"reward": lambda v, p: np.random.default_rng(3).binomial(1, 0.5, (len(p), 2)).mean(axis=1)}, {}),
+        (
+            {
+                "reward": lambda v, p: (
+                    np.random.default_rng(3).binomial(1, 0.5, (len(p), 2)).mean(axis=1)
+                )
+            },
+            {},
+        ),
     ],
 )
 def test_steps_that_nobody_judged(over, found):
@@ -268,7 +339,9 @@ def test_steps_that_nobody_judged(over, found):
 
 def test_a_mean_of_0_over_answers_that_differ_is_no_outage():
     """One of two answers earned 1 and the other -1, as in a public log."""
-    away = with_series(healthy(**{"part/form": zero_at(70)}), **{"part_std/form": np.full(STEPS, 0.1)})
+    away = with_series(
+        healthy(**{"part/form": zero_at(70)}), **{"part_std/form": np.full(STEPS, 0.1)}
+    )
     assert without(away) == {}
     level, at = healthy()["part/form"].values, np.arange(STEPS)
     below = with_series(healthy(), **{"part/form": np.where(at == 70, 0, level - (at == 3))})
@@ -280,13 +353,19 @@ def test_binary_rewards_of_small_batches_are_no_outage():
     for seed in range(40):
         dice = np.random.default_rng(seed)
         count, right = int(dice.integers(2, 17)), dice.uniform(0.1, 0.9)
-        found |= {one for one, _ in said(healthy(seed, reward=dice.binomial(count, right, STEPS) / count))}
+        found |= {
+            one for one, _ in said(healthy(seed, reward=dice.binomial(count, right, STEPS) / count))
+        }
     assert "outage" not in found
 
 
 def windows(steps, rows):
     """A log of TRL: a loss at every step, a reward at those that draw."""
-    series = {name: one for name, one in healthy(steps=steps).series.items() if not name.startswith(("eval/", "part/"))}
+    series = {
+        name: one
+        for name, one in healthy(steps=steps).series.items()
+        if not name.startswith(("eval/", "part/"))
+    }
     at = np.array(rows)
     series["reward"] = Series(at, 0.4 + 0.002 * at + 0.01 * np.sin(at))
     return replace(healthy(), series=series, settings={"steps": steps})
@@ -305,14 +384,18 @@ def test_a_model_that_knows_nothing_at_first():
     at, place = np.arange(1, STEPS + 1), np.linspace(0, 1, STEPS)
 
     def supervised(first, accuracy=None):
-        series = {"loss": Series(at, first * np.exp(-2 * place)), "rate": Series(at, np.full(STEPS, 1e-4))}
+        series = {
+            "loss": Series(at, first * np.exp(-2 * place)),
+            "rate": Series(at, np.full(STEPS, 1e-4)),
+        }
         if accuracy is not None:
             series["accuracy"] = Series(at, accuracy + 0.3 * place)
         return History(origin="trl", name="sft", kind="sft", series=series)
 
     assert notes(supervised(10.8, 0.0001)) == {"untrained": "warning"}
     assert notes(supervised(10.8)) == {"untrained": "note"}
-    assert notes(supervised(10.8, 0.6)) == {}  # a sum over steps, as some versions of transformers logged it
+    # a sum over steps, as some versions of transformers logged it
+    assert notes(supervised(10.8, 0.6)) == {}
     assert notes(supervised(2.3, 0.01)) == {}
     assert without(healthy(entropy=lambda v, p: 10.8 - p)) == {"untrained": "warning"}
 
@@ -320,12 +403,17 @@ def test_a_model_that_knows_nothing_at_first():
 def test_a_ratio_of_which_only_the_cap_is_seen():
     dice = np.random.default_rng(0)
     ratios = 1 + np.abs(dice.standard_normal(STEPS))
-    assert without(with_series(healthy(), ratio_max=np.minimum(ratios + 1.5, 2.0))) == {"ratio-capped": "note"}
+    assert without(with_series(healthy(), ratio_max=np.minimum(ratios + 1.5, 2.0))) == {
+        "ratio-capped": "note"
+    }
     assert without(with_series(healthy(), ratio_max=ratios)) == {}
 
 
 def test_parts_of_different_scales():
-    parts = {"reward": lambda v, p: 30.5 + 0 * p, "part/right": lambda v, p: 0.5 + 0.01 * np.sin(99 * p)}
+    parts = {
+        "reward": lambda v, p: 30.5 + 0 * p,
+        "part/right": lambda v, p: 0.5 + 0.01 * np.sin(99 * p),
+    }
     history = healthy(**parts)
     total = history["part/right"].values + history["part/form"].values
     spread = {"part_std/right": np.full(STEPS, 0.4), "part_std/form": np.full(STEPS, 0.3)}
@@ -336,7 +424,9 @@ def test_parts_of_different_scales():
 
 def test_a_task_that_never_earns():
     level = healthy()["reward"].values
-    assert without(with_series(healthy(), **{"task/one": level, "task/two": 0 * level})) == {"dead-task": "warning"}
+    assert without(with_series(healthy(), **{"task/one": level, "task/two": 0 * level})) == {
+        "dead-task": "warning"
+    }
     assert without(with_series(healthy(), **{"task/one": level, "task/two": level / 9})) == {}
 
 
@@ -351,13 +441,18 @@ def test_how_much_of_each_task_was_seen():
 def test_a_loss_of_0_is_explained():
     zero = {"loss": lambda v, p: 0 * p}
     assert notes(healthy(**zero))["loss-zero"] == "note"
-    assert notes(healthy(loss=lambda v, p: np.where(p < 0.05, 0.0, 0.01 * p)))["loss-zero"] == "note"
-    assert "loss-zero" not in notes(healthy(gradient=lambda v, p: 0 * p, **zero))  # there it is a fault
+    assert (
+        notes(healthy(loss=lambda v, p: np.where(p < 0.05, 0.0, 0.01 * p)))["loss-zero"] == "note"
+    )
+    # there it is a fault
+    assert "loss-zero" not in notes(healthy(gradient=lambda v, p: 0 * p, **zero))
     assert "loss-zero" not in notes(healthy())
 
 
 def test_an_evaluation_that_scatters_more_than_it_rose():
-    flat = {"eval/reward": lambda v, p: 0.4 + 0.05 * np.random.default_rng(5).standard_normal(len(p))}
+    flat = {
+        "eval/reward": lambda v, p: 0.4 + 0.05 * np.random.default_rng(5).standard_normal(len(p))
+    }
     assert notes(healthy(**flat))["eval-noise"] == "note"
     assert [seed for seed in range(20) if "eval-noise" in notes(healthy(seed))] == []
 
@@ -373,11 +468,12 @@ def test_rates_of_0_from_the_start():
     assert without(healthy(rate=lambda v, p: 0 * p)) == {"rate-exhausted": "fatal"}
 
 
-# -- what other series refute, and faults of shape -----------------------------------------------------------------
+# -- what other series refute, and faults of shape -------------------------------------------------
 
 
 def log(over, *, kind="rl", settings=None, rounding=None, steps=200, seed=7):
-    """A log that stands still, with some series of another form; over takes noise, places and steps."""
+    """A log that stands still, with some series of another form; over takes noise, places and
+    steps."""
     dice = np.random.default_rng(seed)
     place, at = np.linspace(0, 1, steps), np.arange(1, steps + 1)
 
@@ -395,13 +491,19 @@ def log(over, *, kind="rl", settings=None, rounding=None, steps=200, seed=7):
         "length": 400 + noise(25),
         "kl": 0.002 + 0.004 * place,
     }
-    falls = {"loss": 2 - 1.2 * place + noise(0.1), "gradient": 1 + noise(0.1), "entropy": 1.5 + noise(0.1)}
+    falls = {
+        "loss": 2 - 1.2 * place + noise(0.1),
+        "gradient": 1 + noise(0.1),
+        "entropy": 1.5 + noise(0.1),
+    }
     values = (still if kind == "rl" else falls) | {
         name: one(noise, place, at) if callable(one) else one for name, one in over.items()
     }
     digits = rounding or {}
     series = {
-        name: Series(at, one * np.ones(steps), digits.get(name, 0.0)) for name, one in values.items() if one is not None
+        name: Series(at, one * np.ones(steps), digits.get(name, 0.0))
+        for name, one in values.items()
+        if one is not None
     }
     return History(origin="trl", name=kind, kind=kind, series=series, settings=settings or {})
 
@@ -418,7 +520,10 @@ def dead(every, *names):
 
 def two_parts(accuracy, spread, share):
     """A form that all earn and an accuracy, which are added."""
-    right = {"part/accuracy": lambda noise, p, at: accuracy + 0.02 * np.sin(at), "part_std/accuracy": spread}
+    right = {
+        "part/accuracy": lambda noise, p, at: accuracy + 0.02 * np.sin(at),
+        "part_std/accuracy": spread,
+    }
     total = {"reward": lambda noise, p, at: accuracy + 1 + 0.02 * np.sin(at), "zero_std": share}
     return {**right, **total, "part/form": 1.0, "part_std/form": 0.0}
 
@@ -439,18 +544,46 @@ OTHER = "old weights|temperature"
 EQUAL = "does not tell answers apart|at the top"
 SHAPES = {
     # name: (series, {check: words that it says, level first}, words that nothing says)
-    "products over answers": ({"ratio_mean": 0.3, "ratio_max": 2.0, "gap": 0.012}, {"gap": "warning.*product"}, OTHER),
-    "products, a small KL": ({"ratio_mean": 0.4, "gap_kl": 8e-4}, {"gap": "warning.*product"}, OTHER),
-    "products without a cap": ({"ratio_mean": 1.0, "ratio_max": 5e3, "gap": 0.01}, {"gap": "warning.*product"}, OTHER),
-    "ratios alone": ({"ratio_mean": 0.4}, {"gap": "warning.*old weights.*product"}, "sampler is right"),
-    "ratios beside a gap": ({"ratio_mean": 0.4, "gap": 0.2}, {"gap": "fatal.*temperature"}, "product"),
+    "products over answers": (
+        {"ratio_mean": 0.3, "ratio_max": 2.0, "gap": 0.012},
+        {"gap": "warning.*product"},
+        OTHER,
+    ),
+    "products, a small KL": (
+        {"ratio_mean": 0.4, "gap_kl": 8e-4},
+        {"gap": "warning.*product"},
+        OTHER,
+    ),
+    "products without a cap": (
+        {"ratio_mean": 1.0, "ratio_max": 5e3, "gap": 0.01},
+        {"gap": "warning.*product"},
+        OTHER,
+    ),
+    "ratios alone": (
+        {"ratio_mean": 0.4},
+        {"gap": "warning.*old weights.*product"},
+        "sampler is right",
+    ),
+    "ratios beside a gap": (
+        {"ratio_mean": 0.4, "gap": 0.2},
+        {"gap": "fatal.*temperature"},
+        "product",
+    ),
     "a KL of the sampler that grows": (
         {"gap_kl": lambda noise, p, at: 6e-4 * np.exp(5.5 * p)},
         {"gap": "fatal.*at first 0.000.*old weights"},
         "16 bits",
     ),
-    "a KL of the sampler as usual": ({"gap_kl": lambda noise, p, at: 5e-4 + 1.5e-3 * p, **ROSE}, {}, "sampler"),
-    "no gradient, though rewards differ": ({"gradient": 0.0}, {"no-signal": "fatal.*never reaches"}, EQUAL),
+    "a KL of the sampler as usual": (
+        {"gap_kl": lambda noise, p, at: 5e-4 + 1.5e-3 * p, **ROSE},
+        {},
+        "sampler",
+    ),
+    "no gradient, though rewards differ": (
+        {"gradient": 0.0},
+        {"no-signal": "fatal.*never reaches"},
+        EQUAL,
+    ),
     "no gradient, half of the groups": (
         {"gradient": 0.0, "zero_std": 0.54, "reward": 0.72},
         {"no-signal": "fatal.*46% of the groups", "zero-variance-groups": "54%"},
@@ -478,7 +611,10 @@ SHAPES = {
     ),
     "rarely earned": (
         {
-            **{name: lambda noise, p, at: 0.0 + (at % 9 == 0) / 4 for name in ("gradient", "reward", "part/x")},
+            **{
+                name: lambda noise, p, at: 0.0 + (at % 9 == 0) / 4
+                for name in ("gradient", "reward", "part/x")
+            },
             "reward_std": lambda noise, p, at: 0.0 + (at % 9 == 0) / 4,
             "zero_std": lambda noise, p, at: 1.0 - (at % 9 == 0) / 8,
         },
@@ -486,19 +622,46 @@ SHAPES = {
         "cancel|0 for everything",
     ),
     "pairs that learn": ({**ROSE, "zero_std": 0.65}, {"zero-variance-groups": "note"}, "rose.*but"),
-    "solved from the start": ({"reward": 0.99, "zero_std": 0.97}, {"zero-variance-groups": "warning"}, "too low"),
+    "solved from the start": (
+        {"reward": 0.99, "zero_std": 0.97},
+        {"zero-variance-groups": "warning"},
+        "too low",
+    ),
     "a KL that stands": (
-        {"kl": lambda noise, p, at: 4e-4 * (1.05 - np.exp(-30 * p)), "loss": lambda noise, p, at: noise(0.01)},
+        {
+            "kl": lambda noise, p, at: 4e-4 * (1.05 - np.exp(-30 * p)),
+            "loss": lambda noise, p, at: noise(0.01),
+        },
         {"no-rise": "warning.*the KL came to 0.0004 nats at first and no further"},
         "adapter is trained.*KL",
     ),
-    "no gradient, and it learns": ({"gradient": 0.0, **ROSE}, {"no-signal": "note.*norm"}, "never reaches"),
+    "no gradient, and it learns": (
+        {"gradient": 0.0, **ROSE},
+        {"no-signal": "note.*norm"},
+        "never reaches",
+    ),
     "no gradient of three decimals": ({"gradient": 0.0}, {"no-rise": "warning"}, "is zero"),
-    "half of two": (two_parts(0.5, 0.5, 0.85), {"zero-variance-groups": "warning.* of 2 "}, "they are solved|ceiling"),
-    "nearly two": (two_parts(0.95, 0.22, 0.85), {"zero-variance-groups": "note.*solved"}, "no-rise"),
-    "1.5 of what": ({"reward": 1.5, "zero_std": 0.85}, {"zero-variance-groups": "warning.*not known"}, "at the top"),
+    "half of two": (
+        two_parts(0.5, 0.5, 0.85),
+        {"zero-variance-groups": "warning.* of 2 "},
+        "they are solved|ceiling",
+    ),
+    "nearly two": (
+        two_parts(0.95, 0.22, 0.85),
+        {"zero-variance-groups": "note.*solved"},
+        "no-rise",
+    ),
+    "1.5 of what": (
+        {"reward": 1.5, "zero_std": 0.85},
+        {"zero-variance-groups": "warning.*not known"},
+        "at the top",
+    ),
     "a second rise": (
-        {"reward": lambda noise, p, at: np.where(p < 0.4, 0.3 + 2.4 * p, 1.02 + 0.6 * p) + noise(0.03)},
+        {
+            "reward": lambda noise, p, at: (
+                np.where(p < 0.4, 0.3 + 2.4 * p, 1.02 + 0.6 * p) + noise(0.03)
+            )
+        },
         {},
         "has stayed|ceiling",
     ),
@@ -508,7 +671,10 @@ SHAPES = {
         "ceiling",
     ),
     "printed sums": (
-        {name: np.round(np.array(one), 4) for name, one in (("part/a", 0.41236), ("part/b", 0.8112))}
+        {
+            name: np.round(np.array(one), 4)
+            for name, one in (("part/a", 0.41236), ("part/b", 0.8112))
+        }
         | {"reward": lambda noise, p, at: np.where(at % 3, 1.2236, 1.223)},
         {"no-rise": "warning"},
         "less than the sum",
@@ -518,7 +684,11 @@ SHAPES = {
         {"loss-zero": "warning.*25%.*every 4 steps.*target"},
         "NaN",
     ),
-    "some batches have no target": (dead(10, "loss", "gradient"), {"loss-zero": "warning.*10%"}, "overflow"),
+    "some batches have no target": (
+        dead(10, "loss", "gradient"),
+        {"loss-zero": "warning.*10%"},
+        "overflow",
+    ),
     "batches whose loss is a mean of nothing": (
         {**dead(8, "loss"), "gradient": lambda noise, p, at: np.where(at % 8, 1.0, np.nan)},
         {"not-finite": "warning.*without a target"},
@@ -530,7 +700,10 @@ SHAPES = {
         "targets are masked",
     ),
     "a loss that is learnt by heart": (
-        {"loss": lambda noise, p, at: np.maximum(0.0, 0.5 - p), "gradient": lambda noise, p, at: np.exp(-30 * p)},
+        {
+            "loss": lambda noise, p, at: np.maximum(0.0, 0.5 - p),
+            "gradient": lambda noise, p, at: np.exp(-30 * p),
+        },
         {},
         "loss-zero",
     ),
@@ -540,7 +713,11 @@ SHAPES = {
         "scaler",
     ),
     "groups without a spread are silent": (
-        {**dead(3, "loss", "gradient"), **ROSE, "reward_std": lambda noise, p, at: np.where(at % 3, 0.3, 0.0)},
+        {
+            **dead(3, "loss", "gradient"),
+            **ROSE,
+            "reward_std": lambda noise, p, at: np.where(at % 3, 0.3, 0.0),
+        },
         {},
         "loss-zero",
     ),
@@ -559,13 +736,25 @@ SHAPES = {
         {"loss-zero": "warning.*every 3 steps"},
         "scaler",
     ),
-    "two series jump": (JUMPS, {"jump": "warning.*step 120.*resume", "reward-falls": "from step 120"}, "KL"),
+    "two series jump": (
+        JUMPS,
+        {"jump": "warning.*step 120.*resume", "reward-falls": "from step 120"},
+        "KL",
+    ),
     "one series jumps": ({"length": JUMPS["length"], **ROSE}, {}, "jump"),
     "it learns in twenty steps": (QUICK, {}, "jump"),
-    "a low rate for an adapter": ({"rate": 5e-7}, {"small-updates": "warning.*adapter"}, "add up to"),
+    "a low rate for an adapter": (
+        {"rate": 5e-7},
+        {"small-updates": "warning.*adapter"},
+        "add up to",
+    ),
     "a low rate that teaches": ({"rate": 8e-7, **ROSE}, {}, "adapter"),
     "a warmup of an adapter": ({"rate": 5e-7}, {"no-rise": "warning"}, "adapter"),
-    "samples do not follow": (AWAY, {"kl": "warning.*sampled.*old weights"}, "too high a learning rate"),
+    "samples do not follow": (
+        AWAY,
+        {"kl": "warning.*sampled.*old weights"},
+        "too high a learning rate",
+    ),
     "samples follow": ({**AWAY, **ROSE}, {}, "does not follow"),
     "samples follow in their entropy": (
         {**AWAY, "entropy": lambda noise, p, at: 0.6 - 0.4 * p + noise(0.03)},
@@ -619,9 +808,21 @@ SHAPES = {
     ),
     "no answer ends, and it learns": ({"ends": 0.0, **ROSE}, {"truncation": "note.*100%"}, "fatal"),
     "some answers end": ({"ends": 3.0, **ROSE}, {}, "truncation"),
-    "a KL of answers below 0": ({"kl": None, "kl_sum": -6.0, **ROSE}, {"kl": "warning.*-6.*another law"}, "fatal"),
-    "a KL of answers around 0": ({"kl": None, "kl_sum": lambda noise, p, at: noise(0.3), **ROSE}, {}, "negative"),
-    "a KL before any update": ({"kl": lambda noise, p, at: 19 + noise(1)}, {"kl": "fatal.*dropout"}, "learning rate"),
+    "a KL of answers below 0": (
+        {"kl": None, "kl_sum": -6.0, **ROSE},
+        {"kl": "warning.*-6.*another law"},
+        "fatal",
+    ),
+    "a KL of answers around 0": (
+        {"kl": None, "kl_sum": lambda noise, p, at: noise(0.3), **ROSE},
+        {},
+        "negative",
+    ),
+    "a KL before any update": (
+        {"kl": lambda noise, p, at: 19 + noise(1)},
+        {"kl": "fatal.*dropout"},
+        "learning rate",
+    ),
     "a KL before any update, that explodes": (
         {"kl": lambda noise, p, at: 1440 * np.exp(7 * p)},
         {"kl": "fatal.*at step 1.*dropout.*learning rate"},
@@ -679,9 +880,12 @@ MORE = {
 def test_a_cause_that_a_series_refutes_is_not_said(name):
     over, wanted, unwanted = SHAPES[name]
     history = log(over, **MORE.get(name, {}))
-    if parts := history.names("part/") if "weight 0" in name else []:  # all of them but the last are the reward
+    # all of them but the last are the reward
+    if parts := history.names("part/") if "weight 0" in name else []:
         paid = sum(history[f"part/{one}"].values for one in parts[:-1])
-        history = replace(history, series=history.series | {"reward": replace(history["reward"], values=paid)})
+        history = replace(
+            history, series=history.series | {"reward": replace(history["reward"], values=paid)}
+        )
     findings = examine(history, CHECKS).findings
     lines = [" ".join((one.level, one.what, *one.causes, one.check)) for one in findings]
     for check, words in wanted.items():
@@ -710,17 +914,31 @@ def of_length(sign):
 @pytest.mark.parametrize(
     ("over", "samples", "cause", "raised"),
     [
-        ({"truncated": grows(0.3, 1.0), "length": lambda noise, p, at: 200 + 300 * p, **ROSE}, [], "length", False),
+        (
+            {"truncated": grows(0.3, 1.0), "length": lambda noise, p, at: 200 + 300 * p, **ROSE},
+            [],
+            "length",
+            False,
+        ),
         ({"truncated": grows(0.2, 0.8), **ROSE}, of_length(1), "length", False),
-        ({"truncated": 0.95, **ROSE}, of_length(1), "length", False),  # as where it was paid from the first row on
+        # as where it was paid from the first row on
+        ({"truncated": 0.95, **ROSE}, of_length(1), "length", False),
         ({"truncated": grows(0.2, 0.8)}, [], "nothing pays", False),
         ({"truncated": 0.95}, [], "limit", True),
-        ({"truncated": 0.95, "length": lambda noise, p, at: 200 + 300 * p, **ROSE}, of_length(-1), "limit", True),
+        (
+            {"truncated": 0.95, "length": lambda noise, p, at: 200 + 300 * p, **ROSE},
+            of_length(-1),
+            "limit",
+            True,
+        ),
     ],
 )
 @pytest.mark.parametrize("steps", [200, 12])
 def test_a_limit_is_not_raised_where_length_is_paid(over, samples, cause, raised, steps):
-    found = only("truncation", replace(log(over, settings={"sampling.max_tokens": 48}, steps=steps), samples=samples))
+    found = only(
+        "truncation",
+        replace(log(over, settings={"sampling.max_tokens": 48}, steps=steps), samples=samples),
+    )
     assert cause in found.causes[0]
     assert found.change == ({"sampling.max_tokens": 96} if raised else {})
     assert ("raise the limit" in found.fix, "here 48" in found.fix) == (raised, raised)
@@ -734,7 +952,11 @@ def one_text(place, number, copy):
     ("over", "text", "levels"),
     [
         # Cut from the first step on, and nothing was ever earned: no answer was seen whole.
-        ({"truncated": 1.0}, one_text, {"truncation": "fatal", "no-signal": "note", "degenerate-output": "note"}),
+        (
+            {"truncated": 1.0},
+            one_text,
+            {"truncation": "fatal", "no-signal": "note", "degenerate-output": "note"},
+        ),
         ({"truncated": 0.85}, plain, {"truncation": "fatal", "no-signal": "note"}),
         ({"truncated": 0.5}, plain, {"truncation": "warning", "no-signal": "fatal"}),
         ({"truncated": grows(0.2, 1.0)}, one_text, {"truncation": "fatal", "no-signal": "fatal"}),
@@ -749,7 +971,9 @@ def one_text(place, number, copy):
 )
 def test_what_follows_from_another_finding_is_a_note(over, text, levels):
     silent = (
-        {} if "reward" in over and callable(over["reward"]) else {"reward": 0.0, "reward_std": 0.0, "zero_std": 1.0}
+        {}
+        if "reward" in over and callable(over["reward"])
+        else {"reward": 0.0, "reward_std": 0.0, "zero_std": 1.0}
     )
     history = replace(log(silent | over), samples=drawn(text, reward=lambda *_: 0.0))
     found = {one.check: one for one in examine(history, CHECKS).findings}
@@ -774,7 +998,9 @@ def test_what_follows_from_another_finding_is_a_note(over, text, levels):
     ],
 )
 def test_broken_weights_need_evidence(over, text, cause):
-    found = only("degenerate-output", replace(log(over), samples=drawn(text, reward=lambda *_: 0.1)))
+    found = only(
+        "degenerate-output", replace(log(over), samples=drawn(text, reward=lambda *_: 0.1))
+    )
     assert [cause in one for one in found.causes] == [True]
     assert "for example 'so we" in found.what
 
@@ -784,7 +1010,8 @@ def test_broken_weights_need_evidence(over, text, cause):
     [
         ({"kl": 3e-5}, 60, "no-rise", True),
         ({"rate": 9e-7, "reward": lambda noise, p, at: 0.4 + noise(0.2)}, 60, "no-rise", True),
-        ({"reward": lambda noise, p, at: 0.4 + noise(0.2)}, 60, "no-rise", False),  # few answers a step, and no more
+        # few answers a step, and no more
+        ({"reward": lambda noise, p, at: 0.4 + noise(0.2)}, 60, "no-rise", False),
         ({"kl": 0.61}, 60, "kl", True),
         ({"kl": 0.61, **ROSE}, 60, "kl", False),
     ],
@@ -797,8 +1024,16 @@ def test_a_note_that_says_why_nothing_rose_is_in_the_normal_output(over, steps, 
 
 
 def test_what_follows_is_said_under_its_cause():
-    made = [("a", "fatal", ()), ("b", "warning", ()), ("d", "note", ("c",)), ("c", "note", ("a",)), ("e", "note", ())]
-    findings = [Finding(check=name, level=level, what="", follows=follows) for name, level, follows in made]
+    made = [
+        ("a", "fatal", ()),
+        ("b", "warning", ()),
+        ("d", "note", ("c",)),
+        ("c", "note", ("a",)),
+        ("e", "note", ()),
+    ]
+    findings = [
+        Finding(check=name, level=level, what="", follows=follows) for name, level, follows in made
+    ]
     for verbose, names in ((True, "adcbe"), (False, "ab")):
         lines = list(map(str, findings_said(findings, (), {}, ours=True, verbose=verbose)))
         assert "".join(line[-2] for line in lines[: len(names)]) == names
@@ -813,14 +1048,23 @@ def test_both_ends_of_a_completion_are_quoted():
 def test_a_log_that_begins_late_does_not_show_that_nothing_rose():
     still = log({})
     late = {name: Series(one.steps + 200, one.values) for name, one in still.series.items()}
-    found = [one for one in examine(replace(still, series=late), CHECKS).findings if one.check == "no-rise"]
+    found = [
+        one
+        for one in examine(replace(still, series=late), CHECKS).findings
+        if one.check == "no-rise"
+    ]
     assert [(one.level, "begins at step 20" in one.causes[0]) for one in found] == [("note", True)]
 
 
 def test_the_first_line_says_whether_it_rose():
     rose, still = examine(log(ROSE), CHECKS), examine(log({}), CHECKS)
-    said = [str(next(shown([one], verbose=True))) for one in (rose, still, examine(log({}, kind="sft"), CHECKS))]
-    assert re.fullmatch(r"reward 0\.\d{3} -> 0\.\d{3} over 200 steps: rose \(\+0\.\d{3} \[\+0.*, \+0.*\]\)", said[0])
+    said = [
+        str(next(shown([one], verbose=True)))
+        for one in (rose, still, examine(log({}, kind="sft"), CHECKS))
+    ]
+    assert re.fullmatch(
+        r"reward 0\.\d{3} -> 0\.\d{3} over 200 steps: rose \(\+0\.\d{3} \[\+0.*, \+0.*\]\)", said[0]
+    )
     assert re.fullmatch(r"reward 0\.\d{3} -> 0\.\d{3} over 200 steps: did not rise \(.*\)", said[1])
     assert re.fullmatch(r"loss \d\.\d{3} -> .* over 200 steps: fell \(-.*\)", said[2])
     values = [one["outcome"] for one in as_values([rose, still])["stages"]]
@@ -841,7 +1085,7 @@ def test_noise_is_rarely_said_to_rise(alike):
     assert rose <= (10 if alike == 0 else 25)
 
 
-# -- evaluations ---------------------------------------------------------------------------------------------------
+# -- evaluations -----------------------------------------------------------------------------------
 
 
 def final(stage, mode, found):
@@ -859,7 +1103,9 @@ def run(*finals):
 def test_a_model_that_answers_exactly_as_before():
     before = answered("sft", SFT)
     same = final("rl", "greedy", replace(before.evaluation, source="rl"))
-    assert {"unchanged"} == {name for name, level in notes(run(before, same)).items() if level == "warning"}
+    assert {"unchanged"} == {
+        name for name, level in notes(run(before, same)).items() if level == "warning"
+    }
     assert "unchanged" not in notes(run(before, answered("rl", RL)))
 
     def solved(row: Judged) -> Judged:
@@ -883,7 +1129,10 @@ def test_a_few_examples_that_all_fell_are_no_fall_yet():
         return replace(row, reward=row.reward / 2)
 
     for n, level in ((3, "note"), (40, "warning")):
-        assert notes(run(answered("sft", SFT, n=n), answered("rl", SFT, n=n, change=lower)))["gain"] == level
+        assert (
+            notes(run(answered("sft", SFT, n=n), answered("rl", SFT, n=n, change=lower)))["gain"]
+            == level
+        )
 
 
 def test_a_part_that_was_paid_with():
@@ -925,7 +1174,10 @@ def test_a_kl_of_0():
     trl = replace(void, origin="trl")
     assert notes(trl)["kl"] == "warning"  # which logs one only where it is charged
     assert notes(replace(trl, settings={**void.settings, "rl.beta": 0.0}))["kl"] == "note"
-    unsloth = replace(trl, series={name: one for name, one in void.series.items() if name not in {"entropy", "clip"}})
+    unsloth = replace(
+        trl,
+        series={name: one for name, one in void.series.items() if name not in {"entropy", "clip"}},
+    )
     assert notes(unsloth)["kl"] == "note"
 
 
@@ -949,7 +1201,9 @@ def in_parts(weight, *, name="form", noise=0.02, fall=0.4, level=0.5):
     dice, place = np.random.default_rng(0), np.linspace(0, 1, STEPS)
     right = 0.3 + 0.5 * (1 - np.exp(-5 * place)) + noise * dice.standard_normal(STEPS)
     other = level - fall * (1 - np.exp(-6 * place)) + noise * dice.standard_normal(STEPS)
-    history = with_series(healthy(), reward=right + weight * other, **{"part/right": right, f"part/{name}": other})
+    history = with_series(
+        healthy(), reward=right + weight * other, **{"part/right": right, f"part/{name}": other}
+    )
     series = {
         key: one
         for key, one in history.series.items()
@@ -995,13 +1249,23 @@ def test_a_part_that_falls_while_the_reward_rises(weight, over, found):
 def test_a_reward_is_the_weighted_sum_of_its_parts_or_has_lost_some(weights, lost, found, digits):
     """Parts are often 0 in a step, where any weight of theirs gives the plain sum."""
     dice = np.random.default_rng(0)
-    parts = [np.where(dice.random(STEPS) < 0.4, 0, dice.random(STEPS)).round(digits) for _ in weights]
+    parts = [
+        np.where(dice.random(STEPS) < 0.4, 0, dice.random(STEPS)).round(digits) for _ in weights
+    ]
     gone = np.where(dice.random(STEPS) < 0.3, lost * parts[1], 0)
-    reward = (sum(weight * part for weight, part in zip(weights, parts, strict=True)) - gone).round(digits)
-    over = {"reward": reward, **{f"part/{name}": part for name, part in zip("abc", parts, strict=False)}}
+    reward = (sum(weight * part for weight, part in zip(weights, parts, strict=True)) - gone).round(
+        digits
+    )
+    over = {
+        "reward": reward,
+        **{f"part/{name}": part for name, part in zip("abc", parts, strict=False)},
+    }
     history = with_series(healthy(), **over)
     series = {
-        name: replace(one, rounding=0.5 * 10.0**-digits if digits < 16 and re.match("reward|part", name) else 0.0)
+        name: replace(
+            one,
+            rounding=0.5 * 10.0**-digits if digits < 16 and re.match("reward|part", name) else 0.0,
+        )
         for name, one in history.series.items()
         if name not in {"part/right", "part/form"}
     }
@@ -1010,8 +1274,12 @@ def test_a_reward_is_the_weighted_sum_of_its_parts_or_has_lost_some(weights, los
 
 def with_parts(part, *, steps=20):
     """Completions whose second part is this."""
-    samples = [replace(one, parts={"form": 1.0, "right": part(one)}) for one in drawn(plain, steps=steps)]
-    return {name: level for name, level in without(stored(samples)).items() if name == "lost-reward"}
+    samples = [
+        replace(one, parts={"form": 1.0, "right": part(one)}) for one in drawn(plain, steps=steps)
+    ]
+    return {
+        name: level for name, level in without(stored(samples)).items() if name == "lost-reward"
+    }
 
 
 def test_a_part_without_a_number():
@@ -1021,7 +1289,9 @@ def test_a_part_without_a_number():
     assert with_parts(some) == {"lost-reward": "warning"}
     assert with_parts(lambda one: None if "2th" in one.text else 1.0) == {"lost-reward": "warning"}
     # TRL lets a function return None for prompts that it is not for.
-    assert with_parts(lambda one: float("nan") if one.prompt.endswith("2") else 1.0) == {"lost-reward": "note"}
+    assert with_parts(lambda one: float("nan") if one.prompt.endswith("2") else 1.0) == {
+        "lost-reward": "note"
+    }
     assert with_parts(lambda one: None) == {}
 
 
@@ -1037,7 +1307,11 @@ def test_few_prompts(prompts, reward, found):
     """The logged reward is that of the stored completions; the evaluation stands still."""
     level = healthy(reward=reward)["reward"].values
     samples = drawn(
-        plain, lambda n: f"question {n % prompts}", prompts=prompts, steps=STEPS, reward=lambda at, n, c: level[at]
+        plain,
+        lambda n: f"question {n % prompts}",
+        prompts=prompts,
+        steps=STEPS,
+        reward=lambda at, n, c: level[at],
     )
     still = {
         "eval/reward": lambda v, p: 0.4 + 0.01 * (np.arange(len(p)) // 10 % 2),
@@ -1046,7 +1320,9 @@ def test_few_prompts(prompts, reward, found):
     whole = stored([replace(one, step=one.step + 1) for one in samples], reward=level, **still)
     assert {one: at for one, at in without(whole).items() if one == "repeated-prompts"} == found
     # A tracker that stores few completions of many says nothing of the others.
-    part = replace(whole, series={**whole.series, "reward": Series(whole["reward"].steps, level + 0.1)})
+    part = replace(
+        whole, series={**whole.series, "reward": Series(whole["reward"].steps, level + 0.1)}
+    )
     assert "repeated-prompts" not in without(part)
 
 
@@ -1054,7 +1330,9 @@ def test_evaluations_on_trained_prompts():
     trained = drawn(plain)
     other = [replace(one, prompt=one.prompt + "?") for one in trained[:200]]
     assert without(replace(stored(trained), evaluated=other)) == {}
-    assert without(replace(stored(trained), evaluated=other + trained[:40])) == {"overlap": "warning"}
+    assert without(replace(stored(trained), evaluated=other + trained[:40])) == {
+        "overlap": "warning"
+    }
     assert without(replace(stored(trained), evaluated=other + trained[:4])) == {"overlap": "note"}
 
 

@@ -1,4 +1,5 @@
-"""Runs of Plumbline: real small ones, and stored ones of any outcome; what the command says of them and of others."""
+"""Runs of Plumbline: real small ones, and stored ones of any outcome; what the command says of them
+and of others."""
 
 import json
 import shutil
@@ -22,7 +23,10 @@ from tests.work import work
 
 def run(tiny_folder, folder, options=None, steps=24, **rl):
     values = toy_recipe(steps=steps, **rl).model_dump()
-    values |= {"model": {**values["model"], "name": str(tiny_folder)}, "evaluation": {"every": 8, "limit": 8}}
+    values |= {
+        "model": {**values["model"], "name": str(tiny_folder)},
+        "evaluation": {"every": 8, "limit": 8},
+    }
     values["task"] = {"name": "tests.toy:open_toy", "options": options or {}}
     run_recipe(parse(values), folder)
     (examined,) = [examine(history, CHECKS) for history in read_histories(folder)]
@@ -38,11 +42,17 @@ def real(tiny_folder, tmp_path_factory):
 def test_a_small_real_run_has_no_fatal_finding_and_its_oracle_is_1(real):
     _, examined = real
     assert not examined.fatal, examined.findings
-    assert {"references", "not-finite", "no-signal", "degenerate-output", "unjudged"} <= set(examined.clear)
+    assert {"references", "not-finite", "no-signal", "degenerate-output", "unjudged"} <= set(
+        examined.clear
+    )
 
 
-def test_a_part_that_is_never_earned_and_the_gold_answers_that_do_not_earn_it(tiny_folder, tmp_path):
-    examined = run(tiny_folder, tmp_path / "run", {"reward": "dead_part"}, steps=16, group_size=16, patience=30)
+def test_a_part_that_is_never_earned_and_the_gold_answers_that_do_not_earn_it(
+    tiny_folder, tmp_path
+):
+    examined = run(
+        tiny_folder, tmp_path / "run", {"reward": "dead_part"}, steps=16, group_size=16, patience=30
+    )
     assert ("references", "fatal") in {(one.check, one.level) for one in examined.findings}
     assert "dead-part" in {one.check for one in examined.findings}
 
@@ -85,10 +95,15 @@ def test_what_evaluations_say(finals, wanted):
 
 def test_a_gain_inside_the_noise_asks_for_clusters_where_there_are_some():
     def clustered(one):
-        rows = tuple(replace(row, cluster=f"c{n // 8}") for n, row in enumerate(one.evaluation.rows))
+        rows = tuple(
+            replace(row, cluster=f"c{n // 8}") for n, row in enumerate(one.evaluation.rows)
+        )
         return replace(one, evaluation=replace(one.evaluation, rows=rows))
 
-    before, after = (final(stage, "greedy", level, n=64) for stage, level in (("sft", SFT), ("rl", Level(0.8, 0.57))))
+    before, after = (
+        final(stage, "greedy", level, n=64)
+        for stage, level in (("sft", SFT), ("rl", Level(0.8, 0.57)))
+    )
     findings = examine(stored(clustered(before), clustered(after)), CHECKS).findings
     (found,) = [one for one in findings if one.check == "gain"]
     assert "take 32 clusters of 8 examples" in found.fix
@@ -117,7 +132,11 @@ def test_the_command_says_it_and_ends_with_1_where_something_is_fatal(plumbline,
         one["grad_norm"] = float("nan")
     (tmp_path / "checkpoint-30").mkdir()
     (tmp_path / "checkpoint-30" / "trainer_state.json").write_text(json.dumps(state))
-    for path in (tmp_path, tmp_path / "checkpoint-30", tmp_path / "checkpoint-30" / "trainer_state.json"):
+    for path in (
+        tmp_path,
+        tmp_path / "checkpoint-30",
+        tmp_path / "checkpoint-30" / "trainer_state.json",
+    ):
         code, out, _ = plumbline("check", path, "--json")
         assert code == 1
         found = json.loads(out)
@@ -156,8 +175,17 @@ def test_a_run_of_600_steps_and_20_000_completions_is_looked_at_in_time(tmp_path
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with (tmp_path / "samples.jsonl").open("w") as file:
         for number in range(20_000):
-            row = {"step": number // 34 + 1, "id": f"p{number // 8}", "text": f"answer {number} " * 20}
+            row = {
+                "step": number // 34 + 1,
+                "id": f"p{number // 8}",
+                "text": f"answer {number} " * 20,
+            }
             file.write(json.dumps({**row, "reward": number % 7 / 7, "parts": {}}) + "\n")
     found = []
-    assert work(lambda: found.extend(examine(one, CHECKS) for one in read_histories(tmp_path)), tries=1) < 300
+    assert (
+        work(
+            lambda: found.extend(examine(one, CHECKS) for one in read_histories(tmp_path)), tries=1
+        )
+        < 300
+    )
     assert [len(examined.context.samples) for examined in found] == [20_000]

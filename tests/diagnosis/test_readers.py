@@ -1,4 +1,5 @@
-"""Records of other trainers, written by the libraries that write them, with a fault that the checks then name."""
+"""Records of other trainers, written by the libraries that write them, with a fault that the checks
+then name."""
 
 import json
 import math
@@ -24,8 +25,8 @@ from plumbline.checks.diagnosis.readers.protobuf import as_float
 from plumbline.checks.diagnosis.readers.rows import our_name
 from plumbline.checks.diagnosis.readers.wandb import is_page
 from plumbline.checks.diagnosis.rules import CHECKS
-from plumbline.errors import DataError
 from plumbline.checks.findings_output import shown
+from plumbline.errors import DataError
 from tests.diagnosis.test_checks import healthy, said
 
 HERE = Path(__file__).parent
@@ -35,7 +36,8 @@ PAGE = "https://wandb.ai/team/proj/runs/abc123"
 
 
 def logged(fault=""):
-    """Rows under the names of transformers: a healthy run, or one with a fault from its middle on."""
+    """Rows under the names of transformers: a healthy run, or one with a fault from its middle
+    on."""
     dice = np.random.default_rng(0)
     rows = []
     for step in range(1, STEPS + 1):
@@ -50,8 +52,16 @@ def logged(fault=""):
             "train/entropy": 0.8 - 0.4 * step / STEPS + 0.02 * dice.standard_normal(),
         }
         if late and fault:
-            row |= {"gradient": {"train/grad_norm": math.nan}, "rate": {"train/learning_rate": 0.0}}[fault]
-        rows.append({name: value if name == "train/global_step" else float(value) for name, value in row.items()})
+            row |= {
+                "gradient": {"train/grad_norm": math.nan},
+                "rate": {"train/learning_rate": 0.0},
+            }[fault]
+        rows.append(
+            {
+                name: value if name == "train/global_step" else float(value)
+                for name, value in row.items()
+            }
+        )
     return rows
 
 
@@ -65,13 +75,20 @@ def read(path) -> History:
 
 
 def assert_found(history, fault):
-    found = [(one.check, one.level) for one in examine(history, CHECKS).findings if one.level != "note"]
+    found = [
+        (one.check, one.level) for one in examine(history, CHECKS).findings if one.level != "note"
+    ]
     assert found == ([FAULTS[fault]] if fault else [])
     assert history.kind == "rl"
     rows = logged(fault)
     assert history["reward"].steps.tolist() == [row["train/global_step"] for row in rows]
-    for ours, theirs in {"gradient": "train/grad_norm", "part/right": "train/rewards/right/mean"}.items():
-        assert history[ours].values == pytest.approx([row[theirs] for row in rows], rel=1e-6, nan_ok=True)
+    for ours, theirs in {
+        "gradient": "train/grad_norm",
+        "part/right": "train/rewards/right/mean",
+    }.items():
+        assert history[ours].values == pytest.approx(
+            [row[theirs] for row in rows], rel=1e-6, nan_ok=True
+        )
 
 
 WRITE = """
@@ -93,11 +110,24 @@ def offline(tmp_path_factory):
     pytest.importorskip("wandb", reason="W&B wrote the runs that are read; pip install '.[wandb]'")
     folder = tmp_path_factory.mktemp("offline")
     (folder / "rows.json").write_text(json.dumps(logged("gradient")))
-    made = [{"step": 1, "prompt": f"p{n // 4}", "completion": f"answer {n}", "right": n % 2} for n in range(8)]
+    made = [
+        {"step": 1, "prompt": f"p{n // 4}", "completion": f"answer {n}", "right": n % 2}
+        for n in range(8)
+    ]
     (folder / "completions.json").write_text(json.dumps(made))
     (folder / "home").mkdir()
-    quiet = {"MODE": "offline", "SILENT": "true", "CONSOLE": "off", "_DISABLE_STATS": "true", "DIR": str(folder)}
-    env = {**os.environ, **{f"WANDB_{name}": value for name, value in quiet.items()}, "HOME": str(folder / "home")}
+    quiet = {
+        "MODE": "offline",
+        "SILENT": "true",
+        "CONSOLE": "off",
+        "_DISABLE_STATS": "true",
+        "DIR": str(folder),
+    }
+    env = {
+        **os.environ,
+        **{f"WANDB_{name}": value for name, value in quiet.items()},
+        "HOME": str(folder / "home"),
+    }
     command = [sys.executable, "-c", WRITE, "rows.json", "completions.json"]
     subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True)
     return folder
@@ -126,7 +156,9 @@ def test_offline_runs_of_wandb(offline, tmp_path):
     assert 0 < damaged.logged < STEPS
     assert damaged["reward"].values.max() < 9
     (file.parent.with_name("offline-run-20260101_000000-other")).mkdir()
-    (file.parent.with_name("offline-run-20260101_000000-other") / "run-other.wandb").write_bytes(whole)
+    (file.parent.with_name("offline-run-20260101_000000-other") / "run-other.wandb").write_bytes(
+        whole
+    )
     with pytest.raises(DataError, match=r"2 runs of W&B: .*run-other\.wandb"):
         read(folder)
 
@@ -140,8 +172,12 @@ class StandIn:
     def run(self, name):
         if name != "team/proj/abc123":
             raise ValueError(f"Could not find run {name}")
-        run = SimpleNamespace(config={"beta": 0.04, "peft_config": {"default": {"r": 16}}}, state="running")
-        run.scan_history = lambda: iter([{"_step": at, **row} for at, row in enumerate(logged("rate"))])
+        run = SimpleNamespace(
+            config={"beta": 0.04, "peft_config": {"default": {"r": 16}}}, state="running"
+        )
+        run.scan_history = lambda: iter(
+            [{"_step": at, **row} for at, row in enumerate(logged("rate"))]
+        )
         return run
 
 
@@ -177,8 +213,15 @@ def test_no_other_server_is_sent_the_key_of_wandb(monkeypatch, server):
     with pytest.raises(DataError, match="it would be sent your key") as caught:
         read_histories(f"{server}/team/proj/runs/abc123")
     assert "WANDB_BASE_URL" in caught.value.fix
-    for near in (f"{HOST}.evil.example", f"{HOST}:81", HOST.replace("http:", "https:"), f"http://x@{HOST[7:]}"):
-        assert not is_page(f"{near}/team/proj/runs/abc123"), "it is an address as any other, and no key goes there"
+    for near in (
+        f"{HOST}.evil.example",
+        f"{HOST}:81",
+        HOST.replace("http:", "https:"),
+        f"http://x@{HOST[7:]}",
+    ):
+        assert not is_page(f"{near}/team/proj/runs/abc123"), (
+            "it is an address as any other, and no key goes there"
+        )
 
 
 NO_RUN = (None, "no address of one run", "ENTITY/PROJECT/runs/ID")
@@ -189,12 +232,19 @@ NO_RUN = (None, "no address of one run", "ENTITY/PROJECT/runs/ID")
     [
         (PAGE, None, "not installed", r"pip install .*\[wandb\].*wandb login"),
         (PAGE, SimpleNamespace(), "not installed", r"run\('team/proj/abc123'\).*history\.jsonl"),
-        (PAGE[:-1], SimpleNamespace(Api=StandIn), "ValueError: Could not find run team/proj/abc12", "wandb login"),
+        (
+            PAGE[:-1],
+            SimpleNamespace(Api=StandIn),
+            "ValueError: Could not find run team/proj/abc12",
+            "wandb login",
+        ),
         ("https://wandb.ai/team/proj", *NO_RUN),
         ("https://wandb.ai/team/proj/reports/a--Vmlldz", *NO_RUN),
     ],
 )
-def test_an_address_that_cannot_be_read_says_how_to_export(monkeypatch, address, client, cause, fix):
+def test_an_address_that_cannot_be_read_says_how_to_export(
+    monkeypatch, address, client, cause, fix
+):
     monkeypatch.setitem(sys.modules, "wandb", client)
     with pytest.raises(DataError, match=cause) as caught:
         read_histories(address)
@@ -211,7 +261,8 @@ def test_a_pipe_is_named_as_one():
 
 
 def framed(records):
-    """Records as LevelDB's log frames them (doc/log_format.md of google/leveldb), with W&B's header and CRC."""
+    """Records as LevelDB's log frames them (doc/log_format.md of google/leveldb), with W&B's header
+    and CRC."""
     made = b":W&B\xe1\xbe\x00"
     for record in records:
         kind = 1
@@ -230,34 +281,52 @@ def framed(records):
 
 def field(number, content):
     """A protobuf field of bytes; lengths below 2 ** 14."""
-    beginning = [number * 8 % 128 + 2 | (128 if number > 15 else 0), *([number >> 4] if number > 15 else [])]
+    beginning = [
+        number * 8 % 128 + 2 | (128 if number > 15 else 0),
+        *([number >> 4] if number > 15 else []),
+    ]
     return bytes([*beginning, len(content) % 128 | 128, len(content) >> 7]) + content
 
 
 def logged_row(**values):
-    items = [field(1, field(1, key.encode()) + field(16, value.encode())) for key, value in values.items()]
+    items = [
+        field(1, field(1, key.encode()) + field(16, value.encode()))
+        for key, value in values.items()
+    ]
     return field(2, b"".join(items))
 
 
 @pytest.mark.parametrize("left", range(9))
 def test_a_block_that_ends_close_behind_a_record(tmp_path, left):
-    rows = [logged_row(step=str(step), loss="0.5", note='"' + "x" * 3000 + '"') for step in range(1, 31)]
+    rows = [
+        logged_row(step=str(step), loss="0.5", note='"' + "x" * 3000 + '"') for step in range(1, 31)
+    ]
     begin = framed(rows[:10])
     fill = 32768 - len(begin) - left - 7 - len(logged_row(note='""'))
-    (tmp_path / "run-a.wandb").write_bytes(framed([*rows[:10], logged_row(note='"' + "x" * fill + '"'), *rows[10:]]))
+    (tmp_path / "run-a.wandb").write_bytes(
+        framed([*rows[:10], logged_row(note='"' + "x" * fill + '"'), *rows[10:]])
+    )
     history = read(tmp_path)
     assert history["loss"].steps.tolist() == list(range(1, 31))
     assert history.skipped == 0
 
 
-@pytest.mark.parametrize("value", ["1" + "0" * 400, "9" * 5000, "1e400", "-1e308", "NaN", '"1_0"', '"x"', "null"])
+@pytest.mark.parametrize(
+    "value", ["1" + "0" * 400, "9" * 5000, "1e400", "-1e308", "NaN", '"1_0"', '"x"', "null"]
+)
 def test_numbers_beyond_every_float_are_no_end_of_a_check(tmp_path, value, recwarn):
     rows = [
-        {"_step": str(step), "train/grad_norm": "0.5", "train/reward": value if step == 7 else f"{step / 100}"}
+        {
+            "_step": str(step),
+            "train/grad_norm": "0.5",
+            "train/reward": value if step == 7 else f"{step / 100}",
+        }
         for step in range(1, 31)
     ]
     rows = [logged_row(**row, **{"train/loss": value}) for row in rows]
-    setting = b"".join(field(1, field(1, key) + field(16, value.encode())) for key in (b"max_grad_norm", b"beta"))
+    setting = b"".join(
+        field(1, field(1, key) + field(16, value.encode())) for key in (b"max_grad_norm", b"beta")
+    )
     (tmp_path / "run-a.wandb").write_bytes(framed([field(5, setting), *rows]))
     with suppress(DataError):  # no row was left
         list(shown([examine(read(tmp_path), CHECKS)], verbose=True))
@@ -266,7 +335,15 @@ def test_numbers_beyond_every_float_are_no_end_of_a_check(tmp_path, value, recwa
 
 @pytest.mark.parametrize("size", [1e154, 1e200, 1e308])
 def test_a_series_near_the_largest_float_is_no_end_of_a_check(tmp_path, size, recwarn):
-    names = ("reward", "loss", "grad_norm", "kl", "entropy", "completions/mean_length", "rewards/right/mean")
+    names = (
+        "reward",
+        "loss",
+        "grad_norm",
+        "kl",
+        "entropy",
+        "completions/mean_length",
+        "rewards/right/mean",
+    )
     rows = [{"step": step} | dict.fromkeys(names, size * (-1) ** step) for step in range(1, 41)]
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
     list(shown([examine(read(tmp_path / "metrics.jsonl"), CHECKS)], verbose=True))
@@ -299,14 +376,17 @@ def test_event_files_of_tensorboard(tmp_path, fault):
         "torch.utils.tensorboard", reason="TensorBoard wrote what is read", exc_type=ImportError
     )
     folder = tmp_path / "output" / "runs" / "Nov22_host"
-    # A run that was stopped and resumed: two files, some steps in both; the second as tensors, as TensorFlow 2 writes.
+    # A run that was stopped and resumed: two files, some steps in both; the second as tensors, as
+    # TensorFlow 2 writes.
     for steps, new_style in ((range(70), False), (range(60, STEPS), True)):
         with tensorboard.SummaryWriter(str(folder), filename_suffix=f".{steps.start}") as writer:
             writer.add_text("args", json.dumps({"beta": 0.04, "max_steps": STEPS}))
             for row in [logged(fault)[at] for at in steps]:
                 for name, value in row.items():
                     if name != "train/global_step":
-                        writer.add_scalar(name, value, row["train/global_step"], new_style=new_style)
+                        writer.add_scalar(
+                            name, value, row["train/global_step"], new_style=new_style
+                        )
     history = read(tmp_path / "output")
     assert_found(history, fault)
     assert history.settings == {"rl.beta": 0.04, "steps": STEPS}
@@ -318,7 +398,8 @@ def test_event_files_of_tensorboard(tmp_path, fault):
     first = min(folder.iterdir(), key=lambda file: file.name)
     whole = first.read_bytes()
     at = whole.index(b"train/reward", 2000) + len("train/reward\x15")
-    first.write_bytes(whole[:at] + b"\0\0\xc0\x7f" + whole[at + 4 :])  # a number that was NaN in memory
+    # a number that was NaN in memory
+    first.write_bytes(whole[:at] + b"\0\0\xc0\x7f" + whole[at + 4 :])
     damaged = read(folder)
     assert damaged.skipped == 1
     assert np.isfinite(damaged["reward"].values).all()
@@ -342,7 +423,12 @@ def as_csv(rows, mark=",", none="", nan="NaN"):
         value = row.get(name)
         return none if value is None else nan if value != value else str(value)
 
-    return "\n".join([mark.join(names), *(mark.join(cell(row, name) for name in names) for row in rows)]) + "\n"
+    return (
+        "\n".join(
+            [mark.join(names), *(mark.join(cell(row, name) for name in names) for row in rows)]
+        )
+        + "\n"
+    )
 
 
 def page(rows):
@@ -369,7 +455,10 @@ def pandas(rows, **options):
     import pandas as pd
 
     # W&B gives what was NaN as a text, and pandas what was not logged as NaN.
-    texts = [{key: "NaN" if value != value else value for key, value in row.items()} for row in with_evaluations(rows)]
+    texts = [
+        {key: "NaN" if value != value else value for key, value in row.items()}
+        for row in with_evaluations(rows)
+    ]
     return pd.DataFrame(texts)
 
 
@@ -386,7 +475,9 @@ def nested(row):
 
 
 TABLES = {
-    "github.csv": lambda rows: as_csv(rows, " | ").replace("\n", "\n" + "-- | " * (len(rows[0]) - 1) + "--\n", 1),
+    "github.csv": lambda rows: as_csv(rows, " | ").replace(
+        "\n", "\n" + "-- | " * (len(rows[0]) - 1) + "--\n", 1
+    ),
     "nested.jsonl": lambda rows: "\n".join(json.dumps(nested(row)) for row in rows),
     "table.csv": as_csv,
     "semicolons.csv": lambda rows: as_csv(rows, ";").replace(".", ","),
@@ -402,7 +493,8 @@ TABLES = {
         json.dumps({"step": row.pop("train/global_step"), "data": row}) for row in rows
     ),
     "swift.jsonl": lambda rows: "\n".join(
-        json.dumps({**row, "global_step/max_steps": f"{row.pop('train/global_step')}/120"}) for row in rows
+        json.dumps({**row, "global_step/max_steps": f"{row.pop('train/global_step')}/120"})
+        for row in rows
     ),
 }
 
@@ -413,7 +505,9 @@ def test_tables(tmp_path, name, fault):
     if name in {"history.csv", "history.json", "columns.json", "dumped.json"}:
         pytest.importorskip("pandas", reason="pandas writes what W&B exports")
     (tmp_path / name).write_text(TABLES[name](logged(fault)))
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"beta": {"value": 0.04}, "_wandb": {"value": {"t": 1}}}))
+    (tmp_path / "config.yaml").write_text(
+        yaml.safe_dump({"beta": {"value": 0.04}, "_wandb": {"value": {"t": 1}}})
+    )
     history = read(tmp_path if not name.endswith(".json") else tmp_path / name)
     assert_found(history, fault)
     assert history.settings["rl.beta"] == 0.04
@@ -435,7 +529,13 @@ def side_by_side(ok, bad):
 
 
 def long_table(ok, bad, column="run_id"):
-    return as_csv([{column: name, **row} for name, rows in {"lr 1e-5 - seed": ok, "bad": bad}.items() for row in rows])
+    return as_csv(
+        [
+            {column: name, **row}
+            for name, rows in {"lr 1e-5 - seed": ok, "bad": bad}.items()
+            for row in rows
+        ]
+    )
 
 
 def melted(ok, bad):
@@ -447,7 +547,10 @@ def melted(ok, bad):
     )
 
 
-BY_COLUMN = [lambda *both, name=name: long_table(*both, column=name) for name in ("Name", "algo", "what I tried")]
+BY_COLUMN = [
+    lambda *both, name=name: long_table(*both, column=name)
+    for name in ("Name", "algo", "what I tried")
+]
 
 
 @pytest.mark.parametrize("table", [side_by_side, long_table, melted, *BY_COLUMN])
@@ -457,7 +560,9 @@ def test_each_run_of_a_table_is_judged(tmp_path, table):
     ok, bad = read_histories(tmp_path / "export.csv")
     assert (ok.name, bad.name, ok.settings) == ("lr 1e-5 - seed", "bad", {})
     assert_found(ok, "")
-    assert {(one.check, one.level) for one in examine(bad, CHECKS).findings} == {("not-finite", "fatal")}
+    assert {(one.check, one.level) for one in examine(bad, CHECKS).findings} == {
+        ("not-finite", "fatal")
+    }
 
 
 def test_a_run_resumed_under_another_name_is_one(tmp_path):
@@ -472,7 +577,11 @@ def several(rows, names):
 
 SEEDS = [{"algo": algo, "seed": seed} for algo in ("ppo", "grpo") for seed in (0, 1)]
 REPEATED = {
-    "two columns": (several(logged(), SEEDS), ["ppo, seed 0", "ppo, seed 1", "grpo, seed 0", "grpo, seed 1"], 0),
+    "two columns": (
+        several(logged(), SEEDS),
+        ["ppo, seed 0", "ppo, seed 1", "grpo, seed 0", "grpo, seed 1"],
+        0,
+    ),
     "no steps": (
         [{"run": n % 2, "train/loss": 1.0, "train/reward": 0.1 * n} for n in range(2 * STEPS)],
         ["run 0", "run 1"],
@@ -481,7 +590,11 @@ REPEATED = {
     "one after another": (logged() + logged("rate"), ["run 1", "run 2"], 0),
     "resumed": (logged()[:70] + logged("rate")[50:], ["rl"], 0),
     "ranks": (several(logged(), [{"rank": rank} for rank in range(3)]), ["rl"], 240),
-    "several GPUs": (several(logged(), [{"device": f"cuda:{rank}"} for rank in range(2)]), ["rl"], 120),
+    "several GPUs": (
+        several(logged(), [{"device": f"cuda:{rank}"} for rank in range(2)]),
+        ["rl"],
+        120,
+    ),
     "train and validation": (several(logged(), [{"split": "train"}, {"split": "val"}]), ["rl"], 0),
 }
 
@@ -515,7 +628,9 @@ SAID = "Unsloth: Will smartly offload gradients, to save VRAM!\n [20/20 01:33, E
 
 
 def of_notebook():
-    rows = [[str(n), "0.01", f"{0.4 + n / 99:.4f}", "80.5", f"{0.4 + n / 99:.4f}"] for n in range(1, 21)]
+    rows = [
+        [str(n), "0.01", f"{0.4 + n / 99:.4f}", "80.5", f"{0.4 + n / 99:.4f}"] for n in range(1, 21)
+    ]
     return [list(NOTEBOOKS), *rows]
 
 
@@ -523,27 +638,40 @@ def as_html(lines):
     cells = ("".join(f"<td>{cell}</td>" for cell in line) for line in lines)
     head = "".join(f"<th>{cell}</th>\n" for cell in lines[0])
     return (
-        f'<div><progress value="20"></progress>[20/20 00:09]</div><table border="1"><tr style="">{head}</tr>'
-        + "".join(f"<tr>{line}</tr>" for line in list(cells)[1:])
-    )
+        '<div><progress value="20"></progress>[20/20 00:09]</div><table border="1"><tr '
+        f'style="">{head}</tr>'
+    ) + "".join(f"<tr>{line}</tr>" for line in list(cells)[1:])
 
 
 def as_notebook(*outputs):
-    cells = [{"cell_type": "markdown", "source": "# mine"}, {"cell_type": "code", "outputs": list(outputs)}]
+    cells = [
+        {"cell_type": "markdown", "source": "# mine"},
+        {"cell_type": "code", "outputs": list(outputs)},
+    ]
     return json.dumps({"cells": cells, "nbformat": 4})
 
 
-PRINTED = [f"{{'loss': 0.01, 'reward': {0.4 + n / 99:.4f}, 'rewards/right/mean': 0.5}}\n" for n in range(1, 21)]
+PRINTED = [
+    f"{{'loss': 0.01, 'reward': {0.4 + n / 99:.4f}, 'rewards/right/mean': 0.5}}\n"
+    for n in range(1, 21)
+]
 PASTED = {
     "tabs.txt": SAID + "\n".join("\t".join(line) for line in of_notebook()),
     "tabs.tsv": SAID + "\n".join("\t".join(line) for line in of_notebook()),
-    "blanks.txt": SAID + "\n".join("   ".join(line) for line in of_notebook()) + "\n\nTrainOutput(global_step=20)",
+    "blanks.txt": SAID
+    + "\n".join("   ".join(line) for line in of_notebook())
+    + "\n\nTrainOutput(global_step=20)",
     "commas.csv": "# my run, of May\n" + "\n".join(",".join(line) for line in of_notebook()),
     "table.ipynb": as_notebook(
         {"output_type": "stream", "text": ["loading\n"]},
-        {"output_type": "display_data", "data": {"text/html": [as_html(of_notebook())], "text/plain": ["<HTML>"]}},
+        {
+            "output_type": "display_data",
+            "data": {"text/html": [as_html(of_notebook())], "text/plain": ["<HTML>"]},
+        },
     ),
-    "printed.ipynb": as_notebook({"output_type": "stream", "text": PRINTED[:9]}, {"text": PRINTED[9:]}),
+    "printed.ipynb": as_notebook(
+        {"output_type": "stream", "text": PRINTED[:9]}, {"text": PRINTED[9:]}
+    ),
 }
 
 
@@ -556,7 +684,9 @@ def test_what_is_pasted_or_stands_in_a_notebook(tmp_path, name):
     assert history["reward"].values[-1] == pytest.approx(0.602, abs=1e-3)
 
 
-@pytest.mark.parametrize("text", ["{}", '{"cells": [{"outputs": [{"data": 1}, 7]}, 3]}', "[1]", "{", as_notebook()])
+@pytest.mark.parametrize(
+    "text", ["{}", '{"cells": [{"outputs": [{"data": 1}, 7]}, 3]}', "[1]", "{", as_notebook()]
+)
 def test_a_notebook_without_a_log_is_a_clear_error(tmp_path, text):
     (tmp_path / "mine.ipynb").write_text(text)
     with pytest.raises(DataError, match=r"mine\.ipynb"):
@@ -564,7 +694,10 @@ def test_a_notebook_without_a_log_is_a_clear_error(tmp_path, text):
 
 
 def test_a_download_of_tensorboard_has_its_metric_in_the_files_name(tmp_path):
-    rows = [{"Wall time": 1.7e9, "Step": row["train/global_step"], "Value": row["train/reward"]} for row in logged()]
+    rows = [
+        {"Wall time": 1.7e9, "Step": row["train/global_step"], "Value": row["train/reward"]}
+        for row in logged()
+    ]
     (tmp_path / "run-.-tag-train_reward.csv").write_text(as_csv(rows))
     history = read(tmp_path)
     assert history.kind == "rl"
@@ -572,12 +705,20 @@ def test_a_download_of_tensorboard_has_its_metric_in_the_files_name(tmp_path):
 
 
 def test_a_table_without_steps_has_row_numbers(tmp_path):
-    rows = [{key: value for key, value in row.items() if key != "train/global_step"} for row in logged("rate")]
+    rows = [
+        {key: value for key, value in row.items() if key != "train/global_step"}
+        for row in logged("rate")
+    ]
     (tmp_path / "mine.csv").write_text(as_csv(rows))
     assert_found(read(tmp_path / "mine.csv"), "rate")
-    (tmp_path / "far.jsonl").write_text('{"step": 1%s, "loss": 1}\n{"step": NaN, "loss": 2}' % ("0" * 300))
+    (tmp_path / "far.jsonl").write_text(
+        '{"step": 1%s, "loss": 1}\n{"step": NaN, "loss": 2}' % ("0" * 300)
+    )
     assert read(tmp_path / "far.jsonl")["loss"].steps.tolist() == [1, 2]
-    assert [read(tmp_path / name)["loss"].counted for name in ("mine.csv", "far.jsonl")] == [False, False]
+    assert [read(tmp_path / name)["loss"].counted for name in ("mine.csv", "far.jsonl")] == [
+        False,
+        False,
+    ]
 
 
 def test_evaluations_that_have_a_step_of_their_own(tmp_path):
@@ -611,7 +752,10 @@ def test_a_bad_cell_is_lost_alone_and_counted(tmp_path):
 
 
 def test_a_bad_cell_does_not_turn_the_gaps_of_pandas_into_nan(tmp_path):
-    lines = ["step,loss,eval_loss", *(f"{step},{'nan' if step % 5 == 0 else 0.1},nan" for step in range(1, 41))]
+    lines = [
+        "step,loss,eval_loss",
+        *(f"{step},{'nan' if step % 5 == 0 else 0.1},nan" for step in range(1, 41)),
+    ]
     lines[5::5] = [f"{step},nan,0.2" for step in range(5, 41, 5)]
     lines[3] = "3,oops,nan"
     (tmp_path / "mine.csv").write_text("\n".join(lines))
@@ -625,7 +769,13 @@ def test_gaps_of_json_are_no_nan(tmp_path):
     """As pandas and JavaScript write what was not logged; a NaN beside what was logged is one."""
     for gap in (None, "NaN", math.nan, ""):
         rows = [
-            {"step": n, "loss": 2 - n / 60, "grad_norm": 0.3, "eval_loss": 2.1 if n % 10 == 0 else gap, "reward": gap}
+            {
+                "step": n,
+                "loss": 2 - n / 60,
+                "grad_norm": 0.3,
+                "eval_loss": 2.1 if n % 10 == 0 else gap,
+                "reward": gap,
+            }
             for n in range(1, 41)
         ]
         rows[30]["grad_norm"] = "NaN"
@@ -638,7 +788,10 @@ def test_gaps_of_json_are_no_nan(tmp_path):
 def test_trainer_log_of_llamafactory(tmp_path):
     more = {"total_steps": 300, "lr": 1e-5, "percentage": 1.0}
     steps = range(5, 205, 5)
-    rows = [{"current_steps": step, "loss": 2 - step / 300, "epoch": step / 100, **more} for step in steps]
+    rows = [
+        {"current_steps": step, "loss": 2 - step / 300, "epoch": step / 100, **more}
+        for step in steps
+    ]
     (tmp_path / "trainer_log.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
     history = read(tmp_path)
     assert (history.kind, history.settings, history.last_step) == ("sft", {"steps": 300}, 200)
@@ -658,7 +811,10 @@ BAD = {
     "binary.csv": (bytes(range(128, 256)), "not UTF-8"),
     "nul.csv": (b"step,loss\n\x00,\x00\n", "none of its 1 lines fits"),
     "deep.json": (b"[" * 100_000, "nested too deeply"),
-    "unknown.csv": (b"step,temperature,humidity\n1,20,30\n", "its columns are: step, temperature, humidity"),
+    "unknown.csv": (
+        b"step,temperature,humidity\n1,20,30\n",
+        "its columns are: step, temperature, humidity",
+    ),
     "run.wandb": (b"", "is no file of W&B"),
     "other.wandb": (b":W&B\xe1\xbe\x00", "no logged step"),
     "noise.wandb": (b":W&B\xe1\xbe\x00" + bytes(range(256)) * 9, "no logged step"),
@@ -678,18 +834,24 @@ def test_what_cannot_be_read_is_a_clear_error(tmp_path, name):
     assert caught.value.fix
 
 
-@pytest.mark.parametrize("name", ["table.csv", "scan.jsonl", "dumped.json", "run.wandb", "trainer_state.json"])
+@pytest.mark.parametrize(
+    "name", ["table.csv", "scan.jsonl", "dumped.json", "run.wandb", "trainer_state.json"]
+)
 def test_damage_anywhere_is_read_or_a_clear_error(tmp_path, name, offline):
     pytest.importorskip("pandas", reason="pandas writes what W&B exports")
     made = {
         "run.wandb": lambda: next(offline.glob("wandb/offline-run-*/run-*.wandb")).read_bytes(),
-        "trainer_state.json": lambda: json.dumps({"log_history": logged(), "max_steps": 3}).encode(),
+        "trainer_state.json": lambda: json.dumps(
+            {"log_history": logged(), "max_steps": 3}
+        ).encode(),
     }
     whole = made[name]() if name in made else TABLES[name](logged()).encode()
     dice = np.random.default_rng(0)
     for _ in range(30):
         at, length = dice.integers(len(whole)), dice.integers(1, 30)
-        (tmp_path / name).write_bytes(whole[:at] + dice.bytes(length) + whole[at + int(dice.integers(60)) :])
+        (tmp_path / name).write_bytes(
+            whole[:at] + dice.bytes(length) + whole[at + int(dice.integers(60)) :]
+        )
         with suppress(DataError):
             assert read(tmp_path / name).logged > 0
 
@@ -703,7 +865,9 @@ def test_a_folder_without_records_and_one_with_many(tmp_path):
         (tmp_path / name).write_text(as_csv(logged()))
     with pytest.raises(DataError, match=r"2 tables: a\.csv, b\.csv"):
         read(tmp_path)
-    assert read(tmp_path / "a.csv").settings == {}, "a model's own configuration is none of the trainer's"
+    assert read(tmp_path / "a.csv").settings == {}, (
+        "a model's own configuration is none of the trainer's"
+    )
 
 
 def test_a_folder_of_runs_has_a_line_for_each(tmp_path, plumbline):
@@ -714,21 +878,34 @@ def test_a_folder_of_runs_has_a_line_for_each(tmp_path, plumbline):
             assert read(tmp_path).logged == read(tmp_path / "a").logged, "the only run is read"
     with pytest.raises(DataError, match="2 folders with a run: a, b c") as caught:
         read(tmp_path)
-    assert f"plumbline check {tmp_path}/a; plumbline check '{tmp_path}/b c'" in str(caught.value.fix)
+    assert f"plumbline check {tmp_path}/a; plumbline check '{tmp_path}/b c'" in str(
+        caught.value.fix
+    )
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "metrics.csv").write_text("")
     code, out, _ = plumbline("check", tmp_path)
     *lines, _ = out.splitlines()
     assert [line.split()[:2] for line in lines] == [["fatal", "a"], ["clear", "b"], ["error", "c"]]
-    assert (code, "rate-exhausted" in lines[0], "rose" in lines[1], "empty" in lines[2]) == (1, True, True, True)
+    assert (code, "rate-exhausted" in lines[0], "rose" in lines[1], "empty" in lines[2]) == (
+        1,
+        True,
+        True,
+        True,
+    )
     assert plumbline("check", tmp_path, "--completions", tmp_path / "c" / "metrics.csv")[0] == 1
     _, out, _ = plumbline("check", tmp_path, "--json")
     runs = json.loads(out)["runs"]
-    assert [runs["a"]["fatal"], runs["b c"]["fatal"], set(runs["c"])] == [True, False, {"error", "fix"}]
+    assert [runs["a"]["fatal"], runs["b c"]["fatal"], set(runs["c"])] == [
+        True,
+        False,
+        {"error", "fix"},
+    ]
 
 
 def test_the_last_value_of_each_metric_is_one_row(tmp_path):
-    (tmp_path / "wandb-summary.json").write_text('{"_step": 9, "train/reward": 0.5, "train/loss": "NaN", "_wandb": {}}')
+    (tmp_path / "wandb-summary.json").write_text(
+        '{"_step": 9, "train/reward": 0.5, "train/loss": "NaN", "_wandb": {}}'
+    )
     history = read(tmp_path / "wandb-summary.json")
     assert history["reward"].values.tolist() == [0.5]
 
@@ -741,7 +918,9 @@ def test_a_run_of_plumbline_by_the_file_of_its_metrics(tmp_path):
 
 
 def test_a_counter_of_whole_epochs_is_no_share_of_one(tmp_path):
-    (tmp_path / "metrics.jsonl").write_text("\n".join(json.dumps({**row, "epoch": 0}) for row in logged()))
+    (tmp_path / "metrics.jsonl").write_text(
+        "\n".join(json.dumps({**row, "epoch": 0}) for row in logged())
+    )
     assert not len(read(tmp_path)["epoch"])
     assert_found(read(tmp_path), "")
 
@@ -755,7 +934,10 @@ def test_settings_of_what_lies_beside_a_log(tmp_path, what):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "checkpoint-9").mkdir(exist_ok=True)
-    state = {"log_history": [{**row, "step": row["train/global_step"]} for row in logged()], "max_steps": STEPS}
+    state = {
+        "log_history": [{**row, "step": row["train/global_step"]} for row in logged()],
+        "max_steps": STEPS,
+    }
     (tmp_path / "checkpoint-9" / "trainer_state.json").write_text(json.dumps(state))
     assert read(tmp_path).settings == {"steps": STEPS, **BESIDE[what]["settings"]}
 
@@ -764,18 +946,30 @@ def test_completions_of_verl_and_of_swift(tmp_path):
     (tmp_path / "metrics.csv").write_text(as_csv(logged()))
     lines = [{"input": "p", "output": f"answer {n}", "score": 0.5, "step": 7} for n in range(4)]
     (tmp_path / "completions").mkdir()
-    (tmp_path / "completions" / "7.jsonl").write_text("\n".join(map(json.dumps, lines)) + '\n{"input": "p", "out')
+    (tmp_path / "completions" / "7.jsonl").write_text(
+        "\n".join(map(json.dumps, lines)) + '\n{"input": "p", "out'
+    )
     fourth = read(tmp_path).samples[3]
     assert (fourth.step, fourth.prompt, fourth.text, fourth.reward) == (7, "p", "answer 3", 0.5)
-    columns = {"prompt": ["p", "p"], "completion": ["a", "b"], "right": [0.5, 1.0], "advantages": [-1, 1]}
+    columns = {
+        "prompt": ["p", "p"],
+        "completion": ["a", "b"],
+        "right": [0.5, 1.0],
+        "advantages": [-1, 1],
+    }
     columns["step"] = ["3", "3"]
     (tmp_path / "completions" / "7.jsonl").write_text(json.dumps(columns) + "\n")
-    assert [(one.step, one.text, one.reward) for one in read(tmp_path).samples] == [(3, "a", 0.5), (3, "b", 1.0)]
+    assert [(one.step, one.text, one.reward) for one in read(tmp_path).samples] == [
+        (3, "a", 0.5),
+        (3, "b", 1.0),
+    ]
     (tmp_path / "completions" / "8.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    assert read(tmp_path / "completions")["reward"].steps.tolist() == [3, 7]  # a file a step is one run
+    # a file a step is one run
+    assert read(tmp_path / "completions")["reward"].steps.tolist() == [3, 7]
 
 
-# One answer, its prompt, reward 0.75 of the parts form 1 and right 0.5, at step 7, as people write it.
+# One answer, its prompt, reward 0.75 of the parts form 1 and right 0.5, at step 7, as people write
+# it.
 CHAT = [
     {"role": "user", "content": "what is it"},
     {"role": "assistant", "content": [{"text": "it is"}]},
@@ -789,10 +983,30 @@ LAYOUTS = {
     "components": {**ASKED, "reward": 0.75, "reward_components": {"form": True, "right": "0.5"}},
     "paths": {**ASKED, "score": 0.75, "rewards/form": 1.0, "rewards/right/mean": 0.5},
     "capitals": {"Step": 7, "Question": "what is it", "Response": "it is", "Reward": 0.75, **PARTS},
-    "messages": {"prompt": CHAT[:1], "completion": CHAT[1:], "global_step": 7, "reward": 0.75, "scores": PARTS},
+    "messages": {
+        "prompt": CHAT[:1],
+        "completion": CHAT[1:],
+        "global_step": 7,
+        "reward": 0.75,
+        "scores": PARTS,
+    },
     "one chat": {"messages": CHAT, "step": 7, "reward": 0.75, "metrics": PARTS},
-    "verl": {"input": "what is it", "output": "it is", "gts": "it", "score": 0.75, "step": 7, **PARTS},
-    "verifiers": {"example_id": 3, "prompt": CHAT[:1], "completion": CHAT[1:], "reward": 0.75, "step": 7, **PARTS},
+    "verl": {
+        "input": "what is it",
+        "output": "it is",
+        "gts": "it",
+        "score": 0.75,
+        "step": 7,
+        **PARTS,
+    },
+    "verifiers": {
+        "example_id": 3,
+        "prompt": CHAT[:1],
+        "completion": CHAT[1:],
+        "reward": 0.75,
+        "step": 7,
+        **PARTS,
+    },
     "a prompt a row": {
         "problem": "what is it",
         "completions": ["it is"] * 2,
@@ -820,7 +1034,16 @@ def test_completions_in_the_layouts_that_people_write(tmp_path, layout):
 def test_completions_and_tables_that_are_nested_without_end(tmp_path):
     deep = "[" * 900 + "]" * 900
     inner = '{"content": ' * 400 + "1" + "}" * 400
-    for column in ("completion", "prompt", "rewards", "task", "config", "split", "metrics", "rewards/x"):
+    for column in (
+        "completion",
+        "prompt",
+        "rewards",
+        "task",
+        "config",
+        "split",
+        "metrics",
+        "rewards/x",
+    ):
         row = {"prompt": "p", "completion": "c", "reward": 1, "step": 1, "loss": 0.5, column: 0}
         for value in (deep, inner):
             text = json.dumps(row).replace(f'"{column}": 0', f'"{column}": {value}') + "\n"
@@ -847,19 +1070,32 @@ def write_parquet(folder):
     folder.mkdir()
     for step in range(10, 40, 10):
         rows = [
-            {"step": step, "prompt": f"p {n // 4}", "completion": "c", "form": n % 2, "right": 0.5, "advantage": 0.0}
+            {
+                "step": step,
+                "prompt": f"p {n // 4}",
+                "completion": "c",
+                "form": n % 2,
+                "right": 0.5,
+                "advantage": 0.0,
+            }
             for n in range(8)
         ]
-        parquet.write_table(pyarrow.Table.from_pylist(rows), folder / f"completions_{step:05}.parquet")
+        parquet.write_table(
+            pyarrow.Table.from_pylist(rows), folder / f"completions_{step:05}.parquet"
+        )
 
 
 def test_parquet_without_pyarrow_costs_its_own_checks_alone(tmp_path, monkeypatch, plumbline):
     rows = [{"step": row["train/global_step"], **row} for row in logged("rate")]
-    (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": rows, "global_step": 120}))
+    (tmp_path / "trainer_state.json").write_text(
+        json.dumps({"log_history": rows, "global_step": 120})
+    )
     write_parquet(tmp_path / "completions")
     (history,) = read_histories(tmp_path)
     assert (len(history.samples), history.remarks) == (24, ())
-    monkeypatch.setattr("plumbline.config.imports.find_spec", lambda name: None if name == "pyarrow" else name)
+    monkeypatch.setattr(
+        "plumbline.config.imports.find_spec", lambda name: None if name == "pyarrow" else name
+    )
     for more in ([], ["--completions", tmp_path / "completions"]):
         _, out, err = plumbline("check", tmp_path, *more)
         assert "rate-exhausted" in out, err
@@ -873,7 +1109,11 @@ def test_completions_without_a_log_allow_the_checks_that_they_can(tmp_path):
         read(tmp_path)
     assert "save_steps" in caught.value.fix
     write_parquet(tmp_path / "completions")
-    for place in (tmp_path, tmp_path / "completions", tmp_path / "completions" / "completions_00010.parquet"):
+    for place in (
+        tmp_path,
+        tmp_path / "completions",
+        tmp_path / "completions" / "completions_00010.parquet",
+    ):
         history = read(place)
         assert set(history.series) == {"reward", "reward_std", "part/form", "part/right"}
         assert history["reward"].values[0] == 1.0
@@ -896,7 +1136,15 @@ OTHERWISE = {
     "std": lambda run: 0.2 + run["clip"].values,
     "ppo_kl": lambda run: 30 * run["kl"].values,
 }
-LEVELS = {"nan": math.nan, "0": 0.0, "2": 2.0, "3": 3.0, "0.005": 5e-3, "0.003": 3e-3, "0.002": 2e-3}
+LEVELS = {
+    "nan": math.nan,
+    "0": 0.0,
+    "2": 2.0,
+    "3": 3.0,
+    "0.005": 5e-3,
+    "0.003": 3e-3,
+    "0.002": 2e-3,
+}
 NAMES = yaml.safe_load((HERE / "names_of_trainers.yaml").read_text(encoding="utf-8"))
 DEFAULTS, TRAINERS, KINDS = NAMES["defaults"], NAMES["healthy"], NAMES["kinds"]
 
@@ -912,7 +1160,10 @@ def test_a_healthy_run_under_each_trainers_names(tmp_path, trainer):
             columns[theirs] = OTHERWISE[ours](run) if ours in OTHERWISE else run[ours].values
 
     def written():
-        rows = [dict(zip(columns, map(float, values), strict=True)) for values in zip(*columns.values(), strict=True)]
+        rows = [
+            dict(zip(columns, map(float, values), strict=True))
+            for values in zip(*columns.values(), strict=True)
+        ]
         (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
         return read(tmp_path)
 
@@ -923,7 +1174,9 @@ def test_a_healthy_run_under_each_trainers_names(tmp_path, trainer):
         assert history[ours].values == pytest.approx(run[ours].values)
     for name in ("gap", "zero_std", "truncated"):
         assert not len(history[name]) or history[name].values == pytest.approx(run[name].values)
-    rate = next(pair for pair in TRAINERS[trainer].split() if pair.endswith(":rate")).removesuffix(":rate")
+    rate = next(pair for pair in TRAINERS[trainer].split() if pair.endswith(":rate")).removesuffix(
+        ":rate"
+    )
     columns[rate][70:] = 0
     assert said(written()) == [("rate-exhausted", "fatal")]
 
@@ -942,17 +1195,26 @@ LOSS = {"loss": 0.0001, "grad_norm": 0.3, "learning_rate": 1e-6}
 @pytest.mark.parametrize("what", KINDS)
 def test_columns_decide_the_kind_whether_they_are_read_or_not(tmp_path, what):
     more, kind = KINDS[what]
-    (tmp_path / "metrics.jsonl").write_text("\n".join(json.dumps({"step": n, **LOSS, **more}) for n in range(1, 9)))
+    (tmp_path / "metrics.jsonl").write_text(
+        "\n".join(json.dumps({"step": n, **LOSS, **more}) for n in range(1, 9))
+    )
     history = read(tmp_path)
     assert history.kind == kind
-    assert kind == "rl" or not {name for name in history.series if name.startswith(("reward", "part"))}
+    assert kind == "rl" or not {
+        name for name in history.series if name.startswith(("reward", "part"))
+    }
     pairs = history.names("preference/") if kind == "sft" else []
     assert history.name == ("preference" if pairs else kind)
     assert "accuracy" in pairs or not pairs or not any("accura" in name for name in more)
 
 
 def test_of_two_names_the_better_is_read_and_shares_are_turned(tmp_path):
-    row = {"critic/rewards/mean": 0.1, "critic/score/mean": 0.4, "val/stop_rate": 0.9, "token_mult_prob_error": 1.02}
+    row = {
+        "critic/rewards/mean": 0.1,
+        "critic/score/mean": 0.4,
+        "val/stop_rate": 0.9,
+        "token_mult_prob_error": 1.02,
+    }
     rows = [{"step": n, **row} for n in range(1, 30)]
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
     history = read(tmp_path)
@@ -970,16 +1232,35 @@ def test_of_two_names_the_better_is_read_and_shares_are_turned(tmp_path):
         ("entropy", "raise the answers a prompt", "--completions FILE"),
     ],
 )
-def test_an_answer_is_in_the_words_of_the_trainer_and_notes_are_shown_where_asked_for(tmp_path, column, told, more):
+def test_an_answer_is_in_the_words_of_the_trainer_and_notes_are_shown_where_asked_for(
+    tmp_path, column, told, more
+):
     dice = np.random.default_rng(0)
-    rows = [{"step": n, "reward": 0.4 + 0.05 * dice.standard_normal(), column: 0.9} for n in range(60)]
+    rows = [
+        {"step": n, "reward": 0.4 + 0.05 * dice.standard_normal(), column: 0.9} for n in range(60)
+    ]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (history,) = read_histories(tmp_path)
-    ours = Finding(level="note", what="", fix="raise rl.group_size", change={"rl.group_size": 8, "rl.patience": 1})
+    ours = Finding(
+        level="note",
+        what="",
+        fix="raise rl.group_size",
+        change={"rl.group_size": 8, "rl.patience": 1},
+    )
     theirs = history.worded(ours)
     assert (theirs.fix, list(theirs.change)) == (told, [told.removeprefix("raise ")])
     examined = examine(history, CHECKS)
-    quiet, loud = (" ".join(map(str, shown([examined], verbose=verbose))) for verbose in (False, True))
+    quiet, loud = (
+        " ".join(map(str, shown([examined], verbose=verbose))) for verbose in (False, True)
+    )
     assert more in quiet
-    assert ["note: " in quiet, "-v shows notes" in quiet, "skipped, by" in quiet] == [False, True, False]
-    assert ["note: " in loud, "-v shows notes" in loud, "skipped, by" in loud] == [True, False, True]
+    assert ["note: " in quiet, "-v shows notes" in quiet, "skipped, by" in quiet] == [
+        False,
+        True,
+        False,
+    ]
+    assert ["note: " in loud, "-v shows notes" in loud, "skipped, by" in loud] == [
+        True,
+        False,
+        True,
+    ]

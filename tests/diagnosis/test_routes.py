@@ -1,4 +1,5 @@
-"""Which model does which job: the better one where that is decided, else the one that was given first."""
+"""Which model does which job: the better one where that is decided, else the one that was given
+first."""
 
 import json
 
@@ -64,9 +65,15 @@ def test_a_table_is_written_read_back_and_never_laid_over_another_file(two, tmp_
         ("version: 1\nroutes: {push: {decided: true}}", "model"),
         ("version: 1\nroutes: {push: {model: m, falback: [n]}}", "did you mean fallback"),
         ("version: 1\nroutes: {push: {model: m, fallback: n}}", "routes.push.fallback"),
-        ("version: 1\nroutes: {push: {model: m, fallback: [n, m]}}", "one of them stands there twice"),
+        (
+            "version: 1\nroutes: {push: {model: m, fallback: [n, m]}}",
+            "one of them stands there twice",
+        ),
         ("version: 1\nroutes: {push: {model: m, shadow: m}}", "compared with itself"),
-        ("version: 1\nroutes: {push: {model: m, shadow: n, shadow_share: 0}}", "shadow_share must lie in"),
+        (
+            "version: 1\nroutes: {push: {model: m, shadow: n, shadow_share: 0}}",
+            "shadow_share must lie in",
+        ),
         ("version: 1\nroutes: {}\nextra: 1", "unknown key extra"),
         ("version: [", "is not YAML"),
     ],
@@ -81,7 +88,8 @@ def test_what_is_no_table_is_an_error(tmp_path, text, said):
 def test_a_table_by_hand_says_as_little_as_it_needs(tmp_path):
     path = tmp_path / "routes.yaml"
     path.write_text(
-        "version: 1\nroutes: {push: {model: a, fallback: [b], shadow: c}, sql_qa: {model: b}}\ndefault: d\n"
+        "version: 1\nroutes: {push: {model: a, fallback: [b], shadow: c}, sql_qa: {model: "
+        "b}}\ndefault: d\n"
     )
     table = read_routes(path)
     assert table.models == ("a", "b", "c", "d")

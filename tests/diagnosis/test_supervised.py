@@ -1,6 +1,8 @@
-"""Logs of supervised and preference training as trainers write them by default: one row for ten steps, 16 to 60 rows.
+"""Logs of supervised and preference training as trainers write them by default: one row for ten
+steps, 16 to 60 rows.
 
-The healthy ones get no warning, whatever the seed; each faulty one gets the finding that its fault is.
+The healthy ones get no warning, whatever the seed; each faulty one gets the finding that its fault
+is.
 """
 
 from dataclasses import replace
@@ -19,20 +21,33 @@ AT = 10 * np.arange(1, 31)
 
 
 def log(count, *, every=10, rate=2e-5, epochs=1.0, config=None, held=None, **columns):
-    """Rows of a trainer_state.json: columns [count], and `held`, columns of as many evaluations, spread over it."""
+    """Rows of a trainer_state.json: columns [count], and `held`, columns of as many evaluations,
+    spread over it."""
     steps = every * np.arange(1, count + 1)
-    shown = {"learning_rate": rate * np.linspace(1, 0.05, count), "epoch": epochs * steps / steps[-1], **columns}
+    shown = {
+        "learning_rate": rate * np.linspace(1, 0.05, count),
+        "epoch": epochs * steps / steps[-1],
+        **columns,
+    }
     rows = [
         {"step": int(step)}
-        | {name: round(float(values[at]), 4) if name == "loss" else float(values[at]) for name, values in shown.items()}
+        | {
+            name: round(float(values[at]), 4) if name == "loss" else float(values[at])
+            for name, values in shown.items()
+        }
         for at, step in enumerate(steps)
     ]
     held = held or {}
     points = len(next(iter(held.values()), ()))
     for at in range(points):
         step = int(steps[(at + 1) * count // points - 1])
-        rows.append({"step": step, "epoch": epochs * step / steps[-1]} | {name: one[at] for name, one in held.items()})
-    return read_log("trl", "trainer_state.json", rows, folder=None, config=config or {}, step="step")
+        rows.append(
+            {"step": step, "epoch": epochs * step / steps[-1]}
+            | {name: one[at] for name, one in held.items()}
+        )
+    return read_log(
+        "trl", "trainer_state.json", rows, folder=None, config=config or {}, step="step"
+    )
 
 
 def found(history):
@@ -52,12 +67,16 @@ def gradient(dice, count, size=1.0):
 
 def sft(dice, count, first=2.0, last=1.4, noise=0.04, **more):
     loss = falling(dice, count, first, last, noise)
-    more = {"grad_norm": gradient(dice, count), "mean_token_accuracy": 1 / (1 + np.exp(loss - 1.5))} | more
+    more = {
+        "grad_norm": gradient(dice, count),
+        "mean_token_accuracy": 1 / (1 + np.exp(loss - 1.5)),
+    } | more
     return log(count, **{"loss": loss} | more)
 
 
 def pairs(dice, count, margin=2.0, chosen=-20.0, **more):
-    """DPO: a margin that grows, the loss and the accuracy that follow from it, and the chosen answers' change."""
+    """DPO: a margin that grows, the loss and the accuracy that follow from it, and the chosen
+    answers' change."""
     margins = falling(dice, count, 0.0, margin, 0.05 + 0.05 * margin, 1.0)
     margins[0] = 0.0
     right = np.clip(1 / (1 + np.exp(-1.5 * margins)) + 0.05 * dice.standard_normal(count), 0, 1)
@@ -102,7 +121,11 @@ def kto(dice, count, margin=1.5, change=5):
         loss=falling(dice, count, 0.5, 0.4, 0.01),
         grad_norm=gradient(dice, count),
         kl=np.abs(falling(dice, count, 0.0, 2.0, 0.2)),
-        **{"rewards/chosen": 0.5 * margins, "rewards/rejected": -0.5 * margins, "rewards/margins": margins}
+        **{
+            "rewards/chosen": 0.5 * margins,
+            "rewards/rejected": -0.5 * margins,
+            "rewards/margins": margins,
+        }
         | {"logps/chosen": falling(dice, count, -200, -200 + change, 8)}
         | {"logps/rejected": falling(dice, count, -210, -225 + change, 8)},
     )
@@ -126,7 +149,9 @@ def single_pairs(dice, count):
     """DPO with two pairs a step, every step logged."""
     margins = np.linspace(0, 2, count) * (1 + dice.standard_normal(count))
     margins[:3] = 0.0
-    right = np.clip(np.round(2 / (1 + np.exp(-2 * margins)) + 0.7 * dice.standard_normal(count)) / 2, 0, 1)
+    right = np.clip(
+        np.round(2 / (1 + np.exp(-2 * margins)) + 0.7 * dice.standard_normal(count)) / 2, 0, 1
+    )
     right[:3] = 0.0
     return pairs(
         dice,
@@ -141,7 +166,11 @@ def warm(dice, count):
     """The first rows of DPO whose rate is still rising: margins are there, and tiny."""
     margins = 1e-4 * np.arange(count) ** 1.5 + 2e-4 * dice.standard_normal(count)
     right = 0.5 + 0.04 * dice.standard_normal(count)
-    more = {"rewards/margins": margins, "rewards/accuracies": right, "learning_rate": 1e-7 * np.arange(1, count + 1)}
+    more = {
+        "rewards/margins": margins,
+        "rewards/accuracies": right,
+        "learning_rate": 1e-7 * np.arange(1, count + 1),
+    }
     return pairs(dice, count, chosen=-1.0, loss=LN2 - margins / 2, **more)
 
 
@@ -152,23 +181,38 @@ HEALTHY = {
     ),
     "SFT, packed": lambda d, n: sft(d, n, 1.35, 1.22, 0.01),
     "SFT of an adapter, a tiny fall": lambda d, n: sft(d, n, 2.05, 1.98, 0.03, rate=2e-4),
-    "SFT of an adapter, a tiny fall in three epochs": lambda d, n: sft(d, n, 2.05, 2.0, 0.03, epochs=3.0),
+    "SFT of an adapter, a tiny fall in three epochs": lambda d, n: sft(
+        d, n, 2.05, 2.0, 0.03, epochs=3.0
+    ),
     "SFT on what is known": lambda d, n: sft(d, n, 1.9, 1.89, 0.05),
     "SFT, one row a step, one text a batch": lambda d, n: sft(
-        d, 2 * n, every=1, loss=falling(d, 2 * n, 1.5, 1.0, 0) * np.exp(0.5 * d.standard_normal(2 * n))
+        d,
+        2 * n,
+        every=1,
+        loss=falling(d, 2 * n, 1.5, 1.0, 0) * np.exp(0.5 * d.standard_normal(2 * n)),
     ),
     "SFT, learnt by heart": lambda d, n: sft(
-        d, n, epochs=10.0, loss=2 * np.exp(-np.linspace(0, 8, n)), grad_norm=2 * np.exp(-np.linspace(0, 8, n))
+        d,
+        n,
+        epochs=10.0,
+        loss=2 * np.exp(-np.linspace(0, 8, n)),
+        grad_norm=2 * np.exp(-np.linspace(0, 8, n)),
     ),
-    "SFT, one spike": lambda d, n: sft(d, n, loss=falling(d, n, 2, 1.4, 0.04) + 2.0 * (np.arange(n) == n // 2)),
+    "SFT, one spike": lambda d, n: sft(
+        d, n, loss=falling(d, n, 2, 1.4, 0.04) + 2.0 * (np.arange(n) == n // 2)
+    ),
     "SFT, harder texts later": lambda d, n: sft(d, n, 1.0, 1.12, 0.03),
     "SFT, two held-out sets": lambda d, n: sft(
-        d, n, held={"eval_chat_loss": [1.6, 1.5, 1.45, 1.44], "eval_code_loss": [1.1, 1.05, 1.06, 1.08]}
+        d,
+        n,
+        held={"eval_chat_loss": [1.6, 1.5, 1.45, 1.44], "eval_code_loss": [1.1, 1.05, 1.06, 1.08]},
     ),
     "SFT, accumulated, as it should be": lambda d, n: sft(
         d, n, held={"eval_loss": [1.7, 1.5, 1.45]}, config={"gradient_accumulation_steps": 8}
     ),
-    "SFT, training texts are easier": lambda d, n: sft(d, n, 1.0, 0.8, 0.02, held={"eval_loss": [1.9, 1.85, 1.84]}),
+    "SFT, training texts are easier": lambda d, n: sft(
+        d, n, 1.0, 0.8, 0.02, held={"eval_loss": [1.9, 1.85, 1.84]}
+    ),
     "SFT, a gradient that is not logged": lambda d, n: sft(d, n, grad_norm=np.zeros(n)),
     "a classifier that grows surer": lambda d, n: log(
         n,
@@ -180,26 +224,46 @@ HEALTHY = {
     "distillation": lambda d, n: sft(d, n, 0.2, 0.12, 0.01),
     "SFT, a stretch of harder texts": lambda d, n: curve(d, n, 0.6, 0.6, 0.6, 1.6, 1.6, 0.5, 0.5),
     "SFT, held-out texts are easier": lambda d, n: sft(
-        d, n, 2.0, 1.9, 0.02, held={"eval_loss": [1.0, 0.97, 0.95]}, config={"gradient_accumulation_steps": 1}
+        d,
+        n,
+        2.0,
+        1.9,
+        0.02,
+        held={"eval_loss": [1.0, 0.97, 0.95]},
+        config={"gradient_accumulation_steps": 1},
     ),
     "a policy gradient's bare loss that grows": lambda d, n: log(
         n, loss=np.abs(0.02 * np.linspace(1, 20, n) * d.standard_normal(n)) * (-1) ** np.arange(n)
     ),
-    "a policy gradient's bare loss": lambda d, n: log(n, loss=0.02 * d.standard_normal(n), grad_norm=gradient(d, n)),
+    "a policy gradient's bare loss": lambda d, n: log(
+        n, loss=0.02 * d.standard_normal(n), grad_norm=gradient(d, n)
+    ),
     "DPO, chosen answers fall": pairs,
     "DPO, slow": lambda d, n: pairs(d, n, 0.15, -1.0),
     "DPO, a held-out loss that rises as pairs are told apart": lambda d, n: pairs(
-        d, n, 6.0, epochs=3.0, held={"eval_loss": [0.6, 0.55, 0.63], "eval_rewards/accuracies": [0.68, 0.72, 0.74]}
+        d,
+        n,
+        6.0,
+        epochs=3.0,
+        held={"eval_loss": [0.6, 0.55, 0.63], "eval_rewards/accuracies": [0.68, 0.72, 0.74]},
     ),
     "DPO, warming up": lambda d, n: warm(d, n // 2),
     "DPO, warming up in 16 bits": lambda d, n: still(d, 8, learning_rate=1e-7 * np.arange(1, 9)),
     "DPO, two pairs a step": single_pairs,
     "DPO, hinge, saturated": lambda d, n: pairs(
-        d, n, 8.0, loss=np.maximum(0, 1 - np.linspace(0, 3, n)), grad_norm=np.maximum(0, 1 - np.linspace(0, 3, n))
+        d,
+        n,
+        8.0,
+        loss=np.maximum(0, 1 - np.linspace(0, 3, n)),
+        grad_norm=np.maximum(0, 1 - np.linspace(0, 3, n)),
     ),
     "IPO": lambda d, n: pairs(d, n, 2.0, loss=falling(d, n, 11.0, 4.0, 0.2)),
-    "ORPO": lambda d, n: without_reference(d, n, (1.6, 1.4), (0.44, 0.48), (-0.03, -0.01), (-1.3, -1.15)),
-    "SimPO": lambda d, n: without_reference(d, n, (1.4, 0.9), (0.5, 0.75), (-0.05, 0.5), (-0.3, -0.7)),
+    "ORPO": lambda d, n: without_reference(
+        d, n, (1.6, 1.4), (0.44, 0.48), (-0.03, -0.01), (-1.3, -1.15)
+    ),
+    "SimPO": lambda d, n: without_reference(
+        d, n, (1.4, 0.9), (0.5, 0.75), (-0.05, 0.5), (-0.3, -0.7)
+    ),
     "CPO": lambda d, n: without_reference(d, n, (3.0, 2.4), (0.5, 0.6), (0.2, 0.9), (-250, -240)),
     "KTO": kto,
     "KTO, both fall alike": lambda d, n: kto(d, n, 0.0, -60),
@@ -233,15 +297,25 @@ def test_healthy_logs_get_no_warning(name):
 def still(dice, count, paid=0.0, **more):
     """Pairs of equal reward: the margin is 0, and so is the accuracy."""
     zeros = np.zeros(count)
-    columns = {"rewards/chosen": zeros + paid, "rewards/rejected": zeros + paid, "rewards/margins": zeros}
-    return pairs(dice, count, **({"loss": zeros + LN2, "rewards/accuracies": zeros} | columns | more))
+    columns = {
+        "rewards/chosen": zeros + paid,
+        "rewards/rejected": zeros + paid,
+        "rewards/margins": zeros,
+    }
+    return pairs(
+        dice, count, **({"loss": zeros + LN2, "rewards/accuracies": zeros} | columns | more)
+    )
 
 
 def coin(dice, count, **more):
     """Labels that say nothing."""
     margins, right = 0.05 * dice.standard_normal(count), 0.5 + 0.06 * dice.standard_normal(count)
     loss = LN2 + 0.01 + 0.01 * dice.standard_normal(count)
-    return pairs(dice, count, **({"loss": loss, "rewards/margins": margins, "rewards/accuracies": right} | more))
+    return pairs(
+        dice,
+        count,
+        **({"loss": loss, "rewards/margins": margins, "rewards/accuracies": right} | more),
+    )
 
 
 def swapped(dice, count):
@@ -260,24 +334,51 @@ def curve(dice, count, *points, **more):
 RATE, EPOCHS = "too high a learning rate", "more epochs"
 SETS = {"eval_chat_loss": [2.2, 2.9, 3.6, 4.5], "eval_code_loss": [1.1, 1.4, 2.0, 2.6]}
 FAULTY = {
-    "frozen": (lambda d, n: curve(d, n, 0.4, 0.4, grad_norm=np.zeros(n)), "no-gradient", "fatal", "frozen"),
+    "frozen": (
+        lambda d, n: curve(d, n, 0.4, 0.4, grad_norm=np.zeros(n)),
+        "no-gradient",
+        "fatal",
+        "frozen",
+    ),
     "frozen from the middle": (
-        lambda d, n: curve(d, n, 2, 1.5, 1.5, 1.5, 1.5, grad_norm=np.where(np.arange(n) < n // 3, 1.0, 0.0)),
+        lambda d, n: curve(
+            d, n, 2, 1.5, 1.5, 1.5, 1.5, grad_norm=np.where(np.arange(n) < n // 3, 1.0, 0.0)
+        ),
         *("no-gradient", "fatal", "frozen"),
     ),
-    "explodes in six rows": (lambda d, _: curve(d, 6, 0.69, 27, 200, 700, 1400), "sft-loss", "fatal", RATE),
+    "explodes in six rows": (
+        lambda d, _: curve(d, 6, 0.69, 27, 200, 700, 1400),
+        "sft-loss",
+        "fatal",
+        RATE,
+    ),
     "explodes": (lambda d, n: curve(d, n, 0.69, 27, 200, 700, 1400), "sft-loss", "fatal", RATE),
-    "broken at once": (lambda d, n: curve(d, n, 2.0, 9.5, 8.0, 7.0, 6.0, 5.7), "sft-loss", "fatal", RATE),
-    "jumps, and comes back": (lambda d, n: curve(d, n, 2, 2, 6, 5, 3, 2, 1.9, 1.8, 1.8), "sft-loss", "warning", RATE),
+    "broken at once": (
+        lambda d, n: curve(d, n, 2.0, 9.5, 8.0, 7.0, 6.0, 5.7),
+        "sft-loss",
+        "fatal",
+        RATE,
+    ),
+    "jumps, and comes back": (
+        lambda d, n: curve(d, n, 2, 2, 6, 5, 3, 2, 1.9, 1.8, 1.8),
+        "sft-loss",
+        "warning",
+        RATE,
+    ),
     "broken before the first row": (
-        lambda d, n: curve(d, n, 10.8, 8.5, 7.5, 7.2, 7.1, rate=1e-2, mean_token_accuracy=0.04 + np.zeros(n)),
+        lambda d, n: curve(
+            d, n, 10.8, 8.5, 7.5, 7.2, 7.1, rate=1e-2, mean_token_accuracy=0.04 + np.zeros(n)
+        ),
         *("untrained", "warning", RATE),
     ),
     "DPO, broken before the first row": (
         lambda d, n: pairs(
             d,
             n,
-            **{"loss": 2 + 0.3 * d.standard_normal(n), "rewards/accuracies": 0.55 + 0.05 * d.standard_normal(n)}
+            **{
+                "loss": 2 + 0.3 * d.standard_normal(n),
+                "rewards/accuracies": 0.55 + 0.05 * d.standard_normal(n),
+            }
             | {"rewards/chosen": falling(d, n, -10, -40, 3)},
         ),
         *("sft-loss", "warning", RATE),
@@ -299,10 +400,17 @@ FAULTY = {
     ),
     "two sets up": (lambda d, n: sft(d, n, epochs=4.0, held=SETS), "sft-loss", "warning", EPOCHS),
     "one set up, whose accuracy is another's": (
-        lambda d, n: sft(d, n, epochs=4.0, held=SETS | {"eval_code_accuracy": [0.5, 0.6, 0.7, 0.8]}),
+        lambda d, n: sft(
+            d, n, epochs=4.0, held=SETS | {"eval_code_accuracy": [0.5, 0.6, 0.7, 0.8]}
+        ),
         *("sft-loss", "warning", EPOCHS),
     ),
-    "a divergence below 0": (lambda d, n: sft(d, n, 3e-4, 1e-4, 3e-4), "below-zero", "warning", "16 bits"),
+    "a divergence below 0": (
+        lambda d, n: sft(d, n, 3e-4, 1e-4, 3e-4),
+        "below-zero",
+        "warning",
+        "16 bits",
+    ),
     "a cross-entropy below 0": (
         lambda d, n: log(n, loss=falling(d, n, 0.8, 0.4, 0.05) - 1.0 * (np.arange(n) % 5 == 4)),
         *("below-zero", "warning", ""),
@@ -310,7 +418,13 @@ FAULTY = {
     "all below 0": (lambda d, n: sft(d, n, -2.0, -1.4), "below-zero", "warning", "sign"),
     "summed over 4": (
         lambda d, n: sft(
-            d, n, 10.4, 6.0, 0.1, held={"eval_loss": [1.8, 1.6, 1.5]}, config={"gradient_accumulation_steps": 4}
+            d,
+            n,
+            10.4,
+            6.0,
+            0.1,
+            held={"eval_loss": [1.8, 1.6, 1.5]},
+            config={"gradient_accumulation_steps": 4},
         ),
         *("summed-loss", "note", "sum"),
     ),
@@ -322,22 +436,35 @@ FAULTY = {
     "beta 0": (lambda d, n: still(d, n, grad_norm=np.zeros(n)), "no-margin", "fatal", "beta"),
     "one text in both": (
         lambda d, n: still(
-            d, n, -0.2, grad_norm=np.zeros(n), **{"logps/chosen": np.full(n, -90), "logps/rejected": np.full(n, -90)}
+            d,
+            n,
+            -0.2,
+            grad_norm=np.zeros(n),
+            **{"logps/chosen": np.full(n, -90), "logps/rejected": np.full(n, -90)},
         ),
         *("no-margin", "fatal", "same texts"),
     ),
     "a reward model of equal texts": (
-        lambda d, n: log(n, loss=np.full(n, LN2), grad_norm=np.zeros(n), accuracy=np.zeros(n), margin=np.zeros(n)),
+        lambda d, n: log(
+            n, loss=np.full(n, LN2), grad_norm=np.zeros(n), accuracy=np.zeros(n), margin=np.zeros(n)
+        ),
         *("no-margin", "fatal", "same texts"),
     ),
-    "ln 2, and no more is logged": (lambda d, n: log(n, loss=np.full(n, LN2)), "no-margin", "fatal", ""),
+    "ln 2, and no more is logged": (
+        lambda d, n: log(n, loss=np.full(n, LN2)),
+        "no-margin",
+        "fatal",
+        "",
+    ),
     "a rate of nothing": (
         lambda d, n: pairs(d, n, 1e-5, 0.0, rate=1e-6, loss=np.full(n, LN2)),
         *("no-margin", "warning", "rate"),
     ),
     "labels at random": (coin, "no-margin", "warning", "labels"),
     "labels at random, in LlamaFactory's trainer_log.jsonl": (
-        lambda d, n: log(n, loss=LN2 + 0.01 * d.standard_normal(n), accuracy=0.5 + 0.05 * d.standard_normal(n)),
+        lambda d, n: log(
+            n, loss=LN2 + 0.01 * d.standard_normal(n), accuracy=0.5 + 0.05 * d.standard_normal(n)
+        ),
         *("no-margin", "warning", "labels"),
     ),
     "a reward model of random labels": (
@@ -354,7 +481,9 @@ FAULTY = {
         *("swapped-pairs", "warning", "held-out"),
     ),
     "random labels by heart": (
-        lambda d, n: pairs(d, n, 6.0, epochs=5.0, held={"eval_rewards/accuracies": [0.5, 0.52, 0.49, 0.51]}),
+        lambda d, n: pairs(
+            d, n, 6.0, epochs=5.0, held={"eval_rewards/accuracies": [0.5, 0.52, 0.49, 0.51]}
+        ),
         *("swapped-pairs", "warning", "labels"),
     ),
     "both fall": (lambda d, n: pairs(d, n, 4.0, -400.0), "less-likely", "warning", "alike"),
@@ -368,14 +497,19 @@ def test_faults_are_named(name):
     for count in (16, 30, 60):
         for seed in range(3):
             said = found(make(np.random.default_rng(seed), count))
-            assert [one.level for one in said.values() if one.check == check] == [level], (count, seed, said)
+            assert [one.level for one in said.values() if one.check == check] == [level], (
+                count,
+                seed,
+                said,
+            )
             assert cause in said[check].causes[0], said[check].causes
             fatal = {one for one, finding in said.items() if finding.level == "fatal"}
             assert fatal <= {check}
 
 
 def test_the_first_line_is_of_what_is_trained_for():
-    """Pairs by their accuracy, by their margin where that alone rises, and a loss where neither is logged."""
+    """Pairs by their accuracy, by their margin where that alone rises, and a loss where neither is
+    logged."""
     dice = np.random.default_rng(0)
     right = np.ones(30)
     for history, series, better in (
@@ -396,31 +530,48 @@ def test_the_first_line_is_of_what_is_trained_for():
 def test_the_row_of_a_first_step_is_no_mean_of_several():
     dice = np.random.default_rng(0)
     loss = falling(dice, 31, 1.7, 1.2, 0.04, 6.0)
-    alone, first = sft(dice, 31, loss=loss), Series(np.array([1, *10 * np.arange(1, 32)]), np.array([2.6, *loss]))
+    alone, first = (
+        sft(dice, 31, loss=loss),
+        Series(np.array([1, *10 * np.arange(1, 32)]), np.array([2.6, *loss])),
+    )
     came = outcome(replace(alone, series=dict(alone.series) | {"loss": first}))
-    assert (came.better, came.change.n, came.first) == (True, 31, pytest.approx(float(np.mean(loss[:10])), abs=1e-9))
+    assert (came.better, came.change.n, came.first) == (
+        True,
+        31,
+        pytest.approx(float(np.mean(loss[:10])), abs=1e-9),
+    )
 
 
 def test_answers_that_are_right_refute_random_weights():
     high = sft(np.random.default_rng(0), 30, 10.4, 6.0)
     series = {name: one for name, one in high.series.items() if name != "accuracy"}
     assert "untrained" in found(replace(high, series=series))
-    assert "untrained" not in found(replace(high, series=series | {"truth/accuracy": Series(AT, np.full(30, 0.6))}))
+    assert "untrained" not in found(
+        replace(high, series=series | {"truth/accuracy": Series(AT, np.full(30, 0.6))})
+    )
 
 
 @pytest.mark.parametrize("epochs", [2, 3, 5])
 def test_stairs_of_epochs_are_no_slow_noise(epochs):
-    """A loss that falls where texts come again fell for sure; epochs of noise change nothing of what is said."""
+    """A loss that falls where texts come again fell for sure; epochs of noise change nothing of
+    what is said."""
     for count in (40, 120, 300):
         for seed in range(3):
             dice = np.random.default_rng(seed)
             stair = np.floor(epochs * np.arange(count) / count)
-            loss = 1.7 + 0.2 * np.exp(-np.arange(count) / 4) - 0.25 * stair + 0.03 * dice.standard_normal(count)
+            loss = (
+                1.7
+                + 0.2 * np.exp(-np.arange(count) / 4)
+                - 0.25 * stair
+                + 0.03 * dice.standard_normal(count)
+            )
             came = outcome(sft(dice, count, loss=loss, epochs=float(epochs)))
             assert came.better, came.said
             assert came.change.mean == pytest.approx(came.last - came.first)
             slow = np.zeros(count)
             for at in range(1, count):
                 slow[at] = 0.95 * slow[at - 1] + 0.03 * dice.standard_normal()
-            one, several = (outcome(sft(dice, count, loss=1.5 + slow, epochs=float(of))) for of in (1, epochs))
+            one, several = (
+                outcome(sft(dice, count, loss=1.5 + slow, epochs=float(of))) for of in (1, epochs)
+            )
             assert one.said == several.said

@@ -1,4 +1,5 @@
-"""Real runs of TRL: what was planted is found and nothing else, and nothing is found where nothing was."""
+"""Real runs of TRL: what was planted is found and nothing else, and nothing is found where nothing
+was."""
 
 import math
 from functools import partial
@@ -38,7 +39,11 @@ PLANTED = {
     "rate 0 for the last part": (Plan(patch=runs.exhausted(0.6)), "rate-exhausted", "fatal"),
     "rate of nothing": (Plan(options={"learning_rate": 1e-9}), "small-updates", "warning"),
     "length is paid": (Plan(rewards=(runs.long,), steps=60), "truncation", "fatal"),
-    "temperature 0": (Plan(options={"temperature": 1e-4}, steps=SOON), "identical-samples", "fatal"),
+    "temperature 0": (
+        Plan(options={"temperature": 1e-4}, steps=SOON),
+        "identical-samples",
+        "fatal",
+    ),
 }
 
 FOLLOWS = {"length is paid": {("reward-hacking", "warning"), ("degenerate-output", "warning")}}
@@ -46,14 +51,29 @@ FOLLOWS = {"length is paid": {("reward-hacking", "warning"), ("degenerate-output
 
 
 def found(model, folder, plan):
-    (examined,) = [examine(history, CHECKS) for history in read_histories(train(model, folder / "run-1", plan))]
+    (examined,) = [
+        examine(history, CHECKS) for history in read_histories(train(model, folder / "run-1", plan))
+    ]
     assert len(examined.context.samples) == 16 * examined.context.logged
-    assert "degenerate-output" in {*examined.clear, *(finding.check for finding in examined.findings)}
-    return [(finding.check, finding.level) for finding in examined.findings if finding.level != "note"]
+    assert "degenerate-output" in {
+        *examined.clear,
+        *(finding.check for finding in examined.findings),
+    }
+    return [
+        (finding.check, finding.level) for finding in examined.findings if finding.level != "note"
+    ]
 
 
-LONG = {"linear", "cosine and KL", "each batch twice", "rate of nothing", "length is paid", "temperature 0"}
-"""Runs of six to twenty seconds, of whose kind there is a shorter one, or the same fault in test_checks.py."""
+LONG = {
+    "linear",
+    "cosine and KL",
+    "each batch twice",
+    "rate of nothing",
+    "length is paid",
+    "temperature 0",
+}
+"""Runs of six to twenty seconds, of whose kind there is a shorter one, or the same fault in
+test_checks.py."""
 
 
 def quick_and_slow(names):
@@ -72,7 +92,13 @@ def test_what_is_planted_is_found_and_nothing_else(talker, tmp_path, name):
     assert {(check, level)} <= seen <= {(check, level)} | FOLLOWS.get(name, set())
 
 
-QUICK = {"optimiser of other weights", "part charged", "part NaN", "sorted by kind", "exact reading"}
+QUICK = {
+    "optimiser of other weights",
+    "part charged",
+    "part NaN",
+    "sorted by kind",
+    "exact reading",
+}
 """One of each kind; of the others there is a log in test_more_checks.py."""
 ONLY = {"None for half of the prompts", "other prompts are evaluated", "lenient reading"}
 
@@ -85,7 +111,9 @@ def few(names, quick):
 def one_letter(tiny_folder, tmp_path_factory):
     """A model that answers with one letter, so that its answers are right at times."""
     return runs.make_talker(
-        tiny_folder, tmp_path_factory.mktemp("models") / "letter", partial(runs.any_letters, least=1, most=1)
+        tiny_folder,
+        tmp_path_factory.mktemp("models") / "letter",
+        partial(runs.any_letters, least=1, most=1),
     )
 
 
@@ -107,12 +135,19 @@ def test_nothing_of_these_kinds_is_found_where_it_is_not(request, tmp_path, name
     found, history = looked_at(model, tmp_path, SOUND[name])
     assert {check for _, check, _ in KINDS.values() if found.get(check, "note") != "note"} == set()
     # TRL overwrites the completions of a step at which it evaluates.
-    assert {one.step for one in history.evaluated} == ({6, 12, 13} if name == "other prompts are evaluated" else set())
+    assert {one.step for one in history.evaluated} == (
+        {6, 12, 13} if name == "other prompts are evaluated" else set()
+    )
 
 
 def test_a_resume_within_a_window_of_rollouts_is_found(talker, tmp_path):
     """TRL's T7: a checkpoint at step 6, where each batch of rollouts is used in four steps."""
-    options = {"steps_per_generation": 2, "num_iterations": 2, "save_strategy": "steps", "save_steps": 6}
+    options = {
+        "steps_per_generation": 2,
+        "num_iterations": 2,
+        "save_strategy": "steps",
+        "save_steps": 6,
+    }
     train(talker, tmp_path, Plan(steps=6, options=options))
     train(talker, tmp_path, Plan(steps=16, options=options, resume=tmp_path / "checkpoint-6"))
     (examined,) = [examine(history, CHECKS) for history in read_histories(tmp_path)]

@@ -1,4 +1,5 @@
-"""Watch rules: each fires on the run planted for it and on no healthy one, live and after; a stop loses nothing."""
+"""Watch rules: each fires on the run planted for it and on no healthy one, live and after; a stop
+loses nothing."""
 
 import numpy as np
 import pytest
@@ -31,7 +32,8 @@ def series(seed, **over):
 
 
 def rising(end):
-    """Levels at evaluations up to step 400, straight to `end` at step 130 and on from there by `end` - 0.05."""
+    """Levels at evaluations up to step 400, straight to `end` at step 130 and on from there by
+    `end` - 0.05."""
     return {step: 0.3 + (end - 0.3) * min(step, 400) / 400 for step in (0, 10, 130, 200, 300, 400)}
 
 
@@ -77,7 +79,10 @@ def test_nothing_fires_on_healthy_runs(tmp_path, seed):
 
 
 def test_what_is_inside_the_noise_is_said_once_and_stops_nothing(tmp_path):
-    levels = {**HEALTHY, "extraction": {0: 0.1, 10: 0.15, 110: 0.19, 120: 0.19, 130: 0.4, 140: 0.19}}
+    levels = {
+        **HEALTHY,
+        "extraction": {0: 0.1, 10: 0.15, 110: 0.19, 120: 0.19, 130: 0.4, 140: 0.19},
+    }
     folder = planted(tmp_path / "run", levels, n=12, metrics=series(0))
     (found,) = [one for one in afterwards(with_evaluations(folder)) if one.rule == "extraction"]
     assert [(each.action, each.step) for each in found.fired] == [("noise", 110), ("noise", 140)]
@@ -89,7 +94,12 @@ def toy(watch, **over):
         {
             "name": "toy",
             "model": {"name": "given"},
-            "rl": {"steps": 6, "prompts_per_step": 2, "group_size": 4, "optimiser": {"learning_rate": 1e-3}},
+            "rl": {
+                "steps": 6,
+                "prompts_per_step": 2,
+                "group_size": 4,
+                "optimiser": {"learning_rate": 1e-3},
+            },
             "task": {"name": "tests.toy:open_toy"},
             "sampling": {"max_tokens": 8},
             "run": {"checkpoint_every": 100},
@@ -100,7 +110,9 @@ def toy(watch, **over):
 
 
 def train(tiny_folder, folder, recipe, *, resume=False):
-    policy = open_policy(recipe.model.model_copy(update={"name": str(tiny_folder)}), str(tiny_folder))
+    policy = open_policy(
+        recipe.model.model_copy(update={"name": str(tiny_folder)}), str(tiny_folder)
+    )
     task = ToyTask({})
     with Run.start(recipe, folder, resume=resume) as run:
         train_rl(policy, Source.of(task, task.examples("train")), run)
@@ -110,7 +122,9 @@ def train(tiny_folder, folder, recipe, *, resume=False):
 LONG = {"expected": "short answers", "advice": "Shorten them."}
 
 
-def test_a_live_stop_leaves_a_checkpoint_a_result_and_an_event_and_the_run_can_go_on(tiny_folder, tmp_path):
+def test_a_live_stop_leaves_a_checkpoint_a_result_and_an_event_and_the_run_can_go_on(
+    tiny_folder, tmp_path
+):
     rule = {**LONG, "stop_if": {"metric": "train/completion_length", "above": 1, "sustained": 3}}
     whole = train(tiny_folder, tmp_path / "whole", toy({}))
     says = r"the rule length: train/completion_length at step 3 .* above 1"
@@ -120,7 +134,12 @@ def test_a_live_stop_leaves_a_checkpoint_a_result_and_an_event_and_the_run_can_g
     run = Run.read(tmp_path / "run")
     assert run.result() is None
     stopped = run.stopped()
-    assert (stopped["status"], stopped["rule"], stopped["stage"], stopped["step"]) == ("stopped", "length", "rl", 3)
+    assert (stopped["status"], stopped["rule"], stopped["stage"], stopped["step"]) == (
+        "stopped",
+        "length",
+        "rl",
+        3,
+    )
     assert [path.name for path in run.checkpoints("rl").glob("step-*")] == ["step-000003"]
     (event,) = [row for row in run.files["events"].rows() if row["kind"] == "watch"]
     assert (event["rule"], event["action"], event["step"]) == ("length", "stop", 3)
@@ -135,20 +154,31 @@ def test_a_live_warning_goes_on_and_a_healthy_run_says_nothing(tiny_folder, tmp_
     warn = {**LONG, "warn_if": {"metric": "train/completion_length", "above": 1}}
     quiet = {**LONG, "stop_if": {"metric": "train/completion_length", "above": 1000}}
     run = train(tiny_folder, tmp_path / "run", toy({"length": warn, "quiet": quiet}))
-    events = [(row["rule"], row["action"], row["step"]) for row in run.files["events"].rows() if row["kind"] == "watch"]
+    events = [
+        (row["rule"], row["action"], row["step"])
+        for row in run.files["events"].rows()
+        if row["kind"] == "watch"
+    ]
     assert events == [("length", "warn", 1)]
     assert len(run.rows("rl")) == 6
 
 
-def test_a_rule_on_an_evaluation_stops_the_whole_run_and_without_it_the_run_ends_well(tiny_folder, tmp_path):
-    rule = {"expected": "some letters", "stop_if": {"metric": "eval/mean_reward", "after": 1, "below": 0.99}}
+def test_a_rule_on_an_evaluation_stops_the_whole_run_and_without_it_the_run_ends_well(
+    tiny_folder, tmp_path
+):
+    rule = {
+        "expected": "some letters",
+        "stop_if": {"metric": "eval/mean_reward", "after": 1, "below": 0.99},
+    }
     values = {
         "model": {"name": str(tiny_folder)},
         "rl": {"steps": 2, "prompts_per_step": 2, "group_size": 2},
         "sampling": {"max_tokens": 4},
         "evaluation": {"every": 1, "final": ["val"]},
     }
-    with pytest.raises(TrainingStopped, match=r"eval/mean_reward at step 1 is .*n = 12 examples: below 0\.99"):
+    with pytest.raises(
+        TrainingStopped, match=r"eval/mean_reward at step 1 is .*n = 12 examples: below 0\.99"
+    ):
         run_recipe(toy({"letters": rule}, **values), tmp_path / "run")
     assert Run.read(tmp_path / "run").stopped()["rule"] == "letters"
     run = run_recipe(toy({}, **values), tmp_path / "run", resume=True)
@@ -186,11 +216,26 @@ def test_the_report_has_a_table_of_the_rules_and_says_what_to_do_next(tmp_path):
         ({"expected": "x", "stop_if": "reached"}, "stop_if"),
         ({"expected": "x", "stop_if": {"metric": "loss", "above": 1}}, "pattern"),
         ({"expected": "x", "stop_if": {"metric": "train/loss"}}, "give a bound"),
-        ({"expected": "x", "stop_if": {"metric": "train/loss", "abve": 1}}, r"unknown key watch\.rule\.stop_if\.abve"),
-        ({"expected": "x", "stop_if": {"metric": "train/loss", "since": 3, "above": 1}}, "give a window"),
-        ({"expected": "x", "stop_if": {"metric": "eval/a", "against": "previous", "above": 1}}, "no previous one"),
+        (
+            {"expected": "x", "stop_if": {"metric": "train/loss", "abve": 1}},
+            r"unknown key watch\.rule\.stop_if\.abve",
+        ),
+        (
+            {"expected": "x", "stop_if": {"metric": "train/loss", "since": 3, "above": 1}},
+            "give a window",
+        ),
+        (
+            {"expected": "x", "stop_if": {"metric": "eval/a", "against": "previous", "above": 1}},
+            "no previous one",
+        ),
         ({"expected": "x", "stop_if": {"all": ["reached"]}}, "names a condition of decide"),
-        ({"expected": "x", "stop_if": {"all": [{"metric": "train/loss", "above": 1}], "above": 1}}, "stands alone"),
+        (
+            {
+                "expected": "x",
+                "stop_if": {"all": [{"metric": "train/loss", "above": 1}], "above": 1},
+            },
+            "stands alone",
+        ),
         ({"expected": "x", "stop_if": {"metric": "__import__('os')", "above": 1}}, "pattern"),
     ],
 )
@@ -201,6 +246,8 @@ def test_a_rule_that_cannot_be_is_an_error_of_the_recipe(rule, said):
 
 def test_conditions_read_as_sentences():
     one = Condition(metric="eval/mean_reward", since=130, after=200, below=0.02)
-    assert as_words(one) == "eval/mean_reward, the change since step 130 below 0.02, from step 200 on"
+    assert (
+        as_words(one) == "eval/mean_reward, the change since step 130 below 0.02, from step 200 on"
+    )
     assert as_words(Condition(none=[one])).startswith("neither eval/mean_reward")
     assert as_words(None) == ""

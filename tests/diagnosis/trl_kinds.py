@@ -1,4 +1,5 @@
-"""Kinds of faults that only stored completions, or the weights of the parts, show: plans of real runs of TRL."""
+"""Kinds of faults that only stored completions, or the weights of the parts, show: plans of real
+runs of TRL."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -40,12 +41,15 @@ def form(completions: Any, **_: Any) -> list[float]:
 
 
 def extra(reward: Reward, **columns: Callable[[str, str], Any]) -> Reward:
-    """A reward that stores columns with the completions, each made of the prompt and the completion."""
+    """A reward that stores columns with the completions, each made of the prompt and the
+    completion."""
 
     def paid(prompts: Any, completions: Any, log_extra: Any, **more: Any) -> list[float]:
         asked = [prompt[-1]["content"] for prompt in prompts]
         for name, made in columns.items():
-            log_extra(name, [made(one, text) for one, text in zip(asked, texts(completions), strict=True)])
+            log_extra(
+                name, [made(one, text) for one, text in zip(asked, texts(completions), strict=True)]
+            )
         return reward(prompts=prompts, completions=completions, **more)
 
     paid.__name__ = reward.__name__
@@ -55,7 +59,10 @@ def extra(reward: Reward, **columns: Callable[[str, str], Any]) -> Reward:
 def some_prompts(prompts: Any, completions: Any, **_: Any) -> list[float | None]:
     """`letters`, where the number of the prompt is even; it is not for the others."""
     paid = letters(completions)
-    return [one if int(number(p[-1]["content"])) % 2 == 0 else None for p, one in zip(prompts, paid, strict=True)]
+    return [
+        one if int(number(p[-1]["content"])) % 2 == 0 else None
+        for p, one in zip(prompts, paid, strict=True)
+    ]
 
 
 def number(prompt: str) -> str:
@@ -72,14 +79,18 @@ def gold(prompt: str, _: str = "") -> str:
 def exact(prompts: Any, completions: Any, **_: Any) -> list[float]:
     """1 for the gold answer letter by letter."""
     asked = [prompt[-1]["content"] for prompt in prompts]
-    return [float(text.strip() == gold(one)) for one, text in zip(asked, texts(completions), strict=True)]
+    return [
+        float(text.strip() == gold(one))
+        for one, text in zip(asked, texts(completions), strict=True)
+    ]
 
 
 def lenient(prompts: Any, completions: Any, **_: Any) -> list[float]:
     """1 for the gold answer, whatever its case."""
     asked = [prompt[-1]["content"] for prompt in prompts]
     return [
-        float(text.strip().lower() == gold(one).lower()) for one, text in zip(asked, texts(completions), strict=True)
+        float(text.strip().lower() == gold(one).lower())
+        for one, text in zip(asked, texts(completions), strict=True)
     ]
 
 
@@ -91,11 +102,21 @@ def numbered(numbers: Sequence[int], template: str = "{}: escreva") -> list[Mapp
 WEIGHTS = {"charged": -0.5, "dropped": 0.0, "outweighed": 0.4}
 EVALUATED = {**SMALL, "eval_strategy": "steps", "eval_steps": 6, "per_device_eval_batch_size": 16}
 ORDERED = {**PAIRS, "shuffle_dataset": False}
-TWO_KINDS = numbered(range(60), "soma {}: escreva") + numbered(range(60, 120), "conte as letras de {}: escreva")
+TWO_KINDS = numbered(range(60), "soma {}: escreva") + numbered(
+    range(60, 120), "conte as letras de {}: escreva"
+)
 MIXED = [row for pair in zip(TWO_KINDS[:60], TWO_KINDS[60:], strict=True) for row in pair]
 KINDS: dict[str, tuple[Plan, str, str]] = {
-    "optimiser of other weights": (Plan(options={**SMALL, "beta": 0.04}, patch=detached, steps=20), "kl", "warning"),
-    "reference is the policy": (Plan(options={**SMALL, "beta": 0.04}, patch=own_reference, steps=20), "kl", "warning"),
+    "optimiser of other weights": (
+        Plan(options={**SMALL, "beta": 0.04}, patch=detached, steps=20),
+        "kl",
+        "warning",
+    ),
+    "reference is the policy": (
+        Plan(options={**SMALL, "beta": 0.04}, patch=own_reference, steps=20),
+        "kl",
+        "warning",
+    ),
     **{
         f"part {name}": (
             Plan(rewards=(letters, form), options={**SMALL, "reward_weights": [1.0, weight]}),
@@ -104,19 +125,31 @@ KINDS: dict[str, tuple[Plan, str, str]] = {
         )
         for name, weight in WEIGHTS.items()
     },
-    "part NaN": (Plan(rewards=(sometimes(math.nan), short), options=SMALL, steps=14), "lost-reward", "warning"),
+    "part NaN": (
+        Plan(rewards=(sometimes(math.nan), short), options=SMALL, steps=14),
+        "lost-reward",
+        "warning",
+    ),
     "six prompts": (
-        Plan(rows=numbered(range(6)), options={**PAIRS, "per_device_train_batch_size": 12}, steps=20),
+        Plan(
+            rows=numbered(range(6)), options={**PAIRS, "per_device_train_batch_size": 12}, steps=20
+        ),
         "repeated-prompts",
         "warning",
     ),
     "evaluated on trained prompts": (
-        Plan(options=EVALUATED, rows=numbered(range(24)), held_out=numbered(range(20, 36)), steps=13),
+        Plan(
+            options=EVALUATED, rows=numbered(range(24)), held_out=numbered(range(20, 36)), steps=13
+        ),
         "overlap",
         "warning",
     ),
     "sorted by kind": (Plan(rows=TWO_KINDS, options=ORDERED, steps=15), "data-order", "warning"),
-    "exact reading": (Plan(rewards=(extra(exact, gold=gold),), options=SMALL), "gold-unpaid", "fatal"),
+    "exact reading": (
+        Plan(rewards=(extra(exact, gold=gold),), options=SMALL),
+        "gold-unpaid",
+        "fatal",
+    ),
 }
 """What was planted, and the check and the level that name it."""
 SOUND: dict[str, Plan] = {
@@ -129,7 +162,9 @@ SOUND: dict[str, Plan] = {
     ),
     "two kinds in turn": Plan(rows=MIXED, options=ORDERED, steps=15),
     "lenient reading": Plan(rewards=(extra(lenient, gold=gold),), options=SMALL),
-    "exact form beside a lenient reading": Plan(rewards=(extra(lenient, gold=gold), exact), options=SMALL),
+    "exact form beside a lenient reading": Plan(
+        rewards=(extra(lenient, gold=gold), exact), options=SMALL
+    ),
     "gold of another reward": Plan(rewards=(extra(letters, gold=gold),), options=SMALL),
 }
 """Runs like them without a fault."""

@@ -14,11 +14,13 @@ Reward = Callable[..., list[float]]
 
 
 def letters(completions: Any, **_: Any) -> list[float]:
-    """The share of letters from a to d, of answers with some variety that end in time: learnt in seconds."""
+    """The share of letters from a to d, of answers with some variety that end in time: learnt in
+    seconds."""
     found = [[letter for letter in text if letter in "abcdefgh"] for text in texts(completions)]
     varied = [min(len(set(each)) / 4, 1.0) if 6 <= len(each) <= 14 else 0.2 for each in found]
     return [
-        some * sum(one in "abcd" for one in each) / max(len(each), 1) for some, each in zip(varied, found, strict=True)
+        some * sum(one in "abcd" for one in each) / max(len(each), 1)
+        for some, each in zip(varied, found, strict=True)
     ]
 
 
@@ -62,7 +64,8 @@ def sometimes(value: float) -> Reward:
 
     def reward(completions: Any, **_: Any) -> list[float]:
         return [
-            value if len(text) < 9 else one for text, one in zip(texts(completions), letters(completions), strict=True)
+            value if len(text) < 9 else one
+            for text, one in zip(texts(completions), letters(completions), strict=True)
         ]
 
     return reward
@@ -107,7 +110,9 @@ def exhausted(after: float) -> Callable[[Any], None]:
 
         def schedule(num_training_steps: int, optimizer: Any = None) -> Any:
             optimizer = trainer.optimizer if optimizer is None else optimizer
-            trainer.lr_scheduler = LambdaLR(optimizer, lambda step: float(step < after * num_training_steps))
+            trainer.lr_scheduler = LambdaLR(
+                optimizer, lambda step: float(step < after * num_training_steps)
+            )
             return trainer.lr_scheduler
 
         trainer.create_scheduler = schedule
@@ -126,9 +131,13 @@ def any_letters(dice: random.Random, number: int, least: int = 3, most: int = 20
 
 
 def make_talker(
-    model: Path, folder: Path, answer: Callable[[random.Random, int], str] = any_letters, steps: int = 120
+    model: Path,
+    folder: Path,
+    answer: Callable[[random.Random, int], str] = any_letters,
+    steps: int = 120,
 ) -> Path:
-    """The tiny model, taught to answer the prompt of a number with letters from a to h, and then to end."""
+    """The tiny model, taught to answer the prompt of a number with letters from a to h, and then to
+    end."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -145,9 +154,15 @@ def make_talker(
         numbers = [dice.randint(0, 7) for _ in range(16)]
         answers = [answer(dice, number) for number in numbers]
         prompts = [[{"role": "user", "content": f"{number}: escreva"}] for number in numbers]
-        begun = [tokenizer.apply_chat_template(one, add_generation_prompt=True, tokenize=False) for one in prompts]
+        begun = [
+            tokenizer.apply_chat_template(one, add_generation_prompt=True, tokenize=False)
+            for one in prompts
+        ]
         shown = [len(read(one)) for one in begun]
-        rows = [read(one + answer + tokenizer.eos_token) for one, answer in zip(begun, answers, strict=True)]
+        rows = [
+            read(one + answer + tokenizer.eos_token)
+            for one, answer in zip(begun, answers, strict=True)
+        ]
         length = max(map(len, rows))
         tokens = torch.tensor([row + [0] * (length - len(row)) for row in rows])
         targets = tokens.clone()
@@ -167,8 +182,11 @@ def chats(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def train(model: Path, folder: Path, plan: Plan, seed: int = 0) -> Path:
-    """Train, and leave trainer_state.json and completions in `folder`, as TRL writes them; a crash is TRL's own."""
-    trl = pytest.importorskip("trl", reason="TRL made the runs that are looked at; pip install '.[dev]'")
+    """Train, and leave trainer_state.json and completions in `folder`, as TRL writes them; a crash
+    is TRL's own."""
+    trl = pytest.importorskip(
+        "trl", reason="TRL made the runs that are looked at; pip install '.[dev]'"
+    )
     import torch
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer

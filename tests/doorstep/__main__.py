@@ -1,4 +1,5 @@
-"""Print how many inputs of each kind get the right answer: `python -m tests.doorstep [KIND ...] [-v]`."""
+"""Print how many inputs of each kind get the right answer:
+`python -m tests.doorstep [KIND ...] [-v]`."""
 
 import argparse
 from collections import Counter
@@ -9,7 +10,9 @@ from tests.doorstep import corpus
 def main() -> None:
     """Grade the kinds that are asked for; with -v say of each input that is not right why."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(corpus.KINDS)}; all without one")
+    parser.add_argument(
+        "kinds", nargs="*", metavar="KIND", help=f"of {', '.join(corpus.KINDS)}; all without one"
+    )
     parser.add_argument("-v", action="store_true", help="say why, of each input that is not right")
     asked = parser.parse_args()
     table: dict[str, Counter[str]] = {}

@@ -1,4 +1,5 @@
-"""The command line in this process, in a folder of a user's with no network, and what it wrote there."""
+"""The command line in this process, in a folder of a user's with no network, and what it wrote
+there."""
 
 import contextlib
 import importlib
@@ -18,7 +19,17 @@ from unittest import mock
 import yaml
 
 RECIPE = "recipe.yaml"
-TRAINERS = ("accelerate", "bitsandbytes", "datasets", "deepspeed", "fire", "pandas", "peft", "torch", "transformers")
+TRAINERS = (
+    "accelerate",
+    "bitsandbytes",
+    "datasets",
+    "deepspeed",
+    "fire",
+    "pandas",
+    "peft",
+    "torch",
+    "transformers",
+)
 TRAINERS += ("trl", "unsloth", "vllm", "wandb")
 RANK = ("right", "unclear", "wrong", "silently wrong")
 
@@ -43,7 +54,8 @@ class Said:
 
 @contextlib.contextmanager
 def workplace(source: Path, *names: str) -> Iterator[Path]:
-    """A folder with copies of a user's files, as the working directory; what is imported from it is forgotten."""
+    """A folder with copies of a user's files, as the working directory; what is imported from it is
+    forgotten."""
 
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError("there is no network here")
@@ -90,7 +102,8 @@ def plumbline(*arguments: str) -> Said:
 
 
 def function(name: str) -> Callable[..., Any]:
-    """What a recipe's `module:function` or `file.py:function` is, with nothing that trains within reach."""
+    """What a recipe's `module:function` or `file.py:function` is, with nothing that trains within
+    reach."""
     module, _, attribute = name.rpartition(":")
     if module.endswith(".py"):
         sys.path.insert(0, str(Path(module).resolve().parent))

@@ -26,7 +26,10 @@ def run(*arguments: object, folder: Path) -> tuple[int, str, str]:
     os.chdir(folder)
     code: object = 0
     try:
-        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        with (
+            contextlib.redirect_stdout(io.StringIO()) as out,
+            contextlib.redirect_stderr(io.StringIO()) as err,
+        ):
             try:
                 main.main()
             except SystemExit as exit_:
@@ -43,13 +46,20 @@ def listed(value: str | list[str]) -> list[str]:
 
 
 def names(finding: dict, wanted: list[str]) -> bool:
-    """Whether a finding is one that is wanted: by the name of its check, or by a /pattern/ of its words."""
+    """Whether a finding is one that is wanted: by the name of its check, or by a /pattern/ of its
+    words."""
     words = " ".join([finding["check"], finding["what"], *finding["causes"]])
     patterns = [one.strip("/") for one in wanted if one.startswith("/")]
-    return finding["check"] in wanted or any(re.search(one, words, re.IGNORECASE) for one in patterns)
+    return finding["check"] in wanted or any(
+        re.search(one, words, re.IGNORECASE) for one in patterns
+    )
 
 
 def show(findings: list[dict]) -> str:
     """What is said above a note."""
-    loud = [f"{one['level']}: {one['check']}: {one['what'][:110]}" for one in findings if one["level"] in LOUD]
+    loud = [
+        f"{one['level']}: {one['check']}: {one['what'][:110]}"
+        for one in findings
+        if one["level"] in LOUD
+    ]
     return "; ".join(loud) or "nothing found"

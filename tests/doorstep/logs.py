@@ -18,7 +18,8 @@ Verdict = tuple[str, str]
 
 
 def grade(name: str, answer: dict[str, Any]) -> Verdict:
-    """The verdict on what is said of one log: what it is, what is wrong, and where the figures went."""
+    """The verdict on what is said of one log: what it is, what is wrong, and where the figures
+    went."""
     try:
         _, out, err = command.run("check", answer["path"], "--json", folder=FOLDER)
     except Exception:  # noqa: BLE001 a traceback, whatever it is
@@ -28,19 +29,31 @@ def grade(name: str, answer: dict[str, Any]) -> Verdict:
     stages = json.loads(out)["stages"]
     if "runs" in answer:
         apart = len(stages) == answer["runs"] or re.search(answer["error"], err)
-        return ("right", "") if apart else ("silently wrong", f"{len(stages)} runs of {answer['runs']}")
+        return (
+            ("right", "")
+            if apart
+            else ("silently wrong", f"{len(stages)} runs of {answer['runs']}")
+        )
     if len(stages) > 1:
         return "unclear", f"{len(stages)} stages of one run"
-    grades = [_grade_kind(stages[0], answer), _grade_findings(stages[0], answer), _grade_outcome(stages[0], answer)]
+    grades = [
+        _grade_kind(stages[0], answer),
+        _grade_findings(stages[0], answer),
+        _grade_outcome(stages[0], answer),
+    ]
     return min(grades, key=lambda one: RANKS.index(one[0]))
 
 
 def _grade_kind(stage: dict, answer: dict[str, Any]) -> Verdict:
-    """The kind of the training, and how much of it was read. Preference training is checked as supervised training."""
+    """The kind of the training, and how much of it was read. Preference training is checked as
+    supervised training."""
     if (stage["stage"] == "rl") != (answer["kind"] == "rl"):
         return "wrong", f"read as {stage['stage']}, is {answer['kind']}"
     if stage["last_step"] != answer.get("steps", stage["last_step"]):
-        return "silently wrong", f"the last step is read as {stage['last_step']}, is {answer['steps']}"
+        return (
+            "silently wrong",
+            f"the last step is read as {stage['last_step']}, is {answer['steps']}",
+        )
     if answer.get("completions") and not stage["completions"]:
         return "silently wrong", "the completions beside it were not read"
     return "right", ""
@@ -52,7 +65,9 @@ def _grade_findings(stage: dict, answer: dict[str, Any]) -> Verdict:
     shown = command.show(loud)
     if "first" not in answer:
         return ("wrong", f"healthy, but {shown}") if loud else ("right", "")
-    advice = " ".join(" ".join([*one["causes"], one["fix"], json.dumps(one["change"])]) for one in loud)
+    advice = " ".join(
+        " ".join([*one["causes"], one["fix"], json.dumps(one["change"])]) for one in loud
+    )
     unsaid = re.search(answer.get("unsaid", NEVER), advice)
     if unsaid:
         return "wrong", f"false advice: {unsaid[0]!r}; {shown}"
@@ -63,13 +78,21 @@ def _grade_findings(stage: dict, answer: dict[str, Any]) -> Verdict:
         return ("wrong" if loud else "silently wrong"), f"not named: {wanted}; {shown}"
     says = answer.get("says", "")
     words = " ".join([loud[0]["what"], *loud[0]["causes"], loud[0]["fix"]])
-    if command.names(loud[0], wanted) and loud[0]["level"] in listed(answer["level"]) and re.search(says, words):
+    if (
+        command.names(loud[0], wanted)
+        and loud[0]["level"] in listed(answer["level"])
+        and re.search(says, words)
+    ):
         return "right", ""
-    return "unclear", f"{wanted} should be first, {answer['level']}, with the words {says!r}; {shown}"
+    return (
+        "unclear",
+        f"{wanted} should be first, {answer['level']}, with the words {says!r}; {shown}",
+    )
 
 
 def _grade_outcome(stage: dict, answer: dict[str, Any]) -> Verdict:
-    """Where the reward or the loss went. That it did not become better is true of what became worse."""
+    """Where the reward or the loss went. That it did not become better is true of what became
+    worse."""
     wanted = listed(answer["outcome"])
     said = stage["outcome"]["said"] if stage["outcome"] else "cannot be told"
     found = next((one for one, words in DIRECTIONS.items() if re.search(words, said)), "cannot")

@@ -21,7 +21,10 @@ def grade(name: str, answer: dict[str, Any]) -> tuple[str, str]:
     given = ["--rows", f"rows/{answer['rows']}.jsonl", "--trust-code", "--json"]
     if "gold" in answer:
         given += ["--set", f"task.options.gold={json.dumps(answer['gold'])}"]
-    before, sys.dont_write_bytecode = (cheats.VERDICTS, list(sys.path), sys.dont_write_bytecode), True
+    before, sys.dont_write_bytecode = (
+        (cheats.VERDICTS, list(sys.path), sys.dont_write_bytecode),
+        True,
+    )
     cheats.VERDICTS = VERDICTS
     try:
         _, out, err = command.run("audit", answer["score"], *given, folder=FOLDER)
@@ -29,7 +32,11 @@ def grade(name: str, answer: dict[str, Any]) -> tuple[str, str]:
         return "wrong", traceback.format_exc(limit=-1)
     finally:
         cheats.VERDICTS, sys.path[:], sys.dont_write_bytecode = before
-        for module in [key for key, one in sys.modules.items() if f"{FOLDER}/" in str(getattr(one, "__file__", ""))]:
+        for module in [
+            key
+            for key, one in sys.modules.items()
+            if f"{FOLDER}/" in str(getattr(one, "__file__", ""))
+        ]:
             del sys.modules[module]
     unsaid = re.search(answer.get("unsaid", NEVER), out + err)
     if unsaid:

@@ -1,7 +1,8 @@
 """What `plumbline init --from SCRIPT` makes of the training scripts.
 
-A script's folder is copied, the script is read without --trust-code, and the recipe is compared with the answer: the
-model, the rows, every reward function (imported from beside the recipe, and called), every key, and what must be said.
+A script's folder is copied, the script is read without --trust-code, and the recipe is compared
+with the answer: the model, the rows, every reward function (imported from beside the recipe, and
+called), every key, and what must be said.
 """
 
 import contextlib
@@ -62,7 +63,8 @@ TRL: dict[str, Any] = {
     "model.quantize": None,
     "engine.name": None,
 }
-"""What a GRPO script means that leaves a setting out: trl 1.16, grpo_config.py; a batch of 8 answers is one prompt."""
+"""What a GRPO script means that leaves a setting out: trl 1.16, grpo_config.py; a batch of 8
+answers is one prompt."""
 
 NAMES = {
     "rl.steps": "max_steps|num_train_epochs|steps",
@@ -100,12 +102,25 @@ def grade(name: str, answer: dict[str, Any]) -> tuple[str, str]:
         said = plumbline("init", "--from", answer["script"], "--out", RECIPE)
         if "Traceback (most recent call last)" in said.printed:
             return "wrong", cause(said)
-        refused = "refused" in answer and all(re.search(each, said.printed, re.I) for each in answer["refused"])
+        refused = "refused" in answer and all(
+            re.search(each, said.printed, re.I) for each in answer["refused"]
+        )
         if not said.text:
-            return "right" if refused else "wrong" if _false(said, answer) else "unclear", cause(said)
+            return "right" if refused else "wrong" if _false(said, answer) else "unclear", cause(
+                said
+            )
         if answer.get("kind") == "none":
-            return ("wrong" if refused else "silently wrong"), "a recipe is written of what it cannot be"
-        return worst([*_keys(said, answer), *_data(said, answer), *_rewards(said, answer), *_said(said, answer)])
+            return (
+                "wrong" if refused else "silently wrong"
+            ), "a recipe is written of what it cannot be"
+        return worst(
+            [
+                *_keys(said, answer),
+                *_data(said, answer),
+                *_rewards(said, answer),
+                *_said(said, answer),
+            ]
+        )
 
 
 def _false(said: Said, answer: dict[str, Any]) -> bool:
@@ -114,7 +129,9 @@ def _false(said: Said, answer: dict[str, Any]) -> bool:
     missing = re.search(r"needs (.*), which is not in", printed)
     there = {"--model": not _todo(keys.get("model.name", "TODO")), "--reward": "rewards" in answer}
     there["--data"] = not _todo(answer.get("data", "TODO"))
-    if "builds neither a GRPOConfig" in printed and "GRPOConfig(" in Path(answer["script"]).read_text(encoding="utf-8"):
+    if "builds neither a GRPOConfig" in printed and "GRPOConfig(" in Path(
+        answer["script"]
+    ).read_text(encoding="utf-8"):
         return True
     return bool(missing) and any(known and option in missing[1] for option, known in there.items())
 
@@ -126,9 +143,17 @@ def _get(recipe: dict[str, Any], key: str) -> Any:
         if isinstance(value, str) and part == "name":  # rl.algorithm: gspo, engine: vllm
             return value
         value = value.get(part) if isinstance(value, dict) else None
-    if value is None and key == "rl.algorithm.normaliser" and _get(recipe, "rl.algorithm.name") == "cispo":
+    if (
+        value is None
+        and key == "rl.algorithm.normaliser"
+        and _get(recipe, "rl.algorithm.name") == "cispo"
+    ):
         return "dapo"
-    if value is None and key.startswith("model.lora.") and not (recipe.get("model") or {}).get("lora"):
+    if (
+        value is None
+        and key.startswith("model.lora.")
+        and not (recipe.get("model") or {}).get("lora")
+    ):
         return None
     return DEFAULTS.get(key) if value is None else value
 
@@ -160,15 +185,23 @@ def _equal(value: Any, right: Any) -> bool:
 def _spoken_of(said: Said, key: str) -> bool:
     """Whether a line says of a key, by its name or TRL's, that something is left to the reader."""
     names = rf"\b({NAMES.get(key, 'no-other-name')}|{re.escape(key)}|{key.rpartition('.')[2]})\b"
-    return any(re.search(names, line) and re.search(HEDGE, line, re.I) for line in said.all.splitlines())
+    return any(
+        re.search(names, line) and re.search(HEDGE, line, re.I) for line in said.all.splitlines()
+    )
 
 
 def _differs(said: Said, key: str, value: Any, right: Any) -> tuple[str, str]:
     if _todo(value):
         return "unclear", f"{key} is {value}, and should be {right}"
-    if value is None and right == "TODO" and re.search(rf"{key.rpartition('.')[2]}.*TODO|TODO.*{key}", said.text):
+    if (
+        value is None
+        and right == "TODO"
+        and re.search(rf"{key.rpartition('.')[2]}.*TODO|TODO.*{key}", said.text)
+    ):
         return "right", ""
-    return ("unclear" if _spoken_of(said, key) else "silently wrong"), f"{key} is {value!r}, and should be {right!r}"
+    return (
+        "unclear" if _spoken_of(said, key) else "silently wrong"
+    ), f"{key} is {value!r}, and should be {right!r}"
 
 
 def _keys(said: Said, answer: dict[str, Any]) -> list[tuple[str, str]]:
@@ -203,13 +236,19 @@ def _data(said: Said, answer: dict[str, Any]) -> list[tuple[str, str]]:
         path = Path(str(train))
         rows = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
         if len(rows) != right["rows"]:
-            found.append(_differs(said, "task.options.train", train, f"a file of {right['rows']} rows"))
+            found.append(
+                _differs(said, "task.options.train", train, f"a file of {right['rows']} rows")
+            )
     elif not _equal(train, right):
         found.append(_differs(said, "task.options.train", train, right))
     if "held_out" in answer:
         shares = [_address(options.get(split)) for split in ("val", "test")]
         if not any(_equal(share, answer["held_out"]) for share in shares):
-            spoken = "unclear" if re.search(r"eval_dataset|test_size|train_test_split", said.all) else "silently wrong"
+            spoken = (
+                "unclear"
+                if re.search(r"eval_dataset|test_size|train_test_split", said.all)
+                else "silently wrong"
+            )
             found.append((spoken, f"val and test are {shares}, one should be {answer['held_out']}"))
     return found
 
@@ -222,8 +261,14 @@ def _rewards(said: Said, answer: dict[str, Any]) -> list[tuple[str, str]]:
     if _todo(names):
         return [("unclear", f"score is {score}")]
     if len(names) != len(answer["rewards"]):
-        return [_differs(said, "task.options.score", names, [one["name"] for one in answer["rewards"]])]
-    found = [problem for name, right in zip(names, answer["rewards"], strict=True) if (problem := _reward(name, right))]
+        return [
+            _differs(said, "task.options.score", names, [one["name"] for one in answer["rewards"]])
+        ]
+    found = [
+        problem
+        for name, right in zip(names, answer["rewards"], strict=True)
+        if (problem := _reward(name, right))
+    ]
     if "weights" in answer:
         weights = said.recipe["task"]["options"].get("weights")
         given = list(weights.values()) if isinstance(weights, dict) else weights
@@ -235,13 +280,21 @@ def _rewards(said: Said, answer: dict[str, Any]) -> list[tuple[str, str]]:
 def _reward(name: str, right: dict[str, Any]) -> tuple[str, str] | None:
     """What is wrong with the function that a recipe names."""
     if "of" in right:  # TRL's own, by its name there or through a file that imports it
-        return None if name.endswith(f":{right['name']}") else ("silently wrong", f"{name} is not {right['name']}")
+        return (
+            None
+            if name.endswith(f":{right['name']}")
+            else ("silently wrong", f"{name} is not {right['name']}")
+        )
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             gives = function(name)(**right["with"])
     except Exception as error:  # noqa: BLE001 - a user's function may do anything
         return "wrong", f"{name} cannot be used: {type(error).__name__}: {error}"
-    return None if _equal(gives, right["gives"]) else ("silently wrong", f"{name} gives {gives}, not {right['gives']}")
+    return (
+        None
+        if _equal(gives, right["gives"])
+        else ("silently wrong", f"{name} gives {gives}, not {right['gives']}")
+    )
 
 
 def _said(said: Said, answer: dict[str, Any]) -> list[tuple[str, str]]:

@@ -1,14 +1,19 @@
-"""The corpus of the doorstep gets the right answers, but for a few that are unclear; none is wrong."""
+"""The corpus of the doorstep gets the right answers, but for a few that are unclear; none is
+wrong."""
 
 import pytest
 
 from tests.doorstep import corpus
 
 UNCLEAR = {
-    "logs/swift-grpo-resumed": "32 rows of a reward that walks; a rise cannot be told from slow noise",
+    "logs/swift-grpo-resumed": (
+        "32 rows of a reward that walks; a rise cannot be told from slow noise"
+    ),
     "logs/trl-completions-by-id": "15 rows of ten steps each",
     "logs/trl-grpo-solved-early": "it is solved within the first rows, and stands",
-    "logs/trl-grpo-kl-blow-up": "the KL is named; of a reward that falls the first line says that it did not rise",
+    "logs/trl-grpo-kl-blow-up": (
+        "the KL is named; of a reward that falls the first line says that it did not rise"
+    ),
     "logs/trl-grpo-beta-1": "12 rows: what would explain it is a note",
     "logs/verl-entropy-collapse": "a note, because the reward rises",
     "logs/verl-rollouts": "eight steps are too few for the first line",

@@ -1,4 +1,5 @@
-"""A task of two turns whose verdicts break, hang, end their process or take their time, as the text says."""
+"""A task of two turns whose verdicts break, hang, end their process or take their time, as the text
+says."""
 
 import os
 import time
@@ -45,7 +46,9 @@ class Talk:
     def ask(self) -> Sequence[Message] | None:
         if len(self.texts) == 2:
             return None
-        told = [{"role": "assistant", "content": f"{text} by {os.getpid() * 0}"} for text in self.texts]
+        told = [
+            {"role": "assistant", "content": f"{text} by {os.getpid() * 0}"} for text in self.texts
+        ]
         return [*self.example.messages, *told]
 
     def tell(self, text: str) -> None:
@@ -73,7 +76,9 @@ class FaultyTask(ToyTask):
             time.sleep(wait)
         return super().judge(example, completion)
 
-    def judge_group(self, example: Example, completions: Sequence[str]) -> list[tuple[Outcome, Score]]:
+    def judge_group(
+        self, example: Example, completions: Sequence[str]
+    ) -> list[tuple[Outcome, Score]]:
         return [self.judge(example, text) for text in completions]
 
 

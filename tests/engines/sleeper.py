@@ -1,5 +1,5 @@
-"""A server that serves nothing: it sleeps beside a process that it started and that takes no SIGTERM, or says at its
-start what is wrong with it (`STAND_IN`) and ends."""
+"""A server that serves nothing: it sleeps beside a process that it started and that takes no
+SIGTERM, or says at its start what is wrong with it (`STAND_IN`) and ends."""
 
 import json
 import os

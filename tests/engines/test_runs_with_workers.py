@@ -1,4 +1,5 @@
-"""A run with workers that loses its cluster, or is interrupted, ends cleanly and resumes to the same result."""
+"""A run with workers that loses its cluster, or is interrupted, ends cleanly and resumes to the
+same result."""
 
 import json
 import os
@@ -22,7 +23,12 @@ RECIPE = {
     "name": "spread",
     "seed": 5,
     "task": {"name": "tests.engines.faults:open_faulty", "options": {"size": 8, "turns": 2}},
-    "rl": {"steps": 12, "prompts_per_step": 2, "group_size": 4, "optimiser": {"learning_rate": 1e-3}},
+    "rl": {
+        "steps": 12,
+        "prompts_per_step": 2,
+        "group_size": 4,
+        "optimiser": {"learning_rate": 1e-3},
+    },
     "sampling": {"max_tokens": 8},
     "evaluation": {"every": 6, "limit": 4, "final": ["val"]},
     "run": {"checkpoint_every": 1, "preflight": False},
@@ -87,11 +93,23 @@ def lives(pid: int) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mode", "ended"), [("head", "has not answered"), ("interrupt", "interrupted")])
-def test_a_run_that_loses_its_cluster_or_is_interrupted_resumes_to_the_same(recipe, alone, tmp_path, mode, ended):
-    """kill -9 of the head of its local cluster, or Ctrl-C: a clear end, no process is left, and nothing is lost."""
+@pytest.mark.parametrize(
+    ("mode", "ended"), [("head", "has not answered"), ("interrupt", "interrupted")]
+)
+def test_a_run_that_loses_its_cluster_or_is_interrupted_resumes_to_the_same(
+    recipe, alone, tmp_path, mode, ended
+):
+    """kill -9 of the head of its local cluster, or Ctrl-C: a clear end, no process is left, and
+    nothing is lost."""
     result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(DRIVER), json.dumps({**recipe, "scale": SCALE}), tmp_path / "run", mode],
+        [
+            sys.executable,
+            "-c",
+            textwrap.dedent(DRIVER),
+            json.dumps({**recipe, "scale": SCALE}),
+            tmp_path / "run",
+            mode,
+        ],
         capture_output=True,
         text=True,
         timeout=300,
@@ -114,11 +132,17 @@ def test_where_no_cluster_answers():
     from plumbline.engines.workers import workers
 
     nowhere = ScaleSection(verdicts=1, address="127.0.0.1:9")
-    with pytest.raises(EngineError, match=r"no Ray cluster answers at 127\.0\.0\.1:9"), workers(nowhere):
+    with (
+        pytest.raises(EngineError, match=r"no Ray cluster answers at 127\.0\.0\.1:9"),
+        workers(nowhere),
+    ):
         pass
 
 
-ASKS = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1]).get_all_node_info(timeout=60)"
+ASKS = (
+    "import sys; from ray._raylet import GcsClient; "
+    "GcsClient(address=sys.argv[1]).get_all_node_info(timeout=60)"
+)
 LOCAL = f"""
     import json, os, subprocess, sys
     from plumbline.engines.workers import cluster
@@ -149,5 +173,8 @@ def test_without_ray_the_extra_is_named(monkeypatch):
     from plumbline.engines.workers import workers
 
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ModelError, match=r"scale needs ray.*\n.*\.\[ray\]"), workers(ScaleSection(samplers=1)):
+    with (
+        pytest.raises(ModelError, match=r"scale needs ray.*\n.*\.\[ray\]"),
+        workers(ScaleSection(samplers=1)),
+    ):
         pass

@@ -1,4 +1,5 @@
-"""The vLLM sampler against a stand-in that speaks the same HTTP: its law, its publications, and every fault."""
+"""The vLLM sampler against a stand-in that speaks the same HTTP: its law, its publications, and
+every fault."""
 
 import gzip
 import json
@@ -60,7 +61,8 @@ def change(policy, size=0.02, seed=0):
 
 @pytest.fixture
 def served(policy, tmp_path):
-    """Starts stand-ins of the policy's model on threads, and engines to their address; ends them all."""
+    """Starts stand-ins of the policy's model on threads, and engines to their address; ends them
+    all."""
     opened = []
 
     def start(**faults):
@@ -71,7 +73,13 @@ def served(policy, tmp_path):
         return server
 
     def engine(server, **section):
-        values = {"name": "vllm", "address": server.address, "publish": "full", "timeout": 20, **section}
+        values = {
+            "name": "vllm",
+            "address": server.address,
+            "publish": "full",
+            "timeout": 20,
+            **section,
+        }
         heard = Heard()
         sampler = VllmSampler(EngineSection(**values), policy, Place(tmp_path / "engine", 0, heard))
         opened.append(sampler.close)
@@ -97,7 +105,7 @@ def gap(policy, trajectories):
     return float((terms.logprobs - terms.recorded).abs().max())
 
 
-# -- the law -------------------------------------------------------------------------------------------------------
+# -- the law ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("law", [{}, {"temperature": 0.7, "top_k": 5}, {"top_p": 0.8}])
@@ -111,7 +119,9 @@ def test_what_is_recorded_is_what_the_learner_scores_under_the_same_law(served, 
     for request, trajectory in got.items():
         assert trajectory.prompt.tolist() == policy.chat.prompt(request.messages)
         assert trajectory.text == policy.chat.text(trajectory.tokens.tolist())
-        assert trajectory.finish == ("stop" if trajectory.tokens[-1] in policy.chat.stop_ids else "length")
+        assert trajectory.finish == (
+            "stop" if trajectory.tokens[-1] in policy.chat.stop_ids else "length"
+        )
         assert trajectory.sampling == request.sampling
 
 
@@ -143,7 +153,7 @@ def test_a_prompt_that_is_too_long_for_the_server_is_refused_before_anything_is_
     assert not server.state.asked
 
 
-# -- publications --------------------------------------------------------------------------------------------------
+# -- publications ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("publish", ["full", "lora", "transfer"])
@@ -159,7 +169,10 @@ def test_new_weights_are_what_samples_and_say_their_version(served, policy, publ
         change(policy, seed=version)
         sampler.take(policy, version)
     sampler.take(policy, 2)  # it has them
-    got = [trajectory for _, trajectory in sampler.sample(requests(["o produto"], 4, Sampling(max_tokens=5)))]
+    got = [
+        trajectory
+        for _, trajectory in sampler.sample(requests(["o produto"], 4, Sampling(max_tokens=5)))
+    ]
     assert gap(policy, got) < 1e-3
     assert {trajectory.version for trajectory in got} == {2}
     assert sampler.figures["engine/update_arrived"] == pytest.approx(1, abs=1e-3)
@@ -169,7 +182,10 @@ def test_new_weights_are_what_samples_and_say_their_version(served, policy, publ
         assert told == ["/v1/load_lora_adapter", "/v1/unload_lora_adapter"] * 2
         assert len(server.state.adapters) == 1
     else:
-        loads = {"full": ["/collective_rpc"], "transfer": ["/init_weight_transfer_engine", "/start_weight_update"]}
+        loads = {
+            "full": ["/collective_rpc"],
+            "transfer": ["/init_weight_transfer_engine", "/start_weight_update"],
+        }
         ends = [] if publish == "full" else ["/update_weights", "/finish_weight_update"]
         assert told == [*loads[publish], *ends, "/reset_prefix_cache", "/update_weight_version"] * 2
 
@@ -216,7 +232,9 @@ def test_how_much_arrives_counts_what_points_the_way_and_not_rounding_errors():
 
 
 def test_rounding_moves_the_share_by_no_more_than_the_bound():
-    learner, *noise = torch.randn(3, 400, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    learner, *noise = torch.randn(
+        3, 400, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
     before = NumberPair(torch.zeros(400), 0.1 * noise[0])
     found = arrived(before, NumberPair(learner, learner + 0.1 * noise[1]))
     assert abs(found.share - 1) < found.bound == pytest.approx(0.2, rel=0.1)
@@ -229,9 +247,14 @@ def test_rounding_moves_the_share_by_no_more_than_the_bound():
 
 
 @pytest.mark.parametrize(("made", "stale"), [(1.0, False), (0.7, False), (0.1, True), (0.0, True)])
-def test_a_server_that_moves_by_its_rounding_alone_is_told_from_one_that_has_the_weights(made, stale):
-    """`made`: the share of the learner's change that the server makes, beside noise a third of its size."""
-    first, change, noise = torch.randn(3, 150, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+def test_a_server_that_moves_by_its_rounding_alone_is_told_from_one_that_has_the_weights(
+    made, stale
+):
+    """`made`: the share of the learner's change that the server makes, beside noise a third of its
+    size."""
+    first, change, noise = torch.randn(
+        3, 150, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
     arrivals = Arrivals()
     arrivals.check_probe(NumberPair(first, first), 1.0)
     now = NumberPair(first + 0.1 * change, first + 0.1 * (made * change + noise / 3))
@@ -243,8 +266,11 @@ def test_a_server_that_moves_by_its_rounding_alone_is_told_from_one_that_has_the
 
 
 def test_where_rounding_hides_a_step_steps_are_added_up_until_it_cannot():
-    """A server in 16 bits that has lost the weights: each small step of the learner is less than its rounding."""
-    change, *noise = torch.randn(41, 150, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    """A server in 16 bits that has lost the weights: each small step of the learner is less than
+    its rounding."""
+    change, *noise = torch.randn(
+        41, 150, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
     arrivals = Arrivals()
 
     def check(steps):
@@ -257,16 +283,19 @@ def test_where_rounding_hides_a_step_steps_are_added_up_until_it_cannot():
 
 
 def test_a_server_that_moves_by_not_one_bit_is_stale_however_small_the_change():
-    first, change, *noise = torch.randn(4, 150, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    first, change, *noise = torch.randn(
+        4, 150, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
     arrivals = Arrivals()
     arrivals.check_probe(NumberPair(first, first + 1e-3 * noise[0]), 1.0)
-    hidden = NumberPair(first + 1e-6 * change, first + 1e-3 * noise[1])  # a step so small that rounding hides it
+    # a step so small that rounding hides it
+    hidden = NumberPair(first + 1e-6 * change, first + 1e-3 * noise[1])
     assert arrivals.check_probe(hidden, 1.0)["engine/probe_moved_bound"] > 100
     with pytest.raises(EngineError, match="still samples with older weights"):
         arrivals.check_probe(NumberPair(first + 2e-6 * change, hidden.served), 1.0)
 
 
-# -- which server it is --------------------------------------------------------------------------------------------
+# -- which server it is ----------------------------------------------------------------------------
 
 
 def test_another_model_and_another_tokenizer_are_refused(served):
@@ -294,9 +323,13 @@ def test_the_folder_that_a_given_server_was_started_with_stays_as_it_is(served, 
     assert not list(sampler.place.folder.glob("plumbline-*"))
 
 
-def test_a_given_server_that_lets_nobody_change_its_weights_is_an_error_that_says_how_to_start_it(served):
+def test_a_given_server_that_lets_nobody_change_its_weights_is_an_error_that_says_how_to_start_it(
+    served,
+):
     start, engine = served
-    with pytest.raises(EngineError, match=r"/weight_info answered 404: .* \(4 times in a row\)") as told:
+    with pytest.raises(
+        EngineError, match=r"/weight_info answered 404: .* \(4 times in a row\)"
+    ) as told:
         engine(start(locked=True))
     assert "VLLM_SERVER_DEV_MODE=1" in told.value.fix
 
@@ -314,7 +347,7 @@ def test_a_server_that_was_started_again_is_handed_the_weights_once_more(served,
     assert any("no longer has version 1" in message for message in sampler.heard.events)
 
 
-# -- faults --------------------------------------------------------------------------------------------------------
+# -- faults ----------------------------------------------------------------------------------------
 
 
 def test_a_stream_that_breaks_off_is_asked_again_for_what_had_not_ended(served):
@@ -333,7 +366,9 @@ def test_a_given_server_that_never_answers_is_an_error_in_the_end(served, monkey
     sampler = engine(start(hangs=1), timeout=1)
     asked = sampler.sample(requests(["sim"], 2, Sampling(max_tokens=2)))
     next(asked)
-    with pytest.raises(EngineError, match=r"none of the answers .* ended within 1 seconds \(2 times in a row\)"):
+    with pytest.raises(
+        EngineError, match=r"none of the answers .* ended within 1 seconds \(2 times in a row\)"
+    ):
         list(asked)
 
 
@@ -350,11 +385,14 @@ def own(policy, tmp_path, monkeypatch, module, *, timeout=60, **told):
 
 @pytest.fixture
 def relayed(policy, tmp_path, monkeypatch):
-    """Starts a server of the run: a process that hands on to a stand-in on a thread, which has a model of its own."""
+    """Starts a server of the run: a process that hands on to a stand-in on a thread, which has a
+    model of its own."""
     opened, honest = [], processes.start
 
     def start(command, environment, log):
-        folder, dtype, name = (command[command.index(one) + 1] for one in ("--model", "--dtype", "--served-model-name"))
+        folder, dtype, name = (
+            command[command.index(one) + 1] for one in ("--model", "--dtype", "--served-model-name")
+        )
         opened.append(stand_in.serve(Path(folder), dtype))
         opened[-1].state.base = name
         told = {**json.loads(os.environ["STAND_IN"]), "at": opened[-1].server_address}
@@ -367,7 +405,9 @@ def relayed(policy, tmp_path, monkeypatch):
         server.server_close()
 
 
-def test_a_server_of_the_run_that_is_killed_is_started_again_and_no_answer_is_lost(policy, relayed, tmp_path):
+def test_a_server_of_the_run_that_is_killed_is_started_again_and_no_answer_is_lost(
+    policy, relayed, tmp_path
+):
     """Version 1 was handed over before, so that is what draws afterwards."""
     sampler = relayed(dies=3, once=str(tmp_path / "happened"))
     first, folder = sampler.server, sampler.socket.parent
@@ -392,7 +432,8 @@ def test_a_server_of_the_run_that_is_killed_is_started_again_and_no_answer_is_lo
 
 
 def test_nobody_else_reaches_a_server_of_the_run(policy):
-    """vLLM's calls that change weights ask for no key, and one of them unpickles: no port, and no other user."""
+    """vLLM's calls that change weights ask for no key, and one of them unpickles: no port, and no
+    other user."""
     for how in ("full", "lora", "transfer"):
         words, said = servers.command(how, policy, "served", "float32", Path("/x/socket"), 0)
         assert words[words.index("--uds") + 1] == "/x/socket"
@@ -409,11 +450,17 @@ def test_a_path_that_is_too_long_for_a_socket_is_an_error(tmp_path, monkeypatch)
     assert list(long.iterdir()) == []
 
 
-def test_a_server_of_the_run_that_hangs_or_ends_between_two_steps_is_started_again(policy, tmp_path, monkeypatch):
+def test_a_server_of_the_run_that_hangs_or_ends_between_two_steps_is_started_again(
+    policy, tmp_path, monkeypatch
+):
     started, heard = stand_in.on_threads(monkeypatch, hangs=2), Heard()
-    sampler = VllmSampler(EngineSection(name="vllm", timeout=1), policy, Place(tmp_path / "engine", 0, heard))
+    sampler = VllmSampler(
+        EngineSection(name="vllm", timeout=1), policy, Place(tmp_path / "engine", 0, heard)
+    )
     asked = requests(["sim"], 4, Sampling(max_tokens=3))
-    assert {request.key for request, _ in sampler.sample(asked)} == {request.key for request in asked}
+    assert {request.key for request, _ in sampler.sample(asked)} == {
+        request.key for request in asked
+    }
     assert [running.state.asked for running in started] == [[4], [2]]
     processes.stop(sampler.server)
     change(policy)
@@ -421,7 +468,9 @@ def test_a_server_of_the_run_that_hangs_or_ends_between_two_steps_is_started_aga
     got = dict(sampler.sample(asked))
     assert set(got) == set(asked)
     assert gap(policy, list(got.values())) < 1e-3
-    assert len({running.seed for running in started}) == 3, "a second server would draw what the first one drew"
+    assert len({running.seed for running in started}) == 3, (
+        "a second server would draw what the first one drew"
+    )
     lost = [event for event in heard.events if "it is started again" in event]
     assert len(lost) == 2
     assert "none of the answers" in lost[0]
@@ -429,10 +478,18 @@ def test_a_server_of_the_run_that_hangs_or_ends_between_two_steps_is_started_aga
     sampler.close()
 
 
-def test_a_server_that_does_not_fit_into_memory_says_so_and_what_to_do(policy, tmp_path, monkeypatch):
+def test_a_server_that_does_not_fit_into_memory_says_so_and_what_to_do(
+    policy, tmp_path, monkeypatch
+):
     sleeper = "tests.engines.sleeper"
     with pytest.raises(EngineError, match=r"ran out of memory: torch\.OutOfMemoryError") as told:
-        own(policy, tmp_path, monkeypatch, sleeper, starts="torch.OutOfMemoryError: CUDA out of memory")
+        own(
+            policy,
+            tmp_path,
+            monkeypatch,
+            sleeper,
+            starts="torch.OutOfMemoryError: CUDA out of memory",
+        )
     assert "--gpu-memory-utilization" in told.value.fix
     with pytest.raises(EngineError, match="ended with status 1: ValueError: no such flag"):
         own(policy, tmp_path, monkeypatch, sleeper, starts="ValueError: no such flag")
@@ -451,7 +508,11 @@ def test_what_is_missing_is_said_with_how_to_get_it(policy, tmp_path, monkeypatc
         check_engine(EngineSection(name="vllm", address="http://127.0.0.1:1"), "autoregressive")
     monkeypatch.setitem(sys.modules, "httpx", None)
     with pytest.raises(EngineError, match="needs httpx, which is not installed"):
-        VllmSampler(EngineSection(name="vllm", address="http://127.0.0.1:1"), policy, Place(tmp_path, 0, Heard()))
+        VllmSampler(
+            EngineSection(name="vllm", address="http://127.0.0.1:1"),
+            policy,
+            Place(tmp_path, 0, Heard()),
+        )
 
 
 @pytest.fixture
@@ -482,7 +543,7 @@ def test_an_evaluation_leaves_the_log_of_a_server_that_failed_and_nothing_else(
     assert not list(short.glob("plumbline-*"))
 
 
-# -- any endpoint --------------------------------------------------------------------------------------------------
+# -- any endpoint ----------------------------------------------------------------------------------
 
 
 def test_any_endpoint_is_evaluated_by_its_address(served, plumbline, tmp_path, monkeypatch):
@@ -515,7 +576,8 @@ def good(content="a", tokens=1, **choice):
 
 
 class Says(BaseHTTPRequestHandler):
-    """Answers every request with `said`: bytes, a text, a status with either, or what is done with the connection."""
+    """Answers every request with `said`: bytes, a text, a status with either, or what is done with
+    the connection."""
 
     said = None
     asked = 0
@@ -546,7 +608,9 @@ class Says(BaseHTTPRequestHandler):
             self.wfile.write(b" " * 2**20)
 
     def bomb(self):
-        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(b" " * 2**26))
+        self.wfile.write(
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(b" " * 2**26)
+        )
 
     def drips(self, head=b"HTTP/1.1 200 OK\r\n\r\n"):
         self.wfile.write(head)
@@ -629,7 +693,9 @@ def test_whatever_an_endpoint_answers_is_an_answer_or_one_clear_error(says, said
     monkeypatch.setattr(endpoint, "TRIES", 2)
     handler.said = said
     asked = requests(["a b", "c"], 1, Sampling(max_tokens=3))
-    sampler = endpoint.Endpoint(address, "echo", timeout=1.0 if callable(said) and "drips" in said.__name__ else 60.0)
+    sampler = endpoint.Endpoint(
+        address, "echo", timeout=1.0 if callable(said) and "drips" in said.__name__ else 60.0
+    )
     threads = threading.active_count()
     with pytest.raises(EngineError) as error:
         list(sampler.sample(asked))
@@ -646,8 +712,16 @@ def test_whatever_an_endpoint_answers_is_an_answer_or_one_clear_error(says, said
     [
         ({"max_tokens": 16}, [], {"temperature": 0.0, "max_tokens": 16}),
         ({"max_tokens": 16, "temperature": 0.7, "top_p": 0.9, "top_k": 5}, [], {}),
-        ({"max_tokens": 16, "temperature": 0.7, "top_k": 5}, ["--greedy"], {"temperature": 0.0, "max_tokens": 16}),
-        ({"max_tokens": 16, "temperature": 0.7}, ["--temperature", 0], {"temperature": 0.0, "max_tokens": 16}),
+        (
+            {"max_tokens": 16, "temperature": 0.7, "top_k": 5},
+            ["--greedy"],
+            {"temperature": 0.0, "max_tokens": 16},
+        ),
+        (
+            {"max_tokens": 16, "temperature": 0.7},
+            ["--temperature", 0],
+            {"temperature": 0.0, "max_tokens": 16},
+        ),
         ({"temperature": 0.7}, ["--max-tokens", 3], {"temperature": 0.7, "max_tokens": 3}),
         ({}, [], {"temperature": 0.0, "max_tokens": 256}),
     ],
@@ -658,7 +732,13 @@ def test_an_endpoint_draws_as_the_recipe_says_where_the_command_does_not(
     address, handler = says
     handler.said = good()
     task = {"tests": {"name": "tests.toy:open_toy"}, "more": {"name": "tests.toy:open_toy"}}
-    recipe = {"name": "x", "model": {"name": "m"}, "tasks": task, "rl": {"steps": 1}, "sampling": written}
+    recipe = {
+        "name": "x",
+        "model": {"name": "m"},
+        "tasks": task,
+        "rl": {"steps": 1},
+        "sampling": written,
+    }
     (tmp_path / "base.yaml").write_text(json.dumps(recipe))
     (tmp_path / "recipe.yaml").write_text(json.dumps({"extends": "base.yaml"}))
     where = ["--task", f"{tmp_path / 'recipe.yaml'}:more", "--engine", address, "--limit", 1]
@@ -671,7 +751,10 @@ def test_an_endpoint_draws_as_the_recipe_says_where_the_command_does_not(
 @pytest.mark.parametrize(
     "said",
     [
-        (400, "This model's maximum context length is 96 tokens and your request has 31 input tokens"),
+        (
+            400,
+            "This model's maximum context length is 96 tokens and your request has 31 input tokens",
+        ),
         (400, '{"error": {"code": "context_length_exceeded"}}'),
         (400, "the request exceeds the available context size"),
         (400, "'max_tokens' or 'max_completion_tokens' is too large: 256"),
@@ -685,7 +768,9 @@ def test_a_refusal_of_the_length_names_the_limit_of_tokens(says, said):
     address, handler = says
     handler.said = said
     with pytest.raises(EngineError) as error:
-        list(endpoint.Endpoint(address, "echo").sample(requests(["a"], 1, Sampling(max_tokens=256))))
+        list(
+            endpoint.Endpoint(address, "echo").sample(requests(["a"], 1, Sampling(max_tokens=256)))
+        )
     assert "--max-tokens (an answer may have 256)" in error.value.fix
     assert "OPENAI_API_KEY" not in error.value.fix
 
@@ -703,31 +788,45 @@ def test_a_refusal_of_anything_else_does_not(says, said):
     address, handler = says
     handler.said = said
     with pytest.raises(EngineError) as error:
-        list(endpoint.Endpoint(address, "echo").sample(requests(["a"], 1, Sampling(max_tokens=256))))
+        list(
+            endpoint.Endpoint(address, "echo").sample(requests(["a"], 1, Sampling(max_tokens=256)))
+        )
     assert "OPENAI_API_KEY" in error.value.fix
 
 
 def test_an_endpoint_that_counts_more_tokens_than_memory_holds_numbers_allocates_none(says):
     address, handler = says
     handler.said = good(None, tokens=2**24)
-    ((_, answer),) = endpoint.Endpoint(address, "echo").sample(requests(["a"], 1, Sampling(max_tokens=3)))
+    ((_, answer),) = endpoint.Endpoint(address, "echo").sample(
+        requests(["a"], 1, Sampling(max_tokens=3))
+    )
     assert (answer.text, answer.num_tokens, answer.answer.base.nbytes) == ("", 2**24, 8)
 
 
 def test_a_key_or_a_proxy_that_cannot_be_used_is_a_clear_error(says, monkeypatch):
     address, handler = says
     handler.said = good()
-    for name, value in (("OPENAI_API_KEY", "a\nb"), ("OPENAI_API_KEY", "\xe9"), ("HTTP_PROXY", "foo://x")):
+    for name, value in (
+        ("OPENAI_API_KEY", "a\nb"),
+        ("OPENAI_API_KEY", "\xe9"),
+        ("HTTP_PROXY", "foo://x"),
+    ):
         with monkeypatch.context() as patch:
             patch.setenv(name, value)
             with pytest.raises(EngineError, match=name):
-                list(endpoint.Endpoint(address, "echo").sample(requests(["a"], 1, Sampling(max_tokens=3))))
+                list(
+                    endpoint.Endpoint(address, "echo").sample(
+                        requests(["a"], 1, Sampling(max_tokens=3))
+                    )
+                )
 
 
-# -- whole runs ----------------------------------------------------------------------------------------------------
+# -- whole runs ------------------------------------------------------------------------------------
 
 
-def test_rl_with_an_engine_trains_by_what_it_drew_and_records_how_the_weights_arrived(served, policy, tmp_path):
+def test_rl_with_an_engine_trains_by_what_it_drew_and_records_how_the_weights_arrived(
+    served, policy, tmp_path
+):
     from plumbline.runs.run import Run
     from plumbline.tasks.source import Source
     from plumbline.training.rl import train_rl
@@ -738,7 +837,9 @@ def test_rl_with_an_engine_trains_by_what_it_drew_and_records_how_the_weights_ar
     server = start()
     sampler = engine(server, publish="full")
     task = ToyTask({})
-    with Run.start(toy_recipe(steps=2, old="rescored", tis=2.0), tmp_path / "run", resume=False) as run:
+    with Run.start(
+        toy_recipe(steps=2, old="rescored", tis=2.0), tmp_path / "run", resume=False
+    ) as run:
         train_rl(policy, Source.of(task, task.examples("train")), run, None, sampler)
     rows = list(run.files["metrics"].rows())
     assert [row["step"] for row in rows] == [1, 2]
@@ -749,7 +850,9 @@ def test_rl_with_an_engine_trains_by_what_it_drew_and_records_how_the_weights_ar
     assert rows[1]["engine/probe_moved"] == pytest.approx(1, abs=0.05)
 
 
-def test_a_recipe_with_an_engine_corrects_for_its_rounding_and_is_refused_where_it_cannot_draw(monkeypatch):
+def test_a_recipe_with_an_engine_corrects_for_its_rounding_and_is_refused_where_it_cannot_draw(
+    monkeypatch,
+):
     from plumbline.checks.refusals import problems
     from plumbline.recipe import load
     from plumbline.runs.lineage import same_but_seed
@@ -759,7 +862,10 @@ def test_a_recipe_with_an_engine_corrects_for_its_rounding_and_is_refused_where_
     assert (recipe.rl.old, recipe.rl.tis) == ("rescored", 2.0)
     assert load("commerce-tiny", ["engine=vllm", "rl.tis=5", "rl.old=rescored"]).rl.tis == 5
     assert load("commerce-tiny", []).rl.tis is None
-    assert same_but_seed(recipe, load("commerce-tiny", ["engine.name=vllm", "engine.publish=lora", "engine.timeout=9"]))
+    assert same_but_seed(
+        recipe,
+        load("commerce-tiny", ["engine.name=vllm", "engine.publish=lora", "engine.timeout=9"]),
+    )
     assert not same_but_seed(recipe, load("commerce-tiny", []))
     monkeypatch.setattr(servers, "MODULE", "no_such_engine.server")
     assert any("has no no_such_engine" in str(problem) for problem in problems(recipe))
@@ -778,9 +884,17 @@ def test_a_run_refuses_adapters_that_its_server_cannot_be_handed_before_anything
         {
             "name": "toy",
             "task": {"name": "tests.toy:open_toy"},
-            "model": {"name": str(tiny_folder), "lora": {"rank": 2, "targets": ["q_proj", "lm_head"]}},
+            "model": {
+                "name": str(tiny_folder),
+                "lora": {"rank": 2, "targets": ["q_proj", "lm_head"]},
+            },
             "sft": {"steps": 1, "batch_size": 2, "optimiser": {"learning_rate": 1e-3}},
-            "rl": {"steps": 1, "prompts_per_step": 1, "group_size": 2, "optimiser": {"learning_rate": 1e-3}},
+            "rl": {
+                "steps": 1,
+                "prompts_per_step": 1,
+                "group_size": 2,
+                "optimiser": {"learning_rate": 1e-3},
+            },
             "sampling": {"max_tokens": 4},
             "evaluation": {"untrained": False, "final_limit": 2, "limit": 2},
             "engine": {"name": "vllm", "publish": "full", "address": served[0]().address},

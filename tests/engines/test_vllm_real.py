@@ -1,4 +1,5 @@
-"""The sampler with a real vLLM server, where one can be started: what the stand-in claims about it holds.
+"""The sampler with a real vLLM server, where one can be started: what the stand-in claims about it
+holds.
 
 PLUMBLINE_VLLM_PYTHON=~/vllm/bin/python pytest tests/engines/test_vllm_real.py
 """
@@ -35,7 +36,9 @@ def test_a_real_server_samples_by_the_law_is_handed_weights_and_survives_a_kill(
     policy = open_policy(section, str(MODEL), 0)
     policy.context = 512
     heard = Heard()
-    sampler = VllmSampler(EngineSection(name="vllm", timeout=240), policy, Place(tmp_path, 0, heard))
+    sampler = VllmSampler(
+        EngineSection(name="vllm", timeout=240), policy, Place(tmp_path, 0, heard)
+    )
     try:
         assert sampler.engine["dtype"] == "float32"
         change(policy, size=2e-3)
@@ -47,7 +50,9 @@ def test_a_real_server_samples_by_the_law_is_handed_weights_and_survives_a_kill(
             assert set(got) == set(asked)
             assert gap(policy, list(got.values())) < 0.01
             assert {trajectory.version for trajectory in got.values()} == {1}
-        greedy = requests(["What is the capital of France?"], 2, Sampling(max_tokens=12, temperature=0.0))
+        greedy = requests(
+            ["What is the capital of France?"], 2, Sampling(max_tokens=12, temperature=0.0)
+        )
         ours = [trajectory.tokens.tolist() for _, trajectory in policy.sample(greedy)]
         assert [trajectory.tokens.tolist() for _, trajectory in sampler.sample(greedy)] == ours
 
@@ -64,7 +69,9 @@ def test_a_real_server_samples_by_the_law_is_handed_weights_and_survives_a_kill(
         before = sampler.client.call("/weight_info")["weight_version"]
         change(policy, size=2e-3, seed=1)
         original = sampler.client.call
-        sampler.client.call = lambda path, *rest: None if path == "/collective_rpc" else original(path, *rest)
+        sampler.client.call = lambda path, *rest: (
+            None if path == "/collective_rpc" else original(path, *rest)
+        )
         with pytest.raises(EngineError, match="still samples with older weights"):
             sampler.take(policy, 2)
         assert original("/weight_info")["weight_version"] != before, "it says that it has them"

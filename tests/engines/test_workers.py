@@ -1,4 +1,5 @@
-"""Workers give what one process gives, and lose nothing when they, their machines or their cluster die."""
+"""Workers give what one process gives, and lose nothing when they, their machines or their cluster
+die."""
 
 import os
 import random
@@ -16,11 +17,11 @@ from plumbline.errors import EngineError
 from plumbline.policies import open_policy
 from plumbline.recipe import parse
 from plumbline.records import Request, Sampling
+from plumbline.rollouts.collect import collect
+from plumbline.rollouts.reward_workers import Judging, judge
 from plumbline.tasks import open_task
 from plumbline.tasks.task import episode_of
-from plumbline.rollouts.reward_workers import Judging, judge
 from plumbline.training.pipeline import run_recipe
-from plumbline.rollouts.collect import collect
 from tests.engines.test_runs_with_workers import RECIPE
 from tests.test_never_lost import fingerprint
 from tests.toy import ToyTask
@@ -28,7 +29,17 @@ from tests.training.toy_runs import toy_recipe
 
 ray = pytest.importorskip("ray", reason="ray is not installed (pip install '.[ray]')")
 
-ABILITIES = ("turns", "headline", "replayable", "built", "mistakes", "replay", "replay_episode", "shown", "said")
+ABILITIES = (
+    "turns",
+    "headline",
+    "replayable",
+    "built",
+    "mistakes",
+    "replay",
+    "replay_episode",
+    "shown",
+    "said",
+)
 ABILITIES += ("precheck", "sizes", "sketch", "elsewhere", "demonstration", "demonstrations")
 TOY = ToyTask({})
 FAULTY = "tests.engines.faults:open_faulty"
@@ -54,7 +65,12 @@ def spread_over(folder, name=FAULTY, count=2, timeout=30.0, **options):
 
     scale = {"verdicts": count, "timeout": timeout}
     recipe = parse(
-        {"name": "spread", "model": {"name": "nowhere"}, "task": {"name": name, "options": options}, "scale": scale}
+        {
+            "name": "spread",
+            "model": {"name": "nowhere"},
+            "task": {"name": name, "options": options},
+            "scale": scale,
+        }
     )
     task = open_task(name, options, folder / "data")
     return task, spread_verdicts(recipe, task, "", SimpleNamespace(folder=folder))
@@ -76,7 +92,8 @@ def spread(cluster, tmp_path):
 
 @pytest.fixture(scope="class")
 def pair(cluster, tmp_path_factory):
-    """A task of two turns, and the same with two workers, which no test may end: to start one takes a second."""
+    """A task of two turns, and the same with two workers, which no test may end: to start one takes
+    a second."""
     own, far = spread_over(tmp_path_factory.mktemp("pair"), turns=2)
     yield own, far
     far.pool.close()
@@ -93,12 +110,19 @@ def pids(pool) -> list[int]:
 def test_a_spread_task_has_what_the_task_has(spread, tmp_path, name):
     options = {"job": "sql_qa"} if name == "commerce" else {}
     if name == "jsonl":
-        (tmp_path / "train.jsonl").write_text("".join(f'{{"prompt": "{row}"}}\n' for row in range(9)))
+        (tmp_path / "train.jsonl").write_text(
+            "".join(f'{{"prompt": "{row}"}}\n' for row in range(9))
+        )
         options = {"train": str(tmp_path / "train.jsonl"), "score": "tests.engines.faults:letters"}
     own, far = spread(name, count=3, **options)
     for ability in ABILITIES:
         assert getattr(far, ability) == getattr(own, ability), ability
-    assert (far.name, far.splits, far.rubric, far.form) == (own.name, own.splits, own.rubric, own.form)
+    assert (far.name, far.splits, far.rubric, far.form) == (
+        own.name,
+        own.splits,
+        own.rubric,
+        own.form,
+    )
     assert far.controls.keys() == own.controls.keys()
     assert far.judges == 3
 
@@ -179,9 +203,7 @@ def test_what_hangs_and_what_kills_are_failures_of_their_own(spread, tmp_path, m
 
 def test_a_worker_that_cannot_be_opened_says_why_at_once(spread):
     _, far = spread(count=1, opens_in=os.getpid())
-    cause = (
-        r"one of the workers for verdicts cannot be opened: .*DataError: there are no records here\n  fix: copy them"
-    )
+    cause = r"one of the workers for verdicts cannot be opened: .*DataError: there are no records here\n  fix: copy them"
     with pytest.raises(EngineError, match=cause), Judging(far, far.examples("val")) as judging:
         judging.tell(0, 0, "aa")
 
@@ -190,7 +212,8 @@ KILLS = 6
 
 
 def test_random_kills_change_nothing(spread):
-    """Workers are killed at random while they judge; every verdict is there, and each is what it would have been."""
+    """Workers are killed at random while they judge; every verdict is there, and each is what it
+    would have been."""
     own, far = spread(count=2, wait=0.05)
     examples = own.examples("val")
     rng, done, kills = random.Random(5), threading.Event(), []
@@ -233,13 +256,16 @@ def verdicts(far, texts, act=None) -> None:
                 time.sleep(0.01)
             act()
     assert [judging.verdict(prompt, 0)[2] for prompt in range(len(texts))] == [None] * len(texts)
-    assert [judging.verdict(prompt, 0) for prompt in range(len(texts))] == [judge(TOY, example, text) for text in texts]
+    assert [judging.verdict(prompt, 0) for prompt in range(len(texts))] == [
+        judge(TOY, example, text) for text in texts
+    ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("how", "limit"), [("killed", 30.0), ("stopped", 3.0)])
 def test_a_node_that_dies_or_stalls_loses_no_verdict(cluster, spread, how, limit):
-    """kill -9 of all processes of a node; or none of them moves any more (SIGSTOP): verdicts go elsewhere."""
+    """kill -9 of all processes of a node; or none of them moves any more (SIGSTOP): verdicts go
+    elsewhere."""
     node = cluster.add_node(num_cpus=1, include_dashboard=False)
     _, far = spread(count=4, timeout=limit)
     while len(pids(far.pool)) < 4:
@@ -256,7 +282,9 @@ def test_a_node_that_dies_or_stalls_loses_no_verdict(cluster, spread, how, limit
 
 
 def children(pid: int) -> list[int]:
-    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout
+    found = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True
+    ).stdout
     return [int(one) for one in found.split()]
 
 
@@ -265,7 +293,7 @@ def tell(pids: list[int], number: int) -> None:
         os.kill(pid, number)
 
 
-# -- replicas of the model ---------------------------------------------------------------------------------------
+# -- replicas of the model -------------------------------------------------------------------------
 
 
 LONG = "Considere com atenção o que o cliente escreveu e responda apenas com o que foi pedido."
@@ -296,13 +324,24 @@ def kill_one(pool):
 
 
 def requests_of(prompts=6, copies=3):
-    asked = [[{"role": "user", "content": f"{LONG} {'nota ' * prompt}"}] for prompt in range(prompts)]
-    return [Request(("drawn", prompt, copy), asked[prompt], LAW) for prompt in range(prompts) for copy in range(copies)]
+    asked = [
+        [{"role": "user", "content": f"{LONG} {'nota ' * prompt}"}] for prompt in range(prompts)
+    ]
+    return [
+        Request(("drawn", prompt, copy), asked[prompt], LAW)
+        for prompt in range(prompts)
+        for copy in range(copies)
+    ]
 
 
 def bits(pairs):
     return {
-        request.key: (trajectory.text, trajectory.version, trajectory.tokens.tolist(), trajectory.logprobs.tobytes())
+        request.key: (
+            trajectory.text,
+            trajectory.version,
+            trajectory.tokens.tolist(),
+            trajectory.logprobs.tobytes(),
+        )
         for request, trajectory in pairs
     }
 
@@ -320,7 +359,9 @@ def change(policy, seed):
 def test_samplers_draw_to_the_bit_what_one_process_draws_also_where_they_die(cluster, tiny_folder):
     requests = requests_of()
     policy, samplers, events = replicas(tiny_folder, "samplers", samplers=2)
-    assert {shared for _, shared in policy.cut(requests)} != {0}, "nothing is read once, so a chunk alone would do"
+    assert {shared for _, shared in policy.cut(requests)} != {0}, (
+        "nothing is read once, so a chunk alone would do"
+    )
     for version in (1, 2):
         change(policy, version)
         policy.publish(version)
@@ -341,7 +382,8 @@ def test_samplers_draw_to_the_bit_what_one_process_draws_also_where_they_die(clu
 
 @pytest.mark.slow
 def test_learners_add_up_the_gradient_of_one_process(cluster, tiny_folder):
-    """With weights that change from step to step, and a replica that is killed; the metrics are the same, too."""
+    """With weights that change from step to step, and a replica that is killed; the metrics are the
+    same, too."""
     policy, learners, _ = replicas(tiny_folder, "learners", learners=2)
     recipe = toy_recipe(tokens_per_pass=64, beta=0.05, max_gap=10.0)
     credits_ = credited(policy, recipe)
@@ -354,9 +396,13 @@ def test_learners_add_up_the_gradient_of_one_process(cluster, tiny_folder):
         shared, theirs = updated(policy, recipe, credits_, learners)
         largest = max(float(gradient.abs().max()) for gradient in alone.values())
         assert shared.keys() == alone.keys()
-        assert max(float((shared[name] - alone[name]).abs().max()) for name in alone) < 1e-6 * max(1.0, largest)
+        assert max(float((shared[name] - alone[name]).abs().max()) for name in alone) < 1e-6 * max(
+            1.0, largest
+        )
         for name in ("loss", "kl", "gap", "clip_fraction", "terms"):
-            assert getattr(theirs, name) == pytest.approx(getattr(figures, name), rel=1e-5, abs=1e-7), name
+            assert getattr(theirs, name) == pytest.approx(
+                getattr(figures, name), rel=1e-5, abs=1e-7
+            ), name
         for name in ("signal", "noise"):
             found, wanted = getattr(theirs.gradient, name), getattr(figures.gradient, name)
             assert found == pytest.approx(wanted, rel=1e-3), name
@@ -372,13 +418,19 @@ def updated(policy, recipe, credits_, helpers):
 
     optimiser, kept = Optimiser(policy.trainable(), recipe.rl.optimiser, 1), {}
     optimiser.step = lambda step: kept.update(gradients(policy)) or 1.0
-    update = update_policy(policy, optimiser, credits_, recipe, 0, Passes(optimiser, helpers=helpers))
+    update = update_policy(
+        policy, optimiser, credits_, recipe, 0, Passes(optimiser, helpers=helpers)
+    )
     optimiser.clear()
     return kept, update
 
 
 def gradients(policy):
-    return {name: weight.grad.clone() for name, weight in policy.trainable().items() if weight.grad is not None}
+    return {
+        name: weight.grad.clone()
+        for name, weight in policy.trainable().items()
+        if weight.grad is not None
+    }
 
 
 def credited(policy, recipe):
@@ -392,7 +444,11 @@ def credited(policy, recipe):
 
 
 def test_a_run_with_workers_is_the_run_without(cluster, tiny_folder, tmp_path):
-    values = {**RECIPE, "model": {"name": str(tiny_folder), "threads": 1}, "rl": {**RECIPE["rl"], "steps": 2}}
+    values = {
+        **RECIPE,
+        "model": {"name": str(tiny_folder), "threads": 1},
+        "rl": {**RECIPE["rl"], "steps": 2},
+    }
     values["evaluation"] = {**RECIPE["evaluation"], "every": 1}
     run_recipe(parse(values), tmp_path / "alone")
     run_recipe(parse({**values, "scale": {"verdicts": 2, "samplers": 1}}), tmp_path / "spread")

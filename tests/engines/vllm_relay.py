@@ -1,10 +1,11 @@
-"""A process in vLLM's place that hands on what it is asked, to a stand-in on a thread of whoever started it.
+"""A process in vLLM's place that hands on what it is asked, to a stand-in on a thread of whoever
+started it.
 
     python -m tests.engines.vllm_relay --uds SOCKET
 
-It imports nothing that takes its time. `STAND_IN` in the environment, JSON: `at` is where the stand-in listens; `dies`,
-after how many answers the process ends, as by kill -9; `once`, a file: it ends so only while that is not there, and
-writes it.
+It imports nothing that takes its time. `STAND_IN` in the environment, JSON: `at` is where the
+stand-in listens; `dies`, after how many answers the process ends, as by kill -9; `once`, a file: it
+ends so only while that is not there, and writes it.
 """
 
 import argparse

@@ -1,8 +1,9 @@
 """A server that speaks vLLM's HTTP for a tiny model, and breaks where it is told to (see `Faults`).
 
-What it does as vLLM 0.32 does (tried with the real one): token ids in and out, streams whose pieces are an answer's
-first token and its rest, log-probabilities after temperature and filters, those of a prompt without them, greedy
-copies refused, unknown models refused with 404, adapters by name, weights by file, by transfer and by version.
+What it does as vLLM 0.32 does (tried with the real one): token ids in and out, streams whose pieces
+are an answer's first token and its rest, log-probabilities after temperature and filters, those of
+a prompt without them, greedy copies refused, unknown models refused with 404, adapters by name,
+weights by file, by transfer and by version.
 """
 
 import base64
@@ -85,7 +86,12 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path == "/v1/models":
             root = str(state.folder)
             data = [{"id": state.base, "root": root, "parent": None, "max_model_len": 200}]
-            self.say({"data": data + [{"id": name, "root": root, "parent": state.base} for name in state.adapters]})
+            self.say(
+                {
+                    "data": data
+                    + [{"id": name, "root": root, "parent": state.base} for name in state.adapters]
+                }
+            )
         elif self.path == "/weight_info" and not state.faults.locked:
             self.say({"weight_version": state.version})
         else:
@@ -115,7 +121,9 @@ class Handler(BaseHTTPRequestHandler):
                 return self.refuse(400, "already loaded")
             if not (Path(body["lora_path"]) / "STABLE").is_file():
                 return self.refuse(400, "half an adapter")
-            whole = PeftModel.from_pretrained(copy.deepcopy(state.model), body["lora_path"]).merge_and_unload()
+            whole = PeftModel.from_pretrained(
+                copy.deepcopy(state.model), body["lora_path"]
+            ).merge_and_unload()
             state.adapters[body["lora_name"]] = state.model if state.faults.stale else whole
         elif self.path == "/v1/unload_lora_adapter":
             if state.adapters.pop(body["lora_name"], None) is None:
@@ -124,7 +132,9 @@ class Handler(BaseHTTPRequestHandler):
             info = body["update_info"]
             found = pickle.loads(base64.b64decode(info["ipc_handles_pickled"]))
             if not state.faults.stale:
-                state.model.load_state_dict(dict(zip(info["names"], found, strict=True)), strict=False)
+                state.model.load_state_dict(
+                    dict(zip(info["names"], found, strict=True)), strict=False
+                )
         elif self.path not in {
             "/reset_prefix_cache",
             "/init_weight_transfer_engine",
@@ -136,7 +146,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def complete(self, body: dict[str, Any]) -> None:
         state = self.state
-        model = state.adapters.get(body["model"], state.model if body["model"] == state.base else None)
+        model = state.adapters.get(
+            body["model"], state.model if body["model"] == state.base else None
+        )
         if model is None:
             return self.refuse(404, f"The model `{body['model']}` does not exist")
         if body["temperature"] == 0 and body.get("n", 1) > 1:
@@ -144,17 +156,23 @@ class Handler(BaseHTTPRequestHandler):
         if body.get("prompt_logprobs") is not None:
             with state.lock:
                 rows = [score(model, prompt) for prompt in body["prompt"]]
-            return self.say({"choices": [{"index": i, "prompt_logprobs": row} for i, row in enumerate(rows)]})
+            return self.say(
+                {"choices": [{"index": i, "prompt_logprobs": row} for i, row in enumerate(rows)]}
+            )
         state.asked.append(body["n"])
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
-        sampling = Sampling(**{key: body[key] for key in ("temperature", "top_k", "top_p", "max_tokens")})
+        sampling = Sampling(
+            **{key: body[key] for key in ("temperature", "top_k", "top_p", "max_tokens")}
+        )
         for index in range(body["n"]):
             if self.goes_wrong():
                 return None
             with state.lock:
-                tokens, logprobs = sample(model, body["prompt"], sampling, body["stop_token_ids"], state.generator)
+                tokens, logprobs = sample(
+                    model, body["prompt"], sampling, body["stop_token_ids"], state.generator
+                )
             reason = "stop" if tokens[-1] in body["stop_token_ids"] else "length"
             cut = 1 if len(tokens) > 1 else 0
             if cut:
@@ -163,7 +181,9 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"data: [DONE]\n\n")
         return None
 
-    def piece(self, index: int, tokens: list[int], logprobs: list[float], reason: str | None) -> None:
+    def piece(
+        self, index: int, tokens: list[int], logprobs: list[float], reason: str | None
+    ) -> None:
         choice = {
             "index": index,
             "text": "",
@@ -191,7 +211,8 @@ class Handler(BaseHTTPRequestHandler):
         return False
 
     def chat(self, body: dict[str, Any]) -> None:
-        """As any OpenAI-compatible endpoint: what it wants is checked, and it echoes an "a" for each word."""
+        """As any OpenAI-compatible endpoint: what it wants is checked, and it echoes an "a" for
+        each word."""
         if self.headers.get("Authorization") not in {None, "Bearer secret"}:
             return self.refuse(401, "wrong key")
         if body["model"] != "echo":
@@ -199,7 +220,11 @@ class Handler(BaseHTTPRequestHandler):
         words = body["messages"][-1]["content"].split()
         text = "a" * min(len(words), body["max_tokens"])
         reason = "length" if len(words) > body["max_tokens"] else "stop"
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": text},
+            "finish_reason": reason,
+        }
         return self.say({"choices": [choice], "usage": {"completion_tokens": len(text)}})
 
 
@@ -221,11 +246,18 @@ def sample(
 @torch.no_grad()
 def score(model: Any, prompt: list[int]) -> list[Any]:
     rows = model(torch.tensor([prompt])).logits[0].float().log_softmax(-1)
-    return [None, *({str(token): {"logprob": float(row[token])}} for token, row in zip(prompt[1:], rows, strict=False))]
+    return [
+        None,
+        *(
+            {str(token): {"logprob": float(row[token])}}
+            for token, row in zip(prompt[1:], rows, strict=False)
+        ),
+    ]
 
 
 class Quiet(ThreadingHTTPServer):
-    """Writes nothing to standard error, which the tests read; a client that loses its request says so itself."""
+    """Writes nothing to standard error, which the tests read; a client that loses its request says
+    so itself."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         pass
@@ -238,7 +270,8 @@ class OnSocket(ThreadingMixIn, UnixStreamServer):
 
 
 def serve(folder: Path, dtype: str = "float32", uds: str | None = None, **faults: Any) -> Any:
-    """A server on a thread of this process, on a free port or a socket; its `state` and address are at hand."""
+    """A server on a thread of this process, on a free port or a socket; its `state` and address are
+    at hand."""
     state = State(Path(folder), getattr(torch, dtype), Faults(**faults))
     state.load(state.folder)
     handler = type("Bound", (Handler,), {"state": state})
@@ -258,7 +291,8 @@ class Alive:
 
 
 def on_threads(monkeypatch: Any, **faults: Any) -> list[Any]:
-    """Have the servers that are started be stand-ins on threads, the first of them with faults; those that were."""
+    """Have the servers that are started be stand-ins on threads, the first of them with faults;
+    those that were."""
     from plumbline.engines import processes, vllm
 
     started: list[Any] = []

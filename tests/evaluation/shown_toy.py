@@ -1,4 +1,5 @@
-"""The toy task with figures of its own, a further split, and episodes that can be shown again by a fake camera."""
+"""The toy task with figures of its own, a further split, and episodes that can be shown again by a
+fake camera."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -55,7 +55,9 @@ def test_a_summary_says_everything(task):
 
 
 def test_a_verifier_that_breaks_everywhere_stops_the_evaluation_with_its_cause():
-    with pytest.raises(TrainingStopped, match=r"12 of 12 completions could not be judged.*the database is gone"):
+    with pytest.raises(
+        TrainingStopped, match=r"12 of 12 completions could not be judged.*the database is gone"
+    ):
         evaluated(ToyTask({"reward": "raises"}), ["a"] * 12)
 
 
@@ -91,7 +93,9 @@ def test_verdicts_that_take_their_time_are_said_while_they_are_waited_for(monkey
         if now[1]:
             task.told.set()
 
-    evaluate_completions(task, task.examples("val")[:3], ["a", "b", "a"], source="x", split="val", progress=progress)
+    evaluate_completions(
+        task, task.examples("val")[:3], ["a", "b", "a"], source="x", split="val", progress=progress
+    )
     assert said[-1] == ("x on val", 3, 3)
     assert ("x on val", 1, 3) in said
     said.clear()
@@ -101,7 +105,10 @@ def test_verdicts_that_take_their_time_are_said_while_they_are_waited_for(monkey
 
 def test_what_could_not_be_judged_is_counted_and_in_no_figure(tmp_path):
     task = Fragile({"size": 12})
-    after, before = evaluated(task, ["break", *["aa"] * 11]), evaluated(task, [*["b"] * 10, "break", "b"])
+    after, before = (
+        evaluated(task, ["break", *["aa"] * 11]),
+        evaluated(task, [*["b"] * 10, "break", "b"]),
+    )
     summary = summarise(after, references(task, task.examples("val"), "val"))
     assert (summary["n"], summary["failures"], summary["reward"]["mean"]) == (11, 1, 1.0)
     assert after.unjudged[0].failure == "ZeroDivisionError: a bug"
@@ -111,7 +118,9 @@ def test_what_could_not_be_judged_is_counted_and_in_no_figure(tmp_path):
     assert read_evaluation(tmp_path / "e.json") == after
 
 
-def test_a_file_of_version_0_1_with_a_failure_as_a_reward_of_0_is_read_as_what_it_was(tmp_path, task):
+def test_a_file_of_version_0_1_with_a_failure_as_a_reward_of_0_is_read_as_what_it_was(
+    tmp_path, task
+):
     found = to_json(evaluated(task, ["aa"] * 8))
     del found["unjudged"]
     for row in found["rows"]:
@@ -140,7 +149,9 @@ def test_a_model_is_evaluated_the_same_twice_and_its_lengths_are_known(tiny_poli
     assert 0 <= summary["truncated"] <= 1
 
 
-def test_an_evaluation_that_was_killed_goes_on_after_what_it_has(tmp_path, tiny_policy, task, monkeypatch):
+def test_an_evaluation_that_was_killed_goes_on_after_what_it_has(
+    tmp_path, tiny_policy, task, monkeypatch
+):
     monkeypatch.setattr("plumbline.evaluation.evaluate.AT_ONCE", 3)
     examples, place = task.examples("val"), tmp_path / "e.json"
     under = Conditions(source="tiny", split="val", sampling=Sampling(max_tokens=6), seed=1)
@@ -157,7 +168,12 @@ def test_an_evaluation_that_was_killed_goes_on_after_what_it_has(tmp_path, tiny_
         file.write('{"id": "val-6", "str')  # torn
     begun, told = BegunEvaluation(place, facts), []
     assert [row.id for row in begun.rows()] == [f"val-{number}" for number in range(6)]
-    assert evaluate_policy(tiny_policy, task, examples, under, lambda *so_far: told.append(so_far), begun) == whole
+    assert (
+        evaluate_policy(
+            tiny_policy, task, examples, under, lambda *so_far: told.append(so_far), begun
+        )
+        == whole
+    )
     assert told == [(6, 8), (8, 8)]
     with pytest.raises(DataError, match="other examples"):
         evaluate_policy(tiny_policy, task, examples[1:], under, None, BegunEvaluation(place, facts))
@@ -169,7 +185,17 @@ def test_an_evaluation_that_was_killed_goes_on_after_what_it_has(tmp_path, tiny_
 def test_an_answer_that_could_not_be_judged_is_begun_too(tmp_path):
     rows = [
         Unjudged(id="a", stratum="", completion="x", failure="EpisodeFailed"),
-        Judged(id="b", stratum="", completion="y", reward=0.5, parts={}, readings={}, how="", truncated=None, tokens=2),
+        Judged(
+            id="b",
+            stratum="",
+            completion="y",
+            reward=0.5,
+            parts={},
+            readings={},
+            how="",
+            truncated=None,
+            tokens=2,
+        ),
     ]
     BegunEvaluation(tmp_path / "e.json", {}).add(rows)
     assert BegunEvaluation(tmp_path / "e.json", {}).rows() == rows
@@ -208,7 +234,10 @@ def test_completions_from_anywhere(tmp_path, task):
     [
         (['{"id": "val-0"}'], r'answers.jsonl:1: a row needs "id" and "completion"'),
         (['{"id": "val-0", "completion": 3}'], r"answers.jsonl:1"),
-        (['{"id": "val-0", "completion": "a"}'] * 2, r"answers.jsonl:2: val-0 has an answer already"),
+        (
+            ['{"id": "val-0", "completion": "a"}'] * 2,
+            r"answers.jsonl:2: val-0 has an answer already",
+        ),
         (['{"id": "other", "completion": "a"}'], "none of the 1 ids"),
         (["{"], r"answers.jsonl:1: not JSON"),
     ],
@@ -225,7 +254,9 @@ def test_an_unknown_control_is_named_with_the_known_ones(task):
         evaluate_reference(task, task.examples("val"), source="cheat", split="val")
 
 
-@pytest.mark.parametrize("text", ["rl.val.greedy", "rl@000040.val.sampled", "reference.held-out.keyword-stuffing"])
+@pytest.mark.parametrize(
+    "text", ["rl.val.greedy", "rl@000040.val.sampled", "reference.held-out.keyword-stuffing"]
+)
 def test_keys_read_back_and_what_is_none_is_refused(text):
     assert str(EvaluationKey.parse(text)) == text
     with pytest.raises(DataError, match="does not name an evaluation"):
@@ -233,9 +264,12 @@ def test_keys_read_back_and_what_is_none_is_refused(text):
 
 
 def test_so_few_examples_that_chance_alone_lowers_them_are_no_fall():
-    """Four of four flips are as extreme in one of eight ways, whatever the interval of four equal differences says."""
+    """Four of four flips are as extreme in one of eight ways, whatever the interval of four equal
+    differences says."""
     for size, falls in ((1, False), (4, False), (8, True)):
-        before, fewer = (evaluated(ToyTask({"size": size}), [text] * size) for text in ("aaaa", "aaab"))
+        before, fewer = (
+            evaluated(ToyTask({"size": size}), [text] * size) for text in ("aaaa", "aaab")
+        )
         assert (fall(before, fewer) is not None) == falls
 
 
@@ -246,4 +280,6 @@ def test_a_fall_is_said_with_its_part_and_chance_is_not():
     assert fall(before, mixed) is None, "one of 40 is chance"
     assert fall(fewer, before) is None, "a gain"
     said = fall(before, fewer)
-    assert said == "-0.188 [-0.188, -0.188] on the same 40 examples, most of all in letters (-0.250)"
+    assert (
+        said == "-0.188 [-0.188, -0.188] on the same 40 examples, most of all in letters (-0.250)"
+    )

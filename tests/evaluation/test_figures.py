@@ -1,4 +1,5 @@
-"""What a task puts first: its figures with their intervals, whole and broken down, in JSON and on disk."""
+"""What a task puts first: its figures with their intervals, whole and broken down, in JSON and on
+disk."""
 
 import json
 from dataclasses import replace
@@ -29,7 +30,11 @@ def evaluation(task):
 
 def test_figures_are_the_nonzero_rate_the_reward_and_the_tasks_own(evaluation):
     found = figures(evaluation.rows, HEADLINE)
-    assert list(found) == list(titles(HEADLINE)) == ["nonzero_rate", "mean_reward", "letter_accuracy", "text_rate"]
+    assert (
+        list(found)
+        == list(titles(HEADLINE))
+        == ["nonzero_rate", "mean_reward", "letter_accuracy", "text_rate"]
+    )
     assert found["nonzero_rate"].mean == 6 / 8
     assert found["mean_reward"].mean == pytest.approx(evaluation.mean_reward)
     assert found["letter_accuracy"].mean == pytest.approx(2.5 / 8)
@@ -45,8 +50,14 @@ def test_what_is_declared_a_rate_and_is_none_is_a_mistake_of_the_task(evaluation
 
 def test_figures_by_stratum_and_by_the_parts_of_a_prefix(evaluation):
     strata = by_stratum(evaluation)
-    assert {name: found["nonzero_rate"].mean for name, found in strata.items()} == {"even": 1.0, "odd": 0.5}
-    assert {name: found["nonzero_rate"].n for name, found in strata.items()} == {"even": 4, "odd": 4}
+    assert {name: found["nonzero_rate"].mean for name, found in strata.items()} == {
+        "even": 1.0,
+        "odd": 0.5,
+    }
+    assert {name: found["nonzero_rate"].n for name, found in strata.items()} == {
+        "even": 4,
+        "odd": 4,
+    }
     kinds = by_prefix(evaluation)
     assert list(kinds) == ["short"]
     assert kinds["short"]["accuracy"].mean == pytest.approx(2.5 / 8)
@@ -62,7 +73,11 @@ def test_the_detail_is_json_and_says_whether_controls_keep_their_limits(task, ev
     assert summary["by"]["parity"]["even"]["text_rate"]["n"] == 4
     assert summary["figures"]["letter_accuracy"]["mean"] == summary["parts"]["letters"]["mean"]
     assert summary["references"]["oracle"]["mean_reward"]["mean"] == 1
-    earned = {name: one["mean_reward"]["mean"] for name, one in summary["references"].items() if name != "oracle"}
+    earned = {
+        name: one["mean_reward"]["mean"]
+        for name, one in summary["references"].items()
+        if name != "oracle"
+    }
     assert set(summary["floors"]) == {"even", "odd"}
     assert sum(summary["floors"].values()) / 2 >= max(earned.values())
     assert summary["limits"]["blank"] == {"limit": 0.05, "mean": 0.0, "holds": True}
@@ -72,7 +87,9 @@ def test_the_detail_is_json_and_says_whether_controls_keep_their_limits(task, ev
 
 def test_a_control_that_few_examples_put_over_its_limit_holds_it(task, evaluation):
     beside = references(task, task.examples("val"), "val")
-    once = tuple(replace(row, reward=float(at == 0)) for at, row in enumerate(beside["constant"].rows))
+    once = tuple(
+        replace(row, reward=float(at == 0)) for at, row in enumerate(beside["constant"].rows)
+    )
     summary = detail(evaluation, {**beside, "constant": replace(beside["constant"], rows=once)})
     assert summary["limits"]["constant"] == {"limit": 0.1, "mean": 0.125, "holds": True}
 
@@ -81,9 +98,14 @@ def test_the_detail_of_a_task_without_a_headline_has_the_common_figures_only():
     task = ToyTask({"size": 4})
     examples = task.examples("val")
     summary = detail(
-        evaluate_completions(task, examples, ["a"] * 4, source="x", split="val"), references(task, examples, "val")
+        evaluate_completions(task, examples, ["a"] * 4, source="x", split="val"),
+        references(task, examples, "val"),
     )
-    assert list(summary["figures"]) == list(summary["references"]["blank"]) == ["nonzero_rate", "mean_reward"]
+    assert (
+        list(summary["figures"])
+        == list(summary["references"]["blank"])
+        == ["nonzero_rate", "mean_reward"]
+    )
     assert set(summary["by"]) == {"stratum"}
     assert summary["limits"] == {}
 

@@ -12,7 +12,9 @@ from plumbline.evaluation.inspect_log import check_log, is_log, write_log
 from plumbline.records import Unjudged
 from tests.evaluation.shown_toy import ShownToy
 
-needs_inspect = pytest.mark.skipif(find_spec("inspect_ai") is None, reason="pip install '.[inspect]'")
+needs_inspect = pytest.mark.skipif(
+    find_spec("inspect_ai") is None, reason="pip install '.[inspect]'"
+)
 
 
 @pytest.fixture
@@ -23,7 +25,8 @@ def evaluated():
     answers = [example.gold for example in examples[:4]] + ["b", ""]
     evaluation = evaluate_completions(task, examples[:6], answers, source="mine", split="val")
     failed = tuple(
-        Unjudged(id=one.id, stratum=one.stratum, completion="?", failure="ValueError: broken") for one in examples[6:]
+        Unjudged(id=one.id, stratum=one.stratum, completion="?", failure="ValueError: broken")
+        for one in examples[6:]
     )
     return replace(evaluation, unjudged=failed), examples
 
@@ -41,7 +44,11 @@ def test_inspect_reads_every_sample_back(evaluated, tmp_path):
     assert log.eval.metadata["rubric"] == evaluation.rubric
     (scores,) = log.results.scores
     assert scores.metrics["mean"].value == pytest.approx(evaluation.mean_reward)
-    assert scores.metrics["ci95_low"].value <= evaluation.mean_reward <= scores.metrics["ci95_high"].value
+    assert (
+        scores.metrics["ci95_low"].value
+        <= evaluation.mean_reward
+        <= scores.metrics["ci95_high"].value
+    )
     assert (scores.scored_samples, scores.unscored_samples) == (6, 2)
     assert [one.id for one in log.samples] == [one.id for one in examples]
     for sample, row, example in zip(log.samples, evaluation.rows, examples, strict=False):
@@ -81,6 +88,8 @@ def test_what_cannot_be_written_is_refused_before_anything_is_evaluated(tmp_path
     with pytest.raises(RecipeError, match=r"give .*mine\.json\.eval"):
         check_log(tmp_path / "mine.json")
     monkeypatch.setitem(sys.modules, "inspect_ai", None)
-    with pytest.raises(ModelError, match="--inspect needs inspect_ai, which is not installed") as found:
+    with pytest.raises(
+        ModelError, match="--inspect needs inspect_ai, which is not installed"
+    ) as found:
         check_log(tmp_path / "mine.eval")
     assert "[inspect]" in found.value.fix

@@ -1,4 +1,5 @@
-"""Failed episodes again: which ones, what stands in for pictures that cannot be taken, and what is on the disk."""
+"""Failed episodes again: which ones, what stands in for pictures that cannot be taken, and what is
+on the disk."""
 
 import json
 from dataclasses import replace
@@ -35,7 +36,12 @@ def test_the_answers_that_earned_least_are_replayed_each_stratum_first_and_one_t
     examples, evaluation = evaluated(task, ["aaaa", "ab", "", "b", ""])
     rows = [replace(row, stratum="") for row in evaluation.rows]
     found = replay_episodes(task, examples, replace(evaluation, rows=tuple(rows)), 4)
-    assert [(one.id, one.reward) for one in found] == [("val-2", 0), ("val-4", 0), ("val-3", 0.25), ("val-0", 1)]
+    assert [(one.id, one.reward) for one in found] == [
+        ("val-2", 0),
+        ("val-4", 0),
+        ("val-3", 0.25),
+        ("val-0", 1),
+    ]
     assert found[2].mistakes == (Mistake(what="text", expected="aaaa", received="b"),)
     assert [frame.image for frame in found[0].frames] == [b"first of val-2", b"\xff\xd8second"]
     right = replace(evaluation, rows=evaluation.rows[:1])
@@ -49,7 +55,9 @@ def test_an_answer_that_could_not_be_judged_is_not_replayed():
     task = ShownToy({"size": 2})
     examples, evaluation = evaluated(task, ["", "b"])
     row = evaluation.rows[0]
-    lost = Unjudged(id=row.id, stratum=row.stratum, completion=row.completion, failure="EpisodeFailed")
+    lost = Unjudged(
+        id=row.id, stratum=row.stratum, completion=row.completion, failure="EpisodeFailed"
+    )
     without = replace(evaluation, rows=evaluation.rows[1:], unjudged=(lost,))
     assert [one.id for one in replay_episodes(task, examples, without, 4)] == ["val-1"]
 
@@ -79,7 +87,11 @@ def test_replays_read_back_as_they_were_written(tmp_path):
     broken = Replay(id="b", stratum="", reward=0.0, problem="no browser")
     write_replays(tmp_path / "r", [REPLAY, broken])
     assert read_replays(tmp_path / "r") == (REPLAY, broken)
-    assert sorted(path.name for path in (tmp_path / "r").iterdir()) == ["00-00.jpg", "00-01.jpg", INDEX]
+    assert sorted(path.name for path in (tmp_path / "r").iterdir()) == [
+        "00-00.jpg",
+        "00-01.jpg",
+        INDEX,
+    ]
     write_replays(tmp_path / "none", [])
     assert read_replays(tmp_path / "none") == ()
 
@@ -113,11 +125,18 @@ def recipe(tiny, **evaluation):
 def test_a_run_covers_the_tasks_further_splits_and_keeps_its_replays(tiny_folder, tmp_path):
     run = run_recipe(recipe(tiny_folder, replays=2), tmp_path / "run")
     keys = {str(key) for key in run.evaluations()}
-    stages = {f"{stage}.{split}.greedy" for stage in ("base", "sft") for split in ("val", "test", "strange")}
+    stages = {
+        f"{stage}.{split}.greedy"
+        for stage in ("base", "sft")
+        for split in ("val", "test", "strange")
+    }
     assert stages | {"reference.strange.oracle", "reference.strange.blank"} <= keys
     assert set((run.result() or {})["evaluations"]) == stages
     found = read_replays(run.replays(EvaluationKey("sft", "test", "greedy")))
-    worst = sorted((row.reward, row.id) for row in run.evaluations()[EvaluationKey("sft", "test", "greedy")].rows)
+    worst = sorted(
+        (row.reward, row.id)
+        for row in run.evaluations()[EvaluationKey("sft", "test", "greedy")].rows
+    )
     assert [(one.reward, one.id) for one in found] == worst[:2]
     html = (run.folder / "report.html").read_text()
     assert html.count('<img src="data:image/jpeg;base64,') == 4
@@ -132,7 +151,9 @@ def test_further_splits_can_be_left_out_and_named_ones_come_first(tiny_folder):
     assert final_splits(recipe(tiny_folder), ToyTask({})) == ["val", "test"]
 
 
-def test_replays_of_a_task_that_has_none_are_refused_before_anything_is_trained(tiny_folder, tmp_path):
+def test_replays_of_a_task_that_has_none_are_refused_before_anything_is_trained(
+    tiny_folder, tmp_path
+):
     values = recipe(tiny_folder, replays=1).model_dump()
     values["task"]["name"] = "tests.toy:open_toy"
     with pytest.raises(DataError, match="cannot be replayed"):

@@ -23,11 +23,14 @@ from plumbline.evaluation.statistics import (
 
 @pytest.mark.parametrize(("n", "alike"), [(20, 0.0), (20, 0.5), (60, 0.2), (240, 0.5)])
 def test_the_interval_covers_the_truth_about_as_often_as_it_says(n, alike):
-    """Clusters of one to six whose members share so much of their variance; the nominal 95 %, with four errors."""
+    """Clusters of one to six whose members share so much of their variance; the nominal 95 %, with
+    four errors."""
     rng, hits, shares, tries = np.random.default_rng(n), 0, 0, 500
     for _ in range(tries):
         clusters = np.repeat(np.arange(n), rng.choice([1, 2, 3, 4, 6], size=n))[:n]
-        drawn = alike**0.5 * rng.standard_normal(n)[clusters] + (1 - alike) ** 0.5 * rng.standard_normal(n)
+        drawn = alike**0.5 * rng.standard_normal(n)[clusters] + (
+            1 - alike
+        ) ** 0.5 * rng.standard_normal(n)
         found = mean_interval(drawn, clusters.astype(str))
         hits += found.low <= 0 <= found.high
         share = rate_interval(drawn > 0, clusters.astype(str))
@@ -39,11 +42,17 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says(n, alike):
 def test_the_interval_is_students_and_that_of_clusters_is_of_their_means():
     sample = np.random.default_rng(1).random(80)
     theirs = stats.ttest_1samp(sample, 0).confidence_interval()
-    assert (mean_interval(sample).low, mean_interval(sample).high) == pytest.approx(theirs, rel=1e-9)
+    assert (mean_interval(sample).low, mean_interval(sample).high) == pytest.approx(
+        theirs, rel=1e-9
+    )
     whole = sample.reshape(16, 5)
     theirs = stats.ttest_1samp(whole.mean(axis=1), 0).confidence_interval()
     ours = mean_interval(sample, [str(n // 5) for n in range(80)])
-    assert (ours.low, ours.high, ours.n) == (pytest.approx(theirs.low), pytest.approx(theirs.high), 80)
+    assert (ours.low, ours.high, ours.n) == (
+        pytest.approx(theirs.low),
+        pytest.approx(theirs.high),
+        80,
+    )
     with pytest.raises(ValueError, match="80 values and 3 clusters"):
         mean_interval(sample, ["a", "b", "c"])
 
@@ -54,10 +63,16 @@ def test_copies_of_an_example_teach_nothing():
     once = paired(before, after)
     often = paired(np.repeat(before, 5), np.repeat(after, 5), [str(n // 5) for n in range(60)])
     assert often.p_value == once.p_value
-    assert (often.difference.low, often.difference.high) == pytest.approx((once.difference.low, once.difference.high))
+    assert (often.difference.low, often.difference.high) == pytest.approx(
+        (once.difference.low, once.difference.high)
+    )
     assert often.within == pytest.approx(once.within)
-    rates = rate_interval(before > 0.5), rate_interval(np.repeat(before > 0.5, 5), [str(n // 5) for n in range(60)])
-    assert rates[1].high - rates[1].low > rates[0].high - rates[0].low  # Student's quantile in place of the normal one
+    rates = (
+        rate_interval(before > 0.5),
+        rate_interval(np.repeat(before > 0.5, 5), [str(n // 5) for n in range(60)]),
+    )
+    # Student's quantile in place of the normal one
+    assert rates[1].high - rates[1].low > rates[0].high - rates[0].low
 
 
 def test_no_difference_larger_than_a_margin_is_two_one_sided_tests():
@@ -69,12 +84,26 @@ def test_no_difference_larger_than_a_margin_is_two_one_sided_tests():
         lower = stats.ttest_1samp(change, -margin, alternative="greater").pvalue
         upper = stats.ttest_1samp(change, margin, alternative="less").pvalue
         assert bool(max(lower, upper) < 0.05) is same
-    assert paired(np.ones(240), np.ones(240)).within == pytest.approx(0.0133, abs=1e-4)  # all the same is not certainty
+    # all the same is not certainty
+    assert paired(np.ones(240), np.ones(240)).within == pytest.approx(0.0133, abs=1e-4)
     assert paired(np.ones(6), np.ones(6)).within > 0.3
-    assert paired(np.zeros(60), np.full(60, 0.03)).within > 0.06  # nor is that all differ by the same
+    # nor is that all differ by the same
+    assert paired(np.zeros(60), np.full(60, 0.03)).within > 0.06
 
 
-RATES = [(0, 1), (1, 1), (0, 20), (0, 27), (16, 16), (1, 20), (1, 29), (7, 20), (30, 59), (15, 148), (81, 263)]
+RATES = [
+    (0, 1),
+    (1, 1),
+    (0, 20),
+    (0, 27),
+    (16, 16),
+    (1, 20),
+    (1, 29),
+    (7, 20),
+    (30, 59),
+    (15, 148),
+    (81, 263),
+]
 RATES += [(999, 1000), (9999, 9999), (0, 9999)]
 
 
@@ -90,7 +119,13 @@ def test_the_interval_of_a_rate_is_scipys(hits, n):
 
 @pytest.mark.parametrize(
     ("low", "high", "excludes"),
-    [(0.1, 0.2, True), (-0.2, -0.1, True), (-0.1, 0.1, False), (0.0, 0.2, False), (-0.2, 0.0, False)],
+    [
+        (0.1, 0.2, True),
+        (-0.2, -0.1, True),
+        (-0.1, 0.1, False),
+        (0.0, 0.2, False),
+        (-0.2, 0.0, False),
+    ],
 )
 def test_an_interval_that_touches_zero_does_not_exclude_it(low, high, excludes):
     interval = Interval((low + high) / 2, low, high, 9)
@@ -103,7 +138,11 @@ def test_the_p_value_is_scipys_sign_flip():
         before = rng.random(40)
         after = before + rng.normal(shift, 0.15, 40)
         theirs = stats.permutation_test(
-            (after - before,), np.mean, permutation_type="samples", n_resamples=20_000, rng=np.random.default_rng(0)
+            (after - before,),
+            np.mean,
+            permutation_type="samples",
+            n_resamples=20_000,
+            rng=np.random.default_rng(0),
         ).pvalue
         assert paired(before, after).p_value == pytest.approx(theirs, abs=0.015)
 
@@ -115,7 +154,8 @@ def test_few_differences_are_flipped_in_every_way():
 
 @pytest.mark.parametrize("count", [3, 5, 12])
 def test_sums_that_differ_in_the_last_digit_only_are_equal(count):
-    """Tenths have no exact float: 0.1 + 0.2 + 0.3 depends on the order. The oracle flips whole numbers."""
+    """Tenths have no exact float: 0.1 + 0.2 + 0.3 depends on the order. The oracle flips whole
+    numbers."""
     rng = np.random.default_rng(count)
     for _ in range(20):
         tenths = rng.choice([-3, -2, -1, 1, 2, 3], size=count)
@@ -127,11 +167,14 @@ def test_sums_that_differ_in_the_last_digit_only_are_equal(count):
 def test_sampled_flips_count_sums_that_differ_in_the_last_digit_only():
     """Of 21 equal differences, 12 up and 9 down: only flips that fall 11 to 10 are less extreme."""
     exact = 1 - 2 * comb(21, 10) / 2**21
-    assert paired(np.zeros(21), np.array([0.1] * 12 + [-0.1] * 9)).p_value == pytest.approx(exact, abs=0.02)
+    assert paired(np.zeros(21), np.array([0.1] * 12 + [-0.1] * 9)).p_value == pytest.approx(
+        exact, abs=0.02
+    )
 
 
 def test_a_p_value_is_never_0_and_where_every_flip_is_as_extreme_exactly_1():
-    """5,000 flips cannot show less than 1 in 5,001; 1,000 differences are flipped in chunks, none of them lost."""
+    """5,000 flips cannot show less than 1 in 5,001; 1,000 differences are flipped in chunks, none
+    of them lost."""
     for n in (40, 1000):
         assert paired(np.zeros(n), np.ones(n)).p_value == pytest.approx(1 / 5001, rel=1e-12)
         assert paired(np.zeros(n), np.array([0.1, -0.1] * (n // 2))).p_value == 1.0
@@ -146,7 +189,8 @@ def test_what_differs_by_a_rounding_is_a_tie_and_is_not_flipped():
 
 
 def test_on_the_side_to_which_differences_are_skewed_more_is_possible(monkeypatch):
-    """At its margin "did not change" may be said of 5 %: of few large wins the plain tests say it of 12 %."""
+    """At its margin "did not change" may be said of 5 %: of few large wins the plain tests say it
+    of 12 %."""
     monkeypatch.setattr(statistics, "RESAMPLES", 1)
     rng, plain, mended, tries = np.random.default_rng(4), 0, 0, 600
     for _ in range(tries):
@@ -157,10 +201,13 @@ def test_on_the_side_to_which_differences_are_skewed_more_is_possible(monkeypatc
     assert plain / tries > 0.1
     assert mended / tries < 0.05
     turned = paired(np.zeros(60), -change)
-    assert (turned.within, turned.scatter.skewness) == pytest.approx((found.within, -found.scatter.skewness))
+    assert (turned.within, turned.scatter.skewness) == pytest.approx(
+        (found.within, -found.scatter.skewness)
+    )
     one = paired(np.zeros(60), np.r_[np.full(59, 0.01), -0.9])
     assert one.scatter.skewness < -0.9
-    large = [str(min(n, 20)) for n in range(60)]  # one cluster of 40 is not what skews the twenty others
+    # one cluster of 40 is not what skews the twenty others
+    large = [str(min(n, 20)) for n in range(60)]
     assert abs(paired(np.zeros(60), rng.normal(0, 1, 60), large).scatter.skewness) < 0.3
 
 
@@ -174,7 +221,9 @@ def differences(kind: str, clusters: int, each: int, rng: np.random.Generator) -
 
 @pytest.mark.parametrize("kind", ["normal", "won or lost", "few big losses"])
 @pytest.mark.parametrize(("clusters", "each"), [(240, 1), (60, 4)])
-def test_as_many_as_are_advised_rule_a_margin_out_four_times_in_five(kind, clusters, each, monkeypatch):
+def test_as_many_as_are_advised_rule_a_margin_out_four_times_in_five(
+    kind, clusters, each, monkeypatch
+):
     monkeypatch.setattr(statistics, "RESAMPLES", 1)
 
     def changes(units: int, tries: int) -> list[statistics.Paired]:
@@ -182,7 +231,10 @@ def test_as_many_as_are_advised_rule_a_margin_out_four_times_in_five(kind, clust
         drawn = (differences(kind, units, each, rng) for _ in range(tries))
         return [paired(np.zeros(units * each), one, names) for one in drawn]
 
-    rng, margin = np.random.default_rng(len(kind)), {"normal": 0.04, "won or lost": 0.05, "few big losses": 0.02}[kind]
+    rng, margin = (
+        np.random.default_rng(len(kind)),
+        {"normal": 0.04, "won or lost": 0.05, "few big losses": 0.02}[kind],
+    )
     advised = [statistics.count_units_within(one, margin) for one in changes(clusters, 41)]
     assert {one.unit for one in advised} == {"examples" if each == 1 else "clusters of 4 examples"}
     number = sorted(one.number for one in advised)[20]
@@ -212,12 +264,18 @@ def test_no_number_of_examples_of_the_same_clusters_is_advised():
     """The issue's case: 8 clusters of 8 examples, whose means scatter."""
     rng = np.random.default_rng(0)
     names = [str(n // 8) for n in range(64)]
-    alike = paired(np.zeros(64), np.repeat(rng.normal(0, 0.12, 8), 8) + rng.normal(0, 0.1, 64), names)
+    alike = paired(
+        np.zeros(64), np.repeat(rng.normal(0, 0.12, 8), 8) + rng.normal(0, 0.1, 64), names
+    )
     wanted = statistics.count_units_within(alike, 0.02)
     assert (wanted.unit, wanted.needs_other_clusters) == ("clusters of 8 examples", True)
     assert wanted.number > 100
     assert str(wanted) == f"about {wanted.number:,} clusters of 8 examples"
-    several = paired(np.zeros(640), np.repeat(rng.normal(0, 0.001, 8), 80) + rng.normal(0, 0.1, 640), [*names * 10])
+    several = paired(
+        np.zeros(640),
+        np.repeat(rng.normal(0, 0.001, 8), 80) + rng.normal(0, 0.1, 640),
+        [*names * 10],
+    )
     assert not statistics.count_units_within(several, 0.02).needs_other_clusters
     assert statistics.count_units_within(alike, 1e-5).number is None
     one = paired(np.zeros(5), np.full(5, 0.1))  # which scatter no one knows
@@ -262,7 +320,9 @@ def test_an_interval_is_written_with_one_format_for_its_three_numbers():
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 6, 8, 16])
-def test_what_differs_by_chance_alone_is_called_a_change_no_more_often_than_the_level_says(n, monkeypatch):
+def test_what_differs_by_chance_alone_is_called_a_change_no_more_often_than_the_level_says(
+    n, monkeypatch
+):
     """An interval alone would say so of 48 % of single examples, and of 10 % of four."""
     monkeypatch.setattr(statistics, "RESAMPLES", 500)
     rng = np.random.default_rng(n)
@@ -275,7 +335,13 @@ def test_what_differs_by_chance_alone_is_called_a_change_no_more_often_than_the_
 
 
 def test_a_control_of_six_and_more_can_be_surely_over_its_limit():
-    assert [surely_over([0.9] * n, 0.5) for n in (0, 1, 5, 6, 40)] == [False, False, False, True, True]
+    assert [surely_over([0.9] * n, 0.5) for n in (0, 1, 5, 6, 40)] == [
+        False,
+        False,
+        False,
+        True,
+        True,
+    ]
     assert not surely_over([0.5] * 40, 0.5)
     assert not surely_over([0.4] * 40, 0.5)
 

@@ -18,16 +18,23 @@ def test_a_run_may_leave_out_the_untrained_model(tiny_folder, tmp_path):
     assert "## " in Path(run.folder / "report.md").read_text(encoding="utf-8")
     assert parse({**values, "rl": None}).evaluates_untrained(), "else nothing would be evaluated"
     assert same_but_seed(
-        parse({**values, "seed": 1}), toy_recipe(steps=1).model_copy(update={"model": run.recipe.model})
+        parse({**values, "seed": 1}),
+        toy_recipe(steps=1).model_copy(update={"model": run.recipe.model}),
     )
 
 
-def test_the_untrained_model_may_be_asked_fewer_examples_and_is_compared_on_these(tiny_folder, tmp_path):
+def test_the_untrained_model_may_be_asked_fewer_examples_and_is_compared_on_these(
+    tiny_folder, tmp_path
+):
     values = toy_recipe(steps=1).model_dump()
     values["model"]["name"] = str(tiny_folder)
     values["evaluation"] |= {"untrained": 5, "every": 0, "final": ["val"]}
     run = run_recipe(parse(values), tmp_path / "run")
-    rows = {(key.stage, key.mode): found.rows for key, found in run.evaluations().items() if key.stage != "reference"}
+    rows = {
+        (key.stage, key.mode): found.rows
+        for key, found in run.evaluations().items()
+        if key.stage != "reference"
+    }
     assert {key: len(found) for key, found in rows.items()} == {
         ("base", "greedy"): 5,
         ("rl", "greedy"): 12,

@@ -1,11 +1,11 @@
-"""A project as a user has it: a recipe that extends another, rows, a scoring function, an ignore file."""
+"""A project as a user has it: a recipe that extends another, rows, a scoring function, an ignore
+file."""
 
 import json
 
 import pytest
 
-from plumbline.jobs import follow
-from plumbline.jobs import package
+from plumbline.jobs import follow, package
 
 BASE = """
 task: {name: jsonl, options: {train: data/rows.jsonl, prompt: q, gold: a, score: "scoring:score"}}

@@ -27,18 +27,39 @@ def test_the_files_say_all_of_the_job_and_no_secret(project, tmp_path, monkeypat
     values = yaml.safe_load(texts["job.yaml"])
     assert values.keys() <= FIELDS
     assert values["entrypoint"].startswith("python -P -m plumbline.cli.job_entry --job tickets-")
-    assert "--secret PLB_TEST_TOKEN -- run tickets.yaml --out /mnt/shared_storage/a" in values["entrypoint"]
-    assert (values["compute_config"], values["timeout_s"], values["max_retries"]) == ("a10g", 3600, 0)
+    assert (
+        "--secret PLB_TEST_TOKEN -- run tickets.yaml --out /mnt/shared_storage/a"
+        in values["entrypoint"]
+    )
+    assert (values["compute_config"], values["timeout_s"], values["max_retries"]) == (
+        "a10g",
+        3600,
+        0,
+    )
     assert values["env_vars"] == {"HF_HOME": "/mnt/hub", "PYTHONUNBUFFERED": "1"}
     assert "hunter2hunter2" not in "".join(texts.values())
     sent = [Path(folder) for folder in values["py_modules"]]
     assert {folder.name for folder in sent if (folder / "__init__.py").exists()} == {
-        *("plumbline", "plumbline_answers", "plumbline_commerce", "plumbline_forms", "plumbline_miniwob")
+        *(
+            "plumbline",
+            "plumbline_answers",
+            "plumbline_commerce",
+            "plumbline_forms",
+            "plumbline_miniwob",
+        )
     }
     (metadata,) = (folder for folder in sent if folder.suffix == ".dist-info")
     (there,) = distributions(path=[str(metadata.parent)], name="plumbline-rl")
     assert {entry.name for entry in there.entry_points.select(group="plumbline.tasks")} == {
-        *("commerce", "forms", "miniwob", "reasoning_gym", "short-answers", "strict-json", "verifiers")
+        *(
+            "commerce",
+            "forms",
+            "miniwob",
+            "reasoning_gym",
+            "short-answers",
+            "strict-json",
+            "verifiers",
+        )
     }
     image = texts["Containerfile"]
     assert image.startswith("FROM anyscale/ray:")
@@ -53,7 +74,9 @@ def test_an_image_of_ones_own_takes_the_place_of_the_containerfile(project, tmp_
 
 
 def test_the_command_writes_them_and_says_how_to_send_them(project, plumbline, unopened):
-    code, out, _ = plumbline("submit", "tickets.yaml", "--on", "anyscale", "--out", "/mnt/shared/a", "--json")
+    code, out, _ = plumbline(
+        "submit", "tickets.yaml", "--on", "anyscale", "--out", "/mnt/shared/a", "--json"
+    )
     said = json.loads(out)
     assert code == 0
     written = project / "runs" / "anyscale" / said["job"] / "job.yaml"

@@ -19,7 +19,8 @@ def fatal(recipe="tickets.yaml", on="ray", **asked):
 
 @pytest.fixture
 def opened_once(monkeypatch):
-    """The dry run in a copy, which takes seconds, is made of one job; a test's next ones are told the same."""
+    """The dry run in a copy, which takes seconds, is made of one job; a test's next ones are told
+    the same."""
     honest, said = package._opened, []
 
     def opened(spec, sent):
@@ -34,26 +35,38 @@ def opened_once(monkeypatch):
 def test_a_job_that_lacks_nothing_may_be_sent(project):
     found, examined = fatal()
     assert found == []
-    assert {"base.yaml", "data/rows.jsonl", "scoring.py", "tickets.yaml"} <= set(examined.package.files)
-    assert examined.looked_at == ("jsonl: train 16, val 2, test 2; RL draws 1 prompts, 0.06 epochs",)
+    assert {"base.yaml", "data/rows.jsonl", "scoring.py", "tickets.yaml"} <= set(
+        examined.package.files
+    )
+    assert examined.looked_at == (
+        "jsonl: train 16, val 2, test 2; RL draws 1 prompts, 0.06 epochs",
+    )
 
 
 def test_the_failure_of_the_forms_log_is_found_before_the_job_is_sent(project, opened_once):
-    """Twice: the path by its rule, and the entry point's own error from a dry run in a copy of what would be sent."""
+    """Twice: the path by its rule, and the entry point's own error from a dry run in a copy of what
+    would be sent."""
     found, _ = fatal("failure.yaml", needs=["data/formfactory"])
     (files, path), (job, error) = found
     assert (files, job) == ("files", "job")
     assert path.startswith("data/formfactory would not be sent")
     assert path.endswith(".gitignore:1: data/formfactory/")
     assert error.endswith("FormFactory app.py not found")
-    assert [check for check, _ in fatal("failure.yaml")[0]] == ["job"], "nobody has to name the path"
+    assert [check for check, _ in fatal("failure.yaml")[0]] == ["job"], (
+        "nobody has to name the path"
+    )
     opened_once.clear()
-    assert fatal("failure.yaml", on="process")[0][0][1].endswith("the data are there"), "which sees the folder itself"
+    assert fatal("failure.yaml", on="process")[0][0][1].endswith("the data are there"), (
+        "which sees the folder itself"
+    )
 
 
 def test_what_a_module_imports_must_be_sent_too(project, monkeypatch):
-    """Nobody named the helper; and it is found on this machine, whose PYTHONPATH the copy does not have."""
-    (project / "scoring.py").write_text("import helper_of_scoring\n\n\ndef score(completion, a):\n    return 1.0\n")
+    """Nobody named the helper; and it is found on this machine, whose PYTHONPATH the copy does not
+    have."""
+    (project / "scoring.py").write_text(
+        "import helper_of_scoring\n\n\ndef score(completion, a):\n    return 1.0\n"
+    )
     (project / "helper_of_scoring.py").write_text("")
     monkeypatch.setenv("PYTHONPATH", f"{project}:{Path(plumbline.__file__).parents[1]}")
     (project / ".gitignore").write_text("helper*\n")
@@ -79,7 +92,9 @@ def test_every_path_that_the_recipe_names_must_be_sent(project, ignored, key, un
     assert files[0].endswith(f".gitignore:1: {ignored}")
 
 
-def test_a_model_that_git_ignores_is_reached_by_its_absolute_path_on_this_machine_only(project, tiny_folder, unopened):
+def test_a_model_that_git_ignores_is_reached_by_its_absolute_path_on_this_machine_only(
+    project, tiny_folder, unopened
+):
     place = project / "models"
     place.symlink_to(tiny_folder.parent)
     (project / ".gitignore").write_text("models/\n")
@@ -106,11 +121,15 @@ def test_a_package_that_ray_refuses_is_refused_first(project, unopened):
     assert fatal(excludes=["*.bin"])[0] == []
 
 
-def test_secrets_must_be_there_where_the_job_takes_them_from_this_shell(project, monkeypatch, unopened):
+def test_secrets_must_be_there_where_the_job_takes_them_from_this_shell(
+    project, monkeypatch, unopened
+):
     monkeypatch.delenv("PLB_TEST_TOKEN", raising=False)
     asked = {"on": "process", "secrets": ["PLB_TEST_TOKEN"]}
     assert fatal(**asked)[0] == [("secrets", "PLB_TEST_TOKEN is not set, and the job needs it")]
-    assert fatal(secrets=["PLB_TEST_TOKEN"], **REMOTE)[0] == [], "there it is the cluster's, and the job looks"
+    assert fatal(secrets=["PLB_TEST_TOKEN"], **REMOTE)[0] == [], (
+        "there it is the cluster's, and the job looks"
+    )
     monkeypatch.setenv("PLB_TEST_TOKEN", "hunter2hunter2")
     assert fatal(**asked)[0] == []
 

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from plumbline.errors import EngineError
 from plumbline.jobs.backends import State
 from plumbline.jobs.follow import CODES, judge, refresh, said, send
 from plumbline.jobs.job import JobSpec, SentJob, jobs
-from plumbline.errors import EngineError
 
 OK, BAD = State(status="succeeded", code=0), State(status="failed", code=1, message="exit code 1")
 
@@ -43,7 +43,11 @@ def log(out, *, began=True, status=None, words="", job="a", **facts):
         (BAD, {"words": "error: out of memory"}, "failed"),
         (BAD, {"status": "finished"}, "failed"),
         (BAD, {"began": False}, "never started"),
-        (State(status="failed", code=4), {"began": False, "status": "never started", "why": "no X"}, "never started"),
+        (
+            State(status="failed", code=4),
+            {"began": False, "status": "never started", "why": "no X"},
+            "never started",
+        ),
         (State(status="stopped"), {}, "stopped"),
         (State(status="stopped"), {"status": "finished"}, "stopped"),
         (BAD, {"status": "stopped", "why": "a rule"}, "stopped"),
@@ -77,7 +81,7 @@ def test_each_outcome_has_an_exit_status_of_its_own():
     assert not set(CODES.values()) & {1, 2, 130, 141}, "those of plumbline.cli.exits"
 
 
-# -- what a foreign dashboard answers ----------------------------------------------------------------------------------
+# -- what a foreign dashboard answers --------------------------------------------------------------
 
 ODD = "\x1b[31mred\x07\n\u202eend\x9b"
 
@@ -105,18 +109,28 @@ def dashboard(monkeypatch, tmp_path):
 
     monkeypatch.setenv("PLUMBLINE_JOBS", str(tmp_path / "jobs"))
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "ray.job_submission", SimpleNamespace(JobSubmissionClient=Client))
+    monkeypatch.setitem(
+        sys.modules, "ray.job_submission", SimpleNamespace(JobSubmissionClient=Client)
+    )
     monkeypatch.setattr("plumbline.jobs.backends.check_installed", lambda *_: None)
     return answers
 
 
 def ray_job(name="a"):
-    spec = JobSpec(id=name, name=name, on="ray", recipe="r.yaml", out="s3://b/r", address="http://127.0.0.1:1")
+    spec = JobSpec(
+        id=name, name=name, on="ray", recipe="r.yaml", out="s3://b/r", address="http://127.0.0.1:1"
+    )
     return SentJob(spec=spec, sent="2026-01-01").save()
 
 
 @pytest.mark.parametrize(
-    "error", [TypeError("a key more"), KeyError("a key less"), AttributeError("a list"), ValueError("<html>" * 10**6)]
+    "error",
+    [
+        TypeError("a key more"),
+        KeyError("a key less"),
+        AttributeError("a list"),
+        ValueError("<html>" * 10**6),
+    ],
 )
 def test_a_dashboard_that_answers_something_else_is_one_error(dashboard, error):
     dashboard |= dict.fromkeys(("submit_job", "get_job_info", "get_job_logs"), error)
@@ -127,11 +141,14 @@ def test_a_dashboard_that_answers_something_else_is_one_error(dashboard, error):
 
 
 @pytest.mark.parametrize(
-    "info", [[], "x", {}, {"status": ["x"], "message": 3, "driver_exit_code": "x"}, {"status": "NEW"}]
+    "info",
+    [[], "x", {}, {"status": ["x"], "message": 3, "driver_exit_code": "x"}, {"status": "NEW"}],
 )
 def test_a_state_that_ray_does_not_have_yet_is_unknown(dashboard, info):
     dashboard["get_job_info"] = (
-        SimpleNamespace(**{"message": "", "driver_exit_code": None, **info}) if isinstance(info, dict) else info
+        SimpleNamespace(**{"message": "", "driver_exit_code": None, **info})
+        if isinstance(info, dict)
+        else info
     )
     assert refresh(ray_job())[0] == "unknown"
 
@@ -139,7 +156,8 @@ def test_a_state_that_ray_does_not_have_yet_is_unknown(dashboard, info):
 @pytest.mark.parametrize(
     "facts",
     [
-        '"rewards": {"a": 1e999, "b": NaN, "c": -0.5, "d": 1%s, "e": "x", "\\ud800": 1}' % ("0" * 400),
+        '"rewards": {"a": 1e999, "b": NaN, "c": -0.5, "d": 1%s, "e": "x", "\\ud800": 1}'
+        % ("0" * 400),
         '"rewards": [1]',
         '"rewards": 3, "result": {"a": [1e999]}, "why": ["\\u001b[31m"]',
         '"rewards": %s' % ("[" * 10000),
@@ -147,11 +165,18 @@ def test_a_state_that_ray_does_not_have_yet_is_unknown(dashboard, info):
 )
 def test_whatever_a_jobs_log_says_it_is_listed_afterwards(dashboard, plumbline, facts):
     line = f'plumbline-job: {{"job": "a", "event": "ended", "status": "finished", {facts}}}'
-    dashboard["get_job_logs"] = f'{ODD}\n\ud800\nplumbline-job: {{"job": "a", "event": [1]}}\n{line}\n{ODD}'
+    dashboard["get_job_logs"] = (
+        f'{ODD}\n\ud800\nplumbline-job: {{"job": "a", "event": [1]}}\n{line}\n{ODD}'
+    )
     dashboard["get_job_info"] = SimpleNamespace(status="SUCCEEDED", message=ODD, driver_exit_code=0)
     ray_job()
     for _ in range(2):
-        for command in (("jobs",), ("jobs", "--json"), ("jobs", "follow", "a"), ("jobs", "follow", "a", "--json")):
+        for command in (
+            ("jobs",),
+            ("jobs", "--json"),
+            ("jobs", "follow", "a"),
+            ("jobs", "follow", "a", "--json"),
+        ):
             status, out, err = plumbline(*command)
             assert status in {0, 5}
             assert not set(ODD) - set("[31mred\nend") & set(out + err)
@@ -170,7 +195,12 @@ def test_a_damaged_record_hides_no_other_job(dashboard, plumbline, tmp_path):
     assert (status, out.split()[:3]) == (0, ["a", "ray", "unknown"])
     assert err.count("; remove ") == 5
     old = json.loads((ray_job().folder / "job.json").read_text())
-    old["outcome"] = {"ended": "succeeded", "why": ODD, "engine": ODD, "facts": {"rewards": {"a": float("inf")}}}
+    old["outcome"] = {
+        "ended": "succeeded",
+        "why": ODD,
+        "engine": ODD,
+        "facts": {"rewards": {"a": float("inf")}},
+    }
     (ray_job().folder / "job.json").write_text(json.dumps(old))
     assert plumbline("jobs", "--json")[0] == 0
     assert "\x1b" not in plumbline("jobs")[1]

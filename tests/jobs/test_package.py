@@ -16,10 +16,42 @@ odd/#hash odd/!bang odd/a*b odd/ab .git/config sub/.venv/lib.py sub/__pycache__/
 sub/secret.txt sub/open.txt
 """.split()  # noqa: SIM905 - a name a line would be a page
 PATTERNS = [
-    *("data/formfactory/", "data/formfactory", "/data\n!data/rows.jsonl", "*.txt\n!a.txt", "/b.txt", "b.txt"),
-    *("notes/**/b.txt", "**/three.log", "deep/**", "deep/*/two", "*", "**", "/", "# all\n\n  runs/  "),
-    *("odd/[[]x].txt", "odd/[!a]*", "odd/[^a]*", "odd/\\#hash\n\\#hash\n\\!bang", "odd/a\\*b", "odd/a?b", "odd/[x"),
-    *("a*", "!b.txt\nb.txt", "b.txt\n!b.txt", "notes/\n!notes/keep/", "models", "**/keep/*", "no**de\nn*s/"),
+    *(
+        "data/formfactory/",
+        "data/formfactory",
+        "/data\n!data/rows.jsonl",
+        "*.txt\n!a.txt",
+        "/b.txt",
+        "b.txt",
+    ),
+    *(
+        "notes/**/b.txt",
+        "**/three.log",
+        "deep/**",
+        "deep/*/two",
+        "*",
+        "**",
+        "/",
+        "# all\n\n  runs/  ",
+    ),
+    *(
+        "odd/[[]x].txt",
+        "odd/[!a]*",
+        "odd/[^a]*",
+        "odd/\\#hash\n\\#hash\n\\!bang",
+        "odd/a\\*b",
+        "odd/a?b",
+        "odd/[x",
+    ),
+    *(
+        "a*",
+        "!b.txt\nb.txt",
+        "b.txt\n!b.txt",
+        "notes/\n!notes/keep/",
+        "models",
+        "**/keep/*",
+        "no**de\nn*s/",
+    ),
 ]
 
 
@@ -36,8 +68,11 @@ def tree(tmp_path):
 
 
 def zipped(folder, excludes, target):
-    """The names in the package that Ray itself makes; its own function, so that another version is noticed here."""
-    packaging = pytest.importorskip("ray._private.runtime_env.packaging", reason="Ray is not installed")
+    """The names in the package that Ray itself makes; its own function, so that another version is
+    noticed here."""
+    packaging = pytest.importorskip(
+        "ray._private.runtime_env.packaging", reason="Ray is not installed"
+    )
     quiet = logging.getLogger("tests.jobs.quiet")
     quiet.setLevel(logging.CRITICAL)
     packaging._zip_files(
@@ -65,10 +100,15 @@ def test_the_files_are_those_that_ray_zips(tree, tmp_path, patterns, how):
 def test_each_path_that_is_left_out_has_its_rule(tree):
     (tree / ".gitignore").write_text("*.log\ndata/formfactory/\n")
     package = package_of(tree, ["models"])
-    assert package.left_out["data/formfactory/app.py"] == f"{tree / '.gitignore'}:2: data/formfactory/"
+    assert (
+        package.left_out["data/formfactory/app.py"] == f"{tree / '.gitignore'}:2: data/formfactory/"
+    )
     assert package.left_out["models"] == "--exclude: models"
     assert package.lacking(tree / "data" / "rows.jsonl") == {}
-    assert set(package.lacking(tree / "data")) == {"data/formfactory/app.py", "data/formfactory/templates"}
+    assert set(package.lacking(tree / "data")) == {
+        "data/formfactory/app.py",
+        "data/formfactory/templates",
+    }
     assert set(package.lacking(tree / "models" / "m" / "model.safetensors")) == {"models"}
     assert package.lacking(tree / ".git" / "config") == {".git": "left out by Ray: .git"}
 

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import pytest
 
 from plumbline.checks.check import Finding
+from plumbline.errors import RunError, StorageError
 from plumbline.jobs import package
 from plumbline.jobs.backends import ProcessJob
 from plumbline.jobs.job import SentJob, find, specify
 from plumbline.jobs.package import Examined
-from plumbline.errors import RunError, StorageError
 
 PROCESS = ("--on", "process", "--no-preflight")
 
@@ -36,12 +36,18 @@ def test_a_job_that_prints_an_error_and_ends_well_has_produced_nothing(project, 
     assert out == ""
     code, out, _ = plumbline("jobs", "--json")
     (job,) = json.loads(out)["jobs"]
-    assert (code, job["status"], job["outcome"]["engine"]) == (0, "produced nothing", "succeeded, exit status 0")
+    assert (code, job["status"], job["outcome"]["engine"]) == (
+        0,
+        "produced nothing",
+        "succeeded, exit status 0",
+    )
 
 
 def test_a_job_that_can_still_speak_tells_its_engine_that_it_failed(project, plumbline):
     (project / "data" / "formfactory" / "app.py").unlink()
-    code, _, err = plumbline("submit", "failure.yaml", *PROCESS, "--set", "task.options.politely=true")
+    code, _, err = plumbline(
+        "submit", "failure.yaml", *PROCESS, "--set", "task.options.politely=true"
+    )
     assert code == 5
     assert "produced nothing (" in err
     assert "the engine: failed, exit status 5)" in err
@@ -55,7 +61,9 @@ def test_a_job_that_lacks_a_secret_never_starts(project, plumbline, monkeypatch)
 
 
 def test_a_job_that_raises_has_failed_with_its_error(project, plumbline):
-    code, _, err = plumbline("submit", "tickets.yaml", *PROCESS, "--set", "task.options.train=nowhere.jsonl")
+    code, _, err = plumbline(
+        "submit", "tickets.yaml", *PROCESS, "--set", "task.options.train=nowhere.jsonl"
+    )
     assert code == 3
     assert "failed (" in err
     assert "nowhere.jsonl" in err.rpartition("failed (")[2], "the run's own cause is the reason"
@@ -64,14 +72,18 @@ def test_a_job_that_raises_has_failed_with_its_error(project, plumbline):
 @pytest.fixture
 def sleeping(project, plumbline):
     """A job that was sent, and sleeps."""
-    code, name, _ = plumbline("submit", "failure.yaml", *PROCESS, "--detach", "--set", "task.options.sleeps=true")
+    code, name, _ = plumbline(
+        "submit", "failure.yaml", *PROCESS, "--detach", "--set", "task.options.sleeps=true"
+    )
     assert code == 0
     job = find(name.strip()[:-2])
     until(lambda: "sleeping" in job.log.read_text())
     return job
 
 
-def test_a_job_outlives_who_watches_and_is_stopped_by_its_name(sleeping, project, plumbline, monkeypatch):
+def test_a_job_outlives_who_watches_and_is_stopped_by_its_name(
+    sleeping, project, plumbline, monkeypatch
+):
     job = sleeping
     assert plumbline("jobs")[1].split()[2] == "running"
     monkeypatch.setattr(ProcessJob, "log", interrupted)
@@ -148,7 +160,9 @@ def test_a_dry_run_prints_what_would_be_sent_and_sends_nothing(project, plumblin
 @pytest.mark.parametrize("on", ["ray", "anyscale"])
 def test_a_dry_run_says_what_is_wrong(project, plumbline, unopened, on):
     where = ("--on", on, "--out", "/mnt/shared/a")
-    code, out, _ = plumbline("submit", "failure.yaml", *where, "--needs", "data/formfactory", "--dry-run")
+    code, out, _ = plumbline(
+        "submit", "failure.yaml", *where, "--needs", "data/formfactory", "--dry-run"
+    )
     assert code == 1
     assert "left out: data/formfactory/app.py" in out
     assert "fatal: data/formfactory would not be sent" in out
@@ -160,11 +174,16 @@ def test_what_is_sent_is_the_recipe_as_the_job_opens_it(project):
     assert (spec.recipe, spec.name) == ("tickets.yaml", recipe.name)
 
 
-def test_a_run_at_an_address_is_a_success_and_a_damaged_result_in_a_folder_is_none(project, plumbline, tmp_path):
-    code, _, err = plumbline("submit", "tickets.yaml", *PROCESS, "--out", f"file://{tmp_path}/published")
+def test_a_run_at_an_address_is_a_success_and_a_damaged_result_in_a_folder_is_none(
+    project, plumbline, tmp_path
+):
+    code, _, err = plumbline(
+        "submit", "tickets.yaml", *PROCESS, "--out", f"file://{tmp_path}/published"
+    )
     assert code == 0, err
     assert "succeeded (engine and record agree" in err
-    assert not (tmp_path / "published" / "result.json").exists()  # it lies among the objects, by its hash
+    # it lies among the objects, by its hash
+    assert not (tmp_path / "published" / "result.json").exists()
     # The same job, had it gone to a folder, where its result was damaged since.
     (tmp_path / "result.json").write_text("{")
     job = find("last")
@@ -187,17 +206,24 @@ def test_a_process_that_was_given_the_number_of_another_is_not_signalled(project
 
 def test_a_job_on_this_machine_is_not_said_to_be_sent(project, plumbline, unopened, monkeypatch):
     monkeypatch.delenv("PLB_TEST_TOKEN", raising=False)
-    code, _, err = plumbline("submit", "tickets.yaml", "--on", "process", "--secret", "PLB_TEST_TOKEN")
+    code, _, err = plumbline(
+        "submit", "tickets.yaml", "--on", "process", "--secret", "PLB_TEST_TOKEN"
+    )
     assert code == 1
     assert err.startswith("checking the job, by a dry run in its folder\n")
     assert "this job would come to nothing, and was not started: PLB_TEST_TOKEN is not set" in err
 
 
 def test_what_is_wrong_with_a_job_stands_a_cause_a_line():
-    one, two = (Finding("fatal", f"{name} would not be sent", check="files", fix="take it back") for name in ("a", "b"))
+    one, two = (
+        Finding("fatal", f"{name} would not be sent", check="files", fix="take it back")
+        for name in ("a", "b")
+    )
     with pytest.raises(RunError) as refused:
         package.refuse(Examined(findings=(one, two)))
-    assert refused.value.cause.endswith("sent:\n    a would not be sent (files)\n    b would not be sent (files)")
+    assert refused.value.cause.endswith(
+        "sent:\n    a would not be sent (files)\n    b would not be sent (files)"
+    )
     assert refused.value.fix.splitlines()[1:] == ["    take it back", f"    {package.UNCHECKED}"]
     with pytest.raises(RunError, match=r"not sent: a would not be sent \(files\)\n"):
         package.refuse(Examined(findings=(one,)))

@@ -26,18 +26,50 @@ SECRET = "hunter2hunter2"
 
 @pytest.fixture(scope="module")
 def head():
-    """The address of a head whose jobs have the secret in their environment; it and all that it started end."""
+    """The address of a head whose jobs have the secret in their environment; it and all that it
+    started end."""
     folder = Path(tempfile.mkdtemp(prefix="plb-ray-"))  # short, for the paths of its sockets
     ports = {processes.free_port() for _ in range(20)}
-    names = ("dashboard-port", "port", "dashboard-agent-listen-port", "ray-client-server-port", "metrics-export-port")
+    names = (
+        "dashboard-port",
+        "port",
+        "dashboard-agent-listen-port",
+        "ray-client-server-port",
+        "metrics-export-port",
+    )
     given = dict(zip(names, ports, strict=False))
-    words = {"node-ip-address": "127.0.0.2", "dashboard-host": "127.0.0.1", "num-cpus": 1, "temp-dir": folder, **given}
-    command = [sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"]
-    command += ["--object-store-memory=200000000", *(f"--{name}={value}" for name, value in words.items())]
-    environment = {"PLB_TEST_TOKEN": SECRET, "PYTHONPATH": str(Path(plumbline_package.__file__).parents[1])}
+    words = {
+        "node-ip-address": "127.0.0.2",
+        "dashboard-host": "127.0.0.1",
+        "num-cpus": 1,
+        "temp-dir": folder,
+        **given,
+    }
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "ray.scripts.scripts",
+        "start",
+        "--head",
+        "--block",
+        "--disable-usage-stats",
+    ]
+    command += [
+        "--object-store-memory=200000000",
+        *(f"--{name}={value}" for name, value in words.items()),
+    ]
+    environment = {
+        "PLB_TEST_TOKEN": SECRET,
+        "PYTHONPATH": str(Path(plumbline_package.__file__).parents[1]),
+    }
     with (folder / "log").open("wb") as log:
         started = subprocess.Popen(
-            command, env={**os.environ, **environment}, stdout=log, stderr=log, start_new_session=True
+            command,
+            env={**os.environ, **environment},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
     address = f"http://127.0.0.1:{given['dashboard-port']}"
     try:
@@ -71,9 +103,13 @@ def ray(head, monkeypatch, project):
 
 
 @pytest.mark.slow
-def test_a_recipe_runs_as_a_job_and_ends_with_the_report_of_a_run(project, ray, plumbline, monkeypatch):
+def test_a_recipe_runs_as_a_job_and_ends_with_the_report_of_a_run(
+    project, ray, plumbline, monkeypatch
+):
     monkeypatch.setenv("PLB_TEST_TOKEN", SECRET)
-    code, out, err = plumbline("submit", "tickets.yaml", "--no-preflight", "--secret", "PLB_TEST_TOKEN")
+    code, out, err = plumbline(
+        "submit", "tickets.yaml", "--no-preflight", "--secret", "PLB_TEST_TOKEN"
+    )
     assert code == 0, err
     assert "rl 1/1  reward" in err, "progress"
     assert f"report  {project / 'runs' / 'tickets' / 'report.html'}" in out
@@ -92,20 +128,27 @@ def test_a_recipe_runs_as_a_job_and_ends_with_the_report_of_a_run(project, ray, 
 
 
 def test_the_failure_of_the_forms_log_is_no_success_whatever_ray_says(project, ray, plumbline):
-    """Data git-ignored, the entry point prints an error, Ray says SUCCEEDED; the files are those that were foretold."""
+    """Data git-ignored, the entry point prints an error, Ray says SUCCEEDED; the files are those
+    that were foretold."""
     code, out, err = plumbline("submit", "failure.yaml", "--no-preflight")
     job = find("last")
     assert RayJob(job).state().status == "succeeded"
     assert (code, out) == (5, "")
-    assert "produced nothing (the engine says that it succeeded, and the run left no result: FormFactory app.py" in err
+    assert (
+        "produced nothing (the engine says that it succeeded, and the run left no result: "
+        "FormFactory app.py"
+    ) in err
     (listed,) = [line.split()[1:] for line in err.splitlines() if line.startswith("files:")]
-    sent = {name for name in package_of(project).files if "__pycache__" not in name}  # the job writes its own, too
+    # the job writes its own, too
+    sent = {name for name in package_of(project).files if "__pycache__" not in name}
     assert {name for name in listed if "__pycache__" not in name} == sent
     assert "data/formfactory/app.py" not in listed
 
 
 def test_a_job_is_left_running_found_again_and_stopped(project, ray, plumbline):
-    code, name, _ = plumbline("submit", "failure.yaml", "--no-preflight", "--detach", "--set", "task.options.sleeps=1")
+    code, name, _ = plumbline(
+        "submit", "failure.yaml", "--no-preflight", "--detach", "--set", "task.options.sleeps=1"
+    )
     assert code == 0
     assert plumbline("jobs")[1].split()[2] in {"pending", "running"}
     code, out, _ = plumbline("jobs", "stop", name.strip())
@@ -114,7 +157,9 @@ def test_a_job_is_left_running_found_again_and_stopped(project, ray, plumbline):
 
 
 def test_a_cluster_that_does_not_answer_is_an_error_with_its_address(project, plumbline):
-    code, _, err = plumbline("submit", "tickets.yaml", "--no-preflight", "--address", "http://127.0.0.1:9")
+    code, _, err = plumbline(
+        "submit", "tickets.yaml", "--no-preflight", "--address", "http://127.0.0.1:9"
+    )
     assert code == 1
     assert "the Ray cluster at http://127.0.0.1:9 does not do it" in err
     assert find("last").outcome.ended == "never started"

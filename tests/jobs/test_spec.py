@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from plumbline.jobs.job import JobSpec, specify
 from plumbline.errors import RecipeError
+from plumbline.jobs.job import JobSpec, specify
 
 
 def spec_of(**asked):
@@ -14,10 +14,18 @@ def spec_of(**asked):
 
 def test_a_specification_is_recorded_and_read_again(project, monkeypatch):
     monkeypatch.setenv("PLUMBLINE_TRUST_CODE", "")
-    spec = spec_of(overrides=["rl.steps=2"], env=["A=b=c"], secrets=["HF_TOKEN"], excludes=["x"], cpus=1.5)
+    spec = spec_of(
+        overrides=["rl.steps=2"], env=["A=b=c"], secrets=["HF_TOKEN"], excludes=["x"], cpus=1.5
+    )
     assert JobSpec.model_validate(json.loads(json.dumps(spec.model_dump()))) == spec
     assert spec.env == {"A": "b=c"}
-    assert spec.command()[-5:] == ["tickets.yaml", "--out", str(project / "runs/tickets"), "--set", "rl.steps=2"]
+    assert spec.command()[-5:] == [
+        "tickets.yaml",
+        "--out",
+        str(project / "runs/tickets"),
+        "--set",
+        "rl.steps=2",
+    ]
     assert spec.command()[4:8] == ["--job", spec.id, "--secret", "HF_TOKEN"]
 
 
@@ -40,7 +48,10 @@ def test_an_address_of_the_environment_is_the_jobs(project, monkeypatch):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"address": "http://head:8265", "out": "runs/a"}, "--out runs/a is a folder in the job's copy"),
+        (
+            {"address": "http://head:8265", "out": "runs/a"},
+            "--out runs/a is a folder in the job's copy",
+        ),
         ({"env": ["HF_TOKEN=hf_secretvalue"]}, "HF_TOKEN looks like a secret"),
         ({"secrets": ["HF_TOKEN=hf_secretvalue"]}, "--secret takes the name of a variable"),
     ],

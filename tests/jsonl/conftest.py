@@ -15,14 +15,17 @@ NUMBERS = itertools.count()
 
 
 class Workplace:
-    """The user's folder; modules have names that no other test's have, because Python keeps what it imported."""
+    """The user's folder; modules have names that no other test's have, because Python keeps what it
+    imported."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.module = f"scoring_{next(NUMBERS)}"
 
     def rows(self, rows: list[Any], name: str = "rows.jsonl") -> str:
-        (self.folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        (self.folder / name).write_text(
+            "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+        )
         return name
 
     def functions(self, source: str) -> None:
@@ -30,7 +33,11 @@ class Workplace:
 
     def options(self, score: str | list[str] = "score", **options: Any) -> dict[str, Any]:
         names = [f"{self.module}:{name}" for name in ([score] if isinstance(score, str) else score)]
-        values = {"train": "rows.jsonl", "score": names[0] if isinstance(score, str) else names, **options}
+        values = {
+            "train": "rows.jsonl",
+            "score": names[0] if isinstance(score, str) else names,
+            **options,
+        }
         return {key: value for key, value in values.items() if value is not None}
 
     def open(self, score: str | list[str] = "score", **options: Any) -> Task:
@@ -38,7 +45,10 @@ class Workplace:
 
 
 def sums(count: int = 40) -> list[dict[str, Any]]:
-    return [{"prompt": f"{n} + {n + 1} = ?", "answer": str(2 * n + 1), "kind": "odd"} for n in range(count)]
+    return [
+        {"prompt": f"{n} + {n + 1} = ?", "answer": str(2 * n + 1), "kind": "odd"}
+        for n in range(count)
+    ]
 
 
 @pytest.fixture
@@ -47,5 +57,7 @@ def workplace(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     place = Workplace(tmp_path)
     place.rows(sums())
-    place.functions("def score(completion, answer):\n    return float(completion.strip() == answer)\n")
+    place.functions(
+        "def score(completion, answer):\n    return float(completion.strip() == answer)\n"
+    )
     return place

@@ -1,4 +1,5 @@
-"""People's rows: which columns a question is made of, which holds its answer, and files in the forms that come."""
+"""People's rows: which columns a question is made of, which holds its answer, and files in the
+forms that come."""
 
 import json
 from contextlib import nullcontext
@@ -29,12 +30,19 @@ SCHEMAS = {
         {"prompt": "question", "gold": "<answer>{answer:####}</answer>"},
     ),
     "alpaca": (
-        lambda n: {"instruction": f"Add {n}.", "input": f"to {n}" * (n % 2), "output": str(2 * n), "text": f"all {n}"},
+        lambda n: {
+            "instruction": f"Add {n}.",
+            "input": f"to {n}" * (n % 2),
+            "output": str(2 * n),
+            "text": f"all {n}",
+        },
         "output",
         {"prompt": "{instruction}\n\n{input}", "gold": "output", "left": ["text"]},
     ),
     "sharegpt": (
-        lambda n: {"conversations": [told("system", "Add"), told("human", f"{n}?"), told("gpt", f"{n}!")]},
+        lambda n: {
+            "conversations": [told("system", "Add"), told("human", f"{n}?"), told("gpt", f"{n}!")]
+        },
         "conversations[-1]['value']",
         {"prompt": "conversations"},
     ),
@@ -58,7 +66,12 @@ SCHEMAS = {
         {"prompt": LETTERED, "gold": "answerKey"},
     ),
     "mmlu": (
-        lambda n: {"question": f"{n}?", "subject": f"s{n % 2}", "choices": [f"x{n}", "y"], "answer": n % 2},
+        lambda n: {
+            "question": f"{n}?",
+            "subject": f"s{n % 2}",
+            "choices": [f"x{n}", "y"],
+            "answer": n % 2,
+        },
         "'AB'[answer]",
         {"prompt": LETTERED, "gold": "{answer:letter}", "left": ["subject"]},
     ),
@@ -83,12 +96,21 @@ SCHEMAS = {
         {"prompt": "{context}\n\n{question}", "gold": "{answers.text.0}", "left": ["title"]},
     ),
     "true or false, and an image": (
-        lambda n: {"question": f"{n}?", "passage": f"On {n}.", "answer": n % 2 == 0, "image": Foreign("bytes")},
+        lambda n: {
+            "question": f"{n}?",
+            "passage": f"On {n}.",
+            "answer": n % 2 == 0,
+            "image": Foreign("bytes"),
+        },
         "answer",
         {"prompt": "{passage}\n\n{question}", "gold": "{answer:str}", "left": ["image"]},
     ),
     "preference": (
-        lambda n: {"prompt": f"{n}?", "chosen": [said("user", "?"), said("assistant", f"{n}")], "rejected": f"no {n}"},
+        lambda n: {
+            "prompt": f"{n}?",
+            "chosen": [said("user", "?"), said("assistant", f"{n}")],
+            "rejected": f"no {n}",
+        },
         "chosen[-1]['content']",
         {"prompt": "prompt", "gold": "chosen"},
     ),
@@ -98,7 +120,12 @@ SCHEMAS = {
         {"prompt": "prompt", "gold": "chosen", "left": ["rejected", "score"]},
     ),
     "answers that lack at first": (
-        lambda n: {"question": f"{n}?", "answers": {"text": [f"{n}"][: n > 7]}, "level": 3, "photo": [{"path": "x"}]},
+        lambda n: {
+            "question": f"{n}?",
+            "answers": {"text": [f"{n}"][: n > 7]},
+            "level": 3,
+            "photo": [{"path": "x"}],
+        },
         "(answers['text'] or ['']) [0]",
         {"prompt": "question", "gold": "{answers.text.0}", "left": ["level", "photo"]},
     ),
@@ -113,7 +140,11 @@ SCHEMAS = {
         {"prompt": "{tools}\n\n{query}", "gold": "answers"},
     ),
     "code": (
-        lambda n: {"text": f"Write f{n}.", "code": f"def f{n}():\n    pass", "test_list": [f"f{n}()"]},
+        lambda n: {
+            "text": f"Write f{n}.",
+            "code": f"def f{n}():\n    pass",
+            "test_list": [f"f{n}()"],
+        },
         "'```python\\n' + code + '\\n```'",
         {"prompt": "text", "gold": "```python\n{code}\n```", "left": ["test_list"]},
     ),
@@ -145,14 +176,23 @@ SCHEMAS = {
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_the_columns_of_a_question_are_in_the_prompt_and_its_answer_is_found(workplace, monkeypatch, name):
+def test_the_columns_of_a_question_are_in_the_prompt_and_its_answer_is_found(
+    workplace, monkeypatch, name
+):
     row, right, wanted = SCHEMAS[name]
     rows, left = [row(n) for n in range(24)], wanted.get("left", [])
-    monkeypatch.setattr("plumbline.tasks.jsonl.task.read_rows", lambda _: iter([*enumerate(rows, 1)]))
-    monkeypatch.setattr("plumbline.tasks.jsonl.rows.read_rows", lambda _: iter([*enumerate(rows, 1)]))
+    monkeypatch.setattr(
+        "plumbline.tasks.jsonl.task.read_rows", lambda _: iter([*enumerate(rows, 1)])
+    )
+    monkeypatch.setattr(
+        "plumbline.tasks.jsonl.rows.read_rows", lambda _: iter([*enumerate(rows, 1)])
+    )
     columns = [*plain_rows(rows, texts=False)[0][0]]
     given = ", ".join(column for column in columns if column not in {"prompt", *left})
-    workplace.functions(f"def score(completion, {given}): return float(completion.strip() == str({right}).strip())\n")
+    workplace.functions(
+        f"def score(completion, {given}): return float(completion.strip() == "
+        f"str({right}).strip())\n"
+    )
     task = open_guessed(workplace.options())
     options = task.options
     held = [name for name in left if not isinstance(rows[0][name], Foreign)]
@@ -169,16 +209,27 @@ def test_the_columns_of_a_question_are_in_the_prompt_and_its_answer_is_found(wor
 
 
 def test_what_a_template_makes_of_a_row(workplace):
-    rows = [{"id": n, "a": "" if n else None, "b": ["x", "y"], "c": {"d": [n]}, "s": "S" * (n % 2)} for n in range(9)]
+    rows = [
+        {"id": n, "a": "" if n else None, "b": ["x", "y"], "c": {"d": [n]}, "s": "S" * (n % 2)}
+        for n in range(9)
+    ]
     workplace.rows(rows)
     workplace.functions(
-        "def score(prompts, completions, **rows): return [float(p == c) for p, c in zip(prompts, completions)]"
+        "def score(prompts, completions, **rows): return [float(p == c) for p, c in zip(prompts, "
+        "completions)]"
     )
     task = workplace.open(
-        prompt="Is it?\n\nA: {a}\n\n{b:options}\n\n{b}\n\n{c.d.0}", gold="{c}", system="{s}", val=0.3, test=0.3
+        prompt="Is it?\n\nA: {a}\n\n{b:options}\n\n{b}\n\n{c.d.0}",
+        gold="{c}",
+        system="{s}",
+        val=0.3,
+        test=0.3,
     )
     (one,) = [one for split in task.splits for one in task.examples(split) if one.id == "3"]
-    assert one.messages == [said("system", "S"), said("user", asked := "Is it?\n\nA. x\nB. y\n\nx\ny\n\n3")]
+    assert one.messages == [
+        said("system", "S"),
+        said("user", asked := "Is it?\n\nA. x\nB. y\n\nx\ny\n\n3"),
+    ]
     assert one.gold == '{"d": [3]}'
     assert task.judge(one, asked)[1].total == 1.0
 
@@ -203,10 +254,13 @@ def test_whole_numbers_of_a_whole_column_are_whole(values, held, whole):
 
 def test_a_prompt_with_several_gold_answers_is_counted(workplace):
     workplace.rows([{"prompt": f"{n % 9}?", "answer": str(n % 18)} for n in range(36)])
-    assert any("7 of 7 prompts of train have several" in note for note in workplace.open(gold="answer").precheck(0))
+    assert any(
+        "7 of 7 prompts of train have several" in note
+        for note in workplace.open(gold="answer").precheck(0)
+    )
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 ROWS = [{"prompt": f"é {n}", "answer": f"a,{n}"} for n in range(3)]
 TABLE = "prompt;answer\n" + "".join(f"{row['prompt']};{row['answer']}\n" for row in ROWS)
@@ -323,10 +377,16 @@ HANDED_OVER = Path(__file__).parents[1] / "public_reports"
 @pytest.mark.parametrize(
     ("file", "wanted"),
     [
-        ("n82-datasets-8365-null-makes-floats/floats-no-null.jsonl", {"prompt": "prompt", "gold": "answer"}),
+        (
+            "n82-datasets-8365-null-makes-floats/floats-no-null.jsonl",
+            {"prompt": "prompt", "gold": "answer"},
+        ),
         ("n85-sheetjs-2239-semicolons-and-cp1252/sep.csv", {"prompt": "prompt", "gold": "answer"}),
         ("n85-sheetjs-2239-semicolons-and-cp1252/tab.tsv", {"prompt": "prompt", "gold": "answer"}),
-        ("n86-soup-565-alpaca-rows/varied.jsonl", {"prompt": "{instruction}\n\n{input}", "gold": "output"}),
+        (
+            "n86-soup-565-alpaca-rows/varied.jsonl",
+            {"prompt": "{instruction}\n\n{input}", "gold": "output"},
+        ),
         ("n86-soup-565-alpaca-rows/nested.jsonl", {"prompt": "question", "gold": "{label.value}"}),
         ("n88-datasets-6937-a-json-list/rows.json", {"prompt": "prompt", "gold": "answer"}),
         ("n88-datasets-6937-a-json-list/under.json", {"prompt": "prompt", "gold": "answer"}),
@@ -335,7 +395,9 @@ HANDED_OVER = Path(__file__).parents[1] / "public_reports"
 def test_rows_of_public_reports_are_read_as_they_are_meant(workplace, file, wanted):
     right = {"varied": "output", "nested": "label['value']"}.get(Path(file).stem, "answer")
     column = right.partition("[")[0]
-    workplace.functions(f"def score(completion, {column}): return float(completion == str({right}))\n")
+    workplace.functions(
+        f"def score(completion, {column}): return float(completion == str({right}))\n"
+    )
     task = open_guessed(workplace.options(train=str(HANDED_OVER / file)))
     assert {"prompt": task.options.prompt, "gold": task.options.gold} == wanted
     (one, *_) = task.examples("train")

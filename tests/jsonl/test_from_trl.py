@@ -1,4 +1,5 @@
-"""Scripts for TRL as people write them: what each becomes, what stays open, and what is taken over of their rewards."""
+"""Scripts for TRL as people write them: what each becomes, what stays open, and what is taken over
+of their rewards."""
 
 import json
 import sys
@@ -251,7 +252,12 @@ def accuracy(completions, answer, **kwargs):
 def brief(completions, **kwargs):
     return [float(len(each) < 40) for each in completions]
 """
-OURS = {"rl.optimiser.schedule": "linear", "rl.optimiser.warmup": 0, "seed": 42, "sampling.max_tokens": 512}
+OURS = {
+    "rl.optimiser.schedule": "linear",
+    "rl.optimiser.warmup": 0,
+    "seed": 42,
+    "sampling.max_tokens": 512,
+}
 """TRL's defaults that are not Plumbline's."""
 
 
@@ -266,12 +272,15 @@ def place(workplace):
 
 
 def begin(place, files, out="mine.yaml", *, trusted=True, **more):
-    """Write files, of which the first is the script; what is said, and the recipe's values by their paths."""
+    """Write files, of which the first is the script; what is said, and the recipe's values by their
+    paths."""
     for name, text in files.items():
         (place.folder / name).write_text(text)
     given = {"model": None, "data": None, "reward": None, **more}
     with consent(trusted):
-        lines, _ = start(started(script=place.folder / next(iter(files)), out=place.folder / out, **given))
+        lines, _ = start(
+            started(script=place.folder / next(iter(files)), out=place.folder / out, **given)
+        )
     return "\n".join(lines), dict(leaves(yaml.safe_load((place.folder / out).read_text())))
 
 
@@ -281,8 +290,14 @@ def script(place, text):
 
 
 def notebook(text):
-    cells = [{"cell_type": "markdown", "source": "# no (code"}, {"cell_type": "code", "source": "%%bash\nls ("}]
-    cells += [{"cell_type": "code", "source": cell.splitlines(keepends=True)} for cell in text.split("# %%\n")[1:]]
+    cells = [
+        {"cell_type": "markdown", "source": "# no (code"},
+        {"cell_type": "code", "source": "%%bash\nls ("},
+    ]
+    cells += [
+        {"cell_type": "code", "source": cell.splitlines(keepends=True)}
+        for cell in text.split("# %%\n")[1:]
+    ]
     return json.dumps({"cells": cells, "nbformat": 4})
 
 
@@ -417,7 +432,10 @@ NOTEBOOK = {
     "sampling.max_tokens": 768,
     "name": "outputs",
 }
-KINDS |= {"export": ({"train.py": UNSLOTH}, NOTEBOOK), "notebook": ({"train.ipynb": notebook(UNSLOTH)}, NOTEBOOK)}
+KINDS |= {
+    "export": ({"train.py": UNSLOTH}, NOTEBOOK),
+    "notebook": ({"train.ipynb": notebook(UNSLOTH)}, NOTEBOOK),
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -451,61 +469,135 @@ def length(completions, completion_ids, **k): return [0.0 for one in completion_
 def asked(form): return rows.map(lambda row: {"prompt": form(row)})
 both = load_dataset("json", data_files="rows.jsonl", split="train").rename_column("question", "prompt")
 """
-TRAINS = 'GRPOTrainer(model, rewards, GRPOConfig("o", max_steps=8, **more), rows, held, peft_config=lora).train()\n'
+TRAINS = (
+    'GRPOTrainer(model, rewards, GRPOConfig("o", max_steps=8, **more), rows, held, '
+    "peft_config=lora).train()\n"
+)
 OPEN = {HUB: "TODO"}
 BY_ONE = [
     # what is held out
-    ("d = both.train_test_split(test_size=0.2)\nrows, held = d['train'], d['test']", {"task.options.val": 0.2}, ""),
-    ("d = both.train_test_split(train_size=0.7)\nrows = d['train'].shuffle()", {"task.options.val": 0.3}, ""),
-    ("d = both.train_test_split(test_size=4)\nrows, held = d['train'], d['test']", {"task.options.val": 0.1}, ""),
+    (
+        "d = both.train_test_split(test_size=0.2)\nrows, held = d['train'], d['test']",
+        {"task.options.val": 0.2},
+        "",
+    ),
+    (
+        "d = both.train_test_split(train_size=0.7)\nrows = d['train'].shuffle()",
+        {"task.options.val": 0.3},
+        "",
+    ),
+    (
+        "d = both.train_test_split(test_size=4)\nrows, held = d['train'], d['test']",
+        {"task.options.val": 0.1},
+        "",
+    ),
     (
         "d = rows.train_test_split(test_size=4)\nrows, held = d['train'], d['test']",
         {"task.options.val": None},
         "test_size",
     ),
-    ("held = load_dataset('a/b', split='test').select(range(9))", {"task.options.val": "hf://a/b:test"}, ""),
+    (
+        "held = load_dataset('a/b', split='test').select(range(9))",
+        {"task.options.val": "hf://a/b:test"},
+        "",
+    ),
     ("held = load_dataset('a/b', split='test').select(range(9))", {"evaluation.limit": 9}, ""),
     ("held = rows.select(range(9))", {"task.options.val": None}, "eval_dataset"),
-    ("c = GRPOConfig()\nheld = rows if c.eval_strategy != 'no' else None", {"task.options.val": None}, ""),
+    (
+        "c = GRPOConfig()\nheld = rows if c.eval_strategy != 'no' else None",
+        {"task.options.val": None},
+        "",
+    ),
     # where rows are from
-    ("rows = Dataset.from_list([{'prompt': f'{a}{b}'} for a in 'xyz' for b in 'abc'])", {HUB: "train_rows.jsonl"}, ""),
-    ("rows = Dataset.from_dict({'prompt': [*'abcdefghi'], 'answer': [1, 2, 3] * 3})", {HUB: "train_rows.jsonl"}, ""),
+    (
+        "rows = Dataset.from_list([{'prompt': f'{a}{b}'} for a in 'xyz' for b in 'abc'])",
+        {HUB: "train_rows.jsonl"},
+        "",
+    ),
+    (
+        "rows = Dataset.from_dict({'prompt': [*'abcdefghi'], 'answer': [1, 2, 3] * 3})",
+        {HUB: "train_rows.jsonl"},
+        "",
+    ),
     ("rows = Dataset.from_list([{'prompt': str(id(a))} for a in 'xyz'])", OPEN, ""),
-    ("rows = Dataset.from_list([json.loads(line) for line in open('rows.jsonl')])", {HUB: "rows.jsonl"}, ""),
-    ("rows = load_dataset('json', data_files='https://x.org/a.jsonl', split='train')", OPEN, "no single file"),
+    (
+        "rows = Dataset.from_list([json.loads(line) for line in open('rows.jsonl')])",
+        {HUB: "rows.jsonl"},
+        "",
+    ),
+    (
+        "rows = load_dataset('json', data_files='https://x.org/a.jsonl', split='train')",
+        OPEN,
+        "no single file",
+    ),
     ("rows = load_dataset('json', data_dir='data', split='train')", OPEN, "no single file"),
     ("rows = load_dataset('a/b', data_files='x.jsonl', split='train')", OPEN, "no single file"),
     ("rows = rows.filter(lambda row: row['ok'])", {HUB: "hf://a/b:train"}, "filter("),
     # prompts
     ("rows = asked(lambda row: 'Q: %s' % row['q'])", {"task.options.prompt": "Q: {q}"}, "map("),
-    ("rows = asked(lambda row: 'Q: [q]'.replace('[q]', row['q']))", {"task.options.prompt": "Q: {q}"}, ""),
+    (
+        "rows = asked(lambda row: 'Q: [q]'.replace('[q]', row['q']))",
+        {"task.options.prompt": "Q: {q}"},
+        "",
+    ),
     ("rows = asked(lambda row: 'Q: {q}'.format(**row))", {"task.options.prompt": "Q: {q}"}, ""),
     ("rows = asked(lambda row: row.get('q', '') + '?')", {"task.options.prompt": "{q}?"}, ""),
     (
-        "d = pd.read_csv('a.csv')\nd['prompt'] = d['q'].apply(lambda q: f'Q: {q}')\nrows = Dataset.from_pandas(d)",
+        (
+            "d = pd.read_csv('a.csv')\nd['prompt'] = d['q'].apply(lambda q: f'Q: {q}')\nrows = "
+            "Dataset.from_pandas(d)"
+        ),
         {"task.options.prompt": "Q: {q}", HUB: "a.csv"},
         "",
     ),
     (
-        "rows = asked(lambda row: [{'role': 'user', 'content': row['q']}, {'role': 'assistant', 'content': 'So'}])",
+        (
+            "rows = asked(lambda row: [{'role': 'user', 'content': row['q']}, {'role': "
+            "'assistant', "
+            "'content': 'So'}])"
+        ),
         {"task.options.prompt": "TODO"},
         "",
     ),
     # the model
-    ("lora = LoraConfig(r=4)", {"model.lora.targets": ["q_proj", "v_proj"], "model.lora.alpha": 8}, ""),
+    (
+        "lora = LoraConfig(r=4)",
+        {"model.lora.targets": ["q_proj", "v_proj"], "model.lora.alpha": 8},
+        "",
+    ),
     ("model, lora = 'microsoft/phi-2', LoraConfig(r=4)", {"model.lora.targets": "TODO"}, ""),
     # rewards
-    ("rewards = ['a/judge', f]\nmore = {'reward_weights': [1, 3]}", {"task.options.weights": [3]}, "a/judge"),
+    (
+        "rewards = ['a/judge', f]\nmore = {'reward_weights': [1, 3]}",
+        {"task.options.weights": [3]},
+        "a/judge",
+    ),
     ("rewards = [f, length]", {"task.options.score": "train_rewards:f"}, "completion_ids"),
-    ("rewards = AutoModelForCausalLM.from_pretrained('a/judge')", {"task.options.score": "TODO"}, "reward model"),
+    (
+        "rewards = AutoModelForCausalLM.from_pretrained('a/judge')",
+        {"task.options.score": "TODO"},
+        "reward model",
+    ),
     ("more = {}", {"task.options.score": "train_rewards:f"}, "unless range has"),
     # settings
     ("more = {'use_vllm': True, 'vllm_gpu_memory_utilization': 0.4}", {"engine.name": "vllm"}, ""),
     ("more = {'vllm_mode': 'colocate', 'eval_strategy': 'steps'}", {"engine.name": None}, ""),
     ("more = {'num_generations': int(os.getenv('N') or 4)}", {"rl.group_size": 4}, ""),
-    ("more = {'lr_scheduler_type': 'cosine_with_min_lr'}", {"rl.optimiser.schedule": "cosine"}, "cosine_with_min_lr"),
-    ("more = {'lr_scheduler_type': 'polynomial'}", {"rl.optimiser.schedule": "TODO"}, "TODO: rl.optim"),
-    ("more = {'per_device_train_batch_size': 1, 'num_generations': 6}", {"rl.prompts_per_step": 1}, "no multiple"),
+    (
+        "more = {'lr_scheduler_type': 'cosine_with_min_lr'}",
+        {"rl.optimiser.schedule": "cosine"},
+        "cosine_with_min_lr",
+    ),
+    (
+        "more = {'lr_scheduler_type': 'polynomial'}",
+        {"rl.optimiser.schedule": "TODO"},
+        "TODO: rl.optim",
+    ),
+    (
+        "more = {'per_device_train_batch_size': 1, 'num_generations': 6}",
+        {"rl.prompts_per_step": 1},
+        "no multiple",
+    ),
 ]
 
 
@@ -532,7 +624,7 @@ def test_trls_own_script_leaves_open_what_its_command_line_gives(place):
     assert all(f"TODO: {key} (" in said for key in todo)
 
 
-# -- rewards -----------------------------------------------------------------------------------------------------------
+# -- rewards ---------------------------------------------------------------------------------------
 
 
 def rewards_of(place, name="train_rewards"):
@@ -551,16 +643,22 @@ def test_rewards_are_taken_over_with_what_they_need_and_see_what_the_script_make
     given = {"prompts": ["1 + 1 is"], "completions": ["it is <answer>2</answer>"], **columns}
     assert [space[name](**given) for name in ("right", "shape")] == [[2.0], [0.5]]
     assert space["right"](prompts=["1 + 1 is"], completions=["3"], **columns) == [0.0]
-    as_trl = {"prompts": [[]], "completions": [[{"content": "it is <answer>2</answer>"}]], "answer": ["2"]}
+    as_trl = {
+        "prompts": [[]],
+        "completions": [[{"content": "it is <answer>2</answer>"}]],
+        "answer": ["2"],
+    }
     assert [space[name](**as_trl) for name in ("right", "shape")] == [[2.0], [0.5]]
-    said, values = begin(place, {"train.py": GIST}, "rows.yaml", data="rows.jsonl")  # the same file of rewards
+    # the same file of rewards
+    said, values = begin(place, {"train.py": GIST}, "rows.yaml", data="rows.jsonl")
     assert values["task.options.system"].startswith("Think")
     assert "not ready" not in said
 
 
 def test_what_a_reward_prints_stays_out_of_what_init_says(place, capsys):
     loud = QUICK.replace(
-        "def letters(completions, **kwargs):", "def letters(completions, **kwargs):\n    print('loud')"
+        "def letters(completions, **kwargs):",
+        "def letters(completions, **kwargs):\n    print('loud')",
     )
     assert loud != QUICK
     begin(place, {"train.py": loud}, data="rows.jsonl")
@@ -569,7 +667,9 @@ def test_what_a_reward_prints_stays_out_of_what_init_says(place, capsys):
 
 def test_without_trust_nothing_of_a_script_is_imported(place, monkeypatch):
     monkeypatch.setenv("PLUMBLINE_TRUST_CODE", "")
-    source = QUICK.replace("def letters", "open('ran', 'w')\ndef letters").replace('"some/rows"', '"json"')
+    source = QUICK.replace("def letters", "open('ran', 'w')\ndef letters").replace(
+        '"some/rows"', '"json"'
+    )
     source = source.replace('split="train"', 'data_files="rows.jsonl"')
     rows = "".join(f'{{"prompt": "{n}", "answer": "So. #### {n}"}}\n' for n in range(9))
     said, values = begin(place, {"train.py": source, "rows.jsonl": rows}, trusted=False)
@@ -603,37 +703,72 @@ GRPOTrainer("m", reward_funcs={rewards}, args=GRPOConfig(max_steps=8), train_dat
 @pytest.mark.parametrize(
     ("before", "rewards", "names"),
     [
-        ("def f(completions, weight=1.0, **k): return [weight] * 1", "[f, partial(f, weight=2.0)]", {"f": 1, "f_2": 2}),
-        ("def make(n):\n def f(completions, **k): return [n]\n return f", "[make(1), make(2)]", {"f": 1, "f_2": 2}),
-        ("def make(n):\n def f(completions, **k): return [n]\n return f\ng = make(3)", "g", {"g": 3}),
         (
-            "class Long:\n def __init__(self, n): self.n = n\n def __call__(self, completions, **k): return [self.n]",
+            "def f(completions, weight=1.0, **k): return [weight] * 1",
+            "[f, partial(f, weight=2.0)]",
+            {"f": 1, "f_2": 2},
+        ),
+        (
+            "def make(n):\n def f(completions, **k): return [n]\n return f",
+            "[make(1), make(2)]",
+            {"f": 1, "f_2": 2},
+        ),
+        (
+            "def make(n):\n def f(completions, **k): return [n]\n return f\ng = make(3)",
+            "g",
+            {"g": 3},
+        ),
+        (
+            (
+                "class Long:\n def __init__(self, n): self.n = n\n def __call__(self, completions, "
+                "**k): return [self.n]"
+            ),
             "[Long(4)]",
             {"long": 4},
         ),
         ("", "[lambda completions, **k: [5]]", {"reward": 5}),
-        ("W = {'a': 1}\nW['b'] = 6\nW.update(c=7)\ndef f(completions, **k): return [W['b']]", "f", {"f": 6}),
-        ("if 1 > x():\n N = 1\nelse:\n N = 8\nx = len\ndef f(completions, **k): return [N]", "f", None),
         (
-            "try:\n from nowhere import N\nexcept ImportError:\n N = 9\ndef f(completions, **k): return [N]",
+            "W = {'a': 1}\nW['b'] = 6\nW.update(c=7)\ndef f(completions, **k): return [W['b']]",
+            "f",
+            {"f": 6},
+        ),
+        (
+            "if 1 > x():\n N = 1\nelse:\n N = 8\nx = len\ndef f(completions, **k): return [N]",
+            "f",
+            None,
+        ),
+        (
+            (
+                "try:\n from nowhere import N\nexcept ImportError:\n N = 9\ndef f(completions, "
+                "**k): "
+                "return [N]"
+            ),
             "f",
             {"f": 9},
         ),
         (
             (
-                "from argparse import *\np = ArgumentParser()\np.add_argument('-n', default=3)\nargs = p.parse_args()\n"
+                "from argparse import *\np = ArgumentParser()\np.add_argument('-n', "
+                "default=3)\nargs = p.parse_args()\n"
                 "def f(completions, **k): return [args.n]"
             ),
             "f",
             {"f": 3},
         ),
         (
-            "def one(completions, **k): return [1]\ndef f(completions, **k): return [one(completions)[0] + 1]",
+            (
+                "def one(completions, **k): return [1]\ndef f(completions, **k): return "
+                "[one(completions)[0] + 1]"
+            ),
             "[one, f]",
             {"one": 1, "f": 2},
         ),
         (
-            "R = {}\ndef note(f):\n R[f.__name__] = f\n return f\n@note\ndef f(completions, **k): return [2]",
+            (
+                "R = {}\ndef note(f):\n R[f.__name__] = f\n return f\n@note\ndef f(completions, "
+                "**k): "
+                "return [2]"
+            ),
             "[f]",
             {"f": 2},
         ),
@@ -648,7 +783,9 @@ def test_a_reward_is_taken_over_however_it_is_made(place, before, rewards, names
         return
     _, values = begin(place, {"train.py": source})
     score = values["task.options.score"]
-    assert (score if isinstance(score, list) else [score]) == [f"train_rewards:{name}" for name in names]
+    assert (score if isinstance(score, list) else [score]) == [
+        f"train_rewards:{name}" for name in names
+    ]
     _, space = rewards_of(place)
     assert {name: space[name](completions=["x"])[0] for name in names} == names
 
@@ -658,15 +795,25 @@ def test_a_reward_is_taken_over_however_it_is_made(place, before, rewards, names
     [
         ("model = load()\ndef f(completions, **k): return [model(c) for c in completions]", None),
         (
-            "from x import M\nmodel = M.from_pretrained('m')\ndef f(completions, **k): return [model(completions)]",
+            (
+                "from x import M\nmodel = M.from_pretrained('m')\ndef f(completions, **k): return "
+                "[model(completions)]"
+            ),
             "model",
         ),
-        ("def g(c): return trainer.step\ndef f(completions, **k): return [g(c) for c in completions]", "trainer"),
+        (
+            (
+                "def g(c): return trainer.step\ndef f(completions, **k): return [g(c) for c in "
+                "completions]"
+            ),
+            "trainer",
+        ),
         ("rows = load_dataset('a/b')\ndef f(completions, **k): return [len(rows)]", "rows"),
         ("def f(completions, **k): return [never_defined]", "never_defined"),
         (
             (
-                "from argparse import *\np = ArgumentParser()\np.add_argument('--n')\nargs = p.parse_args()\n"
+                "from argparse import *\np = ArgumentParser()\np.add_argument('--n')\nargs = "
+                "p.parse_args()\n"
                 "def f(completions, **k): return [args.n]"
             ),
             "args.n",
@@ -674,7 +821,9 @@ def test_a_reward_is_taken_over_however_it_is_made(place, before, rewards, names
     ],
 )
 def test_a_reward_that_needs_the_training_is_refused_with_words(place, before, word):
-    source = TRAINER.format(before=before, rewards="[f, f]").replace('GRPOTrainer("m"', 'trainer = GRPOTrainer("m"')
+    source = TRAINER.format(before=before, rewards="[f, f]").replace(
+        'GRPOTrainer("m"', 'trainer = GRPOTrainer("m"'
+    )
     if word is None:
         before = before.replace("load()", "len")
         begin(place, {"train.py": TRAINER.format(before=before, rewards="f")})
@@ -687,7 +836,7 @@ def test_a_reward_that_needs_the_training_is_refused_with_words(place, before, w
     assert values["task.options.score"] == "my_rewards:brief"
 
 
-# -- what is foreign ---------------------------------------------------------------------------------------------------
+# -- what is foreign -------------------------------------------------------------------------------
 
 HOSTILE = {
     "calls twice each": "def h0(): return 1\n"
@@ -697,10 +846,18 @@ HOSTILE = {
     "no end": "x = 1\nwhile True:\n x = x * x",
     "one in itself": "x = []\nx.append(x)\ny = {}\ny['y'] = y\nif foo(): z = x\nelse: z = y\nx = z",
     "doubled": "x = [1]\n" + "x = [x, x]\n" * 60 + "y = str(x)\nif foo():\n x = [x]",
-    "large": "x = 9 ** 9 ** 9 ** 9\ny = 'a' * 10 ** 12\nz = 1 << 10 ** 12\nx = '{:>9999999999}'.format(1)",
+    "large": (
+        "x = 9 ** 9 ** 9 ** 9\ny = 'a' * 10 ** 12\nz = 1 << 10 ** 12\nx = "
+        "'{:>9999999999}'.format(1)"
+    ),
     "long": "x = 'a' * 60000\nx = x.join([x] * 1000).replace('a', x)\ny = f'{1:>99999999}'",
-    "loops": "x = 0\n" + "".join(" " * n + f"for a{n} in range(150):\n" for n in range(9)) + " " * 9 + "x = x + 1",
-    "classes": "class A: a = 1\n" + "".join(f"class A(A): b: int = {n}\n" for n in range(900)) + "x = A().b",
+    "loops": "x = 0\n"
+    + "".join(" " * n + f"for a{n} in range(150):\n" for n in range(9))
+    + " " * 9
+    + "x = x + 1",
+    "classes": "class A: a = 1\n"
+    + "".join(f"class A(A): b: int = {n}\n" for n in range(900))
+    + "x = A().b",
     "lambdas": "x = " + "lambda: " * 400 + "1",
     "itself": "import train\nfrom train import *\nx = train.x",
     "a file of others": "import yaml\nx = yaml.safe_load(open('../secret.yaml'))",
@@ -711,7 +868,10 @@ HOSTILE = {
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_hostile_script_is_read_in_bounded_time_or_refused(place, kind):
     (place.folder.parent / "secret.yaml").write_text("secret")
-    ends = "\ndef f(completions, **k): return [x]\nGRPOTrainer(x, f, GRPOConfig(learning_rate=x, seed=x), x)\n"
+    ends = (
+        "\ndef f(completions, **k): return [x]\nGRPOTrainer(x, f, GRPOConfig(learning_rate=x, "
+        "seed=x), x)\n"
+    )
     began = time.process_time()
     with suppress(RecipeError):
         read = read_script(script(place, HOSTILE[kind] + ends))

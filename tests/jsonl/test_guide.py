@@ -1,4 +1,5 @@
-"""The page for users is true: its files, its commands and its Python do what it says; its names are all there are."""
+"""The page for users is true: its files, its commands and its Python do what it says; its names are
+all there are."""
 
 import json
 import re
@@ -66,17 +67,28 @@ def test_the_page_does_what_it_says(files, capsys, monkeypatch):
     assert "warning: hostile: 12 of 17 hostile texts earn something" in printed[2]
     assert "quotes around 80%" in printed[2]
     first = Run.read(Path("runs/tickets")).evaluations()
-    before, after = (next(e for k, e in first.items() if str(k) == f"{stage}.test.greedy") for stage in ("base", "rl"))
+    before, after = (
+        next(e for k, e in first.items() if str(k) == f"{stage}.test.greedy")
+        for stage in ("base", "rl")
+    )
     assert after.mean_reward > before.mean_reward + 0.1
     verdict = "GRPO raised the greedy reward on 50 held-out test examples"
-    shown, found = (" ".join(text.split()).partition(verdict)[2].split(";")[0] for text in (TEXT, printed[3]))
+    shown, found = (
+        " ".join(text.split()).partition(verdict)[2].split(";")[0] for text in (TEXT, printed[3])
+    )
     assert numbers(found) == pytest.approx(numbers(shown), abs=0.03), "processors round otherwise"
     assert f"{after.mean_reward:.3f}" in printed[4]
 
     capsys.readouterr()
     runpy.run_path("tickets.py", run_name="__main__")
     controls, means = capsys.readouterr().out.splitlines()
-    assert set(yaml.safe_load(controls)) == {"blank", "echo", "constant", "shuffled-gold", "every-gold"}
+    assert set(yaml.safe_load(controls)) == {
+        "blank",
+        "echo",
+        "constant",
+        "shuffled-gold",
+        "every-gold",
+    }
     was, _, difference, _ = means.split(maxsplit=3)
     assert float(was) == before.mean_reward
     assert difference == f"{float(means.split()[1]) - float(was):.3f}"
@@ -85,10 +97,16 @@ def test_the_page_does_what_it_says(files, capsys, monkeypatch):
 
 def test_a_recipe_names_the_task_of_answers_from_elsewhere(files):
     command("python make_rows.py")
-    answers = [json.loads(command("plumbline eval oracle --task tickets.yaml --trust-code --split test --json"))["n"]]
+    answers = [
+        json.loads(
+            command("plumbline eval oracle --task tickets.yaml --trust-code --split test --json")
+        )["n"]
+    ]
     task = plumbline.load_recipe("tickets.yaml").task
     rows = plumbline.open_task(task.name, **task.options).examples("test")
-    write_jsonl(files / "answers.jsonl", ({"id": row.id, "completion": f"{row.gold} team"} for row in rows))
+    write_jsonl(
+        files / "answers.jsonl", ({"id": row.id, "completion": f"{row.gold} team"} for row in rows)
+    )
     line = "score --task tickets.yaml --trust-code --completions answers.jsonl --split test --json"
     scored = json.loads(command(f"plumbline {line}"))
     assert (answers, scored["n"]) == ([50], 50)
@@ -107,7 +125,8 @@ def test_a_function_of_the_script_itself_may_score(files):
         "values = [task.judge(task.examples('val')[0], text)[1].total for text in ('', 'x')]\n"
         "rubric = task.rubric\n"
         "def inside():\n"
-        "    return plumbline.open_task('jsonl', train='tickets.jsonl', score=lambda completion: 1)\n"
+        "    return plumbline.open_task('jsonl', train='tickets.jsonl', score=lambda completion: "
+        "1)\n"
     )
     found = runpy.run_path("script.py", run_name="__main__")
     assert found["values"] == [0.0, 1.0]
@@ -116,7 +135,7 @@ def test_a_function_of_the_script_itself_may_score(files):
         found["inside"]()
 
 
-# -- the public interface ----------------------------------------------------------------------------------------
+# -- the public interface --------------------------------------------------------------------------
 
 
 def test_public_names_are_few_documented_and_real():
@@ -128,7 +147,9 @@ def test_public_names_are_few_documented_and_real():
         assert f"`{name}`" in table, f"{name} is not documented"
         assert name in plumbline.__doc__
         assert name in dir(plumbline)
-    documented = {name for row in table.splitlines()[4:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    documented = {
+        name for row in table.splitlines()[4:] for name in re.findall(r"`(\w+)`", row.split("|")[1])
+    }
     assert documented == set(plumbline.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = plumbline.nothing
@@ -137,12 +158,21 @@ def test_public_names_are_few_documented_and_real():
 def test_every_option_is_documented():
     table = TEXT[TEXT.index("## Options of the task") : TEXT.index("## Three signatures")]
     assert all(f"`{name}`" in table for name in JsonlOptions.model_fields)
-    assert all(field.name in plumbline.evaluate.__doc__ for field in fields(ModelOptions) if field.name != "greedy")
+    assert all(
+        field.name in plumbline.evaluate.__doc__
+        for field in fields(ModelOptions)
+        if field.name != "greedy"
+    )
 
 
 def test_the_import_costs_nothing():
-    code = "import plumbline, sys; print(sorted({'torch', 'numpy', 'pydantic', 'rich', 'typer'} & set(sys.modules)))"
-    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    code = (
+        "import plumbline, sys; print(sorted({'torch', 'numpy', 'pydantic', 'rich', 'typer'} & "
+        "set(sys.modules)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
     assert result.stdout.strip() == "[]"
 
 
@@ -157,9 +187,15 @@ def test_a_misspelt_control_is_suggested_and_no_hub_is_asked(workplace):
     assert plumbline.evaluate("oracle", task, split="val").mean_reward == 1
     with pytest.raises(plumbline.PlumblineError, match="did you mean oracle"):
         plumbline.evaluate("orcale", task, split="val")
-    with pytest.raises(plumbline.PlumblineError, match=r"unknown key temprature \(did you mean temperature\?\)"):
+    with pytest.raises(
+        plumbline.PlumblineError, match=r"unknown key temprature \(did you mean temperature\?\)"
+    ):
         plumbline.evaluate("oracle", task, split="val", temprature=1.0)
-    with pytest.raises(plumbline.PlumblineError, match="max_tokens: Input should be a valid integer"):
+    with pytest.raises(
+        plumbline.PlumblineError, match="max_tokens: Input should be a valid integer"
+    ):
         plumbline.evaluate("oracle", task, split="val", max_tokens="many")
-    with pytest.raises(plumbline.PlumblineError, match=r"^the temperature is -1\.0\n  fix: give a number.*inf$"):
+    with pytest.raises(
+        plumbline.PlumblineError, match=r"^the temperature is -1\.0\n  fix: give a number.*inf$"
+    ):
         plumbline.evaluate("oracle", task, split="val", temperature=-1)

@@ -56,9 +56,24 @@ def bad(workplace):
 @pytest.mark.parametrize(
     ("score", "options", "message", "advice"),
     [
-        ("raises", {}, r"judging the control blank '' .* raised ValueError: .*scoring_\d+.py, line 5\)", "catch it"),
-        ("nan", {}, "the control blank '' .* gets no reward: what nan says is nan", "return a number for every text"),
-        ("outside", {}, r"the gold answer .* what outside says is 10, which is not in \[0, 1\]", "task.options.range"),
+        (
+            "raises",
+            {},
+            r"judging the control blank '' .* raised ValueError: .*scoring_\d+.py, line 5\)",
+            "catch it",
+        ),
+        (
+            "nan",
+            {},
+            "the control blank '' .* gets no reward: what nan says is nan",
+            "return a number for every text",
+        ),
+        (
+            "outside",
+            {},
+            r"the gold answer .* what outside says is 10, which is not in \[0, 1\]",
+            "task.options.range",
+        ),
         ("dice", {}, "the verifier gave 0.* and 0.* the second time", "no random numbers"),
         ("aging", {}, "the verifier gave 0.* the second time", "no random numbers"),
         (
@@ -73,17 +88,29 @@ def bad(workplace):
             "looks like a label, not a completion: .* 0.000 .* '#### 5' and the like 1.000",
             '"#### {answer}"',
         ),
-        ("never", {}, "none of the 8 gold answers tried earns anything, for example the gold answer", "what the gold"),
+        (
+            "never",
+            {},
+            "none of the 8 gold answers tried earns anything, for example the gold answer",
+            "what the gold",
+        ),
         (
             "graded",
             {},
             r"what graded says is 1.5, which is not in \[0, 1\] \(.*:graded\)",
             "range: {graded: [-0.5, 2]}",
         ),
-        ("main_only", {"judges": 2}, "raised AssertionError: signals need the main thread", "in threads"),
+        (
+            "main_only",
+            {"judges": 2},
+            "raised AssertionError: signals need the main thread",
+            "in threads",
+        ),
     ],
 )
-def test_a_bad_scoring_function_is_found_before_anything_is_built(bad, score, options, message, advice):
+def test_a_bad_scoring_function_is_found_before_anything_is_built(
+    bad, score, options, message, advice
+):
     recipe = parse(
         {
             "name": "bad",
@@ -97,7 +124,9 @@ def test_a_bad_scoring_function_is_found_before_anything_is_built(bad, score, op
     assert advice in error.value.fix
     assert not (bad.folder / "run" / "models").exists()
     # And without a run: by evaluating the oracle.
-    spec = EvaluationSpec(model="oracle", task="jsonl", options=bad.options(score, gold="answer", **options))
+    spec = EvaluationSpec(
+        model="oracle", task="jsonl", options=bad.options(score, gold="answer", **options)
+    )
     with pytest.raises(DataError, match=r"second time|tried earns|raised|gets no reward|label"):
         run_evaluation(spec, Silent())
 
@@ -111,7 +140,9 @@ def test_one_that_does_not_come_back_is_stopped(bad, monkeypatch):
     monkeypatch.setattr(module, "LIMIT", 1.0)
     monkeypatch.setattr(module, "HOSTILE", ('"' * 40,))
     for judges in (0, 1):
-        with pytest.raises(DataError, match=r"the verifier has not judged the hostile text .* after 1 seconds"):
+        with pytest.raises(
+            DataError, match=r"the verifier has not judged the hostile text .* after 1 seconds"
+        ):
             bad.open("hangs", gold="answer", judges=judges).precheck(0)
 
 
@@ -134,7 +165,12 @@ def test_a_slow_one_is_told_with_the_hours_that_the_run_would_take(bad, monkeypa
 
 def test_what_pays_for_knowing_nothing_is_told(bad):
     told = bad.open("contains", gold="answer").precheck(0)
-    assert told == ["the control every-gold earns 1.000, and the gold answers 1.000: such answers will be learnt"]
+    assert told == [
+        (
+            "the control every-gold earns 1.000, and the gold answers 1.000: such answers will be "
+            "learnt"
+        )
+    ]
     told = bad.open("half", gold="answer").precheck(0)
     assert told == ["the gold answers tried earn 0.500 on average: that is the ceiling, not 1"]
 
@@ -162,7 +198,9 @@ def test_no_further_example_is_tried_after_the_budget(bad, monkeypatch):
     task = bad.open("honest", gold="answer")
     tried = []
     monkeypatch.setattr(
-        task, "judge", lambda example, text: tried.append(example.id) or type(task).judge(task, example, text)
+        task,
+        "judge",
+        lambda example, text: tried.append(example.id) or type(task).judge(task, example, text),
     )
     task.precheck(0)
     assert len(set(tried)) == module.TRIED
@@ -172,7 +210,7 @@ def test_no_further_example_is_tried_after_the_budget(bad, monkeypatch):
     assert len(set(tried)) == 1
 
 
-# -- runs --------------------------------------------------------------------------------------------------------
+# -- runs ------------------------------------------------------------------------------------------
 
 
 def recipe(place, model, **values):
@@ -194,13 +232,19 @@ def recipe(place, model, **values):
 def test_sft_without_gold_answers_is_refused_before_anything_is_built(workplace, model):
     values = recipe(workplace, "m").model_dump(mode="json", exclude={"model", "rl"})
     stages = {"sft": {"steps": 1}} if "name" in model else {"rl": {"steps": 1}}
-    with pytest.raises(RecipeError, match="needs gold answers, and 32 of 32 training examples have none"):
+    with pytest.raises(
+        RecipeError, match="needs gold answers, and 32 of 32 training examples have none"
+    ):
         run_recipe(parse({**values, "model": model, **stages}), workplace.folder / "run")
     assert not (workplace.folder / "run" / "models").exists()
 
 
-def test_rl_without_gold_answers_runs_and_its_report_says_that_there_is_no_ceiling(workplace, tiny_folder):
-    workplace.functions("def score(completion):\n    return sum(c in '0123456789+' for c in completion[:20]) / 20\n")
+def test_rl_without_gold_answers_runs_and_its_report_says_that_there_is_no_ceiling(
+    workplace, tiny_folder
+):
+    workplace.functions(
+        "def score(completion):\n    return sum(c in '0123456789+' for c in completion[:20]) / 20\n"
+    )
     run_recipe(recipe(workplace, tiny_folder), workplace.folder / "run")
     run = run_recipe(recipe(workplace, tiny_folder), workplace.folder / "run", resume=True)
     summary = run.result()["evaluations"]["rl.val.greedy"]
@@ -241,9 +285,12 @@ def test_a_number_outside_its_range_stops_training_and_leaves_no_answer_out(
     workplace, tiny_folder, judges, monkeypatch
 ):
     monkeypatch.setattr(precheck_of_jsonl, "precheck", lambda *_: [])
-    workplace.functions(LATER.format(after=30))  # the references of the evaluation and the base model come first
+    # the references of the evaluation and the base model come first
+    workplace.functions(LATER.format(after=30))
     with pytest.raises(
         RewardError, match=r"what score says is 2, which is not in \[0, 1\] \(scoring_\d+:score\)"
     ) as error:
-        run_recipe(recipe(workplace, tiny_folder, options={"judges": judges}), workplace.folder / "run")
+        run_recipe(
+            recipe(workplace, tiny_folder, options={"judges": judges}), workplace.folder / "run"
+        )
     assert "task.options.range: {score: [0, 2]}" in error.value.fix

@@ -1,4 +1,5 @@
-"""A first recipe for rows and a reward function: what is written, what is said, and what a script for TRL becomes."""
+"""A first recipe for rows and a reward function: what is written, what is said, and what a script
+for TRL becomes."""
 
 import json
 from contextlib import nullcontext, suppress
@@ -38,7 +39,11 @@ def begin(place, reward="accuracy,form", out="recipe.yaml", *, trusted=True, **m
     names = ",".join(f"{place.module}:{name}" for name in reward.split(",")) if reward else None
     with consent(trusted):
         lines, _ = start(started(reward=names, out=place.folder / out, **given))
-    return "\n".join(lines), yaml.safe_load((place.folder / out).read_text()), (place.folder / out).read_text()
+    return (
+        "\n".join(lines),
+        yaml.safe_load((place.folder / out).read_text()),
+        (place.folder / out).read_text(),
+    )
 
 
 @pytest.fixture
@@ -56,10 +61,19 @@ def test_a_recipe_is_written_from_what_the_rows_and_the_reward_are_and_it_runs(p
     assert "40 rows (32 train, 4 val, 4 test); columns prompt, answer, kind" in said
     assert "prompts: column prompt, 9 to 11 characters" in said
     assert "gold answers earn 1.000" in said
-    assert said.splitlines()[-1] == f"Train:  plumbline run {place.folder / 'recipe.yaml'} --trust-code"
+    assert (
+        said.splitlines()[-1]
+        == f"Train:  plumbline run {place.folder / 'recipe.yaml'} --trust-code"
+    )
     assert text.startswith("# yaml-language-server: $schema=recipe.schema.json\n")
     assert len(text.splitlines()) <= 25
-    small = ["rl.steps=1", "rl.prompts_per_step=1", "rl.group_size=2", "sampling.max_tokens=16", "model.threads=1"]
+    small = [
+        "rl.steps=1",
+        "rl.prompts_per_step=1",
+        "rl.group_size=2",
+        "sampling.max_tokens=16",
+        "model.threads=1",
+    ]
     with consent(everything=True):
         run = run_recipe(load(place.folder / "recipe.yaml", small), place.folder / "run")
     assert run.result()["evaluations"]["rl.test.greedy"]["ceiling"] == 1.0
@@ -133,8 +147,16 @@ def parses(completion): return float(__import__("json").loads(completion)["x"])
 def test_what_is_not_ready_is_said_first_and_nothing_says_to_train(place, reward, word, last):
     place.functions(DEAD)
     more = {"of_type": "answer", "other": "answer", "last": "solution", "arrays": "values"}
-    rows = [{"prompt": f"{n}?", "answer": n, "solution": f"so\n#### {n}", "values": [n]} for n in range(24)]
-    place.rows([{k: v for k, v in row.items() if k in {"prompt", more.get(reward.split(",")[0])}} for row in rows])
+    rows = [
+        {"prompt": f"{n}?", "answer": n, "solution": f"so\n#### {n}", "values": [n]}
+        for n in range(24)
+    ]
+    place.rows(
+        [
+            {k: v for k, v in row.items() if k in {"prompt", more.get(reward.split(",")[0])}}
+            for row in rows
+        ]
+    )
     names = ",".join(f"{place.module}:{name}" for name in reward.split(","))
     out = place.folder / "recipe.yaml"
     with consent(True):
@@ -151,18 +173,28 @@ def test_the_exit_status_says_whether_something_must_be_mended(place, plumbline)
 
 
 def test_ranges_that_nothing_showed_are_not_invented(place):
-    assert place.open(["accuracy", "form", "picky"]).seen_ranges() == {"accuracy": (0, 2), "form": (0, 0.5)}
+    assert place.open(["accuracy", "form", "picky"]).seen_ranges() == {
+        "accuracy": (0, 2),
+        "form": (0, 0.5),
+    }
 
 
 def test_a_form_that_no_prompt_names_is_said(place):
-    assert "no prompt names '####', and gold answers earn 0.000 without it, 1.000 with" in begin(place, "accuracy")[0]
+    assert (
+        "no prompt names '####', and gold answers earn 0.000 without it, 1.000 with"
+        in begin(place, "accuracy")[0]
+    )
     place.rows([{"prompt": f"{n}? End with ####", "answer": str(n)} for n in range(24)])
     assert "no prompt names" not in begin(place, "accuracy", "named.yaml")[0]
 
 
 def test_rows_are_csv_too_and_columns_can_be_named(place):
-    (place.folder / "my rows.csv").write_text("ask,right\n" + "".join(f"{n}?,{n}\n" for n in range(20)))
-    with pytest.raises(DataError, match=r"no column of my rows\.csv is called as a prompt is") as error:
+    (place.folder / "my rows.csv").write_text(
+        "ask,right\n" + "".join(f"{n}?,{n}\n" for n in range(20))
+    )
+    with pytest.raises(
+        DataError, match=r"no column of my rows\.csv is called as a prompt is"
+    ) as error:
         begin(place, "form", data="my rows.csv")
     assert error.value.fix == "name it with --prompt; the columns are ask, right"
     _, values, _ = begin(place, "form", data="my rows.csv", prompt="ask", gold="#### {right}")
@@ -193,14 +225,16 @@ def test_nothing_is_overwritten_and_what_is_missing_is_named(place):
     assert (place.folder / "recipe.yaml").read_text() == before
     with pytest.raises(RecipeError, match="is no name of a recipe"):
         begin(place, "score", "recipe.txt")
-    with pytest.raises(RecipeError, match="needs --model MODEL and --reward MODULE:FUNCTION, which is not given"):
+    with pytest.raises(
+        RecipeError, match="needs --model MODEL and --reward MODULE:FUNCTION, which is not given"
+    ):
         begin(place, None, "other.yaml", model=None)
     with pytest.raises(RecipeError, match="cannot open the scoring function"):
         begin(place, "nothing", "other.yaml")
     assert not (place.folder / "other.yaml").exists()
 
 
-# -- a script for TRL --------------------------------------------------------------------------------------------------
+# -- a script for TRL ------------------------------------------------------------------------------
 
 SCRIPT = """
 import sys
@@ -255,7 +289,12 @@ def test_a_script_for_trl_becomes_a_recipe_and_is_not_run(place):
             "clip_low": 0.2,
             "clip_high": 0.28,
         },
-        "optimiser": {"learning_rate": 1e-5, "schedule": "cosine", "warmup": 0.1, "betas": [0.9, 0.999]},
+        "optimiser": {
+            "learning_rate": 1e-5,
+            "schedule": "cosine",
+            "warmup": 0.1,
+            "betas": [0.9, 0.999],
+        },
     }
     assert values["sampling"] == {"max_tokens": 128, "top_k": 50}
     assert values["run"] == {"trackers": ["wandb"]}
@@ -284,9 +323,20 @@ def test_code_that_only_a_script_names_is_not_imported_without_trust(place, monk
 @pytest.mark.parametrize(
     ("config", "values"),
     [
-        ("", {"rl.optimiser.learning_rate": 1e-6, "sampling.max_tokens": 512, "rl.prompts_per_step": 1, "seed": 42}),
+        (
+            "",
+            {
+                "rl.optimiser.learning_rate": 1e-6,
+                "sampling.max_tokens": 512,
+                "rl.prompts_per_step": 1,
+                "seed": 42,
+            },
+        ),
         ("max_steps=60, num_iterations=3", {"rl.steps": 20}),
-        ("steps_per_generation=4, gradient_accumulation_steps=2", {"rl.prompts_per_step": 4, "rl.minibatch": 2}),
+        (
+            "steps_per_generation=4, gradient_accumulation_steps=2",
+            {"rl.prompts_per_step": 4, "rl.minibatch": 2},
+        ),
         (
             "loss_type='cispo', epsilon_high=5.0",
             {"rl.algorithm": {"name": "cispo", "clip_high": 4.0, "scale_advantages": "group"}},
@@ -301,7 +351,9 @@ def test_settings_mean_what_they_mean_in_trl(place, config, values):
     read = read_script(script(place, f"import trl\nconfig = trl.GRPOConfig({config})\n"))
     assert {key: read.values[key] for key in values} == values
     kept = {key: each for key, each in read.values.items() if key.startswith("rl.algorithm")}
-    parse({"name": "x", "model": {"name": "m"}, "rl": {"steps": 1, "algorithm": kept["rl.algorithm"]}})
+    parse(
+        {"name": "x", "model": {"name": "m"}, "rl": {"steps": 1, "algorithm": kept["rl.algorithm"]}}
+    )
 
 
 def test_supervised_scripts_and_those_of_unsloth_are_read(place):
@@ -312,10 +364,18 @@ rows = load_dataset("openai/gsm8k", "main", split="train").map(str)
 trainer = SFTTrainer(model=model, train_dataset=rows, args=SFTConfig(max_length=2048, num_train_epochs=1))
 """
     read = read_script(script(place, source))
-    assert (read.stage, read.model, read.data) == ("sft", "unsloth/some-model", "hf://openai/gsm8k/main:train")
+    assert (read.stage, read.model, read.data) == (
+        "sft",
+        "unsloth/some-model",
+        "hf://openai/gsm8k/main:train",
+    )
     assert read.values["model.lora"] == {"rank": 8, "alpha": 16, "targets": "all-linear"}
     assert read.values["model.quantize"] == "4bit"
-    assert (read.values["model.context"], read.values["sft.epochs"], read.values["sft.batch_size"]) == (2048, 1, 8)
+    assert (
+        read.values["model.context"],
+        read.values["sft.epochs"],
+        read.values["sft.batch_size"],
+    ) == (2048, 1, 8)
     assert "map(str) changes the rows" in read.notes[0]
     _, values, _ = begin(place, "score", data="rows.jsonl", script=place.folder / "train.py")
     assert values["sft"]["epochs"] == 1
@@ -370,11 +430,21 @@ STRANGE = [
 @pytest.mark.parametrize(
     "where",
     [
-        "LoraConfig(r=@, other=@), t.GRPOConfig(seed=@, learning_rate=@, unknown=@, run_name=@, report_to=@, **@)",
+        (
+            "LoraConfig(r=@, other=@), t.GRPOConfig(seed=@, learning_rate=@, unknown=@, "
+            "run_name=@, "
+            "report_to=@, **@)"
+        ),
         "t.GRPOConfig(num_train_epochs=@)",
-        "t.GRPOConfig(max_steps=@, num_generations=@, per_device_train_batch_size=@, gradient_accumulation_steps=@)",
+        (
+            "t.GRPOConfig(max_steps=@, num_generations=@, per_device_train_batch_size=@, "
+            "gradient_accumulation_steps=@)"
+        ),
         "t.SFTConfig(num_train_epochs=@, max_length=@)",
-        "t.GRPOTrainer(@, [@], args=t.GRPOConfig())\nload_dataset(@, split=@).from_pretrained(@)\nif @: pass",
+        (
+            "t.GRPOTrainer(@, [@], args=t.GRPOConfig())\nload_dataset(@, "
+            "split=@).from_pretrained(@)\nif @: pass"
+        ),
     ],
     ids=range(5),
 )
@@ -386,19 +456,30 @@ def test_whatever_a_script_says_becomes_a_recipe_or_one_error(place, where, stra
         lines, _ = start(started("m", "rows.jsonl", f"{place.module}:score", source, path))
         assert max(map(len, lines)) < 400
     if path.exists():
-        with pytest.raises(RecipeError, match="is not finished") if "TODO" in path.read_text() else nullcontext():
+        with (
+            pytest.raises(RecipeError, match="is not finished")
+            if "TODO" in path.read_text()
+            else nullcontext()
+        ):
             assert load(path).model.name == "m"
 
 
 def test_a_name_that_no_file_can_have_is_none(place):
-    read = read_script(script(place, r"t.GRPOTrainer('a\0b', args=t.GRPOConfig()); load_dataset('a\0b')"))
+    read = read_script(
+        script(place, r"t.GRPOTrainer('a\0b', args=t.GRPOConfig()); load_dataset('a\0b')")
+    )
     assert (read.model, read.data) == (None, None)
 
 
 def test_a_script_may_be_long_and_names_many_functions(place):
     many = [f"f{number}" for number in range(2000)]
-    text = f"import trl\n{''.join(f'def {name}(): ...' + chr(10) for name in many)}config = trl.GRPOConfig()\n"
-    read = read_script(script(place, f"{text}trainer = trl.GRPOTrainer(reward_funcs=[{', '.join(many)}])\n"))
+    text = (
+        f"import trl\n{''.join(f'def {name}(): ...' + chr(10) for name in many)}config = "
+        "trl.GRPOConfig()\n"
+    )
+    read = read_script(
+        script(place, f"{text}trainer = trl.GRPOTrainer(reward_funcs=[{', '.join(many)}])\n")
+    )
     assert read.rewards == [f"train_rewards:{name}" for name in many]
     with pytest.raises(RecipeError, match="too large"):
         read_script(script(place, text + "#" * 2**20))
@@ -406,15 +487,19 @@ def test_a_script_may_be_long_and_names_many_functions(place):
 
 def test_columns_and_names_with_line_breaks_stay_in_their_lines(place):
     names = ["a\nb", "a\x85b", "\x1b31m", "x #z", "\u202e"]
-    rows = [{"prompt": f"say {number}", **dict.fromkeys(names, str(number))} for number in range(20)]
+    rows = [
+        {"prompt": f"say {number}", **dict.fromkeys(names, str(number))} for number in range(20)
+    ]
     (place.folder / "odd.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for number, name in enumerate(names):
-        _, values, text = begin(place, "form", f"odd{number}.yaml", data="odd.jsonl", gold=name, model=name)
+        _, values, text = begin(
+            place, "form", f"odd{number}.yaml", data="odd.jsonl", gold=name, model=name
+        )
         assert values["model"]["name"] == name
         assert len(text.splitlines()) <= 25
 
 
-# -- TRL's scale -------------------------------------------------------------------------------------------------------
+# -- TRL's scale -----------------------------------------------------------------------------------
 
 
 def test_trls_parts_are_worth_their_range_and_without_range_and_gold_the_scale_is_said(place):

@@ -1,4 +1,5 @@
-"""The task jsonl: rows become examples, functions become rubrics, and what is wrong with either is said."""
+"""The task jsonl: rows become examples, functions become rubrics, and what is wrong with either is
+said."""
 
 import datetime
 import json
@@ -14,7 +15,12 @@ from plumbline.api import HOSTILE, check_task
 from plumbline.errors import DataError, IncomparableError, RecipeError
 from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.completions import evaluate_file
-from plumbline.evaluation.evaluate import ORACLE, evaluate_completions, evaluate_reference, references
+from plumbline.evaluation.evaluate import (
+    ORACLE,
+    evaluate_completions,
+    evaluate_reference,
+    references,
+)
 from plumbline.evaluation.summary import detail, summarise
 from plumbline.reports.evaluation_output import detail_tables
 from plumbline.tasks import open_task
@@ -34,8 +40,12 @@ def test_the_law_of_a_task(workplace):
     assert type(task).precheck is not Task.precheck
 
 
-def test_an_answer_that_the_function_breaks_on_is_a_counted_failure_and_never_a_reward_of_0(workplace):
-    workplace.functions("def score(completion, answer):\n    return float(completion) == float(answer)\n")
+def test_an_answer_that_the_function_breaks_on_is_a_counted_failure_and_never_a_reward_of_0(
+    workplace,
+):
+    workplace.functions(
+        "def score(completion, answer):\n    return float(completion) == float(answer)\n"
+    )
     task = workplace.open(gold="answer")
     examples = task.examples("train")
     evaluation = evaluate_completions(
@@ -52,13 +62,16 @@ def test_every_hostile_text_is_judged(workplace):
     assert [task.judge(example, text)[1].total for text in HOSTILE] == [0.0] * len(HOSTILE)
 
 
-# -- rows --------------------------------------------------------------------------------------------------------
+# -- rows ------------------------------------------------------------------------------------------
 
 
 def test_shares_of_one_file_are_disjoint_exact_and_do_not_depend_on_the_order(workplace):
     def ids(**options):
         task = workplace.open(gold="answer", **options)
-        return {split: {e.messages[-1]["content"] for e in task.examples(split)} for split in task.splits}
+        return {
+            split: {e.messages[-1]["content"] for e in task.examples(split)}
+            for split in task.splits
+        }
 
     first = ids(val=0.25, test=0.1)
     assert [len(first[split]) for split in ("train", "val", "test")] == [26, 10, 4]
@@ -80,7 +93,10 @@ def test_equal_prompts_stay_together_and_are_counted(workplace):
 
 def test_files_of_their_own(workplace):
     workplace.rows([{**row, "prompt": f"val {row['prompt']}"} for row in sums(3)], "val.jsonl")
-    workplace.rows([{**row, "prompt": f"test {row['prompt']}", "id": n} for n, row in enumerate(sums(2))], "test.jsonl")
+    workplace.rows(
+        [{**row, "prompt": f"test {row['prompt']}", "id": n} for n, row in enumerate(sums(2))],
+        "test.jsonl",
+    )
     files = {"val": "val.jsonl", "test": "test.jsonl"}
     task = workplace.open(gold="answer", stratum="kind", cluster="kind", system="Count.", **files)
     assert [len(task.examples(split)) for split in task.splits] == [40, 3, 2]
@@ -88,7 +104,10 @@ def test_files_of_their_own(workplace):
     assert [e.id for e in task.examples("test")] == ["0", "1"]
     one = task.examples("train")[4]
     assert (one.id, one.stratum, one.cluster, one.gold) == ("row-5", "odd", "odd", "9")
-    assert one.messages == [{"role": "system", "content": "Count."}, {"role": "user", "content": "4 + 5 = ?"}]
+    assert one.messages == [
+        {"role": "system", "content": "Count."},
+        {"role": "user", "content": "4 + 5 = ?"},
+    ]
     assert one.reference == sums()[4]
 
 
@@ -97,22 +116,58 @@ def test_files_of_their_own(workplace):
     [
         ([{"question": "a"}], {}, r"rows.jsonl:1: there is no column 'prompt' \(it has question\)"),
         ([{"prompt": "a"}], {"gold": "answer"}, "rows.jsonl:1: there is no column 'answer'"),
-        (sums(), {"gold": "#### {solution}"}, r":1: there is no column 'solution' \(it has prompt, answer, kind\)"),
+        (
+            sums(),
+            {"gold": "#### {solution}"},
+            r":1: there is no column 'solution' \(it has prompt, answer, kind\)",
+        ),
         (sums(), {"gold": "#### {answer.real}"}, ":1: there is no column 'answer.real'"),
         (sums(), {"prompt": "{prompt}\n\n{choices:options}"}, ":1: there is no column 'choices'"),
-        (sums(), {"prompt": "{prompt}\n\n{answer:options}"}, ":1 holds what cannot be read: '1' is no list of choices"),
-        ([{"prompt": "a", "answer": 26}], {"gold": "{answer:letter}"}, "answer is '26', and no index of a choice"),
-        ([{"prompt": "a", "answer": 3, "c": ["x"]}], {"gold": "{c:of answer}"}, "c has no choice ''"),
+        (
+            sums(),
+            {"prompt": "{prompt}\n\n{answer:options}"},
+            ":1 holds what cannot be read: '1' is no list of choices",
+        ),
+        (
+            [{"prompt": "a", "answer": 26}],
+            {"gold": "{answer:letter}"},
+            "answer is '26', and no index of a choice",
+        ),
+        (
+            [{"prompt": "a", "answer": 3, "c": ["x"]}],
+            {"gold": "{c:of answer}"},
+            "c has no choice ''",
+        ),
         ([{"prompt": "a", "answer": ""}], {"gold": "answer"}, "the gold answer is"),
         ([{"prompt": "a", "answer": ["x"]}], {"gold": "answer"}, "the gold answer is"),
         ([{"prompt": " "}], {}, "give a text, or messages"),
         ([{"prompt": [{"role": "robot", "content": "x"}]}], {}, "give a text, or messages"),
-        ([{"prompt": [{"role": "user", "content": "x"}, {"role": "tool"}]}], {}, """the message {"role": "tool"}"""),
-        ([{"prompt": [{"role": "system", "content": "x"}]}], {}, "does not end with a message of the user"),
-        ([{"prompt": [{"role": "assistant", "content": "x"}]}], {}, "does not end with a message of the user"),
-        ([{"prompt": "a", "id": 1}, {"prompt": "b", "id": "1"}], {}, "rows.jsonl:2: the id 1 stands at rows.jsonl:1"),
+        (
+            [{"prompt": [{"role": "user", "content": "x"}, {"role": "tool"}]}],
+            {},
+            """the message {"role": "tool"}""",
+        ),
+        (
+            [{"prompt": [{"role": "system", "content": "x"}]}],
+            {},
+            "does not end with a message of the user",
+        ),
+        (
+            [{"prompt": [{"role": "assistant", "content": "x"}]}],
+            {},
+            "does not end with a message of the user",
+        ),
+        (
+            [{"prompt": "a", "id": 1}, {"prompt": "b", "id": "1"}],
+            {},
+            "rows.jsonl:2: the id 1 stands at rows.jsonl:1",
+        ),
         ([{"prompt": "a", "id": None}], {}, "the id is null"),
-        ([{"prompt": "a", "score": math.nan}], {}, "rows.jsonl:1 holds what cannot be read: Out of range"),
+        (
+            [{"prompt": "a", "score": math.nan}],
+            {},
+            "rows.jsonl:1 holds what cannot be read: Out of range",
+        ),
         ([{"prompt": "a\ud800"}], {}, "rows.jsonl:1 holds half of a pair of surrogates"),
         ([{"prompt": "a"}, {"prompt": "b"}], {}, "has 2 prompts, of which 2 would be held out"),
         ([{"prompt": "a"}, 3], {}, "rows.jsonl:2: a JSON object is expected"),
@@ -124,7 +179,15 @@ def test_files_of_their_own(workplace):
         ),
         ([{"prompt": "a"}], {"val": "absent.jsonl"}, "absent.jsonl does not exist"),
         (
-            [{"prompt": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]}, {"prompt": "b"}],
+            [
+                {
+                    "prompt": [
+                        {"role": "user", "content": "q"},
+                        {"role": "assistant", "content": "a"},
+                    ]
+                },
+                {"prompt": "b"},
+            ],
             {},
             "1 of 2 rows have no gold answer, such as rows.jsonl:2, which has none",
         ),
@@ -143,9 +206,14 @@ def test_rows_without_a_gold_answer_are_in_no_split_counted_and_given_to_the_aud
         return [{**row, **held} if n in {3, 9, 20} else row for n, row in enumerate(sums())]
 
     bare = [{"prompt": row["prompt"]} if n in {3, 9, 20} else row for n, row in enumerate(sums())]
-    nested = [{"prompt": f"{n}?", "answer": {"text": ["x"] * (n not in {3, 9, 20})}} for n in range(40)]
+    nested = [
+        {"prompt": f"{n}?", "answer": {"text": ["x"] * (n not in {3, 9, 20})}} for n in range(40)
+    ]
     turns = [[{"role": "user", "content": row["prompt"]}] for row in sums()]
-    chats = [[*turn, {"role": "assistant", "content": "" if n in {9, 20} else "x"}] for n, turn in enumerate(turns)]
+    chats = [
+        [*turn, {"role": "assistant", "content": "" if n in {9, 20} else "x"}]
+        for n, turn in enumerate(turns)
+    ]
     chats[3] = turns[3]
     for given, options in [
         (rows(answer=None), {"gold": "answer"}),
@@ -160,7 +228,9 @@ def test_rows_without_a_gold_answer_are_in_no_split_counted_and_given_to_the_aud
         assert sum(len(task.examples(split)) for split in task.splits) == 37
         assert all(one.gold for split in task.splits for one in task.examples(split))
         assert [one.id for one in task.without_gold] == ["row-4", "row-10", "row-21"]
-        assert task.notes[0].startswith("3 of 40 rows have no gold answer and are left out, such as rows.jsonl:4")
+        assert task.notes[0].startswith(
+            "3 of 40 rows have no gold answer and are left out, such as rows.jsonl:4"
+        )
 
 
 NOON = datetime.datetime(2020, 2, 3, 12, tzinfo=datetime.UTC)
@@ -183,7 +253,9 @@ NOON = datetime.datetime(2020, 2, 3, 12, tzinfo=datetime.UTC)
         ({NOON: 1}, Foreign("keys must be str, int, float, bool or None, not datetime.datetime")),
     ],
 )
-def test_what_json_has_no_form_for_is_a_text_or_left_out_where_it_is_not_used(workplace, monkeypatch, value, held):
+def test_what_json_has_no_form_for_is_a_text_or_left_out_where_it_is_not_used(
+    workplace, monkeypatch, value, held
+):
     workplace.functions(
         "def score(completion, answer):\n    return completion == answer\n"
         "def needs(completion, when):\n    return 1.0\n"
@@ -198,7 +270,10 @@ def test_what_json_has_no_form_for_is_a_text_or_left_out_where_it_is_not_used(wo
     assert any("when" in note for note in task.precheck(1)) == foreign
     if isinstance(held, str):
         assert workplace.open("needs", gold="at {when}").examples("train")[0].gold == f"at {held}"
-    for score, used in (("needs", {}), *(("score", {key: "when"}) for key in ("prompt", "gold", "stratum", "cluster"))):
+    for score, used in (
+        ("needs", {}),
+        *(("score", {key: "when"}) for key in ("prompt", "gold", "stratum", "cluster")),
+    ):
         if foreign:
             with pytest.raises(DataError, match=f"column when holds {held.kind[:20]}"):
                 workplace.open(score, **used).examples("train")
@@ -236,12 +311,15 @@ def test_messages_that_end_with_an_answer_hold_the_gold(workplace):
     def said(**by_role):
         return [{"role": role, "content": text} for role, text in by_role.items()]
 
-    workplace.rows([{"chat": said(system="Be brief.", user=f"{n}?", assistant=f"{n}!")} for n in range(20)])
+    workplace.rows(
+        [{"chat": said(system="Be brief.", user=f"{n}?", assistant=f"{n}!")} for n in range(20)]
+    )
     workplace.functions(
         "def score(prompts, completions, **columns):\n"
         "    assert all(p[-1]['role'] == 'user' for p in prompts)\n"
         "    asked = [p[-1]['content'] for p in prompts]\n"
-        "    return [float(c[0]['content'] == text.replace('?', '!')) for text, c in zip(asked, completions)]\n"
+        "    return [float(c[0]['content'] == text.replace('?', '!')) for text, c in zip(asked, "
+        "completions)]\n"
     )
     task = workplace.open(prompt="chat", system="not this one")
     assert check_task(task, "train").oracle == 1.0
@@ -249,7 +327,7 @@ def test_messages_that_end_with_an_answer_hold_the_gold(workplace):
     assert task.examples("train")[0].messages[0]["content"] == "Be brief."
 
 
-# -- gold answers or none ----------------------------------------------------------------------------------------
+# -- gold answers or none --------------------------------------------------------------------------
 
 
 def test_without_gold_answers_there_is_no_ceiling_and_that_is_said(workplace, tmp_path):
@@ -264,7 +342,10 @@ def test_without_gold_answers_there_is_no_ceiling_and_that_is_said(workplace, tm
     assert summary["skill"] is None
     assert summary["floor"] == beside["echo"].mean_reward > 0
     assert "no gold answers: no ceiling" in _rendered(detail(beside["echo"], beside))
-    assert "no gold answers: no ceiling, no oracle, and nothing that SFT could show" in task.precheck(0)
+    assert (
+        "no gold answers: no ceiling, no oracle, and nothing that SFT could show"
+        in task.precheck(0)
+    )
     with pytest.raises(DataError, match="has no gold answer"):
         evaluate_reference(task, examples, source=ORACLE, split="val")
     with pytest.raises(DataError, match="has no gold answer"):
@@ -282,7 +363,7 @@ def _rendered(summary):
     return captured.get()
 
 
-# -- scoring functions -------------------------------------------------------------------------------------------
+# -- scoring functions -----------------------------------------------------------------------------
 
 FUNCTIONS = '''
 import asyncio, functools, math, sys
@@ -361,7 +442,9 @@ def first(functions, *score, **options):
     return task, example
 
 
-@pytest.mark.parametrize("score", ["number", "array", "trl", "judge", "bound", "later", "laters", "fraction", "tensor"])
+@pytest.mark.parametrize(
+    "score", ["number", "array", "trl", "judge", "bound", "later", "laters", "fraction", "tensor"]
+)
 def test_a_number_is_a_reward(functions, score):
     task, example = first(functions, score)
     assert [task.judge(example, text)[1].total for text in ("1", "2")] == [1.0, 0.0]
@@ -389,7 +472,9 @@ def test_a_range_becomes_0_to_1(functions):
     task, example = first(functions, ["signed", "brief"], range={"signed": [-3, 1]})
     assert task.judge(example, "2")[1].parts == {"signed": 0.5, "brief": 1.0}
     task, example = first(functions, "signed")
-    with pytest.raises(DataError, match=r"what signed says is -1, which is not in \[0, 1\]") as error:
+    with pytest.raises(
+        DataError, match=r"what signed says is -1, which is not in \[0, 1\]"
+    ) as error:
         task.judge(example, "2")
     assert "task.options.range" in error.value.fix
 
@@ -397,7 +482,11 @@ def test_a_range_becomes_0_to_1(functions):
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("score", ["compute_score", "plain_score", "async_score"])
 def test_verls_functions_score_as_they_do_there(functions, score, nested):
-    truth = {"reward_model": {"style": "rule", "ground_truth": "1"}} if nested else {"ground_truth": "1"}
+    truth = (
+        {"reward_model": {"style": "rule", "ground_truth": "1"}}
+        if nested
+        else {"ground_truth": "1"}
+    )
     row = {"data_source": "sums", "extra_info": {"index": 1}, **truth}
     functions.rows([{"prompt": [{"role": "user", "content": f"{n}?"}], **row} for n in range(9)])
     options = {"range": [-1, 1]} if score == "compute_score" else {}
@@ -409,8 +498,12 @@ def test_verls_functions_score_as_they_do_there(functions, score, nested):
 def test_a_file_and_a_function_name_a_scoring_function(functions):
     place = functions.folder / "rewards"
     place.mkdir()
-    (place / f"{functions.module}.py").write_text("def score(completion, answer): return completion == answer\n")
-    task = open_task("jsonl", {"train": "rows.jsonl", "score": f"rewards/{functions.module}.py:score"}, Path())
+    (place / f"{functions.module}.py").write_text(
+        "def score(completion, answer): return completion == answer\n"
+    )
+    task = open_task(
+        "jsonl", {"train": "rows.jsonl", "score": f"rewards/{functions.module}.py:score"}, Path()
+    )
     example = task.examples("train")[0]
     assert task.judge(example, example.reference["answer"])[1].total == 1.0
 
@@ -423,7 +516,9 @@ def test_a_file_and_a_function_name_a_scoring_function(functions):
         ([-1, -3], [0.0, 1.0, 0.25]),
     ],
 )
-def test_a_weight_of_0_pays_nothing_and_a_negative_one_pays_for_low_numbers(functions, weights, totals):
+def test_a_weight_of_0_pays_nothing_and_a_negative_one_pays_for_low_numbers(
+    functions, weights, totals
+):
     task, example = first(functions, ["trl", "brief"], weights=weights)
     assert [task.judge(example, text)[1].total for text in ("1", "111", "2")] == totals
 
@@ -432,7 +527,9 @@ def test_averages_of_ours_do_not_depend_on_the_width_of_a_range_and_sums_of_trls
     task, example = first(functions, ["two", "brief"], range={"two": [0, 2], "brief": [0, 1]})
     assert task.judge(example, "1")[1].total == 1.0
     assert task.judge(example, "22")[1].total == 0.5
-    task, example = first(functions, ["two_trl", "brief"], range={"two_trl": [0, 2], "brief": [0, 1]})
+    task, example = first(
+        functions, ["two_trl", "brief"], range={"two_trl": [0, 2], "brief": [0, 1]}
+    )
     assert task.judge(example, "22")[1].total == pytest.approx(1 / 3)
 
 
@@ -442,7 +539,11 @@ def test_what_a_function_does_to_its_arguments_stays_there(functions):
     assert task.judge(example, "0 + 1 = ?")[1].total == 1.0
     task, example = first(functions, ["spoils"])
     assert [task.judge(example, "1")[1].total for _ in range(2)] == [1.0, 1.0]
-    assert [score.total for _, score in task.judge_group(example, ["1", "1", "2"])] == [1.0, 1.0, 0.0]
+    assert [score.total for _, score in task.judge_group(example, ["1", "1", "2"])] == [
+        1.0,
+        1.0,
+        0.0,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -458,7 +559,10 @@ def test_what_a_function_does_to_its_arguments_stays_there(functions):
 def test_a_function_that_cannot_be_called_is_refused_when_it_is_opened(functions, score, message):
     with pytest.raises(RecipeError, match=message):
         functions.open(score)
-    with pytest.raises(DataError, match=r"rows.jsonl:1: the scoring function takes solution, and this row has no such"):
+    with pytest.raises(
+        DataError,
+        match=r"rows.jsonl:1: the scoring function takes solution, and this row has no such",
+    ):
         functions.open("needs").examples("train")
 
 
@@ -522,7 +626,9 @@ def test_rounding_is_no_number_outside_and_an_exit_is_a_failure(functions):
     ],
 )
 def test_wrong_options(workplace, options, message):
-    values = {key: value for key, value in {**workplace.options(), **options}.items() if value is not None}
+    values = {
+        key: value for key, value in {**workplace.options(), **options}.items() if value is not None
+    }
     with pytest.raises(RecipeError, match=message) as error:
         open_task("jsonl", values, Path())
     assert "needs train and score" in error.value.fix
@@ -534,7 +640,10 @@ def test_wrong_options(workplace, options, message):
         ("not_there:score", "No module named 'not_there'"),
         ("os.path.:score", "names no scoring function"),
         ("math:pi", "does not say what it takes"),
-        ("broken_scoring:score", r"its module fails with ZeroDivisionError: .*broken_scoring.py, line 1"),
+        (
+            "broken_scoring:score",
+            r"its module fails with ZeroDivisionError: .*broken_scoring.py, line 1",
+        ),
     ],
 )
 def test_a_function_that_cannot_be_imported(workplace, name, message):
@@ -543,7 +652,7 @@ def test_a_function_that_cannot_be_imported(workplace, name, message):
         open_task("jsonl", {"train": "rows.jsonl", "score": name}, Path())
 
 
-# -- identity ----------------------------------------------------------------------------------------------------
+# -- identity --------------------------------------------------------------------------------------
 
 
 def test_the_rubric_changes_with_the_source_and_with_what_decides_a_score(workplace):
@@ -554,7 +663,11 @@ def test_the_rubric_changes_with_the_source_and_with_what_decides_a_score(workpl
     assert workplace.open(weights={"score": 2}).rubric != base
     source = (workplace.folder / f"{workplace.module}.py").read_text()
     rubrics = []
-    for text in (source, source.replace("completion.strip()", "completion.strip().lower()"), f"{source}\nHELPER = 1\n"):
+    for text in (
+        source,
+        source.replace("completion.strip()", "completion.strip().lower()"),
+        f"{source}\nHELPER = 1\n",
+    ):
         other = Workplace(workplace.folder)
         other.functions(text)
         rubrics.append(other.open().rubric.replace(other.module, workplace.module))
@@ -565,7 +678,10 @@ def test_the_rubric_changes_with_the_source_and_with_what_decides_a_score(workpl
 
 def test_evaluations_under_two_scoring_functions_are_not_compared(workplace):
     strict, kind = (workplace.open(gold="answer", range=pair) for pair in ([0, 1], [0, 2]))
-    before, after = (evaluate_reference(t, t.examples("val"), source="blank", split="val") for t in (strict, kind))
+    before, after = (
+        evaluate_reference(t, t.examples("val"), source="blank", split="val")
+        for t in (strict, kind)
+    )
     with pytest.raises(IncomparableError, match="was scored under rubric"):
         compare(before, after)
 
@@ -573,7 +689,10 @@ def test_evaluations_under_two_scoring_functions_are_not_compared(workplace):
 def test_answers_from_elsewhere_are_scored(workplace):
     task = workplace.open(gold="answer")
     some = task.examples("test")
-    workplace.rows([{"id": e.id, "completion": e.gold if n else "?"} for n, e in enumerate(some)], "answers.jsonl")
+    workplace.rows(
+        [{"id": e.id, "completion": e.gold if n else "?"} for n, e in enumerate(some)],
+        "answers.jsonl",
+    )
     evaluation, unknown = evaluate_file(workplace.folder / "answers.jsonl", task, ["test"])
     assert unknown == set()
     np.testing.assert_array_equal(evaluation.rewards(), [0.0, 1.0, 1.0, 1.0])

@@ -16,13 +16,24 @@ from plumbline.policies.flow.network import FlowNetwork
 from tests.policies.flow.conftest import make
 
 CHECKOUT = os.environ.get("PLUMBLINE_FSDFM")
-pytestmark = pytest.mark.skipif(CHECKOUT is None, reason="needs a checkout of ml-fs-dfm, named by PLUMBLINE_FSDFM")
-SIZES = {"hidden_size": 32, "cond_dim": 16, "n_blocks": 3, "n_heads": 4, "dropout": 0.1, "mlp_ratio": 4}
+pytestmark = pytest.mark.skipif(
+    CHECKOUT is None, reason="needs a checkout of ml-fs-dfm, named by PLUMBLINE_FSDFM"
+)
+SIZES = {
+    "hidden_size": 32,
+    "cond_dim": 16,
+    "n_blocks": 3,
+    "n_heads": 4,
+    "dropout": 0.1,
+    "mlp_ratio": 4,
+}
 
 
 @pytest.mark.parametrize("step_conditioned", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
-def test_converted_weights_give_the_published_logits(tmp_path, monkeypatch, step_conditioned, masked):
+def test_converted_weights_give_the_published_logits(
+    tmp_path, monkeypatch, step_conditioned, masked
+):
     monkeypatch.syspath_prepend(CHECKOUT)
     published = importlib.import_module("fs_dfm.model.transformer").Transformer
     folder = make(tmp_path / "tokenizer")

@@ -1,4 +1,5 @@
-"""The trial of public graders: its labels are counted as its table says, and installed graders do what is written."""
+"""The trial of public graders: its labels are counted as its table says, and installed graders do
+what is written."""
 
 import pytest
 

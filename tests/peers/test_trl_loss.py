@@ -1,4 +1,5 @@
-"""The same batch through TRL's GRPO loss and through ours: log-probabilities, loss and gradients to 1e-5."""
+"""The same batch through TRL's GRPO loss and through ours: log-probabilities, loss and gradients to
+1e-5."""
 
 import numpy as np
 import pytest
@@ -28,9 +29,18 @@ def batch_for_trl(policy, groups, advantages, old, reference):
     longest_prompt = max(len(t.prompt) for t in trajectories)
     longest = max(t.num_tokens for t in trajectories)
     batch = {
-        **{f"prompt_{part}": torch.zeros(len(trajectories), longest_prompt, dtype=torch.long) for part in PARTS},
-        **{f"completion_{part}": torch.zeros(len(trajectories), longest, dtype=torch.long) for part in PARTS},
-        **{f"{law}_per_token_logps": torch.zeros(len(trajectories), longest) for law in ("old", "ref")},
+        **{
+            f"prompt_{part}": torch.zeros(len(trajectories), longest_prompt, dtype=torch.long)
+            for part in PARTS
+        },
+        **{
+            f"completion_{part}": torch.zeros(len(trajectories), longest, dtype=torch.long)
+            for part in PARTS
+        },
+        **{
+            f"{law}_per_token_logps": torch.zeros(len(trajectories), longest)
+            for law in ("old", "ref")
+        },
     }
     at = 0
     for row, t in enumerate(trajectories):
@@ -60,12 +70,15 @@ def batch_for_trl(policy, groups, advantages, old, reference):
     ],
 )
 def test_same_batch_same_loss_and_gradients(tiny_folder, tmp_path, loss_type, beta, cap):
-    """With a cap there is a third law, the sampler's (TRL leaves the KL without its weight: no beta there)."""
+    """With a cap there is a third law, the sampler's (TRL leaves the KL without its weight: no beta
+    there)."""
     policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
     law = Sampling(temperature=TEMPERATURE, max_tokens=LIMIT)
     groups = sampled(policy, CHATS, G, law, seed=1)
     trajectories = [t for group in groups for t in group]
-    assert len({t.num_tokens for t in trajectories}) > 1, "the batch should hold completions of several lengths"
+    assert len({t.num_tokens for t in trajectories}) > 1, (
+        "the batch should hold completions of several lengths"
+    )
     rng = np.random.default_rng(0)
     advantages = rng.normal(size=len(trajectories))
     with torch.no_grad():
@@ -108,21 +121,27 @@ def test_same_batch_same_loss_and_gradients(tiny_folder, tmp_path, loss_type, be
         tiny_folder, tmp_path, lambda completions, **_: [0.0] * len(completions), CHATS,
         per_device_train_batch_size=2 * G, num_generations=G, max_completion_length=LIMIT, temperature=TEMPERATURE,
         loss_type=loss_type, beta=beta, epsilon=0.1,
-        epsilon_high=1.15 if loss_type == "cispo" else 0.15,  # TRL clips a CISPO weight at the value itself
+        # TRL clips a CISPO weight at the value itself
+        epsilon_high=1.15 if loss_type == "cispo" else 0.15,
     )  # fmt: skip
     peer.model.train()
     peer.current_gradient_accumulation_steps = 1
     batch = batch_for_trl(policy, groups, advantages, old, reference)
     if cap is not None:
-        peer.use_vllm = True  # what `vllm_importance_sampling_mode: token_truncate` makes of an engine's records
+        # what `vllm_importance_sampling_mode: token_truncate` makes of an engine's records
+        peer.use_vllm = True
         weights = torch.zeros_like(batch["old_per_token_logps"])
         weights[batch["completion_mask"].bool()] = (old - engine).exp().clamp(max=cap)
         assert (weights == cap).any()
         batch["importance_sampling_ratio"] = weights
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
-    theirs, *_ = peer._get_per_token_logps_and_entropies(peer.model, ids, mask, batch["completion_ids"].shape[1])
-    torch.testing.assert_close(theirs[batch["completion_mask"].bool()], scored.logprobs, atol=1e-5, rtol=0)
+    theirs, *_ = peer._get_per_token_logps_and_entropies(
+        peer.model, ids, mask, batch["completion_ids"].shape[1]
+    )
+    torch.testing.assert_close(
+        theirs[batch["completion_mask"].bool()], scored.logprobs, atol=1e-5, rtol=0
+    )
 
     loss = peer._compute_loss(peer.model, batch)
     loss.backward()

@@ -1,4 +1,5 @@
-"""Reward functions that TRL ships are scoring functions of the task jsonl as they are, and mean the same."""
+"""Reward functions that TRL ships are scoring functions of the task jsonl as they are, and mean the
+same."""
 
 import math
 from pathlib import Path
@@ -14,17 +15,27 @@ from tests.peers.trainer import grpo_trainer
 
 def test_trls_own_reward_functions_score_here_as_they_do_there(tmp_path):
     rewards = pytest.importorskip("trl.rewards")
-    rows = [{"prompt": [{"role": "user", "content": f"{n}?"}], "solution": str(n)} for n in range(10)]
+    rows = [
+        {"prompt": [{"role": "user", "content": f"{n}?"}], "solution": str(n)} for n in range(10)
+    ]
     write_jsonl(tmp_path / "rows.jsonl", rows)
-    options = {"train": str(tmp_path / "rows.jsonl"), "score": "trl.rewards:think_format_reward", "val": 0.2}
+    options = {
+        "train": str(tmp_path / "rows.jsonl"),
+        "score": "trl.rewards:think_format_reward",
+        "val": 0.2,
+    }
     task = open_task("jsonl", options, Path())
     texts = ["<think>\nyes\n</think>\n7", "<think>\nno", "", "</think><think>"]
-    theirs = rewards.think_format_reward([[{"role": "assistant", "content": text}] for text in texts])
+    theirs = rewards.think_format_reward(
+        [[{"role": "assistant", "content": text}] for text in texts]
+    )
     example = task.examples("train")[0]
     assert [task.judge(example, text)[1].total for text in texts] == theirs == [1.0, 0.0, 0.0, 0.0]
     assert [score.total for _, score in task.judge_group(example, texts)] == theirs
     unknown, golds = task.precheck(0)
-    assert unknown.startswith("no range is declared, and no gold answers show it: think_format_reward")
+    assert unknown.startswith(
+        "no range is declared, and no gold answers show it: think_format_reward"
+    )
     assert golds == "no gold answers: no ceiling, no oracle, and nothing that SFT could show"
 
 
@@ -33,7 +44,9 @@ def text_of(completion):
 
 
 def accuracy(prompts, completions, answer, **columns):
-    return [2.0 * text_of(one).endswith(right) for one, right in zip(completions, answer, strict=True)]
+    return [
+        2.0 * text_of(one).endswith(right) for one, right in zip(completions, answer, strict=True)
+    ]
 
 
 def form(completions, **columns):
@@ -42,12 +55,18 @@ def form(completions, **columns):
 
 def signed(completions, answer, **columns):
     return torch.tensor(
-        [1.0 if text_of(one).endswith(right) else -1.0 for one, right in zip(completions, answer, strict=True)]
+        [
+            1.0 if text_of(one).endswith(right) else -1.0
+            for one, right in zip(completions, answer, strict=True)
+        ]
     )
 
 
 def sometimes(completions, **columns):
-    return [None if "?" in text_of(one) else math.nan if "!" in text_of(one) else 1.0 for one in completions]
+    return [
+        None if "?" in text_of(one) else math.nan if "!" in text_of(one) else 1.0
+        for one in completions
+    ]
 
 
 async def brief(completions, **columns):
@@ -55,7 +74,13 @@ async def brief(completions, **columns):
 
 
 TEXTS = ["#### 1", "1", "####", "0", "#### 1?", "1!", "?", "no"]
-RANGES = {"accuracy": [0, 2], "form": [0, 0.5], "signed": [-1, 1], "sometimes": [0, 1], "brief": [0, 1]}
+RANGES = {
+    "accuracy": [0, 2],
+    "form": [0, 0.5],
+    "signed": [-1, 1],
+    "sometimes": [0, 1],
+    "brief": [0, 1],
+}
 RANGES_OF_TWO = {name: RANGES[name] for name in ("accuracy", "form")}
 
 
@@ -73,9 +98,14 @@ RANGES_OF_TWO = {name: RANGES[name] for name in ("accuracy", "form")}
     ],
 )
 def test_sums_are_those_of_trl_up_to_the_scale(tmp_path, tiny_folder, functions, weights, chat):
-    """The same line from TRL's sum to the reward for every answer: advantages of a group are the same."""
+    """The same line from TRL's sum to the reward for every answer: advantages of a group are the
+    same."""
     prompt = [{"role": "user", "content": "1?"}] if chat else "1?"
-    of = {"per_device_train_batch_size": len(TEXTS), "num_generations": len(TEXTS), "reward_weights": weights}
+    of = {
+        "per_device_train_batch_size": len(TEXTS),
+        "num_generations": len(TEXTS),
+        "reward_weights": weights,
+    }
     peer = grpo_trainer(tiny_folder, tmp_path / "trl", functions, ["a"], **of)
     completions = [[{"role": "assistant", "content": text}] if chat else text for text in TEXTS]
     inputs = [{"prompt": prompt, "answer": "1"}] * len(TEXTS)
@@ -95,7 +125,10 @@ def test_sums_are_those_of_trl_up_to_the_scale(tmp_path, tiny_folder, functions,
     task = open_task("jsonl", options, Path())
     ours = [score.total for _, score in task.judge_group(task.examples("train")[0], TEXTS)]
     weighed = dict(zip(names, weights or [1.0] * len(names), strict=True))
-    low, high = (sum(end(weighed[name] * each for each in ranges[name]) for name in names) for end in (min, max))
+    low, high = (
+        sum(end(weighed[name] * each for each in ranges[name]) for name in names)
+        for end in (min, max)
+    )
     assert ours == pytest.approx(((theirs - low) / (high - low)).tolist())
     assert len(set(ours)) > 2
 
@@ -114,4 +147,6 @@ def test_a_number_outside_of_0_to_1_stops_at_once_with_all_ranges(tmp_path):
     task = open_task("jsonl", {**options, "gold": "#### {answer}", "range": RANGES_OF_TWO}, Path())
     assert task.shares == pytest.approx({"accuracy": 0.8, "form": 0.2})
     example = task.examples("train")[0]
-    assert [task.judge(example, text)[1].total for text in (example.gold, "####")] == pytest.approx([1.0, 0.2])
+    assert [task.judge(example, text)[1].total for text in (example.gold, "####")] == pytest.approx(
+        [1.0, 0.2]
+    )

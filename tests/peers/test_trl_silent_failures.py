@@ -1,7 +1,7 @@
 """What TRL 1.16 lets pass without a word, each beside what happens here.
 
-Both run: TRL's trainer on the tiny model with the same kind of reward, then our loop. Where a later TRL fixes a
-failure, the first half of a test fails, and the documentation's list gets shorter.
+Both run: TRL's trainer on the tiny model with the same kind of reward, then our loop. Where a later
+TRL fixes a failure, the first half of a test fails, and the documentation's list gets shorter.
 """
 
 import math
@@ -44,16 +44,24 @@ def test_t1_a_constant_reward(trl_train, tiny_folder, tmp_path):
         train_toy(tiny_folder, tmp_path / "ours", options={"reward": "constant"}, steps=12)
 
 
-def test_t2_groups_without_signal_are_counted_by_group_in_every_mode(trl_train, tiny_folder, tmp_path):
+def test_t2_groups_without_signal_are_counted_by_group_in_every_mode(
+    trl_train, tiny_folder, tmp_path
+):
     def by_prompt(prompts, completions, **_):
         return [int(prompt[-1]["content"][0]) / 10 for prompt in prompts]
 
     rows, _ = trl_train(by_prompt, scale_rewards="batch")
-    assert all(row["frac_reward_zero_std"] == 0 for row in rows), "TRL measures the batch and calls it the groups"
+    assert all(row["frac_reward_zero_std"] == 0 for row in rows), (
+        "TRL measures the batch and calls it the groups"
+    )
     for scale in ("none", "group"):
         options = {"reward": "constant_by_group"}
         _, run = train_toy(
-            tiny_folder, tmp_path / scale, options=options, algorithm={"scale_advantages": scale}, steps=3
+            tiny_folder,
+            tmp_path / scale,
+            options=options,
+            algorithm={"scale_advantages": scale},
+            steps=3,
         )
         assert [row["train/frac_reward_zero_std"] for row in run.rows("rl")] == [1.0] * 3
 
@@ -67,12 +75,15 @@ def test_t3_a_part_of_the_reward_that_is_always_zero(tiny_folder, tmp_path):
 def test_t4_an_infinite_reward(trl_train, tiny_folder, tmp_path):
     rows, _ = trl_train(lambda completions, **_: [float("inf")] + [0.0] * (len(completions) - 1))
     assert any(math.isinf(float(row["reward"])) for row in rows), "TRL logs it and trains on"
-    with pytest.raises(TrainingStopped, match=r"could not be judged.*lies in \[0, 1\], but letters is inf"):
+    with pytest.raises(
+        TrainingStopped, match=r"could not be judged.*lies in \[0, 1\], but letters is inf"
+    ):
         train_toy(tiny_folder, tmp_path / "ours", options={"reward": "infinite"})
 
 
 def test_t5_a_loss_that_is_no_number(trl_train):
-    """Ours stops before the weights change: `test_rl.test_a_nan_stops_before_the_weights_change`."""
+    """Ours stops before the weights change:
+    `test_rl.test_a_nan_stops_before_the_weights_change`."""
 
     def patch(trainer):
         original, calls = trainer._compute_loss, []
@@ -83,9 +94,13 @@ def test_t5_a_loss_that_is_no_number(trl_train):
 
         trainer._compute_loss = poisoned
 
-    rows, model = trl_train(lambda completions, **_: [float(len(c[0]["content"])) for c in completions], patch=patch)
+    rows, model = trl_train(
+        lambda completions, **_: [float(len(c[0]["content"])) for c in completions], patch=patch
+    )
     assert rows[3]["loss"] == 0.0, "TRL logs a loss of 0"
-    assert all(not parameter.isfinite().any() for parameter in model.parameters()), "and every weight is NaN"
+    assert all(not parameter.isfinite().any() for parameter in model.parameters()), (
+        "and every weight is NaN"
+    )
 
 
 def test_t6_a_sampler_at_another_temperature_than_the_scorer(trl_train, tiny_policy):
@@ -93,10 +108,17 @@ def test_t6_a_sampler_at_another_temperature_than_the_scorer(trl_train, tiny_pol
         lambda completions, **_: [float(len(c[0]["content"])) for c in completions],
         generation_kwargs={"temperature": 0.3},
     )
-    assert not any("sampling" in key or "importance" in key for key in rows[0]), "TRL has no metric that shows it"
-    # Ours: the law travels inside the trajectory, so a scorer cannot be told another; both laws hold at 0.3.
+    assert not any("sampling" in key or "importance" in key for key in rows[0]), (
+        "TRL has no metric that shows it"
+    )
+    # Ours: the law travels inside the trajectory, so a scorer cannot be told another; both laws
+    # hold at 0.3.
     (group,) = sampled(
-        tiny_policy, [[{"role": "user", "content": "sim"}]], 4, Sampling(temperature=0.3, max_tokens=8), 0
+        tiny_policy,
+        [[{"role": "user", "content": "sim"}]],
+        4,
+        Sampling(temperature=0.3, max_tokens=8),
+        0,
     )
     scored = tiny_policy.score(group)
     assert (scored.logprobs - scored.recorded).abs().max() < 2e-5
@@ -109,7 +131,8 @@ class StoppedError(Exception):
 
 @pytest.mark.parametrize("stop_after", [1, 2])
 def test_t7_a_run_resumed_at_any_step_is_the_same_run(tiny_folder, tmp_path, stop_after):
-    """TRL's differs when the checkpoint falls inside a window of generation reuse (inner epochs)."""
+    """TRL's differs when the checkpoint falls inside a window of generation reuse (inner
+    epochs)."""
     settings = {"steps": 4, "inner_epochs": 2, "checkpoint_every": 1}
     whole, _ = train_toy(tiny_folder, tmp_path / "whole", **settings)
 
@@ -118,7 +141,8 @@ def test_t7_a_run_resumed_at_any_step_is_the_same_run(tiny_folder, tmp_path, sto
     def interrupted(self, stage, step, values):
         original(self, stage, step, values)
         if step == stop_after + 1:
-            raise StoppedError  # after the checkpoint of `stop_after`, in the middle of the next step
+            # after the checkpoint of `stop_after`, in the middle of the next step
+            raise StoppedError
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Run, "metrics", interrupted)
@@ -133,5 +157,7 @@ def test_t7_a_run_resumed_at_any_step_is_the_same_run(tiny_folder, tmp_path, sto
 
 def test_t8_an_unknown_key_names_the_nearest_known_one():
     base = {"name": "x", "model": {"name": "m"}, "rl": {"steps": 1}}
-    with pytest.raises(RecipeError, match=r"unknown key rl.optimiser.warmup_ratio \(did you mean warmup\?\)"):
+    with pytest.raises(
+        RecipeError, match=r"unknown key rl.optimiser.warmup_ratio \(did you mean warmup\?\)"
+    ):
         parse({**base, "rl": {"steps": 1, "optimiser": {"warmup_ratio": 0.05}}})

@@ -1,4 +1,5 @@
-"""Opens and draws from the tiny models of `conftest.family_folders`, whichever family they are of."""
+"""Opens and draws from the tiny models of `conftest.family_folders`, whichever family they are
+of."""
 
 import json
 
@@ -18,7 +19,9 @@ LAWS = {
     "slots": SlotSampling(max_tokens=8, steps=2, selector="plackett_luce"),
     "flow": FlowSampling(max_tokens=4, steps=3),
 }
-CHATS = [[{"role": "user", "content": text}] for text in ("a b", "b b a b a", "a", "b a b a b a b b")]
+CHATS = [
+    [{"role": "user", "content": text}] for text in ("a b", "b b a b a", "a", "b a b a b a b b")
+]
 OWN = {
     "autoregressive": {},
     "masked": {"canvas": 8, "attention": "prefix"},
@@ -33,15 +36,22 @@ def opened(family, folder, **options):
 
 
 def drawn(policy, law=None, copies=3, seed=0):
-    return [t for group in sampled(policy, CHATS, copies, law or LAWS[policy.family], seed) for t in group]
+    return [
+        t
+        for group in sampled(policy, CHATS, copies, law or LAWS[policy.family], seed)
+        for t in group
+    ]
 
 
 def answers(policy, **how):
     return [(t.tokens if t.answer is None else t.answer).tolist() for t in drawn(policy, **how)]
 
 
-def assert_both_laws_hold(policy, chat, law, draws, seed=0, gap=2e-5, least=0.0, most=1 + 1e-5, kinds=0):
-    """Scores are what was recorded, draws come as often as scored, and `least` of all that can come came."""
+def assert_both_laws_hold(
+    policy, chat, law, draws, seed=0, gap=2e-5, least=0.0, most=1 + 1e-5, kinds=0
+):
+    """Scores are what was recorded, draws come as often as scored, and `least` of all that can come
+    came."""
     laws = check_policy(policy, chat, law, draws=draws, seed=seed)
     assert laws.gap < gap
     assert laws.chi_square_p > 1e-3

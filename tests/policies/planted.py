@@ -1,4 +1,5 @@
-"""Errors as they could stand in a short cut, to be planted with a `pytest.MonkeyPatch`: each must be found."""
+"""Errors as they could stand in a short cut, to be planted with a `pytest.MonkeyPatch`: each must
+be found."""
 
 from dataclasses import replace
 
@@ -27,7 +28,9 @@ def no_mask_between_completions(patch, model):
     """A completion sees those before it."""
     true = probe.pack
     patch.setattr(
-        probe, "pack", lambda *args, **kw: replace(p := true(*args, **kw), branches=torch.zeros_like(p.branches))
+        probe,
+        "pack",
+        lambda *args, **kw: replace(p := true(*args, **kw), branches=torch.zeros_like(p.branches)),
     )
 
 
@@ -61,7 +64,11 @@ def late_positions_in_decoding(patch, model):
 def wrong_rope_sign(patch, model):
     true = lean.LeanDecoder.rotary
     sign = torch.tensor([1, -1]).unsqueeze(1)
-    patch.setattr(lean.LeanDecoder, "rotary", lambda self, length: true(self, length) * sign.to(self.model.dtype))
+    patch.setattr(
+        lean.LeanDecoder,
+        "rotary",
+        lambda self, length: true(self, length) * sign.to(self.model.dtype),
+    )
 
 
 def scaled_head(patch, model):
@@ -110,7 +117,8 @@ def adapters_ignored_in_decoding(patch, model):
 
 
 def merged_adapters(patch, policy):
-    """The sampler merges adapters into weights of 16 bits: below half of what those stand apart nothing is left."""
+    """The sampler merges adapters into weights of 16 bits: below half of what those stand apart
+    nothing is left."""
     true = policy.sample
 
     def sample(requests):

@@ -1,7 +1,9 @@
-"""Checkpoints of others at tiny size, file by file as they are published, and a plain forward pass over what they hold.
+"""Checkpoints of others at tiny size, file by file as they are published, and a plain forward pass
+over what they hold.
 
-A layout is what public text says of it (docs/checkpoints.md): the keys of config.json, the names of the weights, the
-files of the tokenizer. The forward passes know nothing of the package, nor of transformers.
+A layout is what public text says of it (docs/checkpoints.md): the keys of config.json, the names of
+the weights, the files of the tokenizer. The forward passes know nothing of the package, nor of
+transformers.
 """
 
 import json
@@ -23,11 +25,13 @@ LLADA = {
 }  # fmt: skip
 WORDS = ["o produto chegou atrasado e com defeito", "nota 10, sim"] * 4
 CHATML = (
-    "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{%- endfor %}"
+    "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{%- "
+    "endfor %}"
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}"
 )
 HEADERS = (
-    "{%- for m in messages %}{{- '<|start_header_id|>' + m.role + '<|end_header_id|>\n\n' + m.content + '<|eot_id|>' }}"
+    "{%- for m in messages %}{{- '<|start_header_id|>' + m.role + '<|end_header_id|>\n\n' + "
+    "m.content + '<|eot_id|>' }}"
     "{%- endfor %}{{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}"
 )
 """As LLaDA's, it begins an answer whether one is asked for or not."""
@@ -37,11 +41,15 @@ ROWS = 320
 
 
 def tokenizer(folder: Path, tokens, files, **config) -> dict[str, int]:
-    """A byte-level BPE as a checkpoint has it, and its added tokens' ids: `files` are `json`, `vocab` or both."""
+    """A byte-level BPE as a checkpoint has it, and its added tokens' ids: `files` are `json`,
+    `vocab` or both."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     plain = Tokenizer(models.BPE())
-    plain.pre_tokenizer, plain.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    plain.pre_tokenizer, plain.decoder = (
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        decoders.ByteLevel(),
+    )
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     plain.train_from_iterator(
         WORDS, trainers.BpeTrainer(vocab_size=290, initial_alphabet=alphabet, show_progress=False)
@@ -54,9 +62,18 @@ def tokenizer(folder: Path, tokens, files, **config) -> dict[str, int]:
     if "json" in files:
         plain.add_special_tokens(list(tokens))
         plain.save(str(folder / "tokenizer.json"))
-    added = {str(number): {"content": token, **flags, "special": True} for token, number in ids.items()}
-    config = {"eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>", "chat_template": CHATML, **config}
-    (folder / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": added, **config}))
+    added = {
+        str(number): {"content": token, **flags, "special": True} for token, number in ids.items()
+    }
+    config = {
+        "eos_token": "<|endoftext|>",
+        "pad_token": "<|endoftext|>",
+        "chat_template": CHATML,
+        **config,
+    }
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"added_tokens_decoder": added, **config})
+    )
     return ids
 
 
@@ -80,7 +97,12 @@ def weights_of(sizes, names, *, rows=ROWS, biases=False):
             found[f"{at}{names[part]}.weight"] = random(*shape)
             if biases and part in {"query", "key", "value"}:
                 found[f"{at}{names[part]}.bias"] = random(shape[0])
-        for part, size in (("before", hidden), ("after", hidden), ("query_norm", None), ("key_norm", None)):
+        for part, size in (
+            ("before", hidden),
+            ("after", hidden),
+            ("query_norm", None),
+            ("key_norm", None),
+        ):
             if part in names:
                 found[f"{at}{names[part]}.weight"] = random(size or sizes["head_size"], around=1.0)
     found[f"{names['norm']}.weight"] = random(hidden, around=1.0)
@@ -95,13 +117,17 @@ def write(folder: Path, config, weights) -> Path:
         parts[sorted(parts)[number % 2]][name] = weight.to(torch.float32).contiguous()
     for file, part in parts.items():
         save_file(part, folder / file, metadata={"format": "pt"})
-    index = {"metadata": {}, "weight_map": {name: file for file, part in parts.items() for name in part}}
+    index = {
+        "metadata": {},
+        "weight_map": {name: file for file, part in parts.items() for name in part},
+    }
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     return folder
 
 
 def decode(weights, names, sizes, ids, allowed, positions=None):
-    """Logits [T, V] of a Llama, Qwen2 or Qwen3 under a mask [T, T], from the weights as they are published."""
+    """Logits [T, V] of a Llama, Qwen2 or Qwen3 under a mask [T, T], from the weights as they are
+    published."""
 
     def linear(states, name):
         made = states @ weights[f"{name}.weight"].double().T
@@ -121,7 +147,11 @@ def decode(weights, names, sizes, ids, allowed, positions=None):
     def turn(states):
         first, second = states[..., :half], states[..., half:]
         return torch.cat(
-            [first * angle.cos() - second * angle.sin(), second * angle.cos() + first * angle.sin()], dim=-1
+            [
+                first * angle.cos() - second * angle.sin(),
+                second * angle.cos() + first * angle.sin(),
+            ],
+            dim=-1,
         )
 
     states = weights[f"{names['embed']}.weight"].double()[torch.tensor(ids)]

@@ -65,8 +65,12 @@ def values_and_gradients(net, hidden):
     hidden = hidden.clone().requires_grad_()
     net.zero_grad(set_to_none=True)
     outputs = net(hidden)
-    sum((output.float().sin() * (place + 1)).sum() for place, output in enumerate(outputs)).backward()
-    gradients = {name: weight.grad for name, weight in net.named_parameters() if weight.grad is not None}
+    sum(
+        (output.float().sin() * (place + 1)).sum() for place, output in enumerate(outputs)
+    ).backward()
+    gradients = {
+        name: weight.grad for name, weight in net.named_parameters() if weight.grad is not None
+    }
     return outputs, gradients | {"input": hidden.grad}
 
 
@@ -111,17 +115,23 @@ def test_fused_layers_in_bfloat16_are_as_exact_as_pefts():
 
 @pytest.mark.parametrize("which", ["lora_A", "lora_B"])
 def test_an_update_of_the_size_of_rl_is_not_rounded_away(which):
-    """A step of 1e-5 on weights of 0.04, of which one bfloat16 matrix keeps nothing, and W with B A added even less."""
+    """A step of 1e-5 on weights of 0.04, of which one bfloat16 matrix keeps nothing, and W with B A
+    added even less."""
     net, hidden = adapted(torch.bfloat16, targets=["one"]), inputs(torch.bfloat16, rows=(4000,))
     layer, generator = net.one, torch.Generator().manual_seed(2)
     fused.fuse(net)
     with torch.no_grad():
         for matrix in (layer.lora_A["default"].weight, layer.lora_B["default"].weight):
-            matrix.copy_(matrix.sign() * 0.04).copy_(matrix.bfloat16())  # what one 16-bit matrix would hold
+            # what one 16-bit matrix would hold
+            matrix.copy_(matrix.sign() * 0.04).copy_(matrix.bfloat16())
     weight = getattr(layer, which)["default"].weight
 
     def merged():
-        product = layer.lora_B["default"].weight @ layer.lora_A["default"].weight * layer.scaling["default"]
+        product = (
+            layer.lora_B["default"].weight
+            @ layer.lora_A["default"].weight
+            * layer.scaling["default"]
+        )
         return (layer.base_layer.weight + product).bfloat16()
 
     before, exact_before, rounded, one = (
@@ -135,13 +145,16 @@ def test_an_update_of_the_size_of_rl_is_not_rounded_away(which):
     moved, exact = layer(hidden).double() - before, in_float64(layer, hidden) - exact_before
     assert torch.equal(weight.bfloat16(), rounded)
     assert (merged() != one).double().mean() < 0.02
-    # Outputs are rounded, so only the average over many shows the update: its slope on the exact one.
+    # Outputs are rounded, so only the average over many shows the update: its slope on the exact
+    # one.
     slope = float(((moved * exact).sum() / exact.square().sum()).detach())
     assert 0.8 < slope < 1.2
 
 
 def test_halves_sum_to_the_matrix_and_give_its_gradient():
-    matrix = (torch.randn(30, 20, generator=torch.Generator().manual_seed(3)) * 0.04).requires_grad_()
+    matrix = (
+        torch.randn(30, 20, generator=torch.Generator().manual_seed(3)) * 0.04
+    ).requires_grad_()
     two = adapters.halves(matrix, torch.bfloat16)
     assert two.shape == (2, 30, 20)
     assert two.dtype == torch.bfloat16
@@ -196,8 +209,11 @@ def test_a_layer_with_more_to_it_keeps_pefts_forward_pass(case):
         assert adapters.ORIGINAL in vars(layer)
         assert torch.equal(ours, other)
         assert torch.equal(also, other)
-    if case in {"dropout", "disabled", "two", "bias"}:  # and there is more to it: the plain layer gives something else
-        assert (wanted[0] - getattr(plain, "biased" if case == "bias" else "one")(hidden)).abs().max() > 1e-3
+    # and there is more to it: the plain layer gives something else
+    if case in {"dropout", "disabled", "two", "bias"}:
+        assert (
+            wanted[0] - getattr(plain, "biased" if case == "bias" else "one")(hidden)
+        ).abs().max() > 1e-3
 
 
 def test_dropout_that_is_off_is_no_obstacle(monkeypatch):
@@ -205,7 +221,9 @@ def test_dropout_that_is_off_is_no_obstacle(monkeypatch):
     fused.fuse(net)
     net.one.lora_dropout["default"].p = 0.0
     monkeypatch.setattr(net.one, adapters.ORIGINAL, None)
-    torch.testing.assert_close(net.one(inputs()).double(), in_float64(net.one, inputs()), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        net.one(inputs()).double(), in_float64(net.one, inputs()), rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -216,7 +234,9 @@ def test_a_projection_is_its_layers_one_by_one(dtype):
     with torch.no_grad():
         got = adapters.Projection(layers)(hidden)
         for layer, output in zip(layers, got, strict=True):
-            wanted = layer(hidden).float() if layer is net.bare else in_float64(layer, hidden).float()
+            wanted = (
+                layer(hidden).float() if layer is net.bare else in_float64(layer, hidden).float()
+            )
             assert output.dtype == dtype
             tolerance = 1e-6 if dtype == torch.float32 else 0.006
             assert (output.float() - wanted).norm() < tolerance * wanted.norm()
@@ -240,12 +260,17 @@ def test_weights_that_are_laid_out_give_the_same(names, stored):
         off = {} if torch.cpu._is_amx_tile_supported() else {"rtol": 0, "atol": 0}
         for ours, theirs in zip(projection(hidden), plain(hidden), strict=True):
             torch.testing.assert_close(ours, theirs, **off)
-        assert adapters.Projection([net.biased], lay_out=True).laid_out is None, "a bias is more than a matrix"
+        assert adapters.Projection([net.biased], lay_out=True).laid_out is None, (
+            "a bias is more than a matrix"
+        )
 
 
 def test_the_reference_adapter_is_the_one_that_is_switched_to(tiny_folder):
-    """Fused and peft's layers agree under both adapters; a fused layer that looked at its first only would not."""
-    policy = open_policy(AutoregressiveModel(name=str(tiny_folder), lora=LoraSection(rank=4)), str(tiny_folder))
+    """Fused and peft's layers agree under both adapters; a fused layer that looked at its first
+    only would not."""
+    policy = open_policy(
+        AutoregressiveModel(name=str(tiny_folder), lora=LoraSection(rank=4)), str(tiny_folder)
+    )
     assert policy.engine["adapters"] == "fused"
     generator = torch.Generator().manual_seed(3)
 
@@ -260,12 +285,16 @@ def test_the_reference_adapter_is_the_one_that_is_switched_to(tiny_folder):
     chat = [{"role": "user", "content": "o produto"}]
     law = Sampling(max_tokens=8)
     (trajectories,) = sampled(policy, [chat], 3, law, seed=0)
-    ours = [policy.score(trajectories, reference=which).logprobs.detach() for which in (False, True)]
+    ours = [
+        policy.score(trajectories, reference=which).logprobs.detach() for which in (False, True)
+    ]
     with policy.as_reference():  # decoding, too
         (drawn,) = sampled(policy, [chat], 3, law, seed=0)
     by_reference = policy.score(drawn, reference=True)
     fused.unfuse(policy.model)
-    theirs = [policy.score(trajectories, reference=which).logprobs.detach() for which in (False, True)]
+    theirs = [
+        policy.score(trajectories, reference=which).logprobs.detach() for which in (False, True)
+    ]
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, atol=2e-5, rtol=0)
     assert (theirs[0] - theirs[1]).abs().max() > 0.1
@@ -273,14 +302,20 @@ def test_the_reference_adapter_is_the_one_that_is_switched_to(tiny_folder):
 
 
 def test_a_loaded_adapters_dropout_is_off_and_so_is_its_references(tiny_folder, tmp_path):
-    """It came after the model's own was switched off, in training mode: no score was the same twice."""
+    """It came after the model's own was switched off, in training mode: no score was the same
+    twice."""
     from transformers import AutoModelForCausalLM
 
     base = AutoModelForCausalLM.from_pretrained(tiny_folder)
-    config = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], lora_dropout=0.3, task_type="CAUSAL_LM")
+    config = LoraConfig(
+        r=4, target_modules=["q_proj", "v_proj"], lora_dropout=0.3, task_type="CAUSAL_LM"
+    )
     get_peft_model(base, config).save_pretrained(tmp_path / "adapter")
     saved = read_json(tmp_path / "adapter" / "adapter_config.json")
-    write_json(tmp_path / "adapter" / "adapter_config.json", {**saved, "base_model_name_or_path": str(tiny_folder)})
+    write_json(
+        tmp_path / "adapter" / "adapter_config.json",
+        {**saved, "base_model_name_or_path": str(tiny_folder)},
+    )
     lora = LoraSection(rank=4, alpha=8, targets=["q_proj", "v_proj"])
     section = AutoregressiveModel(name=str(tmp_path / "adapter"), lora=lora)
     loaded = load(section, str(tmp_path / "adapter"), 0)
@@ -300,9 +335,15 @@ UPDATE = 0.94 * 2**-12
 
 @pytest.fixture(scope="module")
 def even_folder(tmp_path_factory):
-    """A tiny Llama whose matrices are all of one size, so that an update is below the spacing of each or of none."""
+    """A tiny Llama whose matrices are all of one size, so that an update is below the spacing of
+    each or of none."""
     made = tmp_path_factory.mktemp("even") / "tiny"
-    make_tiny(made, TinySection(hidden=128, layers=3, heads=4, vocabulary=300, context=128), WORDS * 10, seed=3)
+    make_tiny(
+        made,
+        TinySection(hidden=128, layers=3, heads=4, vocabulary=300, context=128),
+        WORDS * 10,
+        seed=3,
+    )
     model = AutoModelForCausalLM.from_pretrained(made)
     with torch.no_grad():
         for name, weight in model.named_parameters():
@@ -329,8 +370,12 @@ def learn(policy, seen):
                     weight.add_(gradient.sign() * UPDATE / ADAPTER / 4)
 
 
-def test_a_sampler_that_merges_adapters_in_16_bits_stays_behind_and_the_gap_shows_it(even_folder, monkeypatch):
-    section = AutoregressiveModel(name=str(even_folder), dtype="bfloat16", lora=LoraSection(rank=1, alpha=1))
+def test_a_sampler_that_merges_adapters_in_16_bits_stays_behind_and_the_gap_shows_it(
+    even_folder, monkeypatch
+):
+    section = AutoregressiveModel(
+        name=str(even_folder), dtype="bfloat16", lora=LoraSection(rank=1, alpha=1)
+    )
     policy = open_policy(section, str(even_folder))
     policy.chat.stop_ids = (-1,)
 
@@ -339,7 +384,12 @@ def test_a_sampler_that_merges_adapters_in_16_bits_stays_behind_and_the_gap_show
 
     seen = drawn()
     learn(policy, seen)
-    gain = float((policy.score(seen).logprobs.detach() - torch.cat([torch.tensor(t.logprobs) for t in seen])).mean())
+    gain = float(
+        (
+            policy.score(seen).logprobs.detach()
+            - torch.cat([torch.tensor(t.logprobs) for t in seen])
+        ).mean()
+    )
     assert gain > 0.05, "nats a token: the scorer has learnt"
     moved = drawn()
     gap = probe_gap(policy, moved)
@@ -347,7 +397,9 @@ def test_a_sampler_that_merges_adapters_in_16_bits_stays_behind_and_the_gap_show
         merged_adapters(patch, policy)
         behind = drawn()
         merged_gap = probe_gap(policy, behind)
-    assert [t.logprobs.tolist() for t in behind] == [t.logprobs.tolist() for t in seen], "and the sampler has not"
+    assert [t.logprobs.tolist() for t in behind] == [t.logprobs.tolist() for t in seen], (
+        "and the sampler has not"
+    )
     assert [t.logprobs.tolist() for t in moved] != [t.logprobs.tolist() for t in seen]
     assert gap < 0.05
     assert merged_gap > max(0.06, 2 * gap)

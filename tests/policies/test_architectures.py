@@ -1,4 +1,5 @@
-"""One tiny model of each kind against transformers, by the benchmark that tries them all, and what is refused."""
+"""One tiny model of each kind against transformers, by the benchmark that tries them all, and what
+is refused."""
 
 import json
 import re
@@ -9,7 +10,15 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from benchmarks import architectures
-from benchmarks.architectures import FAMILIES, LAW, by_transformers, config_of, make, measure, verdict
+from benchmarks.architectures import (
+    FAMILIES,
+    LAW,
+    by_transformers,
+    config_of,
+    make,
+    measure,
+    verdict,
+)
 from plumbline.errors import ModelError
 from plumbline.evaluation.models import ModelOptions
 from plumbline.policies import open_policy
@@ -35,8 +44,10 @@ KINDS = {
     "jamba": "transformers, rows, sliced",  # a linear layer whose weight is read without calling it
     "qwen3_5_text": "transformers, rows, sliced",  # linear attention
     "modernbert-decoder": "transformers, rows, whole",  # its class calls the head its decoder
-    "phimoe": "transformers, packed, sliced",  # a router that is a linear layer with another forward pass
-    "falcon_h1": "transformers, rows, sliced",  # attention and a state in one layer; layers that peft refuses
+    # a router that is a linear layer with another forward pass
+    "phimoe": "transformers, packed, sliced",
+    # attention and a state in one layer; layers that peft refuses
+    "falcon_h1": "transformers, rows, sliced",
     "llama, LongRoPE": "lean, packed, sliced",
     "llama, dynamic": "transformers, packed, sliced",
 }
@@ -80,7 +91,11 @@ def opened(folder, **options):
 
 
 def drawn(policy, texts, law=LAW, copies=1):
-    requests = [Request((text, c), [{"role": "user", "content": text}], law) for text in texts for c in range(copies)]
+    requests = [
+        Request((text, c), [{"role": "user", "content": text}], law)
+        for text in texts
+        for c in range(copies)
+    ]
     found = {request.key: trajectory for request, trajectory in policy.sample(requests)}
     return [found[request.key] for request in requests]
 
@@ -95,9 +110,12 @@ def test_a_model_of_each_kind_is_as_transformers_has_it(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["mamba", "recurrent_gemma", "bart"])
 def test_a_model_that_cannot_be_sampled_from_is_refused_when_it_is_opened(name, tmp_path):
-    """No rows in its cache, or (BART's decoder) prompts of several lengths that are padded without a word."""
+    """No rows in its cache, or (BART's decoder) prompts of several lengths that are padded without
+    a word."""
     row = measure(name, tmp_path)
-    assert re.match(f"a model of type {name} cannot be sampled from, several answers at once: ", row["refused"]), row
+    assert re.match(
+        f"a model of type {name} cannot be sampled from, several answers at once: ", row["refused"]
+    ), row
     assert "\n" not in row["refused"]
 
 
@@ -127,7 +145,9 @@ def no_mask(patch):
     )
 
 
-@pytest.mark.parametrize("plant", [no_reordering, rolled_rows, no_mask], ids=lambda plant: plant.__name__)
+@pytest.mark.parametrize(
+    "plant", [no_reordering, rolled_rows, no_mask], ids=lambda plant: plant.__name__
+)
 def test_a_fault_of_the_cache_is_found_when_the_model_is_opened(plant, tmp_path, monkeypatch):
     folder = made(tmp_path / "lfm2", "lfm2")
     assert opened(folder).engine["decoder"] == "transformers"
@@ -151,7 +171,8 @@ def test_rows_that_leak_into_one_another_are_found_when_the_model_is_opened(tmp_
 
 @pytest.mark.parametrize("name", ["llama, LongRoPE", "phi3, LongRoPE"])
 def test_no_answer_depends_on_the_company_of_its_request(name, tmp_path):
-    """The context ends where the frequencies change, so the longest sequence has those of the shortest."""
+    """The context ends where the frequencies change, so the longest sequence has those of the
+    shortest."""
     folder = made(tmp_path / "model", name)
     policy = opened(folder)
     assert policy.context == 256
@@ -160,7 +181,9 @@ def test_no_answer_depends_on_the_company_of_its_request(name, tmp_path):
     (alone,), (beside, other) = drawn(policy, [short]), drawn(policy, [short, long])
     assert alone.tokens.tolist() == beside.tokens.tolist()
     together = policy.score([beside, other]).logprobs.detach()
-    assert torch.allclose(together[: beside.num_tokens], policy.score([alone]).logprobs.detach(), atol=1e-4)
+    assert torch.allclose(
+        together[: beside.num_tokens], policy.score([alone]).logprobs.detach(), atol=1e-4
+    )
     with pytest.raises(ModelError, match=r"model\.context is 300, but the context ends at 256"):
         opened(folder, context=300)
     assert opened(folder, context=200).context == 200
@@ -173,7 +196,9 @@ def test_a_dynamic_rotary_that_begins_within_the_context_ends_it(tmp_path, monke
     policy = opened(folder)
     assert policy.context == 255  # at 256 they stay as a longer pass has left them
     first = drawn(policy, ["a" * 10])[0]
-    assert torch.allclose(policy.score([first]).logprobs.detach(), torch.from_numpy(first.logprobs), atol=1e-4)
+    assert torch.allclose(
+        policy.score([first]).logprobs.detach(), torch.from_numpy(first.logprobs), atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("name", ["llama", "llama, yarn", "gpt2", "bloom", "gemma3_text"])
@@ -190,16 +215,50 @@ ADAPTED = [
     "laguna",  # whose shared experts peft saves under one name and looks for under another
 ]
 MORE = [
-    *("llama", "gpt2", "mistral", "qwen2", "qwen3", "phi3", "olmo3", "smollm3", "gemma2", "gemma3_text", "bloom"),
-    *("gpt_neo", "lfm2", "bamba", "zamba2", "granitemoehybrid", "qwen3_5_text", "jamba", "nemotron_h"),
-    *("mixtral", "glm4_moe", "deepseek_v2", "deepseek_v3", "qwen2_moe", "qwen3_next", "olmoe", "phimoe", "gpt_oss"),
+    *(
+        "llama",
+        "gpt2",
+        "mistral",
+        "qwen2",
+        "qwen3",
+        "phi3",
+        "olmo3",
+        "smollm3",
+        "gemma2",
+        "gemma3_text",
+        "bloom",
+    ),
+    *(
+        "gpt_neo",
+        "lfm2",
+        "bamba",
+        "zamba2",
+        "granitemoehybrid",
+        "qwen3_5_text",
+        "jamba",
+        "nemotron_h",
+    ),
+    *(
+        "mixtral",
+        "glm4_moe",
+        "deepseek_v2",
+        "deepseek_v3",
+        "qwen2_moe",
+        "qwen3_next",
+        "olmoe",
+        "phimoe",
+        "gpt_oss",
+    ),
     *("lfm2_moe", "llama4_text", "dbrx", "ernie4_5_moe"),
 ]
 
 
-@pytest.mark.parametrize("name", [*ADAPTED, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE)])
+@pytest.mark.parametrize(
+    "name", [*ADAPTED, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE)]
+)
 def test_an_adapter_opens_again_as_its_run_and_as_its_directory_say(name, tmp_path):
-    """eval, export, serve and a teacher take what the directory says; a second run what the first one's recipe said."""
+    """eval, export, serve and a teacher take what the directory says; a second run what the first
+    one's recipe said."""
     asked = LoraSection(rank=2, alpha=4)
     policy, adapter = opened(made(tmp_path / "base", name), lora=asked), str(tmp_path / "adapter")
     generator = torch.Generator().manual_seed(0)
@@ -211,17 +270,25 @@ def test_an_adapter_opens_again_as_its_run_and_as_its_directory_say(name, tmp_pa
     for lora in (asked, adapter_settings(adapter)):
         again = opened(adapter, lora=lora)
         assert again.trainable().keys() == policy.trainable().keys()
-        assert all(torch.equal(weight, again.trainable()[name]) for name, weight in policy.trainable().items())
+        assert all(
+            torch.equal(weight, again.trainable()[name])
+            for name, weight in policy.trainable().items()
+        )
         assert torch.equal(again.score(answers).logprobs, policy.score(answers).logprobs)
 
 
 def test_the_targets_of_an_adapter_are_compared_with_those_that_are_asked_for(tmp_path):
     lora = LoraSection(rank=2, alpha=4)
     policy = opened(made(tmp_path / "base", "glm4_moe"), lora=lora)
-    assert re.match(r"\d+ linear layers \(model\.layers\.0\.mlp\.", policy.engine["without_adapters"])
+    assert re.match(
+        r"\d+ linear layers \(model\.layers\.0\.mlp\.", policy.engine["without_adapters"]
+    )
     policy.save(tmp_path / "adapter", {})
     own = adapter_settings(str(tmp_path / "adapter")).targets
-    assert opened(tmp_path / "adapter", lora=lora.model_copy(update={"targets": own[::-1]})).adapter is not None
+    assert (
+        opened(tmp_path / "adapter", lora=lora.model_copy(update={"targets": own[::-1]})).adapter
+        is not None
+    )
     with pytest.raises(ModelError, match=r"is on other layers than model\.lora\.targets asks for"):
         opened(tmp_path / "adapter", lora=lora.model_copy(update={"targets": ["o_proj"]}))
 
@@ -233,7 +300,11 @@ def test_a_foreign_adapter_on_parameters_opens_as_it_is(modules, tmp_path):
 
     base = made(tmp_path / "base", "mixtral")
     config = LoraConfig(
-        r=2, lora_alpha=4, target_modules=modules, target_parameters=["mlp.experts.down_proj"], task_type="CAUSAL_LM"
+        r=2,
+        lora_alpha=4,
+        target_modules=modules,
+        target_parameters=["mlp.experts.down_proj"],
+        task_type="CAUSAL_LM",
     )
     theirs = get_peft_model(AutoModelForCausalLM.from_pretrained(base), config).eval()
     generator = torch.Generator().manual_seed(0)
@@ -243,11 +314,17 @@ def test_a_foreign_adapter_on_parameters_opens_as_it_is(modules, tmp_path):
     theirs.save_pretrained(tmp_path / "adapter")
     if modules is None:  # as other versions of peft write it
         said = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
-        (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps({**said, "target_modules": None}))
+        (tmp_path / "adapter" / "adapter_config.json").write_text(
+            json.dumps({**said, "target_modules": None})
+        )
     policy = opened(tmp_path / "adapter", lora=adapter_settings(str(tmp_path / "adapter")))
     answers = drawn(policy, ["abc"])
-    assert torch.allclose(policy.score(answers).logprobs, by_transformers(theirs, answers), atol=1e-4)
-    assert not torch.allclose(policy.score(answers).logprobs, opened(base).score(answers).logprobs, atol=1e-2)
+    assert torch.allclose(
+        policy.score(answers).logprobs, by_transformers(theirs, answers), atol=1e-4
+    )
+    assert not torch.allclose(
+        policy.score(answers).logprobs, opened(base).score(answers).logprobs, atol=1e-2
+    )
 
 
 def test_a_cache_that_copies_rows_in_another_way_is_asked_in_that_way(tmp_path):
@@ -262,7 +339,10 @@ def test_an_adapter_that_lacks_a_weight_does_not_begin_with_a_random_one(tmp_pat
     opened(made(tmp_path / "base", "llama"), lora=lora).save(tmp_path / "adapter", {})
     file = tmp_path / "adapter" / "adapter_model.safetensors"
     weights = load_file(file)
-    save_file({name: weight for name, weight in weights.items() if "layers.1.mlp.up_proj" not in name}, file)
+    save_file(
+        {name: weight for name, weight in weights.items() if "layers.1.mlp.up_proj" not in name},
+        file,
+    )
     with pytest.raises(ModelError, match=r"is of another model: .*layers\.1\.mlp\.up_proj"):
         opened(tmp_path / "adapter", lora=lora)
 
@@ -283,7 +363,9 @@ def test_all_linear_layers_are_those_of_the_language_model(tmp_path):
     assert set(opened(tmp_path / "adapter", lora=lora).trainable()) == set(policy.trainable())
 
 
-@pytest.mark.parametrize(("name", "options"), [("gemma2", {}), ("llama", {"scoring": "rows"}), ("mistral", {})])
+@pytest.mark.parametrize(
+    ("name", "options"), [("gemma2", {}), ("llama", {"scoring": "rows"}), ("mistral", {})]
+)
 def test_a_pass_of_rows_keeps_to_its_tokens(name, options, tmp_path):
     """Rows have their prompt once each; Mistral's sequences are longer than its window."""
     policy = opened(made(tmp_path / "model", name), **options)
@@ -303,24 +385,33 @@ def test_a_pass_of_rows_keeps_to_its_tokens(name, options, tmp_path):
 
 
 def test_a_pack_is_tried_past_every_window_that_a_config_names(tmp_path):
-    """GPT-Neo's local layers count places of a pack, whatever its mask says; only its sequences are short here."""
+    """GPT-Neo's local layers count places of a pack, whatever its mask says; only its sequences are
+    short here."""
     neo = opened(made(tmp_path / "neo", "gpt_neo", window_size=96))
     assert neo.engine["scoring"] == "rows"
     answers = drawn(neo, ["abc"], Sampling(max_tokens=16), copies=8)
     scored = neo.score(answers).logprobs.detach()
-    assert torch.allclose(scored, torch.cat([torch.from_numpy(each.logprobs) for each in answers]), atol=1e-4)
+    assert torch.allclose(
+        scored, torch.cat([torch.from_numpy(each.logprobs) for each in answers]), atol=1e-4
+    )
     plain = opened(made(tmp_path / "global", "gpt_neo", attention_types=[[["global"], 2]]))
     assert plain.engine["scoring"] == "packed"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["qwen3_moe", "falcon_h1"])
-def test_what_a_run_with_adapters_saves_is_taken_by_every_command(name, tmp_path, plumbline, monkeypatch):
+def test_what_a_run_with_adapters_saves_is_taken_by_every_command(
+    name, tmp_path, plumbline, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     made(tmp_path / "base", name)
     recipe = {
         "name": "first",
-        "model": {"name": str(tmp_path / "base"), "dtype": "float32", "lora": {"rank": 2, "alpha": 4}},
+        "model": {
+            "name": str(tmp_path / "base"),
+            "dtype": "float32",
+            "lora": {"rank": 2, "alpha": 4},
+        },
         "task": {"name": "tests.toy:open_toy"},
         "sft": {"epochs": 1, "batch_size": 6},
         "rl": {"steps": 2, "prompts_per_step": 2, "group_size": 4, "beta": 0.1},
@@ -337,11 +428,22 @@ def test_what_a_run_with_adapters_saves_is_taken_by_every_command(name, tmp_path
     shutil.copytree("runs/first/models/rl", tmp_path / "shared")
     adapter = str(tmp_path / "shared")
     assert plumbline("eval", "runs/first/models/rl", "--split", "test", "--limit", "2")[0] == 0
-    assert plumbline("export", adapter, "--out", tmp_path / "adapter", "--kind", "adapter", "--base", "a/b")[0] == 0
+    assert (
+        plumbline(
+            "export", adapter, "--out", tmp_path / "adapter", "--kind", "adapter", "--base", "a/b"
+        )[0]
+        == 0
+    )
     code, _, error = plumbline("export", adapter, "--out", tmp_path / "merged", "--kind", "merged")
-    assert (code, "fix: export it with --kind adapter" in error) == ((1, True) if name == "qwen3_moe" else (0, False))
+    assert (code, "fix: export it with --kind adapter" in error) == (
+        (1, True) if name == "qwen3_moe" else (0, False)
+    )
     assert open_models({"shared": adapter}, ModelOptions(), Silent())
     del recipe["sft"]
     recipe["task"]["options"] = {"size": 14}
     run(name="second", model={**recipe["model"], "name": adapter})
-    run(name="third", model={"name": str(tmp_path / "base")}, rl={**recipe["rl"], "teacher": {"model": adapter}})
+    run(
+        name="third",
+        model={"name": str(tmp_path / "base")},
+        rl={**recipe["rl"], "teacher": {"model": adapter}},
+    )

@@ -1,4 +1,5 @@
-"""The autoregressive policy against transformers' generate, against itself under other engines, and under both laws."""
+"""The autoregressive policy against transformers' generate, against itself under other engines, and
+under both laws."""
 
 import pytest
 import torch
@@ -15,12 +16,25 @@ from tests.policies.families import assert_both_laws_hold
 
 CHATS = [
     [{"role": "user", "content": "o produto"}],
-    [{"role": "system", "content": "extraia"}, {"role": "user", "content": "não recomendo, 12 dias de atraso " * 3}],
+    [
+        {"role": "system", "content": "extraia"},
+        {"role": "user", "content": "não recomendo, 12 dias de atraso " * 3},
+    ],
     [{"role": "user", "content": "sim"}],
 ]
 
-SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 256}
-LLAMA_LIKE = {**SMALL, "intermediate_size": 64, "num_key_value_heads": 2, "tie_word_embeddings": False}
+SMALL = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 256,
+}
+LLAMA_LIKE = {
+    **SMALL,
+    "intermediate_size": 64,
+    "num_key_value_heads": 2,
+    "tie_word_embeddings": False,
+}
 ARCHITECTURES = {
     "llama": ("LlamaConfig", {**LLAMA_LIKE, "rope_theta": 5e3, "attention_bias": True}),
     "qwen2": ("Qwen2Config", LLAMA_LIKE),
@@ -28,7 +42,10 @@ ARCHITECTURES = {
     "mistral": ("MistralConfig", {**LLAMA_LIKE, "sliding_window": None}),
     "mistral-window": ("MistralConfig", {**LLAMA_LIKE, "sliding_window": 8}),
     "gpt2": ("GPT2Config", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 256}),
-    "gemma2": ("Gemma2Config", {**LLAMA_LIKE, "head_dim": 8, "final_logit_softcapping": 2.0, "sliding_window": 8}),
+    "gemma2": (
+        "Gemma2Config",
+        {**LLAMA_LIKE, "head_dim": 8, "final_logit_softcapping": 2.0, "sliding_window": 8},
+    ),
     "phi": ("PhiConfig", {**SMALL, "intermediate_size": 64}),
 }
 LEAN = {"llama", "qwen2", "qwen3", "mistral"}
@@ -43,7 +60,11 @@ def architectures(tiny_folder, tmp_path_factory):
     folders = {}
     for name, (config_class, sizes) in ARCHITECTURES.items():
         config = getattr(transformers, config_class)(
-            vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id, bos_token_id=None, pad_token_id=0, **sizes
+            vocab_size=len(tokenizer),
+            eos_token_id=tokenizer.eos_token_id,
+            bos_token_id=None,
+            pad_token_id=0,
+            **sizes,
         )
         with torch.random.fork_rng():
             torch.manual_seed(7)
@@ -101,7 +122,9 @@ def test_every_engine_gives_the_same_draws_and_scores(architectures, name):
     ids=str,
 )
 def test_both_laws_hold(tiny_policy, sampling):
-    assert_both_laws_hold(tiny_policy, CHATS[0], sampling, draws=2500, seed=11, most=1 + 1e-4, kinds=3)
+    assert_both_laws_hold(
+        tiny_policy, CHATS[0], sampling, draws=2500, seed=11, most=1 + 1e-4, kinds=3
+    )
 
 
 def test_dropping_finished_rows_changes_nothing(tiny_policy, monkeypatch):
@@ -110,12 +133,16 @@ def test_dropping_finished_rows_changes_nothing(tiny_policy, monkeypatch):
     monkeypatch.setattr(tiny_policy.chat, "stop_ids", tuple(range(60)))
     shapes = []
     original = sampler._smaller_grid
-    monkeypatch.setattr(sampler, "_smaller_grid", lambda live: shapes.append(live.shape) or original(live))
+    monkeypatch.setattr(
+        sampler, "_smaller_grid", lambda live: shapes.append(live.shape) or original(live)
+    )
     dropped = sampled(tiny_policy, CHATS, 5, law, seed=4)
     assert min(p * g for p, g in shapes) < 15
     monkeypatch.setattr(sampler, "_smaller_grid", lambda live: None)
     kept = sampled(tiny_policy, CHATS, 5, law, seed=4)
-    assert [[t.tokens.tolist() for t in g] for g in dropped] == [[t.tokens.tolist() for t in g] for g in kept]
+    assert [[t.tokens.tolist() for t in g] for g in dropped] == [
+        [t.tokens.tolist() for t in g] for g in kept
+    ]
     assert {t.finish for group in kept for t in group} == {"stop", "length"} or all(
         t.tokens[-1] < 60 for group in kept for t in group
     )
@@ -125,7 +152,9 @@ def test_dropout_is_off_even_where_the_model_asks_for_it(architectures):
     policy = opened(architectures["gpt2"])
     policy.model.train()
     trajectories = sampled(policy, [CHATS[0]], 2, Sampling(max_tokens=8), seed=0)[0]
-    torch.testing.assert_close(policy.score(trajectories).logprobs, policy.score(trajectories).logprobs, atol=0, rtol=0)
+    torch.testing.assert_close(
+        policy.score(trajectories).logprobs, policy.score(trajectories).logprobs, atol=0, rtol=0
+    )
     policy.model.eval()
 
 

@@ -1,4 +1,5 @@
-"""Nothing meets what is on another device: every family on a GPU that only says it is one (`tests.fake_gpu`)."""
+"""Nothing meets what is on another device: every family on a GPU that only says it is one
+(`tests.fake_gpu`)."""
 
 from dataclasses import replace
 
@@ -17,11 +18,24 @@ from tests.policies.families import LAWS, opened
 from tests.training.toy_runs import toy_recipe
 
 CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto")]
-SELECTORS = ("random", "ancestral", "leftmost", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence")
-MASKED, SLOTS, FLOW, PLAIN = (LAWS[family] for family in ("masked", "slots", "flow", "autoregressive"))
+SELECTORS = (
+    "random",
+    "ancestral",
+    "leftmost",
+    "plackett_luce",
+    "plackett_luce_set",
+    "threshold",
+    "low_confidence",
+)
+MASKED, SLOTS, FLOW, PLAIN = (
+    LAWS[family] for family in ("masked", "slots", "flow", "autoregressive")
+)
 FAMILIES = {
     "masked": ({}, [replace(MASKED, selector=name) for name in SELECTORS]),
-    "flow": ({"explore": True}, [replace(FLOW, kernel=kernel) for kernel in ("conditional", "marginal")]),
+    "flow": (
+        {"explore": True},
+        [replace(FLOW, kernel=kernel) for kernel in ("conditional", "marginal")],
+    ),
     "slots": ({"lora": {"rank": 2}}, [SLOTS, replace(SLOTS, selector="random")]),
     "autoregressive": ({"lora": {"rank": 2}}, [PLAIN, replace(PLAIN, top_k=5, top_p=0.9)]),
     "autoregressive-general": ({"decoder": "transformers"}, [PLAIN]),
@@ -38,7 +52,11 @@ def family(request, family_folders, monkeypatch):
     for planted, value in {"begin_peak": None, "peak": 10**6, "within_reach": 10**9}.items():
         monkeypatch.setattr(passes, planted, lambda device, value=value: value)
     with fake_gpu():
-        yield name, laws, opened(name, family_folders[name], device="cuda", dtype="float32", **options)
+        yield (
+            name,
+            laws,
+            opened(name, family_folders[name], device="cuda", dtype="float32", **options),
+        )
 
 
 def test_every_family_samples_scores_and_learns_on_a_gpu(family, tmp_path):
@@ -56,7 +74,11 @@ def test_every_family_samples_scores_and_learns_on_a_gpu(family, tmp_path):
             optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 2)
             update = update_policy(policy, optimiser, credits_, recipe, 0)
             assert update.terms > 0
-        greedy = replace(law, temperature=0.0, selector="threshold") if name == "slots" else replace(law, temperature=0)
+        greedy = (
+            replace(law, temperature=0.0, selector="threshold")
+            if name == "slots"
+            else replace(law, temperature=0)
+        )
         sampled(policy, CHATS, 1, greedy, 0)
     batch = [policy.demonstrate([*chat, {"role": "assistant", "content": "sim"}]) for chat in CHATS]
     policy.supervised_loss(batch, noises(2, 0)).backward()

@@ -1,4 +1,5 @@
-"""Every family: seeds, ratios, groupings, recomputing, references, saving, watching, and laws that do not fit."""
+"""Every family: seeds, ratios, groupings, recomputing, references, saving, watching, and laws that
+do not fit."""
 
 import copy
 import shutil
@@ -30,7 +31,8 @@ VARIANTS = {family: (family, {}, {}) for family in FAMILIES} | {
     "flow of a backbone": ("flow", {"conditioning": 8}, {}),
 }
 BUDGET = {"float32": 2e-5, "bfloat16": 0.1}
-"""Nats a term: what another grouping of a batch may change (bfloat16 weights, log-probabilities in float32)."""
+"""Nats a term: what another grouping of a batch may change (bfloat16 weights, log-probabilities in
+float32)."""
 CLOSE = {"atol": 1e-5, "rtol": 1e-4}
 ADAPTED = [(name, None) for name in (*FAMILIES, "masked, exploring", "flow of a backbone")]
 ADAPTED += [(name, LORA) for name in ("autoregressive", "masked", "slots", "flow of a backbone")]
@@ -76,7 +78,8 @@ def test_the_same_seed_draws_the_same_and_another_does_not(variant, family):
 @pytest.mark.parametrize("recomputed", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_before_an_update_every_ratio_is_exactly_one(variant, family, dtype, recomputed):
-    """Old and new log-probabilities of one pass: bitwise equal, with and without gradient, after an idle step too."""
+    """Old and new log-probabilities of one pass: bitwise equal, with and without gradient, after an
+    idle step too."""
     policy = variant(family, dtype=dtype, gradient_checkpointing=recomputed)
     trajectories = drawn(policy)
     with torch.no_grad():
@@ -100,7 +103,9 @@ def test_grouping_moves_log_probabilities_within_a_budget(variant, name, dtype):
         steps = [replace(t, steps=(step,)) for t in trajectories for step in t.steps]
         others = [
             torch.cat([policy.score([t]).logprobs for t in trajectories]),
-            torch.cat([policy.score([trajectories[index] for index in part]).logprobs for part in parts]),
+            torch.cat(
+                [policy.score([trajectories[index] for index in part]).logprobs for part in parts]
+            ),
             policy.score(steps).logprobs,
         ]
     assert together.logprobs.dtype == torch.float32
@@ -126,8 +131,13 @@ def test_batches_keep_order_and_respect_the_budget(variant, family):
         parts = policy.batches(trajectories, budget)
         assert [index for part in parts for index in part] == list(range(16))
         for part in parts:
-            prompts = {trajectories[index].prompt.tobytes(): len(trajectories[index].prompt) for index in part}
-            tokens = sum(prompts.values()) + sum(TAKES[family](trajectories[index]) for index in part)
+            prompts = {
+                trajectories[index].prompt.tobytes(): len(trajectories[index].prompt)
+                for index in part
+            }
+            tokens = sum(prompts.values()) + sum(
+                TAKES[family](trajectories[index]) for index in part
+            )
             assert tokens <= budget or len(part) == 1
             assert len(prompts) == 1 or family != "slots"
     assert len(policy.batches(trajectories, 10**6)) < 16 == len(policy.batches(trajectories, 1))
@@ -135,19 +145,28 @@ def test_batches_keep_order_and_respect_the_budget(variant, family):
 
 @pytest.mark.parametrize("name", [*FAMILIES, "masked, full", "flow of a backbone"])
 def test_gradient_checkpointing_changes_no_gradient(variant, name):
-    """Of the divergence, too. A cache that grew in every forward pass would be twice as long in the recomputed one."""
+    """Of the divergence, too. A cache that grew in every forward pass would be twice as long in the
+    recomputed one."""
     gradients = []
     for checkpointing in (False, True, "auto"):
         policy = variant(name, gradient_checkpointing=checkpointing)
-        assert policy.recompute() is (checkpointing == "auto"), "where it is left to the memory, once"
+        assert policy.recompute() is (checkpointing == "auto"), (
+            "where it is left to the memory, once"
+        )
         assert policy.recompute() is False
         policy.keep_reference()
-        terms = policy.score(drawn(policy, law_of(name), copies=2), divergence=name != "autoregressive")
-        (terms.logprobs.sum() + (0 if terms.divergence is None else terms.divergence.sum())).backward()
+        terms = policy.score(
+            drawn(policy, law_of(name), copies=2), divergence=name != "autoregressive"
+        )
+        (
+            terms.logprobs.sum() + (0 if terms.divergence is None else terms.divergence.sum())
+        ).backward()
         gradients.append({key: weight.grad for key, weight in policy.trainable().items()})
     for key, gradient in gradients[0].items():
         for other in gradients[1:]:
-            torch.testing.assert_close(other[key], gradient, **({"atol": 0, "rtol": 0} if "masked" in name else CLOSE))
+            torch.testing.assert_close(
+                other[key], gradient, **({"atol": 0, "rtol": 0} if "masked" in name else CLOSE)
+            )
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "flow"])
@@ -164,7 +183,8 @@ def test_dropout_is_off_whatever_the_config_says(variant, family, family_folders
 @pytest.mark.parametrize("moved", [False, True], ids=["fresh", "moved"])
 @pytest.mark.parametrize(("name", "lora"), ADAPTED)
 def test_a_reference_stays_as_it_was_and_the_divergence_is_from_it(variant, name, lora, moved):
-    """It is the model, or the adapter, that RL began with; with adapters there is no second model."""
+    """It is the model, or the adapter, that RL began with; with adapters there is no second
+    model."""
     policy, closed = variant(name, lora=lora), name != "autoregressive"
     close = 1e-6 if lora is None else 1e-5
     if moved:
@@ -189,7 +209,9 @@ def test_a_reference_stays_as_it_was_and_the_divergence_is_from_it(variant, name
     torch.testing.assert_close(policy.score(trajectories).logprobs, terms.logprobs)
     assert set(policy.trainable()) == names
     if lora is not None:
-        plain = [weight.numel() for key, weight in policy.model.named_parameters() if "lora" not in key]
+        plain = [
+            weight.numel() for key, weight in policy.model.named_parameters() if "lora" not in key
+        ]
         assert sum(plain) == sum(weight.numel() for weight in variant(name).model.parameters())
     if closed:
         assert terms.divergence.shape == (sum(len(t.steps) for t in trajectories),)
@@ -210,11 +232,16 @@ def test_a_saved_model_is_the_same_model(variant, tmp_path, name, lora):
     assert set(policy.trainable()) == set(again.trainable())
     assert answers(again) == answers(policy)
     if family in {"masked", "slots"}:
-        assert opened(family, tmp_path / "saved", lora=lora, **{**own, "canvas": None}).canvas == policy.canvas
+        assert (
+            opened(family, tmp_path / "saved", lora=lora, **{**own, "canvas": None}).canvas
+            == policy.canvas
+        )
 
 
 @pytest.mark.parametrize("family", ["masked", "slots"])
-def test_the_mask_token_may_stand_in_the_config_and_must_have_an_embedding(family, family_folders, tmp_path):
+def test_the_mask_token_may_stand_in_the_config_and_must_have_an_embedding(
+    family, family_folders, tmp_path
+):
     folder = shutil.copytree(family_folders[family], tmp_path / "model")
     edit(folder / "tokenizer_config.json", mask_token=None)
     with pytest.raises(ModelError, match="has no mask token"):
@@ -228,7 +255,10 @@ def test_the_mask_token_may_stand_in_the_config_and_must_have_an_embedding(famil
 
 CANVASES = ("masked", "slots", "flow")
 WATCHED = [(family, {}) for family in CANVASES]
-WATCHED += [("masked", {"steps": 8, "selector": "leftmost"}), ("slots", {"selector": "threshold", "temperature": 0.0})]
+WATCHED += [
+    ("masked", {"steps": 8, "selector": "leftmost"}),
+    ("slots", {"selector": "threshold", "temperature": 0.0}),
+]
 
 
 @pytest.mark.parametrize(("family", "changes"), WATCHED, ids=str)
@@ -244,7 +274,8 @@ def test_who_watches_a_sampler_sees_each_canvas_and_changes_no_draw(variant, fam
         shown = seen[key]
         assert len(shown) == len(trajectory.steps)
         for canvas, following in zip(shown[:-1], trajectory.steps[1:], strict=True):
-            # A row's leftover places may be filled between two steps, so what a step put there is what counts.
+            # A row's leftover places may be filled between two steps, so what a step put there is
+            # what counts.
             kept = following.state != policy.mask_id if policy.mask_id is not None else slice(None)
             assert np.array_equal(canvas[kept], following.state[kept])
         assert np.array_equal(answer_of(shown[-1], policy.chat.stop_ids)[0], trajectory.answer)
@@ -286,4 +317,10 @@ LONG = [[{"role": "user", "content": "a " * 130}]]
 )
 def test_laws_that_do_not_fit_are_errors(variant, family, change, error, message):
     with pytest.raises(error, match=message):
-        sampled(variant(family), LONG if "context" in message else CHATS, 1, replace(LAWS[family], **change), 0)
+        sampled(
+            variant(family),
+            LONG if "context" in message else CHATS,
+            1,
+            replace(LAWS[family], **change),
+            0,
+        )

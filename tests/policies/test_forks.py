@@ -1,4 +1,5 @@
-"""Answers that are drawn by forked processes are those that one process draws, and no process is left."""
+"""Answers that are drawn by forked processes are those that one process draws, and no process is
+left."""
 
 import os
 import signal

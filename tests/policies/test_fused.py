@@ -1,4 +1,5 @@
-"""Parts of a model as one function each: the values of transformers' modules to the bit, and their gradients."""
+"""Parts of a model as one function each: the values of transformers' modules to the bit, and their
+gradients."""
 
 import copy
 
@@ -46,7 +47,9 @@ def outputs_and_gradients(module, hidden, flow):
     module.zero_grad(set_to_none=True)
     output = module(hidden)
     output.backward(flow.to(output.dtype))
-    trained = {name: weight.grad for name, weight in module.named_parameters() if weight.grad is not None}
+    trained = {
+        name: weight.grad for name, weight in module.named_parameters() if weight.grad is not None
+    }
     return output.detach(), {"input": hidden.grad, **trained}
 
 
@@ -66,7 +69,9 @@ def test_a_part_gives_its_own_bits_and_gradients_as_exact(kind, dtype, trained, 
     assert len(gradients) > trained
     for name, gradient in gradients.items():
         assert gradient.dtype == dtype
-        ours, theirs = (float((each.float() - exact[name]).norm()) for each in (gradient, own_gradients[name]))
+        ours, theirs = (
+            float((each.float() - exact[name]).norm()) for each in (gradient, own_gradients[name])
+        )
         assert ours <= 1.1 * theirs + 2e-7 * float(exact[name].norm()), name
     fused.unfuse(module)
     assert fused.ORIGINAL not in vars(module)
@@ -75,7 +80,10 @@ def test_a_part_gives_its_own_bits_and_gradients_as_exact(kind, dtype, trained, 
 
 def test_gradients_are_those_of_differences(small_blocks):
     def inputs(*shapes):
-        return [random(*shape, seed=place).double().requires_grad_() for place, shape in enumerate(shapes)]
+        return [
+            random(*shape, seed=place).double().requires_grad_()
+            for place, shape in enumerate(shapes)
+        ]
 
     assert gradcheck(lambda x, w: fused._Norm.apply(x, w, 1e-3), inputs((2, 13, 8), (8,)))
     assert gradcheck(fused._Gated.apply, inputs((2, 13, 8), (2, 13, 8)))
@@ -84,11 +92,14 @@ def test_gradients_are_those_of_differences(small_blocks):
     def layer(hidden, down, up):
         return fused._LowRank.apply((hidden @ weight.T).detach(), hidden, weight, down, up)
 
-    # The gradient of x that goes through W is the function's, though what it is given was made without one.
+    # The gradient of x that goes through W is the function's, though what it is given was made
+    # without one.
     wanted = torch.autograd.grad(
         (adapter[0] @ weight.T + adapter[0] @ adapter[1].T @ adapter[2].T).sin().sum(), adapter
     )
-    for one, other in zip(torch.autograd.grad(layer(*adapter).sin().sum(), adapter), wanted, strict=True):
+    for one, other in zip(
+        torch.autograd.grad(layer(*adapter).sin().sum(), adapter), wanted, strict=True
+    ):
         torch.testing.assert_close(one, other)
 
 
@@ -131,6 +142,11 @@ def test_a_copy_has_its_own_weights_and_layers_may_be_made_again(lora, tiny_fold
         for weight in twin.trainable().values():
             weight.mul_(1.5)
     moved = gradients_of(twin)
-    assert all((moved[name] - gradient).norm() > 1e-3 * gradient.norm() > 0 for name, gradient in before.items())
+    assert all(
+        (moved[name] - gradient).norm() > 1e-3 * gradient.norm() > 0
+        for name, gradient in before.items()
+    )
     checkpoint_layers(policy.model)
-    assert all(torch.equal(gradient, before[name]) for name, gradient in gradients_of(policy).items())
+    assert all(
+        torch.equal(gradient, before[name]) for name, gradient in gradients_of(policy).items()
+    )

@@ -1,4 +1,5 @@
-"""Graphs that outlive a call: equal draws over `tests.fake_gpu.Tape`, and over CUDA graphs where there is a GPU."""
+"""Graphs that outlive a call: equal draws over `tests.fake_gpu.Tape`, and over CUDA graphs where
+there is a GPU."""
 
 import copy
 import gc
@@ -63,7 +64,9 @@ def taped(folder, captured):
 
 
 def tokens(policy, chats=CHATS, copies=6, law=LAW, seed=0):
-    return [[t.tokens.tolist() for t in group] for group in sampled(policy, chats, copies, law, seed)]
+    return [
+        [t.tokens.tolist() for t in group] for group in sampled(policy, chats, copies, law, seed)
+    ]
 
 
 def plain(policy, *args, **options):
@@ -89,10 +92,14 @@ def test_a_bucket_is_near_and_there_are_few(count):
     assert len({bucket(each) for each in range(1, count + 1)}) <= 2 * count.bit_length()
 
 
-def test_a_second_call_of_like_shape_captures_nothing_and_draws_the_same(taped, captured, monkeypatch):
+def test_a_second_call_of_like_shape_captures_nothing_and_draws_the_same(
+    taped, captured, monkeypatch
+):
     shapes = []
     original = sampler._smaller_grid
-    monkeypatch.setattr(sampler, "_smaller_grid", lambda live: shapes.append(live.shape) or original(live))
+    monkeypatch.setattr(
+        sampler, "_smaller_grid", lambda live: shapes.append(live.shape) or original(live)
+    )
     drawn = tokens(taped)
     assert drawn == plain(taped)
     assert len(set(shapes)) > 2, "the grid shrinks"
@@ -100,8 +107,12 @@ def test_a_second_call_of_like_shape_captures_nothing_and_draws_the_same(taped, 
     assert first > 1, "a graph a shape"
     assert tokens(taped) == drawn
     assert len(captured) == first
-    # Other prompts, other limits and other grids of the same rounded shape, and buffers that hold another call's keys.
-    for chats, copies, law in ((CHATS[::-1], 6, LAW), (CHATS, 5, Sampling(temperature=1.5, max_tokens=34))):
+    # Other prompts, other limits and other grids of the same rounded shape, and buffers that hold
+    # another call's keys.
+    for chats, copies, law in (
+        (CHATS[::-1], 6, LAW),
+        (CHATS, 5, Sampling(temperature=1.5, max_tokens=34)),
+    ):
         assert tokens(taped, chats, copies, law, seed=1) == plain(taped, chats, copies, law, seed=1)
     whole = [key for key in taped._graphs.graphs if key[:2] == (6, 6)]
     assert len(whole) == 1
@@ -144,7 +155,8 @@ def test_weights_at_another_place_are_captured_anew(taped, captured):
 
 
 def test_a_planted_error_adapters_that_stay_as_captured_are_seen(taped, captured, monkeypatch):
-    """The negative control: adapters that are not written into their buffers are those of the first call."""
+    """The negative control: adapters that are not written into their buffers are those of the first
+    call."""
     tokens(taped)
     move(taped, seed=1)
     true = Graphs.place
@@ -170,10 +182,14 @@ def test_the_oldest_graphs_go_and_memory_is_bounded(taped, captured, monkeypatch
     assert {name: buffer.data_ptr() for name, buffer in taped._graphs.buffers.items()} == held
     assert len(captured) == 5
     tokens(taped, CHATS[:1], 8, Sampling(max_tokens=4))
-    assert [key[1] for key in taped._graphs.graphs] == [8], "none of those that read smaller buffers"
+    assert [key[1] for key in taped._graphs.graphs] == [8], (
+        "none of those that read smaller buffers"
+    )
 
 
-def test_graphs_are_released_where_memory_is_short_and_not_below_a_call(taped, captured, monkeypatch):
+def test_graphs_are_released_where_memory_is_short_and_not_below_a_call(
+    taped, captured, monkeypatch
+):
     def out_of_memory():
         with pytest.raises(DeviceMemoryError), clear_memory_errors("use less"):
             raise RuntimeError("CUDA out of memory")
@@ -289,8 +305,13 @@ class Waits(TorchDispatchMode):
 @pytest.mark.parametrize("law", [{}, {"top_k": 5}, {"top_p": 0.9}, {"temperature": 0}], ids=str)
 def test_the_loop_waits_for_no_token(law):
     def waited(limit):
-        requests = [Request((1, index), CHATS[index % 2], Sampling(max_tokens=limit, **law)) for index in range(4)]
-        (chunk,) = chunks(requests, Sampling, lambda request: [1, 2, len(request.messages[0]["content"])], 64)
+        requests = [
+            Request((1, index), CHATS[index % 2], Sampling(max_tokens=limit, **law))
+            for index in range(4)
+        ]
+        (chunk,) = chunks(
+            requests, Sampling, lambda request: [1, 2, len(request.messages[0]["content"])], 64
+        )
         with fake_gpu(), Waits() as counter:
             list(sampler.decode(Even(), chunk, [7, 8], torch.device("cuda", 0)))
         return counter.count

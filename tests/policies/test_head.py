@@ -1,4 +1,5 @@
-"""Log-probabilities in slices: the same values and gradients as the plain way, without its memory."""
+"""Log-probabilities in slices: the same values and gradients as the plain way, without its
+memory."""
 
 import pytest
 import torch
@@ -19,7 +20,9 @@ def inputs(rows: int, hidden: int, vocabulary: int, *, bias: bool) -> tuple[torc
 
 
 @pytest.mark.parametrize(
-    "sampling", [Sampling(), Sampling(temperature=0.5), Sampling(top_k=3), Sampling(top_p=0.7)], ids=str
+    "sampling",
+    [Sampling(), Sampling(temperature=0.5), Sampling(top_k=3), Sampling(top_p=0.7)],
+    ids=str,
 )
 @pytest.mark.parametrize("slices", [1, 4])
 @pytest.mark.parametrize("bias", [False, True])
@@ -38,7 +41,9 @@ def test_values_and_gradients_are_those_of_the_plain_way(monkeypatch, sampling, 
     for one, other in zip(got, wanted, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
     with torch.no_grad():
-        torch.testing.assert_close(head.head_log_prob(states, weight, shift, tokens, sampling), plain)
+        torch.testing.assert_close(
+            head.head_log_prob(states, weight, shift, tokens, sampling), plain
+        )
 
 
 @pytest.mark.parametrize("trained", [False, True], ids=["frozen", "trained"])
@@ -46,8 +51,12 @@ def test_a_frozen_head_is_computed_once_a_token(monkeypatch, trained):
     states, weight, _, tokens = inputs(10, 6, 23, bias=False)
     monkeypatch.setitem(head.LOGITS_AT_ONCE, "cpu", 3 * 23)
     seen, true = [], head._flow
-    monkeypatch.setattr(head, "_flow", lambda hidden, *rest: seen.append(len(hidden)) or true(hidden, *rest))
-    head.head_log_prob(states, weight.requires_grad_(trained), None, tokens, Sampling()).sum().backward()
+    monkeypatch.setattr(
+        head, "_flow", lambda hidden, *rest: seen.append(len(hidden)) or true(hidden, *rest)
+    )
+    head.head_log_prob(
+        states, weight.requires_grad_(trained), None, tokens, Sampling()
+    ).sum().backward()
     assert states.grad is not None
     assert sum(seen) == (20 if trained else 10)
 
@@ -59,7 +68,9 @@ def test_a_gradient_changes_no_bit_of_a_value(monkeypatch, dtype):
     monkeypatch.setattr(head, "CACHED", 7 * 500)
     states, weight, _, tokens = inputs(100, 64, 500, bias=False)
     leaves = [leaf.detach().to(dtype) for leaf in (states, weight)]
-    ours = head.head_log_prob(leaves[0].requires_grad_(), leaves[1], None, tokens, Sampling(top_p=0.9))
+    ours = head.head_log_prob(
+        leaves[0].requires_grad_(), leaves[1], None, tokens, Sampling(top_p=0.9)
+    )
     with torch.no_grad():
         assert torch.equal(head.head_log_prob(*leaves, None, tokens, Sampling(top_p=0.9)), ours)
 
@@ -67,17 +78,25 @@ def test_a_gradient_changes_no_bit_of_a_value(monkeypatch, dtype):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("bias", [False, True])
 def test_a_16_bit_head_is_as_exact_as_one_in_float32(dtype, bias):
-    """Logits of up to 30; every other row has recorded a token that is rare, whose logit stays rounded."""
+    """Logits of up to 30; every other row has recorded a token that is rare, whose logit stays
+    rounded."""
     states, weight, shift, tokens = inputs(200, 64, 3000, bias=bias)
     with torch.no_grad():
-        leaves = [states.to(dtype), weight.to(dtype), None if shift is None else (shift * 4).to(dtype)]
+        leaves = [
+            states.to(dtype),
+            weight.to(dtype),
+            None if shift is None else (shift * 4).to(dtype),
+        ]
         whole = [None if leaf is None else leaf.float() for leaf in leaves]
-        tokens = torch.where(torch.arange(200) % 2 == 0, torch.nn.functional.linear(*whole).argmax(-1), tokens)
+        tokens = torch.where(
+            torch.arange(200) % 2 == 0, torch.nn.functional.linear(*whole).argmax(-1), tokens
+        )
         exact = log_prob(torch.nn.functional.linear(*whole), tokens, Sampling())
         rounded = log_prob(torch.nn.functional.linear(*leaves), tokens, Sampling())
     ours = head.head_log_prob(leaves[0].requires_grad_(), *leaves[1:], tokens, Sampling())
     assert ours.dtype == torch.float32
-    error, plain = ((found - exact).abs().view(-1, 2).mean(0) for found in (ours, rounded))  # [likely, rare]
+    # [likely, rare]
+    error, plain = ((found - exact).abs().view(-1, 2).mean(0) for found in (ours, rounded))
     assert error[0] < plain[0] / 10
     assert error[1] < plain[1] * 1.1
     assert plain[0] > (0.01 if dtype == torch.bfloat16 else 1e-3)
@@ -98,16 +117,23 @@ def test_a_16_bit_gradient_is_right_for_tokens_that_the_model_is_sure_of(sure, t
     low, high = torch.full((200, 1), -300.0).double(), torch.full((200, 1), 300.0).double()
     for _ in range(60):  # as far along its token's row as gives that probability
         middle = (low + high) / 2
-        found = ((hidden + middle * along) @ weight.double().T).softmax(-1).gather(1, tokens[:, None])
+        found = (
+            ((hidden + middle * along) @ weight.double().T).softmax(-1).gather(1, tokens[:, None])
+        )
         low, high = torch.where(found < sure, middle, low), torch.where(found < sure, high, middle)
     states = (hidden + low * along).bfloat16()
 
     def gradients(log_probability, dtype):
-        leaves = [states.detach().to(dtype).requires_grad_(), weight.detach().to(dtype).requires_grad_(trained)]
+        leaves = [
+            states.detach().to(dtype).requires_grad_(),
+            weight.detach().to(dtype).requires_grad_(trained),
+        ]
         log_probability(*leaves).sum().backward()
         return [leaf.grad.double() for leaf in leaves if leaf.requires_grad]
 
-    ours = gradients(lambda x, w: head.head_log_prob(x, w, None, tokens, Sampling()), torch.bfloat16)
+    ours = gradients(
+        lambda x, w: head.head_log_prob(x, w, None, tokens, Sampling()), torch.bfloat16
+    )
     exact = gradients(lambda x, w: log_prob(x @ w.T, tokens, Sampling()), torch.float64)
     for mine, wanted in zip(ours, exact, strict=True):
         assert (mine - wanted).norm() < 0.03 * wanted.norm()

@@ -1,4 +1,5 @@
-"""The guide's example is a family: it keeps both laws, learns by SFT and by RL, and survives being saved."""
+"""The guide's example is a family: it keeps both laws, learns by SFT and by RL, and survives being
+saved."""
 
 import re
 import sys
@@ -10,8 +11,8 @@ import torch
 from plumbline.api import check_policy
 from plumbline.errors import ModelError, RecipeError
 from plumbline.evaluation.models import ModelOptions, as_trained, evaluate_model, settled_keys
-from plumbline.policies import open_policy
 from plumbline.export.export import Export, export
+from plumbline.policies import open_policy
 from plumbline.recipe import parse
 from plumbline.records import Sampling
 from plumbline.runs.run import Silent
@@ -57,8 +58,12 @@ def test_the_guides_laws_hold(blocks, opened):
 def test_they_would_not_for_a_sampler_of_another_law(opened, monkeypatch):
     module = sys.modules["tabular_family"]
     honest = module.draw
-    monkeypatch.setattr(module, "draw", lambda logits, uniforms, law: honest(logits * 1.2, uniforms, law))
-    laws = check_policy(opened, [{"role": "user", "content": "?"}], Sampling(max_tokens=2), draws=3000)
+    monkeypatch.setattr(
+        module, "draw", lambda logits, uniforms, law: honest(logits * 1.2, uniforms, law)
+    )
+    laws = check_policy(
+        opened, [{"role": "user", "content": "?"}], Sampling(max_tokens=2), draws=3000
+    )
     assert laws.gap > 1e-3
     assert laws.chi_square_p < 1e-3
 
@@ -87,7 +92,9 @@ def test_a_class_of_the_same_methods_is_told_to_inherit(blocks, tmp_path, monkey
 def test_a_recipe_names_it(family):
     assert section(family).family == family
     assert section(family, sharpness=2).sharpness == 2.0
-    with pytest.raises(RecipeError, match=r"unknown key model\.sharpnes \(did you mean sharpness\?\)"):
+    with pytest.raises(
+        RecipeError, match=r"unknown key model\.sharpnes \(did you mean sharpness\?\)"
+    ):
         section(family, sharpnes=2)
     with pytest.raises(RecipeError, match=r"unknown key model\.lora"):
         section(family, lora={"rank": 2})
@@ -112,7 +119,9 @@ def test_a_saved_model_is_asked_by_the_options_that_it_was_trained_with(family, 
     again = evaluate_model(saved, task, task.examples("val"), "val", how, Silent())
     (stored,) = [e for key, e in run.evaluations().items() if str(key) == "rl.val.sampled"]
     assert [row.completion for row in again.rows] == [row.completion for row in stored.rows]
-    with pytest.raises(RecipeError, match=r"sampling\.steps is read by masked and slots and flow only"):
+    with pytest.raises(
+        RecipeError, match=r"sampling\.steps is read by masked and slots and flow only"
+    ):
         as_trained(saved, ModelOptions(steps=4))
     done = export(Export(model=str(run.folder), out=tmp_path / "out", evaluate=2), Silent())
     assert (done.figures["parameters"], done.changes[0].same) == (24, 2)

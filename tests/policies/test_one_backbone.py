@@ -1,4 +1,5 @@
-"""One causal model's weights as four families: each by its own law, and a flow that begins as its backbone."""
+"""One causal model's weights as four families: each by its own law, and a flow that begins as its
+backbone."""
 
 import shutil
 from dataclasses import replace
@@ -10,9 +11,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from conftest import WORDS, sharpen
 from plumbline.api import check_policy, sampled
 from plumbline.errors import ModelError
-from plumbline.policies import open_policy
+from plumbline.policies import open_policy, sampling_distribution
 from plumbline.policies import token_logprobs as places
-from plumbline.policies import sampling_distribution
 from plumbline.policies.autoregressive import policy as autoregressive
 from plumbline.policies.autoregressive.options import OPTIONS as CAUSAL
 from plumbline.policies.flow import sampler as flow_sampler
@@ -37,8 +37,18 @@ LAWS = {
     "slots": SlotSampling(max_tokens=4, steps=2, top_k=2, selector="plackett_luce"),
     "flow": FlowSampling(max_tokens=2, steps=2, top_k=2),
 }
-MODELS = {"autoregressive": CAUSAL.model, "masked": MaskedModel, "slots": SlotModel, "flow": FlowModel}
-DRAWS_IN = {"autoregressive": autoregressive, "masked": masked_sampler, "slots": places, "flow": flow_sampler}
+MODELS = {
+    "autoregressive": CAUSAL.model,
+    "masked": MaskedModel,
+    "slots": SlotModel,
+    "flow": FlowModel,
+}
+DRAWS_IN = {
+    "autoregressive": autoregressive,
+    "masked": masked_sampler,
+    "slots": places,
+    "flow": flow_sampler,
+}
 OWN = {
     "masked": {"mask_token": MASK, "attention": "prefix"},
     "slots": {"mask_token": MASK, "slot": 2},
@@ -50,7 +60,12 @@ OWN = {
 def backbone(tmp_path_factory):
     """A causal model that knows of no mask."""
     folder = tmp_path_factory.mktemp("models") / "backbone"
-    make_tiny(folder, TinySection(hidden=32, layers=2, heads=2, vocabulary=300, context=128), WORDS * 10, seed=0)
+    make_tiny(
+        folder,
+        TinySection(hidden=32, layers=2, heads=2, vocabulary=300, context=128),
+        WORDS * 10,
+        seed=0,
+    )
     sharpen(folder)
     return folder
 
@@ -74,7 +89,9 @@ def livened(policy, seed=1):
 def policy(request, backbone, monkeypatch):
     policy = livened(opened(backbone, request.param, lora=LORA))
     if request.param == "flow":  # the noise that a canvas begins with has no term
-        monkeypatch.setattr(policy, "_noise", lambda places, generator: torch.tensor([5, 9])[:places])
+        monkeypatch.setattr(
+            policy, "_noise", lambda places, generator: torch.tensor([5, 9])[:places]
+        )
     return policy
 
 
@@ -85,7 +102,9 @@ def test_both_laws_hold_on_the_same_weights(policy):
 def test_a_scorer_at_another_temperature_breaks_both_laws(policy, monkeypatch):
     honest = policy.score
     wrong = replace(LAWS[policy.family], temperature=0.5)
-    monkeypatch.setattr(policy, "score", lambda drawn: honest([replace(each, sampling=wrong) for each in drawn]))
+    monkeypatch.setattr(
+        policy, "score", lambda drawn: honest([replace(each, sampling=wrong) for each in drawn])
+    )
     laws = check_policy(policy, CHAT, LAWS[policy.family], draws=1500)
     assert laws.gap > 0.01
     assert laws.chi_square_p < 1e-6
@@ -94,7 +113,9 @@ def test_a_scorer_at_another_temperature_breaks_both_laws(policy, monkeypatch):
 def test_a_sampler_of_other_tokens_breaks_the_second_law_alone(policy, monkeypatch):
     """It records true log-probabilities, so law 1 passes; only the counts give it away."""
     module, true = DRAWS_IN[policy.family], sampling_distribution.draw
-    monkeypatch.setattr(module, "draw", lambda logits, uniforms, law: true(logits, uniforms**1.3, law))
+    monkeypatch.setattr(
+        module, "draw", lambda logits, uniforms, law: true(logits, uniforms**1.3, law)
+    )
     laws = check_policy(policy, CHAT, LAWS[policy.family], draws=1500)
     assert laws.gap < 2e-5
     assert laws.chi_square_p < 1e-6
@@ -105,17 +126,24 @@ def logits(policy, tokens, time):
     network = policy.network
     times = torch.full((len(tokens),), time)
     with torch.no_grad():
-        hidden = network.places(network.encode(tokens[:, :9].tolist()), tokens[:, 9:], times, torch.zeros_like(times))
+        hidden = network.places(
+            network.encode(tokens[:, :9].tolist()), tokens[:, 9:], times, torch.zeros_like(times)
+        )
         return network.head(hidden).flatten(0, 1)
 
 
 def backbones_own(policy, tokens):
-    """By one pass of transformers under a mask that hides nothing; with a kept prompt, as the masked family has it."""
+    """By one pass of transformers under a mask that hides nothing; with a kept prompt, as the
+    masked family has it."""
     backbone, attention = policy.network.backbone, policy.network.config.attention
     with torch.no_grad():
         if attention == "full":
-            mask = torch.zeros((len(tokens), 1, tokens.shape[1], tokens.shape[1]), dtype=backbone.dtype)
-            return backbone(tokens, attention_mask=mask, use_cache=False).logits[:, 9:].flatten(0, 1)
+            mask = torch.zeros(
+                (len(tokens), 1, tokens.shape[1], tokens.shape[1]), dtype=backbone.dtype
+            )
+            return (
+                backbone(tokens, attention_mask=mask, use_cache=False).logits[:, 9:].flatten(0, 1)
+            )
         network = Network(backbone, attention, shifted=False)
         hidden = network.hidden(network.encode(tokens[:, :9].tolist()), tokens[:, 9:])
         return backbone.get_output_embeddings()(hidden).flatten(0, 1)
@@ -184,7 +212,13 @@ def test_what_cannot_become_a_flow_is_refused(backbone, tmp_path):
     other = shutil.copytree(backbone, tmp_path / "gpt2")
     rows = opened(backbone, "flow").network.config.vocabulary
     config = GPT2Config(
-        vocab_size=rows, n_positions=128, n_embd=32, n_layer=2, n_head=2, bos_token_id=1, eos_token_id=2
+        vocab_size=rows,
+        n_positions=128,
+        n_embd=32,
+        n_layer=2,
+        n_head=2,
+        bos_token_id=1,
+        eos_token_id=2,
     )
     GPT2LMHeadModel(config).save_pretrained(other)
     with pytest.raises(ModelError, match="plain layers"):
@@ -195,7 +229,9 @@ def test_a_backbone_that_computes_more_than_its_layers_is_refused(backbone, monk
     """Scaled embeddings (Gemma): layer by layer it would be another model, without a word."""
     from plumbline.policies.flow import network as module
 
-    monkeypatch.setattr(module.TimedBackbone, "_read_out", lambda self, states, condition: 1.1 * self.norm(states))
+    monkeypatch.setattr(
+        module.TimedBackbone, "_read_out", lambda self, states, condition: 1.1 * self.norm(states)
+    )
     with pytest.raises(ModelError, match="something else one by one"):
         opened(backbone, "flow")
 
@@ -214,7 +250,9 @@ def test_a_mask_is_named_or_asked_for(backbone, tmp_path, family):
     with pytest.raises(ModelError, match="already has the mask"):
         opened(tmp_path / "model", family, mask_token="<|im_start|>")
     law = replace(LAWS[family], temperature=0)
-    one, other = (sampled(each, [CHAT], 1, law, 0)[0][0].answer.tolist() for each in (policy, again))
+    one, other = (
+        sampled(each, [CHAT], 1, law, 0)[0][0].answer.tolist() for each in (policy, again)
+    )
     assert one == other
 
 
@@ -225,12 +263,17 @@ def test_adapters_run_in_few_products(backbone, family):
 
 
 def test_a_place_may_be_predicted_at_the_one_before_it(backbone, tmp_path):
-    """As a causal model predicts: the shifted network's hidden states are those of one place before."""
+    """As a causal model predicts: the shifted network's hidden states are those of one place
+    before."""
     canvas = torch.randint(0, 280, (2, 5), generator=torch.Generator().manual_seed(0))
     prompts = [[1, 5, 7], [1, 9]]
-    plain, moved = (opened(backbone, "masked", lora=LORA, predicts_next=moves) for moves in (None, True))
+    plain, moved = (
+        opened(backbone, "masked", lora=LORA, predicts_next=moves) for moves in (None, True)
+    )
     with torch.no_grad():
-        here, before = (each.network.hidden(each.network.encode(prompts), canvas) for each in (plain, moved))
+        here, before = (
+            each.network.hidden(each.network.encode(prompts), canvas) for each in (plain, moved)
+        )
     assert torch.equal(before[:, 1:], here[:, :-1])
     assert not torch.equal(before, here)
     laws = check_policy(moved, CHAT, LAWS["masked"], draws=200)
@@ -242,4 +285,6 @@ def test_a_place_may_be_predicted_at_the_one_before_it(backbone, tmp_path):
 
 
 def moved_section(folder):
-    return MaskedModel(name=str(folder), family="masked", predicts_next=True, lora=LORA, **OWN["masked"])
+    return MaskedModel(
+        name=str(folder), family="masked", predicts_next=True, lora=LORA, **OWN["masked"]
+    )

@@ -1,4 +1,5 @@
-"""A model opens, or one sentence says why not: whatever its files hold, by whatever way it is opened."""
+"""A model opens, or one sentence says why not: whatever its files hold, by whatever way it is
+opened."""
 
 import http.server
 import json
@@ -16,8 +17,8 @@ from safetensors.torch import load_file, save_file
 
 from plumbline.api import sampled
 from plumbline.errors import DataError, ModelError, PlumblineError
-from plumbline.policies import check_model, open_policy
 from plumbline.export.export import Export, export
+from plumbline.policies import check_model, open_policy
 from plumbline.policies.opening import clear_opening_errors
 from plumbline.policies.pretrained.chat import CHATML
 from plumbline.policies.pretrained.tiny import make_tiny
@@ -58,7 +59,9 @@ def opened(folder, family="autoregressive", **options):
 
 
 def text(name, value):
-    return lambda folder: (folder / name).write_bytes(value if isinstance(value, bytes) else value.encode())
+    return lambda folder: (folder / name).write_bytes(
+        value if isinstance(value, bytes) else value.encode()
+    )
 
 
 def key(file, **values):
@@ -81,7 +84,9 @@ def template(source):
 def shards(weight_map):
     def change(folder):
         (folder / "model.safetensors").rename(folder / "a.safetensors")
-        (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+        (folder / "model.safetensors.index.json").write_text(
+            json.dumps({"metadata": {}, "weight_map": weight_map})
+        )
 
     return change
 
@@ -125,7 +130,8 @@ def replace_by(text, content):
 DOUBLES = {"type": "Replace", "pattern": {"Regex": "(?=b)"}, "content": "b"}
 BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 SPLIT = {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated", "invert": False}
-CHARSMAP = {"type": "Precompiled", "precompiled_charsmap": "CAAAAP//////////YWJjAA=="}  # leads out of its own table
+# leads out of its own table
+CHARSMAP = {"type": "Precompiled", "precompiled_charsmap": "CAAAAP//////////YWJjAA=="}
 TWICE = {"type": "Replace", "pattern": {"Regex": "(.)"}, "content": "aa"}
 
 
@@ -138,7 +144,9 @@ def weights(change):
 
 
 def first_100(of):
-    return {name: each[:100].contiguous() if each.shape[0] == 300 else each for name, each in of.items()}
+    return {
+        name: each[:100].contiguous() if each.shape[0] == 300 else each for name, each in of.items()
+    }
 
 
 def endless(name, how):
@@ -157,11 +165,23 @@ def endless(name, how):
 
 DOWN = "model.layers.0.mlp.down_proj.weight"
 DAMAGED = {
-    "no heads": (key("config.json", num_attention_heads=0), "num_attention_heads: 0, which is no size"),
-    "more labels than words": (key("config.json", num_labels=10**7), "num_labels: 10000000, which is no size"),
-    "layers of images": (key("config.json", vision_config={"num_hidden_layers": 10**9}), "num_hidden_layers: 10000000"),
+    "no heads": (
+        key("config.json", num_attention_heads=0),
+        "num_attention_heads: 0, which is no size",
+    ),
+    "more labels than words": (
+        key("config.json", num_labels=10**7),
+        "num_labels: 10000000, which is no size",
+    ),
+    "layers of images": (
+        key("config.json", vision_config={"num_hidden_layers": 10**9}),
+        "num_hidden_layers: 10000000",
+    ),
     **{
-        f"far larger: {kind}, {name}": (key("config.json", model_type=kind, **{name: value}), "far larger than its we")
+        f"far larger: {kind}, {name}": (
+            key("config.json", model_type=kind, **{name: value}),
+            "far larger than its we",
+        )
         for kind, name, value in (
             ("llama", "hidden_size", 2**20),
             ("llama", "intermediate_size", 10**9),
@@ -175,7 +195,10 @@ DAMAGED = {
         )
     },
     **{
-        f"setting: {name} {value}": (key("config.json", plumbline={name: value}), f"which is no {name}")
+        f"setting: {name} {value}": (
+            key("config.json", plumbline={name: value}),
+            f"which is no {name}",
+        )
         for name in ("family", "attention", "quantize", "canvas", "predicts_next")
         for value in (["x"], {"x": 1}, 0.5)
     },
@@ -183,22 +206,48 @@ DAMAGED = {
     **{
         f"{name} {how}": (endless(name, how), "named pipe|is a device|too large|no config.json")
         for name, ways in {
-            **dict.fromkeys(("tokenizer.json", "chat_template.jinja"), ("pipe", "/dev/zero", "/dev/full", "sparse")),
-            **dict.fromkeys(("config.json", "tokenizer_config.json", "generation_config.json"), ("pipe", "sparse")),
-            **dict.fromkeys(("model.safetensors", "plumbline.json", "added_tokens.json"), ("pipe", "/dev/zero")),
+            **dict.fromkeys(
+                ("tokenizer.json", "chat_template.jinja"),
+                ("pipe", "/dev/zero", "/dev/full", "sparse"),
+            ),
+            **dict.fromkeys(
+                ("config.json", "tokenizer_config.json", "generation_config.json"),
+                ("pipe", "sparse"),
+            ),
+            **dict.fromkeys(
+                ("model.safetensors", "plumbline.json", "added_tokens.json"), ("pipe", "/dev/zero")
+            ),
         }.items()
         for how in ways
     },
     "negative": (key("config.json", hidden_size=-1), "hidden_size: -1, which is no size"),
-    "a billion layers": (key("config.json", num_hidden_layers=10**9), "num_hidden_layers: 1000000000, which is no"),
-    "odd sizes": (key("config.json", intermediate_size=[1, "a"]), "cannot load a causal language model"),
-    "odd rope": (key("config.json", rope_parameters={"rope_type": "yarn", "factor": "a"}), "cannot load a causal"),
+    "a billion layers": (
+        key("config.json", num_hidden_layers=10**9),
+        "num_hidden_layers: 1000000000, which is no",
+    ),
+    "odd sizes": (
+        key("config.json", intermediate_size=[1, "a"]),
+        "cannot load a causal language model",
+    ),
+    "odd rope": (
+        key("config.json", rope_parameters={"rope_type": "yarn", "factor": "a"}),
+        "cannot load a causal",
+    ),
     "odd layers": (key("config.json", layer_types=["a"]), "cannot load a causal language model"),
-    "another's code": (key("config.json", attn_implementation="kernels/evil"), "code that would be fetched and run"),
-    "no window": (key("config.json", sliding_window=0), "sliding_window: 0, a window through which no token is seen"),
+    "another's code": (
+        key("config.json", attn_implementation="kernels/evil"),
+        "code that would be fetched and run",
+    ),
+    "no window": (
+        key("config.json", sliding_window=0),
+        "sliding_window: 0, a window through which no token is seen",
+    ),
     "ends of words": (key("generation_config.json", eos_token_id="</s>"), "generation"),
     "odd ends": (key("generation_config.json", eos_token_id=[1, [2]]), "generation"),
-    "generation list": (text("generation_config.json", "[1]"), "cannot load a causal language model"),
+    "generation list": (
+        text("generation_config.json", "[1]"),
+        "cannot load a causal language model",
+    ),
     "tokenizer list": (text("tokenizer.json", "[1]"), "cannot load a tokenizer"),
     "tokenizer deep": (text("tokenizer_config.json", "[" * 10**5), "cannot load a tokenizer"),
     "odd pattern": (tokenizer("pre_tokenizer", SPLIT), "cannot load a tokenizer"),
@@ -207,7 +256,10 @@ DAMAGED = {
         "may make a text|makes over",
     ),
     **{
-        f"growing {name}": (tokenizer(part, {"type": "Sequence", key: [value] * 30}), "may make a text")
+        f"growing {name}": (
+            tokenizer(part, {"type": "Sequence", key: [value] * 30}),
+            "may make a text",
+        )
         for name, part, key, value in (
             ("of a rare letter", "normalizer", "normalizers", replace_by("\u00df", "\u00df\u00df")),
             ("of nothing", "normalizer", "normalizers", replace_by("", "a")),
@@ -218,32 +270,66 @@ DAMAGED = {
         )
     },
     "growing in a sequence": (
-        tokenizer("decoder", {"type": "Sequence", "decoders": [{"type": "Sequence", "decoders": [DOUBLES] * 9}]}),
+        tokenizer(
+            "decoder",
+            {"type": "Sequence", "decoders": [{"type": "Sequence", "decoders": [DOUBLES] * 9}]},
+        ),
         "may make a text",
     ),
     "failing normalizer": (tokenizer("normalizer", CHARSMAP), "cannot load a tokenizer"),
     "dropout": (lambda f: in_model(f, dropout=0.1), "draws at random"),
-    "special list": (text("special_tokens_map.json", '{"eos_token": [1]}'), "cannot load a tokenizer"),
+    "special list": (
+        text("special_tokens_map.json", '{"eos_token": [1]}'),
+        "cannot load a tokenizer",
+    ),
     "odd special": (key("tokenizer_config.json", eos_token={"a": 1}), "cannot load a tokenizer"),
     "template raises": (template("{{ 1 / 0 }}"), "chat template .* division by zero"),
     "template huge": (template("{{ 'x' * 3000000 }}"), "longer than any prompt"),
-    "cut": (lambda f: text("model.safetensors", (f / "model.safetensors").read_bytes()[:-9])(f), "is cut off: "),
-    "pointer": (text("model.safetensors", POINTER), "model.safetensors is a pointer of Git LFS, and not the weights"),
-    "tokenizer pointer": (text("tokenizer.json", POINTER), "tokenizer.json is a pointer of Git LFS"),
+    "cut": (
+        lambda f: text("model.safetensors", (f / "model.safetensors").read_bytes()[:-9])(f),
+        "is cut off: ",
+    ),
+    "pointer": (
+        text("model.safetensors", POINTER),
+        "model.safetensors is a pointer of Git LFS, and not the weights",
+    ),
+    "tokenizer pointer": (
+        text("tokenizer.json", POINTER),
+        "tokenizer.json is a pointer of Git LFS",
+    ),
     "offsets": (header(data_offsets=[5, 1]), "cannot load a causal language model"),
     "endless offsets": (
-        text("model.safetensors", b"\x2c" + bytes(7) + b'{"a":{"data_offsets":[0,1e400]}}            '),
+        text(
+            "model.safetensors",
+            b"\x2c" + bytes(7) + b'{"a":{"data_offsets":[0,1e400]}}            ',
+        ),
         "is damaged: its header is none of safetensors",
     ),
     "dtype": (header(dtype="X"), "cannot load a causal language model"),
-    "elsewhere": (shards({"model.norm.weight": "../../../etc/passwd"}), "names a file that is not in its folder"),
-    "absolute": (shards({"model.norm.weight": "/etc/passwd"}), "names a file that is not in its folder"),
-    "no shard": (shards({"model.norm.weight": "gone.safetensors"}), "lacks 1 of the 1 files that its index names"),
+    "elsewhere": (
+        shards({"model.norm.weight": "../../../etc/passwd"}),
+        "names a file that is not in its folder",
+    ),
+    "absolute": (
+        shards({"model.norm.weight": "/etc/passwd"}),
+        "names a file that is not in its folder",
+    ),
+    "no shard": (
+        shards({"model.norm.weight": "gone.safetensors"}),
+        "lacks 1 of the 1 files that its index names",
+    ),
     "odd index": (shards([1]), "does not say which file holds which weight"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "has a config and no weights"),
-    "pickle of a list": (instead("pytorch_model.bin", pickle.dumps([1])), "cannot load a causal language model"),
+    "pickle of a list": (
+        instead("pytorch_model.bin", pickle.dumps([1])),
+        "cannot load a causal language model",
+    ),
     "integers": (
-        weights(lambda of: {name: each.to(torch.int8) if each.ndim == 2 else each for name, each in of.items()}),
+        weights(
+            lambda of: {
+                name: each.to(torch.int8) if each.ndim == 2 else each for name, each in of.items()
+            }
+        ),
         r"holds .*\.weight as integers \(I8\), and its config.json has no quantization_config",
     ),
     "never written": (
@@ -258,13 +344,22 @@ DAMAGED = {
         key("config.json", model_type="t5", architectures=["T5ForConditionalGeneration"]),
         "cannot load a causal language model",
     ),
-    "junk": (text("model.safetensors", b"not safetensors"), "cannot load a causal language model|is cut off"),
+    "junk": (
+        text("model.safetensors", b"not safetensors"),
+        "cannot load a causal language model|is cut off",
+    ),
     "one weight less": (
         weights(lambda of: {name: each for name, each in of.items() if name != DOWN}),
         "is of another model: it lacks 1 weights",
     ),
-    "one weight more": (weights(lambda of: {**of, "model.extra.weight": torch.zeros(2)}), "also has 1 weights"),
-    "another shape": (weights(lambda of: {**of, DOWN: torch.zeros(3, 3)}), "another (shape|model)|cannot load"),
+    "one weight more": (
+        weights(lambda of: {**of, "model.extra.weight": torch.zeros(2)}),
+        "also has 1 weights",
+    ),
+    "another shape": (
+        weights(lambda of: {**of, DOWN: torch.zeros(3, 3)}),
+        "another (shape|model)|cannot load",
+    ),
     "fewer embeddings": (
         lambda f: (key("config.json", vocab_size=100)(f), weights(first_100)(f)),
         "has 300 tokens, but the model has embeddings for 100",
@@ -272,29 +367,65 @@ DAMAGED = {
     "bin pointer": (instead("pytorch_model.bin", POINTER), "is a pointer of Git LFS"),
 }
 DAMAGED_ADAPTERS = {
-    "pattern": (key("adapter_config.json", target_modules="("), "the adapter in .* is of another model"),
+    "pattern": (
+        key("adapter_config.json", target_modules="("),
+        "the adapter in .* is of another model",
+    ),
     "rank 0": (key("adapter_config.json", r=0), "is damaged, or of an adapter that is no LoRA"),
-    "rank of words": (key("adapter_config.json", rank_pattern={"(": 3}), "the adapter in .* is of another model"),
-    "rank of a pattern": (key("adapter_config.json", rank_pattern={".*": 10**9}), "has a rank of 1,000,000,000"),
-    "layers again": (key("adapter_config.json", layer_replication=[[0, 2]] * 20000), "repeats 40,000 layers"),
-    "begun by its base": (key("adapter_config.json", init_lora_weights="pissa_niter_100000000"), "changes its base"),
+    "rank of words": (
+        key("adapter_config.json", rank_pattern={"(": 3}),
+        "the adapter in .* is of another model",
+    ),
+    "rank of a pattern": (
+        key("adapter_config.json", rank_pattern={".*": 10**9}),
+        "has a rank of 1,000,000,000",
+    ),
+    "layers again": (
+        key("adapter_config.json", layer_replication=[[0, 2]] * 20000),
+        "repeats 40,000 layers",
+    ),
+    "begun by its base": (
+        key("adapter_config.json", init_lora_weights="pissa_niter_100000000"),
+        "changes its base",
+    ),
     "begun by a list": (key("adapter_config.json", init_lora_weights=[1]), "changes its base"),
     "setting": (key("plumbline.json", model={"family": ["x"]}), "which is no family"),
     "settings": (key("plumbline.json", model="x"), "which is no model"),
-    "no rank": (lambda f: edit(f / "adapter_config.json", r=None), "is damaged, or of an adapter that is no LoRA"),
+    "no rank": (
+        lambda f: edit(f / "adapter_config.json", r=None),
+        "is damaged, or of an adapter that is no LoRA",
+    ),
     "another shape": (
         weights(lambda of: {**of, next(iter(of)): torch.zeros(7, 7)}),
         "the adapter in .* is of another model",
     ),
-    "another kind": (key("adapter_config.json", peft_type="NONE"), "the adapter in .* is of another model"),
+    "another kind": (
+        key("adapter_config.json", peft_type="NONE"),
+        "the adapter in .* is of another model",
+    ),
     "odd bias": (key("adapter_config.json", bias=3), "the adapter in .* is of another model"),
-    "no weights": (lambda f: (f / "adapter_model.safetensors").unlink(), "has a config and no weights"),
-    "pickle": (instead("adapter_model.bin", pickle.dumps({"a": 1})), "the adapter in .* is of another model"),
+    "no weights": (
+        lambda f: (f / "adapter_model.safetensors").unlink(),
+        "has a config and no weights",
+    ),
+    "pickle": (
+        instead("adapter_model.bin", pickle.dumps({"a": 1})),
+        "the adapter in .* is of another model",
+    ),
     "junk": (instead("adapter_model.bin", b"x"), "the adapter in .* is of another model"),
-    "pointer": (text("adapter_model.safetensors", POINTER), "is a pointer of Git LFS, and not the weights"),
+    "pointer": (
+        text("adapter_model.safetensors", POINTER),
+        "is a pointer of Git LFS, and not the weights",
+    ),
     "offsets": (header(data_offsets=[5, 1]), "the adapter in .* is of another model"),
-    "of itself": (lambda f: edit(f / "adapter_config.json", base_model_name_or_path=str(f)), "is an adapter itself"),
-    "an address": (key("adapter_config.json", base_model_name_or_path="file:///etc"), "names a base model at the addr"),
+    "of itself": (
+        lambda f: edit(f / "adapter_config.json", base_model_name_or_path=str(f)),
+        "is an adapter itself",
+    ),
+    "an address": (
+        key("adapter_config.json", base_model_name_or_path="file:///etc"),
+        "names a base model at the addr",
+    ),
 }
 
 
@@ -321,7 +452,10 @@ def test_whatever_is_wrong_with_an_adapter_is_one_error(adapter, name):
 
 
 def test_an_answer_that_the_tokenizer_cannot_write(copy):
-    edit(copy / "tokenizer.json", decoder={"type": "Strip", "content": "a", "start": 10**9, "stop": 10**9})
+    edit(
+        copy / "tokenizer.json",
+        decoder={"type": "Strip", "content": "a", "start": 10**9, "stop": 10**9},
+    )
     chat = opened(copy).chat
     with pytest.raises(ModelError, match="cannot write an answer as text"):
         chat.text(chat.tokenizer("aa aa")["input_ids"])
@@ -330,8 +464,16 @@ def test_an_answer_that_the_tokenizer_cannot_write(copy):
 @pytest.mark.parametrize(
     "parts",
     [
-        [{"type": "NFKC"}, replace_by("``", '"'), replace_by(" ", "\u2581"), {"type": "Prepend", "prepend": "\u2581"}],
-        [{"type": "Replace", "pattern": {"Regex": one}, "content": " "} for one in (r"\s+", " {2,}", "[\n\r\t]", "x")],
+        [
+            {"type": "NFKC"},
+            replace_by("``", '"'),
+            replace_by(" ", "\u2581"),
+            {"type": "Prepend", "prepend": "\u2581"},
+        ],
+        [
+            {"type": "Replace", "pattern": {"Regex": one}, "content": " "}
+            for one in (r"\s+", " {2,}", "[\n\r\t]", "x")
+        ],
         [replace_by(one, '"') for one in "\u201c\u201d\u201e\u00ab\u00bb\u2018\u2019"] * 9,
     ],
 )
@@ -356,15 +498,30 @@ def test_the_border_lets_interrupts_and_full_memory_pass():
     class PanicException(BaseException):  # as pyo3's
         pass
 
-    for error in (RecursionError("deep"), MemoryError(), KeyError("a"), PanicException("index out of bounds")):
-        with pytest.raises(ModelError, match="the part: "), clear_opening_errors("the part", "mend it"):
+    for error in (
+        RecursionError("deep"),
+        MemoryError(),
+        KeyError("a"),
+        PanicException("index out of bounds"),
+    ):
+        with (
+            pytest.raises(ModelError, match="the part: "),
+            clear_opening_errors("the part", "mend it"),
+        ):
             raise error
-    for error in (KeyboardInterrupt(), SystemExit(1), torch.OutOfMemoryError("out of memory"), DataError("a row")):
+    for error in (
+        KeyboardInterrupt(),
+        SystemExit(1),
+        torch.OutOfMemoryError("out of memory"),
+        DataError("a row"),
+    ):
         with pytest.raises(type(error)), clear_opening_errors("the part", "mend it"):
             raise error
 
 
-@pytest.mark.parametrize("name", ["pointer", "cut", "no shard", "elsewhere", "no window", "no heads"])
+@pytest.mark.parametrize(
+    "name", ["pointer", "cut", "no shard", "elsewhere", "no window", "no heads"]
+)
 def test_one_fault_has_one_sentence_by_every_way(copy, tmp_path, name):
     DAMAGED[name][0](copy)
     section = ModelSection(name=str(copy))
@@ -404,20 +561,34 @@ def test_a_tokenizer_without_a_chat_template_and_two_ways_to_give_one(copy, tmp_
 @pytest.fixture(scope="module")
 def adapter_on_two(tiny_folder, tmp_path_factory):
     folder = tmp_path_factory.mktemp("two") / "adapter"
-    opened(tiny_folder, lora=LoraSection(rank=2, alpha=4, targets=["q_proj", "v_proj"])).save(folder, {})
+    opened(tiny_folder, lora=LoraSection(rank=2, alpha=4, targets=["q_proj", "v_proj"])).save(
+        folder, {}
+    )
     return folder
 
 
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"lora": LoraSection(rank=32, alpha=4)}, "adapter of rank 2 and alpha 4, .* trains one of rank 32"),
+        (
+            {"lora": LoraSection(rank=32, alpha=4)},
+            "adapter of rank 2 and alpha 4, .* trains one of rank 32",
+        ),
         ({"lora": LoraSection(rank=2, alpha=32)}, "trains one of rank 2 and alpha 32"),
         ({}, "and the recipe trains all weights"),
-        ({"lora": LoraSection(rank=2, alpha=4)}, r"on other layers than model\.lora\.targets asks for: 10 differ"),
+        (
+            {"lora": LoraSection(rank=2, alpha=4)},
+            r"on other layers than model\.lora\.targets asks for: 10 differ",
+        ),
         ({"lora": LoraSection(rank=2, alpha=4, targets=["q_proj"])}, "2 differ .*v_proj"),
         ({"lora": LoraSection(rank=2, alpha=4, targets=r".*\.q_proj")}, "2 differ .*v_proj"),
-        ({"lora": LoraSection(rank=2, alpha=4, targets=["q_proj", "v_proj"]), "family": "masked"}, "of family autoreg"),
+        (
+            {
+                "lora": LoraSection(rank=2, alpha=4, targets=["q_proj", "v_proj"]),
+                "family": "masked",
+            },
+            "of family autoreg",
+        ),
     ],
     ids=["rank", "alpha", "all weights", "all layers", "fewer layers", "a pattern", "family"],
 )
@@ -430,7 +601,9 @@ def test_an_adapter_keeps_its_settings_and_says_so(adapter_on_two, asked, messag
 @pytest.mark.parametrize("targets", [["q_proj", "v_proj"], r".*\.(q|v)_proj"])
 def test_the_layers_of_an_adapter_may_be_said_by_a_pattern(adapter_on_two, targets):
     again = opened(adapter_on_two, lora=LoraSection(rank=2, alpha=4, targets=targets))
-    assert {weight.shape[0] for name, weight in again.trainable().items() if "lora_A" in name} == {2}
+    assert {weight.shape[0] for name, weight in again.trainable().items() if "lora_A" in name} == {
+        2
+    }
 
 
 def test_an_adapter_on_all_layers_is_that_of_the_default_targets(copy, tmp_path):
@@ -439,7 +612,9 @@ def test_an_adapter_on_all_layers_is_that_of_the_default_targets(copy, tmp_path)
 
 
 def test_a_base_in_4_bits_belongs_to_its_adapter(copy, tmp_path):
-    opened(copy, lora=LoraSection(rank=2)).save(tmp_path / "adapter", {"model": {"quantize": "4bit"}})
+    opened(copy, lora=LoraSection(rank=2)).save(
+        tmp_path / "adapter", {"model": {"quantize": "4bit"}}
+    )
     with pytest.raises(ModelError, match="trained with quantize: 4bit, not None"):
         opened(tmp_path / "adapter", lora=LoraSection(rank=2))
 
@@ -461,7 +636,7 @@ def test_four_bits_without_bitsandbytes(copy, monkeypatch):
         opened(copy, quantize="4bit", lora=LoraSection())
 
 
-# -- weights and logits that are no numbers ---------------------------------------------------------------------------
+# -- weights and logits that are no numbers --------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
@@ -473,12 +648,16 @@ def test_a_weight_that_is_no_number_is_named(copy, adapter, which, value):
     weights[name].view(-1)[-1] = value
     save_file(weights, path, metadata={"format": "pt"})
     stem = name.removeprefix("base_model.model.").removesuffix(".weight")
-    refused(path.parent, f"are not finite: .*{stem}", **({} if which == "model" else {"lora": LORA}))
+    refused(
+        path.parent, f"are not finite: .*{stem}", **({} if which == "model" else {"lora": LORA})
+    )
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("family", LAWS)
-def test_logits_that_are_no_numbers_are_an_error_when_a_token_is_drawn(family_folders, family, temperature):
+def test_logits_that_are_no_numbers_are_an_error_when_a_token_is_drawn(
+    family_folders, family, temperature
+):
     policy = open_lively(family, family_folders[family])
     with torch.no_grad():
         policy.model.get_output_embeddings().weight.fill_(float("nan"))
@@ -486,7 +665,7 @@ def test_logits_that_are_no_numbers_are_an_error_when_a_token_is_drawn(family_fo
         sampled(policy, [CHAT], 2, replace(LAWS[family], temperature=temperature), 0)
 
 
-# -- the network ------------------------------------------------------------------------------------------------------
+# -- the network -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -511,7 +690,11 @@ def asked(monkeypatch):
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "ENDPOINT", address)
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", address + "/{repo_id}/resolve/{revision}/{filename}")
+    monkeypatch.setattr(
+        constants,
+        "HUGGINGFACE_CO_URL_TEMPLATE",
+        address + "/{repo_id}/resolve/{revision}/{filename}",
+    )
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     yield found
@@ -535,13 +718,18 @@ def test_nothing_of_a_local_path_is_asked_of_any_server(adapter, copy, asked, mo
     assert asked == []
 
 
-def test_a_base_at_an_address_is_not_fetched_because_a_file_says_so(adapter, asked, monkeypatch, tmp_path):
+def test_a_base_at_an_address_is_not_fetched_because_a_file_says_so(
+    adapter, asked, monkeypatch, tmp_path
+):
     """It is where this machine fetched it from before, at its user's word."""
     from huggingface_hub import constants
 
     base = f"{constants.ENDPOINT}/latest/meta-data/iam"
     edit(adapter / "adapter_config.json", base_model_name_or_path=base)
-    for attempt in (lambda: opened(adapter, lora=LORA), lambda: check_model(ModelSection(name="x"), str(adapter))):
+    for attempt in (
+        lambda: opened(adapter, lora=LORA),
+        lambda: check_model(ModelSection(name="x"), str(adapter)),
+    ):
         with pytest.raises(ModelError, match="nothing is fetched because a file says so"):
             attempt()
     assert asked == []
@@ -553,19 +741,25 @@ def test_a_base_at_an_address_is_not_fetched_because_a_file_says_so(adapter, ask
         opened(adapter, lora=LORA)
     assert asked == []
     (tmp_path / "cache" / "models" / "hash" / "iam").mkdir(parents=True)
-    (tmp_path / "cache" / "models" / "hash" / "iam" / ".remote.json").write_text(json.dumps({"address": base}))
+    (tmp_path / "cache" / "models" / "hash" / "iam" / ".remote.json").write_text(
+        json.dumps({"address": base})
+    )
     with pytest.raises(PlumblineError):
         check_model(ModelSection(name="x"), str(adapter))
     assert asked, "as it was fetched before"
 
 
-# -- bounds -----------------------------------------------------------------------------------------------------------
+# -- bounds ----------------------------------------------------------------------------------------
 
 
 def test_a_pattern_that_takes_years_is_given_up(adapter, monkeypatch):
     monkeypatch.setattr("plumbline.policies.pretrained.loading.PATIENCE", 0.5)
     edit(adapter / "adapter_config.json", target_modules="(([a-z0-9_.]+)+)+X")
-    refused(adapter, "take over 0 s to be matched", lora=LoraSection(rank=2, targets="(([a-z0-9_.]+)+)+X"))
+    refused(
+        adapter,
+        "take over 0 s to be matched",
+        lora=LoraSection(rank=2, targets="(([a-z0-9_.]+)+)+X"),
+    )
 
 
 def test_a_long_text_of_many_tokens_is_refused(tiny_folder):
@@ -574,7 +768,7 @@ def test_a_long_text_of_many_tokens_is_refused(tiny_folder):
         chat.prompt([{"role": "user", "content": "x" * 10**6}])
 
 
-# -- embeddings -------------------------------------------------------------------------------------------------------
+# -- embeddings ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("family", ["autoregressive", "flow"])
@@ -586,7 +780,10 @@ def test_a_token_without_an_embedding_is_refused_where_a_text_has_it(tmp_path, f
     words = AutoTokenizer.from_pretrained(tmp_path)
     words.add_special_tokens({"additional_special_tokens": ["<image>"]})
     words.save_pretrained(tmp_path)
-    with pytest.warns(UserWarning, match=f"has {len(words)} tokens, but the model has embeddings for {len(words) - 1}"):
+    with pytest.warns(
+        UserWarning,
+        match=f"has {len(words)} tokens, but the model has embeddings for {len(words) - 1}",
+    ):
         policy = opened(tmp_path, family, **({"canvas": 64} if family == "flow" else {}))
     for wrong in (
         lambda: policy.chat.prompt([{"role": "user", "content": "an <image>"}]),
@@ -597,7 +794,7 @@ def test_a_token_without_an_embedding_is_refused_where_a_text_has_it(tmp_path, f
     assert policy.chat.prompt(CHAT)
 
 
-# -- architectures ----------------------------------------------------------------------------------------------------
+# -- architectures ---------------------------------------------------------------------------------
 
 SIZES = {
     "vocab_size": 320, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -651,7 +848,12 @@ def test_an_architecture_opens_or_is_refused(tmp_path, kind, family, options, me
 
 
 def test_a_window_that_no_layer_has_may_be_anything(copy):
-    edit(copy / "config.json", model_type="qwen2", architectures=["Qwen2ForCausalLM"], sliding_window=0)
+    edit(
+        copy / "config.json",
+        model_type="qwen2",
+        architectures=["Qwen2ForCausalLM"],
+        sliding_window=0,
+    )
     edit(copy / "config.json", use_sliding_window=False)
     with pytest.raises(ModelError, match="lacks"):  # a Qwen2 has biases; its window was no reason
         opened(copy)
@@ -665,10 +867,22 @@ def test_an_index_of_an_earlier_model_is_not_read(copy):
 
 SHARD = "model-00001-of-00001.safetensors"
 TWICE = {
-    "two formats": (["pytorch_model.bin"], None, "model.safetensors is read, and pytorch_model.bin is not"),
+    "two formats": (
+        ["pytorch_model.bin"],
+        None,
+        "model.safetensors is read, and pytorch_model.bin is not",
+    ),
     "shards of another model": ([SHARD], SHARD, f"model.safetensors is read, and {SHARD} is not"),
-    "under other names": (["other.safetensors"], "other.safetensors", "and other.safetensors is not"),
-    "a file beside the index's": ([SHARD], "model.safetensors", f"model.safetensors is read, and {SHARD} is not"),
+    "under other names": (
+        ["other.safetensors"],
+        "other.safetensors",
+        "and other.safetensors is not",
+    ),
+    "a file beside the index's": (
+        [SHARD],
+        "model.safetensors",
+        f"model.safetensors is read, and {SHARD} is not",
+    ),
     "no index": ([SHARD], None, f"model.safetensors is read, and {SHARD} is not"),
     "an adapter": (["adapter_model.safetensors"], None, "and adapter_model.safetensors is not"),
 }
@@ -680,7 +894,10 @@ def test_weights_beside_those_that_are_read_are_named(copy, case, newer):
     files, indexed, said = TWICE[case]
     for name in files:
         shutil.copy(copy / "model.safetensors", copy / name)
-        os.utime(copy / name, (time := (copy / "model.safetensors").stat().st_mtime + (9 if newer else -9), time))
+        os.utime(
+            copy / name,
+            (time := (copy / "model.safetensors").stat().st_mtime + (9 if newer else -9), time),
+        )
     if indexed is not None:
         weights = load_file(copy / "model.safetensors")
         index = {"metadata": {}, "weight_map": dict.fromkeys(weights, indexed)}
@@ -694,7 +911,9 @@ def test_weights_beside_those_that_are_read_are_named(copy, case, newer):
 def test_an_adapter_beside_a_whole_model_is_what_is_read_and_says_so(adapter_on_two, copy):
     for file in adapter_on_two.iterdir():
         shutil.copy(file, copy / file.name)
-    with pytest.warns(UserWarning, match=r"adapter_model\.safetensors is read, and model\.safetensors is not"):
+    with pytest.warns(
+        UserWarning, match=r"adapter_model\.safetensors is read, and model\.safetensors is not"
+    ):
         policy = opened(copy, lora=LoraSection(rank=2, alpha=4, targets=["q_proj", "v_proj"]))
     assert policy.adapter is not None
 
@@ -714,7 +933,7 @@ def test_weights_in_shards_and_an_adapter_alone_are_one_set(adapter_on_two, copy
             check_source(str(copy))
 
 
-# -- LLaDA's config ---------------------------------------------------------------------------------------------------
+# -- LLaDA's config --------------------------------------------------------------------------------
 
 
 def test_what_a_llada_config_says_of_positions_is_obeyed(tmp_path):

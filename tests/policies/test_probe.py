@@ -1,4 +1,5 @@
-"""The probe: it keeps short cuts that only round, finds each planted error, and leaves the weights as they were."""
+"""The probe: it keeps short cuts that only round, finds each planted error, and leaves the weights
+as they were."""
 
 import copy
 
@@ -12,8 +13,8 @@ from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.probe import probe
 from plumbline.policies.pretrained.adapters import FILLED, lora_layers
 from plumbline.policies.pretrained.loading import load
-from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.pretrained.numerics import Trial, in_float32
+from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import LoraSection, TinySection
 from tests.policies.planted import PLANTED
 
@@ -22,7 +23,8 @@ IDS = torch.tensor([[5, 17, 40, 5, 90, 3, 17, 250, 8, 40]])
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A tiny Llama whose attention and logits are far from even, so that what is attended to matters."""
+    """A tiny Llama whose attention and logits are far from even, so that what is attended to
+    matters."""
     made = tmp_path_factory.mktemp("probe") / "tiny"
     tiny = TinySection(hidden=64, layers=3, heads=4, vocabulary=300, context=128)
     make_tiny(made, tiny, WORDS * 10, seed=3)
@@ -36,7 +38,9 @@ def folder(tmp_path_factory):
 
 
 def opened(folder, dtype, lora=True):
-    section = AutoregressiveModel(name=str(folder), dtype=dtype, lora=LoraSection(rank=4) if lora else None)
+    section = AutoregressiveModel(
+        name=str(folder), dtype=dtype, lora=LoraSection(rank=4) if lora else None
+    )
     return load(section, str(folder), 0).model
 
 
@@ -83,13 +87,16 @@ def test_what_may_be_off_is_some_of_what_the_models_own_pass_is():
     logprobs = exact.double().log_softmax(-1)
     plausible = logprobs.argsort(-1, descending=True)[:, :32]
     moved = (own.double().log_softmax(-1) - logprobs).gather(-1, plausible)
-    assert trial.allowed == pytest.approx(1.5 * float(moved.square().mean().sqrt()) + 1e-4, rel=1e-3)
+    assert trial.allowed == pytest.approx(
+        1.5 * float(moved.square().mean().sqrt()) + 1e-4, rel=1e-3
+    )
     assert trial.agrees(own)
     assert trial.agrees(noise)
     assert not trial.agrees(exact + 1.6 * (own - exact))
     assert not trial.agrees(own[1:])
     assert not trial.agrees(own * float("nan"))
-    unlikely = exact.clone().scatter_(-1, exact.argmin(-1, keepdim=True), -60.0)  # of a token that is never drawn
+    # of a token that is never drawn
+    unlikely = exact.clone().scatter_(-1, exact.argmin(-1, keepdim=True), -60.0)
     assert trial.agrees(unlikely)
     assert Trial.between(exact, exact).allowed == pytest.approx(1e-4)
 
@@ -98,7 +105,9 @@ def test_of_several_sequences_the_middle_one_decides():
     """One that rounding threw far off refuses no model; errors in most of them do."""
     generator = torch.Generator().manual_seed(0)
     exact = torch.randn(50, 300, generator=generator) * 4
-    own, noise, wrong = (exact + size * torch.randn(exact.shape, generator=generator) for size in (0.02, 0.02, 0.2))
+    own, noise, wrong = (
+        exact + size * torch.randn(exact.shape, generator=generator) for size in (0.02, 0.02, 0.2)
+    )
     jumped = torch.cat([wrong[:10], noise[10:]])
     assert not Trial.between(exact, own).agrees(jumped)
     trial = Trial.between(exact, own, 5)
@@ -157,9 +166,15 @@ def test_filled_adapters_do_something_and_are_restored_to_the_bit(folder):
     def filled_and_broken():
         with torch.no_grad(), probing.filled(model):
             for layer in lora_layers(model):
-                product = layer.lora_B["default"].weight @ layer.lora_A["default"].weight * layer.scaling["default"]
+                product = (
+                    layer.lora_B["default"].weight
+                    @ layer.lora_A["default"].weight
+                    * layer.scaling["default"]
+                )
                 # kaiming_uniform of width H is uniform within 1 / sqrt(H): a fifth of that size.
-                assert float(product.std() * layer.in_features**0.5) == pytest.approx(FILLED / 3**0.5, rel=0.35)
+                assert float(product.std() * layer.in_features**0.5) == pytest.approx(
+                    FILLED / 3**0.5, rel=0.35
+                )
             raise KeyError
 
     with pytest.raises(KeyError):
@@ -170,7 +185,8 @@ def test_filled_adapters_do_something_and_are_restored_to_the_bit(folder):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_a_model_whose_modules_read_each_others_weights_can_be_probed(dtype):
-    """Mamba's mixer uses its convolution's weight itself: that one is not cast as the module that holds it runs."""
+    """Mamba's mixer uses its convolution's weight itself: that one is not cast as the module that
+    holds it runs."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         config = MambaConfig(vocab_size=300, hidden_size=32, num_hidden_layers=2)
@@ -186,7 +202,9 @@ def test_a_model_whose_modules_read_each_others_weights_can_be_probed(dtype):
 def test_a_model_of_the_same_build_is_tried_once_and_has_the_same_parts(folder, monkeypatch):
     tried = []
     true = probing.probe
-    monkeypatch.setattr(probing, "probe", lambda model, **more: tried.append(model) or true(model, **more))
+    monkeypatch.setattr(
+        probing, "probe", lambda model, **more: tried.append(model) or true(model, **more)
+    )
     first, again = opened(folder, "float32"), opened(folder, "float32")
     assert probing.probe_once(first) == probing.probe_once(again)
     assert len(tried) == 1

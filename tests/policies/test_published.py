@@ -1,6 +1,8 @@
-"""Published checkpoints, as tiny files of exactly their layout: opened without their code, with a plain pass's logits.
+"""Published checkpoints, as tiny files of exactly their layout: opened without their code, with a
+plain pass's logits.
 
-None of their weights are here: what is tested is that nothing of a layout is lost or taken for something else."""
+None of their weights are here: what is tested is that nothing of a layout is lost or taken for
+something else."""
 
 import json
 from dataclasses import dataclass, field
@@ -15,12 +17,31 @@ from plumbline.errors import ModelError, RecipeError
 from plumbline.policies import open_policy
 from plumbline.policies.masked.options import MaskedModel, MaskedSampling
 from tests.policies.families import assert_both_laws_hold
-from tests.policies.published import HEADERS, LLADA, QWEN, QWEN_TOKENS, ROWS, decode, tokenizer, weights_of, write
+from tests.policies.published import (
+    HEADERS,
+    LLADA,
+    QWEN,
+    QWEN_TOKENS,
+    ROWS,
+    decode,
+    tokenizer,
+    weights_of,
+    write,
+)
 
 CHAT = [{"role": "user", "content": "nota?"}]
 PLACES = 6
 LAW = MaskedSampling(max_tokens=3, steps=2, selector="plackett_luce", top_k=2)
-SIZES = {"hidden": 16, "inner": 24, "layers": 2, "heads": 2, "kv_heads": 1, "head_size": 8, "eps": 1e-6, "theta": 1e6}
+SIZES = {
+    "hidden": 16,
+    "inner": 24,
+    "layers": 2,
+    "heads": 2,
+    "kv_heads": 1,
+    "head_size": 8,
+    "eps": 1e-6,
+    "theta": 1e6,
+}
 
 
 @dataclass
@@ -66,9 +87,14 @@ def qwen_config(**more):
 
 
 def dllm(folder):
-    """Qwen3-0.6B-diffusion-mdlm: a Qwen3 whose config ties the head, and whose file has one of its own."""
+    """Qwen3-0.6B-diffusion-mdlm: a Qwen3 whose config ties the head, and whose file has one of its
+    own."""
     ids = tokenizer(
-        folder, (*QWEN_TOKENS, "<|mask|>"), ("json", "vocab"), tokenizer_class="Qwen2Tokenizer", mask_token="<|mask|>"
+        folder,
+        (*QWEN_TOKENS, "<|mask|>"),
+        ("json", "vocab"),
+        tokenizer_class="Qwen2Tokenizer",
+        mask_token="<|mask|>",
     )
     config = qwen_config(
         model_type="a2d-qwen3", architectures=["A2DQwen3LMHeadModel"], attention_bias=False, head_dim=12,
@@ -80,7 +106,8 @@ def dllm(folder):
 
 
 def dream(folder):
-    """Dream-v0-Instruct-7B: a Qwen2 with biases, a tokenizer class of its own, and logits one place late."""
+    """Dream-v0-Instruct-7B: a Qwen2 with biases, a tokenizer class of its own, and logits one place
+    late."""
     ids = tokenizer(
         folder, (*QWEN_TOKENS, "<|beginoftext|>", "<|mask|>"), ("vocab",), tokenizer_class="DreamTokenizer",
         auto_map={"AutoTokenizer": ["tokenization_dream.DreamTokenizer", None]}, mask_token="<|mask|>",
@@ -92,7 +119,15 @@ def dream(folder):
         attn_implementation="flash_attention_2", use_mrope=False, _name_or_path="Dream-org/Dream-v0-Instruct-7B",
     )  # fmt: skip
     names = {part: name for part, name in QWEN.items() if not part.endswith("_norm")}
-    return Layout(folder, config, weights_of(SIZES, names, biases=True), names, SIZES, ids["<|mask|>"], shift=1)
+    return Layout(
+        folder,
+        config,
+        weights_of(SIZES, names, biases=True),
+        names,
+        SIZES,
+        ids["<|mask|>"],
+        shift=1,
+    )
 
 
 def llada(folder):
@@ -137,7 +172,8 @@ def tied_llada(folder):
 
 
 def sdar(folder, **more):
-    """SDAR-1.7B-Chat: a Qwen3 that sees blocks of four; some of its config.json do not say so (`block_size`)."""
+    """SDAR-1.7B-Chat: a Qwen3 that sees blocks of four; some of its config.json do not say so
+    (`block_size`)."""
     ids = tokenizer(
         folder, (*QWEN_TOKENS, "<|MASK|>"), ("json", "vocab"), tokenizer_class="Qwen2Tokenizer", bos_token=None,
         auto_map={"AutoTokenizer": ["tokenization_qwen2.Qwen2Tokenizer", None]}, mask_token="<|MASK|>",
@@ -161,13 +197,16 @@ MASKED = (dllm, dream, llada, tied_llada, told_sdar)
 
 
 def far(policy, layout):
-    """The largest difference between a policy's logits and those of the plain pass, over two canvases."""
+    """The largest difference between a policy's logits and those of the plain pass, over two
+    canvases."""
     whole, mask = policy.chat.prompt(CHAT), layout.mask
     worst = 0.0
     canvases = ([mask] * PLACES, [40, mask, 41, 42, mask, mask])
     for prompt, canvas in product([whole[start:] for start in range(layout.block or 1)], canvases):
         with torch.no_grad():
-            hidden = policy.network.hidden(policy.network.encode([prompt]), torch.tensor([canvas]))[0]
+            hidden = policy.network.hidden(policy.network.encode([prompt]), torch.tensor([canvas]))[
+                0
+            ]
             found = policy.model.get_output_embeddings()(hidden).double()
         worst = max(worst, float((found - layout.logits(prompt, canvas)).abs().max()))
     return worst
@@ -186,7 +225,11 @@ def test_it_gives_a_plain_pass_s_logits_and_obeys_both_laws(tmp_path, make):
 def test_what_is_saved_from_it_is_the_same_stock_model(tmp_path, make):
     layout = make(tmp_path).save()
     layout.open().save(tmp_path / "saved", {})
-    assert json.loads((tmp_path / "saved" / "config.json").read_text())["model_type"] in {"llama", "qwen2", "qwen3"}
+    assert json.loads((tmp_path / "saved" / "config.json").read_text())["model_type"] in {
+        "llama",
+        "qwen2",
+        "qwen3",
+    }
     layout.folder = tmp_path / "saved"
     assert far(layout.open(), layout) < 1e-3
 
@@ -195,7 +238,9 @@ def test_what_is_saved_from_it_is_the_same_stock_model(tmp_path, make):
 def test_planted_faults_do_not_pass(tmp_path, make):
     layout = make(tmp_path)
     whole, config = dict(layout.weights), dict(layout.config)
-    name = next(name for name in whole if name.endswith((".1.mlp.down_proj.weight", ".1.ff_out.weight")))
+    name = next(
+        name for name in whole if name.endswith((".1.mlp.down_proj.weight", ".1.ff_out.weight"))
+    )
     layout.weights = {key: weight for key, weight in whole.items() if key != name}
     with pytest.raises(ModelError, match="lacks 1 weights"):
         layout.save().open()
@@ -206,7 +251,8 @@ def test_planted_faults_do_not_pass(tmp_path, make):
     layout.weights = whole | {name: whole[name].T}
     with pytest.raises(ModelError, match="other shapes than its config"):
         layout.save().open()
-    for square in [key for key in whole if whole[key].shape == (16, 16)][:1]:  # no shape tells; the logits do
+    # no shape tells; the logits do
+    for square in [key for key in whole if whole[key].shape == (16, 16)][:1]:
         layout.weights = whole | {square: whole[square].T}
         layout.save().weights = whole
         assert far(layout.open(), layout) > 0.1

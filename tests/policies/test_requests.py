@@ -1,4 +1,5 @@
-"""A request is answered by its key and the weights alone: a law of sampling that every family is held to."""
+"""A request is answered by its key and the weights alone: a law of sampling that every family is
+held to."""
 
 import copy
 
@@ -28,7 +29,10 @@ LAWS = {
         SlotSampling(max_tokens=8, steps=2, selector="plackett_luce"),
         SlotSampling(max_tokens=8, steps=2, selector="random", temperature=0.8),
     ],
-    "flow": [FlowSampling(max_tokens=4, steps=3), FlowSampling(max_tokens=4, steps=3, temperature=0.8)],
+    "flow": [
+        FlowSampling(max_tokens=4, steps=3),
+        FlowSampling(max_tokens=4, steps=3, temperature=0.8),
+    ],
 }
 COPIES = (3, 1, 4, 2)
 
@@ -43,14 +47,17 @@ def policy(request, family_folders):
 
 @pytest.fixture(scope="module")
 def alone(policy):
-    """Requests of two laws and four prompts, in unequal numbers, and the answer to each where nothing is beside it."""
+    """Requests of two laws and four prompts, in unequal numbers, and the answer to each where
+    nothing is beside it."""
     requests = [
         Request((7, f"law-{law.temperature}", f"chat-{prompt}", copy, 0), chat, law)
         for law in LAWS[policy.family]
         for prompt, chat in enumerate(CHATS)
         for copy in range(COPIES[prompt])
     ]
-    return [(request, trajectory) for each in requests for request, trajectory in policy.sample([each])]
+    return [
+        (request, trajectory) for each in requests for request, trajectory in policy.sample([each])
+    ]
 
 
 def same(one, other):
@@ -62,9 +69,19 @@ def same(one, other):
     np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-5, rtol=0)
 
 
-# Derandomised, because equal draws are not certain where a number falls within rounding of a border.
-@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(order=st.permutations(range(20)), count=st.integers(1, 20), rows=st.sampled_from([1, 2, 3, 5, 8, 64]))
+# Derandomised, because equal draws are not certain where a number falls within rounding of a
+# border.
+@settings(
+    max_examples=12,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    order=st.permutations(range(20)),
+    count=st.integers(1, 20),
+    rows=st.sampled_from([1, 2, 3, 5, 8, 64]),
+)
 def test_company_order_and_chunks_change_no_draw(policy, alone, order, count, rows):
     wanted = {request.key: trajectory for request, trajectory in alone}
     asked = [alone[index][0] for index in order[:count]]
@@ -84,7 +101,9 @@ class Listener:
         self.told.append((kind, message))
 
 
-def test_out_of_memory_fewer_are_drawn_at_once_and_what_had_ended_is_kept(policy, alone, monkeypatch):
+def test_out_of_memory_fewer_are_drawn_at_once_and_what_had_ended_is_kept(
+    policy, alone, monkeypatch
+):
     honest, wanted = policy.draw, {request.key: trajectory for request, trajectory in alone}
     asked, told, largest = [], [], []
     tell = Listener(told)
@@ -98,7 +117,9 @@ def test_out_of_memory_fewer_are_drawn_at_once_and_what_had_ended_is_kept(policy
 
     monkeypatch.setattr(policy, "draw", full)
     monkeypatch.setattr(policy, "say", tell.event)
-    assert copy.deepcopy(policy).say.__self__ is tell, "a copy, which samples for it, tells the same run"
+    assert copy.deepcopy(policy).say.__self__ is tell, (
+        "a copy, which samples for it, tells the same run"
+    )
     policy.rows_at_once = 8
     honest_chunks = policy.chunks
 
@@ -119,8 +140,12 @@ def test_out_of_memory_fewer_are_drawn_at_once_and_what_had_ended_is_kept(policy
     assert "Set model.rows_at_once: 2 " in told[-1][1]
 
 
-@pytest.mark.skipif(not memory.STATM.is_file(), reason="this system does not say what a process holds")
-def test_where_memory_is_scarce_kept_pages_are_given_back_between_chunks(policy, alone, monkeypatch):
+@pytest.mark.skipif(
+    not memory.STATM.is_file(), reason="this system does not say what a process holds"
+)
+def test_where_memory_is_scarce_kept_pages_are_given_back_between_chunks(
+    policy, alone, monkeypatch
+):
     asked, trims = [request for request, _ in alone], []
     monkeypatch.setattr(memory, "_trim", lambda: trims.append(None))
     policy.rows_at_once = 5
@@ -167,7 +192,11 @@ def test_completions_come_when_they_end(tiny_policy, monkeypatch):
     monkeypatch.setattr(tiny_policy, "rows_at_once", 8)
     # Every token of the upper half of the vocabulary ends a completion, so that lengths differ.
     monkeypatch.setattr(tiny_policy.chat, "stop_ids", tuple(range(200, 300)))
-    requests = [Request((chat, copy), CHATS[chat], Sampling(max_tokens=12)) for chat in range(3) for copy in range(4)]
+    requests = [
+        Request((chat, copy), CHATS[chat], Sampling(max_tokens=12))
+        for chat in range(3)
+        for copy in range(4)
+    ]
     lengths = []
     for _, trajectory in tiny_policy.sample(requests):
         lengths.append(trajectory.num_tokens)
@@ -185,7 +214,11 @@ class TestPrefill:
 
     def asked(self, copies=2):
         chats = [[{"role": "system", "content": self.SYSTEM}, *chat] for chat in CHATS]
-        return [Request((c, copy), chats[c], Sampling(max_tokens=6)) for c in range(4) for copy in range(copies)]
+        return [
+            Request((c, copy), chats[c], Sampling(max_tokens=6))
+            for c in range(4)
+            for copy in range(copies)
+        ]
 
     @pytest.fixture
     def read(self, tiny_policy, monkeypatch):
@@ -200,9 +233,13 @@ class TestPrefill:
         monkeypatch.setattr(tiny_policy.model.model, "forward", forward)
         return found
 
-    def test_a_common_beginning_once_a_call_and_a_prompt_once_for_its_copies(self, tiny_policy, read, monkeypatch):
+    def test_a_common_beginning_once_a_call_and_a_prompt_once_for_its_copies(
+        self, tiny_policy, read, monkeypatch
+    ):
         monkeypatch.setattr(tiny_policy, "rows_at_once", 4)  # two prompts a chunk
-        together = {request.key: trajectory for request, trajectory in tiny_policy.sample(self.asked())}
+        together = {
+            request.key: trajectory for request, trajectory in tiny_policy.sample(self.asked())
+        }
         (rows, shared), *rest = read
         assert rows == 1
         assert shared > 60
@@ -221,8 +258,12 @@ class TestPrefill:
     def test_another_beginning_would_be_noticed(self, tiny_policy, monkeypatch):
         """The control: rows that see another beginning than their own record something else."""
         honest = LeanDecoder._behind
-        wanted = {request.key: trajectory for request, trajectory in tiny_policy.sample(self.asked())}
-        monkeypatch.setattr(LeanDecoder, "_behind", lambda self, shared, rows: honest(self, [9] * len(shared), rows))
+        wanted = {
+            request.key: trajectory for request, trajectory in tiny_policy.sample(self.asked())
+        }
+        monkeypatch.setattr(
+            LeanDecoder, "_behind", lambda self, shared, rows: honest(self, [9] * len(shared), rows)
+        )
         for request, trajectory in tiny_policy.sample(self.asked()):
             assert abs(trajectory.logprobs[0] - wanted[request.key].logprobs[0]) > 1e-4
 

@@ -1,4 +1,5 @@
-"""A pack's attention prompt by prompt, against one plain pass a row and against the pack with its square mask."""
+"""A pack's attention prompt by prompt, against one plain pass a row and against the pack with its
+square mask."""
 
 from dataclasses import replace
 
@@ -17,21 +18,35 @@ from plumbline.policies.policy import Demonstration
 from plumbline.records import Sampling, Step, Trajectory
 from plumbline.storage import read_json
 
-SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+SIZES = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+}
 LENGTHS = {11: [5, 1, 8, 3], 7: [1, 1], 4: [6], 1: [2, 4]}
 """Of the prompts, and of the completions of each."""
 
 
 @pytest.fixture(scope="module")
 def grouped(tiny_folder, tmp_path_factory):
-    """A Llama whose four heads share two heads of keys and values, with attention that is far from even."""
+    """A Llama whose four heads share two heads of keys and values, with attention that is far from
+    even."""
     folder = tmp_path_factory.mktemp("shared") / "grouped"
-    return made(folder, LlamaConfig(num_key_value_heads=2, max_position_embeddings=256, **SIZES), tiny_folder)
+    return made(
+        folder,
+        LlamaConfig(num_key_value_heads=2, max_position_embeddings=256, **SIZES),
+        tiny_folder,
+    )
 
 
 def made(folder, config, tiny_folder):
     tokenizer = AutoTokenizer.from_pretrained(tiny_folder)
-    config.vocab_size, config.eos_token_id, config.pad_token_id = len(tokenizer), tokenizer.eos_token_id, 0
+    config.vocab_size, config.eos_token_id, config.pad_token_id = (
+        len(tokenizer),
+        tokenizer.eos_token_id,
+        0,
+    )
     config.bos_token_id = None
     with torch.random.fork_rng():
         torch.manual_seed(11)
@@ -56,9 +71,13 @@ def ragged(lengths=LENGTHS):
         ids = rng.integers(3, 290, prompt)
         for length in completions:
             step = Step(
-                positions=np.arange(length), tokens=rng.integers(3, 290, length), logprobs=np.zeros(length, np.float32)
+                positions=np.arange(length),
+                tokens=rng.integers(3, 290, length),
+                logprobs=np.zeros(length, np.float32),
             )
-            found.append(Trajectory(prompt=ids, steps=(step,), text="", sampling=Sampling(), finish="length"))
+            found.append(
+                Trajectory(prompt=ids, steps=(step,), text="", sampling=Sampling(), finish="length")
+            )
     return found
 
 
@@ -67,7 +86,9 @@ def row_by_row(model, trajectories):
     found = []
     for trajectory in trajectories:
         ids = torch.tensor([[*trajectory.prompt.tolist(), *trajectory.tokens.tolist()]])
-        logprobs = model(ids, use_cache=False).logits[0, len(trajectory.prompt) - 1 : -1].log_softmax(-1)
+        logprobs = (
+            model(ids, use_cache=False).logits[0, len(trajectory.prompt) - 1 : -1].log_softmax(-1)
+        )
         found.append(logprobs.gather(-1, ids[0, len(trajectory.prompt) :, None])[:, 0])
     return torch.cat(found)
 
@@ -101,14 +122,17 @@ class Watched:
 
 @pytest.fixture(params=["written-out", "bands", "sdpa"])
 def way(request, monkeypatch):
-    """How attention is computed: at once, band after band, or by torch where scores would be too many."""
+    """How attention is computed: at once, band after band, or by torch where scores would be too
+    many."""
     ways = {"bands": ("BAND", 4), "sdpa": ("SCORES_AT_ONCE", 0), "written-out": ("BAND", 128)}
     monkeypatch.setattr(packing, *ways[request.param])
     return request.param
 
 
 @pytest.mark.parametrize("checkpointing", [False, True], ids=["kept", "recomputed"])
-def test_packs_in_groups_score_as_rows_and_as_masked_packs_do(grouped, checkpointing, way, monkeypatch):
+def test_packs_in_groups_score_as_rows_and_as_masked_packs_do(
+    grouped, checkpointing, way, monkeypatch
+):
     trajectories = ragged()
     policy = opened(grouped, gradient_checkpointing=checkpointing)
     assert policy._abilities.shared
@@ -124,12 +148,23 @@ def test_packs_in_groups_score_as_rows_and_as_masked_packs_do(grouped, checkpoin
 
 
 def test_demonstrations_end_to_end_train_as_rows_do(grouped, way):
-    """Of unlike lengths, with targets in several places, none of them padded; what three begin with is read once."""
+    """Of unlike lengths, with targets in several places, none of them padded; what three begin with
+    is read once."""
     policy, rng = opened(grouped), np.random.default_rng(3)
     system, other = (tuple(rng.integers(3, 290, 40).tolist()) for _ in range(2))
     shown = [
-        Demonstration(before + tuple(rng.integers(3, 290, length).tolist()), (False,) * len(before) + targets)
-        for before, length in (((), 12), (system, 30), ((), 5), (system, 17), (other, 9), (system, 1), ((), 17))
+        Demonstration(
+            before + tuple(rng.integers(3, 290, length).tolist()), (False,) * len(before) + targets
+        )
+        for before, length in (
+            ((), 12),
+            (system, 30),
+            ((), 5),
+            (system, 17),
+            (other, 9),
+            (system, 1),
+            ((), 17),
+        )
         for targets in [(*(np.arange(length) % 5 > 2).tolist()[:-1], True)]
     ]
     lengths, body = [], policy.model.get_decoder()
@@ -138,7 +173,9 @@ def test_demonstrations_end_to_end_train_as_rows_do(grouped, way):
     policy._abilities = replace(policy._abilities, shared=False)
     rows = with_gradients(policy, lambda: policy.supervised_loss(shown, ()).unsqueeze(0))
     read = 2 * 40 + 12 + 30 + 5 + 17 + 9 + 1 + 17 - len(shown)
-    assert lengths == [(1, read), (len(shown), 70)], "the system prompt of three once, and no last token"
+    assert lengths == [(1, read), (len(shown), 70)], (
+        "the system prompt of three once, and no last token"
+    )
     torch.testing.assert_close(packed[0], rows[0], atol=1e-3, rtol=0)
     for name, gradient in rows[1].items():
         assert (packed[1][name] - gradient).norm() < 1e-4 * gradient.norm(), name
@@ -160,7 +197,8 @@ def test_causal_attention_behind_a_cache_is_torchs(before, way):
 
 @pytest.mark.parametrize("band", [1, 4, 128])
 def test_the_gradients_of_bands_are_those_of_one_softmax_over_prompt_and_past(band, monkeypatch):
-    """In float64, against autograd through torch's attention of each head, with prompts of unlike lengths."""
+    """In float64, against autograd through torch's attention of each head, with prompts of unlike
+    lengths."""
     monkeypatch.setattr(packing, "BAND", band)
     made = torch.Generator().manual_seed(4)
 
@@ -171,13 +209,20 @@ def test_the_gradients_of_bands_are_those_of_one_softmax_over_prompt_and_past(ba
     there = torch.arange(6) < torch.tensor([6, 3, 5, 0]).unsqueeze(1)
     past = torch.ones(9, 9, dtype=torch.bool).tril()
     sees = torch.cat([there.unsqueeze(1).expand(-1, 9, -1), past.expand(4, -1, -1)], dim=2)
-    wide = torch.cat([prompt, own], dim=3).unsqueeze(2).expand(-1, -1, 3, -1, -1, -1)  # [2, K, times, R, P + C, D]
-    wanted = torch.nn.functional.scaled_dot_product_attention(query, *wide, attn_mask=sees, scale=0.3)
+    # [2, K, times, R, P + C, D]
+    wide = torch.cat([prompt, own], dim=3).unsqueeze(2).expand(-1, -1, 3, -1, -1, -1)
+    wanted = torch.nn.functional.scaled_dot_product_attention(
+        query, *wide, attn_mask=sees, scale=0.3
+    )
     weights = torch.randn(wanted.shape, generator=made, dtype=torch.float64)
     got = packing.attend(query, *own, (*prompt, there), 0.3)
     torch.testing.assert_close(got, wanted)
     for mine, true in zip(
-        *(torch.autograd.grad((each * weights).sum(), (query, own, prompt)) for each in (got, wanted)), strict=True
+        *(
+            torch.autograd.grad((each * weights).sum(), (query, own, prompt))
+            for each in (got, wanted)
+        ),
+        strict=True,
     ):
         torch.testing.assert_close(mine, true)
 
@@ -209,13 +254,19 @@ def test_prompts_share_a_pass_and_the_sum_is_the_same(grouped, monkeypatch):
     assert [index for part in smaller for index in part] == list(range(96))
     assert len(policy.batches(many, 200)) > 12, "nothing is joined to a part of a prompt"
     monkeypatch.setattr(policy, "device", torch.device("cpu"))
-    assert max(sum(40 + 240 for i in part if i % 8 == 0) for part in policy.batches(many, 10_000)) < 1024
+    assert (
+        max(sum(40 + 240 for i in part if i % 8 == 0) for part in policy.batches(many, 10_000))
+        < 1024
+    )
 
 
 def test_a_pack_of_single_tokens_only(grouped):
     policy, trajectories = opened(grouped), ragged({6: [1, 1], 3: [1]})
     torch.testing.assert_close(
-        policy.score(trajectories).logprobs, row_by_row(policy.model, trajectories), atol=5e-5, rtol=0
+        policy.score(trajectories).logprobs,
+        row_by_row(policy.model, trajectories),
+        atol=5e-5,
+        rtol=0,
     )
 
 
@@ -223,7 +274,10 @@ def test_groups_say_the_same_as_the_mask():
     packed = pack(ragged(), torch.device("cpu"))
     length = packed.ids.shape[1]
     seen = torch.zeros(length, length, dtype=torch.bool)
-    groups, places = packed.groups, torch.cat([packed.groups.prompts.flatten(), packed.groups.own.flatten()])
+    groups, places = (
+        packed.groups,
+        torch.cat([packed.groups.prompts.flatten(), packed.groups.own.flatten()]),
+    )
     assert torch.equal(places[groups.order], torch.arange(length))
     real = torch.zeros(len(places), dtype=torch.bool)
     real[groups.order] = True
@@ -249,7 +303,9 @@ def test_a_grouped_pass_makes_no_mask_of_the_square(grouped, monkeypatch):
         return true(module, query, key, value, attention_mask, **kwargs)
 
     monkeypatch.setitem(AttentionInterface._global_mapping, packing.SHARED, look)
-    monkeypatch.setattr(packing.Pack, "mask", property(lambda self: pytest.fail("the square was made")))
+    monkeypatch.setattr(
+        packing.Pack, "mask", property(lambda self: pytest.fail("the square was made"))
+    )
     policy.score(ragged())
     assert seen == [(True, 1)] * 2
 
@@ -263,12 +319,18 @@ def test_another_attention_keeps_the_masked_pack(grouped):
     assert model.config._attn_implementation == "eager"
     policy = opened(grouped)
     policy.model, policy._abilities = model, abilities
-    torch.testing.assert_close(policy.score(trajectories).logprobs, row_by_row(model, trajectories), atol=5e-5, rtol=0)
+    torch.testing.assert_close(
+        policy.score(trajectories).logprobs, row_by_row(model, trajectories), atol=5e-5, rtol=0
+    )
 
 
 def test_shared_attention_that_is_wrong_is_not_left_in_the_model(grouped, monkeypatch):
     model = AutoModelForCausalLM.from_pretrained(grouped)
-    monkeypatch.setattr(packing, "shared_attention", lambda module, query, *_, **__: (query.transpose(1, 2) * 0, None))
+    monkeypatch.setattr(
+        packing,
+        "shared_attention",
+        lambda module, query, *_, **__: (query.transpose(1, 2) * 0, None),
+    )
     abilities = probe(model)
     assert (abilities.packing, abilities.shared) == (True, False)
     assert model.config._attn_implementation == "sdpa"
@@ -278,7 +340,9 @@ def test_a_saved_model_shows_no_trace_of_it(grouped, tmp_path):
     policy = opened(grouped)
     assert policy.model.config._attn_implementation == packing.SHARED
     policy.save(tmp_path / "saved", {})
-    assert packing.SHARED not in "".join(path.read_text() for path in (tmp_path / "saved").glob("*.json"))
+    assert packing.SHARED not in "".join(
+        path.read_text() for path in (tmp_path / "saved").glob("*.json")
+    )
     config, before = (read_json(folder / "config.json") for folder in (tmp_path / "saved", grouped))
     assert config == before
     again = AutoModelForCausalLM.from_pretrained(tmp_path / "saved")
@@ -288,7 +352,8 @@ def test_a_saved_model_shows_no_trace_of_it(grouped, tmp_path):
 
 
 def test_what_a_window_would_cut_off_is_scored_in_rows(tiny_folder, tmp_path):
-    """The window is longer than what the probe tries: only its length tells that a pack would be wrong."""
+    """The window is longer than what the probe tries: only its length tells that a pack would be
+    wrong."""
     config = Gemma3TextConfig(
         num_key_value_heads=2,
         head_dim=8,
@@ -302,7 +367,10 @@ def test_what_a_window_would_cut_off_is_scored_in_rows(tiny_folder, tmp_path):
     inside, beyond = ragged({20: [5, 20]}), ragged({20: [5, 60]})
     for trajectories in (inside, beyond):
         torch.testing.assert_close(
-            policy.score(trajectories).logprobs, row_by_row(policy.model, trajectories), atol=2e-4, rtol=0
+            policy.score(trajectories).logprobs,
+            row_by_row(policy.model, trajectories),
+            atol=2e-4,
+            rtol=0,
         )
     policy._reach = None
     assert (policy.score(beyond).logprobs - row_by_row(policy.model, beyond)).abs().max() > 0.01
@@ -310,29 +378,40 @@ def test_what_a_window_would_cut_off_is_scored_in_rows(tiny_folder, tmp_path):
 
 
 BF16 = pytest.mark.skipif(
-    not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="this processor does not multiply bfloat16"
+    not torch.ops.mkldnn._is_mkldnn_bf16_supported(),
+    reason="this processor does not multiply bfloat16",
 )
 
 
 @pytest.fixture(scope="module")
 def wider(tiny_folder, tmp_path_factory):
     """As `grouped`, with products that are large enough for oneDNN."""
-    sizes = {"hidden_size": 96, "num_hidden_layers": 4, "num_attention_heads": 6, "intermediate_size": 192}
+    sizes = {
+        "hidden_size": 96,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 6,
+        "intermediate_size": 192,
+    }
     config = LlamaConfig(num_key_value_heads=2, max_position_embeddings=512, **sizes)
     return made(tmp_path_factory.mktemp("shared") / "wider", config, tiny_folder)
 
 
 @BF16
 def test_in_16_bits_the_scorer_rounds_where_the_sampler_does(wider):
-    """Prompts of unlike lengths, with a beginning that is read once, in packs of one and of several of them."""
-    policy = opened(wider, dtype="bfloat16", device="cpu", lora={"rank": 4, "alpha": 8}, rows_at_once=20)
+    """Prompts of unlike lengths, with a beginning that is read once, in packs of one and of several
+    of them."""
+    policy = opened(
+        wider, dtype="bfloat16", device="cpu", lora={"rank": 4, "alpha": 8}, rows_at_once=20
+    )
     generator = torch.Generator().manual_seed(0)
     for name, weight in policy.trainable().items():
         if "lora_B" in name:
             weight.data.copy_(torch.randn(weight.shape, generator=generator) * 0.1)
     assert (policy.engine["decoder"], policy.engine["left_out"]) == ("lean", "")
     policy.chat.stop_ids = (-1,)
-    chats = [[{"role": "user", "content": "produto chegou tarde " * times}] for times in (2, 9, 5, 3)]
+    chats = [
+        [{"role": "user", "content": "produto chegou tarde " * times}] for times in (2, 9, 5, 3)
+    ]
     drawn = sampled(policy, chats, 8, Sampling(max_tokens=24), seed=0)
     trajectories = [trajectory for group in drawn for trajectory in group]
     for parts in (policy.batches(trajectories, 2048), [range(len(trajectories))]):
@@ -341,7 +420,8 @@ def test_in_16_bits_the_scorer_rounds_where_the_sampler_does(wider):
         gaps = torch.cat([each.logprobs - each.recorded for each in terms]).abs()
         assert len(gaps) == 768
         if torch.cpu._is_amx_tile_supported():
-            # There a product of few rows adds some of its elements up in another order than one of many.
+            # There a product of few rows adds some of its elements up in another order than one of
+            # many.
             assert (gaps > 1e-4).float().mean() < 0.02
         else:
             assert gaps.max() < 1e-4
@@ -349,9 +429,12 @@ def test_in_16_bits_the_scorer_rounds_where_the_sampler_does(wider):
 
 @BF16
 def test_in_16_bits_passes_have_few_lengths_and_score_alike(wider):
-    """oneDNN keeps code for every shape that it meets: 150 passes of lengths of their own held 3 GB."""
+    """oneDNN keeps code for every shape that it meets: 150 passes of lengths of their own held 3
+    GB."""
     policy, lengths = opened(wider, dtype="bfloat16", device="cpu"), set()
-    policy.model.get_decoder().register_forward_pre_hook(lambda _, args: lengths.add(args[0].shape[-1]))
+    policy.model.get_decoder().register_forward_pre_hook(
+        lambda _, args: lengths.add(args[0].shape[-1])
+    )
     assert policy._rounded
     rng = np.random.default_rng(3)
 
@@ -362,7 +445,12 @@ def test_in_16_bits_passes_have_few_lengths_and_score_alike(wider):
             return torch.cat([shown / 20, policy.score(ragged()).logprobs])
 
     batches = [
-        [Demonstration(tuple(rng.integers(3, 290, length).tolist()), (False,) * (length - 20) + (True,) * 20)]
+        [
+            Demonstration(
+                tuple(rng.integers(3, 290, length).tolist()),
+                (False,) * (length - 20) + (True,) * 20,
+            )
+        ]
         for length in range(65, 165, 5)
     ]
     few = losses(rounded=True)

@@ -23,7 +23,11 @@ LAWS = [
 
 def transformers_law(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
     """Probabilities by the peer's warpers, in the order in which `generate` applies them."""
-    scores = TemperatureLogitsWarper(sampling.temperature)(None, logits) if sampling.temperature != 1 else logits
+    scores = (
+        TemperatureLogitsWarper(sampling.temperature)(None, logits)
+        if sampling.temperature != 1
+        else logits
+    )
     if sampling.top_k:
         scores = TopKLogitsWarper(sampling.top_k)(None, scores)
     if sampling.top_p < 1:
@@ -56,7 +60,10 @@ def test_draws_follow_the_law(sampling, vocabulary):
     expected = torch.cat([law[often], law[~often].sum()[None]]) * DRAWS
     kept = expected > 0
     if kept.sum() > 1:
-        assert stats.chisquare(observed[kept], expected[kept] * observed.sum() / expected.sum()).pvalue > 1e-3
+        assert (
+            stats.chisquare(observed[kept], expected[kept] * observed.sum() / expected.sum()).pvalue
+            > 1e-3
+        )
     torch.testing.assert_close(logprobs.double(), law[tokens].log(), atol=1e-5, rtol=0)
 
 
@@ -67,7 +74,11 @@ def test_rows_drawn_in_slices_are_drawn_as_they_are_together(sampling, monkeypat
     uniforms = torch.rand(7, dtype=torch.float64, generator=generator)
     tokens, logprobs = draw(logits, uniforms, sampling)
     sizes, true = [], sampling_distribution._invert
-    monkeypatch.setattr(sampling_distribution, "_invert", lambda rows, *rest: sizes.append(len(rows)) or true(rows, *rest))
+    monkeypatch.setattr(
+        sampling_distribution,
+        "_invert",
+        lambda rows, *rest: sizes.append(len(rows)) or true(rows, *rest),
+    )
     monkeypatch.setattr(sampling_distribution, "AT_ONCE", 2 * 300 + 1)
     sliced, also = draw(logits, uniforms, sampling)
     assert sizes == [2, 2, 2, 1]
@@ -83,7 +94,12 @@ def test_draws_at_another_temperature_fail_the_same_test():
     uniforms = torch.rand(DRAWS, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     tokens, _ = draw(logits.expand(DRAWS, -1), uniforms, Sampling(temperature=0.9))
     counts = torch.bincount(tokens, minlength=40).double()
-    assert stats.chisquare(counts, logits.softmax(-1)[0].double() * DRAWS * (1 + 1e-12), sum_check=False).pvalue < 1e-6
+    assert (
+        stats.chisquare(
+            counts, logits.softmax(-1)[0].double() * DRAWS * (1 + 1e-12), sum_check=False
+        ).pvalue
+        < 1e-6
+    )
 
 
 def test_the_largest_uniform_draws_a_token_that_can_be_drawn():
@@ -104,7 +120,8 @@ def test_the_uniform_0_draws_a_token_that_can_be_drawn():
 
 
 def test_without_a_filter_the_least_likely_token_can_be_drawn():
-    """Beside a token at 40 the others are below float32's last digit: a filter of 1.0 would take them for outside."""
+    """Beside a token at 40 the others are below float32's last digit: a filter of 1.0 would take
+    them for outside."""
     logits = torch.tensor([[40.0, 0.0, -3.0]])
     assert restrict(logits, Sampling()).equal(logits)
     assert restrict(logits, Sampling(top_k=3)).equal(logits)
@@ -122,14 +139,22 @@ def test_a_recorded_token_stays_in_the_support_of_the_scorer():
 
 @pytest.mark.parametrize("sampling", LAWS, ids=str)
 def test_scores_do_not_depend_on_how_the_rows_are_arranged(sampling):
-    """[2, 3, V] and [V] are scored as [6, V] is, and each row keeps its own token in the support."""
+    """[2, 3, V] and [V] are scored as [6, V] is, and each row keeps its own token in the
+    support."""
     generator = torch.Generator().manual_seed(5)
-    logits, tokens = torch.randn(6, 40, generator=generator) * 3, torch.randint(40, (6,), generator=generator)
+    logits, tokens = (
+        torch.randn(6, 40, generator=generator) * 3,
+        torch.randint(40, (6,), generator=generator),
+    )
     rows = torch.stack([log_prob(logits[i], tokens[i], sampling) for i in range(6)])
     assert rows.isfinite().all()
     torch.testing.assert_close(log_prob(logits, tokens, sampling), rows)
-    torch.testing.assert_close(log_prob(logits.view(2, 3, 40), tokens.view(2, 3), sampling).flatten(), rows)
-    torch.testing.assert_close(restrict(logits.view(2, 3, 40), sampling).flatten(0, 1), restrict(logits, sampling))
+    torch.testing.assert_close(
+        log_prob(logits.view(2, 3, 40), tokens.view(2, 3), sampling).flatten(), rows
+    )
+    torch.testing.assert_close(
+        restrict(logits.view(2, 3, 40), sampling).flatten(0, 1), restrict(logits, sampling)
+    )
 
 
 def test_greedy_takes_the_largest_and_cannot_be_scored():
@@ -145,4 +170,6 @@ def test_bfloat16_logits_are_normalised_in_float32():
     logits = (torch.randn(4, 5000, generator=torch.Generator().manual_seed(0)) * 4).bfloat16()
     tokens = torch.tensor([1, 2, 3, 4])
     exact = torch.log_softmax(logits.double(), -1).gather(-1, tokens[:, None])[:, 0]
-    torch.testing.assert_close(log_prob(logits, tokens, Sampling()).double(), exact, atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        log_prob(logits, tokens, Sampling()).double(), exact, atol=1e-5, rtol=0
+    )

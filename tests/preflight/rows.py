@@ -1,4 +1,5 @@
-"""A task of rows that tests write: name the first word of the prompt. Its examples stand in `SPLITS`, by a name."""
+"""A task of rows that tests write: name the first word of the prompt. Its examples stand in
+`SPLITS`, by a name."""
 
 import random
 import re
@@ -26,7 +27,10 @@ def some_rows(prefix: str, count: int, **changed: Any) -> list[Example]:
         text = rng.choices(words, k=12)
         values = {
             "id": f"{prefix}-{index}",
-            "messages": [{"role": "system", "content": "O início?"}, {"role": "user", "content": " ".join(text)}],
+            "messages": [
+                {"role": "system", "content": "O início?"},
+                {"role": "user", "content": " ".join(text)},
+            ],
             "gold": text[0],
             "reference": {"word": text[0]},
             "stratum": KINDS[index % 2],
@@ -36,7 +40,8 @@ def some_rows(prefix: str, count: int, **changed: Any) -> list[Example]:
 
 
 class RowsTask:
-    """See the module; `reward: half` pays gold answers a half, `all` every text, `thought` one with a thought."""
+    """See the module; `reward: half` pays gold answers a half, `all` every text, `thought` one with
+    a thought."""
 
     name = "rows"
     form: Sequence[str] = ()
@@ -44,7 +49,9 @@ class RowsTask:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.rows, self.reward = SPLITS[options["rows"]], options.get("reward", "")
-        self.words = {row.gold.rpartition(">")[2] for rows in self.rows.values() for row in rows if row.gold}
+        self.words = {
+            row.gold.rpartition(">")[2] for rows in self.rows.values() for row in rows if row.gold
+        }
         self.rubric = RUBRIC.identity
 
     def examples(self, split: str) -> Sequence[Example]:

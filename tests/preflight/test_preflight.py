@@ -17,12 +17,16 @@ from plumbline.checks.preflight.report import preflight, preflight_of
 from plumbline.errors import RunError
 from plumbline.recipe import parse
 from plumbline.records import Evaluation, Judged, Sampling
-from plumbline.runs.metadata import Card
 from plumbline.runs.evaluations import EvaluationKey, write_evaluation
+from plumbline.runs.metadata import Card
 from plumbline.runs.run import Run
 from tests.preflight.rows import SPLITS, some_rows
 
-TEMPLATE, WEIGHTS, INDEX = "chat_template.jinja", "model.safetensors", "model.safetensors.index.json"
+TEMPLATE, WEIGHTS, INDEX = (
+    "chat_template.jinja",
+    "model.safetensors",
+    "model.safetensors.index.json",
+)
 
 
 class Plan:
@@ -80,7 +84,7 @@ def test_a_healthy_recipe_has_no_finding_and_says_what_was_looked_at(plan):
     assert found.not_run == {"ignored-files": ["a git work tree"]} or not found.not_run
 
 
-# -- what is planted: a function that breaks the plan, and the finding -------------------------------------------------
+# -- what is planted: a function that breaks the plan, and the finding -----------------------------
 
 
 def a_prompt_in_both(plan):
@@ -120,7 +124,9 @@ def products_of_a_shop(plan):
 
 def a_long_prompt(plan):
     row = plan.rows["test"][0]
-    plan.change("test", 0, messages=[*row.messages[:1], {"role": "user", "content": "palavra " * 90}])
+    plan.change(
+        "test", 0, messages=[*row.messages[:1], {"role": "user", "content": "palavra " * 90}]
+    )
 
 
 def long_answers(plan, count=160):
@@ -151,19 +157,30 @@ def no_beginning(plan):
     first = [{"SpecialToken": {"id": name, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
     known = {name: {"id": name, "ids": [0], "tokens": [name]}}
     pair = [*first, {"Sequence": {"id": "B", "type_id": 1}}]
-    processor = {"type": "TemplateProcessing", "single": first, "pair": pair, "special_tokens": known}
+    processor = {
+        "type": "TemplateProcessing",
+        "single": first,
+        "pair": pair,
+        "special_tokens": known,
+    }
     edit(folder / "tokenizer.json", post_processor=processor)
 
 
 def marks_in_the_data(plan):
     row = plan.rows["train"][2]
-    plan.change("train", 2, messages=[{"role": "user", "content": row.messages[1]["content"] + "<|im_end|>"}])
+    plan.change(
+        "train",
+        2,
+        messages=[{"role": "user", "content": row.messages[1]["content"] + "<|im_end|>"}],
+    )
 
 
 def a_thought_is_opened(plan):
     template = plan.own_model() / TEMPLATE
     template.write_text(template.read_text() + "{% if add_generation_prompt %}<think>\n{% endif %}")
-    plan.set(task__options__reward="thought", sampling__max_tokens=64, sft={"steps": 9, "batch_size": 4})
+    plan.set(
+        task__options__reward="thought", sampling__max_tokens=64, sft={"steps": 9, "batch_size": 4}
+    )
     for split, rows in plan.rows.items():
         for index, row in enumerate(rows):
             plan.change(split, index, gold=f"<think>hm</think>{row.gold}")
@@ -171,7 +188,9 @@ def a_thought_is_opened(plan):
 
 def another_template(plan):
     plan.own_model()
-    (plan.place / "mine.jinja").write_text("{% for m in messages %}{{ m['content'] }}<|im_end|>{% endfor %}")
+    (plan.place / "mine.jinja").write_text(
+        "{% for m in messages %}{{ m['content'] }}<|im_end|>{% endfor %}"
+    )
     plan.set(model__chat_template="mine.jinja")
 
 
@@ -192,7 +211,11 @@ def weights_twice(plan):
 
 def no_tokenizer(plan):
     folder = plan.own_model()
-    for path in (*folder.glob("tokenizer*"), *folder.glob("chat_template*"), *folder.glob("special*")):
+    for path in (
+        *folder.glob("tokenizer*"),
+        *folder.glob("chat_template*"),
+        *folder.glob("special*"),
+    ):
         path.unlink()
 
 
@@ -219,7 +242,15 @@ def few_of_each_kind(plan):
 def hopeless_prompts(plan):
     """An earlier run of the recipe, whose base answered 3 of 60 prompts."""
     rows = [
-        Judged(id=f"val-{i}", stratum="", completion="", how="text", reward=float(i < 3), parts={}, readings={})
+        Judged(
+            id=f"val-{i}",
+            stratum="",
+            completion="",
+            how="text",
+            reward=float(i < 3),
+            parts={},
+            readings={},
+        )
         for i in range(60)
     ]
     folder = plan.place / "runs" / "planned"
@@ -227,11 +258,19 @@ def hopeless_prompts(plan):
     (folder / "recipe.yaml").write_text(parse(plan.values).to_yaml())
     of = {"source": "base", "task": "rows", "split": "val", "rubric": "rows"}
     evaluation = Evaluation(**of, sampling=Sampling(), seed=0, rows=rows)
-    write_evaluation(folder / "evaluations" / f"{EvaluationKey('base', 'val', 'sampled')}.json", evaluation)
+    write_evaluation(
+        folder / "evaluations" / f"{EvaluationKey('base', 'val', 'sampled')}.json", evaluation
+    )
 
 
 def another_law_than_before(plan):
-    card = Card(recipe="sft 0", stage="sft", task="rows", options={}, sampling={"temperature": 0.7, "max_tokens": 16})
+    card = Card(
+        recipe="sft 0",
+        stage="sft",
+        task="rows",
+        options={},
+        sampling={"temperature": 0.7, "max_tokens": 16},
+    )
     (plan.own_model() / "plumbline.json").write_text(json.dumps(card.to_json()))
 
 
@@ -268,7 +307,11 @@ SETTINGS = {
     "short run": ({"rl__steps": 12}, "coverage", "warning"),
     "small groups": ({"rl__group_size": 2}, "groups", "warning"),
     "rate of nothing": ({"rl__optimiser__learning_rate": 1e-8}, "small-updates", "warning"),
-    "rate of sft": ({"model": {"name": "Qwen/Qwen3-8B"}, "rl__optimiser__learning_rate": 2e-4}, "rate", "warning"),
+    "rate of sft": (
+        {"model": {"name": "Qwen/Qwen3-8B"}, "rl__optimiser__learning_rate": 2e-4},
+        "rate",
+        "warning",
+    ),
     "rate of all weights": (
         {"model": {"name": "Qwen/Qwen3-8B", "lora": {}}, "rl__optimiser__learning_rate": 9e-7},
         "rate",
@@ -277,7 +320,11 @@ SETTINGS = {
     "a cosine": ({"rl__optimiser": {"schedule": "cosine", "warmup": 0.1}}, "schedule", "warning"),
     "a long warmup": ({"rl__optimiser": {"warmup": 60}}, "schedule", "warning"),
     "two temperatures": ({"controls__score_temperature": 0.7}, "law", "warning"),
-    "two numbers of steps": ({"model": MASKED, "sampling__steps": 4, "evaluation__steps": 16}, "law", "warning"),
+    "two numbers of steps": (
+        {"model": MASKED, "sampling__steps": 4, "evaluation__steps": 16},
+        "law",
+        "warning",
+    ),
     "stale and uncorrected": ({"rl__lag": 2, "rl__old": "rescored"}, "law", "warning"),
     "an idle clip": ({"rl__algorithm": {"name": "grpo", "clip_high": 0.28}}, "clip-idle", "note"),
     "a hub name": ({"model": {"name": "some/model", "context": 256}}, "reproducible", "note"),
@@ -302,10 +349,18 @@ FILES = {
         b'{"weight_map": {"a": "model.safetensors", "b": "model-2-of-2.safetensors"}}',
         "checkpoint",
     ),
-    "a weight is in no file": (INDEX, b'{"weight_map": {"lost": "model.safetensors"}}', "checkpoint"),
+    "a weight is in no file": (
+        INDEX,
+        b'{"weight_map": {"lost": "model.safetensors"}}',
+        "checkpoint",
+    ),
     "a header is cut": (WEIGHTS, struct.pack("<Q", 10**6) + b"{", "checkpoint"),
     "a header is none": (WEIGHTS, struct.pack("<Q", 4) + b"null", "checkpoint"),
-    "a pointer": (WEIGHTS, b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "checkpoint"),
+    "a pointer": (
+        WEIGHTS,
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+        "checkpoint",
+    ),
 }
 PLANTED = [
     (a_prompt_in_both, "overlap", "fatal"),
@@ -343,12 +398,16 @@ PLANTED = [
 
 def assert_found(plan, check, level):
     found = plan.look().findings
-    assert [finding.check for finding in found if finding.level == "fatal"] == [check] * (level == "fatal")
+    assert [finding.check for finding in found if finding.level == "fatal"] == [check] * (
+        level == "fatal"
+    )
     assert (check, level) in {(finding.check, finding.level) for finding in found} | {(None, None)}
     assert {finding.check for finding in found} <= {check, "reproducible"}
 
 
-@pytest.mark.parametrize(("plant", "check", "level"), PLANTED, ids=lambda one: getattr(one, "__name__", None))
+@pytest.mark.parametrize(
+    ("plant", "check", "level"), PLANTED, ids=lambda one: getattr(one, "__name__", None)
+)
 def test_what_is_planted_is_found_and_nothing_else_is_fatal(plan, plant, check, level):
     plant(plan)
     assert_found(plan, check, level)
@@ -357,7 +416,9 @@ def test_what_is_planted_is_found_and_nothing_else_is_fatal(plan, plant, check, 
 def test_examples_that_share_a_cluster_are_said_to_count_for_less(plan):
     few_to_evaluate(plan)
     fixes = [one.fix for one in plan.look().findings if one.check == "evaluation-size"]
-    plan.rows["test"] = [replace(row, cluster=f"c{n // 5}") for n, row in enumerate(plan.rows["test"])]
+    plan.rows["test"] = [
+        replace(row, cluster=f"c{n // 5}") for n, row in enumerate(plan.rows["test"])
+    ]
     shared = [one.fix for one in plan.look().findings if one.check == "evaluation-size"]
     assert ["cluster" in fix for fix in (*fixes, *shared)] == [False, True]
 
@@ -387,18 +448,23 @@ def test_a_finding_says_why_what_to_do_and_how_in_the_recipe(plan):
     assert all(finding.causes and finding.fix for finding in found.values())
 
 
-# -- nearly equal texts ----------------------------------------------------------------------------------------------
+# -- nearly equal texts ----------------------------------------------------------------------------
 
 
 def test_nearly_equal_texts_are_those_that_a_comparison_of_all_with_all_finds():
     rng = random.Random(1)
-    texts = [[rng.choice("abcdefghijklmnop") * 2 for _ in range(rng.randrange(3, 40))] for _ in range(60)]
+    texts = [
+        [rng.choice("abcdefghijklmnop") * 2 for _ in range(rng.randrange(3, 40))] for _ in range(60)
+    ]
     for text in texts[:30]:
         twin = list(text)
         for _ in range(rng.randrange(3)):
             twin[rng.randrange(len(twin))] = "neu"
         texts.append(twin)
-    held_out, train = [" ".join(text) for text in texts[:30]], [" ".join(text) for text in texts[30:]]
+    held_out, train = (
+        [" ".join(text) for text in texts[:30]],
+        [" ".join(text) for text in texts[30:]],
+    )
 
     def shingles(text):
         words = text.split()
@@ -407,12 +473,17 @@ def test_nearly_equal_texts_are_those_that_a_comparison_of_all_with_all_finds():
     def jaccard(one, other):
         return len(shingles(one) & shingles(other)) / len(shingles(one) | shingles(other))
 
-    best = {place: max(jaccard(text, other) for other in train) for place, text in enumerate(held_out)}
+    best = {
+        place: max(jaccard(text, other) for other in train) for place, text in enumerate(held_out)
+    }
     wanted = {place: alike for place, alike in best.items() if alike >= ALIKE}
     found = near(held_out, train)
     assert 5 < len(wanted) < 30
     assert {one.held_out: one.alike for one in found} == pytest.approx(wanted)
-    assert all(jaccard(held_out[one.held_out], train[one.train]) == pytest.approx(one.alike) for one in found)
+    assert all(
+        jaccard(held_out[one.held_out], train[one.train]) == pytest.approx(one.alike)
+        for one in found
+    )
 
 
 def test_an_instruction_that_all_prompts_have_is_no_likeness():
@@ -424,7 +495,7 @@ def test_an_instruction_that_all_prompts_have_is_no_likeness():
     assert near([], ["a"]) == near(["a"], []) == near([""], [""]) == []
 
 
-# -- the command, and a run that does not begin ----------------------------------------------------------------------
+# -- the command, and a run that does not begin ----------------------------------------------------
 
 
 def test_the_command_takes_a_recipe_and_ends_with_1_where_something_is_fatal(plumbline, plan):
@@ -445,7 +516,10 @@ def test_the_command_takes_a_recipe_and_ends_with_1_where_something_is_fatal(plu
 def test_a_folder_is_no_recipe_though_it_has_the_name_of_one(plumbline, plan):
     (plan.place / "commerce-tiny").mkdir()
     assert "holds no record of a run" in plumbline("check", "commerce-tiny")[2]
-    assert "is no recipe, and --set is of one" in plumbline("check", "commerce-tiny", "--set", "seed=1")[2]
+    assert (
+        "is no recipe, and --set is of one"
+        in plumbline("check", "commerce-tiny", "--set", "seed=1")[2]
+    )
 
 
 def test_a_run_does_not_begin_with_what_is_fatal_unless_told_to(plan):
@@ -455,7 +529,12 @@ def test_a_run_does_not_begin_with_what_is_fatal_unless_told_to(plan):
         api.run(plan.values, quiet=True)
     assert "run.preflight=false" in refused.value.fix
     assert Run.read(plan.place / "runs" / "planned").evaluations() == {}
-    plan.set(run__preflight=False, run__folder="anyway", evaluation={"every": 0, "final": ["test"]}, rl__steps=1)
+    plan.set(
+        run__preflight=False,
+        run__folder="anyway",
+        evaluation={"every": 0, "final": ["test"]},
+        rl__steps=1,
+    )
     assert api.run(plan.values, quiet=True).result()["status"] == "finished"
 
 

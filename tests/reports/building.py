@@ -1,4 +1,5 @@
-"""Run directories made with the real writers, of any size and any outcome: what a training would have left behind."""
+"""Run directories made with the real writers, of any size and any outcome: what a training would
+have left behind."""
 
 import json
 import math
@@ -36,7 +37,8 @@ def recipe(**over: Any) -> Recipe:
 
 @dataclass(frozen=True)
 class Level:
-    """How good a stage is: form (it parses), content (the fields are right), tidy (it parses strictly)."""
+    """How good a stage is: form (it parses), content (the fields are right), tidy (it parses
+    strictly)."""
 
     form: float
     content: float
@@ -48,7 +50,11 @@ BASE, SFT, RL = Level(0.35, 0.2, 0.3), Level(0.8, 0.55, 0.55), Level(0.99, 0.9, 
 
 def answer(fields: float, tidy: bool, parses: bool) -> tuple[str, str]:
     """A completion and how it parses."""
-    value = {"sentimento": "negativo" if fields > 0.5 else "positivo", "nota": 4.5, "atraso_dias": 12}
+    value = {
+        "sentimento": "negativo" if fields > 0.5 else "positivo",
+        "nota": 4.5,
+        "atraso_dias": 12,
+    }
     text = json.dumps(value, ensure_ascii=False)
     if not parses:
         return "O cliente reclama do atraso de 12 dias, acho que a nota é 4,5 e", "none"
@@ -69,7 +75,9 @@ def judged(number: int, split: str, level: Level, rng: np.random.Generator) -> J
         "numbers": (float(parses and rng.random() < level.content) if number % 3 else None),
     }
     weight = sum(WEIGHTS[name] for name, value in parts.items() if value is not None)
-    reward = sum(WEIGHTS[name] * value for name, value in parts.items() if value is not None) / weight
+    reward = (
+        sum(WEIGHTS[name] * value for name, value in parts.items() if value is not None) / weight
+    )
     reward = min(reward, 1.0) if parses else 0.0
     text, how = answer(fields, tidy, parses)
     return Judged(
@@ -90,7 +98,13 @@ def _three(content: float) -> list[float]:
 
 
 def evaluation(
-    stage: str, split: str, mode: str, level: Level, n: int, seed: int, change: Callable[[Judged], Judged] | None = None
+    stage: str,
+    split: str,
+    mode: str,
+    level: Level,
+    n: int,
+    seed: int,
+    change: Callable[[Judged], Judged] | None = None,
 ) -> Evaluation:
     rng = np.random.default_rng([seed, len(stage), len(split), len(mode)])
     rows = tuple(judged(number, split, level, rng) for number in range(n))
@@ -122,16 +136,31 @@ def reference_row(name: str, reward: float, split: str, number: int) -> Judged:
 def references(split: str, n: int) -> dict[str, Evaluation]:
     """The oracle and three controls."""
     found = {}
-    for name, reward in (("oracle", 1.0), ("constant", 0.31), ("shuffled-gold", 0.22), ("blank", 0.0)):
+    for name, reward in (
+        ("oracle", 1.0),
+        ("constant", 0.31),
+        ("shuffled-gold", 0.22),
+        ("blank", 0.0),
+    ):
         rows = tuple(reference_row(name, reward, split, number) for number in range(n))
         found[name] = Evaluation(
-            source=name, task="commerce", split=split, rubric="commerce/1+abc123", sampling={}, seed=0, rows=rows
+            source=name,
+            task="commerce",
+            split=split,
+            rubric="commerce/1+abc123",
+            sampling={},
+            seed=0,
+            rows=rows,
         )
     return found
 
 
 def write_evaluations(
-    run: Run, levels: Mapping[str, Level], n: int, splits: tuple[str, ...] = ("val", "test"), beside: bool = True
+    run: Run,
+    levels: Mapping[str, Level],
+    n: int,
+    splits: tuple[str, ...] = ("val", "test"),
+    beside: bool = True,
 ) -> None:
     """After each stage, and the references."""
     for split in splits:
@@ -140,23 +169,34 @@ def write_evaluations(
                 run.evaluation(EvaluationKey("reference", split, name), found)
         for number, (stage, level) in enumerate(levels.items()):
             for mode in ("greedy", "sampled"):
-                run.evaluation(EvaluationKey(stage, split, mode), evaluation(stage, split, mode, level, n, number))
+                run.evaluation(
+                    EvaluationKey(stage, split, mode),
+                    evaluation(stage, split, mode, level, n, number),
+                )
 
 
 def write_supervised(run: Run, stage: str, steps: int) -> None:
     rng = np.random.default_rng(3)
     for step in range(1, steps + 1):
         values = {
-            "train/loss": 0.4 + 2.5 * math.exp(-6 * step / steps) + 0.08 * float(rng.standard_normal()),
+            "train/loss": 0.4
+            + 2.5 * math.exp(-6 * step / steps)
+            + 0.08 * float(rng.standard_normal()),
             "train/grad_norm": 0.5 + float(rng.random()),
             "train/learning_rate": 1e-4 * min(1.0, step / (0.1 * steps + 1)),
         }
-        values |= {"train/epoch": step / steps, "train/tokens": 1700 + step, "train/frac_truncated": 0.0}
+        values |= {
+            "train/epoch": step / steps,
+            "train/tokens": 1700 + step,
+            "train/frac_truncated": 0.0,
+        }
         run.metrics(stage, step, values)
         run.timings(stage, step, {"time/step": 0.21})
 
 
-def write_rl(run: Run, steps: int, *, every: int = 10, n: int = 24, beta: float = 0.0, evaluate: bool = True) -> None:
+def write_rl(
+    run: Run, steps: int, *, every: int = 10, n: int = 24, beta: float = 0.0, evaluate: bool = True
+) -> None:
     """RL's metrics, samples and timings, and the evaluations inside it."""
     rng = np.random.default_rng(5)
     total = run.recipe.rl.steps if run.recipe.rl else steps
@@ -168,7 +208,9 @@ def write_rl(run: Run, steps: int, *, every: int = 10, n: int = 24, beta: float 
             for mode in ("greedy", "sampled"):
                 found = evaluation(f"rl@{step}", "val", mode, level, n, step)
                 run.evaluation(EvaluationKey("rl", "val", mode, step), found)
-                values["eval/mean_reward" if mode == "greedy" else "eval/sampled_mean_reward"] = found.mean_reward
+                values["eval/mean_reward" if mode == "greedy" else "eval/sampled_mean_reward"] = (
+                    found.mean_reward
+                )
         if step:
             values = rl_values(level, done, rng, beta) | values
             run.timings("rl", step, {"time/rollouts": 1.9, "time/update": 0.8, "time/rest": 0.15})
@@ -177,7 +219,9 @@ def write_rl(run: Run, steps: int, *, every: int = 10, n: int = 24, beta: float 
             run.metrics("rl", step, values)
 
 
-def rl_values(level: Level, done: float, rng: np.random.Generator, beta: float) -> dict[str, float | None]:
+def rl_values(
+    level: Level, done: float, rng: np.random.Generator, beta: float
+) -> dict[str, float | None]:
     def noisy(value: float, size: float = 0.07) -> float:
         return float(np.clip(value + size * rng.standard_normal(), 0, 1))
 
@@ -200,7 +244,12 @@ def rl_values(level: Level, done: float, rng: np.random.Generator, beta: float) 
         "train/learning_rate": 5e-6,
         "train/epoch": done,
     }
-    for name, good in (("parse", level.form), ("schema", level.form), ("alone", level.tidy), ("fields", level.content)):
+    for name, good in (
+        ("parse", level.form),
+        ("schema", level.form),
+        ("alone", level.tidy),
+        ("fields", level.content),
+    ):
         values[f"train/reward/{name}"] = noisy(good)
     values["train/reward/numbers"] = noisy(level.content) if rng.random() > 0.3 else None
     values["train/reading/lenient"] = values["train/reward"]
@@ -212,7 +261,12 @@ def write_samples(run: Run, step: int, level: Level, rng: np.random.Generator) -
     for number in range(2):
         row = judged(number, "train", level, rng)
         kept = {name: getattr(row, name) for name in ("id", "reward", "how", "tokens")}
-        kept |= {"step": step, "text": row.completion, "parts": dict(row.parts), "readings": dict(row.readings)}
+        kept |= {
+            "step": step,
+            "text": row.completion,
+            "parts": dict(row.parts),
+            "readings": dict(row.readings),
+        }
         finish = "length" if row.truncated else "stop"
         run.sample({**kept, "advantage": 0.1, "finish": finish, "failure": ""})
 
@@ -224,7 +278,12 @@ def examples(split: str, n: int) -> dict[str, Example]:
             id=name,
             messages=[
                 {"role": "system", "content": "Responda só com JSON."},
-                {"role": "user", "content": f"Avaliação {name}: o produto chegou com 12 dias de atraso, nota 4,5."},
+                {
+                    "role": "user",
+                    "content": (
+                        f"Avaliação {name}: o produto chegou com 12 dias de atraso, nota 4,5."
+                    ),
+                },
             ],
             gold=answer(1.0, True, True)[0],
             stratum=name.split("-")[0],
@@ -233,10 +292,14 @@ def examples(split: str, n: int) -> dict[str, Example]:
     }
 
 
-def finished_run(folder: Path, *, n: int = 59, levels: Mapping[str, Level] | None = None, **over: Any) -> Run:
+def finished_run(
+    folder: Path, *, n: int = 59, levels: Mapping[str, Level] | None = None, **over: Any
+) -> Run:
     """Base, SFT and GRPO, all evaluated, with an event and an environment."""
     with Run.start(recipe(**over), folder, resume=False) as run:
-        run.environment({"engine": {"decoder": "lean", "scoring": "packed"}, "model": f"{folder}/models/sft"})
+        run.environment(
+            {"engine": {"decoder": "lean", "scoring": "packed"}, "model": f"{folder}/models/sft"}
+        )
         run.event("note", "records were built")
         write_supervised(run, "base", 40)
         write_supervised(run, "sft", 30)

@@ -1,17 +1,78 @@
-"""A strict reader of the HTML that reports are: which elements, which attributes, which text, and is it well nested."""
+"""A strict reader of the HTML that reports are: which elements, which attributes, which text, and
+is it well nested."""
 
 from html.parser import HTMLParser
 
 VOID = {"meta", "br", "img"}
 ELEMENTS = {
-    *("html", "head", "meta", "title", "style", "body", "nav", "main", "section", "article", "div", "span", "p", "a"),
-    *("h1", "h2", "h3", "b", "i", "ul", "li", "dl", "dt", "dd", "pre", "details", "summary", "figure", "figcaption"),
+    *(
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "nav",
+        "main",
+        "section",
+        "article",
+        "div",
+        "span",
+        "p",
+        "a",
+    ),
+    *(
+        "h1",
+        "h2",
+        "h3",
+        "b",
+        "i",
+        "ul",
+        "li",
+        "dl",
+        "dt",
+        "dd",
+        "pre",
+        "details",
+        "summary",
+        "figure",
+        "figcaption",
+    ),
     *("table", "thead", "tbody", "tr", "th", "td"),
     *("svg", "path", "line", "rect", "circle", "text"),
 }
 ATTRIBUTES = {
-    *("charset", "http-equiv", "content", "name", "lang", "class", "id", "href", "style", "dir", "scope", "tabindex"),
-    *("role", "aria-label", "aria-hidden", "viewbox", "d", "x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "r", "width"),
+    *(
+        "charset",
+        "http-equiv",
+        "content",
+        "name",
+        "lang",
+        "class",
+        "id",
+        "href",
+        "style",
+        "dir",
+        "scope",
+        "tabindex",
+    ),
+    *(
+        "role",
+        "aria-label",
+        "aria-hidden",
+        "viewbox",
+        "d",
+        "x",
+        "y",
+        "x1",
+        "y1",
+        "x2",
+        "y2",
+        "cx",
+        "cy",
+        "r",
+        "width",
+    ),
     *("height", "text-anchor"),
 }
 

@@ -1,4 +1,5 @@
-"""Seen and held out, by stratum and by kind; replays in the report; and nothing of it where a task has none."""
+"""Seen and held out, by stratum and by kind; replays in the report; and nothing of it where a task
+has none."""
 
 import csv
 import io
@@ -32,22 +33,32 @@ HOSTILE = "<script>alert(1)</script>\u202e"
 
 def with_kinds(row: Judged) -> Judged:
     number = row.parts.get("numbers")
-    return replace(row, parts={**row.parts, "kind-text": row.parts["fields"], "kind-number": number})
+    return replace(
+        row, parts={**row.parts, "kind-text": row.parts["fields"], "kind-number": number}
+    )
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Base, SFT and GRPO on three splits, of which the recipe names two; the unseen one gains less."""
+    """Base, SFT and GRPO on three splits, of which the recipe names two; the unseen one gains
+    less."""
     folder = tmp_path_factory.mktemp("breakdown") / "run"
     with Run.start(recipe(), folder, resume=False) as run:
         for split, n in SIZES.items():
             levels = {"base": BASE, "sft": SFT, "rl": SFT if split == "unseen" else RL}
             for name, found in references(split, n).items():
-                run.evaluation(EvaluationKey("reference", split, name), replace(found, headline=HEADLINE))
+                run.evaluation(
+                    EvaluationKey("reference", split, name), replace(found, headline=HEADLINE)
+                )
             for number, (stage, level) in enumerate(levels.items()):
                 made = evaluation(stage, split, "greedy", level, n, number, with_kinds)
-                run.evaluation(EvaluationKey(stage, split, "greedy"), replace(made, headline=HEADLINE))
-        frames = (Frame(caption=HOSTILE, image=b"\xff\xd8one"), Frame(caption="then", image=b"\xff\xd8two"))
+                run.evaluation(
+                    EvaluationKey(stage, split, "greedy"), replace(made, headline=HEADLINE)
+                )
+        frames = (
+            Frame(caption=HOSTILE, image=b"\xff\xd8one"),
+            Frame(caption="then", image=b"\xff\xd8two"),
+        )
         shown = Replay(
             id="push-test-0003",
             stratum="push",
@@ -55,7 +66,12 @@ def folder(tmp_path_factory):
             mistakes=(Mistake(what="Name", expected="Ana", received=HOSTILE),),
             frames=frames,
         )
-        dark = Replay(id="sql-test-0001", stratum="sql", reward=0.1, problem="there is no browser; install one")
+        dark = Replay(
+            id="sql-test-0001",
+            stratum="sql",
+            reward=0.1,
+            problem="there is no browser; install one",
+        )
         write_replays(run.replays(EvaluationKey("rl", "test", "greedy")), [shown, dark])
         run.finish({"status": "finished", "model": "m"})
     write_report(run)
@@ -79,12 +95,18 @@ def test_the_verdict_still_speaks_of_the_recipes_last_split(view):
     assert "60 held-out test examples" in run_verdict(view).sentence
 
 
-def test_every_split_says_by_how_much_the_reward_rose_from_the_first_stage_to_the_last(view, html, folder):
+def test_every_split_says_by_how_much_the_reward_rose_from_the_first_stage_to_the_last(
+    view, html, folder
+):
     said = rise_sentences(view)
-    assert [re.match(r"On (\w+) \((\d+)", line).groups() for line in said] == [(s, str(n)) for s, n in SIZES.items()]
+    assert [re.match(r"On (\w+) \((\d+)", line).groups() for line in said] == [
+        (s, str(n)) for s, n in SIZES.items()
+    ]
     for split, line in zip(SIZES, said, strict=True):
         before, after = (view.final(stage, split, "greedy").mean_reward for stage in ("base", "rl"))
-        assert f"rose: {before:.3f} Base, {after:.3f} GRPO, difference +{after - before:.3f} [" in line
+        assert (
+            f"rose: {before:.3f} Base, {after:.3f} GRPO, difference +{after - before:.3f} [" in line
+        )
         assert line in (folder / "report.md").read_text(encoding="utf-8").replace("\\", "")
     text = Page(html).text
     assert "On unseen (32 examples) the greedy reward rose" in text
@@ -117,7 +139,10 @@ def test_the_tables_hold_every_figure_stratum_and_kind_of_every_split(folder, vi
 def test_seen_and_held_out_stand_side_by_side(html):
     captions = re.findall(r"<figcaption>.*?<b>([^<]*)</b>", html)
     for what in ("Reward by form", "Accuracy by kind"):
-        assert [c for c in captions if c.startswith(what)] == [f"{what} on test", f"{what} on unseen"]
+        assert [c for c in captions if c.startswith(what)] == [
+            f"{what} on test",
+            f"{what} on unseen",
+        ]
     headings = Page(html).headings
     assert headings.index("Seen and held out") == headings.index("Parts and strata") + 1
 

@@ -48,8 +48,20 @@ def steps(n: int) -> np.ndarray:
 @pytest.mark.parametrize(
     "values",
     [
-        *(array(), array(NAN), array(NAN, NAN, NAN), array(0.5), array(0.0, 0.0, 0.0), array(3.0, 3.0)),
-        *(array(-2.0, -2.0), array(NAN, 0.1, NAN, 0.3, NAN), array(0.1, NAN, NAN, 0.2, 0.3), array(1e-300, 2e-300)),
+        *(
+            array(),
+            array(NAN),
+            array(NAN, NAN, NAN),
+            array(0.5),
+            array(0.0, 0.0, 0.0),
+            array(3.0, 3.0),
+        ),
+        *(
+            array(-2.0, -2.0),
+            array(NAN, 0.1, NAN, 0.3, NAN),
+            array(0.1, NAN, NAN, 0.2, 0.3),
+            array(1e-300, 2e-300),
+        ),
         *(array(1e12, 2e12, -1e12), array(5e-6, 5e-6, 5e-6)),
     ],
 )
@@ -72,7 +84,11 @@ def test_a_chart_without_values_says_so():
 
 
 def test_a_gap_breaks_the_line_and_is_not_drawn_as_zero():
-    root = parsed(line_chart([Line(steps(5), array(0.5, 0.5, NAN, 0.5, 0.5))], label="gap", size=SMALL, y_range=UNIT))
+    root = parsed(
+        line_chart(
+            [Line(steps(5), array(0.5, 0.5, NAN, 0.5, 0.5))], label="gap", size=SMALL, y_range=UNIT
+        )
+    )
     (path,) = [path for path in root.iter("path") if path.get("class") == "line c1"]
     assert path.get("d", "").count("M") == 2
     ys = {pair.split(",")[1] for pair in re.split("[ML]", path.get("d", "")) if pair}
@@ -86,34 +102,59 @@ def test_a_single_point_between_gaps_is_still_visible():
 
 
 def test_points_lie_where_their_values_say():
-    root = parsed(line_chart([Line(steps(2), array(0.0, 1.0))], label="up", size=SMALL, y_range=UNIT))
+    root = parsed(
+        line_chart([Line(steps(2), array(0.0, 1.0))], label="up", size=SMALL, y_range=UNIT)
+    )
     (path,) = [path for path in root.iter("path") if path.get("class") == "line c1"]
-    (_, low), (_, high) = ((float(a), float(b)) for a, b in re.findall(r"([\d.]+),([\d.]+)", path.get("d", "")))
-    grid = sorted(float(line.get("y1", 0)) for line in root.iter("line") if line.get("class") == "grid")
+    (_, low), (_, high) = (
+        (float(a), float(b)) for a, b in re.findall(r"([\d.]+),([\d.]+)", path.get("d", ""))
+    )
+    grid = sorted(
+        float(line.get("y1", 0)) for line in root.iter("line") if line.get("class") == "grid"
+    )
     assert (low, high) == (grid[-1], grid[0])
 
 
 def test_evaluations_show_their_intervals_and_say_their_n():
-    intervals = [Interval(0.5, 0.4, 0.6, 24), Interval(NAN, NAN, NAN, 0), Interval(0.9, 0.85, 0.95, 24)]
-    layers = [Points([0, 10, 20], intervals, label="greedy", shape="diamond"), Level(1.0, "oracle 1.000")]
+    intervals = [
+        Interval(0.5, 0.4, 0.6, 24),
+        Interval(NAN, NAN, NAN, 0),
+        Interval(0.9, 0.85, 0.95, 24),
+    ]
+    layers = [
+        Points([0, 10, 20], intervals, label="greedy", shape="diamond"),
+        Level(1.0, "oracle 1.000"),
+    ]
     root = parsed(line_chart(layers, label="evaluations", y_range=UNIT))
     titles = [title.text for title in root.iter("title")]
-    assert titles == ["step 0, greedy: 0.500 [0.400, 0.600], n = 24", "step 20, greedy: 0.900 [0.850, 0.950], n = 24"]
-    assert len([line for line in root.iter("line") if (line.get("class") or "").startswith("bar")]) == 2
+    assert titles == [
+        "step 0, greedy: 0.500 [0.400, 0.600], n = 24",
+        "step 20, greedy: 0.900 [0.850, 0.950], n = 24",
+    ]
+    assert (
+        len([line for line in root.iter("line") if (line.get("class") or "").startswith("bar")])
+        == 2
+    )
     assert "oracle 1.000" in [text.text for text in root.iter("text")]
 
 
 def test_labels_at_the_end_of_lines_do_not_overlap():
     layers = [Line(steps(2), array(0.5, 0.5 + i / 1000), label=f"line {i}") for i in range(5)]
     root = parsed(line_chart(layers, label="close", y_range=UNIT))
-    ys = sorted(float(text.get("y", 0)) for text in root.iter("text") if "label" in (text.get("class") or ""))
+    ys = sorted(
+        float(text.get("y", 0))
+        for text in root.iter("text")
+        if "label" in (text.get("class") or "")
+    )
     assert min(b - a for a, b in pairwise(ys)) >= 12
 
 
 def test_ten_thousand_steps_stay_small_and_keep_their_spike():
     values = np.sin(np.arange(10_000) / 300) * 0.1
     values[7_123] = 50.0
-    chart = line_chart([Line(steps(10_000), values, joined=False), Line(steps(10_000), values)], label="long")
+    chart = line_chart(
+        [Line(steps(10_000), values, joined=False), Line(steps(10_000), values)], label="long"
+    )
     assert len(chart) < 12_000
     root = parsed(chart)
     top = min(float(line.get("y1", 0)) for line in root.iter("line") if line.get("class") == "grid")
@@ -127,8 +168,14 @@ def test_ten_thousand_steps_stay_small_and_keep_their_spike():
 def test_hostile_names_are_text_in_every_chart():
     interval = Interval(0.5, 0.4, 0.6, 9)
     charts = [
-        line_chart([Line(steps(2), array(0, 1), label=HOSTILE), Level(0.5, HOSTILE)], label=HOSTILE),
-        dot_chart([(HOSTILE, (Mark(interval, HOSTILE),), HOSTILE)], label=HOSTILE, references=[(HOSTILE, interval)]),
+        line_chart(
+            [Line(steps(2), array(0, 1), label=HOSTILE), Level(0.5, HOSTILE)], label=HOSTILE
+        ),
+        dot_chart(
+            [(HOSTILE, (Mark(interval, HOSTILE),), HOSTILE)],
+            label=HOSTILE,
+            references=[(HOSTILE, interval)],
+        ),
         share_chart([(HOSTILE, 1.0, HOSTILE)], label=HOSTILE),
     ]
     for chart in charts:

@@ -1,4 +1,5 @@
-"""One evaluation to publish: its tables in three formats, its page, and what is refused before anything is done."""
+"""One evaluation to publish: its tables in three formats, its page, and what is refused before
+anything is done."""
 
 import csv
 import io
@@ -18,8 +19,8 @@ from plumbline.reports.evaluation_output import (
     write_outputs,
 )
 from plumbline.reports.templating import POLICY
-from plumbline.runs.output_guard import MARK
 from plumbline.runs.evaluations import read_evaluation
+from plumbline.runs.output_guard import MARK
 from plumbline.runs.run import Silent
 from tests.evaluation.shown_toy import ShownToy
 
@@ -30,7 +31,9 @@ SHOWN = "tests.evaluation.shown_toy:open_shown"
 def summary():
     task = ShownToy({"size": 8})
     examples = task.examples("val")
-    evaluation = evaluate_completions(task, examples, ["a"] * 4 + ["b"] * 3 + [""], source="m_1 & <b>", split="val")
+    evaluation = evaluate_completions(
+        task, examples, ["a"] * 4 + ["b"] * 3 + [""], source="m_1 & <b>", split="val"
+    )
     return detail(evaluation, references(task, examples, "val"))
 
 
@@ -40,7 +43,12 @@ def rows_of(table):
 
 def test_the_figures_stand_above_the_oracle_and_the_controls_with_their_limits(summary):
     rows = rows_of(evaluation_tables(summary)[0])
-    assert [row["source"] for row in rows] == ["m_1 & <b>", "Oracle", "Control: constant", "Control: blank"]
+    assert [row["source"] for row in rows] == [
+        "m_1 & <b>",
+        "Oracle",
+        "Control: constant",
+        "Control: blank",
+    ]
     first = rows[0]
     assert float(first["nonzero_rate"]) == 7 / 8
     assert float(first["mean_reward_low"]) == summary["reward"]["low"]
@@ -54,7 +62,12 @@ def test_there_is_a_table_for_each_thing_that_is_broken_down_by(summary):
     assert [table.name for table in tables] == ["figures", "by-parity", "by-kind"]
     assert [row["parity"] for row in rows_of(tables[1])] == ["even", "odd"]
     (kind,) = rows_of(tables[2])
-    assert (kind["kind"], kind["n"], float(kind["accuracy"]), float(kind["all_right_rate"])) == ("short", "8", 0.5, 0.5)
+    assert (kind["kind"], kind["n"], float(kind["accuracy"]), float(kind["all_right_rate"])) == (
+        "short",
+        "8",
+        0.5,
+        0.5,
+    )
     for table in tables:
         assert table.caption.endswith("[each 95 %]. a toy")
 
@@ -80,15 +93,29 @@ def test_a_page_without_pictures_allows_none(summary):
 
 
 def test_all_outputs_of_one_evaluation(tmp_path):
-    spec = EvaluationSpec(model="constant", task=SHOWN, options={"size": 4}, split="strange", limit=3, replays=2)
+    spec = EvaluationSpec(
+        model="constant", task=SHOWN, options={"size": 4}, split="strange", limit=3, replays=2
+    )
     outputs = Outputs(
-        evaluation=tmp_path / "e.json", tables=tmp_path / "tables", report=tmp_path / "page.html", replays=2, table="md"
+        evaluation=tmp_path / "e.json",
+        tables=tmp_path / "tables",
+        report=tmp_path / "page.html",
+        replays=2,
+        table="md",
     )
     printed = write_outputs(outputs, {"": run_evaluation(spec, Silent())})
     assert printed.startswith("**Figures, toy, strange, rubric toy/1+")
-    assert [row.id for row in read_evaluation(tmp_path / "e.json").rows] == ["strange-0", "strange-1", "strange-2"]
+    assert [row.id for row in read_evaluation(tmp_path / "e.json").rows] == [
+        "strange-0",
+        "strange-1",
+        "strange-2",
+    ]
     page = (tmp_path / "page.html").read_text()
     assert page.count("<img ") == 4
     assert "&lt;b&gt;before&lt;/b&gt;" in page
-    names = {f"{name}.{end}" for name in ("figures", "by-parity", "by-kind") for end in ("md", "csv", "tex")}
+    names = {
+        f"{name}.{end}"
+        for name in ("figures", "by-parity", "by-kind")
+        for end in ("md", "csv", "tex")
+    }
     assert {path.name for path in (tmp_path / "tables").iterdir()} - {MARK} == names

@@ -1,4 +1,5 @@
-"""A history in its forms: terminal, page, Markdown, LaTeX, CSV, JSON; and the two commands that print it."""
+"""A history in its forms: terminal, page, Markdown, LaTeX, CSV, JSON; and the two commands that
+print it."""
 
 import csv
 import io
@@ -18,7 +19,8 @@ RL = {"steps": 60, "prompts_per_step": 4, "group_size": 8}
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A lineage as the forms log has one: a crash, a version that gains, a metric that was redefined, seeds."""
+    """A lineage as the forms log has one: a crash, a version that gains, a metric that was
+    redefined, seeds."""
     runs = tmp_path_factory.mktemp("lineage") / "runs"
     low, high = rewards(0.3, seed=1), rewards(0.95, seed=2)
 
@@ -29,8 +31,15 @@ def place(tmp_path_factory):
     version("v2", 2, {GREEDY: low, "base.test.greedy": low}, rl=RL | {"group_size": 4})
     version("v3", 3, {GREEDY: high}, rl=RL | {"group_size": 4, "beta": 0.1})
     version("v3-seed9", 4, {GREEDY: high}, rl=RL | {"group_size": 4, "beta": 0.1}, seed=9)
-    version("v4", 5, {GREEDY: evaluation(high, rubric="toy/2")}, rl=RL | {"group_size": 4, "beta": 0.2})
-    version("v4-shuffled", 6, {GREEDY: evaluation(low, rubric="toy/2")}, controls={"shuffle_advantages": True})
+    version(
+        "v4", 5, {GREEDY: evaluation(high, rubric="toy/2")}, rl=RL | {"group_size": 4, "beta": 0.2}
+    )
+    version(
+        "v4-shuffled",
+        6,
+        {GREEDY: evaluation(low, rubric="toy/2")},
+        controls={"shuffle_advantages": True},
+    )
     (runs / "notes").mkdir()
     return runs
 
@@ -61,7 +70,10 @@ def test_each_comparison_says_what_it_comes_to(place):
     assert said[("v2", "its start, models/small")] == "no difference shown"
     assert said[("v3", "v2")] == "higher"
     assert said[("v3-seed9", "v2")] == "higher"
-    assert said[("v4", "v3")] == "not comparable: v3 was scored under rubric toy/1+abc123 and v4 under toy/2"
+    assert (
+        said[("v4", "v3")]
+        == "not comparable: v3 was scored under rubric toy/1+abc123 and v4 under toy/2"
+    )
     assert said[("v4-shuffled", "v4")] == "lower"
 
 
@@ -75,7 +87,10 @@ def test_two_seeds_of_a_recipe_that_differ_are_no_change_of_the_recipe(tmp_path)
 def test_rewards_under_two_rubrics_stand_in_two_figures(place):
     page = history_page(history([place]), "plumbline runs")
     figures = [one.partition("</figure>")[0] for one in page.split("<figure>")[1:]]
-    assert [("rubric toy/1+abc123" in one, "rubric toy/2" in one) for one in figures] == [(True, False), (False, True)]
+    assert [("rubric toy/1+abc123" in one, "rubric toy/2" in one) for one in figures] == [
+        (True, False),
+        (False, True),
+    ]
     for one in figures:
         drawing = one[one.index('<svg viewBox="0 0 420') : one.rindex("</svg>") + 6]
         ElementTree.fromstring(drawing)
@@ -94,7 +109,7 @@ def test_greedy_and_sampled_stand_in_one_row_with_a_key(tmp_path):
     assert "v1, sampled: " in figure
 
 
-# -- the commands --------------------------------------------------------------------------------------------------
+# -- the commands ----------------------------------------------------------------------------------
 
 
 def test_runs_on_a_terminal_of_80_columns(plumbline, place):
@@ -104,7 +119,10 @@ def test_runs_on_a_terminal_of_80_columns(plumbline, place):
     for text in ("#3-#2", "#2-start", "0.933", "#3 has otherwise than #2: rl.beta 0.0 → 0.1"):
         assert text in out
     flat = " ".join(out.split())
-    assert "#5 against #3, test greedy: not comparable: v3 was scored under rubric toy/1+abc123" in flat
+    assert (
+        "#5 against #3, test greedy: not comparable: v3 was scored under rubric toy/1+abc123"
+        in flat
+    )
     assert "adjusted over the 4 comparisons" in flat
     assert "notes: empty" in flat
 
@@ -141,7 +159,12 @@ def test_runs_as_tables_to_publish_and_as_a_page(plumbline, place, tmp_path):
 
 
 def test_a_result_of_a_stage_before_the_last_says_so_on_a_terminal(plumbline, tmp_path):
-    stored(tmp_path / "runs" / "v1", {"sft.test.greedy": rewards(0.5)}, sft={"steps": 5}, finished=False)
+    stored(
+        tmp_path / "runs" / "v1",
+        {"sft.test.greedy": rewards(0.5)},
+        sft={"steps": 5},
+        finished=False,
+    )
     stored(tmp_path / "runs" / "v2", {GREEDY: rewards(0.5)}, seed=1)
     write_evaluation(tmp_path / "one.json", evaluation(rewards(0.5)))
     _, out, _ = plumbline("runs")
@@ -152,10 +175,14 @@ def test_a_result_of_a_stage_before_the_last_says_so_on_a_terminal(plumbline, tm
 
 
 def test_compare_of_several(plumbline, place, tmp_path):
-    code, out, _ = plumbline("compare", place / "v2", place / "v3", place / "v4", "--report", tmp_path / "page.html")
+    code, out, _ = plumbline(
+        "compare", place / "v2", place / "v3", place / "v4", "--report", tmp_path / "page.html"
+    )
     assert code == 0
     assert "#2-#1" in out
-    assert "#3 against #1, test greedy: not comparable: v2 was scored under rubric" in " ".join(out.split())
+    assert "#3 against #1, test greedy: not comparable: v2 was scored under rubric" in " ".join(
+        out.split()
+    )
     assert "#3 has otherwise than #1: rl.beta 0.0 → 0.2" in out
     assert "<h1>3 runs</h1>" in (tmp_path / "page.html").read_text()
     _, out, _ = plumbline("compare", place / "v2", place / "v3", "--table", "csv")

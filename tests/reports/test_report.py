@@ -1,4 +1,5 @@
-"""The whole report: what it holds for every kind of run, that nothing in it can act, and that it stays small."""
+"""The whole report: what it holds for every kind of run, that nothing in it can act, and that it
+stays small."""
 
 import re
 import shutil
@@ -10,23 +11,41 @@ from pathlib import Path
 import pytest
 
 from plumbline.records import Judged, Unjudged
-from plumbline.reports.templating import read_template, render
 from plumbline.reports.sections import values_read
+from plumbline.reports.templating import read_template, render
 from plumbline.reports.write import write_report
 from plumbline.runs.evaluations import EvaluationKey, write_evaluation
 from plumbline.runs.run import Run
 from plumbline.storage import write_jsonl
 from tests.reports import building
-from tests.reports.building import BASE, RL, SFT, evaluation, examples, finished_run, recipe, references
+from tests.reports.building import (
+    BASE,
+    RL,
+    SFT,
+    evaluation,
+    examples,
+    finished_run,
+    recipe,
+    references,
+)
 from tests.reports.reading import ATTRIBUTES, ELEMENTS, Page
 
 SECTIONS = [
-    *("What the checks say", "Before and after", "Curves", "Strict against lenient", "Parts and strata"),
+    *(
+        "What the checks say",
+        "Before and after",
+        "Curves",
+        "Strict against lenient",
+        "Parts and strata",
+    ),
     *("Samples side by side", "Time and tokens", "Recipe, environment, events"),
 ]
 LIMIT = 500_000
 CSS = render("style.css")
-LIGHT, DARK = (dict(re.findall(r"--(\w+):(#\w+);", scheme)) for scheme in read_template("palette.css").split("@media"))
+LIGHT, DARK = (
+    dict(re.findall(r"--(\w+):(#\w+);", scheme))
+    for scheme in read_template("palette.css").split("@media")
+)
 
 
 def report(run: Run, **arguments) -> tuple[str, Page]:
@@ -39,7 +58,7 @@ def report(run: Run, **arguments) -> tuple[str, Page]:
     return text, page
 
 
-# -- a finished run ----------------------------------------------------------------------------------------------
+# -- a finished run --------------------------------------------------------------------------------
 
 
 def test_the_sections_stand_in_their_order(html):
@@ -52,7 +71,9 @@ def test_the_verdict_comes_first_and_the_key_figures_follow(html):
     page = Page(html)
     texts = [text for text in page.texts if text.strip()]
     start = texts.index("commerce-demo", 5)
-    assert texts[start + 2].startswith("GRPO raised the greedy reward on 59 held-out test examples from ")
+    assert texts[start + 2].startswith(
+        "GRPO raised the greedy reward on 59 held-out test examples from "
+    )
     assert html.count('<div class="card">') == 6
     assert "This run is not finished" not in page.text
 
@@ -63,7 +84,9 @@ def test_what_the_checks_find_stands_at_the_top_and_in_full_below(own):
     write_jsonl(own.folder / "metrics.jsonl", still)
     text, page = report(Run.read(own.folder))
     assert (
-        text.index("The checks found") < text.index("fatal: the gradient is zero") < text.index("Before and after</h2>")
+        text.index("The checks found")
+        < text.index("fatal: the gradient is zero")
+        < text.index("Before and after</h2>")
     )
     assert "GRPO, fatal" in page.text
     assert "(no-signal)" in page.text
@@ -101,15 +124,25 @@ def test_the_same_records_give_the_same_bytes(finished, tmp_path):
     assert len(made) == 16
     for path in made:
         written, again = (finished.folder / path.relative_to(copy)).read_bytes(), path.read_bytes()
-        # the environment of this fixture names the folder of the first run, as another machine's would
-        assert written.replace(b"RUN/models", b"X") == again.replace(f"{finished.folder}/models".encode(), b"X")
+        # the environment of this fixture names the folder of the first run, as another machine's
+        # would
+        assert written.replace(b"RUN/models", b"X") == again.replace(
+            f"{finished.folder}/models".encode(), b"X"
+        )
 
 
 def test_files_are_written_atomically_and_nothing_else_changes(finished):
     assert not list(finished.folder.rglob("*.tmp"))
     names = {path.name for path in finished.folder.iterdir()}
     assert names - {"report.html", "report.md", "tables"} == {
-        *("recipe.yaml", "environment.json", "metrics.jsonl", "timings.jsonl", "samples.jsonl", "events.jsonl"),
+        *(
+            "recipe.yaml",
+            "environment.json",
+            "metrics.jsonl",
+            "timings.jsonl",
+            "samples.jsonl",
+            "events.jsonl",
+        ),
         *("evaluations", "result.json", ".lock", ".plumbline"),
     }
 
@@ -117,7 +150,9 @@ def test_files_are_written_atomically_and_nothing_else_changes(finished):
 def test_strict_and_lenient_stand_side_by_side_with_the_count_of_what_is_lost(html):
     text = Page(html).text
     assert "Reward (lenient)" in text
-    assert re.search(r"SFT: strict parsing scores (\d+) of 59 answers as 0 although they earn something", text)
+    assert re.search(
+        r"SFT: strict parsing scores (\d+) of 59 answers as 0 although they earn something", text
+    )
     assert "fence+decimal_comma" in text
 
 
@@ -131,8 +166,18 @@ def test_samples_have_prompt_gold_and_both_answers(html):
 
 def test_each_value_is_marked_by_what_its_part_earned():
     parts = {"a": 1.0, "b": 0.0, "c": 0.5}
-    row = Judged(id="x", stratum="", completion='{"a": 1, "b": 2}', reward=0.5, parts=parts, readings={}, how="strict")
-    made = values_read('{"a": 1, "b": 3, "c": "d"}', {"SFT": row, "GRPO": replace(row, completion="a: 1")})
+    row = Judged(
+        id="x",
+        stratum="",
+        completion='{"a": 1, "b": 2}',
+        reward=0.5,
+        parts=parts,
+        readings={},
+        how="strict",
+    )
+    made = values_read(
+        '{"a": 1, "b": 3, "c": "d"}', {"SFT": row, "GRPO": replace(row, completion="a: 1")}
+    )
     text = Page(made.to_html()).text
     for said in ("✓ 1", "✗ 2", "0.50 (not said)", "✓ (no plain JSON)", "✗ (no plain JSON)"):
         assert said in text
@@ -160,12 +205,18 @@ def test_markdown_holds_verdict_tables_and_samples(finished):
     text = (finished.folder / "report.md").read_text(encoding="utf-8")
     assert text.startswith("# commerce-demo\n")
     assert "**GRPO raised the greedy reward on 59 held-out test examples" in text
-    for heading in ("Before and after", "Strict against lenient", "Parts and strata", "Samples side by side", "Recipe"):
+    for heading in (
+        "Before and after",
+        "Strict against lenient",
+        "Parts and strata",
+        "Samples side by side",
+        "Recipe",
+    ):
         assert f"\n## {heading}\n" in text
     assert "````text\nClaro! Aqui está:\n```json" in text  # a longer fence around the model's own
 
 
-# -- other runs --------------------------------------------------------------------------------------------------
+# -- other runs ------------------------------------------------------------------------------------
 
 
 def test_a_run_in_progress_says_so_with_its_last_step(tmp_path):
@@ -235,7 +286,9 @@ SAID = {
 
 @pytest.mark.parametrize("wrote", SAID, ids=lambda wrote: wrote.__name__)
 def test_a_run_of_less_says_what_is_missing(tmp_path, wrote):
-    with Run.start(recipe(**({"rl": None} if wrote is only_sft else {})), tmp_path / "run", resume=False) as run:
+    with Run.start(
+        recipe(**({"rl": None} if wrote is only_sft else {})), tmp_path / "run", resume=False
+    ) as run:
         wrote(run)
     _, page = report(run)
     assert [text for text in SAID[wrote] if text not in page.text] == []
@@ -244,14 +297,23 @@ def test_a_run_of_less_says_what_is_missing(tmp_path, wrote):
 
 
 def in_turns(row: Judged) -> Judged:
-    return replace(row, turns=("first <b>try</b>", row.completion), asked=("the page says no",), cut=True)
+    return replace(
+        row, turns=("first <b>try</b>", row.completion), asked=("the page says no",), cut=True
+    )
 
 
 def test_episodes_are_shown_turn_by_turn(tmp_path):
     """In the samples of two stages; and, before there are two, in the rollouts of training."""
     with Run.start(recipe(), tmp_path / "run", resume=False) as run:
         row = in_turns(evaluation("rl", "train", "greedy", RL, 1, 0).rows[0])
-        kept = {"step": 1, "id": row.id, "text": row.completion, "reward": 0.5, "parts": {}, "how": "strict"}
+        kept = {
+            "step": 1,
+            "id": row.id,
+            "text": row.completion,
+            "reward": 0.5,
+            "parts": {},
+            "how": "strict",
+        }
         run.sample({**kept, "turns": row.turns, "asked": row.asked})
         _, training = report(run)
         evaluate_both(run, 12, in_turns)
@@ -268,7 +330,11 @@ def test_episodes_are_shown_turn_by_turn(tmp_path):
 
 def test_a_negative_control_has_its_banner(tmp_path):
     run = finished_run(
-        tmp_path / "run", n=20, levels={"sft": SFT, "rl": SFT}, rl={"steps": 60}, controls={"shuffle_advantages": True}
+        tmp_path / "run",
+        n=20,
+        levels={"sft": SFT, "rl": SFT},
+        rl={"steps": 60},
+        controls={"shuffle_advantages": True},
     )
     html, page = report(run)
     assert 'class="banner control"' in html
@@ -296,8 +362,15 @@ def test_failures_are_counted_and_named(own):
     key = EvaluationKey("rl", "test", "greedy")
     found = own.evaluations()[key]
     row = found.rows[0]
-    broken = Unjudged(id=row.id, stratum=row.stratum, completion=row.completion, failure="ZeroDivisionError: a bug")
-    write_evaluation(own.evaluation_file(key), replace(found, rows=found.rows[1:], unjudged=(broken,)))
+    broken = Unjudged(
+        id=row.id,
+        stratum=row.stratum,
+        completion=row.completion,
+        failure="ZeroDivisionError: a bug",
+    )
+    write_evaluation(
+        own.evaluation_file(key), replace(found, rows=found.rows[1:], unjudged=(broken,))
+    )
     html, page = report(own)
     table = html[html.index("Mean reward on test [each 95") :]
     row = re.search(r'<tr><th scope="row">GRPO</th><td>greedy</td>.*?</tr>', table)
@@ -308,11 +381,15 @@ def test_failures_are_counted_and_named(own):
 
 
 def test_stages_under_two_rubrics_are_not_compared_and_that_is_said(own):
-    """The greedy answers of the last stage were judged again; neither checks nor report compare them with others."""
+    """The greedy answers of the last stage were judged again; neither checks nor report compare
+    them with others."""
     key = EvaluationKey("rl", "test", "greedy")
     write_evaluation(own.evaluation_file(key), replace(own.evaluations()[key], rubric="other/2"))
     _, page = report(own)
-    assert "The last two stages cannot be compared on test: sft was scored under rubric commerce/1+abc123" in page.text
+    assert (
+        "The last two stages cannot be compared on test: sft was scored under rubric "
+        "commerce/1+abc123"
+    ) in page.text
     assert "SFT → GRPO: not comparable" in page.text
 
 
@@ -322,18 +399,20 @@ def test_nothing_tells_where_the_run_lay(finished, html):
     assert "RUN/models/sft" in Page(html).text
 
 
-# -- hostile text ------------------------------------------------------------------------------------------------
+# -- hostile text ----------------------------------------------------------------------------------
 
 EVIL = (
-    "\"><script>alert(1)</script><img src=x onerror=alert(2)>' onmouseover='alert(3)</pre></style></title><!--"
-    " https://evil.example/x ]]> &lt; \x00\x07\u202e\u2028 \ud83d\ude00".encode("utf-16", "surrogatepass").decode(
-        "utf-16"
-    )
+    "\"><script>alert(1)</script><img src=x onerror=alert(2)>' "
+    "onmouseover='alert(3)</pre></style></title><!--"
+    " https://evil.example/x ]]> &lt; \x00\x07\u202e\u2028 \ud83d\ude00".encode(
+        "utf-16", "surrogatepass"
+    ).decode("utf-16")
 )
 
 
 def hostile_run(folder: Path) -> Run:
-    """Hostile text wherever text comes from: the model, the task, the recipe, events, environment, file names."""
+    """Hostile text wherever text comes from: the model, the task, the recipe, events, environment,
+    file names."""
 
     def change(row: Judged) -> Judged:
         return replace(
@@ -364,8 +443,13 @@ def hostile_run(folder: Path) -> Run:
 def test_hostile_text_is_text_everywhere(tmp_path):
     run = hostile_run(tmp_path / "run")
     names = [row.id for row in run.evaluations()[EvaluationKey("rl", "test", "greedy")].rows]
-    asked = [replace(e, messages=[{"role": "user", "content": EVIL}], gold=EVIL) for e in examples("test", 20).values()]
-    html, page = report(run, examples={"": {n: replace(e, id=n) for n, e in zip(names, asked, strict=True)}})
+    asked = [
+        replace(e, messages=[{"role": "user", "content": EVIL}], gold=EVIL)
+        for e in examples("test", 20).values()
+    ]
+    html, page = report(
+        run, examples={"": {n: replace(e, id=n) for n, e in zip(names, asked, strict=True)}}
+    )
     assert "script" not in page.elements
     assert "img" not in page.elements
     assert not [name for _, name, _ in page.attributes if name.startswith("on") or name == "src"]
@@ -392,7 +476,9 @@ def test_hostile_text_cannot_break_out_of_markdown_or_tables(tmp_path):
     assert "<script" not in "\n".join(outside)
     assert "<img" not in "\n".join(outside)
     for path in (run.folder / "tables").glob("*.tex"):
-        assert not re.search(r"(?<!\\)[#%]", "".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[2:]))
+        assert not re.search(
+            r"(?<!\\)[#%]", "".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[2:])
+        )
 
 
 def test_half_a_surrogate_in_a_record_of_another_machine_is_survived(own):
@@ -403,22 +489,29 @@ def test_half_a_surrogate_in_a_record_of_another_machine_is_survived(own):
     assert "\ufffd" in html
 
 
-# -- size, colours, imports --------------------------------------------------------------------------------------
+# -- size, colours, imports ------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 def test_a_thousand_steps_and_two_thousand_long_answers_stay_under_500_kb(tmp_path):
     def long(row: Judged) -> Judged:
-        return replace(row, completion=row.completion + "<&\"'>ç" * 2000, how=f"{row.how}{row.id[-3:]}")
+        return replace(
+            row, completion=row.completion + "<&\"'>ç" * 2000, how=f"{row.how}{row.id[-3:]}"
+        )
 
-    values = recipe(rl={"steps": 1000}, evaluation={"every": 5, "limit": 24}, description="<" * 50_000)
+    values = recipe(
+        rl={"steps": 1000}, evaluation={"every": 5, "limit": 24}, description="<" * 50_000
+    )
     with Run.start(values, tmp_path / "run", resume=False) as run:
         building.write_supervised(run, "sft", 1000)
         building.write_rl(run, 1000, every=5, n=16)
         evaluate_both(run, 2000, long)
         for number in range(500):
             run.event("warning", f"{number} " + "<" * 2000)
-    text, page = report(run, examples={"": {k: replace(e, gold="<" * 9000) for k, e in examples("test", 2000).items()}})
+    text, page = report(
+        run,
+        examples={"": {k: replace(e, gold="<" * 9000) for k, e in examples("test", 2000).items()}},
+    )
     assert len(text.encode()) > 150_000  # the test has something to hold down
     assert page.headings == SECTIONS
 
@@ -449,7 +542,14 @@ def test_the_style_follows_the_readers_scheme_and_names_no_unknown_variable():
 
 
 def test_a_report_needs_no_torch_and_no_plotting():
-    code = "import sys, plumbline.reports.write; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    code = (
+        "import sys, plumbline.reports.write; print(*sorted({name.partition('.')[0] for name in "
+        "sys.modules}))"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert "numpy" in loaded
-    assert not {"torch", "transformers", "matplotlib", "plotly", "jinja2", "scipy", "pandas"} & set(loaded)
+    assert not {"torch", "transformers", "matplotlib", "plotly", "jinja2", "scipy", "pandas"} & set(
+        loaded
+    )

@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 
 from plumbline.reports import numbers
-from plumbline.reports.charts import Scale, domain, evenly, smooth, spread, thin, tick_labels, ticks, whole_ticks
+from plumbline.reports.charts import (
+    Scale,
+    domain,
+    evenly,
+    smooth,
+    spread,
+    thin,
+    tick_labels,
+    ticks,
+    whole_ticks,
+)
 
 NAN = math.nan
 

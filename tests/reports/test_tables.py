@@ -53,14 +53,19 @@ def table(names: list[str]) -> Table:
         Row((name, 12500, up, down, 0.00019996, 0.125, -0.2), "reference" if i % 2 else "")
         for i, name in enumerate(names)
     ]
-    return Table("results", "A caption & 50 %", COLUMNS, (*rows, Row(("none", 0, NONE, None, None, None, math.nan))))
+    return Table(
+        "results",
+        "A caption & 50 %",
+        COLUMNS,
+        (*rows, Row(("none", 0, NONE, None, None, None, math.nan))),
+    )
 
 
 def rows_of(text: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(text)))
 
 
-# -- numbers -----------------------------------------------------------------------------------------------------
+# -- numbers ---------------------------------------------------------------------------------------
 
 
 def test_each_form_shows_the_same_numbers():
@@ -73,13 +78,21 @@ def test_each_form_shows_the_same_numbers():
     assert "12.5 %" in page.text
     assert "\u22120.20" in page.text
     markdown = made.to_markdown()
-    assert "| model | 12,500 | 0.319 [0.280, 0.357] | -0.012 [-0.034, 0.010] | < 0.001 | 12.5 % | -0.20 |" in markdown
+    assert (
+        "| model | 12,500 | 0.319 [0.280, 0.357] | -0.012 [-0.034, 0.010] | < 0.001 | 12.5 % | "
+        "-0.20 |"
+    ) in markdown
     latex = made.to_latex()
-    assert r"0.319 {[}0.280, 0.357{]} & $-$0.012 {[}$-$0.034, 0.010{]} & \textless{} 0.001 & 12.5 \% & $-$0.20" in latex
+    assert (
+        r"0.319 {[}0.280, 0.357{]} & $-$0.012 {[}$-$0.034, 0.010{]} & \textless{} 0.001 & 12.5 \% & $-$0.20"
+        in latex
+    )
 
 
 def test_a_rise_has_its_sign_only_as_a_difference():
-    made = Table("t", "t", COLUMNS[2:4], (Row((Interval(0.3, 0.2, 0.4, 5), Interval(0.3, 0.2, 0.4, 5))),))
+    made = Table(
+        "t", "t", COLUMNS[2:4], (Row((Interval(0.3, 0.2, 0.4, 5), Interval(0.3, 0.2, 0.4, 5))),)
+    )
     assert "| 0.300 [0.200, 0.400] | +0.300 [0.200, 0.400] |" in made.to_markdown()
 
 
@@ -94,7 +107,19 @@ def test_what_was_not_computed_is_a_dash_and_an_empty_csv_cell_never_zero():
 def test_csv_parses_back_to_the_full_numbers():
     header, first, *_ = rows_of(table(["model"]).to_csv())
     assert header == [
-        *("name", "n", "mean", "mean_low", "mean_high", "change", "change_low", "change_high", "p", "share", "skill")
+        *(
+            "name",
+            "n",
+            "mean",
+            "mean_low",
+            "mean_high",
+            "change",
+            "change_low",
+            "change_high",
+            "p",
+            "share",
+            "skill",
+        )
     ]
     assert first[0] == "model"
     assert [float(value) for value in first[1:]] == [
@@ -102,7 +127,7 @@ def test_csv_parses_back_to_the_full_numbers():
     ]
 
 
-# -- escaping ----------------------------------------------------------------------------------------------------
+# -- escaping --------------------------------------------------------------------------------------
 
 
 def test_no_csv_cell_of_text_is_a_formula():
@@ -124,7 +149,9 @@ def test_hostile_cells_stay_one_markdown_cell_without_links_pictures_or_tags():
         assert not re.search(r"(?<!\\)(?:\\\\)*(?:[`*_\]]|\[(?!\d)|<(?! ))", name)
 
 
-@pytest.mark.parametrize("text", ["[12](http://evil)", "![1](x)", "[1][2]", "[1]: http://evil", "<b>", "<1>", "[x]"])
+@pytest.mark.parametrize(
+    "text", ["[12](http://evil)", "![1](x)", "[1][2]", "[1]: http://evil", "<b>", "<1>", "[x]"]
+)
 def test_no_markdown_link_picture_or_tag_is_made_of_numbers_either(text):
     made = page.markdown(text)
     assert not re.search(r"(?<!\\)\](?=[(\[:])|(?<!\\)\[(?!\d)|<(?! )", made)
@@ -168,7 +195,7 @@ def test_long_tables_are_cut_in_html_and_say_so():
     assert "91 more rows are in results.csv" in Page(made.to_html(limit=10)).text
 
 
-# -- the report's tables -----------------------------------------------------------------------------------------
+# -- the report's tables ---------------------------------------------------------------------------
 
 
 def by_name(text: str) -> list[dict[str, str]]:
@@ -182,13 +209,31 @@ def test_results_equal_summarise(view):
     for stage, name in (("base", "Base"), ("sft", "SFT"), ("rl", "GRPO")):
         for split in ("val", "test"):
             for mode in ("greedy", "sampled"):
-                (row,) = [r for r in models if (r["source"], r["split"], r["mode"]) == (name, split, mode)]
-                beside = {k.mode: e for k, e in view.evaluations.items() if k.stage == "reference" and k.split == split}
+                (row,) = [
+                    r for r in models if (r["source"], r["split"], r["mode"]) == (name, split, mode)
+                ]
+                beside = {
+                    k.mode: e
+                    for k, e in view.evaluations.items()
+                    if k.stage == "reference" and k.split == split
+                }
                 summary = summarise(view.evaluations[EvaluationKey(stage, split, mode)], beside)
                 reward, strict = summary["reward"], summary["readings"]["strict"]
-                wanted = {"reward": reward["mean"], "reward_low": reward["low"], "reward_high": reward["high"]}
-                wanted |= {"strict": strict["mean"], "strict_low": strict["low"], "skill": summary["skill"]}
-                wanted |= {"nonzero": summary["nonzero_rate"], "truncated": summary["truncated"], "n": 59}
+                wanted = {
+                    "reward": reward["mean"],
+                    "reward_low": reward["low"],
+                    "reward_high": reward["high"],
+                }
+                wanted |= {
+                    "strict": strict["mean"],
+                    "strict_low": strict["low"],
+                    "skill": summary["skill"],
+                }
+                wanted |= {
+                    "nonzero": summary["nonzero_rate"],
+                    "truncated": summary["truncated"],
+                    "n": 59,
+                }
                 wanted |= {"tokens": summary["mean_tokens"], "failures": summary["failures"]}
                 assert {name: float(row[name]) for name in wanted} == wanted
                 assert summary["n"] == 59
@@ -198,7 +243,12 @@ def test_floor_and_ceiling_stand_beside_every_split(view):
     for split in ("val", "test"):
         made = build_tables.results(view, [split])
         names = [row.cells[0] for row in made.rows if row.style == "reference"]
-        assert names == ["Control: blank", "Control: shuffled-gold", "Control: constant (floor)", "Oracle (ceiling)"]
+        assert names == [
+            "Control: blank",
+            "Control: shuffled-gold",
+            "Control: constant (floor)",
+            "Oracle (ceiling)",
+        ]
 
 
 def test_the_reward_is_named_after_the_reading_that_it_is(view):
@@ -209,12 +259,23 @@ def test_the_reward_is_named_after_the_reading_that_it_is(view):
 def test_differences_equal_compare(view):
     written = by_name((view.run.folder / "tables" / "differences.csv").read_text(encoding="utf-8"))
     assert len(written) == 2 * 2 * 3
-    (row,) = [r for r in written if (r["stages"], r["split"], r["mode"]) == ("SFT → GRPO", "test", "greedy")]
-    found = compare(*(view.evaluations[EvaluationKey(stage, "test", "greedy")] for stage in ("sft", "rl")))
+    (row,) = [
+        r
+        for r in written
+        if (r["stages"], r["split"], r["mode"]) == ("SFT → GRPO", "test", "greedy")
+    ]
+    found = compare(
+        *(view.evaluations[EvaluationKey(stage, "test", "greedy")] for stage in ("sft", "rl"))
+    )
     assert float(row["difference"]) == found.difference.mean
     assert float(row["difference_low"]) == found.difference.low
     assert float(row["p"]) == found.p_value
-    assert [int(row[name]) for name in ("n", "wins", "losses", "ties")] == [59, found.wins, found.losses, found.ties]
+    assert [int(row[name]) for name in ("n", "wins", "losses", "ties")] == [
+        59,
+        found.wins,
+        found.losses,
+        found.ties,
+    ]
 
 
 def test_parts_only_count_examples_where_they_were_computed(view):
@@ -232,16 +293,28 @@ def test_parse_modes_count_what_strict_parsing_loses(view):
     for stage, name in (("sft", "SFT"), ("rl", "GRPO")):
         rows = view.evaluations[EvaluationKey(stage, "test", "greedy")].rows
         lost = [row for row in rows if row.readings["strict"] == 0 < row.readings["lenient"]]
-        right = [row for row in lost if row.parts["fields"] == 1 and row.parts["numbers"] in (None, 1)]
+        right = [
+            row for row in lost if row.parts["fields"] == 1 and row.parts["numbers"] in (None, 1)
+        ]
         assert totals[name][6:] == (len(lost), len(right))
-        assert sum(row.cells[2] for row in made.rows if row.cells[1] == name and row.style == "") == 59
+        assert (
+            sum(row.cells[2] for row in made.rows if row.cells[1] == name and row.style == "") == 59
+        )
     assert totals["SFT"][6] > totals["GRPO"][6] > 0
     assert 0 < totals["SFT"][7] < totals["SFT"][6]
 
 
 def made_row(reward: float, strict: float, lenient: float, **parts: float | None) -> Judged:
     readings = {"strict": strict, "lenient": lenient}
-    return Judged(id="x", stratum="", completion="", reward=reward, parts=parts, readings=readings, how="fence")
+    return Judged(
+        id="x",
+        stratum="",
+        completion="",
+        reward=reward,
+        parts=parts,
+        readings=readings,
+        how="fence",
+    )
 
 
 @pytest.mark.parametrize(
@@ -254,11 +327,14 @@ def made_row(reward: float, strict: float, lenient: float, **parts: float | None
         (made_row(0.9, 0.0, 0.9, fact=1.0, exact=0.0), 0),
         (made_row(1.0, 0.0, 1.0), 1),
         (made_row(0.9, 0.0, 0.9), 0),
-        (made_row(0.0, 0.0, 0.9, fact=0.0), None),  # the reward is the strict reading, and so are the parts
+        # the reward is the strict reading, and so are the parts
+        (made_row(0.0, 0.0, 0.9, fact=0.0), None),
     ],
 )
 def test_a_right_answer_that_strict_parsing_loses_is_right_in_its_content(row, right):
-    counted = rescued([row, made_row(1.0, 1.0, 1.0, fact=1.0), made_row(0.0, 0.0, 0.0, fact=0.0)], ("alone",))
+    counted = rescued(
+        [row, made_row(1.0, 1.0, 1.0, fact=1.0), made_row(0.0, 0.0, 0.0, fact=0.0)], ("alone",)
+    )
     assert (counted.n, counted.earning, counted.right) == (3, 1, right)
 
 

@@ -25,7 +25,9 @@ def test_no_figure_of_a_sweep_is_cut_on_eighty_columns():
 
 def test_several_findings_of_a_level_are_counted_in_the_plural():
     def counts(**of):
-        findings = [Finding(level, "said", check="x") for level, count in of.items() for _ in range(count)]
+        findings = [
+            Finding(level, "said", check="x") for level, count in of.items() for _ in range(count)
+        ]
         return counted(findings, ["clear"], {})
 
     assert counts(fatal=2, warning=1, note=3) == "2 fatal, 1 warning, 3 notes; 1 of 2 checks clear"

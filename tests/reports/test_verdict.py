@@ -26,17 +26,29 @@ Rewards = list[float]
 
 
 def made(
-    rewards: Rewards, mode: str = "greedy", parts: Callable[[int], dict[str, float | None]] = lambda _: {}
+    rewards: Rewards,
+    mode: str = "greedy",
+    parts: Callable[[int], dict[str, float | None]] = lambda _: {},
 ) -> Evaluation:
     rows = tuple(
-        Judged(id=f"e{i:04d}", stratum="", completion="", reward=r, parts=parts(i), readings={}, how="strict")
+        Judged(
+            id=f"e{i:04d}",
+            stratum="",
+            completion="",
+            reward=r,
+            parts=parts(i),
+            readings={},
+            how="strict",
+        )
         for i, r in enumerate(rewards)
     )
     how = {"source": "x", "task": "t", "split": "test", "rubric": "r/1", "sampling": {}, "seed": 0}
     return Evaluation(**how, rows=rows, form=("parse", "parses", "schema", "alone"))
 
 
-def compared(before: Rewards, after: Rewards, mode: str = "greedy", stages=("sft", "rl"), **parts) -> Comparison:
+def compared(
+    before: Rewards, after: Rewards, mode: str = "greedy", stages=("sft", "rl"), **parts
+) -> Comparison:
     found = comparison(
         "test",
         mode,
@@ -51,7 +63,7 @@ def noisy(mean: float, n: int, seed: int, size: float = 0.1) -> Rewards:
     return list(np.clip(np.random.default_rng(seed).normal(mean, size, n), 0, 1))
 
 
-# -- rise, fall, no change ---------------------------------------------------------------------------------------
+# -- rise, fall, no change -------------------------------------------------------------------------
 
 
 UP = compared([0.5, 0.7] * 100, [0.9, 1.0] * 100)
@@ -64,10 +76,18 @@ EQUAL = r"every example earned the same before and after \(0\.500 on average\)"
 SAID = {
     "a rise": (UP, "rise", ROSE),
     "a fall": (compared([0.9, 1.0] * 50, [0.5, 0.7] * 50), "fall", FELL),
-    "a split whose name says held out": (replace(UP, split="held-out-tasks"), "rise", "on 200 held-out-tasks examples"),
+    "a split whose name says held out": (
+        replace(UP, split="held-out-tasks"),
+        "rise",
+        "on 200 held-out-tasks examples",
+    ),
     "one example": (compared([0.0], [1.0]), "same", r"on 1 held-out test example \("),
     "equal rewards": (compared([0.5] * 20, [0.5] * 20), "same", EQUAL),
-    "SFT against base": (compared([0.1] * 20, [0.5] * 20, stages=("base", "sft")), "rise", "^SFT raised"),
+    "SFT against base": (
+        compared([0.1] * 20, [0.5] * 20, stages=("base", "sft")),
+        "rise",
+        "^SFT raised",
+    ),
 }
 
 
@@ -83,7 +103,9 @@ def test_no_change_says_what_could_not_have_been_seen():
     found = compared(noisy(0.6, 59, 1), noisy(0.6, 59, 2))
     said = verdict(found, BOUNDS)
     assert said.tone == "same"
-    assert said.sentence.startswith("GRPO cannot be shown to have changed the greedy reward on 59 held-out test exampl")
+    assert said.sentence.startswith(
+        "GRPO cannot be shown to have changed the greedy reward on 59 held-out test exampl"
+    )
     possible, wanted = re.search(
         r" a difference of up to (0\.\d+) is possible, and about (\d+) examples would rule out 0\.02 four times in "
         "five, if there is none; the best control",
@@ -94,7 +116,9 @@ def test_no_change_says_what_could_not_have_been_seen():
     by_normal_law = 59 * (2.927 * np.std(found_changes(found), ddof=1) / 59**0.5 / 0.02) ** 2
     assert int(wanted) == pytest.approx(by_normal_law, rel=0.05)
     enough = verdict(found, BOUNDS, margin=change.within + 0.001)
-    assert enough.sentence.startswith("GRPO did not change the greedy reward on 59 held-out test examples (0.")
+    assert enough.sentence.startswith(
+        "GRPO did not change the greedy reward on 59 held-out test examples (0."
+    )
     assert ": there is no difference larger than 0.0" in enough.sentence
 
 
@@ -111,7 +135,9 @@ def test_where_there_are_clusters_it_is_these_that_are_advised():
     )
     found = comparison("test", "greedy", ("sft", one), ("rl", other))
     sentence = verdict(found, BOUNDS).sentence
-    assert re.search(r"about \d+ clusters of 8 examples, where there are 8, would rule out 0\.02", sentence)
+    assert re.search(
+        r"about \d+ clusters of 8 examples, where there are 8, would rule out 0\.02", sentence
+    )
     assert "more examples of the same 8 cannot; the best control" in sentence
 
 
@@ -154,11 +180,19 @@ def test_five_examples_prove_nothing_even_if_all_rise():
 def test_a_change_needs_the_interval_and_the_test(low, high, p, direction):
     difference = Interval((low + high) / 2, low, high, 50)
     level = Interval(0.5, 0.4, 0.6, 50)
-    assert QuantityChange("reward", level, level, Paired(difference, p, 30, 10, 10, 0.4, 0.5), p).direction == direction
+    assert (
+        QuantityChange(
+            "reward", level, level, Paired(difference, p, 30, 10, 10, 0.4, 0.5), p
+        ).direction
+        == direction
+    )
 
 
 def test_without_references_it_says_that_none_stand_beside():
-    assert "no control and no oracle stand beside it." in verdict(compared([0.1] * 20, [0.5] * 20)).sentence
+    assert (
+        "no control and no oracle stand beside it."
+        in verdict(compared([0.1] * 20, [0.5] * 20)).sentence
+    )
 
 
 def test_a_reward_below_the_best_control_is_said_to_be():
@@ -167,7 +201,7 @@ def test_a_reward_below_the_best_control_is_said_to_be():
     assert "no better than the control constant" in said.reason
 
 
-# -- reasons -----------------------------------------------------------------------------------------------------
+# -- reasons ---------------------------------------------------------------------------------------
 
 
 def parts_of(parse: float, fields: float) -> Callable[[int], dict[str, float | None]]:
@@ -175,14 +209,22 @@ def parts_of(parse: float, fields: float) -> Callable[[int], dict[str, float | N
 
 
 ONE_SIDED = [
-    ((0.5, 0.4), (1.0, 0.4), "The gain is in format (parse +0.500), not in content: no other part rose."),
+    (
+        (0.5, 0.4),
+        (1.0, 0.4),
+        "The gain is in format (parse +0.500), not in content: no other part rose.",
+    ),
     ((1.0, 0.4), (1.0, 0.9), "The gain is in content (fields +0.500), not in format."),
 ]
 
 
-@pytest.mark.parametrize(("before", "after", "said"), ONE_SIDED, ids=["format alone", "content alone"])
+@pytest.mark.parametrize(
+    ("before", "after", "said"), ONE_SIDED, ids=["format alone", "content alone"]
+)
 def test_a_gain_in_one_of_format_and_content_is_said_to_be(before, after, said):
-    found = compared([0.3] * 100, [0.5] * 100, before_parts=parts_of(*before), after_parts=parts_of(*after))
+    found = compared(
+        [0.3] * 100, [0.5] * 100, before_parts=parts_of(*before), after_parts=parts_of(*after)
+    )
     assert verdict(found).reason == said
 
 
@@ -194,10 +236,16 @@ def test_a_gain_in_both_says_how_much_comes_with_the_form():
         after_parts=lambda i: {"parse": 1.0, "fields": 0.4 if i < 50 else 0.7},
     )
     said = verdict(found).reason
-    assert said.startswith("Format (parse +0.500) and content (fields +0.300) both rose; +0.200 of the difference")
+    assert said.startswith(
+        "Format (parse +0.500) and content (fields +0.300) both rose; +0.200 of the difference"
+    )
     assert said.endswith("comes from the 50 answers whose format changed.")
     share = found.form_share
-    assert (share.changed, round(share.from_changed, 9), round(share.from_rest, 9)) == (50, 0.2, 0.1)
+    assert (share.changed, round(share.from_changed, 9), round(share.from_rest, 9)) == (
+        50,
+        0.2,
+        0.1,
+    )
 
 
 def test_content_that_rises_only_where_the_format_changed_is_said_to():
@@ -219,14 +267,21 @@ def test_content_that_rises_only_where_the_format_changed_is_said_to():
 
 
 def test_nothing_is_said_of_format_where_no_part_pays_for_it():
-    found = compared([0.3] * 50, [0.5] * 50, before_parts=lambda _: {"fact": 0.3}, after_parts=lambda _: {"fact": 0.5})
+    found = compared(
+        [0.3] * 50,
+        [0.5] * 50,
+        before_parts=lambda _: {"fact": 0.3},
+        after_parts=lambda _: {"fact": 0.5},
+    )
     assert "format" not in verdict(found).reason
 
 
 def test_sampled_answers_that_disagree_are_named():
     greedy = compared([0.3] * 50, [0.5] * 50)
     sampled = compared(noisy(0.4, 50, 3), noisy(0.4, 50, 4), mode="sampled")
-    assert verdict(greedy, other=sampled).reason.startswith("Sampled answers disagree: their reward did not change (")
+    assert verdict(greedy, other=sampled).reason.startswith(
+        "Sampled answers disagree: their reward did not change ("
+    )
     agreeing = compared([0.3] * 50, [0.5] * 50, mode="sampled")
     assert "disagree" not in str(verdict(greedy, other=agreeing))
 
@@ -251,14 +306,19 @@ def test_many_parts_are_not_called_moved_by_chance():
 
 def test_holm_multiplies_by_rank_and_never_reorders():
     base = compared([0.1] * 20, [0.5] * 20).reward
-    changes = [replace(base, name=name, p=p) for name, p in (("a", 0.01), ("b", 0.04), ("c", 0.03), ("d", 0.9))]
+    changes = [
+        replace(base, name=name, p=p)
+        for name, p in (("a", 0.01), ("b", 0.04), ("c", 0.03), ("d", 0.9))
+    ]
     assert [round(change.p, 9) for change in holm(changes)] == [0.04, 0.09, 0.09, 0.9]
 
 
-# -- runs --------------------------------------------------------------------------------------------------------
+# -- runs ------------------------------------------------------------------------------------------
 
 
-def started(tmp_path, levels: dict[str, Level], *, finish: bool = True, n: int = 59, **over) -> RunView:
+def started(
+    tmp_path, levels: dict[str, Level], *, finish: bool = True, n: int = 59, **over
+) -> RunView:
     with Run.start(recipe(**over), tmp_path / "run", resume=False) as run:
         write_evaluations(run, levels, n)
         if finish:
@@ -271,8 +331,12 @@ CONTROL = {"rl": {"steps": 60}, "controls": {"shuffle_advantages": True}}
 
 def test_the_verdict_speaks_of_the_last_two_stages_on_test_greedily(view):
     said = run_verdict(view)
-    assert said.sentence.startswith("GRPO raised the greedy reward on 59 held-out test examples from ")
-    before, after = (view.evaluations[EvaluationKey(s, "test", "greedy")].mean_reward for s in ("sft", "rl"))
+    assert said.sentence.startswith(
+        "GRPO raised the greedy reward on 59 held-out test examples from "
+    )
+    before, after = (
+        view.evaluations[EvaluationKey(s, "test", "greedy")].mean_reward for s in ("sft", "rl")
+    )
     assert f"from {before:.3f} to {after:.3f}" in said.sentence
 
 
@@ -282,7 +346,9 @@ def test_it_also_says_first_to_last_where_a_stage_lies_in_between(tmp_path):
     said = run_verdict(view)
     assert "raised the greedy reward" in said.sentence
     assert "first to last, the reward is not shown to differ from that of Base (" in said.reason
-    assert "irst to last" not in run_verdict(started(tmp_path / "two", {"sft": SFT, "rl": RL})).reason
+    assert (
+        "irst to last" not in run_verdict(started(tmp_path / "two", {"sft": SFT, "rl": RL})).reason
+    )
     fallen = run_verdict(started(tmp_path / "fallen", {"base": RL, "sft": BASE, "rl": SFT}))
     assert "first to last, the reward is lower than that of" in fallen.reason
 
@@ -294,13 +360,19 @@ def test_first_to_last_names_its_examples_where_the_first_stage_has_fewer(tmp_pa
         run.finish({"status": "finished"})
     said = run_verdict(RunView(Run.read(tmp_path / "run")))
     assert "on 59 held-out test examples" in said.sentence
-    assert "first to last, the reward is higher than that of Base on the 32 examples of both (" in said.reason
+    assert (
+        "first to last, the reward is higher than that of Base on the 32 examples of both ("
+        in said.reason
+    )
 
 
 def test_a_negative_control_that_holds(tmp_path):
     said = run_verdict(started(tmp_path, {"sft": SFT, "rl": SFT}, **CONTROL))
     assert said.tone == "control"
-    begins = "Negative control (advantages dealt at random, so the reward should not rise): GRPO cannot be shown to"
+    begins = (
+        "Negative control (advantages dealt at random, so the reward should not rise): GRPO cannot "
+        "be shown to"
+    )
     assert said.sentence.startswith(begins)
     assert "hat is what a negative control should show" in said.reason
 
@@ -310,11 +382,17 @@ def test_a_negative_control_that_rises_is_not_good_news(tmp_path):
     assert said.tone == "control"
     assert said.sentence.startswith("Negative control (")
     assert "raised" in said.sentence
-    assert said.reason.startswith("It rose all the same, so a rise with real advantages is no proof")
+    assert said.reason.startswith(
+        "It rose all the same, so a rise with real advantages is no proof"
+    )
 
 
 def test_a_negative_control_is_named_before_its_rl_is_evaluated(tmp_path):
-    for name, levels in (("one", {"base": BASE}), ("two", {"base": BASE, "sft": SFT}), ("none", {})):
+    for name, levels in (
+        ("one", {"base": BASE}),
+        ("two", {"base": BASE, "sft": SFT}),
+        ("none", {}),
+    ):
         said = run_verdict(started(tmp_path / name, levels, finish=False, **CONTROL))
         assert said.tone == "control"
         assert "negative control" in said.sentence
@@ -322,21 +400,32 @@ def test_a_negative_control_is_named_before_its_rl_is_evaluated(tmp_path):
 
 def test_no_evaluation_and_one_evaluation(tmp_path):
     none = run_verdict(started(tmp_path / "none", {}, finish=False))
-    assert none.sentence == "No stage has been evaluated yet, so nothing can be said about the reward."
+    assert (
+        none.sentence == "No stage has been evaluated yet, so nothing can be said about the reward."
+    )
     one = run_verdict(started(tmp_path / "one", {"base": BASE}))
-    assert one.sentence.startswith("Only Base has been evaluated on test: it earns a greedy reward of 0.")
+    assert one.sentence.startswith(
+        "Only Base has been evaluated on test: it earns a greedy reward of 0."
+    )
     assert "on 59 held-out examples; the best control earns 0.3" in one.sentence
 
 
 def test_different_examples_are_not_compared(tmp_path):
     view = started(tmp_path, {"sft": SFT})
-    view.run.evaluation(EvaluationKey("rl", "test", "greedy"), evaluation("rl", "test", "greedy", RL, 40, 1))
-    view.run.evaluation(EvaluationKey("rl", "test", "sampled"), evaluation("rl", "test", "sampled", RL, 40, 1))
+    view.run.evaluation(
+        EvaluationKey("rl", "test", "greedy"), evaluation("rl", "test", "greedy", RL, 40, 1)
+    )
+    view.run.evaluation(
+        EvaluationKey("rl", "test", "sampled"), evaluation("rl", "test", "sampled", RL, 40, 1)
+    )
     again = RunView(view.run)
     assert isinstance(again.last_two("test", "greedy"), IncomparableError)
     said = run_verdict(again)
     assert said.tone == "none"
-    assert "cannot be compared on test: the two evaluations share 40 examples of 59 and 40." in said.sentence
+    assert (
+        "cannot be compared on test: the two evaluations share 40 examples of 59 and 40."
+        in said.sentence
+    )
 
 
 def test_the_oracle_alone_or_the_controls_alone_are_enough(own):
@@ -347,14 +436,22 @@ def test_the_oracle_alone_or_the_controls_alone_are_enough(own):
     assert "no control and no oracle" in run_verdict(RunView(own)).sentence
 
 
-@pytest.mark.parametrize(("n", "called"), [(1, True), (12, True), (29, True), (30, False), (59, False)])
-def test_few_examples_are_called_a_trial_in_the_terminal_the_report_and_a_comparison(tmp_path, n, called):
+@pytest.mark.parametrize(
+    ("n", "called"), [(1, True), (12, True), (29, True), (30, False), (59, False)]
+)
+def test_few_examples_are_called_a_trial_in_the_terminal_the_report_and_a_comparison(
+    tmp_path, n, called
+):
     view = started(tmp_path, {"sft": SFT, "rl": RL}, n=n)
     said = f"A trial: {n} example{'' if n == 1 else 's'} decide{'s' if n == 1 else ''} nothing"
     assert run_verdict(view).reason.startswith(said) == called
     shown = io.StringIO()
     Console(width=500, file=shown).print(run_summary(view.run))
     assert (said in shown.getvalue()) == called
-    assert (said in write_report(view.run).read_text(encoding="utf-8").replace("\u00a0", " ")) == called
-    before, after = (view.evaluations[EvaluationKey(stage, "test", "greedy")] for stage in ("sft", "rl"))
+    assert (
+        said in write_report(view.run).read_text(encoding="utf-8").replace("\u00a0", " ")
+    ) == called
+    before, after = (
+        view.evaluations[EvaluationKey(stage, "test", "greedy")] for stage in ("sft", "rl")
+    )
     assert (pair("b", "a", "test", before, after).remark == said[0].lower() + said[1:]) == called

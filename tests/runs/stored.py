@@ -1,4 +1,5 @@
-"""Small stored runs, made with the real writers in milliseconds, as a training would have left them."""
+"""Small stored runs, made with the real writers in milliseconds, as a training would have left
+them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,13 +22,29 @@ def rewards(mean: float, n: int = 60, seed: int = 0) -> list[float]:
     return np.random.default_rng([seed, n]).binomial(1, mean, n).astype(float).tolist()
 
 
-def evaluation(values: Sequence[float], *, rubric: str = RUBRIC, ids: str = "row", split: str = "test") -> Evaluation:
+def evaluation(
+    values: Sequence[float], *, rubric: str = RUBRIC, ids: str = "row", split: str = "test"
+) -> Evaluation:
     rows = tuple(
-        Judged(id=f"{ids}-{at}", stratum="", completion="x", reward=value, parts={}, readings={}, how="strict")
+        Judged(
+            id=f"{ids}-{at}",
+            stratum="",
+            completion="x",
+            reward=value,
+            parts={},
+            readings={},
+            how="strict",
+        )
         for at, value in enumerate(values)
     )
     return Evaluation(
-        source="rl", task="toy", split=split, rubric=rubric, sampling={"temperature": 0.0}, seed=0, rows=rows
+        source="rl",
+        task="toy",
+        split=split,
+        rubric=rubric,
+        sampling={"temperature": 0.0},
+        seed=0,
+        rows=rows,
     )
 
 
@@ -56,7 +73,10 @@ def stored(
         found[key] = one if isinstance(one, Evaluation) else evaluation(one, split=key.split)
     values = {"sft": None, "model": {"name": "models/small"}, "task": {"name": "forms"}, **over}
     with Run.start(recipe(**values), folder, resume=False) as run:
-        write_jsonl(folder / "events.jsonl", [{"time": began, "kind": "started", "message": "the run begins"}])
+        write_jsonl(
+            folder / "events.jsonl",
+            [{"time": began, "kind": "started", "message": "the run begins"}],
+        )
         for step in range(1, steps + 1):
             run.metrics("rl", step, {"train/reward": 0.5})
             run.timings("rl", step, {"time/step": 2.0})
@@ -64,6 +84,12 @@ def stored(
             run.evaluation(key, one)
         if finished:
             beside = {"oracle": evaluation([1.0] * 60), "blank": evaluation([0.0] * 60)}
-            summaries = {str(key): summarise(one, beside) for key, one in found.items() if key.stage != "reference"}
-            run.finish({"status": "finished", "model": str(run.model("rl")), "evaluations": summaries})
+            summaries = {
+                str(key): summarise(one, beside)
+                for key, one in found.items()
+                if key.stage != "reference"
+            }
+            run.finish(
+                {"status": "finished", "model": str(run.model("rl")), "evaluations": summaries}
+            )
     return run

@@ -1,4 +1,5 @@
-"""What errors advise can be done: a run goes on with other passes, on another device, at another rate, and says so."""
+"""What errors advise can be done: a run goes on with other passes, on another device, at another
+rate, and says so."""
 
 import shutil
 import weakref
@@ -63,7 +64,10 @@ def fill_the_gpu():
 
 def changed(run):
     events = [event for event in run.files["events"].rows() if event["kind"] == "changed"]
-    return [(event["key"], event["old"], event["new"], event["stage"], event["step"]) for event in events]
+    return [
+        (event["key"], event["old"], event["new"], event["stage"], event["step"])
+        for event in events
+    ]
 
 
 def ends(folder, place, module, name, call, error=fill_the_gpu):
@@ -97,7 +101,11 @@ def test_out_of_memory_says_what_to_lower(tiny_folder, tmp_path, full):
 
 
 def test_a_run_that_ran_out_of_memory_goes_on_with_less(tiny_folder, stopped, tmp_path):
-    lighter = {"rl__tokens_per_pass": 64, "model__gradient_checkpointing": True, "model__rows_at_once": 4}
+    lighter = {
+        "rl__tokens_per_pass": 64,
+        "model__gradient_checkpointing": True,
+        "model__rows_at_once": 4,
+    }
     run = run_recipe(recipe(tiny_folder, **lighter), stopped, resume=True)
     assert run.result() is not None
     assert changed(run) == [
@@ -123,7 +131,9 @@ def test_a_lower_rate_holds_from_the_checkpoint_on(tiny_folder, tmp_path, monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(Optimiser, "step", poisoned)
-        with pytest.raises(TrainingStopped, match=r"lower rl\.optimiser\.learning_rate, then --resume"):
+        with pytest.raises(
+            TrainingStopped, match=r"lower rl\.optimiser\.learning_rate, then --resume"
+        ):
             run_recipe(recipe(tiny_folder), tmp_path / "run")
     lower = recipe(tiny_folder, rl__optimiser={**CONSTANT, "learning_rate": 1e-4})
     run = run_recipe(lower, tmp_path / "run", resume=True)
@@ -146,13 +156,24 @@ def test_a_rate_of_a_stage_that_has_not_begun_holds_from_its_start(tiny_folder, 
 
 def test_everything_else_is_refused_and_says_what_may_change(tiny_folder, stopped):
     stood = (stopped / "recipe.yaml").read_text()
-    for change in ({"rl__steps": 9}, {"rl__group_size": 2}, {"model__dtype": "bfloat16"}, {"seed": 1}):
+    for change in (
+        {"rl__steps": 9},
+        {"rl__group_size": 2},
+        {"model__dtype": "bfloat16"},
+        {"seed": 1},
+    ):
         with pytest.raises(RunError, match="started with another recipe") as caught:
             Run.start(recipe(tiny_folder, **change), stopped, resume=True)
         assert "rl.tokens_per_pass" in caught.value.fix
         assert "rl.optimiser.learning_rate" in caught.value.fix
-    with pytest.raises(RunError, match=r"sft\.optimiser\.learning_rate: 0\.001 -> 0\.1.*is finished"):
-        Run.start(recipe(tiny_folder, sft__optimiser={**CONSTANT, "learning_rate": 0.1}), stopped, resume=True)
+    with pytest.raises(
+        RunError, match=r"sft\.optimiser\.learning_rate: 0\.001 -> 0\.1.*is finished"
+    ):
+        Run.start(
+            recipe(tiny_folder, sft__optimiser={**CONSTANT, "learning_rate": 0.1}),
+            stopped,
+            resume=True,
+        )
     assert (stopped / "recipe.yaml").read_text() == stood
 
 
@@ -196,8 +217,13 @@ def test_what_failed_gives_its_memory_back():
 def test_prompts_too_long_for_rl_are_said_before_sft(tiny_folder, tiny_policy, tmp_path):
     """`sampling.max_tokens` could not be lowered any more after it."""
     task = ToyTask({"size": 8})
-    train, val = (max(tiny_policy.prompt_length(e.messages) for e in task.examples(s)) for s in ("train", "val"))
+    train, val = (
+        max(tiny_policy.prompt_length(e.messages) for e in task.examples(s))
+        for s in ("train", "val")
+    )
     assert train > val
     with pytest.raises(DataError, match="prompts do not fit: train-"):
-        run_recipe(recipe(tiny_folder, model__context=val + 8, run={"preflight": False}), tmp_path / "run")
+        run_recipe(
+            recipe(tiny_folder, model__context=val + 8, run={"preflight": False}), tmp_path / "run"
+        )
     assert not Run.read(tmp_path / "run").rows("sft")

@@ -54,14 +54,27 @@ def test_a_hub_that_does_not_answer_ends_a_command_within_seconds(port, request,
         "HF_HOME": str(tmp_path),
         "HF_HUB_OFFLINE": "0",
     }
-    command = [sys.executable, "-m", "plumbline", "eval", "nowhere/model", "--task", "forms", "--n", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "plumbline",
+        "eval",
+        "nowhere/model",
+        "--task",
+        "forms",
+        "--n",
+        "2",
+    ]
     began = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, timeout=60, check=False
+    )
     took = time.monotonic() - began
     assert done.returncode == 1
     cause, fix = done.stderr.strip().splitlines()
     assert cause.startswith(
-        f"error: nowhere/model is not on this machine, and the hub http://127.0.0.1:{number} does not answer ("
+        f"error: nowhere/model is not on this machine, and the hub http://127.0.0.1:{number} does "
+        "not answer ("
     )
     assert ("Connection refused" if port == "closed" else "no answer within 3 s") in cause
     assert "HTTPS_PROXY" in fix
@@ -88,7 +101,7 @@ def test_what_is_in_the_cache_is_used_without_the_hub(closed, monkeypatch, tmp_p
     assert os.environ["HF_HUB_OFFLINE"] == "1"
 
 
-# -- uploads ----------------------------------------------------------------------------------------------------------
+# -- uploads ---------------------------------------------------------------------------------------
 
 
 class StandIn(http.server.BaseHTTPRequestHandler):
@@ -109,7 +122,11 @@ class StandIn(http.server.BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length)
         server, path = self.server, self.path.partition("?")[0]
-        if self.headers.get("Authorization") != "Bearer hf_right" and path != "/" and not path.startswith("/lfs/"):
+        if (
+            self.headers.get("Authorization") != "Bearer hf_right"
+            and path != "/"
+            and not path.startswith("/lfs/")
+        ):
             self.answer(401, {"error": "Invalid username or password."})
         elif path in {"/", "/api/whoami-v2"}:
             self.answer(200, {"name": "user", "type": "user", "auth": {"type": "access_token"}})
@@ -123,12 +140,17 @@ class StandIn(http.server.BaseHTTPRequestHandler):
         elif path == "/api/models/user/mine/preupload/main":
             names = [one["path"] for one in json.loads(body)["files"]]
             kinds = {name: "lfs" if name.endswith(".safetensors") else "regular" for name in names}
-            files = [{"path": name, "uploadMode": kind, "shouldIgnore": False} for name, kind in kinds.items()]
+            files = [
+                {"path": name, "uploadMode": kind, "shouldIgnore": False}
+                for name, kind in kinds.items()
+            ]
             self.answer(200, {"files": files})
         elif path == "/user/mine.git/info/lfs/objects/batch":
             objects = json.loads(body)["objects"]
             for one in objects:
-                one["actions"] = {"upload": {"href": f"{server.address}/lfs/{one['oid']}", "header": {}}}
+                one["actions"] = {
+                    "upload": {"href": f"{server.address}/lfs/{one['oid']}", "header": {}}
+                }
             self.answer(200, {"transfer": "basic", "objects": objects})
         elif path.startswith("/lfs/"):
             server.large[path.removeprefix("/lfs/")] = body
@@ -158,13 +180,16 @@ def stand_in(monkeypatch, tmp_path):
     server.made, server.large, server.commits, server.private = [], {}, [], True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     at(server.server_port, monkeypatch, tmp_path / "cache")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)  # the server speaks the older protocol
+    # the server speaks the older protocol
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
     monkeypatch.setenv("HF_TOKEN", "hf_right")
     yield server
     server.shutdown()
 
 
-def test_an_export_is_uploaded_whole_to_a_private_repository(stand_in, tiny_folder, tmp_path, plumbline):
+def test_an_export_is_uploaded_whole_to_a_private_repository(
+    stand_in, tiny_folder, tmp_path, plumbline
+):
     out = tmp_path / "out"
     code, said, err = plumbline("export", tiny_folder, "--out", out, "--push", "user/mine")
     assert code == 0, err
@@ -212,8 +237,12 @@ def test_a_repository_is_opened_in_a_process_that_has_imported_nothing_else():
     assert "plumbline.errors.RecipeError: --push is user/mi ne" in done.stderr
 
 
-def test_an_upload_that_the_hub_refuses_leaves_the_export(stand_in, tiny_folder, tmp_path, plumbline):
-    code, _, err = plumbline("export", tiny_folder, "--out", tmp_path / "out", "--push", "other/mine")
+def test_an_upload_that_the_hub_refuses_leaves_the_export(
+    stand_in, tiny_folder, tmp_path, plumbline
+):
+    code, _, err = plumbline(
+        "export", tiny_folder, "--out", tmp_path / "out", "--push", "other/mine"
+    )
     assert code == 1
     assert "error: cannot upload to other/mine: " in err
     assert f"the export stays in {tmp_path / 'out'}" in err

@@ -1,4 +1,5 @@
-"""Whatever lies in a folder of runs has its line, and what runs have to do with one another is found."""
+"""Whatever lies in a folder of runs has its line, and what runs have to do with one another is
+found."""
 
 import json
 import os
@@ -10,8 +11,8 @@ import pytest
 
 from plumbline.errors import RunError, TrainingStopped
 from plumbline.recipe import value_differences
-from plumbline.runs.metadata import Card
 from plumbline.runs.lineage import changes, in_order, in_words, list_runs, origins, predecessors
+from plumbline.runs.metadata import Card
 from plumbline.runs.record import RunRecord, read_record
 from plumbline.runs.run import Run
 from plumbline.storage import write_json, write_text
@@ -27,7 +28,9 @@ def listed(*folders: Path) -> dict[str, RunRecord]:
 
 
 def test_a_finished_run_says_what_it_is(tmp_path):
-    stored(tmp_path / "runs" / "v1", {GREEDY: rewards(0.5), "base.test.greedy": rewards(0.4)}, seed=3)
+    stored(
+        tmp_path / "runs" / "v1", {GREEDY: rewards(0.5), "base.test.greedy": rewards(0.4)}, seed=3
+    )
     run = listed(tmp_path / "runs")["v1"]
     assert (run.status, run.why, run.recipe["seed"], len(run.identity)) == ("finished", "", 3, 12)
     assert (f"{run.started:%H:%M}", run.seconds, dict(run.steps), run.planned) == (
@@ -48,7 +51,10 @@ def test_a_run_that_goes_on_is_told_from_one_that_was_stopped_and_by_what(tmp_pa
         pass
     with pytest.raises(RunError), Run.start(recipe(), place / "refused", resume=False):
         raise RunError("no such model", "give one")
-    for name, error in (("interrupted", KeyboardInterrupt()), ("failed", ZeroDivisionError("by zero"))):
+    for name, error in (
+        ("interrupted", KeyboardInterrupt()),
+        ("failed", ZeroDivisionError("by zero")),
+    ):
         with pytest.raises(type(error)), _begun(place / name):
             raise error
     with Run.start(recipe(), place / "going", resume=False) as run:
@@ -65,7 +71,9 @@ def test_a_run_that_goes_on_is_told_from_one_that_was_stopped_and_by_what(tmp_pa
     assert found["killed"].steps == {"rl": 7}
     with Run.start(recipe(), place / "interrupted", resume=True) as run:
         assert listed(place)["interrupted"].status == "running"
-    assert listed(place)["interrupted"].why == "killed, or its machine went down", "it was resumed since"
+    assert listed(place)["interrupted"].why == "killed, or its machine went down", (
+        "it was resumed since"
+    )
 
 
 def test_a_run_that_a_rule_stopped_is_not_finished(tmp_path):
@@ -88,7 +96,10 @@ DAMAGES = {
     "result.json": ('{"evaluations"', "result.json is not JSON"),
     "timings.jsonl": ('{"stage": 1, "step": 1}\n', "stage: "),
     "events.jsonl": (b"\xff\xfe\n", "not UTF-8"),
-    "timings.jsonl ": ('{"stage": "rl", "step": 1, "time/step": 1e308}\n', "which are no seconds of a step"),
+    "timings.jsonl ": (
+        '{"stage": "rl", "step": 1, "time/step": 1e308}\n',
+        "which are no seconds of a step",
+    ),
     "timings.jsonl  ": (f'{{"stage": "rl", "step": {"9" * 200}}}\n', "step: "),
     "recipe.yaml ": ("a: &a {b: *a}", "an anchor stands inside itself"),
     "evaluations/paper.json": ("{}", "paper does not name an evaluation"),
@@ -100,14 +111,18 @@ def test_a_damaged_record_is_named_and_costs_the_others_nothing(tmp_path, file, 
     stored(tmp_path / "good", {GREEDY: rewards(0.5)})
     stored(tmp_path / "bad", {GREEDY: rewards(0.5)})
     content, said = damage
-    (tmp_path / "bad" / file.strip()).write_bytes(content if isinstance(content, bytes) else content.encode())
+    (tmp_path / "bad" / file.strip()).write_bytes(
+        content if isinstance(content, bytes) else content.encode()
+    )
     found = listed(tmp_path)
     assert found["bad"].status == "damaged"
     assert said in found["bad"].why
     assert (found["good"].status, found["good"].why) == ("finished", "")
 
 
-@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "1e308", None, [1]])
+@pytest.mark.parametrize(
+    "moment", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "1e308", None, [1]]
+)
 def test_a_moment_that_no_calendar_has_is_no_error(tmp_path, moment):
     stored(tmp_path / "run")
     with (tmp_path / "run" / "events.jsonl").open("a") as file:
@@ -145,7 +160,9 @@ def test_what_is_no_run_is_named_and_nothing_hangs_or_raises(tmp_path):
     }
 
 
-@pytest.mark.parametrize(("name", "said"), [("nowhere", "is not there"), ("file", "is a file"), ("empty", "no run in")])
+@pytest.mark.parametrize(
+    ("name", "said"), [("nowhere", "is not there"), ("file", "is a file"), ("empty", "no run in")]
+)
 def test_a_folder_without_a_run_is_an_error(tmp_path, name, said):
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()
@@ -161,19 +178,28 @@ def test_runs_of_sweeps_and_of_several_folders_have_names_of_their_own(tmp_path)
         str(tmp_path / "one/v1"),
         str(tmp_path / "two/v1"),
     }
-    assert len(listed(tmp_path / "one", tmp_path / "one" / "v1")) == 3, "a run that is given twice is listed once"
+    assert len(listed(tmp_path / "one", tmp_path / "one" / "v1")) == 3, (
+        "a run that is given twice is listed once"
+    )
 
 
 def test_a_recipe_of_another_version_is_shown_as_it_stands(tmp_path):
     stored(tmp_path / "old")
     path = tmp_path / "old" / "recipe.yaml"
-    write_text(path, path.read_text().replace("group_size: 8", "group_size: 8\n  clip_low: 0.2\n  when: 2026-02-17"))
+    write_text(
+        path,
+        path.read_text().replace(
+            "group_size: 8", "group_size: 8\n  clip_low: 0.2\n  when: 2026-02-17"
+        ),
+    )
     run = listed(tmp_path)["old"]
     assert (run.status, run.identity, run.recipe["rl"]["clip_low"]) == ("finished", "", 0.2)
-    assert json.dumps(run.recipe["rl"]["when"]) == '"2026-02-17"', "whatever stands there can be written as JSON"
+    assert json.dumps(run.recipe["rl"]["when"]) == '"2026-02-17"', (
+        "whatever stands there can be written as JSON"
+    )
 
 
-# -- what they have to do with one another -------------------------------------------------------------------------
+# -- what they have to do with one another ---------------------------------------------------------
 
 
 def began(runs: list[RunRecord]) -> dict[str, str]:
@@ -270,7 +296,9 @@ def test_a_version_is_compared_with_the_one_before_it_that_has_a_result(tmp_path
     }
     shutil.rmtree(tmp_path / "sft")
     runs, _ = list_runs([tmp_path])
-    assert predecessors(runs, origins(runs))["v1-seed1"] == "v1-seed0", "seeds of the first version are compared"
+    assert predecessors(runs, origins(runs))["v1-seed1"] == "v1-seed0", (
+        "seeds of the first version are compared"
+    )
 
 
 def test_what_differs_is_said_in_words_and_what_a_run_is_called_is_no_difference(tmp_path):

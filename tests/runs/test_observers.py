@@ -19,19 +19,33 @@ from plumbline.runs.run import Run
 
 
 def recipe(*trackers: str):
-    return parse({"name": "watched", "model": {"name": "m"}, "run": {"trackers": list(trackers), "project": "test"}})
+    return parse(
+        {
+            "name": "watched",
+            "model": {"name": "m"},
+            "run": {"trackers": list(trackers), "project": "test"},
+        }
+    )
 
 
 def rows():
     for step in (1, 2, 3):
-        yield {"stage": "rl", "step": step, "train/reward": step / 10, "train/kl": None, "eval/mean_reward": 0.5}
+        yield {
+            "stage": "rl",
+            "step": step,
+            "train/reward": step / 10,
+            "train/kl": None,
+            "eval/mean_reward": 0.5,
+        }
 
 
 def write(folder, observers):
     with Run.start(recipe(), folder, resume=False, observers=observers) as run:
         run.stage("rl", 3)
         for row in rows():
-            run.metrics("rl", row["step"], {k: v for k, v in row.items() if k not in {"stage", "step"}})
+            run.metrics(
+                "rl", row["step"], {k: v for k, v in row.items() if k not in {"stage", "step"}}
+            )
         run.event("note", "no alert")
         run.event("warning", "look here")
         run.event("fatal", "no-signal: the gradient is zero")
@@ -45,7 +59,9 @@ class TestLiveView:
         assert "rl 3/3  reward 0.300" in text.getvalue()
         assert "warning: look here" in text.getvalue()
 
-    def test_a_log_file_says_when_something_begins_how_long_it_takes_and_when_it_ended(self, monkeypatch):
+    def test_a_log_file_says_when_something_begins_how_long_it_takes_and_when_it_ended(
+        self, monkeypatch
+    ):
         now = [100.0]
         monkeypatch.setattr(time, "monotonic", lambda: now[0])
         text = io.StringIO()
@@ -57,18 +73,33 @@ class TestLiveView:
             call(*values)
             return text.getvalue()[start:].strip()
 
-        assert said(view.working, "evaluating sft", 0, 160) == "evaluating sft (160)", "at once, before any is done"
-        assert said(view.working, "evaluating sft", 16, 160, after=1) == "", "no line for every part"
-        assert said(view.working, "evaluating sft", 64, 160, after=31) == "evaluating sft 64/160  48 s left"
-        assert said(view.working, "evaluating sft", 160, 160, after=48) == "evaluating sft: done in 80 s"
+        assert said(view.working, "evaluating sft", 0, 160) == "evaluating sft (160)", (
+            "at once, before any is done"
+        )
+        assert said(view.working, "evaluating sft", 16, 160, after=1) == "", (
+            "no line for every part"
+        )
+        assert (
+            said(view.working, "evaluating sft", 64, 160, after=31)
+            == "evaluating sft 64/160  48 s left"
+        )
+        assert (
+            said(view.working, "evaluating sft", 160, 160, after=48)
+            == "evaluating sft: done in 80 s"
+        )
         assert said(view.working, "opening m", 0, 1) == "opening m"
-        assert said(view.working, "opening m", 1, 1, after=1) == "", "no line for the end of a moment"
+        assert said(view.working, "opening m", 1, 1, after=1) == "", (
+            "no line for the end of a moment"
+        )
         assert said(view.stage, "rl", 110, 10) == "rl: 110 steps, 10 already done"
         assert (
             said(view.metrics, {"step": 11, "train/reward": 0.5}, after=60)
             == "rl 11/110  reward 0.500  1 h 39 min left"
         )
-        assert said(view.metrics, {"step": 110, "train/reward": 0.5}, after=6000) == "rl 110/110  reward 0.500"
+        assert (
+            said(view.metrics, {"step": 110, "train/reward": 0.5}, after=6000)
+            == "rl 110/110  reward 0.500"
+        )
 
     def test_a_budget_of_seconds_says_how_many_steps_fit(self, monkeypatch):
         now = [100.0]
@@ -81,7 +112,9 @@ class TestLiveView:
         now[0] += 540
         view.metrics({"step": 42, "train/expected_steps": 42})
         lines = text.getvalue().splitlines()
-        assert lines[1:] == ["sft 4/40    9 min left", "sft 42/42"], "and not fifteen thousand steps"
+        assert lines[1:] == ["sft 4/40    9 min left", "sft 42/42"], (
+            "and not fifteen thousand steps"
+        )
 
     def test_a_terminal_gets_a_bar_numbers_and_a_curve(self, tmp_path):
         text = io.StringIO()
@@ -107,7 +140,9 @@ class TestTrackers:
         events.Reload()
         assert [round(e.value, 3) for e in events.Scalars("train/reward")] == [0.1, 0.2, 0.3]
         assert [e.step for e in events.Scalars("train/reward")] == [1, 2, 3]
-        assert set(events.Tags()["scalars"]) == {"rl/step", "train/reward", "eval/mean_reward"}, "no KL was computed"
+        assert set(events.Tags()["scalars"]) == {"rl/step", "train/reward", "eval/mean_reward"}, (
+            "no KL was computed"
+        )
 
     def test_trackio_stores_what_was_recorded(self, tmp_path, monkeypatch):
         pytest.importorskip("trackio", reason="pip install '.[trackio]'")
@@ -124,7 +159,10 @@ class TestTrackers:
             alerts = list(connection.execute("SELECT title, level FROM alerts"))
         assert "train/reward" in stored
         assert "0.3" in stored
-        assert alerts == [("warning: look here", "warn"), ("fatal: no-signal: the gradient is zero", "error")]
+        assert alerts == [
+            ("warning: look here", "warn"),
+            ("fatal: no-signal: the gradient is zero", "error"),
+        ]
 
     def test_wandb_offline_writes_a_run(self, tmp_path, monkeypatch):
         pytest.importorskip("wandb", reason="pip install '.[wandb]'")
@@ -132,7 +170,8 @@ class TestTrackers:
         monkeypatch.setenv("WANDB_SILENT", "true")
         write(tmp_path / "run", open_trackers(recipe("wandb"), tmp_path / "run", print))
         (stored,) = (tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb")
-        until = time.monotonic() + 60  # its own process writes the file, and finishes after our `finish` came back
+        # its own process writes the file, and finishes after our `finish` came back
+        until = time.monotonic() + 60
         wanted = (b"train/reward", b"fatal: no-signal: the gradient is zero", b"ERROR")
         while not all(one in stored.read_bytes() for one in wanted) and time.monotonic() < until:
             time.sleep(0.05)
@@ -140,7 +179,10 @@ class TestTrackers:
 
     def test_one_that_is_not_installed_says_how_to_install_it(self, tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, "trackio", None)
-        with pytest.raises(RunError, match=r"needs trackio, which is not installed(.|\n)*pip install '\.\[trackio\]'"):
+        with pytest.raises(
+            RunError,
+            match=r"needs trackio, which is not installed(.|\n)*pip install '\.\[trackio\]'",
+        ):
             open_trackers(recipe("trackio"), tmp_path, print)
 
     def test_one_that_does_not_start_is_an_error_now(self, tmp_path, monkeypatch):
@@ -168,14 +210,18 @@ class TestTrackers:
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_texts_go_on_as_far_in_as_they_begin_and_are_whole_for_another_program(capsys, monkeypatch, terminal):
+def test_texts_go_on_as_far_in_as_they_begin_and_are_whole_for_another_program(
+    capsys, monkeypatch, terminal
+):
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setenv("FORCE_COLOR", "1" if terminal else "")
     print_tables(Text(f"found: {'a b ' * 20}\n    do: {'c d ' * 20}"))
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == (6 if terminal else 2)
     assert all(len(line.rstrip()) <= 40 for line in lines) == terminal
-    assert [line.startswith("    ") for line in lines] == [False] * (len(lines) // 2) + [True] * (len(lines) // 2)
+    assert [line.startswith("    ") for line in lines] == [False] * (len(lines) // 2) + [True] * (
+        len(lines) // 2
+    )
 
 
 HOSTILE = "\x1b[31mred\x07\x9b\x7f \u202eend\u200b\u2060\xad\U000e0041[/b] [red] :smile:"

@@ -1,4 +1,5 @@
-"""Runs and models at addresses: published whole, taken up elsewhere to the bit, and what is said where that fails."""
+"""Runs and models at addresses: published whole, taken up elsewhere to the bit, and what is said
+where that fails."""
 
 import hashlib
 import json
@@ -19,10 +20,16 @@ from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from plumbline import api  # noqa: E402
-from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError, StorageError  # noqa: E402
+from plumbline.errors import (  # noqa: E402
+    DataError,
+    ModelError,
+    PlumblineError,
+    RecipeError,
+    RunError,
+    StorageError,
+)
 from plumbline.policies import open_policy  # noqa: E402
 from plumbline.recipe import parse  # noqa: E402
-from plumbline.runs.remote_sync import Publisher, files_of, published  # noqa: E402
 from plumbline.runs.remote import (  # noqa: E402
     ManifestEntry,
     Store,
@@ -35,6 +42,7 @@ from plumbline.runs.remote import (  # noqa: E402
     portable,
     read_manifest,
 )
+from plumbline.runs.remote_sync import Publisher, files_of, published  # noqa: E402
 from plumbline.runs.run import Run  # noqa: E402
 from plumbline.storage import write_json, write_text  # noqa: E402
 from plumbline.training import rl  # noqa: E402
@@ -44,7 +52,12 @@ RECIPE = {
     "seed": 3,
     "task": {"name": "tests.toy:open_toy", "options": {"size": 6}},
     "sft": {"steps": 2, "batch_size": 4, "optimiser": {"learning_rate": 1e-3}},
-    "rl": {"steps": 4, "prompts_per_step": 2, "group_size": 4, "optimiser": {"learning_rate": 1e-3}},
+    "rl": {
+        "steps": 4,
+        "prompts_per_step": 2,
+        "group_size": 4,
+        "optimiser": {"learning_rate": 1e-3},
+    },
     "sampling": {"max_tokens": 6},
     "evaluation": {"every": 2, "limit": 2, "final": ["val"], "sampled": False},
     "run": {"checkpoint_every": 1, "preflight": False},
@@ -106,12 +119,18 @@ def run(recipe, address, **how):
 def results(folder: Path) -> dict[str, str]:
     """Hashes of everything that the result consists of."""
     paths = [
-        *(folder / name for name in ("recipe.yaml", "metrics.jsonl", "samples.jsonl", "result.json")),
+        *(
+            folder / name
+            for name in ("recipe.yaml", "metrics.jsonl", "samples.jsonl", "result.json")
+        ),
         *sorted((folder / "evaluations").glob("*.json")),
         *sorted(path for path in (folder / "models").rglob("*") if path.is_file()),
     ]
     there = [path for path in paths if path.exists()]
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in there}
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in there
+    }
 
 
 def elsewhere(monkeypatch, tmp_path, name="elsewhere"):
@@ -156,7 +175,8 @@ def interrupted(recipe, address, monkeypatch, *, after, how=KeyboardInterrupt):
 
 @pytest.fixture(scope="module")
 def _stopped(recipe, tmp_path_factory):
-    """What lies at the address of a run that was interrupted after three of its four steps of RL."""
+    """What lies at the address of a run that was interrupted after three of its four steps of
+    RL."""
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(tmp_path_factory.mktemp("stopped"))
         interrupted(recipe, "memory://stopped/x", patched, after=3)
@@ -174,7 +194,8 @@ def stopped(_stopped):
 
 
 def whole_state(store: Store) -> dict[str, str]:
-    """Every file that the manifest names, with its hash; asserts that each is there as it was put."""
+    """Every file that the manifest names, with its hash; asserts that each is there as it was
+    put."""
     found = {}
     for path, entry in read_manifest(store).items():
         content = store.read(key_of(path, entry.sha256))
@@ -194,7 +215,8 @@ class TestAWholeRun:
         assert steps(whole_state(Store(stopped))) == {"step-000002", "step-000003"}
         folder = run(recipe, stopped, resume=True).folder
         mine = results(folder)
-        assert {key for key in whole if mine.get(key) != whole[key]} == {"result.json"}  # which names the address
+        # which names the address
+        assert {key for key in whole if mine.get(key) != whole[key]} == {"result.json"}
         assert json.loads((folder / "result.json").read_text())["model"] == f"{stopped}/models/rl"
         there = whole_state(Store(stopped))
         assert {name: there[name] for name in mine} == mine
@@ -218,7 +240,8 @@ class TestAWholeRun:
             assert (folder / "metrics.jsonl").read_text() == "more\n"
             assert len(keeper.notes) == 1
         assert (began.with_name(f"{began.name}.aside-1") / "metrics.jsonl").read_text() != "more\n"
-        with published(stopped, resume=True, tell=print) as (_, keeper):  # nothing has changed since
+        # nothing has changed since
+        with published(stopped, resume=True, tell=print) as (_, keeper):
             assert not keeper.notes
 
     def test_without_anything_of_it_published_is_not_there(self, recipe):
@@ -238,7 +261,8 @@ class TestAWholeRun:
 
 class TestFaults:
     def test_a_killed_upload_leaves_no_half_state(self, recipe, place, monkeypatch):
-        """The store goes away in the middle and never comes back: what is there is whole, and is gone on from."""
+        """The store goes away in the middle and never comes back: what is there is whole, and is
+        gone on from."""
         address = "faulty://b/runs/x"
         store, honest = Store(address), rl.update_policy
 
@@ -271,13 +295,21 @@ class TestFaults:
 
         Faulty.fail = staticmethod(fail)
         folder = run(recipe, address).folder
-        said = [row["message"] for row in map(json.loads, (folder / "events.jsonl").open()) if row["kind"] == "remote"]
+        said = [
+            row["message"]
+            for row in map(json.loads, (folder / "events.jsonl").open())
+            if row["kind"] == "remote"
+        ]
         assert len(away) == 1
         assert any("the store is away" in one for one in said)
-        assert {k: v for k, v in results(folder).items() if k in ("metrics.jsonl",)}.items() <= whole.items()
+        assert {
+            k: v for k, v in results(folder).items() if k in ("metrics.jsonl",)
+        }.items() <= whole.items()
         assert whole_state(Store(address))["result.json"] == results(folder)["result.json"]
 
-    def test_a_store_down_at_the_end_is_an_error_and_resume_only_publishes(self, recipe, monkeypatch):
+    def test_a_store_down_at_the_end_is_an_error_and_resume_only_publishes(
+        self, recipe, monkeypatch
+    ):
         address = "faulty://b/runs/x"
 
         def fail(what, path):
@@ -285,7 +317,9 @@ class TestFaults:
                 raise OSError("the store is down")
 
         Faulty.fail = staticmethod(fail)
-        with pytest.raises(StorageError, match=r"the run is finished in .* the store is down") as error:
+        with pytest.raises(
+            StorageError, match=r"the run is finished in .* the store is down"
+        ) as error:
             run(recipe, address)
         assert "--resume publishes it" in error.value.fix
         Faulty.fail = staticmethod(lambda what, path: None)
@@ -301,7 +335,9 @@ class TestFaults:
         if damage == "deleted":
             store.remove([tensors])
         else:
-            store.write(tensors, content[:-1] + (b"" if damage == "cut" else bytes([content[-1] ^ 1])))
+            store.write(
+                tensors, content[:-1] + (b"" if damage == "cut" else bytes([content[-1] ^ 1]))
+            )
         with pytest.raises(DataError) as error:
             run(recipe, stopped, resume=True)
         assert f"{tensors} at {stopped} is damaged" in error.value.cause
@@ -309,7 +345,9 @@ class TestFaults:
         assert "resumes from step 2" in error.value.fix
         assert not list(Path("runs").rglob("recipe.yaml"))
         if damage == "corrupted":  # the way back is gone
-            store.remove([key for key in store.sizes() if key.startswith("checkpoints/rl/step-000003/")])
+            store.remove(
+                [key for key in store.sizes() if key.startswith("checkpoints/rl/step-000003/")]
+            )
             folder = run(recipe, stopped, resume=True).folder
             assert results(folder)["metrics.jsonl"] == whole["metrics.jsonl"]
             assert "checkpoints/rl/step-000003" in (folder / "events.jsonl").read_text()
@@ -335,7 +373,9 @@ class TestFaults:
             return honest(self, key, path)
 
         monkeypatch.setattr(MemoryFileSystem, "get_file", full)
-        with pytest.raises(StorageError, match=r"cannot write .*models/sft.*No space left") as error:
+        with pytest.raises(
+            StorageError, match=r"cannot write .*models/sft.*No space left"
+        ) as error:
             run(recipe, stopped, resume=True)
         assert "free some space" in error.value.fix
         assert not [path for path in Path("runs").rglob("*") if path.is_file()]
@@ -352,7 +392,10 @@ class TestFaults:
 
     def test_a_step_of_thousands_of_digits_is_of_no_checkpoint(self):
         store = Store("memory://b/runs/x")
-        files = {f"checkpoints/rl/step-{step}/x": [1, "0" * 64] for step in ("9" * 5000, "000040", "000041.bak")}
+        files = {
+            f"checkpoints/rl/step-{step}/x": [1, "0" * 64]
+            for step in ("9" * 5000, "000040", "000041.bak")
+        }
         store.write("run.json", json.dumps({"version": 2, "files": files}).encode())
         with pytest.raises(ModelError) as error:
             local_model("memory://b/runs/x/models/rl")
@@ -360,9 +403,13 @@ class TestFaults:
 
     @pytest.mark.parametrize("what", ["pipe", "/dev/zero", "folder"])
     @pytest.mark.parametrize("key", ["run.json", "x"])
-    def test_what_is_no_file_in_a_folder_of_this_machine_is_not_waited_for(self, tmp_path, key, what):
+    def test_what_is_no_file_in_a_folder_of_this_machine_is_not_waited_for(
+        self, tmp_path, key, what
+    ):
         place = tmp_path / key
-        {"pipe": lambda: os.mkfifo(place), "folder": place.mkdir}.get(what, lambda: place.symlink_to(what))()
+        {"pipe": lambda: os.mkfifo(place), "folder": place.mkdir}.get(
+            what, lambda: place.symlink_to(what)
+        )()
         store = Store(f"file://{tmp_path}")
         for read in (lambda: store.read(key), lambda: store.get(key, tmp_path / "came", 9)):
             with pytest.raises(StorageError, match=r"named pipe|device|directory"):
@@ -380,8 +427,14 @@ class TestFaults:
     def test_a_store_of_the_former_layout_is_named(self, recipe):
         store = Store("memory://b/runs/x")
         part = ["objects/a", 1, hashlib.sha256(b"x").hexdigest()]
-        store.write("run.json", json.dumps({"version": 1, "sha256": "", "files": {"recipe.yaml": [part]}}).encode())
-        for read in (lambda: run(recipe, store.address, resume=True), lambda: local_run(store.address)):
+        store.write(
+            "run.json",
+            json.dumps({"version": 1, "sha256": "", "files": {"recipe.yaml": [part]}}).encode(),
+        )
+        for read in (
+            lambda: run(recipe, store.address, resume=True),
+            lambda: local_run(store.address),
+        ):
             with pytest.raises(DataError, match="former layout") as error:
                 read()
             assert "put the run again" in error.value.fix
@@ -396,7 +449,9 @@ class TestTwoWriters:
         ):
             run(recipe, stopped, resume=True)
 
-    def test_who_puts_second_learns_of_the_first_and_changes_nothing(self, stopped, place, monkeypatch):
+    def test_who_puts_second_learns_of_the_first_and_changes_nothing(
+        self, stopped, place, monkeypatch
+    ):
         with published(stopped, resume=True, tell=print) as (folder, _):
             late = Publisher(place / folder, Store(stopped))
             elsewhere(monkeypatch, place)
@@ -408,11 +463,21 @@ class TestTwoWriters:
                 late.put()
             assert Store(stopped).sizes() == before
             monkeypatch.chdir(place)
-            write_text(folder / "metrics.jsonl", (place / "elsewhere" / other / "metrics.jsonl").read_text())
-            (folder / ".remote.json").write_bytes((place / "elsewhere" / other / ".remote.json").read_bytes())
+            write_text(
+                folder / "metrics.jsonl",
+                (place / "elsewhere" / other / "metrics.jsonl").read_text(),
+            )
+            (folder / ".remote.json").write_bytes(
+                (place / "elsewhere" / other / ".remote.json").read_bytes()
+            )
 
     def test_a_run_whose_address_was_taken_trains_to_its_end(self, recipe, monkeypatch, whole):
-        address, honest, honest_put, quiet = "memory://b/runs/x", rl.update_policy, Publisher.put, threading.Lock()
+        address, honest, honest_put, quiet = (
+            "memory://b/runs/x",
+            rl.update_policy,
+            Publisher.put,
+            threading.Lock(),
+        )
 
         def update(*given):
             if given[4] == 1:
@@ -443,17 +508,28 @@ class TestReaders:
         return store.address
 
     def test_take_a_run_by_its_address(self, finished, plumbline, place):
-        for command in ("report", "check", f"compare {finished}", "runs", "route", "decide --tree commerce-v4.1"):
+        for command in (
+            "report",
+            "check",
+            f"compare {finished}",
+            "runs",
+            "route",
+            "decide --tree commerce-v4.1",
+        ):
             code, out, err = plumbline(*command.split(), finished)
             assert code == 0, (command, err)
             assert out
         code, out, _ = plumbline("runs", "memory://b/runs", "--json")
         assert code == 0
         assert [one["name"] for one in json.loads(out)["runs"]] == ["x"]
-        assert not list((place / "cache").rglob("model.safetensors")), "records are read without weights"
+        assert not list((place / "cache").rglob("model.safetensors")), (
+            "records are read without weights"
+        )
 
     def test_take_a_model_by_its_address_once(self, finished, plumbline, place, monkeypatch):
-        code, out, err = plumbline("eval", f"{finished}/models/rl", "--n", "2", "--split", "val", "--json")
+        code, out, err = plumbline(
+            "eval", f"{finished}/models/rl", "--n", "2", "--split", "val", "--json"
+        )
         assert code == 0, err
         local_model.cache_clear()
         monkeypatch.setattr(MemoryFileSystem, "get_file", None)  # from here on nothing is fetched
@@ -470,7 +546,11 @@ class TestReaders:
             assert said in error.value.fix
 
     def test_a_recipe_begins_from_a_model_at_an_address(self, recipe, finished, place):
-        begun = {**recipe, "model": {"name": f"{finished}/models/sft", "lora": {"rank": 2}}, "sft": None}
+        begun = {
+            **recipe,
+            "model": {"name": f"{finished}/models/sft", "lora": {"rank": 2}},
+            "sft": None,
+        }
         begun["rl"] = {**recipe["rl"], "steps": 1}
         begun["task"] = {"name": "tests.toy:open_toy", "options": {"size": 5}}
         folder = api.run(begun, out=place / "mine", quiet=True).folder
@@ -499,7 +579,10 @@ class TestReaders:
     def test_a_file_that_went_from_the_run_goes_from_the_cache(self, finished):
         assert (local_run(finished) / "result.json").is_file()
         store = Store(finished)
-        store.write("run.json", manifest_bytes({k: v for k, v in read_manifest(store).items() if k != "result.json"}))
+        store.write(
+            "run.json",
+            manifest_bytes({k: v for k, v in read_manifest(store).items() if k != "result.json"}),
+        )
         assert not (local_run(finished) / "result.json").exists()
 
     def test_what_goes_from_the_cache_lies_in_it(self, finished, place):
@@ -511,7 +594,13 @@ class TestReaders:
         (here / "link").symlink_to(place / "beside")
         (here / "gone.txt").touch()
         said = json.loads((here / ".remote.json").read_text())
-        outside = [str(place / "thesis.txt"), "../" * 9 + str(place / "thesis.txt")[1:], "link/thesis.txt", 3, None]
+        outside = [
+            str(place / "thesis.txt"),
+            "../" * 9 + str(place / "thesis.txt")[1:],
+            "link/thesis.txt",
+            3,
+            None,
+        ]
         write_json(here / ".remote.json", {**said, "files": [*said["files"], *outside, "gone.txt"]})
         assert local_run(finished) == here
         assert not (here / "gone.txt").exists()
@@ -549,9 +638,9 @@ class TestReaders:
         for path in tiny_folder.iterdir():
             store.write(path.name, path.read_bytes())
         here = Path(local_model(store.address))
-        assert {path.name: path.read_bytes() for path in here.iterdir() if path.name != ".remote.json"} == {
-            path.name: path.read_bytes() for path in tiny_folder.iterdir()
-        }
+        assert {
+            path.name: path.read_bytes() for path in here.iterdir() if path.name != ".remote.json"
+        } == {path.name: path.read_bytes() for path in tiny_folder.iterdir()}
         with pytest.raises(ModelError, match="nothing is there"):
             local_model("memory://b/none")
 
@@ -562,7 +651,9 @@ class TestAddresses:
         assert not is_address(place)
 
     def test_with_a_password_are_refused_and_it_is_not_repeated(self, recipe):
-        with pytest.raises(RecipeError, match=r"ftp://\.\.\.@host/x holds a user or a password") as error:
+        with pytest.raises(
+            RecipeError, match=r"ftp://\.\.\.@host/x holds a user or a password"
+        ) as error:
             run(recipe, "ftp://me:secret@host/x")
         assert "secret" not in str(error.value)
 
@@ -581,7 +672,9 @@ class TestAddresses:
                 read(address)
             assert error.value.fix
 
-    @pytest.mark.parametrize(("module", "address"), [("fsspec.core", "memory://b/x"), ("s3fs", "s3a://b/x")])
+    @pytest.mark.parametrize(
+        ("module", "address"), [("fsspec.core", "memory://b/x"), ("s3fs", "s3a://b/x")]
+    )
     def test_without_what_it_needs_names_the_extra(self, monkeypatch, module, address):
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(ModelError) as error:
@@ -630,10 +723,13 @@ def test_a_bucket_that_is_not_there_is_an_error(bucket, tmp_path):
         Publisher(tmp_path, Store("s3://nowhere/x")).put()
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_whatever_write_fails_a_reader_finds_a_whole_state(tmp_path_factory, data):
-    """A folder changes, is published, and the store fails at any moment: manifests name what is there, and only that.
+    """A folder changes, is published, and the store fails at any moment: manifests name what is
+    there, and only that.
 
     The state that is read is one that the folder had, in all its files.
     """
@@ -659,9 +755,9 @@ def test_whatever_write_fails_a_reader_finds_a_whole_state(tmp_path_factory, dat
             publisher.put()
         Faulty.fail = staticmethod(lambda what, path: None)
         assert whole_state(store) in [{}, *had]
-        assert {key_of(path, entry.sha256) for path, entry in earlier.items()} <= store.sizes().keys(), (
-            "somebody may still be reading it"
-        )
+        assert {
+            key_of(path, entry.sha256) for path, entry in earlier.items()
+        } <= store.sizes().keys(), "somebody may still be reading it"
         if data.draw(st.booleans()):  # the process dies, and another takes up the folder
             publisher = Publisher(folder, store)
     publisher.put()

@@ -7,8 +7,8 @@ import pytest
 
 from plumbline.errors import RunError
 from plumbline.records import Evaluation, Judged
-from plumbline.runs.output_guard import claim
 from plumbline.runs.evaluations import EvaluationKey
+from plumbline.runs.output_guard import claim
 from plumbline.runs.run import Run, environment
 from plumbline.storage import read_json, read_jsonl
 from tests.training.toy_runs import toy_recipe
@@ -42,7 +42,11 @@ def test_references_alone_are_forgotten_and_their_neighbours_kept(tmp_path):
     folder = tmp_path / "run"
     with start(folder):
         claim(folder / "data", "records")
-        for name in ("evaluations/reference.val.oracle.json", "evaluations/reference.txt", "data/commerce.db"):
+        for name in (
+            "evaluations/reference.val.oracle.json",
+            "evaluations/reference.txt",
+            "data/commerce.db",
+        ):
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).touch()
         (folder / "data" / "own.csv").touch()
@@ -55,16 +59,27 @@ def test_references_alone_are_forgotten_and_their_neighbours_kept(tmp_path):
 
 
 def test_records_of_a_run_that_had_not_begun_to_train_are_kept_for_the_same_recipe_alone(tmp_path):
-    """They take minutes where a browser builds them; of another recipe they may be other records."""
+    """They take minutes where a browser builds them; of another recipe they may be other
+    records."""
     folder, kept = tmp_path / "run", {}
     with start(folder):
         claim(folder / "data", "records")
-        for name in ("data/train.jsonl", "data/held-out-forms.jsonl", "evaluations/reference.val.oracle.json"):
+        for name in (
+            "data/train.jsonl",
+            "data/held-out-forms.jsonl",
+            "evaluations/reference.val.oracle.json",
+        ):
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text("{}")
-        (folder / "data" / "manifest.json").write_text('{"splits": {"train": 1, "held-out-forms": 1}}')
+        (folder / "data" / "manifest.json").write_text(
+            '{"splits": {"train": 1, "held-out-forms": 1}}'
+        )
         (folder / "data" / "own.jsonl").touch()
-        kept = {path: path.read_bytes() for name in ("data", "evaluations") for path in (folder / name).iterdir()}
+        kept = {
+            path: path.read_bytes()
+            for name in ("data", "evaluations")
+            for path in (folder / name).iterdir()
+        }
     with (folder / "events.jsonl").open("a") as events:
         events.write('{"time": "20')  # as a kill leaves it
     with start(folder, resume=True) as run:
@@ -80,7 +95,14 @@ SAMPLE = {"step": 1, "id": "a", "text": "x", "reward": 0.5, "parts": {}, "how": 
 
 
 @pytest.mark.parametrize(
-    "began", ["models/sft/x", "checkpoints/rl/x", "metrics.jsonl", "result.json", "evaluations/base.val.greedy.json"]
+    "began",
+    [
+        "models/sft/x",
+        "checkpoints/rl/x",
+        "metrics.jsonl",
+        "result.json",
+        "evaluations/base.val.greedy.json",
+    ],
 )
 def test_a_run_that_trained_or_evaluated_anything_is_kept(tmp_path, began):
     folder = tmp_path / "run"
@@ -119,7 +141,11 @@ def test_an_event_that_a_crash_cut_short_does_not_swallow_the_next_one(tmp_path)
     with (folder / "events.jsonl").open("a") as file:
         file.write('{"time": "2026-01-01", "kin')
     with start(folder, resume=True) as run:
-        assert [row["kind"] for row in run.files["events"].rows()] == ["started", "warning", "resumed"]
+        assert [row["kind"] for row in run.files["events"].rows()] == [
+            "started",
+            "warning",
+            "resumed",
+        ]
 
 
 def test_another_recipe_is_refused_with_what_differs_and_the_run_is_left_open_to_others(tmp_path):
@@ -131,7 +157,9 @@ def test_another_recipe_is_refused_with_what_differs_and_the_run_is_left_open_to
         start(folder, resume=True, **changed)
     assert str(refused.value).count("->") == 4, "the first four are enough"
     assert len(list(read_jsonl(folder / "metrics.jsonl"))) == 1
-    with Run.start(toy_recipe().model_copy(update={"description": "other words"}), folder, resume=True):
+    with Run.start(
+        toy_recipe().model_copy(update={"description": "other words"}), folder, resume=True
+    ):
         pass
 
 
@@ -148,7 +176,10 @@ def test_a_run_belongs_to_one_writer_until_it_is_over(tmp_path):
     assert watcher.told[-1] == ("close",)
     with start(folder, resume=True) as run:
         said = [(row["kind"], row["message"]) for row in run.files["events"].rows()]
-        assert said[1:-1] == [("resumed", "the run resumes from its last checkpoint"), ("stopped", "interrupted")]
+        assert said[1:-1] == [
+            ("resumed", "the run resumes from its last checkpoint"),
+            ("stopped", "interrupted"),
+        ]
     other = os.open(folder / "other", os.O_CREAT | os.O_RDWR)  # has the number that the lock had
     run.__exit__(None, None, None)
     os.close(other)
@@ -172,7 +203,10 @@ def test_what_is_recorded_is_told_and_read_back(tmp_path):
         run.timings("rl", 1, {"sample": 1.23456789})
         run.sample(SAMPLE)
         run.event("warning", "look here")
-    loss, kl = {"stage": "sft", "step": 1, "train/loss": 2.0}, {"stage": "rl", "step": 1, "train/kl": None}
+    loss, kl = (
+        {"stage": "sft", "step": 1, "train/loss": 2.0},
+        {"stage": "rl", "step": 1, "train/kl": None},
+    )
     assert watcher.told == [
         ("stage", "sft", 8, 0),
         ("stage", "rl", 4, 2),
@@ -187,7 +221,11 @@ def test_what_is_recorded_is_told_and_read_back(tmp_path):
     assert again.files["timings"].rows() == [{"stage": "rl", "step": 1, "sample": 1.2346}]
     assert again.files["samples"].rows() == [SAMPLE]
     _, event = again.files["events"].rows()
-    assert (event["kind"], event["message"], event["time"][-6:]) == ("warning", "look here", "+00:00")
+    assert (event["kind"], event["message"], event["time"][-6:]) == (
+        "warning",
+        "look here",
+        "+00:00",
+    )
 
 
 def test_records_are_cut_back_to_their_marks_and_events_never(tmp_path):
@@ -206,8 +244,12 @@ def test_records_are_cut_back_to_their_marks_and_events_never(tmp_path):
 
 
 def evaluation(reward):
-    row = Judged(id="a", stratum="s", completion="x", reward=reward, parts={}, readings={}, how="strict")
-    return Evaluation(source="m", task="toy", split="val", rubric="r", sampling={}, seed=0, rows=(row,))
+    row = Judged(
+        id="a", stratum="s", completion="x", reward=reward, parts={}, readings={}, how="strict"
+    )
+    return Evaluation(
+        source="m", task="toy", split="val", rubric="r", sampling={}, seed=0, rows=(row,)
+    )
 
 
 def test_the_outcome_is_there_once_it_is_written(tmp_path):

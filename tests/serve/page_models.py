@@ -1,4 +1,5 @@
-"""Models for the page's tests: directories that only say what they were trained on, and answers that are fixed."""
+"""Models for the page's tests: directories that only say what they were trained on, and answers
+that are fixed."""
 
 import asyncio
 import json
@@ -6,7 +7,11 @@ import json
 from plumbline.runs.metadata import CARD, Card
 from plumbline.serve.backend import Backend, Piece
 
-FORMS = {"forms": ["vpn-access", "library-card", "thesis-defence"], "held_out": ["thesis-defence"], "records": 60}
+FORMS = {
+    "forms": ["vpn-access", "library-card", "thesis-defence"],
+    "held_out": ["thesis-defence"],
+    "records": 60,
+}
 FORMS |= {"max_fields": 2, "instructions": "short"}
 
 

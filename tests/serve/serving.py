@@ -1,4 +1,5 @@
-"""A server over some models in a thread, on a free port of this machine; and models that do as they are told."""
+"""A server over some models in a thread, on a free port of this machine; and models that do as they
+are told."""
 
 import asyncio
 import json
@@ -20,11 +21,14 @@ from plumbline.serve.running import PUBLIC, Serving, bound, server_of
 
 @contextmanager
 def running(models, *, routes=(), public=PUBLIC, **options):
-    """The server with its `address` while the block runs; it is told to end as a signal would, and has to."""
+    """The server with its `address` while the block runs; it is told to end as a signal would, and
+    has to."""
     server = server_of(models, Serving(**options), routes, public)
     with bound("127.0.0.1", 0) as listening:
         server.address = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
+        thread = threading.Thread(
+            target=lambda: asyncio.run(server.serve([listening])), daemon=True
+        )
         thread.start()
         while not server.started:
             assert thread.is_alive()
@@ -38,7 +42,8 @@ def running(models, *, routes=(), public=PUBLIC, **options):
 
 
 class Scripted(Backend):
-    """Says the words one by one, with a pause before each, and counts what was begun, ended and closed."""
+    """Says the words one by one, with a pause before each, and counts what was begun, ended and
+    closed."""
 
     family, context = "scripted", 1000
 
@@ -83,12 +88,21 @@ class ScriptedText(Backend):
 
 
 def body(model="scripted", **more):
-    return json.dumps({"model": model, "messages": [{"role": "user", "content": "say it"}], **more}).encode()
+    return json.dumps(
+        {"model": model, "messages": [{"role": "user", "content": "say it"}], **more}
+    ).encode()
 
 
 def head(size, path="/v1/chat/completions", **more):
-    lines = [f"POST {path} HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json", f"Content-Length: {size}"]
-    return ("\r\n".join([*lines, *(f"{name}: {value}" for name, value in more.items())]) + "\r\n\r\n").encode()
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "Host: 127.0.0.1",
+        "Content-Type: application/json",
+        f"Content-Length: {size}",
+    ]
+    return (
+        "\r\n".join([*lines, *(f"{name}: {value}" for name, value in more.items())]) + "\r\n\r\n"
+    ).encode()
 
 
 def connect(server):
@@ -104,4 +118,13 @@ def until(condition, seconds=60.0):
         time.sleep(0.005)
 
 
-__all__ = ["RequestLimits", "Scripted", "ScriptedText", "body", "connect", "head", "running", "until"]
+__all__ = [
+    "RequestLimits",
+    "Scripted",
+    "ScriptedText",
+    "body",
+    "connect",
+    "head",
+    "running",
+    "until",
+]

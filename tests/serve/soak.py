@@ -1,4 +1,5 @@
-"""Many requests of many kinds at one server, and what stays of them: `python -m tests.serve.soak --requests 10000`."""
+"""Many requests of many kinds at one server, and what stays of them:
+`python -m tests.serve.soak --requests 10000`."""
 
 import argparse
 import asyncio
@@ -27,7 +28,8 @@ class Soaked:
     failed: int
     seconds: float
     grown: int
-    """Objects of the server's modules after the second half of the requests beyond those after the first."""
+    """Objects of the server's modules after the second half of the requests beyond those after the
+    first."""
     memory: int
     """Bytes by which the process's highest memory grew meanwhile."""
 
@@ -38,18 +40,22 @@ def soak(server, requests, at_once=32):
     failed = asyncio.run(_ask(server.address, requests // 2, at_once))
     before, memory = _objects(server), _peak()
     failed += asyncio.run(_ask(server.address, requests - requests // 2, at_once))
-    return Soaked(requests, failed, time.monotonic() - began, _objects(server) - before, _peak() - memory)
+    return Soaked(
+        requests, failed, time.monotonic() - began, _objects(server) - before, _peak() - memory
+    )
 
 
 SERVERS = ("plumbline.serve", "tests.serve", "starlette", "uvicorn", "h11", "asyncio", "_asyncio")
 
 
 def _objects(server):
-    """Without connections, which the server drops after their clients have, and timers that the loop has yet to."""
+    """Without connections, which the server drops after their clients have, and timers that the
+    loop has yet to."""
     until(lambda: not server.server_state.connections and not server.server_state.tasks)
     gc.collect()
     return sum(
-        str(type(one).__module__).startswith(SERVERS) and not (isinstance(one, asyncio.TimerHandle) and one.cancelled())
+        str(type(one).__module__).startswith(SERVERS)
+        and not (isinstance(one, asyncio.TimerHandle) and one.cancelled())
         for one in gc.get_objects()
     )
 
@@ -59,7 +65,9 @@ def _peak():
 
 
 async def _ask(address, requests, at_once):
-    async with httpx.AsyncClient(base_url=address, timeout=60, limits=httpx.Limits(max_connections=at_once)) as client:
+    async with httpx.AsyncClient(
+        base_url=address, timeout=60, limits=httpx.Limits(max_connections=at_once)
+    ) as client:
         left = iter(range(requests))
 
         async def worker():

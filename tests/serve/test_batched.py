@@ -30,7 +30,9 @@ class Slow:
             self.go.acquire()
             if request.sampling.temperature == 2:
                 raise RuntimeError("no memory")
-            step = Step(positions=np.arange(1), tokens=np.arange(1), logprobs=np.zeros(1, dtype=np.float32))
+            step = Step(
+                positions=np.arange(1), tokens=np.arange(1), logprobs=np.zeros(1, dtype=np.float32)
+            )
             yield request, Trajectory(
                 prompt=np.zeros(1, dtype=np.int64), steps=(step,), text=str(request.key), sampling=request.sampling,
                 finish="stop",
@@ -103,7 +105,10 @@ def test_what_breaks_in_one_law_breaks_no_other_and_the_server_goes_on():
         for _ in range(10):
             sampler.go.release()
         found = await asyncio.gather(
-            *(text_of(served, asked(key, temperature)) for key, temperature in [(1, 2), (2, 1), (3, 2), (4, 1)]),
+            *(
+                text_of(served, asked(key, temperature))
+                for key, temperature in [(1, 2), (2, 1), (3, 2), (4, 1)]
+            ),
             return_exceptions=True,
         )
         return found, await text_of(served, asked(9))
@@ -118,7 +123,9 @@ def test_a_chat_that_does_not_fit_fails_alone():
         for _ in range(10):
             sampler.go.release()
         return await asyncio.gather(
-            text_of(served, asked(1, text="x" * 96)), text_of(served, asked(2)), return_exceptions=True
+            text_of(served, asked(1, text="x" * 96)),
+            text_of(served, asked(2)),
+            return_exceptions=True,
         )
 
     long, short = with_slow(work)

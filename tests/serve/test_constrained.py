@@ -1,4 +1,5 @@
-"""A served autoregressive model: each client gets its own answer, whoever asks beside it; JSON follows a schema."""
+"""A served autoregressive model: each client gets its own answer, whoever asks beside it; JSON
+follows a schema."""
 
 import asyncio
 import contextlib
@@ -22,7 +23,10 @@ from plumbline.serve.batched import BatchedBackend
 from plumbline.serve.constrained import COUNT, Grammars, SchemaConstraint, check
 
 LAW = Sampling(max_tokens=40)
-CHATS = [[{"role": "user", "content": text}] for text in ("sim", "não recomendo, 12 dias de atraso", "nota 10")]
+CHATS = [
+    [{"role": "user", "content": text}]
+    for text in ("sim", "não recomendo, 12 dias de atraso", "nota 10")
+]
 INVOICE = {
     "type": "object",
     "properties": {
@@ -38,7 +42,12 @@ SCHEMAS = [
     {},
     INVOICE,
     {"type": "array", "items": {"type": "boolean"}, "maxItems": 4},
-    {"anyOf": [{"type": "integer", "minimum": 3, "maximum": 40}, {"type": "string", "pattern": "^[a-c]{2,6}$"}]},
+    {
+        "anyOf": [
+            {"type": "integer", "minimum": 3, "maximum": 40},
+            {"type": "string", "pattern": "^[a-c]{2,6}$"},
+        ]
+    },
     {
         "$ref": "#/$defs/node",
         "$defs": {
@@ -93,9 +102,14 @@ async def whole(served, one):
 def test_answers_are_those_of_the_policy(policy):
     async def ask():
         async with opened(policy, at_once=8) as served:
-            return await asyncio.gather(*(whole(served, asked(number, logprobs=True)) for number in range(20)))
+            return await asyncio.gather(
+                *(whole(served, asked(number, logprobs=True)) for number in range(20))
+            )
 
-    wanted = {request.key: found for request, found in policy.sample([asked(n).request for n in range(20)])}
+    wanted = {
+        request.key: found
+        for request, found in policy.sample([asked(n).request for n in range(20)])
+    }
     for number, pieces in enumerate(asyncio.run(ask())):
         found = wanted[number,]
         assert "".join(piece.text for piece in pieces) == found.text
@@ -127,7 +141,9 @@ LONG = Sampling(max_tokens=200, top_k=1)
 def test_a_client_that_goes_frees_its_row(policy, slow):
     async def ask():
         async with opened(policy, at_once=2) as served:
-            both = [asyncio.ensure_future(whole(served, asked(number, law=LONG))) for number in (0, 1)]
+            both = [
+                asyncio.ensure_future(whole(served, asked(number, law=LONG))) for number in (0, 1)
+            ]
             while slow[-1:] != [2]:  # the second joins when it has been read
                 await asyncio.sleep(0.01)
             waits = asyncio.ensure_future(whole(served, asked(2)))
@@ -153,7 +169,10 @@ def test_what_cannot_be_answered_is_an_error_of_that_answer(policy, monkeypatch)
                 await whole(served, asked(0, law=Sampling(max_tokens=100_000)))
             with pytest.raises(RecipeError, match="steps"):
                 await whole(served, asked(0, said={"steps": 4}))
-            for broken, kind in (("can't allocate memory", DeviceMemoryError), ("a kernel broke", RuntimeError)):
+            for broken, kind in (
+                ("can't allocate memory", DeviceMemoryError),
+                ("a kernel broke", RuntimeError),
+            ):
                 with monkeypatch.context() as patch:
 
                     def breaks(self, *given, said=broken):
@@ -162,7 +181,9 @@ def test_what_cannot_be_answered_is_an_error_of_that_answer(policy, monkeypatch)
                     patch.setattr(LeanDecoder, "begin", breaks)
                     with pytest.raises(kind):
                         await whole(served, asked(0))
-            assert (await whole(served, asked(0)))[-1].finish is not None, "the next one is answered"
+            assert (await whole(served, asked(0)))[-1].finish is not None, (
+                "the next one is answered"
+            )
 
     asyncio.run(ask())
 
@@ -196,12 +217,16 @@ def test_two_event_loops_share_a_batch(policy):
 def test_json_follows_its_schema(policy):
     pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     pytest.importorskip("xgrammar", reason="the extra constrained is not installed")
-    laws = [Sampling(max_tokens=most, temperature=warm) for most in (120, 20) for warm in (1.0, 0.3)]
+    laws = [
+        Sampling(max_tokens=most, temperature=warm) for most in (120, 20) for warm in (1.0, 0.3)
+    ]
     every = [asked(n, SCHEMAS[n % len(SCHEMAS)], laws[n % len(laws)]) for n in range(60)]
 
     async def ask():
         async with opened(policy, at_once=16) as served:
-            return await asyncio.gather(*(whole(served, one) for one in [*every, asked(100), asked(101, LOOSE)]))
+            return await asyncio.gather(
+                *(whole(served, one) for one in [*every, asked(100), asked(101, LOOSE)])
+            )
 
     ended = cut = 0
     *constrained, free, loose = asyncio.run(ask())
@@ -214,11 +239,15 @@ def test_json_follows_its_schema(policy):
         else:
             cut += 1
             assert sum(len(piece.tokens) for piece in pieces) == one.request.sampling.max_tokens
-    assert loose[-1].facts["json"] == {"way": "constrained", "valid": False}, "said where the grammar leaves out a part"
+    assert loose[-1].facts["json"] == {"way": "constrained", "valid": False}, (
+        "said where the grammar leaves out a part"
+    )
     assert ended >= 20
     assert cut >= 5
     (_, wanted), *_ = policy.sample([asked(100).request])
-    assert "".join(piece.text for piece in free) == wanted.text, "what is not constrained is not changed"
+    assert "".join(piece.text for piece in free) == wanted.text, (
+        "what is not constrained is not changed"
+    )
 
 
 def test_log_probabilities_are_of_the_constrained_law(policy):
@@ -230,7 +259,8 @@ def test_log_probabilities_are_of_the_constrained_law(policy):
 
     pieces = asyncio.run(ask())
     assert "".join(piece.text for piece in pieces) == '"x"'
-    # From the quotation mark on there is one way to write it, in at most two ways of cutting it up; then the end.
+    # From the quotation mark on there is one way to write it, in at most two ways of cutting it up;
+    # then the end.
     assert pieces[-1].logprobs[-1] == pytest.approx(0.0, abs=1e-6)
 
 
@@ -241,12 +271,20 @@ def test_over_http_json_by_a_schema_and_one_that_cannot_be_followed(policy):
 
     def post(schema):
         wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
-        body = {"model": "tiny", "messages": CHATS[0], "max_tokens": 60, "seed": 1, "response_format": wanted}
+        body = {
+            "model": "tiny",
+            "messages": CHATS[0],
+            "max_tokens": 60,
+            "seed": 1,
+            "response_format": wanted,
+        }
         return httpx.post(f"{server.address}/v1/chat/completions", json=body, timeout=60)
 
     served = BatchedBackend("tiny", policy, LAW, grammars=Grammars(policy))
     with running([served]) as server:
-        said = post({"type": "array", "items": {"type": "boolean"}, "maxItems": 2}).json()["choices"][0]
+        said = post({"type": "array", "items": {"type": "boolean"}, "maxItems": 2}).json()[
+            "choices"
+        ][0]
         assert all(isinstance(each, bool) for each in json.loads(said["message"]["content"]))
         assert said["plumbline"]["json"] == {"way": "constrained", "valid": True}
         refused = post({"type": "string", "pattern": "^((a{99}){99}){99}$"})
@@ -255,9 +293,14 @@ def test_over_http_json_by_a_schema_and_one_that_cannot_be_followed(policy):
     asyncio.run(served.close())
 
 
-@pytest.mark.parametrize(("decoder", "dtype"), [("lean", "float32"), ("lean", "bfloat16"), ("transformers", "float32")])
-def test_a_constrained_answer_has_the_log_probabilities_of_the_restricted_logits(tiny_folder, decoder, dtype):
-    """Drawn beside free text and other schemas; in 16 bits what is likeliest of the rest is computed in float32."""
+@pytest.mark.parametrize(
+    ("decoder", "dtype"), [("lean", "float32"), ("lean", "bfloat16"), ("transformers", "float32")]
+)
+def test_a_constrained_answer_has_the_log_probabilities_of_the_restricted_logits(
+    tiny_folder, decoder, dtype
+):
+    """Drawn beside free text and other schemas; in 16 bits what is likeliest of the rest is
+    computed in float32."""
     pytest.importorskip("xgrammar", reason="the extra constrained is not installed")
     section = AutoregressiveModel(name=str(tiny_folder), decoder=decoder, dtype=dtype, device="cpu")
     policy = open_policy(section, str(tiny_folder))
@@ -266,19 +309,32 @@ def test_a_constrained_answer_has_the_log_probabilities_of_the_restricted_logits
     def requests(at_once):
         many = [asked(number).request for number in range(6)]
         held = [
-            LiveRequest(one.key, one.messages, one.sampling, threading.Event(), grammars.constraint(SCHEMAS[n]))
+            LiveRequest(
+                one.key,
+                one.messages,
+                one.sampling,
+                threading.Event(),
+                grammars.constraint(SCHEMAS[n]),
+            )
             for n, one in enumerate(many[:4])
         ]
         return held if at_once else held[:1]
 
     free = [asked(number).request for number in range(4, 8)]
     ((_, alone),) = policy.sample(requests(at_once=False))
-    found = {request.key: trajectory for request, trajectory in policy.sample([*requests(at_once=True), *free])}
+    found = {
+        request.key: trajectory
+        for request, trajectory in policy.sample([*requests(at_once=True), *free])
+    }
     assert found[0,].text == alone.text
     for number in range(4):
         trajectory, constraint = found[number,], grammars.constraint(SCHEMAS[number])
         whole_text = torch.tensor([[*trajectory.prompt.tolist(), *trajectory.tokens.tolist()]])
-        exact = copy.deepcopy(policy.model).float()(whole_text).logits[0, len(trajectory.prompt) - 1 : -1]
+        exact = (
+            copy.deepcopy(policy.model)
+            .float()(whole_text)
+            .logits[0, len(trajectory.prompt) - 1 : -1]
+        )
         constraint.begin()
         wanted = []
         for logits, token in zip(exact.detach(), trajectory.tokens.tolist(), strict=True):
@@ -303,7 +359,9 @@ def test_where_no_token_goes_on_that_answer_alone_fails(policy, monkeypatch):
 
     async def ask():
         async with opened(policy) as served:
-            return await asyncio.gather(whole(served, asked(0, {})), whole(served, asked(1)), return_exceptions=True)
+            return await asyncio.gather(
+                whole(served, asked(0, {})), whole(served, asked(1)), return_exceptions=True
+            )
 
     monkeypatch.setattr(SchemaConstraint, "restrict", restrict)
     failed, free = asyncio.run(ask())
@@ -316,7 +374,10 @@ HOSTILE = {
     "JSON cannot say": {"minimum": float("inf")},
     "levels": json.loads('{"a":' * 40 + "1" + "}" * 40),
     "characters": {"enum": ["x" * 40_000]},
-    "adds up": {"type": "object", "properties": {str(n): {"maxLength": COUNT // 2} for n in range(3)}},
+    "adds up": {
+        "type": "object",
+        "properties": {str(n): {"maxLength": COUNT // 2} for n in range(3)},
+    },
     "multiply": {"type": "string", "pattern": "^(([a-z]{1,100}){1,100}){1,100}$"},
     "a pattern has": {"type": "object", "patternProperties": {"a" * 300: {}}},
     "leads out": {"properties": {"a": {"$ref": "file:///etc/passwd"}}},
@@ -339,7 +400,9 @@ def test_a_schema_is_compiled_once_and_within_a_time(policy, monkeypatch):
         return compiled(text, **options)
 
     compiled = grammars._compiler.compile_json_schema
-    monkeypatch.setattr(grammars, "_compiler", type("Slow", (), {"compile_json_schema": staticmethod(slow)}))
+    monkeypatch.setattr(
+        grammars, "_compiler", type("Slow", (), {"compile_json_schema": staticmethod(slow)})
+    )
     grammars.constraint(INVOICE)
     grammars.constraint(dict(INVOICE))
     assert len(times) == 1

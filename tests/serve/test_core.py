@@ -65,9 +65,15 @@ def test_answers_are_those_of_the_policy_under_its_own_law(client, policies, fam
     said = ask(client, family, n=3, seed=5, temperature=0.8)
     law = replace(LAWS[family][0], temperature=0.8)
     requests = [Request((5, "serve", index), CHAT, law) for index in range(3)]
-    wanted = {request.key[2]: trajectory for request, trajectory in policies[family].sample(requests)}
-    assert [choice.message.content for choice in said.choices] == [wanted[index].text for index in range(3)]
-    assert [choice.finish_reason for choice in said.choices] == [wanted[index].finish for index in range(3)]
+    wanted = {
+        request.key[2]: trajectory for request, trajectory in policies[family].sample(requests)
+    }
+    assert [choice.message.content for choice in said.choices] == [
+        wanted[index].text for index in range(3)
+    ]
+    assert [choice.finish_reason for choice in said.choices] == [
+        wanted[index].finish for index in range(3)
+    ]
     assert said.usage.prompt_tokens == policies[family].prompt_length(CHAT)
     assert said.usage.completion_tokens == sum(each.num_tokens for each in wanted.values())
     assert said.model_extra["plumbline"] == {"model": family, "family": family, "ignored": []}
@@ -88,13 +94,17 @@ def test_a_stream_says_the_same_as_a_whole_answer(client, family):
 def test_seeds_decide_and_no_seed_is_a_fresh_one(client):
     def texts(**more):
         return [
-            choice.message.content for choice in ask(client, "autoregressive", temperature=1.0, n=4, **more).choices
+            choice.message.content
+            for choice in ask(client, "autoregressive", temperature=1.0, n=4, **more).choices
         ]
 
     assert texts(seed=1) == texts(seed=1) != texts(seed=2)
     assert texts() != texts()
     assert len(set(texts(seed=1))) > 1
-    assert ask(client, "autoregressive", temperature=1.0, seed=1).choices[0].message.content == texts(seed=1)[0]
+    assert (
+        ask(client, "autoregressive", temperature=1.0, seed=1).choices[0].message.content
+        == texts(seed=1)[0]
+    )
 
 
 def test_letters_of_several_bytes_are_whole_in_a_stream(client):
@@ -104,7 +114,9 @@ def test_letters_of_several_bytes_are_whole_in_a_stream(client):
         whole = ask(client, "autoregressive", **asked).choices[0]
         chunks = [one.choices[0] for one in ask(client, "autoregressive", **asked, stream=True)]
         assert "".join(one.delta.content or "" for one in chunks) == whole.message.content
-        assert [each for one in chunks if one.logprobs for each in one.logprobs.content] == whole.logprobs.content
+        assert [
+            each for one in chunks if one.logprobs for each in one.logprobs.content
+        ] == whole.logprobs.content
         assert all(bytes(each.bytes).decode() == each.token for each in whole.logprobs.content)
         wholes.append(whole.message.content)
     assert not all(map(str.isascii, wholes))
@@ -112,11 +124,19 @@ def test_letters_of_several_bytes_are_whole_in_a_stream(client):
 
 @pytest.mark.parametrize(
     ("limits", "most"),
-    [({"max_completion_tokens": 3}, 3), ({"max_completion_tokens": 3, "max_tokens": 5}, 3), ({"max_tokens": 5}, 5)],
+    [
+        ({"max_completion_tokens": 3}, 3),
+        ({"max_completion_tokens": 3, "max_tokens": 5}, 3),
+        ({"max_tokens": 5}, 5),
+    ],
 )
 def test_an_answer_has_at_most_the_tokens_that_are_asked_for(client, limits, most):
-    said = [ask(client, "autoregressive", seed=seed, temperature=1.0, **limits) for seed in range(6)]
-    assert {(each.usage.completion_tokens, each.choices[0].finish_reason) for each in said} >= {(most, "length")}
+    said = [
+        ask(client, "autoregressive", seed=seed, temperature=1.0, **limits) for seed in range(6)
+    ]
+    assert {(each.usage.completion_tokens, each.choices[0].finish_reason) for each in said} >= {
+        (most, "length")
+    }
     assert max(each.usage.completion_tokens for each in said) == most
 
 
@@ -124,10 +144,15 @@ def test_log_probabilities_are_those_that_were_drawn_by(client, policies):
     said = ask(client, "autoregressive", seed=3, temperature=0.8, logprobs=True).choices[0]
     request = Request((3, "serve", 0), CHAT, LAWS["autoregressive"][1])
     ((_, wanted),) = policies["autoregressive"].sample([request])
-    assert [one.logprob for one in said.logprobs.content] == pytest.approx(wanted.logprobs.tolist(), abs=1e-5)
+    assert [one.logprob for one in said.logprobs.content] == pytest.approx(
+        wanted.logprobs.tolist(), abs=1e-5
+    )
     assert said.message.content.startswith(said.logprobs.content[0].token)
     streamed = [
-        one.choices[0] for one in ask(client, "autoregressive", seed=3, temperature=0.8, logprobs=True, stream=True)
+        one.choices[0]
+        for one in ask(
+            client, "autoregressive", seed=3, temperature=0.8, logprobs=True, stream=True
+        )
     ]
     pieces = [one.logprobs.content for one in streamed if one.logprobs]
     assert [each for piece in pieces for each in piece] == said.logprobs.content
@@ -164,18 +189,29 @@ def test_the_tokens_behind_a_stop_are_left_out_with_its_text(client, stream):
 def test_what_a_reply_holds_may_be_sent_back(client):
     def after(**message):
         chat = [*CHAT, {"role": "assistant", **message}, {"role": "user", "content": "b"}]
-        return client.chat.completions.create(model="autoregressive", messages=chat, seed=1, temperature=1.0)
+        return client.chat.completions.create(
+            model="autoregressive", messages=chat, seed=1, temperature=1.0
+        )
 
     empty = after(content="")
     for message in (
         {},
         {"content": None},
         {"content": None, "tool_calls": [], "function_call": None, "refusal": None},
-        {"content": "", "reasoning_content": "I think", "refusal": "no", "annotations": [{"type": "x"}]},
+        {
+            "content": "",
+            "reasoning_content": "I think",
+            "refusal": "no",
+            "annotations": [{"type": "x"}],
+        },
     ):
         said = after(**message)
         assert said.choices[0].message.content == empty.choices[0].message.content
-        ignored = [f"messages.{name}" for name in ("refusal", "reasoning_content", "annotations") if message.get(name)]
+        ignored = [
+            f"messages.{name}"
+            for name in ("refusal", "reasoning_content", "annotations")
+            if message.get(name)
+        ]
         assert said.plumbline["ignored"] == ignored
 
 
@@ -206,11 +242,15 @@ def test_a_canvas_is_shown_after_each_step_and_changes_nothing(client, policies,
     law = LAWS[family][0]
     asked = {"seed": 4, "temperature": 1.0, "n": 2}
     plain = ask(client, family, **asked)
-    chunks = list(ask(client, family, **asked, stream=True, extra_body={"plumbline": {"canvas": True}}))
+    chunks = list(
+        ask(client, family, **asked, stream=True, extra_body={"plumbline": {"canvas": True}})
+    )
     for index, choice in enumerate(plain.choices):
         own = [one for one in chunks if one.choices[0].index == index]
         canvases = [
-            one.model_extra["plumbline"]["canvas"] for one in own if "canvas" in one.model_extra.get("plumbline", {})
+            one.model_extra["plumbline"]["canvas"]
+            for one in own
+            if "canvas" in one.model_extra.get("plumbline", {})
         ]
         assert spoken(own) == choice.message.content
         assert 1 <= len(canvases) <= law.steps
@@ -220,13 +260,17 @@ def test_a_canvas_is_shown_after_each_step_and_changes_nothing(client, policies,
             assert hidden == sorted(hidden, reverse=True)
             assert law.max_tokens > hidden[0] >= hidden[-1]
     assert not any(
-        "canvas" in one.model_extra.get("plumbline", {}) for one in ask(client, family, **asked, stream=True)
+        "canvas" in one.model_extra.get("plumbline", {})
+        for one in ask(client, family, **asked, stream=True)
     )
 
 
 def test_models_are_listed_and_described(client):
     assert [model.id for model in client.models.list()] == [*LAWS, "scripted"]
-    assert client.models.retrieve("flow").model_extra["plumbline"] == {"family": "flow", "context": 64}
+    assert client.models.retrieve("flow").model_extra["plumbline"] == {
+        "family": "flow",
+        "context": 64,
+    }
 
 
 @pytest.mark.parametrize(
@@ -258,7 +302,13 @@ def test_what_cannot_be_done_is_refused_with_its_reason(client, more, says, stre
 
 def test_what_clients_send_as_a_matter_of_course_is_passed_over_and_named(client):
     said = ask(
-        client, "scripted", frequency_penalty=0.3, presence_penalty=0, user="me", store=False, metadata={"job": "x"}
+        client,
+        "scripted",
+        frequency_penalty=0.3,
+        presence_penalty=0,
+        user="me",
+        store=False,
+        metadata={"job": "x"},
     )
     assert said.model_extra["plumbline"]["ignored"] == ["frequency_penalty"]
 
@@ -266,9 +316,31 @@ def test_what_clients_send_as_a_matter_of_course_is_passed_over_and_named(client
 @pytest.mark.parametrize(
     ("sent", "passes"),
     [
-        ({"top_k": -1, "min_p": 0, "repetition_penalty": 1.0, "min_tokens": 0, "skip_special_tokens": True}, True),
-        ({"top_k": 0, "min_p": 0.0, "typical_p": 1, "mirostat": 0, "stop_token_ids": [], "echo": False}, True),
-        ({"repeat_penalty": None, "chat_template_kwargs": {}, "ignore_eos": False, "best_of": 1}, True),
+        (
+            {
+                "top_k": -1,
+                "min_p": 0,
+                "repetition_penalty": 1.0,
+                "min_tokens": 0,
+                "skip_special_tokens": True,
+            },
+            True,
+        ),
+        (
+            {
+                "top_k": 0,
+                "min_p": 0.0,
+                "typical_p": 1,
+                "mirostat": 0,
+                "stop_token_ids": [],
+                "echo": False,
+            },
+            True,
+        ),
+        (
+            {"repeat_penalty": None, "chat_template_kwargs": {}, "ignore_eos": False, "best_of": 1},
+            True,
+        ),
         ({"min_p": 0.05}, False),
         ({"repetition_penalty": 1.1}, False),
         ({"ignore_eos": True}, False),
@@ -305,7 +377,11 @@ class Tries(Scripted):
     ("answers", "text", "facts"),
     [
         (['{"nota": 4.5}'], '{"nota": 4.5}', {"valid": True, "how": "strict", "retries": 0}),
-        (['Claro! {"nota": 4,5}'], '{"nota": 4.5}', {"valid": True, "how": "prose+decimal_comma", "retries": 0}),
+        (
+            ['Claro! {"nota": 4,5}'],
+            '{"nota": 4.5}',
+            {"valid": True, "how": "prose+decimal_comma", "retries": 0},
+        ),
         (
             ["não sei", '{"n": 1}', '{"nota": "7"}'],
             '{"nota": 7}',
@@ -339,7 +415,11 @@ def test_requests_of_one_key_and_of_several_laws_are_all_answered(client):
     from concurrent.futures import ThreadPoolExecutor
 
     def one(index):
-        return ask(client, "masked", seed=1, temperature=1.0, top_p=(0.5, 1.0)[index % 2]).choices[0].message.content
+        return (
+            ask(client, "masked", seed=1, temperature=1.0, top_p=(0.5, 1.0)[index % 2])
+            .choices[0]
+            .message.content
+        )
 
     with ThreadPoolExecutor(12) as pool:
         found = list(pool.map(one, range(12)))

@@ -1,4 +1,5 @@
-"""What was trained is handed on as it was trained: merged, as an adapter, or as one GGUF file, each with its card."""
+"""What was trained is handed on as it was trained: merged, as an adapter, or as one GGUF file, each
+with its card."""
 
 import json
 import math
@@ -12,11 +13,11 @@ import yaml
 from conftest import WORDS
 from plumbline.engines.vllm import check_publication
 from plumbline.errors import EngineError, ModelError
-from plumbline.policies import open_policy
 from plumbline.export import weights
 from plumbline.export.card import UNKNOWN, base_of
 from plumbline.export.export import Export, export
 from plumbline.export.weights import write_merged
+from plumbline.policies import open_policy
 from plumbline.policies.pretrained import gguf_writer
 from plumbline.policies.pretrained.adapters import rounded
 from plumbline.policies.pretrained.gguf_writer import KINDS, compare, write_gguf
@@ -34,7 +35,8 @@ CHAT = [{"role": "user", "content": "nota 12, sim"}]
 
 def opened(source, family="autoregressive", **section):
     return open_policy(
-        options_of(family).model(name=str(source), device="cpu", dtype="float32", **section), str(source)
+        options_of(family).model(name=str(source), device="cpu", dtype="float32", **section),
+        str(source),
     )
 
 
@@ -61,7 +63,13 @@ def adapter(tiny_folder, tmp_path_factory):
         torch.nn.init.normal_(weight, std=0.05, generator=torch.Generator().manual_seed(0))
     folder = tmp_path_factory.mktemp("adapters") / "adapter"
     options = {"size": 20}
-    card = Card(recipe="toy 0", stage="sft", task="tests.toy:open_toy", options=options, sampling={"max_tokens": 8})
+    card = Card(
+        recipe="toy 0",
+        stage="sft",
+        task="tests.toy:open_toy",
+        options=options,
+        sampling={"max_tokens": 8},
+    )
     policy.save(folder, card.to_json())
     return folder
 
@@ -83,7 +91,10 @@ def test_a_merged_model_is_an_ordinary_directory_and_the_same_model(adapter, tmp
     assert torch.allclose(before, after, atol=1e-5)
     from transformers import AutoModelForCausalLM
 
-    assert AutoModelForCausalLM.from_pretrained(tmp_path / "out").num_parameters() == done.figures["parameters"]
+    assert (
+        AutoModelForCausalLM.from_pretrained(tmp_path / "out").num_parameters()
+        == done.figures["parameters"]
+    )
     assert Card.read(tmp_path / "out").recipe == "toy 0", "what it was trained on goes with it"
     assert {path.name for path in tmp_path.iterdir()} == {"out"}, "nothing half written is left"
     assert (tmp_path / "out" / "LICENSE").read_text() == "Do what you like.\n"
@@ -126,11 +137,15 @@ def plain_logprobs(model):
 )
 @pytest.mark.parametrize("kind", ["merged", "gguf"])
 @torch.no_grad()
-def test_what_is_merged_gives_the_log_probabilities_of_the_adapter(tiny_folder, tmp_path, options, kind):
+def test_what_is_merged_gives_the_log_probabilities_of_the_adapter(
+    tiny_folder, tmp_path, options, kind
+):
     from transformers import AutoModelForCausalLM
 
     trained = adapter_of(tiny_folder, tmp_path / "adapter", **options)
-    exported(tmp_path / "adapter", tmp_path / "out", kind=kind, gguf="f32" if kind == "gguf" else None)
+    exported(
+        tmp_path / "adapter", tmp_path / "out", kind=kind, gguf="f32" if kind == "gguf" else None
+    )
     file = {"gguf_file": "out-f32.gguf"} if kind == "gguf" else {}
     ours = AutoModelForCausalLM.from_pretrained(tmp_path / "out", **file).eval()
     assert torch.allclose(plain_logprobs(ours), plain_logprobs(trained), atol=1e-4)
@@ -144,25 +159,37 @@ def test_what_is_merged_gives_the_log_probabilities_of_the_adapter(tiny_folder, 
         ({"use_dora": True}, "q_proj has more to it"),
         ({"target_modules": ["q_proj"], "lora_bias": True}, "q_proj has more to it"),
         ({"target_modules": ["q_proj", "lm_head"]}, "have one weight"),
-        ({"target_modules": ["q_proj", "embed_tokens"]}, "embed_tokens is adapted by peft's Embedding"),
+        (
+            {"target_modules": ["q_proj", "embed_tokens"]},
+            "embed_tokens is adapted by peft's Embedding",
+        ),
         ({"modules_to_save": ["embed_tokens"]}, "ModulesToSaveWrapper"),
         ({"trainable_token_indices": [5, 6]}, "TrainableTokens"),
     ],
     ids=str,
 )
 @pytest.mark.filterwarnings("ignore")  # peft says of some that it would merge them wrongly, too
-def test_what_cannot_be_merged_exactly_is_refused_before_anything_is_written(tmp_path, options, said, plumbline):
+def test_what_cannot_be_merged_exactly_is_refused_before_anything_is_written(
+    tmp_path, options, said, plumbline
+):
     base = tiny(tmp_path / "base")
     adapter_of(base, tmp_path / "adapter", **options)
     for kind in ("merged", "gguf"):
-        code, _, error = plumbline("export", tmp_path / "adapter", "--out", tmp_path / "out", "--kind", kind)
+        code, _, error = plumbline(
+            "export", tmp_path / "adapter", "--out", tmp_path / "out", "--kind", kind
+        )
         assert (code, "Traceback" in error) == (1, False)
         assert said in error
         assert "fix: export it with --kind adapter" in error
     assert sorted(path.name for path in tmp_path.iterdir()) == ["adapter", "base"]
-    assert plumbline("export", tmp_path / "adapter", "--out", tmp_path / "out", "--kind", "adapter")[0] == 0
+    assert (
+        plumbline("export", tmp_path / "adapter", "--out", tmp_path / "out", "--kind", "adapter")[0]
+        == 0
+    )
     with pytest.raises(EngineError, match=said):  # a run says the same before its first stage
-        check_publication(EngineSection(name="vllm", publish="full"), weights.opened(str(tmp_path / "adapter")))
+        check_publication(
+            EngineSection(name="vllm", publish="full"), weights.opened(str(tmp_path / "adapter"))
+        )
 
 
 @pytest.mark.parametrize("moe", ["mixtral", "olmoe", "qwen3_moe"])
@@ -170,9 +197,21 @@ def test_adapters_on_experts_are_refused(tiny_folder, tmp_path, moe):
     from transformers import AutoConfig, AutoModelForCausalLM
 
     shutil.copytree(tiny_folder, tmp_path / "moe")
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "moe_intermediate_size": 32, "num_hidden_layers": 1}
-    sizes |= {"vocab_size": 300, "num_attention_heads": 2, "num_key_value_heads": 1, "num_experts_per_tok": 2}
-    config = AutoConfig.for_model(moe, num_local_experts=4, num_experts=4, max_position_embeddings=256, **sizes)
+    sizes = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "moe_intermediate_size": 32,
+        "num_hidden_layers": 1,
+    }
+    sizes |= {
+        "vocab_size": 300,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "num_experts_per_tok": 2,
+    }
+    config = AutoConfig.for_model(
+        moe, num_local_experts=4, num_experts=4, max_position_embeddings=256, **sizes
+    )
     AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "moe")
     with pytest.raises(EngineError, match="ParamWrapper"):
         rounded(opened(tmp_path / "moe", lora=LoraSection(rank=2)), torch.float32)
@@ -195,12 +234,24 @@ def test_what_generation_ends_with_is_kept(tiny_folder, tmp_path):
     opened(tmp_path / "base", lora=LoraSection(rank=2)).save(tmp_path / "adapter", PLAIN)
     for source in ("base", "adapter"):
         exported(tmp_path / source, tmp_path / "out")
-        assert json.loads((tmp_path / "out" / "generation_config.json").read_text())["eos_token_id"] == [2, 7]
+        assert json.loads((tmp_path / "out" / "generation_config.json").read_text())[
+            "eos_token_id"
+        ] == [2, 7]
 
 
-def test_where_16_bits_are_stored_the_card_says_what_is_left_and_what_it_costs(adapter, tmp_path, plumbline):
+def test_where_16_bits_are_stored_the_card_says_what_is_left_and_what_it_costs(
+    adapter, tmp_path, plumbline
+):
     code, out, err = plumbline(
-        "export", adapter, "--out", tmp_path / "out", "--dtype", "bfloat16", "--evaluate", 5, "--json"
+        "export",
+        adapter,
+        "--out",
+        tmp_path / "out",
+        "--dtype",
+        "bfloat16",
+        "--evaluate",
+        5,
+        "--json",
     )
     assert code == 0, err
     said = json.loads(out)
@@ -229,14 +280,18 @@ def test_a_small_update_does_not_survive_16_bits_and_that_is_said(tiny_folder, t
     assert done.figures["arrived"]["elements"] < 0.2
 
 
-def test_of_a_model_whose_every_weight_was_trained_the_base_says_what_was_learnt(tiny_folder, tmp_path):
+def test_of_a_model_whose_every_weight_was_trained_the_base_says_what_was_learnt(
+    tiny_folder, tmp_path
+):
     policy = opened(tiny_folder)
     with torch.no_grad():
         for weight in policy.trainable().values():
             weight += 0.01 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0))
     policy.save(tmp_path / "trained", PLAIN)
     (tmp_path / "out").mkdir()
-    done = write_merged(policy, tmp_path / "out", "bfloat16", str(tiny_folder), str(tmp_path / "trained"))
+    done = write_merged(
+        policy, tmp_path / "out", "bfloat16", str(tiny_folder), str(tmp_path / "trained")
+    )
     assert done.compared_with == str(tiny_folder)
     assert done.arrived.share == pytest.approx(1, abs=0.1)
 
@@ -244,7 +299,9 @@ def test_of_a_model_whose_every_weight_was_trained_the_base_says_what_was_learnt
 def test_an_adapter_goes_alone_and_names_its_base_as_the_world_does(adapter, tmp_path):
     done = exported(adapter, tmp_path / "out", kind="adapter", base="org/base")
     config = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
-    assert config["base_model_name_or_path"] == "org/base" == head_of(tmp_path / "out")["base_model"]
+    assert (
+        config["base_model_name_or_path"] == "org/base" == head_of(tmp_path / "out")["base_model"]
+    )
     name = "adapter_model.safetensors"
     assert (tmp_path / "out" / name).read_bytes() == (adapter / name).read_bytes()
     assert not (tmp_path / "out" / "model.safetensors").exists()
@@ -278,7 +335,8 @@ def test_a_gguf_file_is_read_back_as_the_model_that_it_was_made_of(adapter, tmp_
 
 @pytest.mark.parametrize("shape", ["qwen2", "qwen3"])
 def test_qwens_shapes_are_written_in_their_own_order(tiny_folder, tmp_path, shape):
-    """Rotary halves are not interleaved there; queries and keys have biases, or norms: the read back would differ."""
+    """Rotary halves are not interleaved there; queries and keys have biases, or norms: the read
+    back would differ."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     shutil.copytree(tiny_folder, tmp_path / "qwen")
@@ -306,7 +364,10 @@ def test_a_file_that_holds_something_else_is_refused(tiny_folder, tmp_path, monk
 def test_what_llama_cpp_would_misread_is_refused_with_its_reason(tiny_folder, tmp_path):
     config = json.loads((tiny_folder / "config.json").read_text())
     for change, said in (
-        ({"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}}, "stretched"),
+        (
+            {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}},
+            "stretched",
+        ),
         ({"hidden_act": "gelu"}, "gelu, not silu"),
     ):
         folder = tmp_path / said.split()[0]
@@ -342,7 +403,8 @@ def test_the_way_to_split_text_is_known_by_llama_cpps_name(tiny_folder, parts, n
         "Digits": pre_tokenizers.Digits(individual_digits=True),
     }
     built = [
-        steps.get(part) or pre_tokenizers.Split(Regex(qwen.replace(r"|\p{N}|", f"|{part}|")), "isolated")
+        steps.get(part)
+        or pre_tokenizers.Split(Regex(qwen.replace(r"|\p{N}|", f"|{part}|")), "isolated")
         for part in parts
     ]
     policy = opened(tiny_folder)
@@ -359,7 +421,9 @@ def test_adapters_of_other_families_on_a_causal_model_are_merged_too(tiny_folder
     policy = opened(base, family, lora=LoraSection(rank=2), **section)
     for weight in policy.trainable().values():
         torch.nn.init.normal_(weight, std=0.05, generator=torch.Generator().manual_seed(0))
-    card = Card(recipe="toy 0", stage="sft", task="tests.toy:open_toy", options={"size": 20}, model=section)
+    card = Card(
+        recipe="toy 0", stage="sft", task="tests.toy:open_toy", options={"size": 20}, model=section
+    )
     policy.save(tmp_path / "adapter", card.to_json())
     exported(tmp_path / "adapter", tmp_path / "out", dtype="bfloat16")
     ours = opened(tmp_path / "out", family, **section)
@@ -434,9 +498,12 @@ def test_links_of_the_hubs_cache_and_within_a_folder_are_followed(adapter, tmp_p
 def test_of_an_adapter_nothing_of_its_trainer_is_exported(adapter, tmp_path):
     source = shutil.copytree(adapter, tmp_path / "checkpoint-50")
     state = (
-        "optimizer.pt scheduler.pt scaler.pt training_args.bin rng_state.pth rng_state_0.pth trainer_state.json a.pkl"
+        "optimizer.pt scheduler.pt scaler.pt training_args.bin rng_state.pth rng_state_0.pth "
+        "trainer_state.json a.pkl"
     )
-    for name in f"{state} optimizer.safetensors README.md notes.txt .env rows.json .remote.json".split():
+    for (
+        name
+    ) in f"{state} optimizer.safetensors README.md notes.txt .env rows.json .remote.json".split():
         (source / name).write_text("{}")
     (source / "global_step50").mkdir()
     before = exported(adapter, tmp_path / "plain", kind="adapter")

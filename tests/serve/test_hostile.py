@@ -1,4 +1,5 @@
-"""Clients that are broken, slow, many or gone: each is answered rightly, and the server stays well."""
+"""Clients that are broken, slow, many or gone: each is answered rightly, and the server stays
+well."""
 
 import asyncio
 import json
@@ -18,7 +19,16 @@ import pytest
 from plumbline.errors import EngineError, RecipeError, StorageError
 from plumbline.serve.metrics import Book
 from plumbline.serve.running import Serving, bound, serve
-from tests.serve.serving import RequestLimits, Scripted, ScriptedText, body, connect, head, running, until
+from tests.serve.serving import (
+    RequestLimits,
+    Scripted,
+    ScriptedText,
+    body,
+    connect,
+    head,
+    running,
+    until,
+)
 
 JSON = {"content-type": "application/json"}
 
@@ -69,9 +79,17 @@ def schema(text):
         (chat({"role": "robot", "content": "x"}), 400, "messages.0.role"),
         (chat({"role": "user", "content": None}), 400, "messages.0.content"),
         (chat({"role": "user"}), 400, "messages.0.content"),
-        (chat({"role": "user", "content": "x", "reasoning_content": "y"}), 400, "an assistant's message"),
+        (
+            chat({"role": "user", "content": "x", "reasoning_content": "y"}),
+            400,
+            "an assistant's message",
+        ),
         (chat({"role": "assistant", "tool_calls": [{"id": "1"}]}), 400, "messages.0.tool_calls"),
-        (chat({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}), 400, "messages"),
+        (
+            chat({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}),
+            400,
+            "messages",
+        ),
         (body().replace(b"say it", rb"\ud800"), 400, "not JSON"),
         (body(n="2"), 400, "n:"),
         (body(n=True), 400, "n:"),
@@ -84,7 +102,11 @@ def schema(text):
         (body(stop=["b", "a" * 129]), 400, "stop"),
         (body(stop=["b"] * 17), 400, "stop"),
         (schema('{"maximum": 1e309}'), 400, "a number is too large"),
-        (schema('{"anyOf": [{"type": "object"}, {"const": [{"a": -1e999}]}]}'), 400, "a number is too large"),
+        (
+            schema('{"anyOf": [{"type": "object"}, {"const": [{"a": -1e999}]}]}'),
+            400,
+            "a number is too large",
+        ),
         (body(model="../../etc/passwd"), 404, "there is no model"),
         (chat({"role": "user", "content": "x" * 6000}), 413, "at most 5000 bytes"),
     ],
@@ -98,7 +120,9 @@ def test_a_broken_body_is_refused_with_its_reason(post, content, status, says):
 
 
 def test_the_bodies_that_are_being_read_are_bounded_together():
-    with running([Scripted()], limits=RequestLimits(body=1000, requests=2, body_seconds=5.0)) as server:
+    with running(
+        [Scripted()], limits=RequestLimits(body=1000, requests=2, body_seconds=5.0)
+    ) as server:
         slow = [connect(server) for _ in range(2)]
         for raw in slow:
             raw.sendall(head(1000) + b" " * 950)
@@ -114,7 +138,10 @@ def test_the_bodies_that_are_being_read_are_bounded_together():
 
 def test_a_log_on_a_full_disk_fails_no_request(caplog):
     with running([Scripted()], log=Path("/dev/full")) as server:
-        said = [ask(server, one).status_code for one in (body(), b"{", body("nobody"), body(stop=""), body())]
+        said = [
+            ask(server, one).status_code
+            for one in (body(), b"{", body("nobody"), body(stop=""), body())
+        ]
         assert said == [200, 400, 404, 400, 200]
         assert "data: [DONE]" in ask(server, body(stream=True)).text
         assert "plumbline_log_rows_lost_total 6.0" in httpx.get(f"{server.address}/metrics").text
@@ -125,7 +152,9 @@ def test_a_log_on_a_full_disk_fails_no_request(caplog):
     ]
 
 
-def test_a_log_that_nobody_reads_is_refused_and_a_pipe_that_somebody_reads_is_none_to_wait_for(tmp_path):
+def test_a_log_that_nobody_reads_is_refused_and_a_pipe_that_somebody_reads_is_none_to_wait_for(
+    tmp_path,
+):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(StorageError, match="cannot write"):
         Book(RequestLimits(), tmp_path / "pipe")
@@ -147,7 +176,13 @@ def test_contents_of_another_type_and_in_chunks(post):
 
 
 TRICKS = [
-    *("/v1", "/v1/models/", "//v1/models", "/v1/models/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd"),
+    *(
+        "/v1",
+        "/v1/models/",
+        "//v1/models",
+        "/v1/models/../../etc/passwd",
+        "/%2e%2e/%2e%2e/etc/passwd",
+    ),
     *("/v1/models/%00", "/healthz/", "/openapi.json/../x", "/v1/models/..%2f..%2fetc%2fpasswd"),
 ]
 
@@ -156,15 +191,23 @@ def test_methods_and_paths(server, post):
     with httpx.Client(base_url=server.address) as client:
         assert client.get("/v1/chat/completions").status_code == 405
         assert client.get("/v1/chat/completions").headers["allow"] == "POST"
-        assert client.delete("/v1/models").json()["error"]["message"] == "this path does not take DELETE"
+        assert (
+            client.delete("/v1/models").json()["error"]["message"]
+            == "this path does not take DELETE"
+        )
         for path in TRICKS:
             with connect(server) as raw:
-                raw.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+                raw.sendall(
+                    f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+                )
                 assert b"404 Not Found" in raw.recv(4096).split(b"\r\n")[0], path
 
 
 def test_what_is_no_http_and_too_long_a_head(server, post):
-    for junk in (b"\x16\x03\x01\x02\x00" * 20, b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 6_000):
+    for junk in (
+        b"\x16\x03\x01\x02\x00" * 20,
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 6_000,
+    ):
         with connect(server) as raw:
             raw.sendall(junk)
             assert b" 400 " in raw.recv(100)
@@ -253,7 +296,10 @@ class Breaks(Scripted):
 def test_what_breaks_in_a_model_is_not_told_to_clients():
     model = Breaks()
     with running([model, Scripted("well")]) as server:
-        for error, status in ((RecipeError("no such law", "x"), 400), (RuntimeError("secret /home/me"), 500)):
+        for error, status in (
+            (RecipeError("no such law", "x"), 400),
+            (RuntimeError("secret /home/me"), 500),
+        ):
             model.error = error
             for stream in (False, True):
                 said = ask(server, body(stream=stream))
@@ -265,7 +311,10 @@ def test_what_breaks_in_a_model_is_not_told_to_clients():
 
 def test_more_requests_than_may_be_in_flight_are_asked_to_come_again():
     model = Held()
-    with running([model], limits=RequestLimits(requests=2)) as server, ThreadPoolExecutor(6) as clients:
+    with (
+        running([model], limits=RequestLimits(requests=2)) as server,
+        ThreadPoolExecutor(6) as clients,
+    ):
         all_of_them = [clients.submit(ask, server) for _ in range(6)]
         until(lambda: sum(one.done() for one in all_of_them) == 4)
         model.goes_on = True
@@ -303,14 +352,21 @@ def test_many_connections_at_once_are_all_answered(connections):
 
 
 def test_a_token_is_asked_for_everywhere_but_at_the_door():
-    with running([Scripted()], token="s3cret") as server, httpx.Client(base_url=server.address) as client:
+    with (
+        running([Scripted()], token="s3cret") as server,
+        httpx.Client(base_url=server.address) as client,
+    ):
         assert client.get("/healthz").status_code == 200
-        wrong_ones = [{"authorization": one} for one in ("Bearer s3cre", "Bearer s3crett", "s3cret")]
+        wrong_ones = [
+            {"authorization": one} for one in ("Bearer s3cre", "Bearer s3crett", "s3cret")
+        ]
         for wrong in ({}, *wrong_ones):
             for path in ("/v1/models", "/metrics", "/v1/models/scripted", "/nowhere"):
                 said = client.get(path, headers=wrong)
                 assert (said.status_code, said.json()["error"]["code"]) == (401, "invalid_api_key")
-        assert client.get("/v1/models", headers={"authorization": "Bearer s3cret"}).status_code == 200
+        assert (
+            client.get("/v1/models", headers={"authorization": "Bearer s3cret"}).status_code == 200
+        )
 
 
 def test_a_page_from_elsewhere_cannot_ask_in_the_users_name(server, post):
@@ -321,7 +377,8 @@ def test_a_page_from_elsewhere_cannot_ask_in_the_users_name(server, post):
     for headers, status in (
         ({"sec-fetch-site": "cross-site", "origin": "http://evil.example"}, 403),
         ({"sec-fetch-site": "cross-site"}, 403),
-        ({"sec-fetch-site": "same-site", "origin": "http://127.0.0.1:1"}, 403),  # another port of this machine
+        # another port of this machine
+        ({"sec-fetch-site": "same-site", "origin": "http://127.0.0.1:1"}, 403),
         ({"origin": "http://evil.example"}, 403),
         ({"origin": "http://127.0.0.1:1"}, 403),
         ({"origin": "null"}, 403),
@@ -343,10 +400,16 @@ def test_the_log_has_a_line_a_request_and_contents_only_where_asked(tmp_path):
                 ask(server, content)
         rows = [json.loads(line) for line in log.read_text().splitlines()]
         assert [row["status"] for row in rows] == [200, 200, 400, 404]
-        assert (rows[1]["n"], rows[1]["completion_tokens"], rows[1]["finish"]) == (2, 6, ["stop", "stop"])
+        assert (rows[1]["n"], rows[1]["completion_tokens"], rows[1]["finish"]) == (
+            2,
+            6,
+            ["stop", "stop"],
+        )
         assert rows[0].get("answers") == (["one two three"] if contents else None)
         assert ("say it" in log.read_text()) == contents
-        assert not contents or log.stat().st_mode & 0o777 == 0o600, "what people ask is for nobody else to read"
+        assert not contents or log.stat().st_mode & 0o777 == 0o600, (
+            "what people ask is for nobody else to read"
+        )
 
 
 def test_nothing_stays_of_many_requests():
@@ -380,9 +443,13 @@ serve(lambda: [model], Serving(port=0, grace=float(sys.argv[2])), lambda said: p
 def test_a_signal_lets_running_requests_end_and_takes_no_more(number):
     process, address = start(20, grace=60, stdin=subprocess.PIPE)
     found = []
-    asking = threading.Thread(target=lambda: found.append(httpx.post(address, content=body(), headers=JSON)))
+    asking = threading.Thread(
+        target=lambda: found.append(httpx.post(address, content=body(), headers=JSON))
+    )
     asking.start()
-    until(lambda: "in_flight 1.0" in httpx.get(address.replace("v1/chat/completions", "metrics")).text)
+    until(
+        lambda: "in_flight 1.0" in httpx.get(address.replace("v1/chat/completions", "metrics")).text
+    )
     process.send_signal(number)
     until(lambda: closed(address))
     out, err = process.communicate("the answer may go on\n", timeout=60)
@@ -420,11 +487,14 @@ def closed(address):
 
 
 def start(words, grace, stdin=subprocess.DEVNULL):
-    """A server in a process of its own; behind the first word an answer waits for a line of standard input."""
+    """A server in a process of its own; behind the first word an answer waits for a line of
+    standard input."""
     command = [sys.executable, "-c", PROGRAM, str(words), str(grace)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     pipe = subprocess.PIPE
-    process = subprocess.Popen(command, stdin=stdin, stdout=pipe, stderr=pipe, text=True, env=environment)
+    process = subprocess.Popen(
+        command, stdin=stdin, stdout=pipe, stderr=pipe, text=True, env=environment
+    )
     address = process.stdout.readline().split(" at ")[1].split()[0]
     assert "curl" in process.stdout.readline()
     return process, f"{address}/chat/completions"
@@ -447,6 +517,8 @@ def test_a_port_that_another_server_is_about_to_use_is_taken_before_a_model_is_o
     opened = []
     with bound("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
-        with pytest.raises(EngineError, match=f"cannot serve on 127.0.0.1:{port}: Address already in use"):
+        with pytest.raises(
+            EngineError, match=f"cannot serve on 127.0.0.1:{port}: Address already in use"
+        ):
             serve(lambda: opened.append(1), Serving(port=port), print)
     assert opened == []

@@ -1,4 +1,5 @@
-"""The server's own OpenAPI page is true: requests made from it are answered as it says, and so are those against it."""
+"""The server's own OpenAPI page is true: requests made from it are answered as it says, and so are
+those against it."""
 
 import httpx
 import pytest
@@ -8,12 +9,16 @@ from plumbline.serve.app import openapi
 from tests.serve.serving import RequestLimits, Scripted, ScriptedText, running
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
-EXAMPLES = settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+EXAMPLES = settings(
+    max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 
 
 @pytest.fixture(scope="module")
 def page():
-    with running([ScriptedText(Scripted(), retries=0)], limits=RequestLimits(tokens=64, answers=3)) as server:
+    with running(
+        [ScriptedText(Scripted(), retries=0)], limits=RequestLimits(tokens=64, answers=3)
+    ) as server:
         yield schemathesis.openapi.from_url(f"{server.address}/openapi.json")
         assert httpx.get(f"{server.address}/healthz").is_success
 
@@ -39,9 +44,11 @@ def test_every_request_has_an_answer_that_the_page_declares(page, mode):
 
 
 def test_the_page_names_the_models_and_the_limits():
-    body = openapi({"a": Scripted("a")}, RequestLimits(tokens=7, answers=2))["components"]["schemas"]["ChatBody"][
-        "properties"
-    ]
+    body = openapi({"a": Scripted("a")}, RequestLimits(tokens=7, answers=2))["components"][
+        "schemas"
+    ]["ChatBody"]["properties"]
     assert body["model"]["enum"] == ["a"]
     assert body["n"]["anyOf"][0]["maximum"] == 2
-    assert [body[name]["anyOf"][0]["maximum"] for name in ("max_tokens", "max_completion_tokens")] == [7, 7]
+    assert [
+        body[name]["anyOf"][0]["maximum"] for name in ("max_tokens", "max_completion_tokens")
+    ] == [7, 7]

@@ -1,4 +1,5 @@
-"""Models by what a command line calls them: a run, a path, a name of the user's; in this process or behind vLLM."""
+"""Models by what a command line calls them: a run, a path, a name of the user's; in this process or
+behind vLLM."""
 
 import json
 import threading
@@ -36,8 +37,14 @@ def run(tmp_path, tiny_folder):
 def test_names_of_models(run, tiny_folder):
     assert named_models([str(run)]) == {"mine": f"{run}/models/sft"}
     assert named_models([f"{run}/models/base"]) == {"mine": f"{run}/models/base"}
-    assert named_models([f"a={run}", f"b.1={tiny_folder}"]) == {"a": f"{run}/models/sft", "b.1": str(tiny_folder)}
-    assert named_models(["org/model", f"{tiny_folder}/"]) == {"model": "org/model", "tiny": f"{tiny_folder}/"}
+    assert named_models([f"a={run}", f"b.1={tiny_folder}"]) == {
+        "a": f"{run}/models/sft",
+        "b.1": str(tiny_folder),
+    }
+    assert named_models(["org/model", f"{tiny_folder}/"]) == {
+        "model": "org/model",
+        "tiny": f"{tiny_folder}/",
+    }
 
 
 def test_a_token_is_needed_beyond_this_machine(monkeypatch):
@@ -55,9 +62,12 @@ def test_a_token_is_needed_beyond_this_machine(monkeypatch):
 
 
 def test_a_run_is_served_by_one_command(run, monkeypatch, capfd):
-    """In a thread of this process, which signals do not reach: what they do is tested with a process of its own."""
+    """In a thread of this process, which signals do not reach: what they do is tested with a
+    process of its own."""
     opened, honest = [], running_module.server_of
-    monkeypatch.setattr(running_module, "server_of", lambda *given: opened.append(honest(*given)) or opened[0])
+    monkeypatch.setattr(
+        running_module, "server_of", lambda *given: opened.append(honest(*given)) or opened[0]
+    )
     command = ["serve", str(run), "--port", "0", "--device", "cpu", "--max-tokens", "6"]
     thread = threading.Thread(target=lambda: cli.app(command, standalone_mode=False), daemon=True)
     thread.start()
@@ -85,7 +95,10 @@ def behind_vllm(tiny_folder, monkeypatch):
     options = ModelOptions(engine="vllm", dtype="float32", device="cpu")
     (served,) = open_models({"tiny": str(tiny_folder)}, options, Silent())
     with running([served]) as server:
-        yield openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0), started[0]
+        yield (
+            openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0),
+            started[0],
+        )
 
 
 def test_an_autoregressive_model_behind_vllm(behind_vllm, tiny_policy):
@@ -94,10 +107,15 @@ def test_an_autoregressive_model_behind_vllm(behind_vllm, tiny_policy):
     def ask(**more):
         return client.chat.completions.create(model="tiny", messages=CHAT, max_tokens=12, **more)
 
-    ((_, wanted),) = tiny_policy.sample([Request((0,), CHAT, Sampling(temperature=0.0, max_tokens=12))])
+    ((_, wanted),) = tiny_policy.sample(
+        [Request((0,), CHAT, Sampling(temperature=0.0, max_tokens=12))]
+    )
     said = ask(temperature=0, logprobs=True)
     assert said.choices[0].message.content == wanted.text
-    assert (said.choices[0].finish_reason, said.usage.completion_tokens) == (wanted.finish, wanted.num_tokens)
+    assert (said.choices[0].finish_reason, said.usage.completion_tokens) == (
+        wanted.finish,
+        wanted.num_tokens,
+    )
     assert len(said.choices[0].logprobs.content) == wanted.num_tokens
     assert said.model_extra["plumbline"]["engine"] == "vllm"
     assert said.model_extra["plumbline"]["seed"] is False
@@ -106,7 +124,9 @@ def test_an_autoregressive_model_behind_vllm(behind_vllm, tiny_policy):
     with pytest.raises(openai.BadRequestError, match="exceed the server's context"):
         client.chat.completions.create(model="tiny", messages=CHAT, max_tokens=3000)
     httpd.state.faults.cuts = 0
-    with pytest.raises(openai.InternalServerError, match="the engine behind this model does not answer") as caught:
+    with pytest.raises(
+        openai.InternalServerError, match="the engine behind this model does not answer"
+    ) as caught:
         ask()
     assert caught.value.status_code == 502
     assert len(ask(n=3).choices) == 3
@@ -124,7 +144,9 @@ def test_an_autoregressive_model_follows_a_schema_by_a_grammar_where_there_is_xg
     schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"enum": [["a"]]}}}
     with running([served]) as server:
         client = openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
-        said = client.chat.completions.create(model="tiny", messages=CHAT, max_tokens=24, response_format=schema)
+        said = client.chat.completions.create(
+            model="tiny", messages=CHAT, max_tokens=24, response_format=schema
+        )
     assert said.choices[0].plumbline["json"]["way"] == ("constrained" if installed else "lenient")
     if installed:
         assert json.loads(said.choices[0].message.content) == ["a"]
@@ -142,7 +164,9 @@ def test_text_is_spelled_as_it_comes_and_never_taken_back(tiny_policy):
     text = "não 12 dias — ação, 🙂🙂 é"
     tokens = tiny_policy.chat.tokenizer(text, add_special_tokens=False)["input_ids"]
     spelling = Spelling(tiny_policy.chat.text)
-    parts = [spelling.add([token], last=index == len(tokens) - 1) for index, token in enumerate(tokens)]
+    parts = [
+        spelling.add([token], last=index == len(tokens) - 1) for index, token in enumerate(tokens)
+    ]
     assert "".join(parts) == text
     assert "" in parts, "a part of a character is held back"
     assert "\N{REPLACEMENT CHARACTER}" not in "".join(parts)

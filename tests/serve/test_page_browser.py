@@ -1,4 +1,5 @@
-"""The page in a real Chromium: by keyboard alone, with hostile answers, on small screens, without a network."""
+"""The page in a real Chromium: by keyboard alone, with hostile answers, on small screens, without a
+network."""
 
 import pytest
 
@@ -20,7 +21,10 @@ from tests.policies.masked.conftest import opened as open_masked
 from tests.serve.page_models import FORMS, Fixed, trained_on_forms
 from tests.serve.serving import running
 
-EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=2</script></script><svg onload=window.hacked=3>'
+EVIL = (
+    '<img src=x onerror="window.hacked=1"><script>window.hacked=2</script></script><svg '
+    "onload=window.hacked=3>"
+)
 SECRET = 'Ada <b>"Lovelace"</b>'
 
 
@@ -41,7 +45,9 @@ def address(tmp_path_factory, masked_folder, examples):  # noqa: F811 - the fixt
     law = MaskedSampling(max_tokens=8, steps=4, selector="random")
     masked = BatchedBackend("masked", open_masked(masked_folder), law)
     models = [
-        Fixed("gold", lambda asked: gold.get(asked.request.messages[-1]["content"], "hello"), 0.001),
+        Fixed(
+            "gold", lambda asked: gold.get(asked.request.messages[-1]["content"], "hello"), 0.001
+        ),
         Fixed("evil", evil),
         Fixed("endless", lambda _: "on and " * 20_000, 0.01),
         masked,
@@ -61,19 +67,25 @@ def browser():
     # Whatever is not asked of this machine is sent to a port where nobody listens.
     flags = ["--proxy-server=http://127.0.0.1:9", "--proxy-bypass-list=<-loopback>;127.0.0.1"]
     with playwright.sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=path, args=[*flags, "--disable-gpu"], chromium_sandbox=False)
+        found = driver.chromium.launch(
+            executable_path=path, args=[*flags, "--disable-gpu"], chromium_sandbox=False
+        )
         yield found
         found.close()
 
 
 @pytest.fixture
 def page(browser, address):
-    """The open page; afterwards nothing may have been said on the console, and nothing asked elsewhere."""
+    """The open page; afterwards nothing may have been said on the console, and nothing asked
+    elsewhere."""
     context = browser.new_context(viewport={"width": 1100, "height": 900})
     page = context.new_page()
     page.set_default_timeout(10_000)
     trouble, asked = [], []
-    page.on("console", lambda said: trouble.append(said.text) if said.type in {"error", "warning"} else None)
+    page.on(
+        "console",
+        lambda said: trouble.append(said.text) if said.type in {"error", "warning"} else None,
+    )
     page.on("pageerror", lambda error: trouble.append(str(error)))
     page.on("dialog", lambda dialog: (trouble.append("a dialog"), dialog.dismiss()))
     context.on("request", lambda request: asked.append(request.url))
@@ -88,7 +100,8 @@ def page(browser, address):
 
 def focused(page):
     where = "document.activeElement.id || document.activeElement.tagName"
-    if page.evaluate(where) == "BODY":  # also for a moment on the way through a frame, which is another process
+    # also for a moment on the way through a frame, which is another process
+    if page.evaluate(where) == "BODY":
         page.wait_for_timeout(200)
     return page.evaluate(where)
 
@@ -124,7 +137,10 @@ def test_two_models_by_keyboard_alone(page, examples):
     assert first.locator(".answer").get_attribute("aria-live") == "polite"
     assert first.get_by_role("heading", name="gold").is_visible()
     facts = first.locator(".facts").inner_text()
-    assert all(word in facts for word in ("tokens", "seconds", "tokens a second", "finish reason", "stop", "gold"))
+    assert all(
+        word in facts
+        for word in ("tokens", "seconds", "tokens a second", "finish reason", "stop", "gold")
+    )
     right, other = verdict(page, 0), verdict(page, 1)
     assert right.locator(".parts li").first.inner_text().split() == ["score", "1.000"]
     assert "Read as: steps" in right.inner_text()
@@ -147,16 +163,28 @@ def test_every_stop_of_the_focus_is_seen_and_none_is_a_trap(page):
             break
         stops.append(stop)
         assert stop == "IFRAME" or page.evaluate(
-            "(e => getComputedStyle(e).outlineStyle !== 'none' && e.getBoundingClientRect().height > 0)"
+            "(e => getComputedStyle(e).outlineStyle !== 'none' && e.getBoundingClientRect().height "
+            "> 0)"
             "(document.activeElement)"
         ), stop
     else:
         pytest.fail(f"the focus does not leave the page: {stops}")
-    wanted = ["model", "second", "split", "example", "SUMMARY", "temperature", "tokens", "seed", "send"]
+    wanted = [
+        "model",
+        "second",
+        "split",
+        "example",
+        "SUMMARY",
+        "temperature",
+        "tokens",
+        "seed",
+        "send",
+    ]
     order = [stops.index(one) for one in wanted]
     assert order == sorted(order)
     unnamed = page.evaluate(
-        "[...document.querySelectorAll('input,select,textarea,iframe')].filter(e => e.checkVisibility() &&"
+        "[...document.querySelectorAll('input,select,textarea,iframe')].filter(e => "
+        "e.checkVisibility() &&"
         " !(e.labels?.length || e.title || e.getAttribute('aria-label'))).map(e => e.id)"
     )
     assert unnamed == []
@@ -171,7 +199,8 @@ def test_a_hostile_answer_is_text_and_runs_nothing(page, examples):
     assert page.locator("img, svg, .sides script").count() == 0
     filled = page.frame_locator("iframe >> nth=0")
     assert EVIL.replace('"', "")[:20] in "".join(
-        box.input_value() for box in filled.locator("input:not([type=radio],[type=checkbox]), textarea").all()
+        box.input_value()
+        for box in filled.locator("input:not([type=radio],[type=checkbox]), textarea").all()
     )
     assert filled.locator("img, script, svg").count() == 0
     assert (
@@ -206,7 +235,8 @@ def test_denoising_is_seen_step_by_step_and_again(page):
     assert page.locator(".steps output").inner_text() == "1 of 4"
     page.keyboard.press("End")
     assert page.locator(".answer").inner_text() == final
-    assert page.locator(".verdict").inner_text() == ""  # nobody knows what a prompt of one's own is worth
+    # nobody knows what a prompt of one's own is worth
+    assert page.locator(".verdict").inner_text() == ""
 
 
 def test_an_answer_comes_piece_by_piece_and_can_be_stopped(page):
@@ -251,7 +281,9 @@ def test_it_fits_a_narrow_screen_in_both_schemes(page, scheme):
 
 def test_a_server_with_a_token_asks_for_it_once(browser, tmp_path):
     sources = {"gold": trained_on_forms(tmp_path / "forms")}
-    with running([Fixed("gold", lambda _: "hello")], routes=routes(sources), token="sesame", public=PUBLIC) as server:
+    with running(
+        [Fixed("gold", lambda _: "hello")], routes=routes(sources), token="sesame", public=PUBLIC
+    ) as server:
         page = browser.new_page()
         page.goto(server.address)
         playwright.expect(page.locator("#said")).to_have_text("This server wants a token.")
@@ -262,7 +294,9 @@ def test_a_server_with_a_token_asks_for_it_once(browser, tmp_path):
         page.get_by_role("button", name="Send").press("Enter")
         verdict(page, 0)
         assert page.locator(".answer").inner_text() == "hello"
-        assert "sesame" not in page.url + page.evaluate("JSON.stringify([localStorage, sessionStorage])")
+        assert "sesame" not in page.url + page.evaluate(
+            "JSON.stringify([localStorage, sessionStorage])"
+        )
         page.close()
 
 

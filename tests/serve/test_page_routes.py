@@ -30,11 +30,16 @@ HOSTILE = (
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
-    several = {"one": {"name": "forms", "options": FORMS}, "two": {"name": "forms", "options": {**FORMS, "seed": 9}}}
+    several = {
+        "one": {"name": "forms", "options": FORMS},
+        "two": {"name": "forms", "options": {**FORMS, "seed": 9}},
+    }
     sources = {
         "forms": trained_on_forms(folder / "forms"),
         "several": trained_on_forms(folder / "several", task="", options={}, tasks=several),
-        "unbuilt": trained_on_forms(folder / "unbuilt", task="commerce", options={"job": "extraction"}),
+        "unbuilt": trained_on_forms(
+            folder / "unbuilt", task="commerce", options={"job": "extraction"}
+        ),
         "broken": trained_on_forms(folder / "broken", options={"nonsense": 1}),
         "foreign": trained_on_forms(folder / "foreign", task="tests.toy:open_toy", options={}),
         "elsewhere": "",
@@ -49,7 +54,12 @@ def listing(client, **query):
 
 def judged(client, text, example=None, **changes):
     shown = listing(client, model="forms").json()
-    body = {"model": "forms", "task": "forms", "split": "test", "example": example or shown["examples"][0]["id"]}
+    body = {
+        "model": "forms",
+        "task": "forms",
+        "split": "test",
+        "example": example or shown["examples"][0]["id"],
+    }
     return client.post("/try/judge", json={**body, "text": text, **changes})
 
 
@@ -60,10 +70,17 @@ def test_files_have_fixed_names_and_forbid_what_is_not_theirs(client):
         assert response.headers["content-security-policy"].startswith("default-src 'self';")
         assert "unsafe" not in response.headers["content-security-policy"]
         assert response.headers["x-content-type-options"] == "nosniff"
-        assert "://" not in response.text.replace("http://www.w3.org/2000/svg", "")  # nothing from elsewhere
+        # nothing from elsewhere
+        assert "://" not in response.text.replace("http://www.w3.org/2000/svg", "")
         assert "<script>" not in response.text
         assert client.post(path).status_code == 405
-    for path in ("/page/", "/page/routes.py", "/page/../routes.py", "/page/%2e%2e/routes.py", "/page/..%2froutes.py"):
+    for path in (
+        "/page/",
+        "/page/routes.py",
+        "/page/../routes.py",
+        "/page/%2e%2e/routes.py",
+        "/page/..%2froutes.py",
+    ):
         assert client.get(path).status_code == 404
 
 
@@ -101,13 +118,22 @@ def test_a_get_opens_nothing(client):
     shown = listing(client, **fresh).json()
     assert shown["examples"]
     assert client.get("/try/examples", params=fresh).json() == shown
-    assert "not read yet" in client.get("/try/examples", params={**fresh, "split": "train"}).json()["why"]
+    assert (
+        "not read yet"
+        in client.get("/try/examples", params={**fresh, "split": "train"}).json()["why"]
+    )
 
 
 def test_code_that_a_card_names_is_not_run(client, monkeypatch):
     monkeypatch.setenv("PLUMBLINE_TRUST_CODE", "")
     assert "--trust-code" in listing(client, model="foreign").json()["why"]
-    body = {"model": "foreign", "task": "tests.toy:open_toy", "split": "test", "example": "x", "text": "x"}
+    body = {
+        "model": "foreign",
+        "task": "tests.toy:open_toy",
+        "split": "test",
+        "example": "x",
+        "text": "x",
+    }
     refused = client.post("/try/judge", json=body)
     assert (refused.status_code, "--trust-code" in refused.text) == (404, True)
     monkeypatch.setenv("PLUMBLINE_TRUST_CODE", "1")
@@ -118,7 +144,9 @@ def test_what_an_answer_says_is_told_where_the_task_can_tell(client, monkeypatch
     from plumbline_forms.task import FormsTask
 
     assert judged(client, "x").json()["said"] == []
-    monkeypatch.setattr(FormsTask, "said", lambda *_: frozenset({("b", "2"), ("a", float("nan"))}), raising=False)
+    monkeypatch.setattr(
+        FormsTask, "said", lambda *_: frozenset({("b", "2"), ("a", float("nan"))}), raising=False
+    )
     assert judged(client, "x").json()["said"] == [["a", "nan"], ["b", "2"]]
     monkeypatch.setattr(FormsTask, "said", lambda *_: None)
     assert judged(client, "x").json()["said"] == []
@@ -172,7 +200,9 @@ def test_hostile_texts_are_judged_like_others(client, text):
     body = {"model": "forms", "task": "forms", "split": "test", "text": text}
     body["example"] = listing(client, model="forms").json()["examples"][0]["id"]
     content = json.dumps(body)  # in ASCII: half a surrogate pair goes through, too
-    response = client.post("/try/judge", content=content, headers={"content-type": "application/json"})
+    response = client.post(
+        "/try/judge", content=content, headers={"content-type": "application/json"}
+    )
     assert response.status_code == 200
     found = response.json()
     assert found["score"] is not None
@@ -184,7 +214,12 @@ def test_what_is_no_question_is_refused(client):
     assert judged(client, 7).status_code == 400
     assert judged(client, "x", example="nothing").status_code == 404
     half = b'{"model": "\\ud800", "task": "", "split": "", "example": "\\ud800", "text": ""}'
-    assert client.post("/try/judge", content=half, headers={"content-type": "application/json"}).status_code == 404
+    assert (
+        client.post(
+            "/try/judge", content=half, headers={"content-type": "application/json"}
+        ).status_code
+        == 404
+    )
     assert judged(client, "x", split="../train").status_code == 404
     assert judged(client, "x", task="other").status_code == 404
     assert judged(client, "x", model="elsewhere").status_code == 404
@@ -196,7 +231,10 @@ def test_what_is_no_question_is_refused(client):
         (b"{}", "text/plain", 415),  # what a page from elsewhere could send without asking
         (b" " * (page.LIMITS.body + 1), "application/json", 413),
     ):
-        assert client.post("/try/judge", content=body, headers={"content-type": kind}).status_code == status
+        assert (
+            client.post("/try/judge", content=body, headers={"content-type": kind}).status_code
+            == status
+        )
 
 
 def test_a_verdict_that_takes_too_long_is_not_waited_for(client, monkeypatch):
@@ -221,7 +259,17 @@ def test_facts_of_any_kind_become_plain():
     deep = []
     for _ in range(10_000):
         deep = [deep]
-    found = plain({"a": float("nan"), 1: {2}, "b": deep, "c": [0] * 1000, "d": 10**9000, "e": object, "f": None})
+    found = plain(
+        {
+            "a": float("nan"),
+            1: {2},
+            "b": deep,
+            "c": [0] * 1000,
+            "d": 10**9000,
+            "e": object,
+            "f": None,
+        }
+    )
     assert found["a"] == "nan"
     assert found["1"] == [2]
     assert found["c"] == "(1000 entries)"

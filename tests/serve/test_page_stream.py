@@ -1,4 +1,5 @@
-"""A stream of a diffusion model shows its steps to whom asks for them, and answers everybody the same."""
+"""A stream of a diffusion model shows its steps to whom asks for them, and answers everybody the
+same."""
 
 import openai
 import pytest
@@ -27,9 +28,15 @@ def test_canvases_come_before_the_answer_and_do_not_change_it(client):
     whole = client.chat.completions.create(**asked, extra_body={"plumbline": {"canvas": True}})
     assert "canvas" not in whole.plumbline
     for wanted in (True, False):
-        stream = client.chat.completions.create(**asked, stream=True, extra_body={"plumbline": {"canvas": wanted}})
+        stream = client.chat.completions.create(
+            **asked, stream=True, extra_body={"plumbline": {"canvas": wanted}}
+        )
         chunks = list(stream)
-        canvases = [found for one in chunks if (found := (one.model_extra.get("plumbline") or {}).get("canvas"))]
+        canvases = [
+            found
+            for one in chunks
+            if (found := (one.model_extra.get("plumbline") or {}).get("canvas"))
+        ]
         text = "".join(one.choices[0].delta.content or "" for one in chunks)
         assert text == whole.choices[0].message.content
         assert len(canvases) == (4 if wanted else 0)
@@ -41,4 +48,6 @@ def test_canvases_come_before_the_answer_and_do_not_change_it(client):
 def test_what_the_key_may_hold_is_checked(client):
     for wrong in ({"canvas": "yes"}, {"other": 1}, []):
         with pytest.raises(openai.BadRequestError, match="plumbline"):
-            client.chat.completions.create(model="masked", messages=CHAT, extra_body={"plumbline": wrong})
+            client.chat.completions.create(
+                model="masked", messages=CHAT, extra_body={"plumbline": wrong}
+            )

@@ -1,4 +1,5 @@
-"""Requests go where the table says, to the next model where one fails, and to a shadow that nobody waits for."""
+"""Requests go where the table says, to the next model where one fails, and to a shadow that nobody
+waits for."""
 
 import asyncio
 import json
@@ -55,7 +56,9 @@ class Fake(Backend):
                     raise self.fails
                 await asyncio.sleep(self.waits)
                 last = place + 1 == len(self.words)
-                yield Piece(text=word, finish="stop" if last else None, facts={"tries": 1} if last else {})
+                yield Piece(
+                    text=word, finish="stop" if last else None, facts={"tries": 1} if last else {}
+                )
         finally:
             self.closed += 1
             self.running -= 1
@@ -103,12 +106,22 @@ def test_the_job_is_the_metadatas_else_the_texts_else_the_default():
     models = by_name(Fake("small"), Fake("large"), Fake("rest"))
     routes = {"push": {"model": "small"}, "sql_qa": {"model": "large"}}
     router = Router(table(routes, "rest"), models)
-    found = answered(router, asked(SQL, job="push"), asked(SQL), asked("bom dia"), asked("bom dia", job="sql"))
-    ways = [(facts["route"]["job"], facts["route"]["how"], facts["model"]) for _, facts in found[:3]]
-    assert ways == [("push", "metadata", "small"), ("sql_qa", "classifier", "large"), ("", "default", "rest")]
+    found = answered(
+        router, asked(SQL, job="push"), asked(SQL), asked("bom dia"), asked("bom dia", job="sql")
+    )
+    ways = [
+        (facts["route"]["job"], facts["route"]["how"], facts["model"]) for _, facts in found[:3]
+    ]
+    assert ways == [
+        ("push", "metadata", "small"),
+        ("sql_qa", "classifier", "large"),
+        ("", "default", "rest"),
+    ]
     assert [text for text, _ in found[:3]] == ["ab"] * 3
     assert found[0][1]["tries"] == 1, "what the model says of itself is kept"
-    assert isinstance(found[3], DataError), "a job that a client names and nobody has is the client's mistake"
+    assert isinstance(found[3], DataError), (
+        "a job that a client names and nobody has is the client's mistake"
+    )
     assert "push, sql_qa" in found[3].fix
     assert router.counts() == {
         ("answers", "push", "small", "ok"): 1,
@@ -117,11 +130,15 @@ def test_the_job_is_the_metadatas_else_the_texts_else_the_default():
         ("refused",): 1,
     }
     lengths = [router.prompt_length(asked(text).request.messages) for text in (SQL, "bom dia")]
-    assert lengths == [len("large") + 1, len("rest") + 1], "without its metadata nobody knows a request's job"
+    assert lengths == [len("large") + 1, len("rest") + 1], (
+        "without its metadata nobody knows a request's job"
+    )
 
 
 def test_without_a_default_a_request_of_no_job_is_refused():
-    (found,) = answered(Router(table({"push": {"model": "a"}}), by_name(Fake("a"))), asked("bom dia"))
+    (found,) = answered(
+        Router(table({"push": {"model": "a"}}), by_name(Fake("a"))), asked("bom dia")
+    )
     assert isinstance(found, DataError)
     assert "metadata.job" in found.fix
 
@@ -129,7 +146,12 @@ def test_without_a_default_a_request_of_no_job_is_refused():
 def test_a_default_may_be_a_job_with_all_that_it_has():
     models = by_name(Fake("a", fails=EngineError("down")), Fake("b"))
     ((_, facts),) = answered(Router(table(FIRST_A_THEN_B, "push"), models), asked("bom dia"))
-    assert facts["route"] == {"job": "push", "how": "default", "model": "b", "tried": [{"model": "a", "why": "down"}]}
+    assert facts["route"] == {
+        "job": "push",
+        "how": "default",
+        "model": "b",
+        "tried": [{"model": "a", "why": "down"}],
+    }
 
 
 @pytest.mark.parametrize(
@@ -176,7 +198,9 @@ def test_an_answer_that_is_not_the_json_that_is_demanded_is_not_given(words, sch
 
 def test_a_schema_that_is_none_is_refused_before_anybody_is_asked():
     models = by_name(Fake("a"))
-    (found,) = answered(Router(table({"push": {"model": "a"}}), models), asked(job="push", schema={"type": "objet"}))
+    (found,) = answered(
+        Router(table({"push": {"model": "a"}}), models), asked(job="push", schema={"type": "objet"})
+    )
     assert isinstance(found, DataError)
     assert models["a"].asked == 0
 
@@ -238,7 +262,9 @@ def test_a_client_that_goes_away_ends_the_work():
 def test_a_shadow_gets_its_share_is_logged_and_never_returned(tmp_path):
     log = DecisionLog(tmp_path / "log.jsonl")
     models = by_name(Fake("a"), Fake("s", ("c",)))
-    router = Router(table({"push": {"model": "a", "shadow": "s", "shadow_share": 0.25}}), models, log=log)
+    router = Router(
+        table({"push": {"model": "a", "shadow": "s", "shadow_share": 0.25}}), models, log=log
+    )
     found = answered(router, *(asked(job="push", number=number) for number in range(40)))
     assert {text for text, _ in found} == {"ab"}
     assert models["s"].asked == 10
@@ -255,10 +281,14 @@ def test_a_shadow_gets_its_share_is_logged_and_never_returned(tmp_path):
 
 def test_a_slow_or_broken_shadow_delays_nothing_and_what_does_not_fit_is_dropped_and_counted():
     models = by_name(Fake("a"), Fake("s", gate=asyncio.Event()))
-    router = Router(table({"push": {"model": "a", "shadow": "s"}}), models, shadow_queue=3, shadow_timeout=300)
+    router = Router(
+        table({"push": {"model": "a", "shadow": "s"}}), models, shadow_queue=3, shadow_timeout=300
+    )
 
     async def all_of_them():
-        await asyncio.gather(*(read(router, asked(job="push", number=number)) for number in range(20)))
+        await asyncio.gather(
+            *(read(router, asked(job="push", number=number)) for number in range(20))
+        )
         assert models["s"].closed == 0, "all are answered before a shadow's first word"
         models["s"].fails = RuntimeError("broken")
         models["s"].gate.set()
@@ -270,7 +300,10 @@ def test_a_slow_or_broken_shadow_delays_nothing_and_what_does_not_fit_is_dropped
 
     asyncio.run(all_of_them())
     counts = router.counts()
-    dropped, failed = counts["shadows", "push", "s", "dropped"], counts["shadows", "push", "s", "failed"]
+    dropped, failed = (
+        counts["shadows", "push", "s", "dropped"],
+        counts["shadows", "push", "s", "failed"],
+    )
     assert dropped + failed == 21
     assert 3 <= failed - 1 <= 4, "three wait, one may be asked already"
     assert models["s"].most == 1
@@ -360,7 +393,11 @@ def test_a_table_may_name_a_model_by_its_place(tmp_path, monkeypatch):
     (tmp_path / "runs" / "small" / "models" / "rl").mkdir(parents=True)
     small, large = Fake("small"), Fake("large")
     routes = table({"push": {"model": "runs/small/models/rl", "fallback": ("large",)}}, "org/hub")
-    sources = {"small": str(tmp_path / "runs/small/models/rl"), "large": "org/large", "hub": "org/hub"}
+    sources = {
+        "small": str(tmp_path / "runs/small/models/rl"),
+        "large": "org/large",
+        "hub": "org/hub",
+    }
     named = as_named(routes, [small, large, hub := Fake("hub")], sources)
     assert (named["runs/small/models/rl"], named["large"], named["org/hub"]) == (small, large, hub)
     Router(routes, named)
@@ -372,7 +409,9 @@ def test_the_server_routes_by_a_requests_metadata_and_text_and_shows_the_counts(
     httpx = pytest.importorskip("httpx")
     small, large = Scripted("small", ("s",)), Scripted("large", ("l",))
     routes = table({"push": {"model": "small"}, "sql_qa": {"model": "large", "shadow": "small"}})
-    router = open_router(routes, [small, large], {"small": "x", "large": "y"}, tmp_path / "log.jsonl")
+    router = open_router(
+        routes, [small, large], {"small": "x", "large": "y"}, tmp_path / "log.jsonl"
+    )
     with running([small, large, router]) as server:
 
         def ask(text, **more):
@@ -381,11 +420,19 @@ def test_the_server_routes_by_a_requests_metadata_and_text_and_shows_the_counts(
 
         found = ask("bom dia", metadata={"job": "push"}).json()
         assert found["choices"][0]["message"]["content"] == "s"
-        assert found["plumbline"]["route"] == {"job": "push", "how": "metadata", "model": "small", "tried": []}
+        assert found["plumbline"]["route"] == {
+            "job": "push",
+            "how": "metadata",
+            "model": "small",
+            "tried": [],
+        }
         assert ask(SQL).json()["choices"][0]["message"]["content"] == "l"
         assert '"content":"l"' in ask(SQL, stream=True).text.replace(" ", "")
         refused = ask("bom dia")
-        assert (refused.status_code, "metadata.job" in refused.json()["error"]["message"]) == (400, True)
+        assert (refused.status_code, "metadata.job" in refused.json()["error"]["message"]) == (
+            400,
+            True,
+        )
         page = httpx.get(f"{server.address}/metrics").text
     answers = 'plumbline_router_answers_total{job="sql_qa",model="large",status="ok"} 2.0'
     assert answers in page
@@ -403,7 +450,9 @@ def test_real_requests_of_each_job_find_their_model(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "ORDERS", 500)  # of the databases on which questions are tried
     counts = {"extraction": 60, "sql_qa": 30, "insights": 30, "push": 30}
     build_commerce(CommerceOptions(seed=42, orders=300, **counts), tmp_path)
-    router = Router(table({job: {"model": job} for job in counts}), {job: Fake(job) for job in counts})
+    router = Router(
+        table({job: {"model": job} for job in counts}), {job: Fake(job) for job in counts}
+    )
     found = []
     for job in counts:
         task = open_task("commerce", {"job": job}, tmp_path)

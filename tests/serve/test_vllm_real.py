@@ -22,23 +22,36 @@ CHAT = [{"role": "user", "content": "What is the capital of France?"}]
 
 
 def test_a_real_vllm_server_answers_as_the_model_itself_does():
-    policy = open_policy(AutoregressiveModel(name=str(MODEL), dtype="float32", threads=2), str(MODEL), 0)
+    policy = open_policy(
+        AutoregressiveModel(name=str(MODEL), dtype="float32", threads=2), str(MODEL), 0
+    )
     law = Sampling(temperature=0.0, max_tokens=12)
     ((_, wanted),) = policy.sample([Request((0,), CHAT, law)])
     options = ModelOptions(engine="vllm", dtype="float32", device="cpu")
     (served,) = open_models({"small": str(MODEL)}, options, Silent())
     with running([served]) as server:
-        client = openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0, timeout=120)
+        client = openai.OpenAI(
+            base_url=f"{server.address}/v1", api_key="none", max_retries=0, timeout=120
+        )
 
         def ask(**more):
-            return client.chat.completions.create(model="small", messages=CHAT, max_tokens=12, **more)
+            return client.chat.completions.create(
+                model="small", messages=CHAT, max_tokens=12, **more
+            )
 
         said = ask(temperature=0, logprobs=True)
         assert said.choices[0].message.content == wanted.text
-        assert (said.choices[0].finish_reason, said.usage.completion_tokens) == (wanted.finish, wanted.num_tokens)
+        assert (said.choices[0].finish_reason, said.usage.completion_tokens) == (
+            wanted.finish,
+            wanted.num_tokens,
+        )
         assert said.model_extra["plumbline"]["engine"] == "vllm"
-        assert "".join(one.choices[0].delta.content or "" for one in ask(temperature=0, stream=True)) == wanted.text
-        # At temperature 1 its log-probabilities are those of the model, of the tokens that it says it drew.
+        assert (
+            "".join(one.choices[0].delta.content or "" for one in ask(temperature=0, stream=True))
+            == wanted.text
+        )
+        # At temperature 1 its log-probabilities are those of the model, of the tokens that it says
+        # it drew.
         drawn = ask(temperature=1, logprobs=True)
         spelled = [one.token for one in drawn.choices[0].logprobs.content]
         assert "".join(spelled).startswith(drawn.choices[0].message.content)

@@ -1,4 +1,5 @@
-"""Random typed documents, written the way language models write them: a sloppy serialiser with a known answer."""
+"""Random typed documents, written the way language models write them: a sloppy serialiser with a
+known answer."""
 
 import json
 import random
@@ -31,7 +32,10 @@ SCHEMA: dict[str, Any] = {
                 },
             },
         },
-        "endereço": {"type": "object", "properties": {"cep": {"type": "string"}, "número": {"type": "integer"}}},
+        "endereço": {
+            "type": "object",
+            "properties": {"cep": {"type": "string"}, "número": {"type": "integer"}},
+        },
     },
 }
 
@@ -39,19 +43,62 @@ TEXTS = (
     *("produto bom", "caixa d'água quebrada", "copo d'água e pau-d'arco", "Rua D'Ávila, 12"),
     *("nota 4,5 e custou R$ 1.234,56", "4,5", "1.234,56", "12,5%", "usar {campo} e } sem erro"),
     *('lista [1,2] e { "a": 1 }', "chave: valor, outra: 3", "https://loja.com/a?x=1,2&y=3#topo"),
-    *("http://loja.com // fim", "veio quebrado, não recomendo; nunca mais!", "linha 1\nlinha 2", "tab\taqui"),
+    *(
+        "http://loja.com // fim",
+        "veio quebrado, não recomendo; nunca mais!",
+        "linha 1\nlinha 2",
+        "tab\taqui",
+    ),
     *("barra \\ invertida", "C:\\pasta\\novo", "emoji 😀 e ação", "não", "null", "true", "", " "),
-    *("# isto não é comentário", "/* nem isto */ ok", "<b>negrito</b> & cia", "```json não é cerca```", "fim..."),
-    *("demorou 5 dias, chegou dia 3: nota 2", 'ele disse: "sim, quero"', 'disse que era "original" mas é falso'),
+    *(
+        "# isto não é comentário",
+        "/* nem isto */ ok",
+        "<b>negrito</b> & cia",
+        "```json não é cerca```",
+        "fim...",
+    ),
+    *(
+        "demorou 5 dias, chegou dia 3: nota 2",
+        'ele disse: "sim, quero"',
+        'disse que era "original" mas é falso',
+    ),
     *('o "kit" veio sem o "cabo" e sem manual', 'produto "original"', '"original" era o que dizia'),
-    *('a marca "X", que comprei, é ruim', 'TV de 32" quebrada', "100% ruim, 0,5 estrela", "a; b; c"),
-    *("x = 1, y => 2", "pergunta? resposta: talvez", "São Paulo", "e-mail: joao@x.com.br", "‘simples’ e “dupla”"),
+    *(
+        'a marca "X", que comprei, é ruim',
+        'TV de 32" quebrada',
+        "100% ruim, 0,5 estrela",
+        "a; b; c",
+    ),
+    *(
+        "x = 1, y => 2",
+        "pergunta? resposta: talvez",
+        "São Paulo",
+        "e-mail: joao@x.com.br",
+        "‘simples’ e “dupla”",
+    ),
 )
 # Unescaped quotes inside these have one reading only.
 INNER = tuple(text for text in TEXTS if '"' in text and "{" not in text and ': "' not in text)
 QUOTES = (('"', '"'), ("'", "'"), ("“", "”"), ("‘", "’"), ("«", "»"), ("`", "`"))
 WORDS = ("atraso", "frete", "embalagem", "Recife", "bom", "preço", "entrega rápida", "pós-venda")
-NUMBERS = (0.2, 0.85, 4.5, -0.5, 12.0, 0.1, 3.75, 1234.56, 89.9, 1e-05, 0.333, 2.5e10, 1234567.89, 99.99, -3.25, 100.5)
+NUMBERS = (
+    0.2,
+    0.85,
+    4.5,
+    -0.5,
+    12.0,
+    0.1,
+    3.75,
+    1234.56,
+    89.9,
+    1e-05,
+    0.333,
+    2.5e10,
+    1234567.89,
+    99.99,
+    -3.25,
+    100.5,
+)
 
 BEFORE = (
     *("Claro! Aqui está:", "Segue a análise {json}:", "Resposta final:", "**Resultado**"),
@@ -85,22 +132,81 @@ class Sloppy:
 
 
 FAULTS = (
-    *("decimal_comma", "money", "percent", "trailing_comma", "single_quotes", "curly_quotes", "bare_keys"),
+    *(
+        "decimal_comma",
+        "money",
+        "percent",
+        "trailing_comma",
+        "single_quotes",
+        "curly_quotes",
+        "bare_keys",
+    ),
     *("some_bare_keys", "fence", "open_fence", "prose_before", "prose_after", "python_literals"),
-    *("portuguese_literals", "quoted_literals", "quoted_numbers", "comments", "raw_newlines", "inner_quotes"),
-    *("thought", "stray_thought", "non_finite", "draft", "missing_comma", "ellipsis", "bare_strings", "semicolons"),
-    *("plus", "leading_zeros", "odd_blanks", "double_encoded", "list", "extra_bracket", "missing_bracket"),
-    *("equals", "odd_escape", "case", "underscores", "mixed_quotes", "crlf", "full_width", "escaped", "no_brace"),
+    *(
+        "portuguese_literals",
+        "quoted_literals",
+        "quoted_numbers",
+        "comments",
+        "raw_newlines",
+        "inner_quotes",
+    ),
+    *(
+        "thought",
+        "stray_thought",
+        "non_finite",
+        "draft",
+        "missing_comma",
+        "ellipsis",
+        "bare_strings",
+        "semicolons",
+    ),
+    *(
+        "plus",
+        "leading_zeros",
+        "odd_blanks",
+        "double_encoded",
+        "list",
+        "extra_bracket",
+        "missing_bracket",
+    ),
+    *(
+        "equals",
+        "odd_escape",
+        "case",
+        "underscores",
+        "mixed_quotes",
+        "crlf",
+        "full_width",
+        "escaped",
+        "no_brace",
+    ),
     *("early_close", "american", "minus_sign", "prefixes", "triple_quotes", "chatter"),
 )
 """Every way to write a document wrongly that has one reading under `SCHEMA`."""
 
 NEEDS_SCHEMA = frozenset(
-    {"early_close", "no_brace", "portuguese_literals", "quoted_literals", "quoted_numbers", "case", "list", "draft"}
+    {
+        "early_close",
+        "no_brace",
+        "portuguese_literals",
+        "quoted_literals",
+        "quoted_numbers",
+        "case",
+        "list",
+        "draft",
+    }
 )
 """Faults that only a schema can resolve."""
 PUBLISHED = (
-    *("decimal_comma", "money", "trailing_comma", "single_quotes", "bare_keys", "fence", "prose_before"),
+    *(
+        "decimal_comma",
+        "money",
+        "trailing_comma",
+        "single_quotes",
+        "bare_keys",
+        "fence",
+        "prose_before",
+    ),
     *("prose_after", "python_literals"),
 )
 """The faults of the comparison with other libraries that this package's design started from."""
@@ -110,10 +216,26 @@ def noise(rng: random.Random) -> str:
     """A text of characters that mean something to a parser."""
     pieces = "\"\"'',:;{}[]()\\/#*`~.-+=<>&%$01234 abçã“”‘’«\n\t\r\x00\x0b\u00a0\u200b😀"
     words = [
-        *("null", "true", "R$ ", ', "a": 1', "}, {", "```json", "</think>", "\\u00e9", "\\n", "http://", "d'", "..."),
+        *(
+            "null",
+            "true",
+            "R$ ",
+            ', "a": 1',
+            "}, {",
+            "```json",
+            "</think>",
+            "\\u00e9",
+            "\\n",
+            "http://",
+            "d'",
+            "...",
+        ),
         *("NaN",),
     ]
-    parts = [rng.choice(pieces) if rng.random() < 0.85 else rng.choice(words) for _ in range(rng.randint(1, 16))]
+    parts = [
+        rng.choice(pieces) if rng.random() < 0.85 else rng.choice(words)
+        for _ in range(rng.randint(1, 16))
+    ]
     return "".join(parts)
 
 
@@ -123,7 +245,11 @@ def _text_value(rng: random.Random) -> str:
 
 
 def _number_value(rng: random.Random) -> float:
-    return rng.choice(NUMBERS) if rng.random() < 0.7 else round(rng.uniform(-9, 2000), rng.randint(1, 4))
+    return (
+        rng.choice(NUMBERS)
+        if rng.random() < 0.7
+        else round(rng.uniform(-9, 2000), rng.randint(1, 4))
+    )
 
 
 def _item(number: int, rng: random.Random) -> dict[str, Any]:
@@ -139,16 +265,23 @@ def document(rng: random.Random) -> dict[str, Any]:
         "sentiment": lambda: rng.choice(["negativo", "neutro", "positivo", None]),
         "main_complaint": lambda: rng.choice([_text_value(rng), _text_value(rng), None]),
         "url": lambda: rng.choice(["http://loja.com/a?x=1,2", "https://x.br/#a,b", None]),
-        "city": lambda: rng.choice(["São Paulo", "Santa Bárbara d'Oeste", "Recife", "não", "12", "1.234"]),
+        "city": lambda: rng.choice(
+            ["São Paulo", "Santa Bárbara d'Oeste", "Recife", "não", "12", "1.234"]
+        ),
         "sentiment_score": lambda: rng.choice([_number_value(rng), _number_value(rng), None]),
         "churn_risk": lambda: _number_value(rng),
         "order_value": lambda: rng.choice([abs(round(_number_value(rng), 2)), None]),
         "delivery_days": lambda: rng.choice([rng.randint(-2, 40), rng.randint(0, 3000), None]),
         "would_recommend": lambda: rng.choice([True, False, None]),
-        "scores": lambda: [rng.choice([rng.randint(0, 10), _number_value(rng)]) for _ in range(rng.randint(0, 5))],
+        "scores": lambda: [
+            rng.choice([rng.randint(0, 10), _number_value(rng)]) for _ in range(rng.randint(0, 5))
+        ],
         "tags": lambda: [_text_value(rng) for _ in range(rng.randint(0, 4))],
         "items": lambda: [_item(i, rng) for i in range(rng.randint(0, 3))],
-        "endereço": lambda: {"cep": rng.choice(["01310-100", "00123", "x"]), "número": rng.randint(0, 2000)},
+        "endereço": lambda: {
+            "cep": rng.choice(["01310-100", "00123", "x"]),
+            "número": rng.randint(0, 2000),
+        },
     }
     keys = rng.sample(list(makers), rng.randint(1, len(makers)))
     made = {key: makers[key]() for key in keys}
@@ -157,7 +290,14 @@ def document(rng: random.Random) -> dict[str, Any]:
     return made
 
 
-_PLAIN_QUOTES = ("single_quotes", "curly_quotes", "mixed_quotes", "bare_keys", "some_bare_keys", "prefixes")
+_PLAIN_QUOTES = (
+    "single_quotes",
+    "curly_quotes",
+    "mixed_quotes",
+    "bare_keys",
+    "some_bare_keys",
+    "prefixes",
+)
 _EXCLUDES: dict[str, tuple[str, ...]] = {
     "single_quotes": ("curly_quotes",),
     "curly_quotes": ("prefixes",),
@@ -170,24 +310,62 @@ _EXCLUDES: dict[str, tuple[str, ...]] = {
     "inner_quotes": ("triple_quotes", "mixed_quotes"),
     "triple_quotes": ("mixed_quotes",),
     "chatter": ("early_close", "portuguese_literals", "comments"),
-    # Quotings of the whole, and objects whose braces are wrong, are recognised by their plain double quotes.
+    # Quotings of the whole, and objects whose braces are wrong, are recognised by their plain
+    # double quotes.
     "escaped": (
-        *("double_encoded", "inner_quotes", "odd_escape", "prose_after", "fence", "list", "draft", "triple_quotes"),
-        *("comments", "no_brace", "single_quotes", "curly_quotes", "mixed_quotes", "bare_keys", "some_bare_keys"),
+        *(
+            "double_encoded",
+            "inner_quotes",
+            "odd_escape",
+            "prose_after",
+            "fence",
+            "list",
+            "draft",
+            "triple_quotes",
+        ),
+        *(
+            "comments",
+            "no_brace",
+            "single_quotes",
+            "curly_quotes",
+            "mixed_quotes",
+            "bare_keys",
+            "some_bare_keys",
+        ),
     ),
     "no_brace": (
-        *("draft", "list", "prose_before", "odd_escape", "equals", "full_width", "extra_bracket", "double_encoded"),
+        *(
+            "draft",
+            "list",
+            "prose_before",
+            "odd_escape",
+            "equals",
+            "full_width",
+            "extra_bracket",
+            "double_encoded",
+        ),
         *("comments", *_PLAIN_QUOTES),
     ),
     "early_close": (
-        *("double_encoded", "list", "odd_escape", "equals", "full_width", "no_brace", "missing_comma", "comments"),
+        *(
+            "double_encoded",
+            "list",
+            "odd_escape",
+            "equals",
+            "full_width",
+            "no_brace",
+            "missing_comma",
+            "comments",
+        ),
         *("draft", *_PLAIN_QUOTES),
     ),
 }
 """Faults that would leave a text with two readings, or undo one another."""
 
 
-def sample_faults(rng: random.Random, faults: tuple[str, ...] = FAULTS, most: int = 6) -> frozenset[str]:
+def sample_faults(
+    rng: random.Random, faults: tuple[str, ...] = FAULTS, most: int = 6
+) -> frozenset[str]:
     """A random composition of faults, without those that exclude one another."""
     chosen = set(rng.sample(faults, min(len(faults), rng.randint(1, most))))
     for fault, others in _EXCLUDES.items():
@@ -206,8 +384,14 @@ def write(document: dict[str, Any], rng: random.Random, faults: frozenset[str]) 
     sloppy = Sloppy(faults, rng, rng.choice(["", "", "  "]), quote)
     body = _object(document, sloppy, 0, SCHEMA)
     if sloppy.has("crlf"):
-        body = body.replace("\r", "").replace("\n", "\r\n") if "raw_newlines" not in faults else body
-    if sloppy.has("no_brace") and len(document) > 1 and next(iter(document)) in SCHEMA["properties"]:
+        body = (
+            body.replace("\r", "").replace("\n", "\r\n") if "raw_newlines" not in faults else body
+        )
+    if (
+        sloppy.has("no_brace")
+        and len(document) > 1
+        and next(iter(document)) in SCHEMA["properties"]
+    ):
         body = body.lstrip("{ \n")
     if sloppy.has("escaped"):
         body = json.dumps(body, ensure_ascii=False)[1:-1]
@@ -223,7 +407,9 @@ def write(document: dict[str, Any], rng: random.Random, faults: frozenset[str]) 
 def _surround(body: str, document: dict[str, Any], sloppy: Sloppy) -> str:
     rng = sloppy.rng
     if sloppy.has("draft") and len(document) > 1:
-        draft = {key: value for key, value in document.items() if rng.random() < 0.6 and key != "extra"}
+        draft = {
+            key: value for key, value in document.items() if rng.random() < 0.6 and key != "extra"
+        }
         body = f"Rascunho: {_object(draft, sloppy, 0, SCHEMA)}\nCorrigindo:\n{body}"
     fence = rng.choice(["```", "```json", "~~~json", "```JSON", "~~~"])
     if sloppy.has("fence"):
@@ -248,7 +434,12 @@ def _object(value: dict[str, Any], sloppy: Sloppy, depth: int, schema: dict[str,
     for key, member in value.items():
         child = schema.get("properties", {}).get(key, {})
         written = _member(key, member, sloppy, depth + 1, child)
-        if isinstance(member, list) and member and len(members) == len(value) - 1 and sloppy.has("missing_bracket"):
+        if (
+            isinstance(member, list)
+            and member
+            and len(members) == len(value) - 1
+            and sloppy.has("missing_bracket")
+        ):
             written = written.removesuffix("]").rstrip()
         colon = sloppy.rng.choice([": ", ":", " : "])
         if sloppy.has("equals"):
@@ -264,7 +455,9 @@ def _object(value: dict[str, Any], sloppy: Sloppy, depth: int, schema: dict[str,
     return _joined(members, "{", "}", sloppy, depth, in_array=False)
 
 
-def _joined(parts: list[str], opening: str, closing: str, sloppy: Sloppy, depth: int, *, in_array: bool) -> str:
+def _joined(
+    parts: list[str], opening: str, closing: str, sloppy: Sloppy, depth: int, *, in_array: bool
+) -> str:
     rng = sloppy.rng
     newline = "\n" + sloppy.indent * (depth + 1) if sloppy.indent else ""
     text = opening + newline
@@ -305,13 +498,22 @@ def _key(key: str, sloppy: Sloppy) -> str:
     return f"{prefix}{sloppy.quote[0]}{written}{sloppy.quote[1]}"
 
 
-def _member(key: str, value: Any, sloppy: Sloppy, depth: int, schema: dict[str, Any], *, in_array: bool = False) -> str:
+def _member(
+    key: str,
+    value: Any,
+    sloppy: Sloppy,
+    depth: int,
+    schema: dict[str, Any],
+    *,
+    in_array: bool = False,
+) -> str:
     rng = sloppy.rng
     if isinstance(value, dict):
         return _object(value, sloppy, depth, schema)
     if isinstance(value, list):
         items = schema.get("items", {})
-        if len(value) == 1:  # "[4,5]" is two numbers: only a semicolon shows that commas are decimal commas
+        # "[4,5]" is two numbers: only a semicolon shows that commas are decimal commas
+        if len(value) == 1:
             sloppy = replace(sloppy, faults=sloppy.faults - {"semicolons"})
         parts = [_member(key, item, sloppy, depth + 1, items, in_array=True) for item in value]
         return _joined(parts, "[", "]", sloppy, depth, in_array=True)
@@ -338,16 +540,24 @@ def _literal(value: bool | None, sloppy: Sloppy, schema: dict[str, Any]) -> str:
             return _text(rng.choice(["null", "None", "nulo", "nenhum", "N/A"]), sloppy)
         if sloppy.has("portuguese_literals"):
             return "nulo"
-        return rng.choice(["None", "undefined", "NULL"]) if sloppy.has("python_literals") else json_form
+        return (
+            rng.choice(["None", "undefined", "NULL"])
+            if sloppy.has("python_literals")
+            else json_form
+        )
     words = ["verdadeiro", "sim", "Sim"] if value else ["falso", "não", "nao"]
     if sloppy.has("quoted_literals", 0.5):
         return _text(rng.choice([*words, json_form, str(value)]), sloppy)
     if sloppy.has("portuguese_literals"):
         return rng.choice(words)
-    return rng.choice([str(value), str(value).upper()]) if sloppy.has("python_literals") else json_form
+    return (
+        rng.choice([str(value), str(value).upper()]) if sloppy.has("python_literals") else json_form
+    )
 
 
-def _number(value: float, sloppy: Sloppy, schema: dict[str, Any], *, money: bool, in_array: bool) -> str:
+def _number(
+    value: float, sloppy: Sloppy, schema: dict[str, Any], *, money: bool, in_array: bool
+) -> str:
     rng = sloppy.rng
     comma = sloppy.has("decimal_comma") and (not in_array or "semicolons" in sloppy.faults)
     brazilian = f"{value:,.2f}".translate(str.maketrans(",.", ".,"))
@@ -359,9 +569,17 @@ def _number(value: float, sloppy: Sloppy, schema: dict[str, Any], *, money: bool
         text = text.replace(".", rng.choice([",", ",", " , "]))
         if "e" not in text and "," not in text:
             text = json.dumps(value)
-    elif sloppy.has("american", 0.5) and isinstance(value, float) and exact and abs(value) >= 1000 and not in_array:
+    elif (
+        sloppy.has("american", 0.5)
+        and isinstance(value, float)
+        and exact
+        and abs(value) >= 1000
+        and not in_array
+    ):
         text = f"{value:,.2f}"
-    elif sloppy.has("leading_zeros", 0.5) and not in_array and value >= 0 and isinstance(value, int):
+    elif (
+        sloppy.has("leading_zeros", 0.5) and not in_array and value >= 0 and isinstance(value, int)
+    ):
         text = f"0{text}"
     elif sloppy.has("underscores", 0.5) and isinstance(value, int) and value >= 1000:
         text = f"{value:_}"
@@ -372,7 +590,9 @@ def _number(value: float, sloppy: Sloppy, schema: dict[str, Any], *, money: bool
     if sloppy.has("plus", 0.3) and text[0].isdigit():
         text = f"+{text}"
     # "1.234" in quotes has two readings where the schema says number.
-    lone = text.count(".") == 1 and "," not in text and len(text.rstrip("% ").rpartition(".")[2]) == 3
+    lone = (
+        text.count(".") == 1 and "," not in text and len(text.rstrip("% ").rpartition(".")[2]) == 3
+    )
     if sloppy.has("quoted_numbers", 0.5) and not lone:
         return _text(text, sloppy)
     return text
@@ -392,13 +612,22 @@ def _text(value: str, sloppy: Sloppy) -> str:
     if opening == "'":
         body = body.replace('\\"', '"')
         apostrophes = value.count("'")
-        body = body.replace("'", "\\'") if apostrophes and (value not in TEXTS or rng.random() < 0.5) else body
+        body = (
+            body.replace("'", "\\'")
+            if apostrophes and (value not in TEXTS or rng.random() < 0.5)
+            else body
+        )
     elif inner:
         body = body.replace('\\"', '"')
     if opening == "“" and ("”" in value or "“" in value):
         opening = closing = '"'
     if sloppy.has("raw_newlines"):
-        body = body.replace("\\\\", "\0").replace("\\n", "\n").replace("\\t", "\t").replace("\0", "\\\\")
+        body = (
+            body.replace("\\\\", "\0")
+            .replace("\\n", "\n")
+            .replace("\\t", "\t")
+            .replace("\0", "\\\\")
+        )
     if sloppy.has("odd_escape", 0.5):
         body = body.replace("%", "\\%").replace("$", "\\$")
     prefix = "u" if sloppy.has("prefixes") and opening in "\"'" else ""
@@ -406,9 +635,12 @@ def _text(value: str, sloppy: Sloppy) -> str:
 
 
 def within(part: Any, whole: Any) -> bool:
-    """Whether a value that was read from a text cut off says nothing that the whole one does not."""
+    """Whether a value that was read from a text cut off says nothing that the whole one does
+    not."""
     if isinstance(part, dict):
-        return isinstance(whole, dict) and all(key in whole and within(part[key], whole[key]) for key in part)
+        return isinstance(whole, dict) and all(
+            key in whole and within(part[key], whole[key]) for key in part
+        )
     if isinstance(part, list):
         return isinstance(whole, list) and len(part) <= len(whole) and all(map(within, part, whole))
     if isinstance(part, str):
@@ -419,7 +651,11 @@ def within(part: Any, whole: Any) -> bool:
 def same(left: Any, right: Any) -> bool:
     """Equal, and of equal types; an integer equals a float of its value."""
     if isinstance(left, dict):
-        return isinstance(right, dict) and left.keys() == right.keys() and all(same(left[k], right[k]) for k in left)
+        return (
+            isinstance(right, dict)
+            and left.keys() == right.keys()
+            and all(same(left[k], right[k]) for k in left)
+        )
     if isinstance(left, list):
         return isinstance(right, list) and len(left) == len(right) and all(map(same, left, right))
     if isinstance(left, bool) or isinstance(right, bool) or left is None or right is None:

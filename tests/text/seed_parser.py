@@ -1,7 +1,8 @@
-"""The parser that this package replaces, as its users ran it: the negative control of the fuzz and the benchmark.
+"""The parser that this package replaces, as its users ran it: the negative control of the fuzz and
+the benchmark.
 
-It rewrites every `digits,digits` outside double quotes, in arrays too, knows no single quotes, and takes everything
-from the first brace to the last.
+It rewrites every `digits,digits` outside double quotes, in arrays too, knows no single quotes, and
+takes everything from the first brace to the last.
 """
 
 import json
@@ -11,7 +12,9 @@ from typing import Any
 
 def _normalize_pt_decimals(s: str) -> str:
     text_or_decimal = r'("(?:\\.|[^"\\])*(?:"|\\?\Z))|(\d+),(\d+)'
-    return re.sub(text_or_decimal, lambda found: found[1] or f"{found[2]}.{found[3]}", s, flags=re.DOTALL)
+    return re.sub(
+        text_or_decimal, lambda found: found[1] or f"{found[2]}.{found[3]}", s, flags=re.DOTALL
+    )
 
 
 def extract_json(text: str) -> dict[str, Any] | None:

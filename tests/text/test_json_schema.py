@@ -14,7 +14,9 @@ TYPES = [
 SHAPES = [{"properties": []}, {"properties": {"a": 3}}, {"items": 3}, {"enum": "abc"}, {"anyOf": 3}]
 
 
-@pytest.mark.parametrize("schema", [None, [], "object", 3, *TYPES, *SHAPES, {"required": "a"}, {"required": [1]}])
+@pytest.mark.parametrize(
+    "schema", [None, [], "object", 3, *TYPES, *SHAPES, {"required": "a"}, {"required": [1]}]
+)
 def test_what_is_no_schema_is_a_data_error(schema):
     with pytest.raises(DataError):
         Schema.from_json(schema)
@@ -34,7 +36,12 @@ def test_the_message_names_the_place():
         {"allOf": [{"type": "number"}]},
         {"items": [{"type": "number"}]},
         {"anyOf": [{"$ref": "#/x"}, {"type": "null"}]},
-        {"anyOf": [{"type": "object", "properties": {"a": {}}}, {"type": "array", "items": {"type": "number"}}]},
+        {
+            "anyOf": [
+                {"type": "object", "properties": {"a": {}}},
+                {"type": "array", "items": {"type": "number"}},
+            ]
+        },
         {"patternProperties": {"x": {}}, "minProperties": 1, "if": {}, "not": {}},
     ],
 )
@@ -48,13 +55,20 @@ def test_what_is_not_supported_admits_everything(schema):
 
 
 def test_an_optional_number_as_pydantic_writes_it():
-    schema = Schema.from_json({"properties": {"a": {"anyOf": [{"type": "number"}, {"type": "null"}]}}})
+    schema = Schema.from_json(
+        {"properties": {"a": {"anyOf": [{"type": "number"}, {"type": "null"}]}}}
+    )
     assert schema.types == {"object"}
     assert schema.properties["a"].types == {"number", "null"}
 
 
 def test_types_follow_from_an_enumeration():
-    assert Schema.from_json({"enum": ["a", None, 3, True, 1.5]}).types == {"string", "null", "number", "boolean"}
+    assert Schema.from_json({"enum": ["a", None, 3, True, 1.5]}).types == {
+        "string",
+        "null",
+        "number",
+        "boolean",
+    }
     assert Schema.from_json({"const": "a"}).enum == ("a",)
 
 
@@ -71,7 +85,14 @@ def test_a_schema_of_absurd_depth_is_no_trouble():
 
 COERCED = {
     "number": [
-        *(("4,5", 4.5), ("R$ 1.234,56", 1234.56), (3, 3), (True, True), ("4,5/5", "4,5/5"), ("", "")),
+        *(
+            ("4,5", 4.5),
+            ("R$ 1.234,56", 1234.56),
+            (3, 3),
+            (True, True),
+            ("4,5/5", "4,5/5"),
+            ("", ""),
+        ),
         ("1.234", "1.234"),  # two readings
     ],
     "number null": [("", None), ("NaN", None)],
@@ -113,5 +134,7 @@ def test_coercion_goes_into_objects_and_arrays():
         {"properties": {"a": {"type": "array", "items": {"properties": {"n": {"type": "number"}}}}}}
     )
     repairs: set[str] = set()
-    assert coerce({"a": [{"n": "4,5", "m": "4,5"}, 3]}, schema, repairs) == {"a": [{"n": 4.5, "m": "4,5"}, 3]}
+    assert coerce({"a": [{"n": "4,5", "m": "4,5"}, 3]}, schema, repairs) == {
+        "a": [{"n": 4.5, "m": "4,5"}, 3]
+    }
     assert repairs == {"decimal_comma", "quoted_number", "mismatch"}

@@ -1,4 +1,5 @@
-"""Random documents with random faults: nothing is read wrong, nearly everything is read, and the fuzz has power."""
+"""Random documents with random faults: nothing is read wrong, nearly everything is read, and the
+fuzz has power."""
 
 import json
 import random
@@ -78,16 +79,23 @@ def test_the_published_faults(begin, count):
 @in_parts(4_000)
 def test_a_document_cut_anywhere_says_nothing_that_the_whole_one_does_not(begin, count):
     # In [4,5; 3,5] only the semicolon behind the cut shows that 4 is half of 4,5.
-    faults = tuple(set(FAULTS) - {"prose_after", "extra_bracket", "list", "stray_thought", "thought", "semicolons"})
+    faults = tuple(
+        set(FAULTS)
+        - {"prose_after", "extra_bracket", "list", "stray_thought", "thought", "semicolons"}
+    )
     kept = 0
-    for i, (document, text, schema) in enumerate(samples(4, count, tuple(sorted(faults)), begin=begin), begin):
+    for i, (document, text, schema) in enumerate(
+        samples(4, count, tuple(sorted(faults)), begin=begin), begin
+    ):
         reading = read_json(text[: random.Random(i).randrange(len(text))], schema)
         assert reading.value is None or within(reading.value, document), (text, reading)
         kept += len(reading.value or {})
     assert kept > count, "most of what was whole is kept"
 
 
-def share(seed: int, count: int, faults: tuple[str, ...], parse: Callable[[str], Any]) -> Counter[str]:
+def share(
+    seed: int, count: int, faults: tuple[str, ...], parse: Callable[[str], Any]
+) -> Counter[str]:
     """What another parser makes of the same texts, with our typed coercion on top."""
     counts: Counter[str] = Counter()
     for document, text, _ in samples(seed, count, faults):
@@ -109,16 +117,21 @@ def loads(text: str) -> Any:
 
 @pytest.mark.parametrize(("parse", "most"), [(extract_json, 0.6), (loads, 0.3)])
 def test_the_fuzz_has_power(parse, most):
-    """The parser that this one replaces fails on most of it, even with our coercion on top, and json.loads on more."""
+    """The parser that this one replaces fails on most of it, even with our coercion on top, and
+    json.loads on more."""
     assert share(3, 300, PUBLISHED, parse)["right"] < most * 300
 
 
 def test_a_wrong_reading_is_seen_as_wrong():
-    """With nothing but decimal commas the replaced parser succeeds often, and takes list commas for decimal ones."""
+    """With nothing but decimal commas the replaced parser succeeds often, and takes list commas for
+    decimal ones."""
     counts = share(6, 1_200, ("decimal_comma",), extract_json)
     assert counts["right"] > 0.1 * 1_200, counts
     assert counts["wrong"] >= 5, counts
-    assert share(6, 1_200, ("decimal_comma",), lambda text: read_json(text, SCHEMA).value)["right"] == 1_200
+    assert (
+        share(6, 1_200, ("decimal_comma",), lambda text: read_json(text, SCHEMA).value)["right"]
+        == 1_200
+    )
 
 
 def marks_of(text: str) -> list[int]:
@@ -137,7 +150,8 @@ def marks_of(text: str) -> list[int]:
 
 @in_parts(3_000)
 def test_damage_at_one_mark_is_seldom_silent(begin, count):
-    """One bracket, quote, comma or colon lost: what is still read, and called whole, is right or a part of it."""
+    """One bracket, quote, comma or colon lost: what is still read, and called whole, is right or a
+    part of it."""
     silent = []
     for i in range(begin, begin + count):
         rng = random.Random(f"mark {i}")
@@ -151,7 +165,7 @@ def test_damage_at_one_mark_is_seldom_silent(begin, count):
     assert len(silent) < 0.01 * count, silent
 
 
-# -- the second fuzz -------------------------------------------------------------------------------------------------
+# -- the second fuzz -------------------------------------------------------------------------------
 
 
 @in_parts(6_000)

@@ -15,9 +15,48 @@ from tests.text.json_fuzz import SCHEMA as FUZZ_SCHEMA
 SCHEMA = Schema.from_json(FUZZ_SCHEMA)
 PIECES = [
     *"{}[]\"'“”‘’:,;=.\\/#*`~<>-+ \n\t\r01a\x00é\ud800\udc00$%&_()|",
-    *('{"sentiment":', '"a"', ": ", "null", "tru", "NaN", "R$ ", "1.234,56", "```json", "</think>", "<think>", "\\u00"),
-    *('\\"', '"""', "'''", "//", "/*", "*/", "...", '{"', '"}', '", "', "': '", '"nota": 4,5', "1e999", "&quot;"),
-    *('{\\"', '"{', '{""a"": ', "9" * 5_000, "[" * 200, "{" * 200, '{"a":' * 150, "\\" * 31, " " * 300, "not a key"),
+    *(
+        '{"sentiment":',
+        '"a"',
+        ": ",
+        "null",
+        "tru",
+        "NaN",
+        "R$ ",
+        "1.234,56",
+        "```json",
+        "</think>",
+        "<think>",
+        "\\u00",
+    ),
+    *(
+        '\\"',
+        '"""',
+        "'''",
+        "//",
+        "/*",
+        "*/",
+        "...",
+        '{"',
+        '"}',
+        '", "',
+        "': '",
+        '"nota": 4,5',
+        "1e999",
+        "&quot;",
+    ),
+    *(
+        '{\\"',
+        '"{',
+        '{""a"": ',
+        "9" * 5_000,
+        "[" * 200,
+        "{" * 200,
+        '{"a":' * 150,
+        "\\" * 31,
+        " " * 300,
+        "not a key",
+    ),
 ]
 
 
@@ -34,7 +73,9 @@ def check(text: str) -> None:
         assert repr(read_json(text).value) == repr(strict)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
+)
 def test_hostile_completions(seed):
     rng = random.Random(seed)
     for _ in range(1_350 if seed else 300):
@@ -111,10 +152,69 @@ def test_near_the_recursion_limit_nothing_is_raised():
 
 
 UNITS = [
-    *("[", "{", '"', "'", '{"', '{"a":', '{"a":"', "{'a':'", "“", "\\", '\\"', '{\\"', '"{', '"{\\"', "```", "<think>"),
-    *("//", "/*", '"//', "1,", '{"a":1,1,', "9", "[1;", "[1,2;", "1, ", '"a", ', "\n", " ", "{ ", '" "', '","', '":'),
-    *("'a'b", "d'", "{'d'", "\x00", "é", "a", "{a", "{a:b,", "{a:b c,", "...", "{,", '{"a":1}', '{"a":1}\n', "R$ 1"),
-    *("_1", '{""a', '{""a"":', "&quot;", "{&quot;", '"sentiment":', '{"sentiment":1},', '"""', '["a "b" '),
+    *(
+        "[",
+        "{",
+        '"',
+        "'",
+        '{"',
+        '{"a":',
+        '{"a":"',
+        "{'a':'",
+        "“",
+        "\\",
+        '\\"',
+        '{\\"',
+        '"{',
+        '"{\\"',
+        "```",
+        "<think>",
+    ),
+    *(
+        "//",
+        "/*",
+        '"//',
+        "1,",
+        '{"a":1,1,',
+        "9",
+        "[1;",
+        "[1,2;",
+        "1, ",
+        '"a", ',
+        "\n",
+        " ",
+        "{ ",
+        '" "',
+        '","',
+        '":',
+    ),
+    *(
+        "'a'b",
+        "d'",
+        "{'d'",
+        "\x00",
+        "é",
+        "a",
+        "{a",
+        "{a:b,",
+        "{a:b c,",
+        "...",
+        "{,",
+        '{"a":1}',
+        '{"a":1}\n',
+        "R$ 1",
+    ),
+    *(
+        "_1",
+        '{""a',
+        '{""a"":',
+        "&quot;",
+        "{&quot;",
+        '"sentiment":',
+        '{"sentiment":1},',
+        '"""',
+        '["a "b" ',
+    ),
     *('{"a":"b "c" ', "<", '```json\n"sentiment": "'),
 ]
 
@@ -128,14 +228,19 @@ def cost(text: str) -> float:
 FRAMES = ['{"sentiment":"{}', "{'x':{}", "{'x':['a',{}]}"]
 
 
-@pytest.mark.parametrize("frame", ["{}", *(pytest.param(frame, marks=pytest.mark.slow) for frame in FRAMES)])
+@pytest.mark.parametrize(
+    "frame", ["{}", *(pytest.param(frame, marks=pytest.mark.slow) for frame in FRAMES)]
+)
 def test_time_grows_in_proportion_to_the_length(frame):
-    """Eight times the text may cost at most about eight times the time; a square would cost 64 times.
+    """Eight times the text may cost at most about eight times the time; a square would cost 64
+    times.
 
     The least of three times counts, on either side.
     """
     for unit in UNITS:
-        short, long = (frame.replace("{}", unit * (length // len(unit))) for length in (3_000, 24_000))
+        short, long = (
+            frame.replace("{}", unit * (length // len(unit))) for length in (3_000, 24_000)
+        )
         if (base := min(cost(short) for _ in range(3))) > 0.0005:  # less than that is noise
             assert any(cost(long) < 24 * base for _ in range(3)), (unit, frame)
 
@@ -143,6 +248,8 @@ def test_time_grows_in_proportion_to_the_length(frame):
 def test_what_stands_before_empty_objects_is_looked_through_once(monkeypatch):
     asked = []
     nothing = json_search._NOTHING
-    monkeypatch.setattr(json_search, "_NOTHING", lambda *given: asked.append(given) or nothing(*given))
+    monkeypatch.setattr(
+        json_search, "_NOTHING", lambda *given: asked.append(given) or nothing(*given)
+    )
     read_json("{}" * 1000 + "<select><option>{" * 50)
     assert len(asked) < 20

@@ -11,11 +11,21 @@ from plumbline.tasks.text.numbers import read_number
 NUMBERS = {
     (): {"12": 12, "-12": -12, "4.5": 4.5, "1e-3": 0.001, "9" * 1_000: int("9" * 1_000)},
     ("decimal_comma",): {"4,5": 4.5, "0 , 8": 0.8, ",5": 0.5, "1,5e3": 1500.0},
-    ("thousands",): {"1.234,56": 1234.56, "12.345.678,9": 12345678.9, "1.234.567": 1234567, "1,234.56": 1234.56}
+    ("thousands",): {
+        "1.234,56": 1234.56,
+        "12.345.678,9": 12345678.9,
+        "1.234.567": 1234567,
+        "1,234.56": 1234.56,
+    }
     | {"1,234,567": 1234567, "1\u202f234": 1234},
     ("thousands", "decimal_comma"): {"1 234,56": 1234.56},
     ("thousands", "currency"): {"R$ 1.234,56": 1234.56, "R$1.234": 1234},
-    ("decimal_comma", "currency"): {"-R$ 10,00": -10.0, "R$ -10,00": -10.0, "10,50 €": 10.5, "89,90 reais": 89.9},
+    ("decimal_comma", "currency"): {
+        "-R$ 10,00": -10.0,
+        "R$ -10,00": -10.0,
+        "10,50 €": 10.5,
+        "89,90 reais": 89.9,
+    },
     ("currency",): {"US$ 10.50": 10.5, "BRL 7": 7},
     ("decimal_comma", "percent"): {"12,5%": 12.5},
     ("percent",): {"12 %": 12},
@@ -51,7 +61,22 @@ def test_numbers(repairs):
             "1.2.3",
             "1,2,3",
         ),
-        *("1.23,45", "0.123,45", "R$ 1,234", "R$", "%", "-", "--5", "-R$-5", "1__0", "1_", "NaN", "1 234", "4,", "0x"),
+        *(
+            "1.23,45",
+            "0.123,45",
+            "R$ 1,234",
+            "R$",
+            "%",
+            "-",
+            "--5",
+            "-R$-5",
+            "1__0",
+            "1_",
+            "NaN",
+            "1 234",
+            "4,",
+            "0x",
+        ),
         *("1 2", "(10,00)", "1,5 mil", "1e", "1" + " " * 500 + "x"),
     ],
 )
@@ -62,7 +87,8 @@ def test_what_is_no_number_or_more_than_one(text):
 @pytest.mark.parametrize(
     ("text", "plain", "quoted", "integer"),
     [
-        # 1.234 is JSON's number; in quotes it may be a Brazilian's thousand; an integer can only be that.
+        # 1.234 is JSON's number; in quotes it may be a Brazilian's thousand; an integer can only be
+        # that.
         ("1.234", 1.234, None, 1234),
         ("1,234", 1.234, 1.234, 1234),
         ("0.125", 0.125, 0.125, 0.125),

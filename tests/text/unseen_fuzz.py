@@ -1,8 +1,10 @@
-"""Random typed documents as a careless writer writes them: a second fuzz, which shares nothing with `json_fuzz`.
+"""Random typed documents as a careless writer writes them: a second fuzz, which shares nothing with
+`json_fuzz`.
 
-A `Writer` draws its habits once for each document (how it quotes, separates, spaces, writes numbers and literals) and
-keeps to them; where it has two ways to quote it mixes them. `wrap` puts the text where models put it: fences, prose,
-thoughts, other objects, another layer of quotes. Habits that together leave two readings are never drawn together.
+A `Writer` draws its habits once for each document (how it quotes, separates, spaces, writes numbers
+and literals) and keeps to them; where it has two ways to quote it mixes them. `wrap` puts the text
+where models put it: fences, prose, thoughts, other objects, another layer of quotes. Habits that
+together leave two readings are never drawn together.
 """
 
 import json
@@ -12,19 +14,68 @@ from typing import Any
 
 WORDS = [
     *("caixa d'água", "copo d'água", "prazo: 5 dias", "a, b, c", "nota 4,5", "R$ 1.234,56"),
-    *("http://loja.com/a?b=1,2", "#1 em vendas", "ótimo", "não", "{campo}", "[x]", "fim }", ", e", "é", "50%"),
-    *("a/b", "// nada", "😀", "linha", "São João", "c: d", "(ok)", "<b>oi</b>", "true", "null", "10-15"),
+    *(
+        "http://loja.com/a?b=1,2",
+        "#1 em vendas",
+        "ótimo",
+        "não",
+        "{campo}",
+        "[x]",
+        "fim }",
+        ", e",
+        "é",
+        "50%",
+    ),
+    *(
+        "a/b",
+        "// nada",
+        "😀",
+        "linha",
+        "São João",
+        "c: d",
+        "(ok)",
+        "<b>oi</b>",
+        "true",
+        "null",
+        "10-15",
+    ),
     *('o "bom" dia', 'disse "sim, vou"', "e-mail: a@b.c"),
 ]
 NAMES = [
-    *("nota", "valor_total", "cidade", "prazo", "recomenda", "tags", "itens", "obs", "preço", "risco", "data"),
+    *(
+        "nota",
+        "valor_total",
+        "cidade",
+        "prazo",
+        "recomenda",
+        "tags",
+        "itens",
+        "obs",
+        "preço",
+        "risco",
+        "data",
+    ),
     *("url", "id", "estado", "pedido"),
 ]
-KINDS = ("number", "integer", "string", "boolean", "null", "numbers", "strings", "object", "objects")
+KINDS = (
+    "number",
+    "integer",
+    "string",
+    "boolean",
+    "null",
+    "numbers",
+    "strings",
+    "object",
+    "objects",
+)
 
 QUOTES = ['""'] * 4 + ["''", "“”", "``", "\"\"|''", "““"]
 COLONS = [":"] * 6 + [": "] * 4 + [" : ", " = ", " => ", "：", ":\n"]
-COMMAS = [","] * 5 + [", "] * 5 + [",\n  ", " , ", ";", "\n", ', // nota, "x": 1\n', " /* {um} */, ", "，"]
+COMMAS = (
+    [","] * 5
+    + [", "] * 5
+    + [",\n  ", " , ", ";", "\n", ', // nota, "x": 1\n', " /* {um} */, ", "，"]
+)
 BLANKS = [""] * 5 + [" ", "\n", "\t", "\u00a0", "\u200b", "\r\n"]
 LITERALS = [["true", "false", "null"]] * 3 + [
     ["True", "False", "None"],
@@ -37,7 +88,8 @@ HABITS = ["", "", "", "bare", "ellipsis", "twice", "words", "bracket", "nbsp"]
 
 @dataclass
 class Field:
-    """What one member of a document is: its kind, and its own members where it is made of objects."""
+    """What one member of a document is: its kind, and its own members where it is made of
+    objects."""
 
     kind: str
     members: dict[str, "Field"] = field(default_factory=dict)
@@ -49,13 +101,18 @@ class Field:
             return {"type": ["string", "null"]}
         if not self.members:
             return {"type": self.kind}
-        inner = {"type": "object", "properties": {key: one.schema() for key, one in self.members.items()}}
+        inner = {
+            "type": "object",
+            "properties": {key: one.schema() for key, one in self.members.items()},
+        }
         return inner if self.kind == "object" else {"type": "array", "items": inner}
 
     def value(self, rng: random.Random) -> Any:
         match self.kind:
             case "number":
-                return rng.choice([0.5, 4.5, 0.85, 12.25, 89.9, 1234.56, -0.75, 1e-05, 1234567.89, 3.0])
+                return rng.choice(
+                    [0.5, 4.5, 0.85, 12.25, 89.9, 1234.56, -0.75, 1e-05, 1234567.89, 3.0]
+                )
             case "integer":
                 return rng.choice([0, 1, 7, 12, 120, -3, 2024, 98765])
             case "string":
@@ -70,12 +127,17 @@ class Field:
                 return [rng.choice(WORDS) for _ in range(rng.randint(0, 3))]
             case "object":
                 return {key: one.value(rng) for key, one in self.members.items()}
-        return [{key: one.value(rng) for key, one in self.members.items()} for _ in range(rng.randint(0, 3))]
+        return [
+            {key: one.value(rng) for key, one in self.members.items()}
+            for _ in range(rng.randint(0, 3))
+        ]
 
 
 def fields(rng: random.Random, depth: int = 0) -> dict[str, Field]:
     kinds = KINDS if depth < 2 else KINDS[:7]
-    found = {name: Field(rng.choice(kinds)) for name in rng.sample(NAMES, rng.randint(1, 5 - depth))}
+    found = {
+        name: Field(rng.choice(kinds)) for name in rng.sample(NAMES, rng.randint(1, 5 - depth))
+    }
     for one in found.values():
         if one.kind.startswith("object"):
             one.members = fields(rng, depth + 1)
@@ -108,7 +170,9 @@ class Writer:
             return self.literals[2 if value is None else 1 - value]
         if isinstance(value, int | float):
             return self.figure(value, in_list)
-        return self.elements(value, depth) if isinstance(value, list) else self.members(value, depth)
+        return (
+            self.elements(value, depth) if isinstance(value, list) else self.members(value, depth)
+        )
 
     def text(self, text: str, *, key: bool = False) -> str:
         opening, closing = self.rng.choice(self.quotes)
@@ -146,11 +210,16 @@ class Writer:
 
     def members(self, value: dict[str, Any], depth: int) -> str:
         names = {key: key if self.bare_keys else self.text(key, key=True) for key in value}
-        inner = [names[key] + self.colon + self.blank + self.write(one, depth + 1) for key, one in value.items()]
+        inner = [
+            names[key] + self.colon + self.blank + self.write(one, depth + 1)
+            for key, one in value.items()
+        ]
         if self.habit == "twice":  # the last value of a key counts
             inner.insert(0, next(iter(names.values())) + self.colon + self.blank + "0")
         end = "}]" if self.habit == "bracket" and depth == 0 else "}"
-        return "{" + self.blank + (self.comma + self.blank).join(inner) + self.last + self.blank + end
+        return (
+            "{" + self.blank + (self.comma + self.blank).join(inner) + self.last + self.blank + end
+        )
 
 
 WRAPPINGS = {
@@ -188,6 +257,7 @@ def cut_document(rng: random.Random) -> tuple[str, dict[str, Any], dict[str, Any
     whole = Field("object", fields(rng))
     value = whole.value(rng)
     writer = Writer(rng)
-    writer.habit = writer.habit.replace("twice", "")  # the first of two values is no beginning of the last
+    # the first of two values is no beginning of the last
+    writer.habit = writer.habit.replace("twice", "")
     text = writer.write(value)
     return text[: rng.randrange(1, len(text))], value, whole.schema()

@@ -1,4 +1,5 @@
-"""A sampler that is behind its learner: as good on a toy, the same to the bit after a resume, and it ends cleanly."""
+"""A sampler that is behind its learner: as good on a toy, the same to the bit after a resume, and
+it ends cleanly."""
 
 import copy
 import threading
@@ -14,9 +15,9 @@ from plumbline.policies.autoregressive import policy as sampler
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import TinySection, parse
 from plumbline.records import Request, Sampling
+from plumbline.rollouts.collect import collect
 from plumbline.runs.run import Run
 from plumbline.training import rl as loop
-from plumbline.rollouts.collect import collect
 from plumbline.training.stage import Stage
 from tests.toy import ToyTask
 from tests.training.toy_runs import samplers, train_toy
@@ -29,12 +30,17 @@ TIS = {"old": "rescored", "tis": 2.0}
 def reward_of(policy) -> float:
     """The mean reward of the learner's own law, whatever drew its rollouts."""
     task = ToyTask({})
-    groups = collect(policy, task, task.examples("val"), copies=8, sampling=Sampling(max_tokens=4), key=(1,))
+    groups = collect(
+        policy, task, task.examples("val"), copies=8, sampling=Sampling(max_tokens=4), key=(1,)
+    )
     return float(np.mean([rollout.reward for group in groups for rollout in group.rollouts]))
 
 
 def answers(policy) -> list[list[int]]:
-    requests = [Request((copy,), [{"role": "user", "content": "escreva"}], Sampling(max_tokens=8)) for copy in range(4)]
+    requests = [
+        Request((copy,), [{"role": "user", "content": "escreva"}], Sampling(max_tokens=8))
+        for copy in range(4)
+    ]
     return [trajectory.tokens.tolist() for _, trajectory in policy.sample(requests)]
 
 
@@ -42,12 +48,19 @@ def answers(policy) -> list[list[int]]:
 def shallow(tmp_path_factory):
     """A model of one layer, which needs half of the time."""
     folder = tmp_path_factory.mktemp("ahead") / "shallow"
-    make_tiny(folder, TinySection(hidden=32, layers=1, heads=2, vocabulary=300, context=256), WORDS * 10, seed=0)
+    make_tiny(
+        folder,
+        TinySection(hidden=32, layers=1, heads=2, vocabulary=300, context=256),
+        WORDS * 10,
+        seed=0,
+    )
     sharpen(folder)
     return folder
 
 
-def test_a_sampler_behind_reaches_what_one_that_waits_reaches_and_the_negative_control_does_not(shallow, tmp_path):
+def test_a_sampler_behind_reaches_what_one_that_waits_reaches_and_the_negative_control_does_not(
+    shallow, tmp_path
+):
     ways = {
         "waits": {"lag": 0},
         "behind": {"lag": 1},
@@ -56,13 +69,17 @@ def test_a_sampler_behind_reaches_what_one_that_waits_reaches_and_the_negative_c
     }
     gains, optimiser = {}, {"learning_rate": 6e-3, **CONSTANT}
     for name, settings in ways.items():
-        policy, run = train_toy(shallow, tmp_path / name, steps=60, optimiser=optimiser, **LEARNS, **settings)
+        policy, run = train_toy(
+            shallow, tmp_path / name, steps=60, optimiser=optimiser, **LEARNS, **settings
+        )
         rows, lag = run.rows("rl"), settings["lag"]
         rewards = [row["train/reward"] for row in rows]
         gains[name] = np.mean(rewards[-5:]) - np.mean(rewards[:5])
         assert np.mean(rewards[:5]) < 0.3
         assert [row["train/staleness"] for row in rows] == [min(step, lag) for step in range(60)]
-        assert max(row["train/sampler_scorer_gap"] for row in rows) < 1e-5, "by law 1, under the weights that drew"
+        assert max(row["train/sampler_scorer_gap"] for row in rows) < 1e-5, (
+            "by law 1, under the weights that drew"
+        )
         gaps = [row["train/tis_gap"] for row in rows]
         assert gaps == [None] * 60 if lag == 0 else max(gaps) > 0.01 > 1e-5 > gaps[0]
         moved = [row for row in rows if row["train/frac_reward_zero_std"] < 1]  # by some answers
@@ -72,14 +89,25 @@ def test_a_sampler_behind_reaches_what_one_that_waits_reaches_and_the_negative_c
     assert gains["shuffled"] < gains["waits"] / 3
 
 
-def test_where_the_sampler_differs_learning_takes_the_correction(tiny_folder, tmp_path, monkeypatch):
-    """The sampler's logits are off by a number for each token (standard deviation 3); it records what it does."""
+def test_where_the_sampler_differs_learning_takes_the_correction(
+    tiny_folder, tmp_path, monkeypatch
+):
+    """The sampler's logits are off by a number for each token (standard deviation 3); it records
+    what it does."""
     honest, noise = sampler.draw, 3 * torch.randn(300, generator=torch.Generator().manual_seed(0))
-    monkeypatch.setattr(sampler, "draw", lambda logits, *rest: honest(logits + noise[: logits.shape[-1]], *rest))
+    monkeypatch.setattr(
+        sampler, "draw", lambda logits, *rest: honest(logits + noise[: logits.shape[-1]], *rest)
+    )
     learns = {**LEARNS, "lag": 1, "steps": 25, "optimiser": {"learning_rate": 2e-2, **CONSTANT}}
     reached, first = {}, {}
-    for name, settings in (("clipped", {}), ("uncorrected", {"old": "rescored"}), ("corrected", TIS)):
-        policy, run = train_toy(tiny_folder, tmp_path / name, max_gap=10, patience=25, **learns, **settings)
+    for name, settings in (
+        ("clipped", {}),
+        ("uncorrected", {"old": "rescored"}),
+        ("corrected", TIS),
+    ):
+        policy, run = train_toy(
+            tiny_folder, tmp_path / name, max_gap=10, patience=25, **learns, **settings
+        )
         first[name] = run.rows("rl")[0]
         with monkeypatch.context() as own:
             own.setattr(sampler, "draw", honest)
@@ -95,8 +123,14 @@ def test_where_the_sampler_differs_learning_takes_the_correction(tiny_folder, tm
 
 @pytest.mark.parametrize("lag", [1, 3])
 def test_a_resumed_run_is_the_run_that_was_not_interrupted(tiny_folder, tmp_path, monkeypatch, lag):
-    """Interrupted in the third step, when no older weights are due yet at lag 3, and once more in the sixth."""
-    settings = {"lag": lag, "steps": 7, "optimiser": {"learning_rate": 1e-2, "schedule": "constant"}, "beta": 0.01}
+    """Interrupted in the third step, when no older weights are due yet at lag 3, and once more in
+    the sixth."""
+    settings = {
+        "lag": lag,
+        "steps": 7,
+        "optimiser": {"learning_rate": 1e-2, "schedule": "constant"},
+        "beta": 0.01,
+    }
     whole, run = train_toy(tiny_folder, tmp_path / "whole", **settings)
     for resume in (False, True):
         calls = iter(range(7))
@@ -109,16 +143,22 @@ def test_a_resumed_run_is_the_run_that_was_not_interrupted(tiny_folder, tmp_path
         with monkeypatch.context() as cut:
             cut.setattr(Stage, "spend", stop)
             with pytest.raises(TrainingStopped, match="plug"):
-                train_toy(tiny_folder, tmp_path / "cut", checkpoint_every=1, resume=resume, **settings)
+                train_toy(
+                    tiny_folder, tmp_path / "cut", checkpoint_every=1, resume=resume, **settings
+                )
         assert len(Run.read(tmp_path / "cut").rows("rl")) == (5 if resume else 2)
-    again, resumed = train_toy(tiny_folder, tmp_path / "cut", checkpoint_every=1, resume=True, **settings)
+    again, resumed = train_toy(
+        tiny_folder, tmp_path / "cut", checkpoint_every=1, resume=True, **settings
+    )
     assert resumed.rows("rl") == run.rows("rl")
     assert resumed.files["samples"].rows() == run.files["samples"].rows()
     for name, weight in again.trainable().items():
         assert torch.equal(weight, whole.trainable()[name])
 
 
-def test_an_error_in_the_loop_ends_the_sampler_after_the_answer_in_progress(tiny_folder, tmp_path, monkeypatch):
+def test_an_error_in_the_loop_ends_the_sampler_after_the_answer_in_progress(
+    tiny_folder, tmp_path, monkeypatch
+):
     drawn, going = [], threading.Event()
     honest = loop.collect_parts
 
@@ -150,7 +190,9 @@ def test_a_copy_shares_what_is_frozen_and_nothing_that_trains(tiny_folder):
     own = {id(weight) for weight in policy.trainable().values()}
     assert not own & {id(weight) for weight in twin.model.parameters()}
     frozen = {id(weight) for weight in policy.model.parameters()} - own
-    assert frozen == {id(weight) for weight in twin.model.parameters()} - {id(w) for w in twin.trainable().values()}
+    assert frozen == {id(weight) for weight in twin.model.parameters()} - {
+        id(w) for w in twin.trainable().values()
+    }
     before = answers(twin)
     with torch.no_grad():
         for weight in policy.trainable().values():
@@ -171,4 +213,10 @@ def test_a_copy_shares_what_is_frozen_and_nothing_that_trains(tiny_folder):
 def test_what_does_not_go_together_is_an_error_of_the_recipe(settings, message):
     family = "masked" if "algorithm" in settings else "autoregressive"
     with pytest.raises(RecipeError, match=message):
-        parse({"name": "toy", "model": {"name": "given", "family": family}, "rl": {"steps": 1, **settings}})
+        parse(
+            {
+                "name": "toy",
+                "model": {"name": "given", "family": family},
+                "rl": {"steps": 1, **settings},
+            }
+        )

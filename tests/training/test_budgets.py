@@ -1,4 +1,5 @@
-"""A budget of processor-seconds: where a stage ends, what its rate follows, and what a resume counts."""
+"""A budget of processor-seconds: where a stage ends, what its rate follows, and what a resume
+counts."""
 
 import itertools
 
@@ -20,7 +21,8 @@ FALLS = {"learning_rate": 1e-3, "schedule": "linear", "warmup": 0}
 
 @pytest.fixture
 def ticking(monkeypatch):
-    """A clock that goes on by a second whenever it is looked at: a step of SFT takes one, and one of RL two."""
+    """A clock that goes on by a second whenever it is looked at: a step of SFT takes one, and one
+    of RL two."""
     clock = itertools.count()
     monkeypatch.setattr("time.process_time", lambda: float(next(clock)))
 
@@ -28,7 +30,10 @@ def ticking(monkeypatch):
 def supervise(folder, model, resume=False, every=100, **section):
     policy, task = fresh_policy(model), ToyTask({"size": 8})
     examples = task.examples("train")
-    shown = [[policy.demonstrate([*e.messages, {"role": "assistant", "content": e.gold}])] for e in examples]
+    shown = [
+        [policy.demonstrate([*e.messages, {"role": "assistant", "content": e.gold}])]
+        for e in examples
+    ]
     with Run.start(toy_recipe(checkpoint_every=every), folder, resume=resume) as run:
         section = SftSection.model_validate({"batch_size": 4, "optimiser": FALLS, **section})
         train_sft(policy, {"": shown}, section, run, source=Source.of(task, examples))
@@ -40,18 +45,27 @@ def test_sft_ends_with_the_step_that_reaches_the_budget(tmp_path, tiny_folder, t
     rows = run.rows("sft")
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
     # The rate follows the share of the seconds: 0, 1/4, 2/4, 3/4, and not that of a hundred steps.
-    assert [row["train/learning_rate"] for row in rows] == pytest.approx([1e-3, 0.75e-3, 0.5e-3, 0.25e-3])
+    assert [row["train/learning_rate"] for row in rows] == pytest.approx(
+        [1e-3, 0.75e-3, 0.5e-3, 0.25e-3]
+    )
     assert [row["cpu/step"] for row in run.files["timings"].rows()] == [1.0] * 4
     assert [row["train/expected_steps"] for row in rows] == [4] * 4
-    assert "sft ends when 4 processor-seconds are spent" in (tmp_path / "run" / "events.jsonl").read_text()
+    assert (
+        "sft ends when 4 processor-seconds are spent"
+        in (tmp_path / "run" / "events.jsonl").read_text()
+    )
 
 
 def test_steps_end_a_stage_that_has_seconds_left(tmp_path, tiny_folder, ticking):
     rows = supervise(tmp_path / "run", tiny_folder, steps=4, seconds=100).rows("sft")
-    assert [row["train/learning_rate"] for row in rows] == pytest.approx([1e-3, 0.75e-3, 0.5e-3, 0.25e-3])
+    assert [row["train/learning_rate"] for row in rows] == pytest.approx(
+        [1e-3, 0.75e-3, 0.5e-3, 0.25e-3]
+    )
 
 
-def test_a_resumed_stage_has_spent_what_its_checkpoint_had(tmp_path, tiny_folder, ticking, monkeypatch):
+def test_a_resumed_stage_has_spent_what_its_checkpoint_had(
+    tmp_path, tiny_folder, ticking, monkeypatch
+):
     """Steps that a kill undid are not counted, because they are done again."""
     record = Run.timings
 
@@ -64,11 +78,15 @@ def test_a_resumed_stage_has_spent_what_its_checkpoint_had(tmp_path, tiny_folder
     with pytest.raises(SystemExit):
         supervise(tmp_path / "run", tiny_folder, every=2, steps=100, seconds=5)
     monkeypatch.setattr(Run, "timings", record)
-    rows = supervise(tmp_path / "run", tiny_folder, resume=True, every=2, steps=100, seconds=5).rows("sft")
+    rows = supervise(
+        tmp_path / "run", tiny_folder, resume=True, every=2, steps=100, seconds=5
+    ).rows("sft")
     assert [row["step"] for row in rows] == [1, 2, 3, 4, 5]
     assert rows[2]["train/learning_rate"] == pytest.approx(0.6e-3)
     # Nothing is left to do where it was stopped between its last checkpoint and its model.
-    again = supervise(tmp_path / "run", tiny_folder, resume=True, every=2, steps=100, seconds=5).rows("sft")
+    again = supervise(
+        tmp_path / "run", tiny_folder, resume=True, every=2, steps=100, seconds=5
+    ).rows("sft")
     assert len(again) == 5
 
 
@@ -84,7 +102,12 @@ def test_rl_ends_there_too_and_is_evaluated_at_its_end(tmp_path, tiny_folder, ti
     assert recipe.evaluation.every == 20
     with Run.start(recipe, tmp_path / "other", resume=False) as other:
         task = ToyTask({})
-        rl.train_rl(policy, Source.of(task, task.examples("train")), other, lambda done: evaluated.append(done) or {})
+        rl.train_rl(
+            policy,
+            Source.of(task, task.examples("train")),
+            other,
+            lambda done: evaluated.append(done) or {},
+        )
     assert evaluated == [0, 3]
 
 
@@ -97,8 +120,11 @@ def test_a_budget_of_this_process_is_refused_where_others_work(elsewhere):
 
 
 def test_checks_know_the_steps_that_a_budget_allows(tmp_path, tiny_folder, ticking):
-    """A hundred thousand steps are no plan: the rate at the end was called exhausted for 99 % of them."""
+    """A hundred thousand steps are no plan: the rate at the end was called exhausted for 99 % of
+    them."""
     run = supervise(tmp_path / "run", tiny_folder, steps=100_000, seconds=40)
-    assert not [event for event in run.files["events"].rows() if event["kind"] in {"warning", "fatal"}]
+    assert not [
+        event for event in run.files["events"].rows() if event["kind"] in {"warning", "fatal"}
+    ]
     (history,) = own.read(tmp_path / "run")
     assert history.settings["steps"] == history.last_step == 40

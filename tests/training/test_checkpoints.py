@@ -15,21 +15,29 @@ from plumbline.training import checkpoints
 from plumbline.training.stage import Stage
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from([None, 0.0, 0.25, 0.5, 0.5000001, 1.0]), st.booleans()), min_size=1, max_size=40
+    st.tuples(st.sampled_from([None, 0.0, 0.25, 0.5, 0.5000001, 1.0]), st.booleans()),
+    min_size=1,
+    max_size=40,
 )
 
 
 def stage(folder, keep):
     """A stage of a run that records nothing, with one weight."""
     run = SimpleNamespace(
-        recipe=SimpleNamespace(run=SimpleNamespace(keep_checkpoints=keep), checks=SimpleNamespace(ignore=[])),
+        recipe=SimpleNamespace(
+            run=SimpleNamespace(keep_checkpoints=keep), checks=SimpleNamespace(ignore=[])
+        ),
         checkpoints=lambda name: folder / name,
         marks=dict,
         landmark=lambda: None,
     )
     made = Stage.__new__(Stage)
     made.run, made.name, made.section, made.folder = run, "rl", run.recipe.run, folder / "rl"
-    made.memory, made.older, made.optimiser = {}, {}, SimpleNamespace(state=lambda: {"w": torch.zeros(1)})
+    made.memory, made.older, made.optimiser = (
+        {},
+        {},
+        SimpleNamespace(state=lambda: {"w": torch.zeros(1)}),
+    )
     return made
 
 
@@ -54,14 +62,23 @@ def test_the_last_and_the_best_are_never_deleted(tmp_path_factory, steps, keep):
             best = min(found for found, value in values.items() if value == max(values.values()))
             before = [found for found in saved if found <= best]
             assert not before or before[-1] in left
-    assert checkpoints.latest(one.folder) == (one.folder / f"step-{saved[-1]:06d}" if saved else None)
+    assert checkpoints.latest(one.folder) == (
+        one.folder / f"step-{saved[-1]:06d}" if saved else None
+    )
     checkpoints.leave_best(one.folder)
     left = [int(path.name.removeprefix("step-")) for path in checkpoints._all(one.folder)]
-    best = min((found for found, value in values.items() if value == max(values.values())), default=None)
+    best = min(
+        (found for found, value in values.items() if value == max(values.values())), default=None
+    )
     if saved and best is not None:  # an evaluation after the last checkpoint is not in it
         known = {found: value for found, value in values.items() if found <= saved[-1]}
-        best = min((found for found, value in known.items() if value == max(known.values())), default=saved[-1])
-        assert left == ([found for found in saved if found <= best][-1:] if best < saved[-1] else [])
+        best = min(
+            (found for found, value in known.items() if value == max(known.values())),
+            default=saved[-1],
+        )
+        assert left == (
+            [found for found in saved if found <= best][-1:] if best < saved[-1] else []
+        )
     else:
         assert left == []
 
@@ -126,7 +143,10 @@ def run(tmp_path):
         ),
         ("checkpoints/rl/step-1", "the nearest to step 1 of rl: step 20, step 40"),
         ("checkpoints/rl/step-000040", "the nearest to step 40 of rl: step 20, step 40"),
-        ("models/rl", "rl has checkpoints: step 20, step 40, step 60; models of finished stages: sft"),
+        (
+            "models/rl",
+            "rl has checkpoints: step 20, step 40, step 60; models of finished stages: sft",
+        ),
     ],
 )
 def test_a_missing_checkpoint_names_the_nearest(run, asked, said):

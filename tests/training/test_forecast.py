@@ -1,4 +1,5 @@
-"""How long a run will take, said before it begins: measured passes of a clock of our own, multiplied."""
+"""How long a run will take, said before it begins: measured passes of a clock of our own,
+multiplied."""
 
 import pytest
 import torch
@@ -15,7 +16,8 @@ PROMPT, ANSWER = 30, 10
 
 
 class Clocked:
-    """A policy for which a token of a pass takes 2 ms, a prompt's reading 0.5 s in all, and a decoding step 0.1 s."""
+    """A policy for which a token of a pass takes 2 ms, a prompt's reading 0.5 s in all, and a
+    decoding step 0.1 s."""
 
     def __init__(self):
         self.now = 0.0
@@ -37,7 +39,9 @@ class Clocked:
 
 
 def recipe(**sections):
-    return parse({"name": "toy", "model": {"name": "any"}, "sampling": {"max_tokens": 16}, **sections})
+    return parse(
+        {"name": "toy", "model": {"name": "any"}, "sampling": {"max_tokens": 16}, **sections}
+    )
 
 
 SFT = {"steps": 10, "batch_size": 4}
@@ -52,14 +56,19 @@ def test_what_was_measured_is_multiplied(monkeypatch):
     assert found["sft"] == pytest.approx(10 * 4 * 40 * 0.002)
     rollouts, update = 0.7 + 0.1 * ANSWER, 2 * (PROMPT + 4 * ANSWER) * 0.002
     assert found["rl"] == pytest.approx(5 * (rollouts + update))
-    # Three stages: 24 answers each, in rows of eight; before training they are 16 tokens long, after it 10.
-    assert found["evaluations"] == pytest.approx(24 * (0.1 * (16 + 2 * ANSWER) / 8 + 3 * 0.002 * PROMPT / 3))
+    # Three stages: 24 answers each, in rows of eight; before training they are 16 tokens long,
+    # after it 10.
+    assert found["evaluations"] == pytest.approx(
+        24 * (0.1 * (16 + 2 * ANSWER) / 8 + 3 * 0.002 * PROMPT / 3)
+    )
     assert policy.weight.grad is None
     assert set(forecast(policy, source, recipe(sft=SFT), answers=24)) == {"evaluations", "sft"}
 
 
 def test_a_real_policy_can_be_measured(tiny_folder):
     policy, task = fresh_policy(tiny_folder), ToyTask({})
-    found = forecast(policy, Source.of(task, task.examples("train")), recipe(sft=SFT, rl=RL), answers=24)
+    found = forecast(
+        policy, Source.of(task, task.examples("train")), recipe(sft=SFT, rl=RL), answers=24
+    )
     assert min(found.values()) > 0
     assert all(weight.grad is None for weight in policy.trainable().values())

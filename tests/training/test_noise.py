@@ -1,4 +1,5 @@
-"""Signal and noise of the gradient, against draws with a known mean and covariance and against formulas by hand."""
+"""Signal and noise of the gradient, against draws with a known mean and covariance and against
+formulas by hand."""
 
 import json
 
@@ -33,7 +34,8 @@ def draws(count, groups, rng):
 
 
 def measured(gradients, sizes, groups):
-    """What comes out of one batch whose consecutive groups with a gradient make parts of `sizes`."""
+    """What comes out of one batch whose consecutive groups with a gradient make parts of
+    `sizes`."""
     parts = np.split(gradients, np.cumsum(sizes)[:-1])
     squares = [float((part.sum(0) ** 2).sum()) for part in parts]
     return signal_and_noise(float((gradients.sum(0) ** 2).sum()), squares, sizes, groups)
@@ -56,7 +58,8 @@ def test_it_is_unbiased_for_parts_of_any_size(sizes):
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_it_is_unbiased_where_chance_decides_which_groups_have_a_gradient(size):
-    """Each of 12 groups has one with probability 0.6; those that have share parts, the others stand in none."""
+    """Each of 12 groups has one with probability 0.6; those that have share parts, the others stand
+    in none."""
     rng, found = np.random.default_rng(1), []
     for batch in draws(8000, 12, rng):
         moving = batch[rng.random(12) < 0.6]
@@ -73,13 +76,15 @@ def test_it_is_unbiased_where_chance_decides_which_groups_have_a_gradient(size):
 
 
 def test_two_groups_by_hand():
-    """McCandlish et al., appendix A.1, on (3, 0) and (1, 2): batch sizes 1 and 2, |G|^2 of 7 and 5."""
+    """McCandlish et al., appendix A.1, on (3, 0) and (1, 2): batch sizes 1 and 2, |G|^2 of 7 and
+    5."""
     small, big = (9 + 5) / 2, 4 + 1
     squared_mean, variance = (2 * big - 1 * small) / (2 - 1), (small - big) / (1 / 1 - 1 / 2)
     assert (squared_mean, variance) == (3, 4)
     found = signal_and_noise(16 + 4, [9, 5], [1, 1], 2)
     assert found == pytest.approx((4 * squared_mean, 2 * variance))
-    # Of which one has no gradient: products of two groups are 0, and what is left of |g|^2 = 9 is noise.
+    # Of which one has no gradient: products of two groups are 0, and what is left of |g|^2 = 9 is
+    # noise.
     assert signal_and_noise(9.0, [9.0], [1], 2) == pytest.approx((0.0, 9.0))
 
 
@@ -123,7 +128,8 @@ class TestGradientParts:
 
 
 def test_a_batch_cut_differently_measures_the_same(tiny_folder):
-    """Groups of 4 whole in a pass, or in halves, or each rollout by itself: the parts are the groups all the same."""
+    """Groups of 4 whole in a pass, or in halves, or each rollout by itself: the parts are the
+    groups all the same."""
     chats = [[{"role": "user", "content": word}] for word in ("um", "dois", "três")]
     found = []
     for tokens_per_pass in (1, 60, 10_000):

@@ -1,4 +1,5 @@
-"""Advantages and the clipped objective, against hand-computed numbers and against what must not matter."""
+"""Advantages and the clipped objective, against hand-computed numbers and against what must not
+matter."""
 
 import math
 from dataclasses import replace
@@ -31,7 +32,9 @@ def test_advantages_follow_their_rollouts(rewards, random):
 
 def test_equal_float32_rewards_have_no_signal():
     """Their standard deviation is 1e-8, not 0, so a comparison with 0 would divide by it."""
-    rewards = np.full(8, np.float32(0.1), dtype=np.float32) + np.float32(1e-8) * np.arange(8, dtype=np.float32)
+    rewards = np.full(8, np.float32(0.1), dtype=np.float32) + np.float32(1e-8) * np.arange(
+        8, dtype=np.float32
+    )
     assert rewards.std() > 0
     assert not has_signal(rewards.astype(np.float64))
     assert (advantages(rewards.astype(np.float64), "group") == 0).all()
@@ -39,10 +42,13 @@ def test_equal_float32_rewards_have_no_signal():
 
 
 def test_dividing_by_the_groups_deviation_is_what_trl_does():
-    """With Bessel's correction and 1e-4 added; here the deviation is small enough for the 1e-4 to show."""
+    """With Bessel's correction and 1e-4 added; here the deviation is small enough for the 1e-4 to
+    show."""
     rewards = np.array([0.5, 0.502, 0.501, np.nan])
     got = advantages(rewards, "group")
-    np.testing.assert_allclose(got, np.array([-0.001, 0.001, 0.0, 0.0]) / (0.001 + 1e-4), atol=1e-12)
+    np.testing.assert_allclose(
+        got, np.array([-0.001, 0.001, 0.0, 0.0]) / (0.001 + 1e-4), atol=1e-12
+    )
 
 
 def test_an_unjudged_rollout_gets_no_credit_and_gives_none():
@@ -59,7 +65,8 @@ def test_shuffled_advantages_are_the_same_numbers_elsewhere():
 
 
 def test_three_tokens_by_hand():
-    """new - old of log 1.5, 0, log 0.5; advantages +1, +1, -1; clip 0.2: min(1.5, 1.2), 1, -max(0.5, 0.8)."""
+    """new - old of log 1.5, 0, log 0.5; advantages +1, +1, -1; clip 0.2: min(1.5, 1.2), 1,
+    -max(0.5, 0.8)."""
     new = torch.tensor([np.log(1.5), 0.0, np.log(0.5)], dtype=torch.float64, requires_grad=True)
     advantage = torch.tensor([1.0, 1.0, -1.0], dtype=torch.float64)
     losses = clipped_surrogate(
@@ -73,7 +80,9 @@ def test_three_tokens_by_hand():
 
 def test_gradients_are_finite_differences_away_from_the_kinks():
     generator = torch.Generator().manual_seed(0)
-    old, new, reference = (torch.randn(12, generator=generator, dtype=torch.float64) * 0.05 for _ in range(3))
+    old, new, reference = (
+        torch.randn(12, generator=generator, dtype=torch.float64) * 0.05 for _ in range(3)
+    )
     signs = torch.randn(12, generator=generator, dtype=torch.float64)
     weight = torch.rand(12, generator=generator, dtype=torch.float64)
 
@@ -88,21 +97,32 @@ def test_gradients_are_finite_differences_away_from_the_kinks():
 def test_the_kl_term_is_the_kl():
     """Enumerated: the expectation of ratio * k3 under the old policy is KL(new || reference)."""
     generator = torch.Generator().manual_seed(3)
-    new, old, reference = (torch.randn(9, generator=generator, dtype=torch.float64).log_softmax(-1) for _ in range(3))
-    terms = ComparedTerms(new, old, torch.zeros(9, dtype=torch.float64), old.exp(), reference=reference, beta=1.0)
+    new, old, reference = (
+        torch.randn(9, generator=generator, dtype=torch.float64).log_softmax(-1) for _ in range(3)
+    )
+    terms = ComparedTerms(
+        new, old, torch.zeros(9, dtype=torch.float64), old.exp(), reference=reference, beta=1.0
+    )
     losses = clipped_surrogate(terms, 0.2, 0.2)
     assert losses.loss.item() == pytest.approx((new.exp() * (new - reference)).sum().item())
 
 
 @pytest.mark.parametrize("level", ["token", "sequence"])
 def test_weights_between_sampler_and_scorer_make_it_the_learners_expectation(level):
-    """Enumerated, with draws from a third law: the KL and the gradient are those of draws from the learner."""
+    """Enumerated, with draws from a third law: the KL and the gradient are those of draws from the
+    learner."""
     generator = torch.Generator().manual_seed(5)
-    old, sampled, reference, advantage = (torch.randn(9, generator=generator, dtype=torch.float64) for _ in range(4))
+    old, sampled, reference, advantage = (
+        torch.randn(9, generator=generator, dtype=torch.float64) for _ in range(4)
+    )
     old, sampled, reference = (law.log_softmax(-1) for law in (old, sampled, reference))
     new = old.clone().requires_grad_(True)
     each = torch.arange(9)
-    grouping = None if level == "token" else units("sequence", each, each, torch.ones(9, dtype=torch.float64))
+    grouping = (
+        None
+        if level == "token"
+        else units("sequence", each, each, torch.ones(9, dtype=torch.float64))
+    )
     terms = ComparedTerms(new, old, advantage, sampled.exp(), sampled=sampled, cap=math.inf)
     losses = clipped_surrogate(terms, 0.2, 0.2, grouping)
     losses.loss.backward()
@@ -115,10 +135,13 @@ def test_weights_between_sampler_and_scorer_make_it_the_learners_expectation(lev
 
 
 def test_a_cap_on_weights_by_hand():
-    """Two answers of two terms: by term weights 2, 1/2, 1 and 4, by answer their geometric means 1 and 2."""
+    """Two answers of two terms: by term weights 2, 1/2, 1 and 4, by answer their geometric means 1
+    and 2."""
     new = torch.zeros(4, requires_grad=True)
     sampled = -torch.tensor([2.0, 0.5, 1.0, 4.0]).log()
-    terms = ComparedTerms(new, torch.zeros(4), torch.ones(4), torch.ones(4), sampled=sampled, cap=1.5)
+    terms = ComparedTerms(
+        new, torch.zeros(4), torch.ones(4), torch.ones(4), sampled=sampled, cap=1.5
+    )
     owner = torch.tensor([0, 0, 1, 1])
     losses = clipped_surrogate(terms, 0.2, 0.2)
     assert (losses.loss.item(), int(losses.capped)) == (pytest.approx(-(1.5 + 0.5 + 1 + 1.5)), 2)

@@ -36,7 +36,8 @@ def test_schedules_are_transformers_after_the_warmup(kind):
     section = OptimiserSection(schedule=kind, warmup=10)
     ours = [section.share(step, 50) for step in range(50)]
     assert ours[10:] == pytest.approx(theirs[10:])
-    assert ours[:10] == pytest.approx(theirs[1:11])  # ours moves from the first step on; theirs loses it at rate 0
+    # ours moves from the first step on; theirs loses it at rate 0
+    assert ours[:10] == pytest.approx(theirs[1:11])
 
 
 def test_a_cosine_ends_in_nothing_and_a_constant_does_not_and_warmup_is_a_share_or_a_number():
@@ -49,7 +50,10 @@ def test_a_cosine_ends_in_nothing_and_a_constant_does_not_and_warmup_is_a_share_
 
 def weights(dtype=torch.float32):
     generator = torch.Generator().manual_seed(0)
-    return {name: torch.randn(4, 3, generator=generator).to(dtype).requires_grad_() for name in ("a", "b")}
+    return {
+        name: torch.randn(4, 3, generator=generator).to(dtype).requires_grad_()
+        for name in ("a", "b")
+    }
 
 
 def descend(optimiser, steps, start=0):
@@ -69,7 +73,9 @@ def test_the_gradient_is_clipped_and_the_norm_told_is_before_it():
         clipped.update({n: m.grad.clone() for n, m in optimiser.masters.items()}) or original()
     )
     assert optimiser.step(0) == pytest.approx(expected)
-    assert math.sqrt(sum(float((gradient**2).sum()) for gradient in clipped.values())) == pytest.approx(1e-3, rel=1e-3)
+    assert math.sqrt(
+        sum(float((gradient**2).sum()) for gradient in clipped.values())
+    ) == pytest.approx(1e-3, rel=1e-3)
 
 
 def test_small_updates_reach_16_bit_weights():
@@ -97,14 +103,20 @@ def test_a_gradient_that_is_no_number_stops_before_the_weights_change(value):
         assert torch.equal(weight.detach(), before[name])
 
 
-ON_GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+ON_GPU = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=ON_GPU)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_state_taken_up_again_goes_on_bit_for_bit(dtype, device):
     def there():
-        return {name: weight.detach().to(device).requires_grad_() for name, weight in weights(dtype).items()}
+        return {
+            name: weight.detach().to(device).requires_grad_()
+            for name, weight in weights(dtype).items()
+        }
 
     section = OptimiserSection(learning_rate=1e-2, weight_decay=0.1)
     whole, first, second = (Optimiser(there(), section, 20) for _ in range(3))
@@ -116,7 +128,7 @@ def test_a_state_taken_up_again_goes_on_bit_for_bit(dtype, device):
         assert torch.equal(weight, second.weights[name])
 
 
-# -- 8 bits ------------------------------------------------------------------------------------------------------------
+# -- 8 bits ----------------------------------------------------------------------------------------
 
 
 def wide(dtype, device):
@@ -136,7 +148,9 @@ def test_adamw_of_8_bits_learns_and_goes_on_bit_for_bit(dtype, device):
     descend(first, 8)
     state = {name: tensor.clone().cpu() for name, tensor in first.state().items()}
     assert (state["state1:a"].dtype, state["state1:norm"].dtype) == (torch.uint8, torch.float32)
-    moments = sum(tensor.nbytes for key, tensor in state.items() if key.endswith(":a") and "state" in key)
+    moments = sum(
+        tensor.nbytes for key, tensor in state.items() if key.endswith(":a") and "state" in key
+    )
     assert moments == 2 * 64 * 96
     save_file(state, "/dev/null")  # no two of them share memory
     second.load(state)
@@ -146,7 +160,9 @@ def test_adamw_of_8_bits_learns_and_goes_on_bit_for_bit(dtype, device):
     for name, weight in whole.weights.items():
         assert torch.equal(weight, second.weights[name]), "as without a stop"
         moved = float((plain.weights[name] - wide(dtype, device)[name]).abs().mean())
-        assert float((plain.weights[name] - weight).abs().mean()) < 0.1 * moved, "as AdamW in 32 bits, nearly"
+        assert float((plain.weights[name] - weight).abs().mean()) < 0.1 * moved, (
+            "as AdamW in 32 bits, nearly"
+        )
 
 
 def test_adamw_of_8_bits_says_what_is_missing(monkeypatch):
@@ -156,8 +172,12 @@ def test_adamw_of_8_bits_says_what_is_missing(monkeypatch):
         def __init__(self, *_, **__):
             raise NotImplementedError("no kernel for this device")
 
-    monkeypatch.setitem(sys.modules, "bitsandbytes", SimpleNamespace(optim=SimpleNamespace(AdamW8bit=Elsewhere)))
-    with pytest.raises(ModelError, match="does not work on cpu: no kernel for this device") as found:
+    monkeypatch.setitem(
+        sys.modules, "bitsandbytes", SimpleNamespace(optim=SimpleNamespace(AdamW8bit=Elsewhere))
+    )
+    with pytest.raises(
+        ModelError, match="does not work on cpu: no kernel for this device"
+    ) as found:
         Optimiser(weights(), section, 4)
     assert "optimiser.name: adamw," in found.value.fix
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
@@ -165,7 +185,9 @@ def test_adamw_of_8_bits_says_what_is_missing(monkeypatch):
         Optimiser(weights(), section, 4)
 
 
-@pytest.mark.parametrize(("before", "after"), [(torch.bfloat16, torch.float32), (torch.float32, torch.bfloat16)])
+@pytest.mark.parametrize(
+    ("before", "after"), [(torch.bfloat16, torch.float32), (torch.float32, torch.bfloat16)]
+)
 def test_a_state_is_taken_up_in_the_precision_that_it_has(before, after):
     """A run that moves to another device may find its weights in another dtype (dtype: auto)."""
     first = Optimiser(weights(before), OptimiserSection(learning_rate=1e-4), 20)
@@ -181,10 +203,14 @@ def test_all_of_a_state_is_taken_up_where_the_weights_are():
     """A fused step refuses a count on another device; meta stands for a GPU."""
     first = Optimiser(weights(), OptimiserSection(), 20)
     descend(first, 2)
-    elsewhere = {name: weight.detach().to("meta").requires_grad_() for name, weight in weights().items()}
+    elsewhere = {
+        name: weight.detach().to("meta").requires_grad_() for name, weight in weights().items()
+    }
     second = Optimiser(elsewhere, OptimiserSection(), 20)
     second.load(first.state())
-    devices = {value.device.type for state in second.adam.state.values() for value in state.values()}
+    devices = {
+        value.device.type for state in second.adam.state.values() for value in state.values()
+    }
     assert devices == {"meta"}
 
 
@@ -204,15 +230,27 @@ def test_nothing_to_train_is_an_error():
 
 
 def test_weight_decay_leaves_norms_biases_and_embeddings_out():
-    names = ("layers.0.mlp.weight", "lm_head.weight", "layers.0.norm.weight", "layers.0.q.bias", "embed_tokens.weight")
+    names = (
+        "layers.0.mlp.weight",
+        "lm_head.weight",
+        "layers.0.norm.weight",
+        "layers.0.q.bias",
+        "embed_tokens.weight",
+    )
     names += ("transformer.wte.weight",)
-    given = {name: torch.ones(2) if "norm" in name or "bias" in name else torch.ones(2, 2) for name in names}
+    given = {
+        name: torch.ones(2) if "norm" in name or "bias" in name else torch.ones(2, 2)
+        for name in names
+    }
     for weight in given.values():
         weight.requires_grad_()
     optimiser = Optimiser(given, OptimiserSection(learning_rate=0.1, weight_decay=0.5, warmup=0), 4)
     sum((weight * 0).sum() for weight in given.values()).backward()
     optimiser.step(0)
-    assert {name for name, weight in given.items() if float(weight.min()) < 1} == {names[0], names[1]}
+    assert {name for name, weight in given.items() if float(weight.min()) < 1} == {
+        names[0],
+        names[1],
+    }
 
 
 @pytest.mark.parametrize(("total", "warmup"), [(10, 1), (40, 2), (100, 5)])

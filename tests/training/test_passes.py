@@ -29,9 +29,12 @@ from tests.training.toy_runs import train_toy
 
 
 class Full:
-    """A memory that holds so many trajectories a pass with gradient, or that is full at some calls only."""
+    """A memory that holds so many trajectories a pass with gradient, or that is full at some calls
+    only."""
 
-    def __init__(self, monkeypatch, policy=AutoregressivePolicy, *, method="score", holds=10**9, at=()):
+    def __init__(
+        self, monkeypatch, policy=AutoregressivePolicy, *, method="score", holds=10**9, at=()
+    ):
         self.passes, self.holds, self.at = [], holds, at
         honest = getattr(policy, method)
 
@@ -56,7 +59,10 @@ def assert_alike(run, other, atol):
     """In what is recorded, but for what is estimated from how a batch was cut into passes."""
     estimated = {"train/grad_signal", "train/grad_noise", "train/grad_snr"}
     for one, two in zip(run.rows("rl"), other.rows("rl"), strict=True):
-        one, two = ({name: value for name, value in row.items() if name not in estimated} for row in (one, two))
+        one, two = (
+            {name: value for name, value in row.items() if name not in estimated}
+            for row in (one, two)
+        )
         assert one == pytest.approx(two, abs=atol)
 
 
@@ -68,13 +74,17 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_memory_that_holds_fewer_is_a_run_of_smaller_passes(tiny_folder, tmp_path, monkeypatch, way):
+def test_a_memory_that_holds_fewer_is_a_run_of_smaller_passes(
+    tiny_folder, tmp_path, monkeypatch, way
+):
     settings = {"steps": 2, **WAYS[way]}
     with monkeypatch.context() as patch:
         full = Full(patch, holds=2)
         policy, run = train_toy(tiny_folder, tmp_path / "full", **settings)
     messages = told(run)
-    assert sum(count > 2 for count in full.passes) == len(messages), "what was too much is not tried again"
+    assert sum(count > 2 for count in full.passes) == len(messages), (
+        "what was too much is not tried again"
+    )
     assert "passes of up to 8192 tokens" in messages[0]
     tokens = int(messages[-1].rsplit("rl.tokens_per_pass: ", 1)[1].split()[0])
     other, small = train_toy(tiny_folder, tmp_path / "small", tokens_per_pass=tokens, **settings)
@@ -86,7 +96,8 @@ def test_a_memory_that_holds_fewer_is_a_run_of_smaller_passes(tiny_folder, tmp_p
 
 
 def test_whichever_pass_fails_the_step_is_done_once(tiny_folder, tmp_path, monkeypatch):
-    """Gradients of passes that had fitted are not counted twice, and what an earlier epoch has learnt is kept."""
+    """Gradients of passes that had fitted are not counted twice, and what an earlier epoch has
+    learnt is kept."""
     settings = {"inner_epochs": 2, "steps": 2, "prompts_per_step": 6}
     other, whole = train_toy(tiny_folder, tmp_path / "whole", **settings)
     for call in (1, 2, 4, 8):
@@ -106,7 +117,9 @@ def test_sft_does_the_same(tiny_folder, tmp_path, monkeypatch, family):
     tiny = {"hidden": 16, "layers": 1, "heads": 2, "vocabulary": 300, "context": 128, "steps": 1}
     sft = {"steps": 2, "batch_size": 4, "optimiser": {"learning_rate": 1e-3}}
     policy, canvas, law = (
-        (AutoregressivePolicy, {}, {}) if family == "autoregressive" else (MaskedPolicy, {"canvas": 8}, {"steps": 2})
+        (AutoregressivePolicy, {}, {})
+        if family == "autoregressive"
+        else (MaskedPolicy, {"canvas": 8}, {"steps": 2})
     )
     values = {
         "name": "x",
@@ -123,14 +136,19 @@ def test_sft_does_the_same(tiny_folder, tmp_path, monkeypatch, family):
     (message,) = told(run)
     tokens = int(message.rsplit("sft.tokens_per_pass: ", 1)[1].split()[0])
     values["model"] = {"family": family, "name": str(run.model("base")), **canvas}
-    small = run_recipe(parse({**values, "sft": {**sft, "tokens_per_pass": tokens}}), tmp_path / "small")
-    one, other = (open_policy(parse(values).model, str(r.folder / "models" / "sft")) for r in (run, small))
+    small = run_recipe(
+        parse({**values, "sft": {**sft, "tokens_per_pass": tokens}}), tmp_path / "small"
+    )
+    one, other = (
+        open_policy(parse(values).model, str(r.folder / "models" / "sft")) for r in (run, small)
+    )
     for name, weight in weights(one).items():
         torch.testing.assert_close(weight, weights(other)[name], atol=1e-6, rtol=0)
 
 
 class Gpu:
-    """A memory of so many bytes, in which every token of a pass with gradient takes `A_TOKEN`, recomputed a quarter."""
+    """A memory of so many bytes, in which every token of a pass with gradient takes `A_TOKEN`,
+    recomputed a quarter."""
 
     CONSTANT, A_TOKEN = 5_000_000, 10_000
 
@@ -141,7 +159,9 @@ class Gpu:
         def score(policy, trajectories, *rest, **named):
             tokens = pack(trajectories, policy.device).ids.numel()
             self.tokens.append(tokens)
-            taken = self.CONSTANT + tokens * (self.A_TOKEN // (1 if policy.recomputes == "auto" else 4))
+            taken = self.CONSTANT + tokens * (
+                self.A_TOKEN // (1 if policy.recomputes == "auto" else 4)
+            )
             self.peak = max(self.peak, taken)
             if taken > size:
                 raise torch.OutOfMemoryError("CUDA out of memory.")
@@ -187,7 +207,9 @@ def test_auto_is_what_two_small_passes_leave_memory_for(tiny_folder, tmp_path, m
     assert_alike(run, small, 1e-5)
 
 
-def test_layers_are_recomputed_where_less_than_a_batch_needs_would_fit(tiny_folder, tmp_path, monkeypatch):
+def test_layers_are_recomputed_where_less_than_a_batch_needs_would_fit(
+    tiny_folder, tmp_path, monkeypatch
+):
     settings = {"steps": 2, "prompts_per_step": 6, "group_size": 8}
     with monkeypatch.context() as patch:
         Gpu(patch, size=7_500_000)
@@ -202,12 +224,17 @@ def test_layers_are_recomputed_where_less_than_a_batch_needs_would_fit(tiny_fold
     with monkeypatch.context() as patch:
         Gpu(patch, size=7_500_000)
         never, _ = train_toy(
-            tiny_folder, tmp_path / "never", model_options={"gradient_checkpointing": False}, **settings
+            tiny_folder,
+            tmp_path / "never",
+            model_options={"gradient_checkpointing": False},
+            **settings,
         )
     assert never.recomputes is False
 
 
-def test_layers_are_recomputed_where_one_answer_alone_does_not_fit(tiny_folder, tmp_path, monkeypatch):
+def test_layers_are_recomputed_where_one_answer_alone_does_not_fit(
+    tiny_folder, tmp_path, monkeypatch
+):
     full = Full(monkeypatch, holds=0)
     honest = AutoregressivePolicy.recompute
 
@@ -223,7 +250,9 @@ def test_layers_are_recomputed_where_one_answer_alone_does_not_fit(tiny_folder, 
 
 def test_where_one_alone_does_not_fit_the_error_says_what_to_do(tiny_folder, tmp_path, monkeypatch):
     Full(monkeypatch, holds=0)
-    with pytest.raises(DeviceMemoryError, match=r"lower sft\.tokens_per_pass .*, lower rl\.tokens_per_pass"):
+    with pytest.raises(
+        DeviceMemoryError, match=r"lower sft\.tokens_per_pass .*, lower rl\.tokens_per_pass"
+    ):
         run_recipe(recipe(tiny_folder), tmp_path / "run")
 
 
@@ -241,7 +270,8 @@ def test_an_error_that_is_not_of_memory_is_not_tried_again(tiny_folder, tmp_path
 
 
 def test_a_stage_holds_nothing_when_the_next_model_is_opened(tiny_folder, tmp_path, monkeypatch):
-    """Model, optimiser and its state, without the garbage collector's help; and each step says what it took."""
+    """Model, optimiser and its state, without the garbage collector's help; and each step says what
+    it took."""
     held, made, alive = [], Optimiser.__init__, []
     honest = pipeline.open_policy
 
@@ -307,7 +337,9 @@ def two_threads(monkeypatch):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_threads_share_a_batch_and_add_up_in_a_fixed_order(tiny_folder, tmp_path, monkeypatch, two_threads, way):
+def test_threads_share_a_batch_and_add_up_in_a_fixed_order(
+    tiny_folder, tmp_path, monkeypatch, two_threads, way
+):
     settings = {"steps": 2, "tokens_per_pass": 256, **WAYS[way]}
     seen, honest = set(), AutoregressivePolicy.score
 
@@ -328,7 +360,9 @@ def test_threads_share_a_batch_and_add_up_in_a_fixed_order(tiny_folder, tmp_path
     assert_alike(run, other, 1e-4)
 
 
-def test_a_replica_in_a_thread_recomputes_and_fails_as_its_learner(tiny_folder, tmp_path, monkeypatch, two_threads):
+def test_a_replica_in_a_thread_recomputes_and_fails_as_its_learner(
+    tiny_folder, tmp_path, monkeypatch, two_threads
+):
     full = Full(monkeypatch, at=(3, 4, 5))
     policy, run = train_toy(tiny_folder, tmp_path / "full", steps=2, tokens_per_pass=256)
     assert told(run), "what failed in a thread is told"
@@ -357,22 +391,38 @@ def test_a_replica_has_the_same_weights_and_gradients_of_its_own(tiny_folder, tw
         assert weight is not theirs[name], name
         assert weight.data_ptr() == theirs[name].data_ptr(), name
     places = {weight.data_ptr() for weight in policy.model.parameters()}
-    assert places == {weight.data_ptr() for weight in other.model.parameters()}, "no weight is there twice"
+    assert places == {weight.data_ptr() for weight in other.model.parameters()}, (
+        "no weight is there twice"
+    )
     with other.as_reference():
-        assert policy.trainable().keys() == mine.keys(), "which adapter a replica uses is its own affair"
+        assert policy.trainable().keys() == mine.keys(), (
+            "which adapter a replica uses is its own affair"
+        )
 
 
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="this C library has no settings of its allocator")
+@pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "mallopt"),
+    reason="this C library has no settings of its allocator",
+)
 def test_what_a_step_gave_back_is_there_for_the_next():
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")
+    }
     script = [sys.executable, "-c", textwrap.dedent(COUNTED)]
     done = subprocess.run(script, env=environment, capture_output=True, text=True, check=True)
     faults = [int(line) for line in done.stdout.split()]
-    for own, (_, before, _, after, scarce, _) in (("", faults[:6]), ("MALLOC_ARENA_MAX", faults[6:])):
-        assert before > 4 * 32, "else the system gives such large pages that there is nothing to keep"
+    for own, (_, before, _, after, scarce, _) in (
+        ("", faults[:6]),
+        ("MALLOC_ARENA_MAX", faults[6:]),
+    ):
+        assert before > 4 * 32, (
+            "else the system gives such large pages that there is nothing to keep"
+        )
         assert scarce > before / 16, "where memory is scarce it is given back between steps"
         # A kernel that reclaims idle pages by itself takes some of what was kept.
-        assert (after > before / 2) if own else (after < before / 2), "what the user has set is left alone"
+        assert (after > before / 2) if own else (after < before / 2), (
+            "what the user has set is left alone"
+        )
 
 
 @pytest.mark.parametrize(
@@ -396,4 +446,6 @@ def test_a_container_may_hold_less_than_its_machine(tmp_path, monkeypatch, group
     for name, text in files.items():
         (memory.LIMITS / name).parent.mkdir(parents=True, exist_ok=True)
         (memory.LIMITS / name).write_text(text)
-    assert memory.main_memory() == (most or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    assert memory.main_memory() == (
+        most or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    )

@@ -1,4 +1,5 @@
-"""The RL loop: it learns, it says what it did, skipping is free, and it stops where going on would be false."""
+"""The RL loop: it learns, it says what it did, skipping is free, and it stops where going on would
+be false."""
 
 import math
 import os
@@ -13,6 +14,7 @@ from plumbline.algorithms.grpo import Grpo
 from plumbline.errors import DataError, RunError, TrainingStopped
 from plumbline.recipe import EvaluationSection, parse
 from plumbline.records import Sampling
+from plumbline.rollouts.collect import collect
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
 from plumbline.tasks.source import Source
@@ -20,7 +22,6 @@ from plumbline.training import checkpoints
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.pipeline import run_recipe
 from plumbline.training.rl import train_rl
-from plumbline.rollouts.collect import collect
 from plumbline.training.stage import Stage
 from plumbline.training.update import credit, update_policy
 from tests.toy import ToyTask
@@ -57,7 +58,11 @@ def test_every_metric_that_the_design_names_stands_at_every_step(tiny_folder, tm
 
 def test_a_kl_is_computed_when_asked_for(tiny_folder, tmp_path):
     for name, model_options in (("full", {}), ("lora", {"lora": {"rank": 4}})):
-        settings = {"beta": 0.1, "steps": 3, "optimiser": {"learning_rate": 2e-2, "schedule": "constant"}}
+        settings = {
+            "beta": 0.1,
+            "steps": 3,
+            "optimiser": {"learning_rate": 2e-2, "schedule": "constant"},
+        }
         _, run = train_toy(tiny_folder, tmp_path / name, model_options=model_options, **settings)
         kl = [row["train/kl"] for row in run.rows("rl")]
         assert kl[0] == pytest.approx(0, abs=1e-6)
@@ -78,15 +83,28 @@ def test_the_clip_is_live_with_inner_epochs_and_idle_without(tiny_folder, tmp_pa
 
 def test_skipping_what_has_no_signal_leaves_the_gradient_as_it_is(tiny_folder):
     """Against a plain sum over all rollouts in rows, nothing skipped, nothing packed."""
-    recipe, policy, task = toy_recipe(steps=1, tokens_per_pass=60), fresh_policy(tiny_folder), ToyTask({})
-    groups = collect(policy, task, task.examples("train")[:4], copies=4, sampling=Sampling(max_tokens=8), key=(0,))
+    recipe, policy, task = (
+        toy_recipe(steps=1, tokens_per_pass=60),
+        fresh_policy(tiny_folder),
+        ToyTask({}),
+    )
+    groups = collect(
+        policy,
+        task,
+        task.examples("train")[:4],
+        copies=4,
+        sampling=Sampling(max_tokens=8),
+        key=(0,),
+    )
     dull = replace(groups[1], rollouts=(groups[1].rollouts[0],) * 4)
     credits_ = credit([groups[0], dull, *groups[2:]], recipe.rl, np.random.default_rng(0))
     assert sum(c.advantage == 0 for c in credits_) >= 4
 
     gradients = []
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 1)
-    optimiser.step = lambda step: gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
+    optimiser.step = lambda step: (
+        gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
+    )
     update = update_policy(policy, optimiser, credits_, recipe, 0)
     assert update.terms < sum(turn.num_tokens for c in credits_ for turn in c.turns)
 
@@ -100,11 +118,17 @@ def test_skipping_what_has_no_signal_leaves_the_gradient_as_it_is(tiny_folder):
     assert update.loss == pytest.approx(total.item(), abs=1e-5)
 
 
-def test_what_is_looked_at_depends_on_the_step_and_on_nothing_that_ran_before(tiny_folder, tmp_path, monkeypatch):
+def test_what_is_looked_at_depends_on_the_step_and_on_nothing_that_ran_before(
+    tiny_folder, tmp_path, monkeypatch
+):
     """Pinned: a run that is resumed with another version of this package is still the same run."""
     honest, drawn = Grpo.views, []
     monkeypatch.setattr(
-        Grpo, "views", lambda how, policy, given, rng: drawn.append(rng.random()) or honest(how, policy, given, rng)
+        Grpo,
+        "views",
+        lambda how, policy, given, rng: (
+            drawn.append(rng.random()) or honest(how, policy, given, rng)
+        ),
     )
     _, run = train_toy(tiny_folder, tmp_path / "run")
     steps = [row["step"] - 1 for row in run.rows("rl") if row["train/scored_terms"]]
@@ -114,17 +138,23 @@ def test_what_is_looked_at_depends_on_the_step_and_on_nothing_that_ran_before(ti
 
 @pytest.mark.parametrize("lag", [0, 1])
 def test_a_failing_verifier_stops_the_run_with_its_cause(tiny_folder, tmp_path, lag):
-    with pytest.raises(TrainingStopped, match=r"8 of 8 completions could not be judged.*database is gone"):
+    with pytest.raises(
+        TrainingStopped, match=r"8 of 8 completions could not be judged.*database is gone"
+    ):
         train_toy(tiny_folder, tmp_path / "run", options={"reward": "raises"}, lag=lag)
     assert not samplers()
 
 
 def test_a_run_outlives_a_prompt_whose_answers_cannot_be_judged(tiny_folder, tmp_path):
-    """A whole group in training and a row of each evaluation: counted, without credit, and in no mean."""
+    """A whole group in training and a row of each evaluation: counted, without credit, and in no
+    mean."""
     values = {
         "name": "fragile",
         "model": {"name": str(tiny_folder)},
-        "task": {"name": "tests.toy:open_toy", "options": {"size": 6, "breaks": ["train-3", "val-1"]}},
+        "task": {
+            "name": "tests.toy:open_toy",
+            "options": {"size": 6, "breaks": ["train-3", "val-1"]},
+        },
         "rl": {"steps": 2, "prompts_per_step": 6, "group_size": 4},
         "sampling": {"max_tokens": 4},
         "evaluation": {"every": 1, "final": ["val"]},
@@ -148,7 +178,9 @@ def test_a_sampler_that_is_not_the_scorer_stops_the_run(tiny_folder, tmp_path, m
     from plumbline.policies.autoregressive import policy as sampler
 
     honest = sampler.draw
-    monkeypatch.setattr(sampler, "draw", lambda logits, uniforms, law: honest(logits / 0.3, uniforms, law))
+    monkeypatch.setattr(
+        sampler, "draw", lambda logits, uniforms, law: honest(logits / 0.3, uniforms, law)
+    )
     with pytest.raises(TrainingStopped, match="differ from the sampler's"):
         train_toy(tiny_folder, tmp_path / "run")
 
@@ -172,26 +204,37 @@ def test_a_nan_stops_before_the_weights_change(tiny_folder, tmp_path, monkeypatc
 
 def test_an_empty_training_split_is_an_error(tiny_policy, tmp_path):
     recipe = toy_recipe()
-    with Run.start(recipe, tmp_path / "run", resume=False) as run, pytest.raises(DataError, match="empty"):
+    with (
+        Run.start(recipe, tmp_path / "run", resume=False) as run,
+        pytest.raises(DataError, match="empty"),
+    ):
         train_rl(tiny_policy, Source.of(ToyTask({}), []), run)
 
 
 @pytest.mark.parametrize(("every", "evaluated"), [(0, []), (3, [0, 3, 4]), (2, [0, 2, 4])])
-def test_it_is_evaluated_as_the_recipe_says_and_at_both_ends(tiny_folder, tmp_path, every, evaluated):
+def test_it_is_evaluated_as_the_recipe_says_and_at_both_ends(
+    tiny_folder, tmp_path, every, evaluated
+):
     policy = fresh_policy(tiny_folder)
     task, asked = ToyTask({}), []
     recipe = toy_recipe().model_copy(update={"evaluation": EvaluationSection(every=every)})
     with Run.start(recipe, tmp_path / "run", resume=False) as run:
         train_rl(
-            policy, Source.of(task, task.examples("train")), run, lambda done: asked.append(done) or {"eval/done": done}
+            policy,
+            Source.of(task, task.examples("train")),
+            run,
+            lambda done: asked.append(done) or {"eval/done": done},
         )
     assert asked == evaluated
     assert [row["step"] for row in run.rows("rl")] == [*evaluated[:1], 1, 2, 3, 4]
     assert [row["eval/done"] for row in run.rows("rl") if "eval/done" in row] == evaluated
 
 
-def test_an_interrupt_while_a_checkpoint_is_read_is_no_error_of_the_checkpoint(tiny_folder, tmp_path, monkeypatch):
-    """Safetensors turns a KeyboardInterrupt inside it into an error of its own, and the user was told to delete it."""
+def test_an_interrupt_while_a_checkpoint_is_read_is_no_error_of_the_checkpoint(
+    tiny_folder, tmp_path, monkeypatch
+):
+    """Safetensors turns a KeyboardInterrupt inside it into an error of its own, and the user was
+    told to delete it."""
     with monkeypatch.context() as broken:
         broken.setattr(Stage, "spend", lambda *_: os.kill(os.getpid(), signal.SIGINT) or ())
         with pytest.raises(KeyboardInterrupt):
@@ -202,13 +245,17 @@ def test_an_interrupt_while_a_checkpoint_is_read_is_no_error_of_the_checkpoint(t
         try:
             os.kill(os.getpid(), signal.SIGINT)
         except KeyboardInterrupt:
-            raise RunError("could not determine the shape of object type 'torch.storage.UntypedStorage'") from None
+            raise RunError(
+                "could not determine the shape of object type 'torch.storage.UntypedStorage'"
+            ) from None
         return honest(checkpoint)
 
     with monkeypatch.context() as slow:
         slow.setattr(checkpoints, "read", interrupted)
         with pytest.raises(KeyboardInterrupt):
             train_toy(tiny_folder, tmp_path / "run", resume=True)
-    assert [row["step"] for row in Run.read(tmp_path / "run").rows("rl")] == [1], "it stopped before another step"
+    assert [row["step"] for row in Run.read(tmp_path / "run").rows("rl")] == [1], (
+        "it stopped before another step"
+    )
     train_toy(tiny_folder, tmp_path / "run", resume=True)
     assert [row["step"] for row in Run.read(tmp_path / "run").rows("rl")] == [1, 2, 3, 4]

@@ -1,4 +1,5 @@
-"""SFT: the loss is transformers' own, on answers only; batches cover every record; truncation is loud."""
+"""SFT: the loss is transformers' own, on answers only; batches cover every record; truncation is
+loud."""
 
 import numpy as np
 import pytest
@@ -39,7 +40,9 @@ def test_the_loss_is_transformers_loss_on_the_answer_alone(tiny_folder):
     for row, d in enumerate(batch):
         ids[row, : len(d.tokens)] = torch.tensor(d.tokens)
         mask[row, : len(d.tokens)] = 1
-        labels[row, : len(d.tokens)] = torch.where(torch.tensor(d.is_target), torch.tensor(d.tokens), -100)
+        labels[row, : len(d.tokens)] = torch.where(
+            torch.tensor(d.is_target), torch.tensor(d.tokens), -100
+        )
     policy.model.zero_grad()
     theirs = policy.model(ids, attention_mask=mask, labels=labels).loss
     theirs.backward()
@@ -50,25 +53,45 @@ def test_the_loss_is_transformers_loss_on_the_answer_alone(tiny_folder):
 
 def test_targets_are_the_answer_and_the_token_that_ends_it(tiny_policy):
     demonstration = tiny_policy.demonstrate(CHAT)
-    targets = [t for t, is_target in zip(demonstration.tokens, demonstration.is_target, strict=True) if is_target]
+    targets = [
+        t
+        for t, is_target in zip(demonstration.tokens, demonstration.is_target, strict=True)
+        if is_target
+    ]
     tokenizer = tiny_policy.chat.tokenizer
     assert tokenizer.decode(targets) == "nota 10, sim<|im_end|>"
-    before = [t for t, is_target in zip(demonstration.tokens, demonstration.is_target, strict=True) if not is_target]
-    assert before == tiny_policy.chat.prompt(CHAT[:2]), "training shows exactly what sampling starts from"
+    before = [
+        t
+        for t, is_target in zip(demonstration.tokens, demonstration.is_target, strict=True)
+        if not is_target
+    ]
+    assert before == tiny_policy.chat.prompt(CHAT[:2]), (
+        "training shows exactly what sampling starts from"
+    )
 
 
 def test_of_several_answers_the_last_is_the_target_and_the_rest_its_prompt(tiny_policy):
-    chat = [*CHAT, {"role": "user", "content": "e agora"}, {"role": "assistant", "content": "ótima"}]
+    chat = [
+        *CHAT,
+        {"role": "user", "content": "e agora"},
+        {"role": "assistant", "content": "ótima"},
+    ]
     demonstration = tiny_policy.demonstrate(chat)
     tokenizer = tiny_policy.chat.tokenizer
-    targets = [t for t, is_target in zip(demonstration.tokens, demonstration.is_target, strict=True) if is_target]
+    targets = [
+        t
+        for t, is_target in zip(demonstration.tokens, demonstration.is_target, strict=True)
+        if is_target
+    ]
     assert tokenizer.decode(targets) == "ótima<|im_end|>"
     assert list(demonstration.tokens[: -len(targets)]) == tiny_policy.chat.prompt(chat[:-1])
     whole = tokenizer.apply_chat_template(chat, tokenize=False).rstrip("\n")
     assert tokenizer.decode(demonstration.tokens) == whole
 
 
-def test_a_demonstration_longer_than_the_context_is_an_error_unless_allowed(tiny_policy, tmp_path, tiny_folder):
+def test_a_demonstration_longer_than_the_context_is_an_error_unless_allowed(
+    tiny_policy, tmp_path, tiny_folder
+):
     long = [*CHAT[:2], {"role": "assistant", "content": "sim " * 400}]
     with pytest.raises(DataError, match="exceeds the model's context of 256"):
         tiny_policy.demonstrate(long)
@@ -84,11 +107,16 @@ def test_a_demonstration_longer_than_the_context_is_an_error_unless_allowed(tiny
 
 def test_an_epoch_is_every_demonstration_once_with_neighbours_in_length():
     rng = np.random.default_rng(0)
-    demonstrations = [Demonstration(tuple(range(int(n))), (True,) * int(n)) for n in rng.integers(1, 300, size=203)]
+    demonstrations = [
+        Demonstration(tuple(range(int(n))), (True,) * int(n))
+        for n in rng.integers(1, 300, size=203)
+    ]
     batches = epoch_batches(demonstrations, 8, np.random.default_rng(1))
     assert sorted(index for batch in batches for index in batch) == list(range(203))
     assert [len(batch) for batch in batches[:-1]] == [8] * 25
-    padded = sum(max(len(demonstrations[i].tokens) for i in batch) * len(batch) for batch in batches)
+    padded = sum(
+        max(len(demonstrations[i].tokens) for i in batch) * len(batch) for batch in batches
+    )
     real = sum(len(d.tokens) for d in demonstrations)
     assert padded / real < 1.15
     assert batches != epoch_batches(demonstrations, 8, np.random.default_rng(2))
@@ -97,7 +125,9 @@ def test_an_epoch_is_every_demonstration_once_with_neighbours_in_length():
 def test_it_learns_what_it_is_shown(tiny_folder, tmp_path):
     policy = fresh_policy(tiny_folder)
     shown = [
-        policy.demonstrate([{"role": "user", "content": w}, {"role": "assistant", "content": w[::-1]}])
+        policy.demonstrate(
+            [{"role": "user", "content": w}, {"role": "assistant", "content": w[::-1]}]
+        )
         for w in ("sim", "nota", "dia")
     ]
     section = SftSection(epochs=40, batch_size=2, optimiser=OptimiserSection(learning_rate=1e-2))
@@ -109,5 +139,8 @@ def test_it_learns_what_it_is_shown(tiny_folder, tmp_path):
 
 
 def test_no_demonstrations_is_an_error(tiny_policy, tmp_path):
-    with Run.start(toy_recipe(), tmp_path / "run", resume=False) as run, pytest.raises(DataError, match="empty"):
+    with (
+        Run.start(toy_recipe(), tmp_path / "run", resume=False) as run,
+        pytest.raises(DataError, match="empty"),
+    ):
         train_alone(tiny_policy, [], SftSection(steps=1), run)

@@ -1,4 +1,5 @@
-"""Steps with a signal: groups that are drawn again, prompts that are left out before RL, and the order of the rest."""
+"""Steps with a signal: groups that are drawn again, prompts that are left out before RL, and the
+order of the rest."""
 
 import hashlib
 import json
@@ -27,7 +28,8 @@ SETTINGS = {"steps": 4, "prompts_per_step": 4, "group_size": 2, "checkpoint_ever
 
 
 class SomeSilent(ToyTask):
-    """Of every three prompts the first earns 0, the second 1 and only the third what its text does."""
+    """Of every three prompts the first earns 0, the second 1 and only the third what its text
+    does."""
 
     def judge(self, example, completion):
         kind = int(example.id.rpartition("-")[2]) % 3
@@ -46,13 +48,19 @@ def train(model, folder, resume=False, task=None, policy=None, **settings):
 
 def two_tasks() -> Source:
     tasks = {"b": ToyTask({"size": 9, "reward": "constant"}), "a": SomeSilent({"size": 24})}
-    return Source(tasks=tasks, examples={n: t.examples("train") for n, t in tasks.items()}, shares={"a": 0.5, "b": 0.5})
+    return Source(
+        tasks=tasks,
+        examples={n: t.examples("train") for n, t in tasks.items()},
+        shares={"a": 0.5, "b": 0.5},
+    )
 
 
-# -- dynamic sampling ----------------------------------------------------------------------------------------------
+# -- dynamic sampling ------------------------------------------------------------------------------
 
 
-def test_silent_groups_are_replaced_in_their_places_and_nothing_is_asked_twice(tiny_policy, monkeypatch):
+def test_silent_groups_are_replaced_in_their_places_and_nothing_is_asked_twice(
+    tiny_policy, monkeypatch
+):
     source, recipe = two_tasks(), toy_recipe(**{**SETTINGS, "prompts_per_step": 8, "resample": 3})
     keys, asked, drawn, draw = [], [], [], loop.collect_parts
 
@@ -67,17 +75,28 @@ def test_silent_groups_are_replaced_in_their_places_and_nothing_is_asked_twice(t
         asked.clear(), drawn.clear()
         first = _collect(tiny_policy, source, recipe, step)
         groups, figures = _resample(tiny_policy, source, recipe, step, first)
-        assert [group.task for group in groups] == [group.task for group in first], "each task keeps its share"
+        assert [group.task for group in groups] == [group.task for group in first], (
+            "each task keeps its share"
+        )
         pairs = list(zip(first, groups, strict=True))
-        assert all(before is after for before, after in pairs if has_signal(before.rewards()) or before.task == "b")
+        assert all(
+            before is after
+            for before, after in pairs
+            if has_signal(before.rewards()) or before.task == "b"
+        )
         replaced = [after for before, after in pairs if before is not after]
-        assert replaced == [group for group in drawn[8:] if has_signal(group.rewards())][: len(replaced)], "in order"
+        assert (
+            replaced
+            == [group for group in drawn[8:] if has_signal(group.rewards())][: len(replaced)]
+        ), "in order"
         assert len(replaced) > 1
         assert figures["train/prompts_drawn"] == len(asked) <= 8 * (1 + 3)
         of_a, of_b = ([each for name, each in asked if name == task] for task in "ab")
         assert len(set(of_a)) == len(of_a), "a prompt is not drawn twice while there are others"
         assert len(of_b) == 4 * (1 + 3)
-        assert set(of_b[:9]) == {f"train-{index}" for index in range(9)}, "all others come before any comes again"
+        assert set(of_b[:9]) == {f"train-{index}" for index in range(9)}, (
+            "all others come before any comes again"
+        )
     assert len(set(keys)) == len(keys)
     assert {len(key) for key in keys if key[2] == "sample"} == {5}
 
@@ -104,11 +123,17 @@ def test_figures_are_of_what_was_drawn_and_of_what_is_trained_on_and_a_resume_is
         assert silent == pytest.approx(round(silent))
         assert row["train/frac_reward_zero_std"] < row["train/frac_zero_std_drawn"]
         assert 4 < row["train/prompts_drawn"] <= 4 * 3
-        assert row.keys() - plain.keys() == {"train/prompts_drawn", "train/frac_zero_std_drawn", "train/reward_drawn"}
+        assert row.keys() - plain.keys() == {
+            "train/prompts_drawn",
+            "train/frac_zero_std_drawn",
+            "train/reward_drawn",
+        }
     first, plain = run.rows("rl")[0], without.rows("rl")[0]
     assert len({first["train/reward"], first["train/reward_drawn"], plain["train/reward"]}) == 3
     timings, calls = Run.timings, iter(range(9))
-    monkeypatch.setattr(Run, "timings", lambda *given: sys.exit() if next(calls) == 2 else timings(*given))
+    monkeypatch.setattr(
+        Run, "timings", lambda *given: sys.exit() if next(calls) == 2 else timings(*given)
+    )
     with pytest.raises(SystemExit):
         train(tiny_folder, tmp_path / "cut", resample=2, **settings)
     monkeypatch.setattr(Run, "timings", timings)
@@ -117,7 +142,7 @@ def test_figures_are_of_what_was_drawn_and_of_what_is_trained_on_and_a_resume_is
     assert again.files["samples"].rows() == run.files["samples"].rows()
 
 
-# -- the filter ----------------------------------------------------------------------------------------------------
+# -- the filter ------------------------------------------------------------------------------------
 
 BETWEEN = {"samples": 4, "least": 0.05, "most": 0.95}
 
@@ -126,7 +151,9 @@ def measured(run):
     return [json.loads(line) for line in (run.folder / "difficulty.jsonl").read_text().splitlines()]
 
 
-def test_the_filter_keeps_what_it_says_and_goes_on_in_a_file_that_was_cut(tiny_folder, tmp_path, monkeypatch):
+def test_the_filter_keeps_what_it_says_and_goes_on_in_a_file_that_was_cut(
+    tiny_folder, tmp_path, monkeypatch
+):
     run = train(tiny_folder, tmp_path / "run", filter=BETWEEN, seconds=1e6)
     rows = measured(run)
     assert len(rows) == 24
@@ -153,13 +180,20 @@ def test_the_filter_keeps_what_it_says_and_goes_on_in_a_file_that_was_cut(tiny_f
     timeless = [[{**row, "seconds": 0} for row in measured(each)] for each in (run, again)]
     assert timeless[0] == timeless[1]
     assert again.files["samples"].rows() == run.files["samples"].rows()
-    spent = [json.loads(p.read_text())["memory"]["spent"] for p in again.folder.glob("checkpoints/rl/*/state.json")]
+    spent = [
+        json.loads(p.read_text())["memory"]["spent"]
+        for p in again.folder.glob("checkpoints/rl/*/state.json")
+    ]
     assert min(spent) > sum(row["seconds"] for row in measured(again))
 
 
-def test_a_filter_that_keeps_nothing_or_meets_other_prompts_or_takes_all_the_time_is_an_error(tiny_folder, tmp_path):
+def test_a_filter_that_keeps_nothing_or_meets_other_prompts_or_takes_all_the_time_is_an_error(
+    tiny_folder, tmp_path
+):
     constant = ToyTask({"size": 6, "reward": "constant"})
-    with pytest.raises(DataError, match=r"rl.filter keeps none of 6 prompts \(mean reward 0.500; 0 always") as caught:
+    with pytest.raises(
+        DataError, match=r"rl.filter keeps none of 6 prompts \(mean reward 0.500; 0 always"
+    ) as caught:
         train(tiny_folder, tmp_path / "none", task=constant, filter={"least": 0.6})
     assert "rl.filter.least" in caught.value.fix
     with pytest.raises(DataError, match=r"difficulty.jsonl is of other prompts"):
@@ -168,7 +202,9 @@ def test_a_filter_that_keeps_nothing_or_meets_other_prompts_or_takes_all_the_tim
         train(tiny_folder, tmp_path / "late", filter={"samples": 2}, seconds=1e-6)
 
 
-def test_several_tasks_are_filtered_by_themselves_and_no_more_prompts_are_asked_than_are_to_be(tiny_policy, tmp_path):
+def test_several_tasks_are_filtered_by_themselves_and_no_more_prompts_are_asked_than_are_to_be(
+    tiny_policy, tmp_path
+):
     recipe = toy_recipe(**SETTINGS, filter={"samples": 2, "prompts": 7}, order="easy-first")
     with Run.start(recipe, tmp_path / "run", resume=False) as run:
         stage = Stage(run, "rl", Optimiser(tiny_policy.trainable(), recipe.rl.optimiser, 4))
@@ -176,25 +212,35 @@ def test_several_tasks_are_filtered_by_themselves_and_no_more_prompts_are_asked_
     assert {name: len(examples) for name, examples in chosen.examples.items()} == {"a": 7, "b": 7}
     means = {(row["task"], row["id"]): row["mean"] for row in measured(run)}
     for name, examples in chosen.examples.items():
-        order = [(-means[name, example.id], int(example.id.partition("-")[2])) for example in examples]
+        order = [
+            (-means[name, example.id], int(example.id.partition("-")[2])) for example in examples
+        ]
         assert order == sorted(order)
     assert len([event for event in run.files["events"].rows() if "kept" in event["message"]]) == 2
     assert [len(each) for each in chosen.deal(4, 0, "rl", 0).values()] == [2, 2]
 
 
-# -- the order -----------------------------------------------------------------------------------------------------
+# -- the order -------------------------------------------------------------------------------------
 
 
-def test_a_given_order_is_that_of_every_epoch_and_a_random_one_is_what_it_was(tiny_folder, tmp_path):
+def test_a_given_order_is_that_of_every_epoch_and_a_random_one_is_what_it_was(
+    tiny_folder, tmp_path
+):
     task = ToyTask({"size": 5})
     source = Source.of(task, task.examples("train"))
     for order in ("given", "easy-first"):
         sorted_ = replace(source, order=order)
-        assert [index for step in range(5) for index in sorted_.deal(2, step, "rl", 0)[""]] == [*range(5), *range(5)]
+        assert [index for step in range(5) for index in sorted_.deal(2, step, "rl", 0)[""]] == [
+            *range(5),
+            *range(5),
+        ]
     beyond = islice(replace(source, order="given").further(3, 1, "rl", 0)[""], 4)
     assert [example.id for example in beyond] == ["train-1", "train-2", "train-1", "train-2"]
     for epoch in range(2):
-        assert source.deal(5, epoch, "rl", 0)[""] == generator(0, "rl", "order", epoch).permutation(5).tolist()
+        assert (
+            source.deal(5, epoch, "rl", 0)[""]
+            == generator(0, "rl", "order", epoch).permutation(5).tolist()
+        )
     run = train(tiny_folder, tmp_path / "run", order="given")
     ids = [row["id"] for row in run.files["samples"].rows()]
     assert ids[::2] == [f"train-{index}" for index in range(16)]
@@ -219,7 +265,12 @@ def test_keys_at_their_defaults_change_no_identity():
     assert len({toy_recipe(**each).identity() for each in changed}) == 4
     assert toy_recipe(resample=0, filter=None, order="random").identity() == toy_recipe().identity()
     content = toy_recipe().model_dump(mode="json", exclude=set(NO_RESULT))
-    for section, keys in (("model", ["date"]), ("rl", ["resample", "filter", "order", "minibatch", "teacher"])):
-        content[section] = {key: value for key, value in content[section].items() if key not in keys}
+    for section, keys in (
+        ("model", ["date"]),
+        ("rl", ["resample", "filter", "order", "minibatch", "teacher"]),
+    ):
+        content[section] = {
+            key: value for key, value in content[section].items() if key not in keys
+        }
     text = json.dumps(content, sort_keys=True)  # as versions without these keys wrote it
     assert toy_recipe().identity() == hashlib.sha256(text.encode()).hexdigest()[:12]

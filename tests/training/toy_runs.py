@@ -25,7 +25,13 @@ def toy_recipe(
     family: str = "autoregressive",
     **rl: Any,
 ) -> Recipe:
-    values = {"steps": 4, "prompts_per_step": 2, "group_size": 4, "optimiser": {"learning_rate": 1e-3}, **rl}
+    values = {
+        "steps": 4,
+        "prompts_per_step": 2,
+        "group_size": 4,
+        "optimiser": {"learning_rate": 1e-3},
+        **rl,
+    }
     return parse(
         {
             "name": name,
@@ -41,11 +47,15 @@ def toy_recipe(
 
 @functools.cache
 def _opened(model: Path, options: str) -> Policy:
-    return open_policy(parse({"name": "toy", "model": {"name": str(model), **json.loads(options)}}).model, str(model))
+    return open_policy(
+        parse({"name": "toy", "model": {"name": str(model), **json.loads(options)}}).model,
+        str(model),
+    )
 
 
 def fresh_policy(model: Path, **options: Any) -> Policy:
-    """A policy whose weights are its own; a model is opened once, which takes longer than some steps of it."""
+    """A policy whose weights are its own; a model is opened once, which takes longer than some
+    steps of it."""
     return copy.deepcopy(_opened(model, json.dumps(options)))
 
 
@@ -59,7 +69,8 @@ def train_toy(
     policy: Policy | None = None,
     **settings: Any,
 ) -> tuple[Policy, Run]:
-    """Train for a few steps, with the settings of `toy_recipe`; returns the policy and the (closed) run."""
+    """Train for a few steps, with the settings of `toy_recipe`; returns the policy and the (closed)
+    run."""
     recipe = toy_recipe(**settings)
     policy = policy or fresh_policy(model, **(model_options or {}))
     task = ToyTask(options or {})

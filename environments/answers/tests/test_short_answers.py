@@ -1,4 +1,5 @@
-"""The task short-answers: gold answers are the only ones, and what others earn; its laws: test_strict_json.py."""
+"""The task short-answers: gold answers are the only ones, and what others earn; its laws:
+test_strict_json.py."""
 
 from pathlib import Path
 
@@ -39,7 +40,9 @@ def test_parts(gold, text, expected):
     score = judged(gold, text)
     assert [score.parts[name] for name in PARTS] == pytest.approx(expected)
     assert judged(gold, text, "strict").total == score.readings["strict"] == expected[0]
-    assert score.total == pytest.approx((expected[0] + expected[1]) / 2 * (1 - 0.2 * (1 - expected[2])))
+    assert score.total == pytest.approx(
+        (expected[0] + expected[1]) / 2 * (1 - 0.2 * (1 - expected[2]))
+    )
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "9" * 10**6, "a\x00b", "\ud800", ", " * 10**5])
@@ -53,14 +56,21 @@ def test_every_request_has_one_answer():
     assert all(word.isascii() and word.isalpha() and word.islower() for word in known)
     seen = set()
     for example in open_short_answers({}, Path("nowhere"), silent).examples("train"):
-        words, way, gold = example.reference["given"].split(), example.reference["way"], example.gold
+        words, way, gold = (
+            example.reference["given"].split(),
+            example.reference["way"],
+            example.gold,
+        )
         prompt = example.messages[-1]["content"]
         seen.add(way)
         right = {
             "reverse": [" ".join(reversed(words))],
             "sort": [" ".join(sorted(words))],
             "sum": [str(sum(map(int, words)))] if way == "sum" else [],
-            "nth": [word for word, nth in zip(words, ORDINALS, strict=False) if f"the {nth} " in prompt] or [gold],
+            "nth": [
+                word for word, nth in zip(words, ORDINALS, strict=False) if f"the {nth} " in prompt
+            ]
+            or [gold],
             "letter": [word for word in words if word[0] == gold[0]],
             "longest": [word for word in words if len(word) == max(map(len, words))],
         }[way]

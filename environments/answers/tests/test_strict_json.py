@@ -1,4 +1,5 @@
-"""The task strict-json: its laws, what the split test alone has, and what answers earn that are nearly right."""
+"""The task strict-json: its laws, what the split test alone has, and what answers earn that are
+nearly right."""
 
 import json
 from pathlib import Path
@@ -17,7 +18,12 @@ SPLITS = ("train", "val", "test")
 OPENERS = (open_strict_json, open_short_answers)
 OBJECT = {"kind": "object", "count": 2, "items": "", "keys": {"name": "string", "age": "integer"}}
 ARRAY = {"kind": "array", "count": 3, "items": "integer", "keys": {}}
-RECORDS = {"kind": "records", "count": 2, "items": "", "keys": {"price": "number", "paid": "boolean"}}
+RECORDS = {
+    "kind": "records",
+    "count": 2,
+    "items": "",
+    "keys": {"price": "number", "paid": "boolean"},
+}
 TAGS = {"kind": "schema", "count": 1, "items": "", "keys": {"tags": "list"}}
 
 
@@ -29,7 +35,7 @@ def judged(asked, text, **options):
     return opened(**options).judge(Example(id="x", messages=[], gold="", reference=asked), text)[1]
 
 
-# -- both tasks --------------------------------------------------------------------------------------------------------
+# -- both tasks ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("opener", OPENERS)
@@ -56,8 +62,13 @@ def test_whole_wordings_are_held_out_and_test_has_no_other(module, monkeypatch):
     known = module.table()
     wordings = known["wordings"]
     assert all(set(one["train"]).isdisjoint(one["test"]) for one in wordings.values())
-    ways = [["nth", "longest", "letter"], *([way] for way in wordings if way not in {"nth", "longest", "letter"})]
-    assert all(sum(len(wordings[way]["test"]) for way in one) >= 2 for one in ways if one[0] in wordings)
+    ways = [
+        ["nth", "longest", "letter"],
+        *([way] for way in wordings if way not in {"nth", "longest", "letter"}),
+    ]
+    assert all(
+        sum(len(wordings[way]["test"]) for way in one) >= 2 for one in ways if one[0] in wordings
+    )
     marked = {
         way: {part: [f"{part}|{text}" for text in texts] for part, texts in one.items()}
         for way, one in wordings.items()
@@ -102,7 +113,7 @@ def test_two_rewards_have_two_identities_and_one_reading(opener):
             assert one.total == one.readings["strict"] == other.readings["strict"] <= other.total
 
 
-# -- strict-json -------------------------------------------------------------------------------------------------------
+# -- strict-json -----------------------------------------------------------------------------------
 
 GOOD = '{"name": "Ada", "age": 9}'
 ROWS = '[{"price": 1, "paid": true}, {"price": 2.5, "paid": false}]'
@@ -146,8 +157,19 @@ def test_parts(asked, text, expected):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        *((GOOD, 1), ("3", 1), (f"```json\n{GOOD}\n```", 1), (f"```\n{GOOD}```", 1), ("", 0), ("``````", 0)),
-        *((f"```json\n{GOOD}\n```\nDone.", 0), (f"```\n{GOOD}\n```\n```\n{GOOD}\n```", 0), ("[" * 201 + "]" * 201, 0)),
+        *(
+            (GOOD, 1),
+            ("3", 1),
+            (f"```json\n{GOOD}\n```", 1),
+            (f"```\n{GOOD}```", 1),
+            ("", 0),
+            ("``````", 0),
+        ),
+        *(
+            (f"```json\n{GOOD}\n```\nDone.", 0),
+            (f"```\n{GOOD}\n```\n```\n{GOOD}\n```", 0),
+            ("[" * 201 + "]" * 201, 0),
+        ),
     ],
 )
 def test_the_reading_parses_takes_all_json_and_one_fence(text, expected):
@@ -155,14 +177,24 @@ def test_the_reading_parses_takes_all_json_and_one_fence(text, expected):
 
 
 def test_a_step_towards_the_answer_never_costs():
-    steps = ["", "no", "Well: {}", "{}", '{"name": 1}', '{"name": "Ada"}', '{"name": "Ada", "age": "9"}', GOOD]
+    steps = [
+        "",
+        "no",
+        "Well: {}",
+        "{}",
+        '{"name": 1}',
+        '{"name": "Ada"}',
+        '{"name": "Ada", "age": "9"}',
+        GOOD,
+    ]
     totals = [judged(OBJECT, text, reward="slope").total for text in steps]
     assert totals == sorted(totals)
     assert len(set(totals)) == len(totals) - 1
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 100_000, '{"a":' * 100_000, "9" * 10**6, '{"name": "a\x00"}', '["\ud800"', "[1e999]"]
+    "text",
+    ["[" * 100_000, '{"a":' * 100_000, "9" * 10**6, '{"name": "a\x00"}', '["\ud800"', "[1e999]"],
 )
 def test_hostile_texts_earn_no_right_answer(text):
     for asked in (OBJECT, ARRAY):

@@ -1,4 +1,5 @@
-"""The recipes of the ways to make a model better, from a tiny model to the report, and what the report calls them."""
+"""The recipes of the ways to make a model better, from a tiny model to the report, and what the
+report calls them."""
 
 import pytest
 
@@ -8,8 +9,16 @@ from plumbline.training.pipeline import run_recipe
 
 SMALL = (
     *("model.name=null", "model.dtype=float32", "model.threads=1", "model.lora.rank=2"),
-    "model.tiny={hidden: 32, layers: 1, heads: 2, vocabulary: 320, context: 512, steps: 2, batch_size: 2}",
-    *("task.options.train=16", "sampling.max_tokens=6", "evaluation.final_limit=2", "evaluation.untrained=false"),
+    (
+        "model.tiny={hidden: 32, layers: 1, heads: 2, vocabulary: 320, context: 512, steps: 2, "
+        "batch_size: 2}"
+    ),
+    *(
+        "task.options.train=16",
+        "sampling.max_tokens=6",
+        "evaluation.final_limit=2",
+        "evaluation.untrained=false",
+    ),
 )
 RL = ("rl.steps=1", "rl.prompts_per_step=2")
 CALLED = {
@@ -22,7 +31,9 @@ CALLED = {
 
 
 def finished(folder, way, *overrides):
-    return run_recipe(load(f"strict-json-{way}", [*SMALL, f"run.folder={folder}", *overrides]), folder / way)
+    return run_recipe(
+        load(f"strict-json-{way}", [*SMALL, f"run.folder={folder}", *overrides]), folder / way
+    )
 
 
 def test_every_way_ends_in_a_report_that_names_it(tmp_path):
@@ -34,7 +45,9 @@ def test_every_way_ends_in_a_report_that_names_it(tmp_path):
         assert row["train/reward"] is not None
         assert ("train/kl_teacher" in row) == (called == "Distillation")
         report = (run.folder / "report.md").read_text(encoding="utf-8")
-        assert f"{called} did not change" in report or f"Only {called} has been evaluated" in report, report[:800]
+        assert (
+            f"{called} did not change" in report or f"Only {called} has been evaluated" in report
+        ), report[:800]
 
 
 @pytest.mark.parametrize("way", ["expert-iteration", "unverified"])
@@ -47,7 +60,9 @@ def test_controls_differ_from_their_way_in_what_is_wrong_alone(way):
 def test_a_teacher_that_is_not_made_yet_is_said_before_anything_is_trained(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     recipe = load("strict-json-distillation", [*SMALL, *RL])
-    with pytest.raises(ModelError, match="there is no model directory at runs/strict-json-sft") as raised:
+    with pytest.raises(
+        ModelError, match="there is no model directory at runs/strict-json-sft"
+    ) as raised:
         run_recipe(recipe, tmp_path / "run")
     assert "`plumbline run strict-json-sft`" in raised.value.fix
     assert not (tmp_path / "run" / "metrics.jsonl").exists()

@@ -16,7 +16,8 @@ OPTIONS = {"seed": 5, "orders": 3000, "extraction": 200}
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory) -> Path:
-    """A folder that all workers of a run have together: what one of them builds there the others find."""
+    """A folder that all workers of a run have together: what one of them builds there the others
+    find."""
     base = tmp_path_factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 

@@ -1,4 +1,5 @@
-"""A synthetic shop as the nine CSV files of the Olist data set, with what is odd about the real ones.
+"""A synthetic shop as the nine CSV files of the Olist data set, with what is odd about the real
+ones.
 
 python -m environments.commerce.tests.olist_files commerce.db FOLDER [rows of geolocation]
 """
@@ -18,7 +19,8 @@ QUOTED = ("customers", "geolocation", "sellers")
 
 
 def export_olist(database: Path, folder: Path, geolocation: int | None = None) -> None:
-    """Write the tables of `database`; geolocation, which has no key, repeats its points up to so many rows."""
+    """Write the tables of `database`; geolocation, which has no key, repeats its points up to so
+    many rows."""
     folder.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(database)) as connection:
         for name, file in FILES.items():
@@ -35,9 +37,14 @@ def export_olist(database: Path, folder: Path, geolocation: int | None = None) -
                 for row in rows:
                     if not (name == TRANSLATION and row[0] in UNTRANSLATED):
                         writer.writerow(
-                            [value.replace("\n", "\r\n") if isinstance(value, str) else value for value in row]
+                            [
+                                value.replace("\n", "\r\n") if isinstance(value, str) else value
+                                for value in row
+                            ]
                         )
 
 
 if __name__ == "__main__":
-    export_olist(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else None)
+    export_olist(
+        Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else None
+    )

@@ -40,11 +40,14 @@ WRITERS = {
 
 def scored(value, key, gold) -> Score:
     """The score of a right answer with one value in its place."""
-    return judge({**GOLD, key: gold}, REVIEW, json.dumps({**GOLD, key: value}, ensure_ascii=False), "lenient")[1]
+    return judge(
+        {**GOLD, key: gold}, REVIEW, json.dumps({**GOLD, key: value}, ensure_ascii=False), "lenient"
+    )[1]
 
 
 def forms(kind):
-    """Every form of a kind in the table: the key, its gold value, what it must come to, and the value as written."""
+    """Every form of a kind in the table: the key, its gold value, what it must come to, and the
+    value as written."""
     for section in TABLE["values"]:
         found = section.get(kind, {})
         by_worth = found if isinstance(found, dict) else {0.0: found}
@@ -67,7 +70,9 @@ def test_the_table_is_large_and_tries_every_key_and_every_kind():
 def unlike(kind, is_right):
     """The forms of a kind whose score is not as it should be, with that score."""
     found = ((each, scored(each[3], *each[:2])) for each in forms(kind))
-    return [(*each, score.total, score.parts) for each, score in found if not is_right(score, *each)]
+    return [
+        (*each, score.total, score.parts) for each, score in found if not is_right(score, *each)
+    ]
 
 
 def test_a_right_value_earns_its_part_whole_in_any_form():
@@ -80,7 +85,10 @@ def test_a_right_value_earns_its_part_whole_in_any_form():
 
 def test_a_value_that_is_nearly_right_earns_a_share_of_its_part():
     def right(score, key, gold, worth, value):
-        return score.parts[part_of(key)] == pytest.approx(worth) and score.total < scored(gold, key, gold).total
+        return (
+            score.parts[part_of(key)] == pytest.approx(worth)
+            and score.total < scored(gold, key, gold).total
+        )
 
     assert unlike("partly", right) == []
 
@@ -167,7 +175,12 @@ class TestSpans:
             if gold is None:
                 continue
             end = review.index(gold) + len(gold)
-            for span in (gold + review[end : end + 1].strip(), gold.upper(), " ".join(words(gold)), f"“{gold}”…"):
+            for span in (
+                gold + review[end : end + 1].strip(),
+                gold.upper(),
+                " ".join(words(gold)),
+                f"“{gold}”…",
+            ):
                 if len(" ".join(span.split())) <= MAX_SPAN:
                     tried += 1
                     assert self.worth(span, gold, review) == 1, (span, review)
@@ -185,19 +198,48 @@ def test_the_prompt_names_every_mark_that_gold_gives():
     assert all(str(level) in EXPLAINED["sentiment_score"] for level in ANCHORS.values())
 
 
-HOSTILE_VALUES = {"an integer": "9" * 5000, "a list": "[" * 20_000 + "]" * 20_000, "a float": "1e999", "no JSON": "NaN"}
+HOSTILE_VALUES = {
+    "an integer": "9" * 5000,
+    "a list": "[" * 20_000 + "]" * 20_000,
+    "a float": "1e999",
+    "no JSON": "NaN",
+}
 """What json.dumps does not write, by what stands for it until it did."""
 
 
 def spoilt(rng: np.random.Generator, value: object) -> object:
     """A value of an answer, written otherwise or wrong."""
     text = value if isinstance(value, str) else json.dumps(value)
-    written = ["sim", "Não", "talvez", "nenhuma", "Positivo", "Entrega Atrasada", "1", "", "0,9", "null"]
+    written = [
+        "sim",
+        "Não",
+        "talvez",
+        "nenhuma",
+        "Positivo",
+        "Entrega Atrasada",
+        "1",
+        "",
+        "0,9",
+        "null",
+    ]
     values = [True, False, 0, 1, 3.5, -1, 10**400, "\ud800", "9" * 5000 + " dias"]
     ways = [
-        *(text.capitalize(), text.upper(), f" {text}. ", f'"{text}"', [value], [value, value], text.replace(".", ",")),
+        *(
+            text.capitalize(),
+            text.upper(),
+            f" {text}. ",
+            f'"{text}"',
+            [value],
+            [value, value],
+            text.replace(".", ","),
+        ),
         *(f"{text} dias", f"{text}%", f"{text}/5", f"{text} (talvez)"),
-        *(float(value) if isinstance(value, int) else value, None, str(rng.choice(written)), values[rng.integers(9)]),
+        *(
+            float(value) if isinstance(value, int) else value,
+            None,
+            str(rng.choice(written)),
+            values[rng.integers(9)],
+        ),
         *(str(rng.choice([*HOSTILE_VALUES])), json.loads("[" * 400 + "]" * 400)),
     ]
     return ways[rng.integers(len(ways))]
@@ -220,7 +262,8 @@ def perturbed(rng: np.random.Generator, gold: dict) -> str:
 
 
 def test_no_text_earns_less_when_it_is_read_leniently(commerce):
-    """Over 600 answers in other forms, huge integers, deep lists and lone surrogates too; the items add up."""
+    """Over 600 answers in other forms, huge integers, deep lists and lone surrogates too; the items
+    add up."""
     rng = np.random.default_rng(0)
     examples = [example for split in commerce.splits for example in commerce.examples(split)]
     valid = more = 0

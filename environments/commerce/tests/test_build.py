@@ -1,4 +1,5 @@
-"""The splits: disjoint, shuffled, reproducible byte for byte, as even as the shop allows; and what a bad row says."""
+"""The splits: disjoint, shuffled, reproducible byte for byte, as even as the shop allows; and what
+a bad row says."""
 
 import json
 import shutil
@@ -41,7 +42,8 @@ def test_the_splits_share_no_order_customer_review_or_text(commerce_folder):
 
 
 def test_of_each_customer_review_and_text_one_order_is_taken(tmp_path):
-    """Few repeat in a small shop, and fewer are drawn from it, so the splits alone would not show a repetition."""
+    """Few repeat in a small shop, and fewer are drawn from it, so the splits alone would not show a
+    repetition."""
     found = [
         ("o1", "ann", "r1", "Chegou atrasado", "negativo"),
         ("o2", "ann", "r2", "another text of the same customer", "negativo"),
@@ -54,11 +56,14 @@ def test_of_each_customer_review_and_text_one_order_is_taken(tmp_path):
     labels = ", ".join(f"{key} DEFAULT 1" for key in KEYS if key != "sentiment")
     with sqlite3.connect(tmp_path / "commerce.db") as connection:
         connection.execute(f"CREATE TABLE orders_enriched ({given}, {labels})")
-        connection.executemany(f"INSERT INTO orders_enriched ({given}) VALUES (?, ?, ?, ?, ?)", found)
+        connection.executemany(
+            f"INSERT INTO orders_enriched ({given}) VALUES (?, ?, ?, ?, ?)", found
+        )
         half = "'o7', 'max', 'r7', 'a text of which somebody labelled the half', 'negativo', NULL"
         connection.execute(f"INSERT INTO orders_enriched ({given}, churn_risk) VALUES ({half})")
         connection.execute(
-            "UPDATE orders_enriched SET would_recommend = NULL, delay_days = NULL, main_complaint = NULL"
+            "UPDATE orders_enriched SET would_recommend = NULL, delay_days = NULL, main_complaint "
+            "= NULL"
         )
     connection.close()
     first = set()
@@ -93,14 +98,20 @@ def test_same_seed_same_bytes_and_another_seed_another_shop(tmp_path):
     for folder, seed in (("one", 5), ("same", 5), ("other", 6)):
         build_commerce(SMALL.model_copy(update={"seed": seed}), tmp_path / folder)
     for name in (*(f"{split}.jsonl" for split in SPLITS), "commerce.db"):
-        one, same, other = ((tmp_path / folder / name).read_bytes() for folder in ("one", "same", "other"))
+        one, same, other = (
+            (tmp_path / folder / name).read_bytes() for folder in ("one", "same", "other")
+        )
         assert one == same != other
 
 
 def test_every_row_is_a_chat_that_ends_with_the_gold_answer(commerce_folder):
     for split in SPLITS:
         for row in rows(commerce_folder, split):
-            assert [message["role"] for message in row["messages"]] == ["system", "user", "assistant"]
+            assert [message["role"] for message in row["messages"]] == [
+                "system",
+                "user",
+                "assistant",
+            ]
             gold = json.loads(row["messages"][-1]["content"])
             assert {**gold, "review": row["reference"]["review"]} == row["reference"]
             assert row["reference"]["review"] in row["messages"][1]["content"]
@@ -108,7 +119,9 @@ def test_every_row_is_a_chat_that_ends_with_the_gold_answer(commerce_folder):
 
 def test_categories_are_even_and_every_split_has_its_share(commerce_folder):
     counts = {
-        split: Counter(row["reference"]["complaint_category"] for row in rows(commerce_folder, split))
+        split: Counter(
+            row["reference"]["complaint_category"] for row in rows(commerce_folder, split)
+        )
         for split in SPLITS
     }
     assert counts["train"].most_common(1)[0][1] / 160 < 0.45
@@ -142,10 +155,19 @@ def test_an_unknown_option_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda row: row["messages"].pop(), r"train.jsonl:2: messages .* end with user, then assistant"),
+        (
+            lambda row: row["messages"].pop(),
+            r"train.jsonl:2: messages .* end with user, then assistant",
+        ),
         (lambda row: row["messages"].append({"role": 3}), r"train.jsonl:2: messages"),
-        (lambda row: row["reference"].pop("sentiment"), r"train.jsonl:2: sentiment .* some rows only"),
-        (lambda row: row.update(task="sql"), r"train.jsonl:2: the task is 'sql', and there are extraction"),
+        (
+            lambda row: row["reference"].pop("sentiment"),
+            r"train.jsonl:2: sentiment .* some rows only",
+        ),
+        (
+            lambda row: row.update(task="sql"),
+            r"train.jsonl:2: the task is 'sql', and there are extraction",
+        ),
     ],
 )
 def test_a_malformed_row_is_named_by_file_and_line(commerce_folder, tmp_path, spoil, message):
@@ -159,7 +181,9 @@ def test_a_malformed_row_is_named_by_file_and_line(commerce_folder, tmp_path, sp
 def test_an_id_that_comes_twice_is_named_by_file_and_line(commerce_folder, tmp_path):
     first = (commerce_folder / "train.jsonl").read_text().splitlines()[0] + "\n"
     (tmp_path / "train.jsonl").write_text(first * 2)
-    with pytest.raises(DataError, match=r"train.jsonl:2: extraction-.* is the id of an earlier row"):
+    with pytest.raises(
+        DataError, match=r"train.jsonl:2: extraction-.* is the id of an earlier row"
+    ):
         open_task("commerce", {"data": str(tmp_path)}, tmp_path).examples("train")
 
 
@@ -179,12 +203,16 @@ def test_a_split_that_is_not_there(tmp_path):
         open_task("commerce", {"data": str(tmp_path)}, tmp_path).examples("val")
 
 
-def test_a_build_that_was_killed_is_done_again_and_a_users_records_are_left_alone(commerce_folder, tmp_path):
+def test_a_build_that_was_killed_is_done_again_and_a_users_records_are_left_alone(
+    commerce_folder, tmp_path
+):
     killed = tmp_path / "killed"
     killed.mkdir()
     (killed / ".building").touch()
     (killed / "train.jsonl").write_text("half")
-    assert len(open_task("commerce", {"orders": 200, "extraction": 20}, killed).examples("test")) == 2
+    assert (
+        len(open_task("commerce", {"orders": 200, "extraction": 20}, killed).examples("test")) == 2
+    )
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "val.jsonl").write_bytes((commerce_folder / "val.jsonl").read_bytes())
@@ -204,7 +232,10 @@ def test_two_that_build_at_once_build_once_and_say_that_they_wait(tmp_path):
     with ThreadPoolExecutor(2) as both:
         with output_guard.locked(tmp_path / "data", lambda: None):
             built = [
-                both.submit(build_commerce, SMALL, tmp_path / "data", lambda *said: told.append(said)) for _ in "12"
+                both.submit(
+                    build_commerce, SMALL, tmp_path / "data", lambda *said: told.append(said)
+                )
+                for _ in "12"
             ]
             while sum(said[0].startswith("waiting for another process") for said in told) < 2:
                 assert not any(one.done() for one in built), built
@@ -223,10 +254,17 @@ def test_the_second_that_wants_other_records_is_told_so(tmp_path):
 
 @pytest.mark.parametrize(
     ("at", "empty"),
-    [("commerce.db", False), ("train.jsonl", True), ("manifest.json", False), ("rename", True), ("rename", False)],
+    [
+        ("commerce.db", False),
+        ("train.jsonl", True),
+        ("manifest.json", False),
+        ("rename", True),
+        ("rename", False),
+    ],
 )
 def test_what_a_kill_leaves_is_never_taken_for_whole(tmp_path, at, empty):
-    """In the middle of a build with other options; in an empty folder, and in one that holds something of ours.
+    """In the middle of a build with other options; in an empty folder, and in one that holds
+    something of ours.
 
     Until files are put into their place these two are built alike, beside it.
     """
@@ -244,7 +282,14 @@ def test_what_a_kill_leaves_is_never_taken_for_whole(tmp_path, at, empty):
     assert has_records(SMALL, folder)
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
     extra = set() if empty else {"notes.txt"}
-    names = {"commerce.db", "manifest.json", "train.jsonl", "val.jsonl", "test.jsonl", output_guard.MARK}
+    names = {
+        "commerce.db",
+        "manifest.json",
+        "train.jsonl",
+        "val.jsonl",
+        "test.jsonl",
+        output_guard.MARK,
+    }
     assert {path.name for path in folder.iterdir()} == names | extra
 
 
@@ -254,7 +299,8 @@ class Killed(BaseException):
 
 @contextmanager
 def killed_at(name):
-    """Stop before a file of this name is put into its place, and clear up as little as a kill does."""
+    """Stop before a file of this name is put into its place, and clear up as little as a kill
+    does."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shutil, "rmtree", lambda *_, **__: None)
         replace = Path.replace
@@ -269,7 +315,9 @@ def killed_at(name):
         rename = Path.rename
         patch.setattr(Path, "replace", stop)
         patch.setattr(
-            Path, "rename", lambda path, target: stop(path, target) if name == "rename" else rename(path, target)
+            Path,
+            "rename",
+            lambda path, target: stop(path, target) if name == "rename" else rename(path, target),
         )
         yield
 

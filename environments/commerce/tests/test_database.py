@@ -1,4 +1,5 @@
-"""The synthetic shop: schema, marginals, determinism, gold laws, and that texts agree with their orders."""
+"""The synthetic shop: schema, marginals, determinism, gold laws, and that texts agree with their
+orders."""
 
 import json
 import random
@@ -38,7 +39,15 @@ from plumbline_commerce.database.people import CITIES, Person, plain
 from plumbline_commerce.database.plans import BANKS
 from plumbline_commerce.database.reviews import write_review
 from plumbline_commerce.database.schema import TABLES
-from plumbline_commerce.database.words import MARKS, NUMBERS, STYLES, Words, days_text, money_text, spell
+from plumbline_commerce.database.words import (
+    MARKS,
+    NUMBERS,
+    STYLES,
+    Words,
+    days_text,
+    money_text,
+    spell,
+)
 
 ORDERS = 20_000
 
@@ -76,9 +85,12 @@ def figures(database: Path) -> list[describe.Figure]:
 
 
 ENRICHED = listed(
-    "order_id, customer_id, customer_unique_id, first_name, customer_city, customer_state, product_category, "
-    "num_items, order_value, freight_value, payment_type, installments, order_status, order_date, estimated_date, "
-    "delivered_date, delivery_days, delay_days, review_id, review_score, review_title, review_text, sentiment, "
+    "order_id, customer_id, customer_unique_id, first_name, customer_city, customer_state, "
+    "product_category, "
+    "num_items, order_value, freight_value, payment_type, installments, order_status, order_date, "
+    "estimated_date, "
+    "delivered_date, delivery_days, delay_days, review_id, review_score, review_title, "
+    "review_text, sentiment, "
     "sentiment_score, complaint_category, delivery_issue, product_issue, service_issue, would_recommend, "
     "main_complaint, churn_risk"
 )
@@ -101,14 +113,22 @@ def count(shop: sqlite3.Connection, rows_where: str) -> int:
 # The schema.
 
 
-def test_tables_and_columns_are_those_of_olist_and_the_enriched_one(shop: sqlite3.Connection) -> None:
-    names = {row["name"] for row in shop.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+def test_tables_and_columns_are_those_of_olist_and_the_enriched_one(
+    shop: sqlite3.Connection,
+) -> None:
+    names = {
+        row["name"] for row in shop.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    }
     assert " ".join(sorted(names - {"sqlite_stat1", "sqlite_stat4"})) == (
         "customers geolocation order_items order_payments order_reviews orders orders_enriched "
         "product_category_name_translation products sellers"
     )
     assert "product_name_lenght" in columns(shop, "products")
-    assert columns(shop, "order_reviews")[2:5] == ["review_score", "review_comment_title", "review_comment_message"]
+    assert columns(shop, "order_reviews")[2:5] == [
+        "review_score",
+        "review_comment_title",
+        "review_comment_message",
+    ]
     assert tuple(columns(shop, "orders_enriched")) == ENRICHED
 
 
@@ -122,12 +142,18 @@ def test_the_file_is_sound_and_every_reference_points_somewhere(shop: sqlite3.Co
 def test_indices_and_statistics_exist(shop: sqlite3.Connection) -> None:
     indexed = {row["tbl"] for row in shop.execute("SELECT tbl FROM sqlite_stat1")}
     assert indexed >= set(TABLES)
-    plan = shop.execute("EXPLAIN QUERY PLAN SELECT * FROM orders_enriched WHERE customer_state = 'AC'").fetchall()
+    plan = shop.execute(
+        "EXPLAIN QUERY PLAN SELECT * FROM orders_enriched WHERE customer_state = 'AC'"
+    ).fetchall()
     assert "enriched_state" in plan[0]["detail"]
 
 
 def test_identifiers_are_32_hexadecimal_digits(shop: sqlite3.Connection) -> None:
-    for table, column in (("orders", "order_id"), ("customers", "customer_unique_id"), ("order_reviews", "review_id")):
+    for table, column in (
+        ("orders", "order_id"),
+        ("customers", "customer_unique_id"),
+        ("order_reviews", "review_id"),
+    ):
         assert count(shop, f"{table} WHERE length({column}) <> 32") == 0
     sample = shop.execute("SELECT order_id FROM orders LIMIT 50").fetchall()
     assert all(re.fullmatch("[0-9a-f]{32}", row[0]) for row in sample)
@@ -152,12 +178,17 @@ orders_enriched WHERE num_items = 0
 
 
 @pytest.mark.parametrize("rows_where", SOME.strip().splitlines())
-def test_nulls_and_repeated_reviews_are_where_olist_has_them(shop: sqlite3.Connection, rows_where: str) -> None:
+def test_nulls_and_repeated_reviews_are_where_olist_has_them(
+    shop: sqlite3.Connection, rows_where: str
+) -> None:
     assert count(shop, rows_where) > 0
 
 
 def test_some_people_repeat(shop: sqlite3.Connection) -> None:
-    assert count(shop, "(SELECT 1 FROM customers GROUP BY customer_unique_id HAVING COUNT(*) > 1)") > 300
+    assert (
+        count(shop, "(SELECT 1 FROM customers GROUP BY customer_unique_id HAVING COUNT(*) > 1)")
+        > 300
+    )
 
 
 # Orders.
@@ -178,7 +209,8 @@ NONE = {
     "answers before reviews": "order_reviews WHERE review_answer_timestamp < review_creation_date",
     "payments that are not items and freight": (
         "orders_enriched e JOIN (SELECT order_id, SUM(payment_value) AS paid FROM order_payments "
-        "GROUP BY order_id) p USING (order_id) WHERE abs(p.paid - e.order_value - e.freight_value) > 0.005"
+        "GROUP BY order_id) p USING (order_id) WHERE abs(p.paid - e.order_value - e.freight_value) "
+        "> 0.005"
     ),
     "payments of nothing": "order_payments WHERE payment_value <= 0",
     "enriched rows that are not those of the tables": """
@@ -213,7 +245,8 @@ def test_there_are_no(shop: sqlite3.Connection, what: str) -> None:
 def test_every_order_is_there_and_within_the_period(shop: sqlite3.Connection) -> None:
     assert count(shop, "orders_enriched") == ORDERS
     first, last = shop.execute(
-        "SELECT MIN(date(order_purchase_timestamp)), MAX(date(order_purchase_timestamp)) FROM orders"
+        "SELECT MIN(date(order_purchase_timestamp)), MAX(date(order_purchase_timestamp)) FROM "
+        "orders"
     ).fetchone()
     assert marginals.FIRST_DAY.isoformat() <= first < "2016-11"
     assert "2018-08" <= last <= marginals.LAST_DAY.isoformat()
@@ -226,7 +259,9 @@ def test_delays_are_those_of_the_dates(shop: sqlite3.Connection) -> None:
             assert row["delivery_days"] is None
         else:
             delivered = date.fromisoformat(row["delivered_date"])
-            assert row["delay_days"] == max(0, (delivered - date.fromisoformat(row["estimated_date"])).days)
+            assert row["delay_days"] == max(
+                0, (delivered - date.fromisoformat(row["estimated_date"])).days
+            )
             assert row["delivery_days"] == (delivered - date.fromisoformat(row["order_date"])).days
 
 
@@ -266,21 +301,29 @@ def test_marginals_match(figures: list[describe.Figure]) -> None:
     far = []
     for figure in aimed:
         allowed = next(
-            TOLERANCE[key] for key in sorted(TOLERANCE, key=len, reverse=True) if figure.name.startswith(key)
+            TOLERANCE[key]
+            for key in sorted(TOLERANCE, key=len, reverse=True)
+            if figure.name.startswith(key)
         )
         if abs(figure.measured - figure.target) > allowed:
-            far.append(f"{figure.name}: {figure.measured:.4f}, not {figure.target} within {allowed}")
+            far.append(
+                f"{figure.name}: {figure.measured:.4f}, not {figure.target} within {allowed}"
+            )
     assert far == []
 
 
-def test_the_measurements_are_right(figures: list[describe.Figure], shop: sqlite3.Connection, rows: Rows) -> None:
-    """A second way to the figures that matter most, so that a slip in `describe` cannot hide one in the generator."""
+def test_the_measurements_are_right(
+    figures: list[describe.Figure], shop: sqlite3.Connection, rows: Rows
+) -> None:
+    """A second way to the figures that matter most, so that a slip in `describe` cannot hide one in
+    the generator."""
     measured = {figure.name: figure.measured for figure in figures}
     scores = [row[0] for row in shop.execute("SELECT review_score FROM order_reviews")]
     assert measured["score 5"] == pytest.approx(scores.count(5) / len(scores))
     late = one(
         shop,
-        "SELECT AVG(date(order_delivered_customer_date) > date(order_estimated_delivery_date)) FROM orders "
+        "SELECT AVG(date(order_delivered_customer_date) > date(order_estimated_delivery_date)) "
+        "FROM orders "
         "WHERE order_delivered_customer_date IS NOT NULL",
     )
     assert measured["late among delivered"] == pytest.approx(late)
@@ -290,7 +333,9 @@ def test_the_measurements_are_right(figures: list[describe.Figure], shop: sqlite
         np.median([len(row["review_text"].split()) for row in rows])
     )
     low = [row for row in rows if row["review_score"] <= 2]
-    share = sum(row["complaint_category"] in ("entrega_atrasada", "nao_entregue") for row in low) / len(low)
+    share = sum(
+        row["complaint_category"] in ("entrega_atrasada", "nao_entregue") for row in low
+    ) / len(low)
     assert measured["main complaint at 1-2 stars: delivery"] == pytest.approx(share)
 
 
@@ -322,7 +367,9 @@ def test_other_seeds_and_numbers_give_other_databases(tmp_path: Path) -> None:
 
 def test_the_summary_counts_what_is_in_the_file(tmp_path: Path) -> None:
     told: list[tuple[str, int, int]] = []
-    summary = build_database(tmp_path / "x.db", orders=1500, seed=3, progress=lambda *now: told.append(now))
+    summary = build_database(
+        tmp_path / "x.db", orders=1500, seed=3, progress=lambda *now: told.append(now)
+    )
     with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
         assert summary.rows == {table: count(connection, table) for table in summary.rows}
         messages = count(connection, "order_reviews WHERE review_comment_message IS NOT NULL")
@@ -353,7 +400,9 @@ def test_a_folder_that_cannot_be_is_a_storage_error(tmp_path: Path) -> None:
         build_database(tmp_path / "file" / "x.db", orders=5)
 
 
-def test_a_full_disk_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_old_file_and_no_litter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "x.db"
     build_database(path, orders=5, seed=1)
     old = path.read_bytes()
@@ -407,7 +456,10 @@ def test_the_span_is_literal_and_there_exactly_with_a_category(rows: Rows) -> No
             assert 0 < len(span) <= MAX_SPAN
             assert span == span.strip()
             end = text.index(span) + len(span)
-            assert end == len(text) or not (text[end].isalnum() and span[-1].isalnum()), (span, text)
+            assert end == len(text) or not (text[end].isalnum() and span[-1].isalnum()), (
+                span,
+                text,
+            )
 
 
 def test_flags_agree_with_the_category(rows: Rows) -> None:
@@ -426,7 +478,18 @@ def test_scores_lie_in_the_band_of_their_sentiment(rows: Rows) -> None:
         low, high = bands[row["sentiment"]]
         assert low <= row["sentiment_score"] <= high
         assert round(row["sentiment_score"], 1) == row["sentiment_score"]
-    assert {row["sentiment_score"] for row in rows} == {0.3, 0.5, 1.3, 1.5, 2.5, 3.5, 4.0, 4.2, 4.8, 5.0}
+    assert {row["sentiment_score"] for row in rows} == {
+        0.3,
+        0.5,
+        1.3,
+        1.5,
+        2.5,
+        3.5,
+        4.0,
+        4.2,
+        4.8,
+        5.0,
+    }
 
 
 def test_sentiment_follows_complaint_and_recommendation(rows: Rows) -> None:
@@ -465,7 +528,9 @@ def test_churn_follows_its_one_sentence(rows: Rows) -> None:
         topics = row["delivery_issue"] + row["product_issue"] + row["service_issue"]
         topics = max(topics, row["complaint_category"] != "nenhum")
         shift = {None: 0, 0: 2, 1: -2}[row["would_recommend"]]
-        least = min(10, max(0, round((50 - round(10 * row["sentiment_score"])) / 5 + topics + shift)))
+        least = min(
+            10, max(0, round((50 - round(10 * row["sentiment_score"])) / 5 + topics + shift))
+        )
         # A text may complain about two topics of one flag, or about the price, which has none.
         assert least <= round(10 * row["churn_risk"]) <= least + 2
         exact += least == round(10 * row["churn_risk"])
@@ -491,7 +556,8 @@ CUES = {
     "preco_frete": r"caro|cara|frete|preco|barat|compens|vale|custo|em conta|pela metade|reais|r\$|caiu|baixou|"
     r"salgad|cobra",
 }
-"""Words that a reader would look for in each kind of complaint, written down apart from the phrase banks."""
+"""Words that a reader would look for in each kind of complaint, written down apart from the phrase
+banks."""
 
 
 def test_spans_state_their_category(rows: Rows) -> None:
@@ -511,14 +577,22 @@ def test_topics_complained_about_leave_a_word_in_the_text(rows: Rows) -> None:
     """The flags of second and third complaints, too, rest on something in the text."""
     for flag, categories in TOPICS.items():
         texts = [plain(row["review_text"]) for row in rows if row[flag]]
-        found = sum(any(re.search(CUES[category], text) for category in categories) for text in texts)
+        found = sum(
+            any(re.search(CUES[category], text) for category in categories) for text in texts
+        )
         assert found >= 0.95 * len(texts) > 200
 
 
 def test_label_on_texts_labelled_by_hand() -> None:
     def labelled(text: str, span: str | None, **said: Any) -> tuple[Any, ...]:
         gold = label(TextLabels(**said), text, span)
-        return gold.sentiment, gold.sentiment_score, gold.complaint_category, gold.would_recommend, gold.churn_risk
+        return (
+            gold.sentiment,
+            gold.sentiment_score,
+            gold.complaint_category,
+            gold.would_recommend,
+            gold.churn_risk,
+        )
 
     assert labelled("Gostei", None, praised=True) == ("positivo", 4.0, "nenhum", None, 0.2)
     assert labelled("Gostei muito", None, praised=True) == ("positivo", 4.2, "nenhum", None, 0.2)
@@ -528,14 +602,44 @@ def test_label_on_texts_labelled_by_hand() -> None:
     assert labelled("Ainda não usei", None) == ("neutro", 2.5, "nenhum", None, 0.5)
     assert labelled("Péssimo", None, displeased=True) == ("negativo", 0.5, "nenhum", None, 0.9)
     late = ("late",)
-    assert labelled("Atrasou", "Atrasou", complaints=late) == ("negativo", 1.5, "entrega_atrasada", None, 0.8)
-    assert labelled("Atrasou!!", "Atrasou", complaints=late) == ("negativo", 1.3, "entrega_atrasada", None, 0.8)
+    assert labelled("Atrasou", "Atrasou", complaints=late) == (
+        "negativo",
+        1.5,
+        "entrega_atrasada",
+        None,
+        0.8,
+    )
+    assert labelled("Atrasou!!", "Atrasou", complaints=late) == (
+        "negativo",
+        1.3,
+        "entrega_atrasada",
+        None,
+        0.8,
+    )
     mixed = {"complaints": late, "praised": True}
-    assert labelled("Ótimo, mas atrasou", "atrasou", **mixed) == ("neutro", 2.5, "entrega_atrasada", None, 0.6)
-    assert labelled("Bom, atrasou, recomendo", "atrasou", **mixed, recommends=True)[:2] == ("positivo", 3.5)
-    assert labelled("Bom, atrasou, não recomendo", "atrasou", **mixed, recommends=False)[:2] == ("negativo", 1.5)
+    assert labelled("Ótimo, mas atrasou", "atrasou", **mixed) == (
+        "neutro",
+        2.5,
+        "entrega_atrasada",
+        None,
+        0.6,
+    )
+    assert labelled("Bom, atrasou, recomendo", "atrasou", **mixed, recommends=True)[:2] == (
+        "positivo",
+        3.5,
+    )
+    assert labelled("Bom, atrasou, não recomendo", "atrasou", **mixed, recommends=False)[:2] == (
+        "negativo",
+        1.5,
+    )
     ironic = {"complaints": late, "praised": True, "ironic": True}
-    assert labelled("Parabéns, só 40 dias", "só 40 dias", **ironic) == ("negativo", 0.5, "entrega_atrasada", None, 1.0)
+    assert labelled("Parabéns, só 40 dias", "só 40 dias", **ironic) == (
+        "negativo",
+        0.5,
+        "entrega_atrasada",
+        None,
+        1.0,
+    )
     with pytest.raises(AssertionError, match="not a span"):
         label(TextLabels(complaints=late), "Atrasou", "chegou tarde")
     with pytest.raises(AssertionError, match="a complaint has a span"):
@@ -553,10 +657,14 @@ IRONY = re.compile(
 def test_the_worst_score_has_a_strong_word_or_irony_in_the_text(rows: Rows) -> None:
     worst = [row["review_text"] for row in rows if row["sentiment_score"] <= 0.5]
     assert len(worst) > 500
-    silent = [text for text in worst if not is_strong_complaint(text) and not IRONY.search(plain(text))]
+    silent = [
+        text for text in worst if not is_strong_complaint(text) and not IRONY.search(plain(text))
+    ]
     assert len(silent) <= 0.01 * len(worst), silent  # a typo may hide the word
     calm = [
-        row["review_text"] for row in rows if row["sentiment_score"] in (1.3, 1.5) and row["would_recommend"] is None
+        row["review_text"]
+        for row in rows
+        if row["sentiment_score"] in (1.3, 1.5) and row["would_recommend"] is None
     ]
     assert len(calm) > 500
     assert not any(is_strong_complaint(text) for text in calm)
@@ -564,7 +672,9 @@ def test_the_worst_score_has_a_strong_word_or_irony_in_the_text(rows: Rows) -> N
 
 
 @given(st.integers(0, 50), st.integers(0, 6), st.sampled_from([None, True, False]))
-def test_churn_is_bounded_and_falls_with_the_score(tenths: int, topics: int, recommends: bool | None) -> None:
+def test_churn_is_bounded_and_falls_with_the_score(
+    tenths: int, topics: int, recommends: bool | None
+) -> None:
     risk = churn_risk(tenths / 10, topics, recommends)
     assert 0 <= risk <= 1
     assert risk == round(risk, 1)
@@ -572,7 +682,9 @@ def test_churn_is_bounded_and_falls_with_the_score(tenths: int, topics: int, rec
     assert churn_risk(tenths / 10, topics, False) >= risk >= churn_risk(tenths / 10, topics, True)
 
 
-@given(st.text(alphabet="abç ,\n", min_size=1, max_size=200).filter(lambda text: len(text.split()) > 0))
+@given(
+    st.text(alphabet="abç ,\n", min_size=1, max_size=200).filter(lambda text: len(text.split()) > 0)
+)
 def test_shortened_spans_end_with_a_word(text: str) -> None:
     text = " ".join(text.split())
     short = shorten(text)
@@ -588,7 +700,8 @@ def test_shortened_spans_end_with_a_word(text: str) -> None:
 
 
 def overdue(row: dict[str, Any]) -> int:
-    """Days after the estimated date: of the delivery, or of the review where nothing had come by then."""
+    """Days after the estimated date: of the delivery, or of the review where nothing had come by
+    then."""
     end = min(filter(None, (row["delivered_date"], row["today"])))
     return (date.fromisoformat(end) - date.fromisoformat(row["estimated_date"])).days
 
@@ -602,14 +715,15 @@ def test_nobody_complains_of_a_delay_that_was_none(rows: Rows) -> None:
     assert len(late) > 300
     assert all(received(row) and row["delay_days"] > 0 for row in late)
     on_time = [row for row in rows if received(row) and row["delay_days"] == 0]
-    assert not any(re.search(r"atras[oa]|fora do prazo|depois do prazo", plain(row["review_text"])) for row in on_time)
+    assert not any(
+        re.search(r"atras[oa]|fora do prazo|depois do prazo", plain(row["review_text"]))
+        for row in on_time
+    )
 
 
 def test_nobody_praises_a_delivery_that_was_late(rows: Rows) -> None:
     early = r"antes d[oa] (?:prazo|previsto|data prevista|esperado)"
-    prompt = (
-        r"entrega (?:muito |super )?(?:rapida|agil|pontual|expressa|no prazo|antes)|prazo de entrega (?:cumpr|resp)"
-    )
+    prompt = r"entrega (?:muito |super )?(?:rapida|agil|pontual|expressa|no prazo|antes)|prazo de entrega (?:cumpr|resp)"
     seen = 0
     for row in rows:
         text = " ".join(plain(row["review_text"]).split())
@@ -676,7 +790,9 @@ def test_prices_and_cities_in_the_text_are_those_of_the_order(rows: Rows) -> Non
         text = " ".join(row["review_text"].split())
         for found in re.findall(r"[Rr]\$ ?(\d+,\d\d)", text):
             value = float(found.replace(",", "."))
-            assert any(abs(value - row[name]) < 0.006 for name in ("order_value", "freight_value")), text
+            assert any(
+                abs(value - row[name]) < 0.006 for name in ("order_value", "freight_value")
+            ), text
             checked += 1
         lived = re.match(r"Moro (?:em|no) ([A-ZÀ-Ú][\wÀ-ú ]+?)(?:[.,!]| e )", text)
         if lived and lived[1] in names.values():
@@ -699,7 +815,11 @@ def test_texts_are_clean_and_within_the_limit(rows: Rows) -> None:
 
 def test_a_cut_text_ends_with_a_whole_word(rows: Rows) -> None:
     known = Counter(word for row in rows for word in re.findall(r"\w+", plain(row["review_text"])))
-    cut = [row["review_text"] for row in rows if len(row["review_text"]) >= 185 and row["review_text"][-1].isalpha()]
+    cut = [
+        row["review_text"]
+        for row in rows
+        if len(row["review_text"]) >= 185 and row["review_text"][-1].isalpha()
+    ]
     assert len(cut) > 300
     odd = [text for text in cut if known[re.findall(r"\w+", plain(text))[-1]] < 3]
     assert len(odd) <= 0.03 * len(cut)  # rare names and typos
@@ -718,17 +838,23 @@ def test_styles_are_all_there(rows: Rows) -> None:
     shares = {
         "capitals": sum(text.isupper() for text in texts),
         "slang": sum(
-            bool(re.search(r"\b(vc|tbm|mto|mt|pq|td|tá|tô|msm|vlw|obg|aki|ngm|ñ)\b|d\+", text)) for text in texts
+            bool(re.search(r"\b(vc|tbm|mto|mt|pq|td|tá|tô|msm|vlw|obg|aki|ngm|ñ)\b|d\+", text))
+            for text in texts
         ),
         "laughing": sum("kkk" in text.lower() for text in texts),
         "emoji": sum(bool(re.search("[\U0001f300-\U0001faff❤]", text)) for text in texts),
         "no accents": sum(text.isascii() for text in texts),
         "exclaiming": sum("!!" in text for text in texts),
         "irony": sum(
-            bool(re.search(r"parabéns, só|que maravilha|que beleza|nota 10 para", text.lower())) for text in texts
+            bool(re.search(r"parabéns, só|que maravilha|que beleza|nota 10 para", text.lower()))
+            for text in texts
         ),
-        "mixed": sum(row["sentiment"] == "neutro" and row["main_complaint"] is not None for row in rows),
-        "two topics": sum(row["delivery_issue"] + row["product_issue"] + row["service_issue"] > 1 for row in rows),
+        "mixed": sum(
+            row["sentiment"] == "neutro" and row["main_complaint"] is not None for row in rows
+        ),
+        "two topics": sum(
+            row["delivery_issue"] + row["product_issue"] + row["service_issue"] > 1 for row in rows
+        ),
     }
     assert all(count >= 3 for count in shares.values()), shares
     assert shares["capitals"] > 200
@@ -742,7 +868,9 @@ def test_articles_agree_with_their_nouns(rows: Rows) -> None:
             genders.setdefault(noun.word, set()).add(noun.feminine)
     texts = "\n".join(row["review_text"].lower() for row in rows)
     for feminine, articles in ((True, "o|um|do|no|meu|pelo"), (False, "a|uma|da|na|minha|pela")):
-        words = "|".join(re.escape(word.lower()) for word, gender in genders.items() if gender == {feminine})
+        words = "|".join(
+            re.escape(word.lower()) for word, gender in genders.items() if gender == {feminine}
+        )
         assert re.search(rf"\b(?:{articles}) (?:{words})\b", texts) is None
         right = "a|uma|da|na" if feminine else "o|um|do|no"
         assert len(re.findall(rf"\b(?:{right}) (?:{words})\b", texts)) > 500
@@ -754,14 +882,20 @@ ABOUT = ("late", "missing", "defective", "wrong", "service", "price")
 COMPLAINTS = {
     name: bank
     for name, bank in BANKS.items()
-    if name.startswith((*ABOUT, "ironic.", *(f"quoted.{about}" for about in (*ABOUT, "cancelled", "part"))))
+    if name.startswith(
+        (*ABOUT, "ironic.", *(f"quoted.{about}" for about in (*ABOUT, "cancelled", "part")))
+    )
     and not name.endswith("_more")
 }
 """Each of their phrases has one span."""
 
 
 def facts(
-    *, feminine: bool = True, came: bool = True, items: int = 3, category: str = "utilidades_domesticas"
+    *,
+    feminine: bool = True,
+    came: bool = True,
+    items: int = 3,
+    category: str = "utilidades_domesticas",
 ) -> Facts:
     city = CITIES["MG"][0]
     found = BY_NAME[category]
@@ -788,8 +922,14 @@ def facts(
 
 
 def test_each_aspect_has_at_least_25_phrases() -> None:
-    aspects = [(about,) for about in (*ABOUT, "displeased", "praise_product", "praise_general", "neutral")]
-    aspects += [("missing_cancelled", "missing_part"), ("praise_price", "praise_service"), ("recommends", "refuses")]
+    aspects = [
+        (about,) for about in (*ABOUT, "displeased", "praise_product", "praise_general", "neutral")
+    ]
+    aspects += [
+        ("missing_cancelled", "missing_part"),
+        ("praise_price", "praise_service"),
+        ("recommends", "refuses"),
+    ]
     aspects += [("praise_delivery", "praise_delivery_early", "praise_delivery_fast")]
     for names in aspects:
         assert len({phrase for name in names for phrase in BANKS[name]}) >= 25, names
@@ -800,7 +940,11 @@ def test_every_state_has_cities_and_prefixes_of_its_own() -> None:
     blocks = sorted(city.zips for cities in CITIES.values() for city in cities)
     assert all(last < first for (_, last), (first, _) in pairwise(blocks))
     assert all(0 < first <= last < 100_000 for first, last in blocks)
-    assert all(-34 < city.latitude < 6 and -74 < city.longitude < -34 for of in CITIES.values() for city in of)
+    assert all(
+        -34 < city.latitude < 6 and -74 < city.longitude < -34
+        for of in CITIES.values()
+        for city in of
+    )
 
 
 def test_a_category_is_read_as_it_is_written() -> None:
@@ -810,7 +954,9 @@ def test_a_category_is_read_as_it_is_written() -> None:
     kinds = set(get_args(Kind))
     for category in CATEGORIES:
         assert category.weight > 0 < category.price
-        assert all(noun.kind in kinds and noun.word == noun.word.strip() != "" for noun in category.nouns), category
+        assert all(
+            noun.kind in kinds and noun.word == noun.word.strip() != "" for noun in category.nouns
+        ), category
     assert kinds == {noun.kind for category in CATEGORIES for noun in category.nouns}
 
 
@@ -843,7 +989,9 @@ def test_every_phrase_can_be_filled() -> None:
 
 def test_phrases_marked_as_strong_are_strong() -> None:
     for name, template in TEMPLATES:
-        strong = is_strong_praise if name.startswith(("praise", "recommends")) else is_strong_complaint
+        strong = (
+            is_strong_praise if name.startswith(("praise", "recommends")) else is_strong_complaint
+        )
         if template.startswith("+"):
             for turn in range(12):
                 text = Words(Dice(turn, template), facts(), strong=True).fill(template)
@@ -854,7 +1002,10 @@ def test_every_kind_of_customer_gets_a_labelled_review() -> None:
     seen: Counter[str] = Counter()
     for turn in range(600):
         known = facts(
-            feminine=turn % 2 == 0, came=turn % 3 != 0, items=1 + turn % 3, category=CATEGORIES[turn % 73].name
+            feminine=turn % 2 == 0,
+            came=turn % 3 != 0,
+            items=1 + turn % 3,
+            category=CATEGORIES[turn % 73].name,
         )
         review = write_review(Dice(turn, "review"), known, 1 + turn % 5)
         seen[review.gold.complaint_category] += 1
@@ -868,8 +1019,22 @@ def test_every_kind_of_customer_gets_a_labelled_review() -> None:
 @given(st.integers(1, 400), st.integers(0, 50))
 def test_days_are_written_truly(days: int, seed: int) -> None:
     text = days_text(Dice(seed, days), days)
-    words = {"uma semana": 7, "duas semanas": 14, "três semanas": 21, "um mês": 30, "quinze dias": 15, "um dia": 1}
-    bounds = {"uma semana": 7, "duas semanas": 14, "três semanas": 21, "um mês": 30, "dois meses": 60, "três meses": 90}
+    words = {
+        "uma semana": 7,
+        "duas semanas": 14,
+        "três semanas": 21,
+        "um mês": 30,
+        "quinze dias": 15,
+        "um dia": 1,
+    }
+    bounds = {
+        "uma semana": 7,
+        "duas semanas": 14,
+        "três semanas": 21,
+        "um mês": 30,
+        "dois meses": 60,
+        "três meses": 90,
+    }
     if text.startswith("mais de "):
         assert days > bounds[text.removeprefix("mais de ")]
     elif text.startswith("quase "):
@@ -894,7 +1059,8 @@ def test_money_is_written_truly(cents: int, seed: int) -> None:
 @given(st.sampled_from(sorted(STYLES)), st.integers(0, 1000))
 def test_typing_keeps_marks_figures_and_deciding_words(style: str, seed: int) -> None:
     text = (
-        f"comprei por R$ 89,90 e {MARKS[0]}não chegou em 12 dias{MARKS[1]}, péssimo, nunca mais{MARKS[2]} compro aqui"
+        f"comprei por R$ 89,90 e {MARKS[0]}não chegou em 12 dias{MARKS[1]}, péssimo, nunca "
+        f"mais{MARKS[2]} compro aqui"
     )
     typed = spell(Dice(seed, style), text, STYLES[style])
     assert [letter for letter in typed if letter in MARKS] == list(MARKS)
@@ -920,14 +1086,25 @@ def test_draws_are_those_of_their_seed_and_name(seed: int) -> None:
 
 
 def test_the_document_shows_this_database(figures: list[describe.Figure], rows: Rows) -> None:
-    """The tables and the reviews of shop_42.md and of docs/research/commerce-data.md are those of seed 42."""
+    """The tables and the reviews of shop_42.md and of docs/research/commerce-data.md are those of
+    seed 42."""
     text = (Path(__file__).parent / "shop_42.md").read_text(encoding="utf-8")
-    page = (Path(__file__).parents[3] / "docs" / "research" / "commerce-data.md").read_text(encoding="utf-8")
-    shown = [json.loads(line) for line in text.splitlines() if line.startswith('{"product_category"')]
+    page = (Path(__file__).parents[3] / "docs" / "research" / "commerce-data.md").read_text(
+        encoding="utf-8"
+    )
+    shown = [
+        json.loads(line) for line in text.splitlines() if line.startswith('{"product_category"')
+    ]
     assert len(shown) == 10
     for review in shown:
-        assert any(all(row[name] == value for name, value in review.items()) for row in rows), review
+        assert any(all(row[name] == value for name, value in review.items()) for row in rows), (
+            review
+        )
     table = dict(re.findall(r"^\| ([^|]+) \| [^|]+ \| ([^|]+) \|$", text, re.M))
-    assert {row.name: describe.written(row.measured, row.unit) for row in figures}.items() <= table.items()
-    chosen = re.findall(r'^(?:\| .* (?:%|days|stars|characters) \||\{"product_category".*)$', page, re.M)
+    assert {
+        row.name: describe.written(row.measured, row.unit) for row in figures
+    }.items() <= table.items()
+    chosen = re.findall(
+        r'^(?:\| .* (?:%|days|stars|characters) \||\{"product_category".*)$', page, re.M
+    )
     assert len({*chosen} & {*text.splitlines()}) == len(chosen) == 11

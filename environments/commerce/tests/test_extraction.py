@@ -1,4 +1,5 @@
-"""The extraction rubric: the law of the task, hand-scored answers, and properties over damaged answers."""
+"""The extraction rubric: the law of the task, hand-scored answers, and properties over damaged
+answers."""
 
 import json
 import math
@@ -20,7 +21,10 @@ from plumbline_commerce.extraction.schema import CATEGORIES, JSON_SCHEMA, KEYS, 
 from plumbline_commerce.options import Sloppiness
 from tests.work import most_work
 
-REVIEW = 'Demorou 12 dias a mais,\nveio quebrado e ninguém responde. O vendedor disse que era "original".'
+REVIEW = (
+    "Demorou 12 dias a mais,\nveio quebrado e ninguém responde. O vendedor disse que era "
+    '"original".'
+)
 GOLD = {
     "sentiment": "negativo",
     "sentiment_score": 1.5,
@@ -69,12 +73,17 @@ def test_the_law_of_the_task(commerce, split):
 
 
 @pytest.mark.parametrize("instructions", ["full", "short"])
-def test_facts_only_reads_the_delay_that_the_prompt_says_and_not_the_reference(instructions, tmp_path):
-    """With keys that leave delay_days out it once took every order for punctual, which made the floor too low."""
+def test_facts_only_reads_the_delay_that_the_prompt_says_and_not_the_reference(
+    instructions, tmp_path
+):
+    """With keys that leave delay_days out it once took every order for punctual, which made the
+    floor too low."""
     answers = []
     for keys in (None, ["sentiment", "complaint_category"]):
         options = {"orders": 600, "extraction": 60, "instructions": instructions, "keys": keys}
-        examples = open_task("commerce", options, tmp_path / str(keys), lambda *_: None).examples("train")
+        examples = open_task("commerce", options, tmp_path / str(keys), lambda *_: None).examples(
+            "train"
+        )
         answers.append([json.loads(answer) for answer in facts_only(examples)])
         if keys is None:
             delays = [answer["delay_days"] for answer in answers[0]]
@@ -82,12 +91,16 @@ def test_facts_only_reads_the_delay_that_the_prompt_says_and_not_the_reference(i
             assert None in delays
             assert any(delay for delay in delays)
     whole, some = answers
-    assert some == [{key: answer[key] for key in ("sentiment", "complaint_category")} for answer in whole]
+    assert some == [
+        {key: answer[key] for key in ("sentiment", "complaint_category")} for answer in whole
+    ]
 
 
 def test_first_sentence_quotes_what_a_span_may_hold_and_says_the_rest_without_reading(commerce):
     examples = commerce.examples("train")
-    for example, answer, facts in zip(examples, first_sentence(examples), facts_only(examples), strict=True):
+    for example, answer, facts in zip(
+        examples, first_sentence(examples), facts_only(examples), strict=True
+    ):
         quoting, plain = json.loads(answer), json.loads(facts)
         assert example.reference["review"].startswith(quoting["main_complaint"])
         assert fits("main_complaint", quoting["main_complaint"])
@@ -101,9 +114,12 @@ def test_first_sentence_quotes_what_a_span_may_hold_and_says_the_rest_without_re
 
 
 def test_a_rubric_that_pays_the_wrong_answer_breaks_the_law(commerce):
-    """The negative control of the law: with a gold answer exchanged, the oracle no longer earns 1."""
+    """The negative control of the law: with a gold answer exchanged, the oracle no longer earns
+    1."""
     examples = commerce.examples("val")
-    _, score = commerce.judge(replace(examples[0], reference=examples[1].reference), examples[0].gold)
+    _, score = commerce.judge(
+        replace(examples[0], reference=examples[1].reference), examples[0].gold
+    )
     assert score.total < 1
 
 
@@ -121,7 +137,11 @@ def test_a_rubric_that_pays_the_wrong_answer_breaks_the_law(commerce):
         ({"churn_risk": 0.8}, "churn_risk", 0.5),
         ({"would_recommend": False}, "would_recommend", 0),
         ({"main_complaint": "veio quebrado"}, "main_complaint", 0),
-        ({"main_complaint": "Demorou 12 dias a mais, veio quebrado"}, "main_complaint", 2 * 5 / (7 + 5)),
+        (
+            {"main_complaint": "Demorou 12 dias a mais, veio quebrado"},
+            "main_complaint",
+            2 * 5 / (7 + 5),
+        ),
         ({"main_complaint": "demorou doze dias"}, "main_complaint", 0),
         ({"main_complaint": None}, "main_complaint", 0),
     ],
@@ -136,14 +156,26 @@ def test_one_wrong_value_costs_its_part(change, part, value):
 def test_absent_is_not_null_and_missing_flags_are_wrong():
     fewer = {key: value for key, value in GOLD.items() if key != "would_recommend"}
     assert parts(fewer)["would_recommend"] == 0
-    calm = {**GOLD, "delivery_issue": False, "product_issue": False, "service_issue": False, "main_complaint": None}
+    calm = {
+        **GOLD,
+        "delivery_issue": False,
+        "product_issue": False,
+        "service_issue": False,
+        "main_complaint": None,
+    }
     flagless = {key: value for key, value in calm.items() if not key.endswith("_issue")}
     assert parts(calm, gold=calm)["issues"] == 1
     assert parts(flagless, gold=calm)["issues"] == 0
 
 
 def test_form_takes_away_and_never_pays():
-    wrong = {**GOLD, "sentiment": "positivo", "sentiment_score": 4.8, "complaint_category": "nenhum", "delay_days": 0}
+    wrong = {
+        **GOLD,
+        "sentiment": "positivo",
+        "sentiment_score": 4.8,
+        "complaint_category": "nenhum",
+        "delay_days": 0,
+    }
     wrong |= {"delivery_issue": False, "product_issue": False, "service_issue": False}
     wrong |= {"would_recommend": True, "churn_risk": 0.0, "main_complaint": None}
     assert total(wrong) == 0, "perfect JSON with nothing right in it"
@@ -184,7 +216,8 @@ def test_a_copied_line_break_is_still_the_literal_span():
 )
 @settings(max_examples=150, deadline=None)
 def test_a_better_answer_never_scores_lower(answer, key):
-    """Putting the gold value in place of any value, or where there was none, never costs anything."""
+    """Putting the gold value in place of any value, or where there was none, never costs
+    anything."""
     assert total({**answer, key: GOLD[key]}) >= total(answer) - 1e-12
 
 
@@ -196,7 +229,8 @@ def test_any_text_is_scored(text):
 
 
 def damaged(rng: np.random.Generator, text: str) -> str:
-    """A completion as a broken model might write it: cut, doubled, spliced, with noise and hostile pieces."""
+    """A completion as a broken model might write it: cut, doubled, spliced, with noise and hostile
+    pieces."""
     for _ in range(rng.integers(1, 5)):
         kind, at = rng.integers(8), int(rng.integers(0, len(text) + 1))
         if kind == 0:
@@ -231,20 +265,54 @@ def test_a_thousand_damaged_completions_are_all_scored_in_time(commerce):
 
 def test_the_schema_and_the_check_of_a_value_agree():
     """`fits` is the fast form of the JSON Schema that users are given."""
-    samples = [None, True, False, 0, 1, 3, -1, 0.5, 5.5, 4.5, 3.0, -2.0, 0.0, 10**400, float("inf"), "", [], {}]
+    samples = [
+        None,
+        True,
+        False,
+        0,
+        1,
+        3,
+        -1,
+        0.5,
+        5.5,
+        4.5,
+        3.0,
+        -2.0,
+        0.0,
+        10**400,
+        float("inf"),
+        "",
+        [],
+        {},
+    ]
     samples += ["positivo", "nenhum", "x", "y" * 81]
-    types = {"string": str, "boolean": bool, "null": type(None), "integer": int, "number": (int, float)}
+    types = {
+        "string": str,
+        "boolean": bool,
+        "null": type(None),
+        "integer": int,
+        "number": (int, float),
+    }
     for key, spec in JSON_SCHEMA["properties"].items():
         for value in samples:
             names = spec["type"] if isinstance(spec["type"], list) else [spec["type"]]
-            right = any(isinstance(value, types[n]) and (n == "boolean" or not isinstance(value, bool)) for n in names)
-            right = right or ("integer" in names and isinstance(value, float) and value.is_integer())
+            right = any(
+                isinstance(value, types[n]) and (n == "boolean" or not isinstance(value, bool))
+                for n in names
+            )
+            right = right or (
+                "integer" in names and isinstance(value, float) and value.is_integer()
+            )
             if right and value is not None and not isinstance(value, bool):
                 right = value in spec.get("enum", [value])
                 if isinstance(value, str):
-                    right = right and spec.get("minLength", 0) <= len(value) <= spec.get("maxLength", 10**9)
+                    right = right and spec.get("minLength", 0) <= len(value) <= spec.get(
+                        "maxLength", 10**9
+                    )
                 else:
-                    right = right and spec.get("minimum", -math.inf) <= value <= spec.get("maximum", math.inf)
+                    right = right and spec.get("minimum", -math.inf) <= value <= spec.get(
+                        "maximum", math.inf
+                    )
             assert fits(key, value) == right, (key, value)
 
 
@@ -266,11 +334,15 @@ class TestSloppiness:
 
     def test_a_probability_is_a_share(self):
         rng = np.random.default_rng(1)
-        share = np.mean([sloppily(self.gold, Sloppiness(unclosed=0.3), rng)[-1] != "}" for _ in range(2000)])
+        share = np.mean(
+            [sloppily(self.gold, Sloppiness(unclosed=0.3), rng)[-1] != "}" for _ in range(2000)]
+        )
         assert share == pytest.approx(0.3, abs=0.04)
 
     def test_over_leaves_the_records_of_shorter_reviews_alone(self, commerce, monkeypatch):
-        monkeypatch.setattr(commerce.job, "options", commerce.options.model_copy(update={"sloppiness": self.tired}))
+        monkeypatch.setattr(
+            commerce.job, "options", commerce.options.model_copy(update={"sloppiness": self.tired})
+        )
         for example in commerce.examples("train"):
             is_long = len(example.reference["review"]) > self.tired.over
             assert (commerce.demonstration(example, 0) != example.gold) == is_long

@@ -27,7 +27,8 @@ REQUESTS = yaml.safe_load(Path(__file__).with_name("requests.yaml").read_text(en
 
 @pytest.fixture(scope="module")
 def made(commerce_folder, shops):
-    """Builds records of the shop that is there already; its database and those of sql_qa are copied."""
+    """Builds records of the shop that is there already; its database and those of sql_qa are
+    copied."""
 
     def copied(folder, _count):
         shutil.copytree(shops[0].parent, folder)
@@ -72,10 +73,13 @@ def test_the_laws_of_a_task_hold_for_every_job(shop, job):
         laws = check_task(task, split)
         assert laws.oracle == 1.0
         assert laws.raised == ()
-        if split == "train" or job in {"push", "insights"}:  # of 15 or 20 examples one is worth too much in the others
+        # of 15 or 20 examples one is worth too much in the others
+        if split == "train" or job in {"push", "insights"}:
             assert {name: mean for name, mean in laws.controls.items() if mean > limits[name]} == {}
         if split == "train":
-            assert max(laws.controls.values()) < (0.45 if job == "push" else 0.5), "no control comes near the oracle"
+            assert max(laws.controls.values()) < (0.45 if job == "push" else 0.5), (
+                "no control comes near the oracle"
+            )
         own = {example.fingerprint() for example in task.examples(split)}
         assert not own & prompts, "no prompt is in two splits"
         prompts |= own
@@ -96,16 +100,26 @@ def test_the_text_of_every_prompt_says_which_job_it_is(folders, job, instruction
 
 @pytest.mark.parametrize("job", REQUESTS)
 def test_requests_as_people_write_them_are_told_apart(job):
-    assert {text: job_of(text) for text in REQUESTS[job] if job_of(text) != (None if job == "nothing" else job)} == {}
+    assert {
+        text: job_of(text)
+        for text in REQUESTS[job]
+        if job_of(text) != (None if job == "nothing" else job)
+    } == {}
 
 
 def test_a_row_that_does_not_say_its_job_is_told_by_its_text(shop, tmp_path):
     for job in JOBS:
-        rows = [line for line in (shop / "val.jsonl").read_text().splitlines() if f'"task": "{job}"' in line]
+        rows = [
+            line
+            for line in (shop / "val.jsonl").read_text().splitlines()
+            if f'"task": "{job}"' in line
+        ]
         assert len(rows) == round(SHOP[job] / 10)
         mine = "\n".join(line.replace(f'"task": "{job}", ', "") for line in rows)
         (tmp_path / "val.jsonl").write_text(mine)
-        assert len(open_task("commerce", {"data": str(tmp_path), "job": job}, tmp_path).examples("val")) == len(rows)
+        assert len(
+            open_task("commerce", {"data": str(tmp_path), "job": job}, tmp_path).examples("val")
+        ) == len(rows)
 
 
 def test_the_fixed_set_is_the_65_prompts_of_the_log(shop):
@@ -122,13 +136,21 @@ def test_commerce_alone_stands_for_each_job_that_the_records_have(shop, tmp_path
     each = variants_of("commerce", {}, shop)
     assert list(each) == list(JOBS)
     assert each["push"] == {**{job: SHOP[job] for job in JOBS}, "job": "push"}
-    assert list(variants_of("commerce", {}, tmp_path)) == list(JOBS), "of none that are there yet: all are built"
+    assert list(variants_of("commerce", {}, tmp_path)) == list(JOBS), (
+        "of none that are there yet: all are built"
+    )
     assert variants_of("commerce", {"job": "push"}, shop) == {"": {"job": "push"}}
-    assert variants_of("commerce", {"insights": 30}, tmp_path) == {"": {"insights": 30, "job": "insights"}}
+    assert variants_of("commerce", {"insights": 30}, tmp_path) == {
+        "": {"insights": 30, "job": "insights"}
+    }
     assert counted({}) == COUNTS == {"extraction": 590, "sql_qa": 594, "insights": 148, "push": 148}
     rows = (shop / "val.jsonl").read_text().splitlines()
-    (tmp_path / "val.jsonl").write_text("\n".join(line for line in rows if '"task": "push"' in line))
-    assert variants_of("commerce", {"data": str(tmp_path)}, shop) == {"": {"data": str(tmp_path), "job": "push"}}
+    (tmp_path / "val.jsonl").write_text(
+        "\n".join(line for line in rows if '"task": "push"' in line)
+    )
+    assert variants_of("commerce", {"data": str(tmp_path)}, shop) == {
+        "": {"data": str(tmp_path), "job": "push"}
+    }
     spec = EvaluationSpec(model="named-constant", task="commerce", data=shop)
     assert list(each_task(spec)) == ["push"], "a control is of the jobs that have it"
 
@@ -137,9 +159,13 @@ def test_answers_to_another_job_are_told_apart_from_answers_to_nothing(shop, tmp
     golds = {"extraction": [], "push": [], "insights": []}
     for _, row in read_jsonl(shop / "val.jsonl"):
         if row["task"] in golds:
-            golds[row["task"]].append({"id": row["id"], "completion": row["messages"][-1]["content"]})
+            golds[row["task"]].append(
+                {"id": row["id"], "completion": row["messages"][-1]["content"]}
+            )
     answers, task = tmp_path / "answers.jsonl", open_task("commerce", SHOP, shop)
-    write_jsonl(answers, [*golds["push"], *golds["insights"][:2], {"id": "nobody", "completion": ""}])
+    write_jsonl(
+        answers, [*golds["push"], *golds["insights"][:2], {"id": "nobody", "completion": ""}]
+    )
     with pytest.raises(DataError, match="none of the 18 ids") as caught:
         score_file(answers, task, "val")
     assert caught.value.fix == (
@@ -157,12 +183,20 @@ def test_tasks_of_one_run_share_a_folder(made, tmp_path):
     folder = tmp_path / "shop"
     jobs = [job for job in JOBS if job != "sql_qa"]  # whose questions take seconds
     made(folder, **{**OPTIONS, "keys": ["sentiment"], **dict.fromkeys(jobs, 60)})
-    shared = {"data": str(folder), "orders": 7, "push": 9}  # the numbers of a shop that is there say nothing
+    # the numbers of a shop that is there say nothing
+    shared = {"data": str(folder), "orders": 7, "push": 9}
     for job in jobs:
-        assert len(open_task("commerce", {**shared, "job": job}, tmp_path / job).examples("train")) == 48
+        assert (
+            len(open_task("commerce", {**shared, "job": job}, tmp_path / job).examples("train"))
+            == 48
+        )
         assert not (tmp_path / job).exists()
     named = open_task("commerce", {**shared, "keys": ["sentiment"]}, tmp_path)
-    assert named.rubric == open_task("commerce", shared, tmp_path).rubric == open_task("commerce", {}, folder).rubric
+    assert (
+        named.rubric
+        == open_task("commerce", shared, tmp_path).rubric
+        == open_task("commerce", {}, folder).rubric
+    )
     assert named.rubric.endswith(":sentiment")
     with pytest.raises(DataError, match=r"keys: \['sentiment'\] there, \['churn_risk'\] wanted"):
         open_task("commerce", {**shared, "keys": ["churn_risk"]}, tmp_path)

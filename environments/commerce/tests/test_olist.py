@@ -1,4 +1,5 @@
-"""Olist's CSV files make the same database: table by table, with what is odd about them, and with what is wrong."""
+"""Olist's CSV files make the same database: table by table, with what is odd about them, and with
+what is wrong."""
 
 import csv
 import re
@@ -39,9 +40,13 @@ def imported(commerce_folder, tmp_path_factory):
     before = {path.name: path.stat().st_mtime_ns for path in (folder / "csv").iterdir()}
     said = []
     result = import_olist(folder / "commerce.db", folder / "csv", lambda *told: said.append(told))
-    assert before == {path.name: path.stat().st_mtime_ns for path in (folder / "csv").iterdir()}, "they are left alone"
+    assert before == {path.name: path.stat().st_mtime_ns for path in (folder / "csv").iterdir()}, (
+        "they are left alone"
+    )
     assert [told[1:] for told in said if "labelling" in told[0]] == [(2000, 3000), (3000, 3000)]
-    assert {what.split()[1] for what, *_ in said if what.startswith("reading")} == set(FILES.values())
+    assert {what.split()[1] for what, *_ in said if what.startswith("reading")} == set(
+        FILES.values()
+    )
     return folder / "commerce.db", result
 
 
@@ -75,10 +80,12 @@ def column(file, name):
 
 
 def read(folder, tmp_path):
-    return import_olist(tmp_path / "out" / "commerce.db", folder, silent), tmp_path / "out" / "commerce.db"
+    return import_olist(
+        tmp_path / "out" / "commerce.db", folder, silent
+    ), tmp_path / "out" / "commerce.db"
 
 
-# -- the same tables --------------------------------------------------------------------------------------------------
+# -- the same tables -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -123,7 +130,16 @@ def test_what_is_odd_about_the_real_files(mine, tmp_path):
 
     def reviews(rows):
         seen["twice"] = rows[1][1]
-        rows.append(["f" * 32, rows[1][1], "2", " ", 'He said ""no""\r\n\r\nand, left', *["2030-01-01 00:00:00"] * 2])
+        rows.append(
+            [
+                "f" * 32,
+                rows[1][1],
+                "2",
+                " ",
+                'He said ""no""\r\n\r\nand, left',
+                *["2030-01-01 00:00:00"] * 2,
+            ]
+        )
         rows[2][0] = rows[3][0]  # one review of two orders
 
     def products(rows):
@@ -133,24 +149,33 @@ def test_what_is_odd_about_the_real_files(mine, tmp_path):
     def customers(rows):
         rows[1][2] = "1151"
 
-    for name, change in {"order_payments": payments, "order_reviews": reviews, "products": products}.items():
+    for name, change in {
+        "order_payments": payments,
+        "order_reviews": reviews,
+        "products": products,
+    }.items():
         edit(mine / FILES[name], change)
     edit(mine / FILES["customers"], customers)
     result, database = read(mine, tmp_path)
     assert result["malformed"]["rows"] == {}
-    enriched = {row[0]: row for row in table(database, "orders_enriched", "order_id, payment_type, installments")}
+    enriched = {
+        row[0]: row
+        for row in table(database, "orders_enriched", "order_id, payment_type, installments")
+    }
     assert enriched[seen["unpaid"]][1:] == (None, None)
     assert enriched[seen["undefined"]][1:] in {("not_defined", 0), ("credit_card", 1)}
     review = "order_id, review_id, review_title, review_text"
-    assert ([row[1:] for row in table(database, "orders_enriched", review) if row[0] == seen["twice"]]) == [
-        ("f" * 32, None, 'He said ""no""\n\nand, left')
-    ]
+    assert (
+        [row[1:] for row in table(database, "orders_enriched", review) if row[0] == seen["twice"]]
+    ) == [("f" * 32, None, 'He said ""no""\n\nand, left')]
     assert table(database, "products")[0][1:] == (None, None, 12, None, 225, None, None, None)
-    assert ("a_new_category", "a_new_category") in table(database, "product_category_name_translation")
+    assert ("a_new_category", "a_new_category") in table(
+        database, "product_category_name_translation"
+    )
     assert table(database, "customers", "customer_zip_code_prefix")[0] == ("01151",)
 
 
-# -- files that cannot be used ----------------------------------------------------------------------------------------
+# -- files that cannot be used ---------------------------------------------------------------------
 
 
 def test_all_files_that_are_missing_empty_or_others_are_named_at_once(mine, tmp_path):
@@ -160,8 +185,14 @@ def test_all_files_that_are_missing_empty_or_others_are_named_at_once(mine, tmp_
     edit(mine / FILES["geolocation"], lambda rows: rows[0].pop())
     with pytest.raises(DataError) as error:
         read(mine, tmp_path)
-    for said in (f"{ORDERS} is missing", "olist_sellers_dataset.csv is missing", "olist_customers_dataset.csv is empty",
-                 "olist_geolocation_dataset.csv begins with", "kaggle.com/datasets/olistbr"):  # fmt: skip
+    for said in (
+        f"{ORDERS} is missing",
+        "olist_sellers_dataset.csv is missing",
+        "olist_customers_dataset.csv is empty",
+        # fmt: skip
+        "olist_geolocation_dataset.csv begins with",
+        "kaggle.com/datasets/olistbr",
+    ):
         assert said in str(error.value)
     with pytest.raises(DataError, match="there is no folder"):
         read(mine / "typo", tmp_path)
@@ -177,10 +208,25 @@ def test_a_file_with_a_header_only_has_no_rows(mine, tmp_path):
 @pytest.mark.parametrize(
     ("file", "name", "value", "said"),
     [
-        (ORDERS, "order_purchase_timestamp", "2017-13-02 10:56:33", "order_purchase_timestamp is .*, not a date such"),
-        (ORDERS, "order_approved_at", "2017-10-02 10:56+01", "order_approved_at is .*, not a date such as"),
+        (
+            ORDERS,
+            "order_purchase_timestamp",
+            "2017-13-02 10:56:33",
+            "order_purchase_timestamp is .*, not a date such",
+        ),
+        (
+            ORDERS,
+            "order_approved_at",
+            "2017-10-02 10:56+01",
+            "order_approved_at is .*, not a date such as",
+        ),
         (ORDERS, "order_estimated_delivery_date", "", "order_estimated_delivery_date is empty"),
-        (ORDERS, "customer_id", "x" * 32, "customer_id 'x+' is none of olist_customers_dataset.csv"),
+        (
+            ORDERS,
+            "customer_id",
+            "x" * 32,
+            "customer_id 'x+' is none of olist_customers_dataset.csv",
+        ),
         (ITEMS, "order_id", "x" * 32, "order_id 'x+' is none of olist_orders_dataset.csv"),
         (ITEMS, "price", "12,90", "price is '12,90', not a number"),
         (ITEMS, "price", "-1", "price is '-1', below 0"),
@@ -188,10 +234,17 @@ def test_a_file_with_a_header_only_has_no_rows(mine, tmp_path):
         (ITEMS, "order_item_id", "1.5", "order_item_id is '1.5', not a whole number from 0"),
         (ITEMS, "freight_value", "1\0", "holds a NUL"),
         (REVIEWS, "review_score", "6", "review_score is '6', not a score from 1 to 5"),
-        (FILES["customers"], "customer_zip_code_prefix", "123456", "customer_zip_code_prefix is '123456', not"),
+        (
+            FILES["customers"],
+            "customer_zip_code_prefix",
+            "123456",
+            "customer_zip_code_prefix is '123456', not",
+        ),
     ],
 )
-def test_a_malformed_row_is_left_out_and_named_by_file_and_line(mine, tmp_path, file, name, value, said):
+def test_a_malformed_row_is_left_out_and_named_by_file_and_line(
+    mine, tmp_path, file, name, value, said
+):
     edit(mine / file, lambda rows: rows[-1].__setitem__(column(file, name), value))
     line = len((mine / file).read_text().splitlines())
     result, database = read(mine, tmp_path)
@@ -231,7 +284,10 @@ def test_a_lost_quote_and_bytes_of_another_encoding_spoil_their_lines_only(mine,
 def test_over_one_percent_malformed_is_an_error_that_leaves_the_log_and_no_records(mine, tmp_path):
     edit(mine / REVIEWS, lambda rows: [row.__setitem__(2, "0") for row in rows[1:9]])
     options = read_options({"olist": str(mine), "extraction": 20})
-    with pytest.raises(DataError, match=rf"{REVIEWS}: 8 of \d+ rows are malformed, over 1%: {REVIEWS}:2: review_score"):
+    with pytest.raises(
+        DataError,
+        match=rf"{REVIEWS}: 8 of \d+ rows are malformed, over 1%: {REVIEWS}:2: review_score",
+    ):
         make_commerce(options, tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {LOG, ".plumbline"}
     assert len((tmp_path / "out" / LOG).read_text().splitlines()) == 8
@@ -253,7 +309,7 @@ def test_a_database_without_a_table_is_a_clear_error(tmp_path):
         list(rows_of(tmp_path / "commerce.db", "SELECT * FROM orders"))
 
 
-# -- labels -----------------------------------------------------------------------------------------------------------
+# -- labels ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -262,14 +318,19 @@ def test_a_database_without_a_table_is_a_clear_error(tmp_path):
         ("Produto com defeito, atendimento péssimo. Não recomendo!", 1, True,
          {"complaint_category": "produto_defeituoso", "main_complaint": "Produto com defeito", "product_issue": 1,
           "service_issue": 1, "delivery_issue": 0, "would_recommend": 0, "sentiment": "negativo"}),
-        ("Ñ RECEBI NADA", 1, False, {"complaint_category": "nao_entregue", "main_complaint": "Ñ RECEBI NADA"}),
+        ("Ñ RECEBI NADA", 1, False, {"complaint_category": "nao_entregue", "main_complaint": ("Ñ "
+            "RECEBI "
+            "NADA")}),
         ("A entrega está muito atrasada", 1, False, {"complaint_category": "nao_entregue", "delivery_issue": 1}),
         ("A entrega foi muito atrasada", 2, True, {"complaint_category": "entrega_atrasada", "delivery_issue": 1}),
         ("Veio sem nenhum defeito, gostei muito", 5, True,
          {"complaint_category": "nenhum", "sentiment": "positivo", "main_complaint": None, "product_issue": 0}),
         ("não gostei", 2, True, {"complaint_category": "nenhum", "sentiment": "negativo"}),
         ("Produto bom mas o frete é muito caro", 4, True,
-         {"sentiment": "neutro", "complaint_category": "preco_frete", "main_complaint": "o frete é muito caro"}),
+         {"sentiment": "neutro", "complaint_category": "preco_frete", "main_complaint": ("o frete "
+             "é "
+             "muito "
+             "caro")}),
         ("parabéns, veio quebrado kkk", 1, True, {"sentiment": "negativo", "sentiment_score": 0.5}),
         ("mandaram outro modelo, porém recomendo a loja", 4, True,
          {"sentiment": "positivo", "would_recommend": 1, "complaint_category": "produto_errado"}),
@@ -283,7 +344,14 @@ def test_the_rules_read_what_a_review_says(text, stars, arrived, expected):
 
 @pytest.mark.parametrize(
     ("text", "stars"),
-    [("Segunda via do boleto", 3), ("veio quebrado", 5), ("excelente", 1), ("ainda não usei", 5), ("", 3), ("👍", 5)],
+    [
+        ("Segunda via do boleto", 3),
+        ("veio quebrado", 5),
+        ("excelente", 1),
+        ("ainda não usei", 5),
+        ("", 3),
+        ("👍", 5),
+    ],
 )
 def test_what_the_rules_do_not_know_is_none(text, stars):
     assert gold_of(text, stars, True) is None
@@ -298,12 +366,23 @@ def test_a_long_text_takes_little_time_and_its_span_fits():
 def test_the_rules_agree_with_the_latent_gold_of_the_synthetic_shop(commerce_folder, imported):
     """Bounds far below what docs/research/commerce-data.md has."""
     columns = ", ".join(LABELS)
-    pairs = list(zip(table(imported[0], "orders_enriched", columns),
-                     table(commerce_folder / "commerce.db", "orders_enriched", columns), strict=True))  # fmt: skip
+    pairs = list(
+        zip(
+            table(imported[0], "orders_enriched", columns),
+            # fmt: skip
+            table(commerce_folder / "commerce.db", "orders_enriched", columns),
+            strict=True,
+        )
+    )
     assert all(mine[0] is None for mine, gold in pairs if gold[0] is None), "no text, no labels"
     known = [(mine, gold) for mine, gold in pairs if mine[0] is not None]
     assert len(known) > 0.85 * sum(gold[0] is not None for _, gold in pairs)
-    bounds = {"sentiment": 0.92, "complaint_category": 0.92, "would_recommend": 0.97, "main_complaint": 0.78}
+    bounds = {
+        "sentiment": 0.92,
+        "complaint_category": 0.92,
+        "would_recommend": 0.97,
+        "main_complaint": 0.78,
+    }
     for name, most in bounds.items():
         place = LABELS.index(name)
         assert sum(mine[place] == gold[place] for mine, gold in known) > most * len(known), name
@@ -311,11 +390,13 @@ def test_the_rules_agree_with_the_latent_gold_of_the_synthetic_shop(commerce_fol
 
 
 def test_labels_of_ones_own_are_a_task_of_rows():
-    with pytest.raises(RecipeError, match=r"task.options.enriched is gone: the rules label all reviews"):
+    with pytest.raises(
+        RecipeError, match=r"task.options.enriched is gone: the rules label all reviews"
+    ):
         read_options({"enriched": "labels.csv"})
 
 
-# -- records ----------------------------------------------------------------------------------------------------------
+# -- records ---------------------------------------------------------------------------------------
 
 
 def test_records_of_olist_train_and_know_their_files(mine, tmp_path):
@@ -332,15 +413,20 @@ def test_records_of_olist_train_and_know_their_files(mine, tmp_path):
     assert len(manifest["olist"]["sources"]["olist_orders_dataset.csv"]["sha256"]) == 64
     moved = mine.rename(tmp_path / "moved")
     (moved / ORDERS).touch()
-    assert len(open_task("commerce", {**options, "olist": str(moved)}, folder).examples("train")) == 32
+    assert (
+        len(open_task("commerce", {**options, "olist": str(moved)}, folder).examples("train")) == 32
+    )
     orders = (moved / ORDERS).read_bytes()
-    (moved / ORDERS).write_bytes(orders.replace(b",delivered,", b",shipped,  ", 1))  # of the same size
+    # of the same size
+    (moved / ORDERS).write_bytes(orders.replace(b",delivered,", b",shipped,  ", 1))
     with pytest.raises(DataError, match=f"holds records of other files \\({ORDERS}\\)"):
         open_task("commerce", {**options, "olist": str(moved)}, folder)
     with pytest.raises(DataError, match="orders: None there, 500 wanted"):
         open_task("commerce", {"orders": 500}, folder)
     shutil.rmtree(moved)
-    assert len(open_task("commerce", options, folder).examples("train")) == 32, "records do not need the files"
+    assert len(open_task("commerce", options, folder).examples("train")) == 32, (
+        "records do not need the files"
+    )
 
 
 def test_records_of_a_synthetic_shop_are_not_those_of_olist(commerce_folder, small):
@@ -350,7 +436,16 @@ def test_records_of_a_synthetic_shop_are_not_those_of_olist(commerce_folder, sma
 
 def test_the_command_says_what_was_left_out(mine, tmp_path):
     edit(mine / ITEMS, lambda rows: rows[-1].__setitem__(5, "free"))
-    command = ["data", "commerce", "--olist", str(mine), "--extraction", "20", "--out", str(tmp_path / "out")]
+    command = [
+        "data",
+        "commerce",
+        "--olist",
+        str(mine),
+        "--extraction",
+        "20",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     assert "train 16, val 2, test 2" in result.stdout

@@ -1,4 +1,5 @@
-"""Push messages: the law of the task, messages that no template writes, gates, cheats, and the pairs' customers."""
+"""Push messages: the law of the task, messages that no template writes, gates, cheats, and the
+pairs' customers."""
 
 from collections import Counter
 from pathlib import Path
@@ -81,7 +82,9 @@ def failed(text, reference=LATE):
 def test_every_skeleton_is_right_for_every_product_and_enough_fit():
     """Of all skeletons, products, names and offers a sample, every skeleton in it."""
     rng = np.random.default_rng(0)
-    nouns = list({noun.word: noun for category in CATEGORIES for noun in category.nouns}.values())[::2]
+    nouns = list({noun.word: noun for category in CATEGORIES for noun in category.nouns}.values())[
+        ::2
+    ]
     names = [*WOMEN, *MEN]
     tried = Counter()
     for situation in situations().values():
@@ -89,9 +92,21 @@ def test_every_skeleton_is_right_for_every_product_and_enough_fit():
         assert len(situation.offer) >= (8 if situation.offered else 0)
         for position, noun in enumerate(nouns):
             offers = made.draw_offers(rng) if situation.offered and position % 2 else []
-            name, days = ("Rosângela", "12 dias") if position % 3 else (names[rng.integers(len(names))], "1 dia")
-            told = situation.told[position % len(situation.told)].format(days=days, complaint="reclamou do atraso")
-            reference = {**LATE, "name": name, "product": noun.word, "situation": situation.name, "told": told}
+            name, days = (
+                ("Rosângela", "12 dias")
+                if position % 3
+                else (names[rng.integers(len(names))], "1 dia")
+            )
+            told = situation.told[position % len(situation.told)].format(
+                days=days, complaint="reclamou do atraso"
+            )
+            reference = {
+                **LATE,
+                "name": name,
+                "product": noun.word,
+                "situation": situation.name,
+                "told": told,
+            }
             reference["offers"] = [offer for offer, _ in offers]
             slots = {"name": name, "days": days, **made.agreeing(noun)}
             said = [{"offer": form} for _, forms in offers for form in forms] or [{}]
@@ -106,7 +121,9 @@ def test_every_skeleton_is_right_for_every_product_and_enough_fit():
                 skeleton, text = fitting[index]
                 tried[skeleton] += 1
                 assert total(text, reference, "strict") == 1.0, text
-    assert len(tried) == sum(len(situation.plain) + len(situation.offer) for situation in situations().values())
+    assert len(tried) == sum(
+        len(situation.plain) + len(situation.offer) for situation in situations().values()
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,9 +159,18 @@ def test_there_are_enough_of_them_for_every_situation():
         (GOOD.replace("sua cafeteira", "<produto>"), "filled"),
         (GOOD.replace("Camila", "Prezado cliente"), "filled"),
         *((f"{GOOD} Use {code}.", "honest") for code in ("VOLTA10", "o cupom VOLTE")),
-        *((f"{GOOD} {more}", "honest") for more in ("Ganhe desconto!", "Frete grátis!", "É um brinde nosso.")),
-        *((f"{GOOD} {more}", "honest") for more in ("Por R$ 89,90.", "Só hoje mesmo!", "Em 24h.", "Foram 5 dias.")),
-        *((f"{GOOD} {more}", "honest") for more in ("Em dois dias vem mais.", "É garantido!", "Veja em www.loja.com")),
+        *(
+            (f"{GOOD} {more}", "honest")
+            for more in ("Ganhe desconto!", "Frete grátis!", "É um brinde nosso.")
+        ),
+        *(
+            (f"{GOOD} {more}", "honest")
+            for more in ("Por R$ 89,90.", "Só hoje mesmo!", "Em 24h.", "Foram 5 dias.")
+        ),
+        *(
+            (f"{GOOD} {more}", "honest")
+            for more in ("Em dois dias vem mais.", "É garantido!", "Veja em www.loja.com")
+        ),
         ("- Camila, sua cafeteira chegou!\n- Desculpe a demora.\n- Aproveite!", "single"),
         (f"{GOOD} ou: Camila, aproveite!", "single"),
         (GOOD.upper(), "calm"),
@@ -159,26 +185,52 @@ def test_a_failed_gate_leaves_a_tenth(text, gate):
 
 
 def test_what_the_prompt_says_may_be_said():
-    assert failed("Camila, foram 4 dias de atraso. Sua cafeteira chegou: aproveite, e nos desculpe!") == set()
-    offer = "Camila, sua cafeteira chegou, e o atraso é nosso: aproveite 10% de desconto no cupom VOLTA10."
+    assert (
+        failed("Camila, foram 4 dias de atraso. Sua cafeteira chegou: aproveite, e nos desculpe!")
+        == set()
+    )
+    offer = (
+        "Camila, sua cafeteira chegou, e o atraso é nosso: aproveite 10% de desconto no cupom "
+        "VOLTA10."
+    )
     assert total(offer, OFFERED) == 1.0
     assert failed(offer) == {"honest"}
     assert failed(offer.replace("10%", "20%"), OFFERED) == {"honest"}
     assert failed(offer.replace("10%", "R$ 10"), OFFERED) == {"honest"}
     assert failed(offer.replace("VOLTA10", "VOLTA20"), OFFERED) == {"honest"}
-    assert failed("Camila, sua cafeteira chegou. Desculpe a demora: frete grátis até domingo!", OFFERED) == set()
-    assert failed("Camila, sua cafeteira chegou. Desculpe a demora: cápsulas grátis até domingo!", OFFERED) == {
-        "honest"
-    }
-    assert failed("Camila, sua cafeteira chegou. Desculpe a demora: frete grátis até sábado!", OFFERED) == {"honest"}
+    assert (
+        failed(
+            "Camila, sua cafeteira chegou. Desculpe a demora: frete grátis até domingo!", OFFERED
+        )
+        == set()
+    )
+    assert failed(
+        "Camila, sua cafeteira chegou. Desculpe a demora: cápsulas grátis até domingo!", OFFERED
+    ) == {"honest"}
+    assert failed(
+        "Camila, sua cafeteira chegou. Desculpe a demora: frete grátis até sábado!", OFFERED
+    ) == {"honest"}
 
 
 def test_an_offer_pays_where_there_is_one_and_half_of_it_half():
     assert parts(GOOD)["offer"] is None
     assert parts(GOOD, OFFERED)["offer"] == 0
-    assert parts("Camila, sua cafeteira chegou. Desculpe o atraso: use VOLTA10!", OFFERED)["offer"] == 0.5
-    assert parts("Camila, sua cafeteira chegou. Desculpe o atraso: use 10% de desconto!", OFFERED)["offer"] == 0.5
-    assert parts("Camila, chegou! Desculpe o atraso: frete grátis até domingo, aproveite!", OFFERED)["offer"] == 1
+    assert (
+        parts("Camila, sua cafeteira chegou. Desculpe o atraso: use VOLTA10!", OFFERED)["offer"]
+        == 0.5
+    )
+    assert (
+        parts("Camila, sua cafeteira chegou. Desculpe o atraso: use 10% de desconto!", OFFERED)[
+            "offer"
+        ]
+        == 0.5
+    )
+    assert (
+        parts("Camila, chegou! Desculpe o atraso: frete grátis até domingo, aproveite!", OFFERED)[
+            "offer"
+        ]
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -209,7 +261,12 @@ def test_copied_facts_say_nothing_of_the_situation():
 
 
 def test_what_stands_around_costs_a_share_and_under_the_strict_reading_nearly_all():
-    for text in (f'"{GOOD}"', f"Mensagem: {GOOD}", f"```\n{GOOD}\n```", f"Claro! Aqui está:\n{GOOD}"):
+    for text in (
+        f'"{GOOD}"',
+        f"Mensagem: {GOOD}",
+        f"```\n{GOOD}\n```",
+        f"Claro! Aqui está:\n{GOOD}",
+    ):
         outcome, score = judge(LATE, text, "lenient")
         assert score.total == pytest.approx(0.9)
         assert score.readings["strict"] <= FAILED
@@ -223,7 +280,9 @@ def test_a_title_is_the_first_line_where_it_is_asked_for(shop):
     titled = {**LATE, "titled": True}
     assert total(f"Demorou, mas chegou\n{GOOD}", titled) == 1.0
     assert failed(GOOD, titled) == {"limit"}
-    assert failed(f"{'Demorou muito, mas a sua cafeteira chegou, ' * 2}\n{GOOD}", titled) == {"limit"}
+    assert failed(f"{'Demorou muito, mas a sua cafeteira chegou, ' * 2}\n{GOOD}", titled) == {
+        "limit"
+    }
     assert total(f"Título: Demorou, mas chegou\nMensagem: {GOOD}", titled) == pytest.approx(0.9)
     options = shop.options.model_copy(update={"titles": True, "push": 40})
     for pairs in made.pairs(Shop(shop.database, shop.folder, options, silent)).values():
@@ -245,7 +304,10 @@ def test_hostile_texts_are_judged_in_time(push):
     pieces = [*HOSTILE, example.gold, "não " * 3000, "R$ " * 3000, "1." * 5000]
     pieces += ["``` " * 2000, "<think>" * 999, "é só " * 999]
     texts = [
-        "".join(pieces[index][: int(rng.integers(1, 6000))] for index in rng.integers(len(pieces), size=3))
+        "".join(
+            pieces[index][: int(rng.integers(1, 6000))]
+            for index in rng.integers(len(pieces), size=3)
+        )
         for _ in range(200)
     ]
 
@@ -256,13 +318,16 @@ def test_hostile_texts_are_judged_in_time(push):
 
 
 def test_the_language_gate_agrees_with_a_trained_detector():
-    """On gold messages and hand-written ones; py3langid must say Portuguese or Galician where the gate opens."""
+    """On gold messages and hand-written ones; py3langid must say Portuguese or Galician where the
+    gate opens."""
     from py3langid import langid
 
     detector = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE)
     detector.set_languages(["pt", "es", "en", "gl", "fr", "it"])
     texts = [
-        (line.split(" ", 1)[1], {**group["prompt"], "titled": False}) for group in WRITTEN for line in group["messages"]
+        (line.split(" ", 1)[1], {**group["prompt"], "titled": False})
+        for group in WRITTEN
+        for line in group["messages"]
     ]
     foreign = [
         "Your order is on the way, thank you for shopping with us!",
@@ -272,7 +337,8 @@ def test_the_language_gate_agrees_with_a_trained_detector():
     ]
     texts += [(text, LATE) for text in foreign]
     agree = [
-        ("portuguese" not in failed(text, reference)) == (detector.classify(text)[0] in ("pt", "gl"))
+        ("portuguese" not in failed(text, reference))
+        == (detector.classify(text)[0] in ("pt", "gl"))
         for text, reference in texts
     ]
     assert np.mean(agree) > 0.95
@@ -282,7 +348,11 @@ def test_the_language_gate_agrees_with_a_trained_detector():
 def test_pairs_share_no_customer_with_each_other_or_with_extraction(shop):
     pairs = [pair for split in made.pairs(shop).values() for pair in split]
     customers = {pair.about["customer_unique_id"] for pair in pairs}
-    asked = {row["customer_unique_id"] for split in SPLITS for _, row in read_jsonl(shop.folder / f"{split}.jsonl")}
+    asked = {
+        row["customer_unique_id"]
+        for split in SPLITS
+        for _, row in read_jsonl(shop.folder / f"{split}.jsonl")
+    }
     assert len(customers) == len(pairs) == 120
     assert asked
     assert customers.isdisjoint(asked)
@@ -344,7 +414,8 @@ def test_an_edited_row_says_what_is_wrong(change, says):
 
 def test_phrases():
     phrases = PushPhrases(
-        {"late": ["atras*", "não chegou", "passou .. prazo"], "here": ["já? chegou/veio"]}, negatable=True
+        {"late": ["atras*", "não chegou", "passou .. prazo"], "here": ["já? chegou/veio"]},
+        negatable=True,
     )
     assert phrases.said(words("Atrasou!")) == {"late"}
     assert phrases.said(words("sem atraso")) == set()
@@ -359,7 +430,9 @@ def test_phrases():
 def test_the_tables_name_only_what_there_is():
     concepts = lexicon().concepts.said([])  # read at all
     assert concepts == set()
-    table = yaml.safe_load((Path(made.__file__).with_name("lexicon.yaml")).read_text(encoding="utf-8"))
+    table = yaml.safe_load(
+        (Path(made.__file__).with_name("lexicon.yaml")).read_text(encoding="utf-8")
+    )
     for situation in situations().values():
         named = situation.core.union(*situation.also, situation.contradicting)
         assert named <= table["concepts"].keys()
@@ -371,7 +444,11 @@ def test_the_tables_name_only_what_there_is():
 
 
 def test_numbers_and_claims():
-    assert numbers_of("R$ 1.234,50 e 10% ou 10 por cento, 3 dias") == {(1234.5, "R$"), (10.0, "%"), (3.0, "dia")}
+    assert numbers_of("R$ 1.234,50 e 10% ou 10 por cento, 3 dias") == {
+        (1234.5, "R$"),
+        (10.0, "%"),
+        (3.0, "dia"),
+    }
     assert claims_of(words("frete grátis")) == {"free shipping"}
     assert claims_of(words("frete grátis e caneca grátis")) == {"free shipping", "free"}
     facts = facts_of("Ana", "telefone sem fio", "boleto", ("10% com VOLTA10",))
@@ -380,7 +457,15 @@ def test_numbers_and_claims():
 
 
 def test_the_weights_are_those_of_the_documents():
-    page = (Path(__file__).parents[3] / "docs" / "research" / "commerce.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "research" / "commerce.md").read_text(
+        encoding="utf-8"
+    )
     assert RUBRIC.identity in page
-    assert [row for part in RUBRIC.parts if (row := f"| {part.name} | {part.weight:.2f} |") not in page] == []
-    assert [row for part in RUBRIC.form if (row := f"| *{part.name}* | -{part.weight:.2f} |") not in page] == []
+    assert [
+        row for part in RUBRIC.parts if (row := f"| {part.name} | {part.weight:.2f} |") not in page
+    ] == []
+    assert [
+        row
+        for part in RUBRIC.form
+        if (row := f"| *{part.name}* | -{part.weight:.2f} |") not in page
+    ] == []

@@ -36,7 +36,9 @@ def by_brute_force(rows, ties, *, ordered):
         for chosen in itertools.product(*choices):
             gold = [row for part in chosen for row in part]
             orders = [gold] if ordered else itertools.permutations(gold)
-            if any(all(map(near, itertools.chain(*mine), itertools.chain(*order))) for order in orders):
+            if any(
+                all(map(near, itertools.chain(*mine), itertools.chain(*order))) for order in orders
+            ):
                 return True
     return False
 
@@ -53,7 +55,11 @@ def results(draw):
         for at, tie in enumerate(ties)
     ]
     columns = draw(st.permutations(range(wide)))
-    rows = [tuple(row[at] for at in columns) for tie in ties for row in draw(st.permutations(tie.rows))[: tie.take]]
+    rows = [
+        tuple(row[at] for at in columns)
+        for tie in ties
+        for row in draw(st.permutations(tie.rows))[: tie.take]
+    ]
     if draw(st.booleans()):
         at = draw(st.integers(0, len(rows) - 1))
         rows[at] = draw(st.tuples(*[VALUES] * wide))
@@ -72,18 +78,50 @@ def test_agrees_with_all_permutations(result, ordered):
 
 
 NEAR = [
-    *((None, None), (3, 3.0), (3, 3.005), (0.5, 0.502), (0.25, 0.25), (0.02384, 0.0238), (0.0, 1e-17)),
-    *((0.00008, 0.00008125), (0.00514, 0.0051), (20000.0, 20001), (4.0833, 4.08), (2**62, float(2**62))),
+    *(
+        (None, None),
+        (3, 3.0),
+        (3, 3.005),
+        (0.5, 0.502),
+        (0.25, 0.25),
+        (0.02384, 0.0238),
+        (0.0, 1e-17),
+    ),
+    *(
+        (0.00008, 0.00008125),
+        (0.00514, 0.0051),
+        (20000.0, 20001),
+        (4.0833, 4.08),
+        (2**62, float(2**62)),
+    ),
     (float("inf"), float("inf")),
 ]
 FAR = [
-    *((None, 0), (None, ""), (3, 3.009), (0.5, 0.51), (0.02384, 0.02), (0.004, 0.0), (0.00008, 0.0), (0.0034, 0.0035)),
-    *((0.00008, 0.00012), (-0.00008, 0.00008), (20000, 20001), (20000.0, 20003), (4.0833, 4.1), (-2.0, 2.0)),
+    *(
+        (None, 0),
+        (None, ""),
+        (3, 3.009),
+        (0.5, 0.51),
+        (0.02384, 0.02),
+        (0.004, 0.0),
+        (0.00008, 0.0),
+        (0.0034, 0.0035),
+    ),
+    *(
+        (0.00008, 0.00012),
+        (-0.00008, 0.00008),
+        (20000, 20001),
+        (20000.0, 20003),
+        (4.0833, 4.1),
+        (-2.0, 2.0),
+    ),
     *((float("inf"), 1.0), ("a", "A"), ("1.5", 1.5), (2**62, 2**62 + 1)),
 ]
 
 
-@pytest.mark.parametrize(("pair", "equal"), [*((pair, True) for pair in NEAR), *((pair, False) for pair in FAR)])
+@pytest.mark.parametrize(
+    ("pair", "equal"), [*((pair, True) for pair in NEAR), *((pair, False) for pair in FAR)]
+)
 def test_values_that_are_near(pair, equal):
     assert near(*pair) == near(*reversed(pair)) == equal
 
@@ -122,7 +160,8 @@ def test_a_part_of_a_date_is_a_number_in_its_own_column_and_width():
 
 
 def test_wide_and_long_results_take_no_exponential_time():
-    """Even and odd bit strings agree on every choice of columns but all, so only trying tells them apart."""
+    """Even and odd bit strings agree on every choice of columns but all, so only trying tells them
+    apart."""
     strings = list(itertools.product((0, 1), repeat=10))
     even, odd = ([row for row in strings if sum(row) % 2 == parity] for parity in (0, 1))
     floats = [(0.01 * (row % 7), 0.01 * (row % 5), 0.01 * (row % 3)) for row in range(2000)]

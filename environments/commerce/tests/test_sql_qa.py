@@ -19,7 +19,15 @@ from plumbline.errors import DataError, RewardError
 from plumbline.storage import read_jsonl, write_jsonl
 from plumbline.tasks import open_task
 from plumbline_commerce.sql_qa import engine
-from plumbline_commerce.sql_qa.engine import DATES, HEAP, QueryLimits, QueryRefusal, QueryResult, databases, run
+from plumbline_commerce.sql_qa.engine import (
+    DATES,
+    HEAP,
+    QueryLimits,
+    QueryRefusal,
+    QueryResult,
+    databases,
+    run,
+)
 from plumbline_commerce.sql_qa.gate import read_query
 from plumbline_commerce.sql_qa.gold import gold_of
 from plumbline_commerce.sql_qa.rubric import AnswerParts, filled, judge, read_answer, said, worth
@@ -42,7 +50,9 @@ def answer(sql, sentence=SENTENCE):
 
 
 def test_a_right_query_runs(shops):
-    assert [text for text in QUERIES["right"] if isinstance(done(text, shops[0]), QueryRefusal)] == []
+    assert [
+        text for text in QUERIES["right"] if isinstance(done(text, shops[0]), QueryRefusal)
+    ] == []
 
 
 @pytest.mark.parametrize("cause", QUERIES["wrong"])
@@ -62,7 +72,11 @@ def test_queries_with_one_result_say_the_same_and_those_without_say_nothing(shop
     assert len(golds) == 1
     assert golds != {frozenset()}
     assert all(said(answer(sql), shops[0]) not in golds for sql in QUERIES["other"])
-    for text in ("", "DROP TABLE orders", "SELECT MAX(order_id) AS a FROM orders WHERE order_id IS NULL"):
+    for text in (
+        "",
+        "DROP TABLE orders",
+        "SELECT MAX(order_id) AS a FROM orders WHERE order_id IS NULL",
+    ):
         assert said(answer(text), shops[0]) == frozenset()
 
 
@@ -75,7 +89,11 @@ def test_a_query_that_means_something_else_is_wrong(shops):
 
 def test_what_is_too_deep_or_long_is_refused_before_it_is_parsed():
     """Else it would depend on how deep the caller's own stack is."""
-    for text in ("SELECT " + "(" * 26 + "1" + ")" * 26, "SELECT " + "1," * 400 + "1", "SELECT '" + "a" * 4000 + "'"):
+    for text in (
+        "SELECT " + "(" * 26 + "1" + ")" * 26,
+        "SELECT " + "1," * 400 + "1",
+        "SELECT '" + "a" * 4000 + "'",
+    ):
         assert read_query(text) == QueryRefusal("syntax", read_query(text).detail)
         assert read_query(text).detail.startswith("over ")
 
@@ -86,7 +104,9 @@ def written_out(text):
 
 ATTACKS = {
     kind: [written_out(text) for text in texts]
-    for kind, texts in yaml.safe_load((HERE / "sql_attacks.yaml").read_text(encoding="utf-8")).items()
+    for kind, texts in yaml.safe_load(
+        (HERE / "sql_attacks.yaml").read_text(encoding="utf-8")
+    ).items()
 }
 SHORT = QueryLimits(steps=10**12, seconds=0.1)
 
@@ -116,7 +136,8 @@ def test_nothing_but_one_select_over_the_shop_gets_through(untouched, kind):
 
 
 def taken(text, database, limits):
-    """What became of a query, and the seconds of a processor that it took; a busy machine says nothing about it."""
+    """What became of a query, and the seconds of a processor that it took; a busy machine says
+    nothing about it."""
     began = time.thread_time()
     query = read_query(text)
     result = query if isinstance(query, QueryRefusal) else run(database, query.sql, limits)
@@ -140,7 +161,10 @@ def test_no_query_takes_or_gives_more_than_its_limits(untouched, kind):
         assert seconds < 1.5 * SHORT.seconds, text[:80]
         if isinstance(result, QueryResult):
             assert len(result.rows) <= SHORT.rows
-            assert sum(len(value) for row in result.rows for value in row if isinstance(value, str)) <= SHORT.result
+            assert (
+                sum(len(value) for row in result.rows for value in row if isinstance(value, str))
+                <= SHORT.result
+            )
 
 
 MEMORY = """
@@ -189,21 +213,68 @@ def test_no_query_sees_a_clock_or_other_luck(shops):
 
 
 def test_dates_are_what_sqlite_makes_of_them(shops):
-    times = ["2017-08-31", "2016-02-29 23:59:59.987", "12:30", "2457998.5", "x", "", "2018-13-01", "0000-01-01", 1e300]
-    times += [2457998, 2457998.25, -1, 1503964800, None, b"2017-08-31", "2017-08-31T10:00+02:00", "now\n", " now", True]
-    changes = [(), ("+1 month",), ("start of month", "+1 month", "-1 day"), ("weekday 0",), ("unixepoch",), ("auto",)]
-    changes += [("julianday",), ("-1.5 days", "start of year"), ("+1",), (None,), ("no modifier",), (3,)]
+    times = [
+        "2017-08-31",
+        "2016-02-29 23:59:59.987",
+        "12:30",
+        "2457998.5",
+        "x",
+        "",
+        "2018-13-01",
+        "0000-01-01",
+        1e300,
+    ]
+    times += [
+        2457998,
+        2457998.25,
+        -1,
+        1503964800,
+        None,
+        b"2017-08-31",
+        "2017-08-31T10:00+02:00",
+        "now\n",
+        " now",
+        True,
+    ]
+    changes = [
+        (),
+        ("+1 month",),
+        ("start of month", "+1 month", "-1 day"),
+        ("weekday 0",),
+        ("unixepoch",),
+        ("auto",),
+    ]
+    changes += [
+        ("julianday",),
+        ("-1.5 days", "start of year"),
+        ("+1",),
+        (None,),
+        ("no modifier",),
+        (3,),
+    ]
     formats = ["%Y-%m", "%d %f %H %j %J %M %s %S %w %W %%", "%q", "", None, 7]
-    calls = [(name, (at, *by)) for name in sorted(DATES - {"strftime"}) for at in times for by in changes]
+    calls = [
+        (name, (at, *by)) for name in sorted(DATES - {"strftime"}) for at in times for by in changes
+    ]
     calls += [("strftime", (form, at, *by)) for form in formats for at in times for by in changes]
 
     def literal(value):
-        return "NULL" if value is None else f"x'{value.hex()}'" if isinstance(value, bytes) else repr(value)
+        return (
+            "NULL"
+            if value is None
+            else f"x'{value.hex()}'"
+            if isinstance(value, bytes)
+            else repr(value)
+        )
 
     with closing(sqlite3.connect(":memory:")) as plain:
         for name, given in calls:
-            sql = f"SELECT {name}({', '.join(map(literal, given))})".replace('"', "'").replace("\\n", "\n")
-            assert run(shops[0], sql) == QueryResult((sql[7:],), (plain.execute(sql).fetchone(),)), sql
+            sql = f"SELECT {name}({', '.join(map(literal, given))})".replace('"', "'").replace(
+                "\\n", "\n"
+            )
+            assert run(shops[0], sql) == QueryResult(
+                (sql[7:],), (plain.execute(sql).fetchone(),)
+            ), sql
 
 
 def test_a_greedy_query_has_no_other_one_refused(shops, monkeypatch):
@@ -223,7 +294,11 @@ def test_a_greedy_query_has_no_other_one_refused(shops, monkeypatch):
     monkeypatch.setattr(engine._Reader, "run", watched)
     greedy = next(text for text in ATTACKS["memory"])
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda text: run(shops[0], text), [greedy, *["SELECT COUNT(*) FROM orders"] * 40]))
+        found = list(
+            pool.map(
+                lambda text: run(shops[0], text), [greedy, *["SELECT COUNT(*) FROM orders"] * 40]
+            )
+        )
     assert set(most) == {1}
     assert isinstance(found[0], QueryRefusal)
     assert all(isinstance(one, QueryResult) for one in found[1:])
@@ -253,7 +328,10 @@ SAID = "Foram {n} pedidos ao todo."
         (f"```sql\n{SQL}\n```\n{SAID}", AnswerParts(SQL, SAID, fenced=True, alone=True)),
         (f"```sql\n{SQL};\n```\n\n{SAID}\n", AnswerParts(SQL, SAID, fenced=True, alone=True)),
         (f"```SQL\n{SQL}```{SAID}", AnswerParts(SQL, SAID, fenced=True, alone=True)),
-        (f"<think>SELECT 1</think>```sql\n{SQL}\n```\n{SAID}", AnswerParts(SQL, SAID, fenced=True, alone=True)),
+        (
+            f"<think>SELECT 1</think>```sql\n{SQL}\n```\n{SAID}",
+            AnswerParts(SQL, SAID, fenced=True, alone=True),
+        ),
         (f"```sqlite\n{SQL}\n```\n{SAID}", AnswerParts(SQL, SAID, fenced=False, alone=True)),
         (f"```\n{SQL}\n```\n{SAID}", AnswerParts(SQL, SAID, fenced=False, alone=True)),
         (f"```sql {SQL}```\n{SAID}", AnswerParts(SQL, SAID, fenced=True, alone=True)),
@@ -262,9 +340,18 @@ SAID = "Foram {n} pedidos ao todo."
         (f"{SQL}\n\n{SAID}", AnswerParts(SQL, SAID, fenced=False, alone=True)),
         (f"{SQL}\n{SAID}", AnswerParts(SQL, SAID, fenced=False, alone=True)),
         ("  select\n1", AnswerParts("select\n1", "", fenced=False, alone=False)),
-        (f"Claro! Aqui está:\n```sql\n{SQL}\n```\n{SAID}", AnswerParts(SQL, SAID, fenced=True, alone=False)),
-        (f"```sql\n{SQL}\n```\n{SAID} Espero ter ajudado.", AnswerParts(SQL, SAID, fenced=True, alone=False)),
-        (f"```sql\n{SQL}\n```\n{SAID}\n```sql\nSELECT 2\n```", AnswerParts(SQL, SAID, fenced=True, alone=False)),
+        (
+            f"Claro! Aqui está:\n```sql\n{SQL}\n```\n{SAID}",
+            AnswerParts(SQL, SAID, fenced=True, alone=False),
+        ),
+        (
+            f"```sql\n{SQL}\n```\n{SAID} Espero ter ajudado.",
+            AnswerParts(SQL, SAID, fenced=True, alone=False),
+        ),
+        (
+            f"```sql\n{SQL}\n```\n{SAID}\n```sql\nSELECT 2\n```",
+            AnswerParts(SQL, SAID, fenced=True, alone=False),
+        ),
         (f"{SAID}\n```sql\n{SQL}\n```", AnswerParts(SQL, "", fenced=True, alone=False)),
         (f"```sql\n{SQL}", AnswerParts(SQL, "", fenced=False, alone=False)),
         (f"```sql\n{SQL}\n```", AnswerParts(SQL, "", fenced=True, alone=False)),
@@ -333,7 +420,9 @@ def test_a_constant_that_is_right_on_one_database_is_wrong(shops):
     reference = {"question": "Quantos pedidos?", "ordered": False}
     reference["sql"] = "SELECT COUNT(*) AS n FROM orders_enriched WHERE delay_days > 0"
     ((lucky,),) = gold_of(shops[0], reference["sql"]).rows
-    text = answer(f"SELECT {lucky} AS n FROM orders_enriched LIMIT 1", "Foram {n} pedidos com atraso.")
+    text = answer(
+        f"SELECT {lucky} AS n FROM orders_enriched LIMIT 1", "Foram {n} pedidos com atraso."
+    )
     assert judge(reference, text, shops[:1])[1].parts["result"] == 1
     assert judge(reference, text, shops)[1].parts["result"] == 0
     assert judge(reference, text, shops)[1].total < 0.4
@@ -341,17 +430,31 @@ def test_a_constant_that_is_right_on_one_database_is_wrong(shops):
 
 def test_a_gold_query_may_find_nothing_on_a_database_but_not_on_all(shops):
     ((elsewhere,),) = run(shops[1], "SELECT order_id FROM orders LIMIT 1").rows
-    reference = REFERENCE | {"sql": f"SELECT order_status AS s FROM orders WHERE order_id = '{elsewhere}'"}
+    reference = REFERENCE | {
+        "sql": f"SELECT order_status AS s FROM orders WHERE order_id = '{elsewhere}'"
+    }
     gold = answer(reference["sql"], "O pedido está com situação {s}.")
     assert judge(reference, gold, shops)[1].total == 1.0
-    assert judge(reference, answer("SELECT order_status FROM orders WHERE 1 = 0"), shops)[1].parts["result"] == 0
+    assert (
+        judge(reference, answer("SELECT order_status FROM orders WHERE 1 = 0"), shops)[1].parts[
+            "result"
+        ]
+        == 0
+    )
     with pytest.raises(DataError, match="returns no row anywhere"):
         judge(reference, gold, shops[:1])
 
 
 def test_nothing_raises_whatever_the_text(shops):
-    texts = [*HOSTILE, *(text for kind in ("write", "outside", "stacked", "strange") for text in ATTACKS[kind])]
-    written = [told for text in texts for told in (text, text + "\n" + SENTENCE, answer(REFERENCE["sql"], text))]
+    texts = [
+        *HOSTILE,
+        *(text for kind in ("write", "outside", "stacked", "strange") for text in ATTACKS[kind]),
+    ]
+    written = [
+        told
+        for text in texts
+        for told in (text, text + "\n" + SENTENCE, answer(REFERENCE["sql"], text))
+    ]
     written += [answer(text) for text in (*texts, *ATTACKS["heavy"])]
     for text in written:
         score = judge(REFERENCE, text, shops[:1])[1]
@@ -381,24 +484,34 @@ def only_rows(tmp_path):
 @pytest.mark.parametrize(
     ("sql", "what"),
     [
-        ("SELECT SUM(order_value) AS v FROM orders_enriched WHERE customer_state = 'XX'", "nothing but NULL"),
+        (
+            "SELECT SUM(order_value) AS v FROM orders_enriched WHERE customer_state = 'XX'",
+            "nothing but NULL",
+        ),
         ("SELECT order_id FROM orders WHERE 1 = 0", "no row"),
         ("SELECT COUNT(*) AS n FROM orders WHERE order_status = 'nosuch'", "the same rows"),
         ("SELECT MAX(review_score) AS m FROM order_reviews", "the same rows"),
     ],
 )
-def test_a_record_whose_gold_query_asks_nothing_is_refused_at_the_first_verdict(shops, only_rows, sql, what):
+def test_a_record_whose_gold_query_asks_nothing_is_refused_at_the_first_verdict(
+    shops, only_rows, sql, what
+):
     shutil.copytree(shops[0].parent, only_rows / "sql_qa")
     rows = [row for _, row in read_jsonl(only_rows / "test.jsonl")]
     rows[3]["reference"]["sql"] = sql
     write_jsonl(only_rows / "test.jsonl", rows)
     task = open_task("commerce", {"job": "sql_qa", "data": str(only_rows)}, only_rows / "unused")
-    with pytest.raises(RewardError, match=f"r3: the gold query .* returns {what} on each of 3 databases"):
+    with pytest.raises(
+        RewardError, match=f"r3: the gold query .* returns {what} on each of 3 databases"
+    ):
         task.judge(task.examples("test")[0], "")
 
 
 ZIP = "substr(seller_zip_code_prefix, 1, 3)"
-ZIPS = "SELECT DISTINCT {} AS p, substr(shipping_limit_date, 1, 4) AS a FROM sellers NATURAL JOIN order_items"
+ZIPS = (
+    "SELECT DISTINCT {} AS p, substr(shipping_limit_date, 1, 4) AS a FROM sellers NATURAL JOIN "
+    "order_items"
+)
 MONTHS = "SELECT {} AS m, COUNT(*) AS n FROM orders_enriched GROUP BY 1"
 HOURS = "SELECT {} AS h FROM orders"
 MONTH, HOUR = "strftime('%m', order_date)", "substr(order_purchase_timestamp, 12, 2)"
@@ -407,32 +520,58 @@ MONTH, HOUR = "strftime('%m', order_date)", "substr(order_purchase_timestamp, 12
 @pytest.mark.parametrize(
     ("gold", "other", "right"),
     [
-        (f"SELECT DISTINCT {ZIP} FROM sellers", f"SELECT DISTINCT CAST({ZIP} AS INTEGER) FROM sellers", False),
+        (
+            f"SELECT DISTINCT {ZIP} FROM sellers",
+            f"SELECT DISTINCT CAST({ZIP} AS INTEGER) FROM sellers",
+            False,
+        ),
         (ZIPS.format(ZIP), ZIPS.format(f"CAST({ZIP} AS INTEGER)"), False),
-        (ZIPS.format(ZIP), ZIPS.format(ZIP).replace("substr(shipping", "0 + substr(shipping"), True),
+        (
+            ZIPS.format(ZIP),
+            ZIPS.format(ZIP).replace("substr(shipping", "0 + substr(shipping"),
+            True,
+        ),
         (ZIPS.format(ZIP), f"SELECT a + 0, p FROM ({ZIPS.format(ZIP)})", True),
         (f"SELECT CAST(p AS INTEGER), a FROM ({ZIPS.format(ZIP)})", ZIPS.format(ZIP), False),
         (MONTHS.format(MONTH), MONTHS.format(f"{MONTH} + 0"), True),
         (MONTHS.format(f"CAST({MONTH} AS INTEGER)"), MONTHS.format(MONTH), True),
         (MONTHS.format(MONTH), f"SELECT n, m + 0 FROM ({MONTHS.format(MONTH)})", True),
-        (f"WITH t AS ({MONTHS.format(MONTH)}) SELECT * FROM t", MONTHS.format(f"{MONTH} + 0"), True),
-        (f"WITH t(a, b) AS ({MONTHS.format(MONTH)}) SELECT a, b FROM t", MONTHS.format(f"{MONTH} + 0"), True),
+        (
+            f"WITH t AS ({MONTHS.format(MONTH)}) SELECT * FROM t",
+            MONTHS.format(f"{MONTH} + 0"),
+            True,
+        ),
+        (
+            f"WITH t(a, b) AS ({MONTHS.format(MONTH)}) SELECT a, b FROM t",
+            MONTHS.format(f"{MONTH} + 0"),
+            True,
+        ),
         (
             f"SELECT DISTINCT m FROM (SELECT *, {MONTH} AS m FROM orders_enriched)",
             f"SELECT DISTINCT {MONTH} + 0 FROM orders_enriched",
             True,
         ),
-        (f"{HOURS.format(HOUR)} UNION {HOURS.format(HOUR)}", f"SELECT DISTINCT {HOUR} + 0 FROM orders", True),
+        (
+            f"{HOURS.format(HOUR)} UNION {HOURS.format(HOUR)}",
+            f"SELECT DISTINCT {HOUR} + 0 FROM orders",
+            True,
+        ),
         (f"SELECT m, n FROM ({MONTHS.format(MONTH)}) AS t", MONTHS.format(f"{MONTH} + 0"), True),
         (MONTHS.format(MONTH), MONTHS.format(f"'0' || {MONTH}"), False),
         (MONTHS.format(MONTH), MONTHS.format(f"CAST({MONTH} + 0 AS TEXT)"), False),
         (MONTHS.format(f"{MONTH} + 0"), MONTHS.format(f"'00' || {MONTH}"), False),
-        (MONTHS.format(MONTH), "SELECT m, CAST(n AS TEXT) FROM (" + MONTHS.format(MONTH) + ")", False),
+        (
+            MONTHS.format(MONTH),
+            "SELECT m, CAST(n AS TEXT) FROM (" + MONTHS.format(MONTH) + ")",
+            False,
+        ),
         (HOURS.format(HOUR), HOURS.format(f"CAST({HOUR} AS INTEGER)"), True),
         (HOURS.format(f"MAX({HOUR})"), HOURS.format(f"MAX({HOUR} + 0)"), True),
     ],
 )
-def test_texts_of_digits_are_numbers_only_in_the_columns_that_hold_a_part_of_a_date(shops, gold, other, right):
+def test_texts_of_digits_are_numbers_only_in_the_columns_that_hold_a_part_of_a_date(
+    shops, gold, other, right
+):
     reference = REFERENCE | {"sql": gold, "ordered": False}
     assert judge(reference, answer(gold), shops)[1].parts["result"] == 1
     outcome, score = judge(reference, answer(other), shops)
@@ -453,7 +592,12 @@ def test_the_law_of_the_task_on_rows_that_lack_a_database(shops, only_rows):
     assert laws.oracle == 1.0
     assert laws.raised == ()
     assert laws.controls["blank"] == laws.controls["echo"] == laws.controls["prompt-example"] == 0
-    for name, bound in {"select-null": 0.1, "count-tables": 0.3, "select-everything": 0.3, "select-names": 0.3}.items():
+    for name, bound in {
+        "select-null": 0.1,
+        "count-tables": 0.3,
+        "select-everything": 0.3,
+        "select-names": 0.3,
+    }.items():
         assert 0 < laws.controls[name] < bound
     assert laws.controls["shuffled-gold"] < 0.3
     assert laws.controls["nearest-gold"] < 0.35
@@ -461,7 +605,8 @@ def test_the_law_of_the_task_on_rows_that_lack_a_database(shops, only_rows):
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("sql", None), ("sql", 3), ("question", ["a"]), ("ordered", "sim"), ("ordered", None)]
+    ("key", "value"),
+    [("sql", None), ("sql", 3), ("question", ["a"]), ("ordered", "sim"), ("ordered", None)],
 )
 def test_a_row_without_what_the_verifier_needs_is_named(only_rows, key, value):
     ((_, row), *_) = read_jsonl(only_rows / "test.jsonl")
@@ -487,7 +632,9 @@ def test_a_database_that_is_none_is_named(shops, tmp_path, content):
     database = tmp_path / "shop-1.db"
     if content is not None:
         database.write_bytes(content)
-    with pytest.raises(DataError, match=r"shop-1.db (cannot be read as a database|has no table customers)"):
+    with pytest.raises(
+        DataError, match=r"shop-1.db (cannot be read as a database|has no table customers)"
+    ):
         run(database, "SELECT 1")
 
 
@@ -514,7 +661,9 @@ def test_a_database_without_a_table_is_named_before_anything_is_judged(shops, on
             fails()
         assert caught.value.fix == "remove it to have it built"
     assert open_task("commerce", {**options, "databases": 1}, only_rows / "unused").examples("test")
-    assert [path.name for path in second.parent.iterdir()] == ["shop-2.db"], "to check what is there builds nothing"
+    assert [path.name for path in second.parent.iterdir()] == ["shop-2.db"], (
+        "to check what is there builds nothing"
+    )
 
 
 def test_verdicts_of_threads_are_those_of_one(shops):
@@ -525,10 +674,14 @@ def test_verdicts_of_threads_are_those_of_one(shops):
 
 
 def test_threads_and_processes_may_build_at_once(tmp_path):
-    code = "import sys; from pathlib import Path; from plumbline_commerce.sql_qa.engine import databases\n"
+    code = (
+        "import sys; from pathlib import Path; from plumbline_commerce.sql_qa.engine import "
+        "databases\n"
+    )
     code += "print([path.stat().st_size > 0 for path in databases(Path(sys.argv[1]), 1)])"
     others = [
-        subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True) for _ in range(2)
+        subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
     ]
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(lambda _: databases(tmp_path, 1), range(2)))
@@ -547,7 +700,9 @@ def test_sqlglot_is_asked_for_when_the_task_is_opened_and_imported_by_the_first_
         "import plumbline.config.imports; plumbline.config.imports.find_spec = lambda name: None\n"
         "open_task('commerce', options, Path('unused'))"
     )
-    found = subprocess.run([sys.executable, "-c", code, only_rows], check=False, capture_output=True, text=True)
+    found = subprocess.run(
+        [sys.executable, "-c", code, only_rows], check=False, capture_output=True, text=True
+    )
     assert "the job sql_qa needs sqlglot, which is not installed" in found.stderr
     assert "pip install '.[commerce]'" in found.stderr
 
@@ -556,7 +711,9 @@ def test_texts_that_make_careless_expressions_slow_take_no_time(shops):
     texts = ["." * 15_000 + "x", "```" * 6000, "{" * 20_000, "1,," * 6000, "a\n" * 10_000]
     texts += ["SELECT" + "\n" * 19_000 + "{"]
     texts += [f"```sql\n{REFERENCE['sql']}\n```\n{text}" for text in texts]
-    texts += [answer("SELECT order_id, price FROM order_items", "Foram os valores " + "1,23 4,5 6 " * 30)]
+    texts += [
+        answer("SELECT order_id, price FROM order_items", "Foram os valores " + "1,23 4,5 6 " * 30)
+    ]
     assert most_work(lambda text: judge(REFERENCE, text, shops), texts) < 30
 
 
@@ -574,11 +731,17 @@ def test_the_cheats_that_know_the_gold_query_stay_under_their_bounds(shops):
             0.3,
         ),
         "in a comment": (f"SELECT 1 AS n FROM orders /* {gold} */", 0.15),
-        "in a branch that decides nothing": (f"SELECT 1 AS n FROM orders WHERE EXISTS ({gold}) LIMIT 1", 0.3),
+        "in a branch that decides nothing": (
+            f"SELECT 1 AS n FROM orders WHERE EXISTS ({gold}) LIMIT 1",
+            0.3,
+        ),
         "without a row": (gold.replace("LIMIT 5", "LIMIT 0"), 0.3),
         "with a column more": (gold.replace("SELECT ", "SELECT 1 AS n, ", 1), 0.5),
         "its columns, all of their pairs": (
-            "SELECT DISTINCT a.customer_state, b.review_score FROM orders_enriched a, orders_enriched b",
+            (
+                "SELECT DISTINCT a.customer_state, b.review_score FROM orders_enriched a, "
+                "orders_enriched b"
+            ),
             0.25,
         ),
         "every number": ("SELECT " + ", ".join(map(str, range(90))) + " FROM orders LIMIT 1", 0.15),

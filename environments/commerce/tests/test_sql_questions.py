@@ -40,7 +40,11 @@ def test_the_splits_share_no_question_no_query_and_no_id(made):
     every = [pair for split in made.values() for pair in split]
     assert [len(made[split]) for split in ("train", "val", "test")] == [240, 30, 30]
     for said in (
-        *(lambda pair: pair.reference["question"], lambda pair: pair.reference["sql"], lambda pair: pair.id),
+        *(
+            lambda pair: pair.reference["question"],
+            lambda pair: pair.reference["sql"],
+            lambda pair: pair.id,
+        ),
         lambda pair: pair.prompt[1]["content"],
     ):
         assert len({said(pair) for pair in every}) == len(every)
@@ -136,9 +140,17 @@ def test_what_is_planted_agrees_over_the_tables(shops):
         "freight_value IN (10, 15, 20)",
         "order_date = date(order_date, 'start of month')",
         "order_date = date(order_date, 'start of month', '+1 month', '-1 day')",
-        *("delivered_date IS NULL", "delay_days > 0", "review_score IS NULL", "order_value IS NULL"),
+        *(
+            "delivered_date IS NULL",
+            "delay_days > 0",
+            "review_score IS NULL",
+            "order_value IS NULL",
+        ),
         *("product_category IS NULL", "payment_type IN ('voucher', 'debit_card')"),
-        "customer_unique_id IN (SELECT customer_unique_id FROM customers GROUP BY 1 HAVING COUNT(*) > 1)",
+        (
+            "customer_unique_id IN (SELECT customer_unique_id FROM customers GROUP BY 1 HAVING "
+            "COUNT(*) > 1)"
+        ),
     ],
 )
 def test_what_questions_turn_on_is_common_in_every_shop(shops, predicate):

@@ -68,10 +68,15 @@ def small_form(*, language="en", rules=(), **changes):
 
 
 def visit(form, *actions, view=None, submit=True, files=FILES):
-    """Carry out actions and send the form: the execution, and what arrived (None where nothing did)."""
+    """Carry out actions and send the form: the execution, and what arrived (None where nothing
+    did)."""
     actions = (*actions, Submit()) if submit else actions
-    (result,) = DirectExecutor().run(FormCase(view or FormView(form), files), [Plan(tuple(actions))])
-    arrived = {**result.receipts[-1].entries, **result.receipts[-1].files} if result.receipts else None
+    (result,) = DirectExecutor().run(
+        FormCase(view or FormView(form), files), [Plan(tuple(actions))]
+    )
+    arrived = (
+        {**result.receipts[-1].entries, **result.receipts[-1].files} if result.receipts else None
+    )
     return result, arrived
 
 
@@ -81,4 +86,13 @@ def ordered_form():
 
 def form_of(*fields, **more):
     """A form of one page with these fields."""
-    return Form(**{"name": "f", "domain": "d", "title": "F", "pages": (FormPage(fields),), "button": "Go", **more})
+    return Form(
+        **{
+            "name": "f",
+            "domain": "d",
+            "title": "F",
+            "pages": (FormPage(fields),),
+            "button": "Go",
+            **more,
+        }
+    )

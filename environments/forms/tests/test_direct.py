@@ -1,4 +1,5 @@
-"""What the direct executor does with every action: the semantics of a user at a browser, one by one."""
+"""What the direct executor does with every action: the semantics of a user at a browser, one by
+one."""
 
 import pytest
 
@@ -24,7 +25,16 @@ from plumbline_forms.plans.actions import (
 )
 from plumbline_forms.site.page import FormView, render_page
 from plumbline_forms.site.site import Site
-from plumbline_forms.suite.catalogue import FORMS, consent, file, is_shown, number, radio, select, text
+from plumbline_forms.suite.catalogue import (
+    FORMS,
+    consent,
+    file,
+    is_shown,
+    number,
+    radio,
+    select,
+    text,
+)
 from plumbline_forms.values import read_date, read_number, read_time, typed
 from tests.work import most_work, work
 
@@ -35,7 +45,8 @@ def test_an_untouched_form_sends_what_a_browser_would():
     blank = " ".join(name for name, values in arrived.items() if values == ("",))
     assert blank == "name code long_word notes mail phone site count start end hour secret colour"
     assert (arrived["token"], arrived["size"], len(arrived)) == (("t-1",), ("s",), 15), (
-        "boxes, radios, empty lists and empty files are absent; a list without a blank sends its first option"
+        "boxes, radios, empty lists and empty files are absent; a list without a blank sends its "
+        "first option"
     )
     assert "successfully submitted" in result.text
 
@@ -110,15 +121,33 @@ def test_one_action(action, name, got):
         *((Attach("CV", file), "not found") for file in ("/etc/passwd", "")),
         *((action, "not found") for action in (Select("Colour", "Pink"), Check("Days", "Sunday"))),
         *((action, "not found") for action in (Click("Nowhere"), Submit("Cancel"))),
-        *((action, "refused") for action in (Type("Colour", "Red"), Type("News", "Yes"), Type("CV", "cv.pdf"))),
-        *((action, "refused") for action in (Type("Way", "Post"), Type("Count", "many"), Type("Start", "someday"))),
-        *((action, "refused") for action in (Type("Start", "2026-02-30"), Type("Why news", "x"), Press("F5"))),
-        *((action, "refused") for action in (Type("Name", "x" * 20000), Select("Name", "Ann"), Select("News", "Yes"))),
+        *(
+            (action, "refused")
+            for action in (Type("Colour", "Red"), Type("News", "Yes"), Type("CV", "cv.pdf"))
+        ),
+        *(
+            (action, "refused")
+            for action in (Type("Way", "Post"), Type("Count", "many"), Type("Start", "someday"))
+        ),
+        *(
+            (action, "refused")
+            for action in (Type("Start", "2026-02-30"), Type("Why news", "x"), Press("F5"))
+        ),
+        *(
+            (action, "refused")
+            for action in (Type("Name", "x" * 20000), Select("Name", "Ann"), Select("News", "Yes"))
+        ),
         *((action, "refused") for action in (Check("Days"), Check("Name"), Uncheck("Way", "Post"))),
         (Attach("Name", "cv.pdf"), "refused"),
-        *((Navigate(url), "refused") for url in ("https://example.com/", "http://127.0.0.1:5050/other/form")),
+        *(
+            (Navigate(url), "refused")
+            for url in ("https://example.com/", "http://127.0.0.1:5050/other/form")
+        ),
         *((Navigate(url), "refused") for url in ("file:///etc/passwd", "http://[bad/")),
-        *((action, "ok") for action in (Check("Colour", "Red"), Click("Name", "field"), Press("Tab"))),
+        *(
+            (action, "ok")
+            for action in (Check("Colour", "Red"), Click("Name", "field"), Press("Tab"))
+        ),
         (Navigate("/test/small"), "ok"),
     ],
 )
@@ -136,8 +165,17 @@ def test_state_is_kept_as_a_browser_keeps_it():
         *(Type("Name", "a"), Type("Name", "b"), Type("Name", "c", clear=False)),
         *(Select("Way", "Post"), Select("Way", "Pick up")),
         *(Check("Monday"), Check("Days", "Wednesday"), Uncheck("Days", "Monday"), Click("Tuesday")),
-        *(Select("Languages", "German"), Select("Languages", "English"), Uncheck("Languages", "German")),
-        *(Attach("CV", "cv.pdf"), Attach("CV", "b.pdf"), Attach("Pictures", "photo.png"), Attach("Pictures", "b.pdf")),
+        *(
+            Select("Languages", "German"),
+            Select("Languages", "English"),
+            Uncheck("Languages", "German"),
+        ),
+        *(
+            Attach("CV", "cv.pdf"),
+            Attach("CV", "b.pdf"),
+            Attach("Pictures", "photo.png"),
+            Attach("Pictures", "b.pdf"),
+        ),
         *(Select("Colour", "Red"), Select("Colour", "-")),
     )
     assert arrived["name"] == ("bc",)
@@ -180,7 +218,9 @@ def test_a_browser_would_not_send_what_breaks_a_constraint(field, good, bad):
     assert arrived is None
     assert result.attempts[-1].status == "refused"
     assert field in result.attempts[-1].reason
-    assert visit(small_form(), Type(field, bad), Submit(), Type(field, good))[1] is not None, "and it can be put right"
+    assert visit(small_form(), Type(field, bad), Submit(), Type(field, good))[1] is not None, (
+        "and it can be put right"
+    )
 
 
 def test_required_controls_of_every_kind_block():
@@ -283,12 +323,24 @@ def test_labels_are_found_and_never_guessed():
 @pytest.mark.parametrize(
     ("text_", "language", "iso"),
     [
-        *((text_, "en", "2026-03-04") for text_ in ("2026-03-04", "03/04/2026", "4.3.2026", "4 March 2026")),
-        *((text_, "en", "2026-03-04") for text_ in ("4th of March, 2026", "Wednesday, March 4, 2026")),
-        *((text_, "pt", "2026-03-04") for text_ in ("2026/3/4", "Mar 4, 2026", "4 de março de 2026")),
+        *(
+            (text_, "en", "2026-03-04")
+            for text_ in ("2026-03-04", "03/04/2026", "4.3.2026", "4 March 2026")
+        ),
+        *(
+            (text_, "en", "2026-03-04")
+            for text_ in ("4th of March, 2026", "Wednesday, March 4, 2026")
+        ),
+        *(
+            (text_, "pt", "2026-03-04")
+            for text_ in ("2026/3/4", "Mar 4, 2026", "4 de março de 2026")
+        ),
         *(("03/04/2026", "pt", "2026-04-03"), ("1º de maio de 2026", "pt", "2026-05-01")),
         *(("13/04/2026", "en", "2026-04-13"), ("04/13/2026", "pt", "2026-04-13")),
-        *((text_, "en", "") for text_ in ("2026-02-29", "31/31/2026", "tomorrow", "ma 4 2026", "9" * 5000, "")),
+        *(
+            (text_, "en", "")
+            for text_ in ("2026-02-29", "31/31/2026", "tomorrow", "ma 4 2026", "9" * 5000, "")
+        ),
     ],
 )
 def test_a_date_is_a_date_however_it_is_spelled(text_, language, iso):
@@ -298,7 +350,13 @@ def test_a_date_is_a_date_however_it_is_spelled(text_, language, iso):
 @pytest.mark.parametrize(
     ("text_", "got"),
     [
-        *(("14:30", "14:30"), ("2:30 PM", "14:30"), ("12am", "00:00"), ("14h30", "14:30"), ("9h", "09:00")),
+        *(
+            ("14:30", "14:30"),
+            ("2:30 PM", "14:30"),
+            ("12am", "00:00"),
+            ("14h30", "14:30"),
+            ("9h", "09:00"),
+        ),
         *(("7:05", "07:05"), ("25:00", ""), ("13pm", ""), ("noon", ""), ("7", "")),
     ],
 )
@@ -309,7 +367,12 @@ def test_times(text_, got):
 @pytest.mark.parametrize(
     ("text_", "language", "got"),
     [
-        *(("1234.5", "en", "1234.5"), ("1,234.50", "en", "1234.50"), ("$1,234", "en", "1234"), ("12 %", "en", "12")),
+        *(
+            ("1234.5", "en", "1234.5"),
+            ("1,234.50", "en", "1234.50"),
+            ("$1,234", "en", "1234"),
+            ("12 %", "en", "12"),
+        ),
         *(("-3", "en", "-3"), ("+3", "en", "3"), ("1e3", "en", "1e3")),
         *(("1.234,56", "pt", "1234.56"), ("R$ 1.234", "pt", "1234"), ("1.234", "pt", "1234")),
         *(("4,5", "pt", "4.5"), ("4.5", "pt", "4.5")),
@@ -329,7 +392,16 @@ def test_what_a_control_does_not_take_leaves_it_empty():
 
 def test_hostile_numbers_and_texts_take_no_time():
     form = form_of(number("N", ANY, step="0.01"), text("T", ANY))
-    values = ("9" * 9999, "1e999", "1e-999", "-" * 9999, "0." + "1" * 90, "\ud800", "\x00" * 999, "1e30")
+    values = (
+        "9" * 9999,
+        "1e999",
+        "1e-999",
+        "-" * 9999,
+        "0." + "1" * 90,
+        "\ud800",
+        "\x00" * 999,
+        "1e30",
+    )
     assert most_work(lambda value: visit(form, Type("N", value), Type("T", value)), values) < 2
 
 

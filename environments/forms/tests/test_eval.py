@@ -1,4 +1,5 @@
-"""`plumbline eval --task forms`: figures, floor and ceiling on every split, tables, and what a failed episode shows."""
+"""`plumbline eval --task forms`: figures, floor and ceiling on every split, tables, and what a
+failed episode shows."""
 
 import json
 import sys
@@ -24,7 +25,8 @@ TEN = ("--set", "task.options.records=10")
 
 @pytest.fixture
 def plumbline(monkeypatch, capfd):
-    """Run the command line in this process; returns exit code, standard output and standard error."""
+    """Run the command line in this process; returns exit code, standard output and standard
+    error."""
 
     def run(*arguments: object):
         monkeypatch.setattr(sys, "argv", ["plumbline", *map(str, arguments)])
@@ -40,11 +42,14 @@ def plumbline(monkeypatch, capfd):
 
 @pytest.mark.parametrize("split", ["val", "held-out-forms"])
 def test_the_oracle_is_the_ceiling_and_every_control_keeps_its_limit(fewer, split):
-    """On one record a form; test_rubric.py holds oracle and controls to their rewards on all of them."""
+    """On one record a form; test_rubric.py holds oracle and controls to their rewards on all of
+    them."""
     examples = fewer.examples(split)
     beside = references(fewer, examples, split)
     summary = detail(beside["oracle"], beside)
-    assert {name: found["mean"] for name, found in summary["figures"].items()} == dict.fromkeys(summary["titles"], 1.0)
+    assert {name: found["mean"] for name, found in summary["figures"].items()} == dict.fromkeys(
+        summary["titles"], 1.0
+    )
     assert set(summary["limits"]) == {
         *("blank", "submit-only", "type-after-submit", "constant", "shuffled-gold", "spray")
     }
@@ -56,8 +61,14 @@ def test_the_oracle_is_the_ceiling_and_every_control_keeps_its_limit(fewer, spli
 
 @pytest.mark.parametrize("headline", [RECEIVED, SEED_V6])
 def test_every_figure_is_a_part_that_the_rubric_gives(headline):
-    options = {"rubric": "received" if headline is RECEIVED else "seed-v6", "forms": ["library-card"], "held_out": []}
-    evaluated = run_evaluation(EvaluationSpec(model="constant", task="forms", options=options), Silent())
+    options = {
+        "rubric": "received" if headline is RECEIVED else "seed-v6",
+        "forms": ["library-card"],
+        "held_out": [],
+    }
+    evaluated = run_evaluation(
+        EvaluationSpec(model="constant", task="forms", options=options), Silent()
+    )
     assert evaluated.evaluation.headline == headline
     parts = set(evaluated.evaluation.rows[0].parts)
     assert {figure.part for figure in headline.figures} <= parts
@@ -65,7 +76,17 @@ def test_every_figure_is_a_part_that_the_rubric_gives(headline):
 
 
 def test_the_command_prints_one_object_with_the_figures_on_held_out_forms(plumbline):
-    arguments = ("--task", "forms", "--executor", "direct", "--split", "held-out-forms", "--n", 12, "--greedy")
+    arguments = (
+        "--task",
+        "forms",
+        "--executor",
+        "direct",
+        "--split",
+        "held-out-forms",
+        "--n",
+        12,
+        "--greedy",
+    )
     code, out, _ = plumbline("eval", "submit-only", *arguments, *TEN, "--json")
     assert code == 0
     summary = json.loads(out)
@@ -78,7 +99,9 @@ def test_the_command_prints_one_object_with_the_figures_on_held_out_forms(plumbl
 
 
 def test_the_terminal_shows_figures_controls_limits_forms_and_kinds(plumbline):
-    code, out, _ = plumbline("eval", "shuffled-gold", "--task", "forms", "--set", "task.options.forms=[library-card]")
+    code, out, _ = plumbline(
+        "eval", "shuffled-gold", "--task", "forms", "--set", "task.options.forms=[library-card]"
+    )
     assert code == 0
     assert "exact form rate" in out
     assert "(limit 0.15)" in out
@@ -90,7 +113,17 @@ def test_the_terminal_shows_figures_controls_limits_forms_and_kinds(plumbline):
 
 
 def test_the_seeds_rubric_is_labelled_in_every_format(plumbline, tmp_path):
-    arguments = ("eval", "type-after-submit", "--task", "forms", "--n", 5, "--set", "task.options.rubric=seed-v6", *TEN)
+    arguments = (
+        "eval",
+        "type-after-submit",
+        "--task",
+        "forms",
+        "--n",
+        5,
+        "--set",
+        "task.options.rubric=seed-v6",
+        *TEN,
+    )
     label = "seed-v6: the rubric of the forms log's tables"
     for shown in ("md", "latex"):
         code, out, _ = plumbline(*arguments, "--table", shown)
@@ -100,7 +133,9 @@ def test_the_seeds_rubric_is_labelled_in_every_format(plumbline, tmp_path):
     code, out, _ = plumbline(*arguments, "--report", tmp_path / "page.html")
     assert label in " ".join(out.split())
     assert "forms-seed-v6/2" in (tmp_path / "page.html").read_text()
-    assert json.loads(plumbline(*arguments, "--json")[1])["reward"]["mean"] > 0.4, "which is why it is not ours"
+    assert json.loads(plumbline(*arguments, "--json")[1])["reward"]["mean"] > 0.4, (
+        "which is why it is not ours"
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,13 +145,15 @@ def test_the_seeds_rubric_is_labelled_in_every_format(plumbline, tmp_path):
         (("--task", "commerce", "--path", "somewhere"), "task.options.path"),
     ],
 )
-def test_a_path_is_asked_for_where_it_is_read_and_refused_elsewhere(plumbline, tmp_path, arguments, message):
+def test_a_path_is_asked_for_where_it_is_read_and_refused_elsewhere(
+    plumbline, tmp_path, arguments, message
+):
     code, out, err = plumbline("eval", "oracle", "--data", tmp_path, *arguments)
     assert (code, out) == (1, "")
     assert message in err
 
 
-# -- failed episodes ---------------------------------------------------------------------------------------------
+# -- failed episodes -------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +170,9 @@ def test_a_right_answer_has_no_mistakes_and_a_wrong_field_is_named(library):
         if one.field.kind == "text" and f"Type '{one.gold}'" in example.gold
     )
     wrong = example.gold.replace(f"Type '{value}'", "Type 'Zzyzx'")
-    assert library.mistakes(example, wrong) == [Mistake(what=label, expected=value, received="Zzyzx")]
+    assert library.mistakes(example, wrong) == [
+        Mistake(what=label, expected=value, received="Zzyzx")
+    ]
 
 
 def test_a_form_that_never_arrived_says_why(library):
@@ -146,7 +185,9 @@ def test_a_form_that_never_arrived_says_why(library):
 
     assert received("blank") == "no action could be read from the answer"
     assert "refused" in received("submit-only")
-    assert library.mistakes(example, example.gold.rsplit("\n", 1)[0])[0].received == "nothing was sent"
+    assert (
+        library.mistakes(example, example.gold.rsplit("\n", 1)[0])[0].received == "nothing was sent"
+    )
 
 
 def test_an_episode_is_replayed_with_what_was_wrong(library, monkeypatch):
@@ -180,8 +221,14 @@ def test_without_a_browser_the_replay_says_what_to_install(library, monkeypatch)
 
 
 def test_lines_that_an_answer_lacks_are_named_by_their_field():
-    gold = "Step 1: Navigate to http://x/y\nStep 2: Type 'Ana' into the 'Name' field\nStep 3: Click the 'Send' button"
-    answer = "Step 1: Navigate to http://x/y\nStep 2: Check 'Ana' in the 'Name' group\nStep 3: Click the 'Send' button"
+    gold = (
+        "Step 1: Navigate to http://x/y\nStep 2: Type 'Ana' into the 'Name' field\nStep 3: Click "
+        "the 'Send' button"
+    )
+    answer = (
+        "Step 1: Navigate to http://x/y\nStep 2: Check 'Ana' in the 'Name' group\nStep 3: Click "
+        "the 'Send' button"
+    )
     lacking = missing_lines.missing(gold, answer)
     assert lacking == {"Type 'Ana' into the 'Name' field": 1}
     assert [missing_lines.field_of(line) for line in (*lacking, "Navigate to http://x/y")] == [
@@ -189,4 +236,6 @@ def test_lines_that_an_answer_lacks_are_named_by_their_field():
         "Navigate to http://x/y",
     ]
     assert missing_lines.field_of("Type 'x' into the 'Owner's meals' field") == "Owner's meals"
-    assert not missing_lines.missing(gold, "\n".join(reversed(gold.splitlines()))), "wherever they stand"
+    assert not missing_lines.missing(gold, "\n".join(reversed(gold.splitlines()))), (
+        "wherever they stand"
+    )

@@ -28,7 +28,9 @@ def test_the_last_page_before_sending_holds_what_is_sent(forms, split):
             for node in LexborHTMLParser(page).css("input,textarea,select"):
                 held.setdefault(node.attributes.get("name"), []).extend(_held(node))
         for name, values in received.items():
-            assert [" ".join(one.split()) for one in held[name]] == [" ".join(one.split()) for one in values], name
+            assert [" ".join(one.split()) for one in held[name]] == [
+                " ".join(one.split()) for one in values
+            ], name
 
 
 def _plan(forms, example):
@@ -43,7 +45,9 @@ def _held(node):
     if any(parent.tag == "fieldset" and "hidden" in parent.attributes for parent in _parents(node)):
         return []
     if node.tag == "select":
-        return [one.attributes["value"] for one in node.css("option") if "selected" in one.attributes]
+        return [
+            one.attributes["value"] for one in node.css("option") if "selected" in one.attributes
+        ]
     if attributes.get("type") in {"checkbox", "radio"}:
         return [attributes["value"]] if "checked" in attributes else []
     return [node.text() if node.tag == "textarea" else attributes.get("value") or ""]
@@ -67,7 +71,10 @@ def test_hostile_values_stay_text_and_pages_do_nothing():
     tree = LexborHTMLParser(page)
     assert not tree.css("script,img,style,link,iframe,[onerror],[src],[action],[href]")
     assert "cv.pdf" in tree.css_first("form").text()
-    for value in (tree.css_first("input[name^=long]").attributes["value"], tree.css_first("textarea").text()):
+    for value in (
+        tree.css_first("input[name^=long]").attributes["value"],
+        tree.css_first("textarea").text(),
+    ):
         assert "<img src=x onerror=alert(1)></textarea></script><script>alert(1)</script>" in value
 
 

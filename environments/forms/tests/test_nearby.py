@@ -42,5 +42,8 @@ def test_a_single_box_is_no_group():
 
 
 def test_a_legend_comes_first():
-    inner = "<h3>Part</h3><fieldset><legend>Way</legend><input type=radio name=r><input type=radio name=r></fieldset>"
+    inner = (
+        "<h3>Part</h3><fieldset><legend>Way</legend><input type=radio name=r><input type=radio "
+        "name=r></fieldset>"
+    )
     assert {group for _, _, group in labels(inner)} == {"Way"}

@@ -1,4 +1,5 @@
-"""A plan earns the same in whatever words it is written: many phrasings for every kind of control, on real forms."""
+"""A plan earns the same in whatever words it is written: many phrasings for every kind of control,
+on real forms."""
 
 from functools import cache
 from itertools import cycle
@@ -41,7 +42,18 @@ KINDS = {
 """The lists of phrasings that are tried on each kind of control."""
 FORMS = 4
 """Forms on which each phrasing is tried."""
-MARKERS = ("", "Step {}: ", "{}. ", "{}) ", "- ", "**Step {}:** ", "Passo {}: ", "* ", "{} - ", "({}) ")
+MARKERS = (
+    "",
+    "Step {}: ",
+    "{}. ",
+    "{}) ",
+    "- ",
+    "**Step {}:** ",
+    "Passo {}: ",
+    "* ",
+    "{} - ",
+    "({}) ",
+)
 MARKS = ("''", '""', "“”", "‘’", "«»", "``")
 
 
@@ -72,7 +84,10 @@ def rewritten(view, plan, kind, phrase, number):
     lines, count = [], 0
     for at, action in enumerate(plan, 1):
         found = entered(action)
-        if found is None or (kinds.get(found[0]) if not isinstance(action, Submit) else "button") != kind:
+        if (
+            found is None
+            or (kinds.get(found[0]) if not isinstance(action, Submit) else "button") != kind
+        ):
             lines.append(write_step(action, view.form.language))
             continue
         label, value = found
@@ -81,19 +96,25 @@ def rewritten(view, plan, kind, phrase, number):
             marks = "''"
         marker = MARKERS[(number + at) % len(MARKERS)].format(at)
         value = value.replace("\\", "\\\\").replace("\n", "\\n")
-        lines.append(marker + quoted(phrase, marks).replace("{label}", label).replace("{value}", value))
+        lines.append(
+            marker + quoted(phrase, marks).replace("{label}", label).replace("{value}", value)
+        )
         count += 1
     return "\n".join(lines) if count else None
 
 
 @cache
 def examples_with(task, kind):
-    """An example of each form that enters something into a control of this kind; first those of the phrase's tongue."""
+    """An example of each form that enters something into a control of this kind; first those of the
+    phrase's tongue."""
     found = {}
     for split in ("train", "held-out-forms"):
         for example in task.examples(split):
             view = task.view_of(example)
-            if example.stratum in found or kind not in {"button", *(one.kind for one in view.form.fields)}:
+            if example.stratum in found or kind not in {
+                "button",
+                *(one.kind for one in view.form.fields),
+            }:
                 continue
             plan = plan_for(view, values_of(example.reference))
             if rewritten(view, plan, kind, "", 0) is not None:
@@ -114,8 +135,18 @@ def test_every_phrasing_earns_what_the_canonical_plan_earns(forms, kind):
             outcome, score = forms.judge(example, text)
             if score.total != 1.0:
                 line = next(line for line in text.split("\n") if line not in example.gold)
-                wrong.append((phrase, line, round(score.total, 3), outcome.facts["failed"], outcome.facts["unread"]))
-    assert not wrong, f"{len({one[0] for one in wrong})} of {len(phrases)}:\n" + "\n".join(map(str, wrong))
+                wrong.append(
+                    (
+                        phrase,
+                        line,
+                        round(score.total, 3),
+                        outcome.facts["failed"],
+                        outcome.facts["unread"],
+                    )
+                )
+    assert not wrong, f"{len({one[0] for one in wrong})} of {len(phrases)}:\n" + "\n".join(
+        map(str, wrong)
+    )
 
 
 ADDRESS = "http://127.0.0.1:5050/test/guest-stay"
@@ -123,7 +154,8 @@ ADDRESS = "http://127.0.0.1:5050/test/guest-stay"
 
 @cache
 def form_of(name):
-    """A form with a control of every kind, under the labels of the data; the box to be unticked is ticked at first."""
+    """A form with a control of every kind, under the labels of the data; the box to be unticked is
+    ticked at first."""
     data = PHRASINGS["forms"][name]
     fields = [
         Field(
@@ -155,9 +187,13 @@ def canonical(name, kind):
     label, *values = PHRASINGS["forms"][name]["controls"][kind]
     if kind in {"checkbox", "unticked"}:
         return [Check(label) if kind == "checkbox" else Uncheck(label)]
-    act = {"select": Select, "multiselect": Select, "radio": Select, "checkboxes": Check, "file": Attach}.get(
-        kind, Type
-    )
+    act = {
+        "select": Select,
+        "multiselect": Select,
+        "radio": Select,
+        "checkboxes": Check,
+        "file": Attach,
+    }.get(kind, Type)
     return [act(label, value) for value in values]
 
 
@@ -165,7 +201,9 @@ def arrives(name, actions):
     """What the server receives, how often, and how many actions came to nothing."""
     controls = PHRASINGS["forms"][name]["controls"]
     case = FormCase(FormView(form_of(name)), frozenset({controls["file"][1]}))
-    (result,) = DirectExecutor().run(case, [Plan(tuple(one for one in actions if not isinstance(one, Navigate)))])
+    (result,) = DirectExecutor().run(
+        case, [Plan(tuple(one for one in actions if not isinstance(one, Navigate)))]
+    )
     failed = sum(attempt.status != "ok" for attempt in result.attempts)
     last = result.receipts[-1] if result.receipts else None
     return last and (last.entries, last.files), len(result.receipts), failed
@@ -186,7 +224,11 @@ def test_more_than_one_option_and_what_is_unticked():
         for place, value in zip(("{value}", "{other}"), values, strict=False):
             line = line.replace(place, value)
         plan = read_plan(line, elements_of(form_of(name)))
-        if arrives(name, [*plan.actions, Submit()]) != arrives(name, [*canonical(name, kind), Submit()]) or plan.unread:
+        if (
+            arrives(name, [*plan.actions, Submit()])
+            != arrives(name, [*canonical(name, kind), Submit()])
+            or plan.unread
+        ):
             wrong.append((line, plan.actions))
     assert not wrong, "\n".join(map(str, wrong))
 
@@ -194,16 +236,23 @@ def test_more_than_one_option_and_what_is_unticked():
 def test_an_address():
     elements = elements_of(form_of("stay"))
     found = {
-        line: read_plan(line.replace("{address}", ADDRESS), elements).actions[:1] for line in PHRASINGS["addresses"]
+        line: read_plan(line.replace("{address}", ADDRESS), elements).actions[:1]
+        for line in PHRASINGS["addresses"]
     }
-    assert {line: actions for line, actions in found.items() if actions != (Navigate(ADDRESS),)} == {}
+    assert {
+        line: actions for line, actions in found.items() if actions != (Navigate(ADDRESS),)
+    } == {}
 
 
 @pytest.mark.parametrize("name", PHRASINGS["nothing"])
 def test_what_asks_for_nothing_changes_nothing(name):
     elements, untouched = elements_of(form_of(name)), arrives(name, [Submit()])[:2]
     found = {line: read_plan(line, elements).actions for line in PHRASINGS["nothing"][name]}
-    assert {line: all_ for line, all_ in found.items() if arrives(name, [*all_, Submit()])[:2] != untouched} == {}
+    assert {
+        line: all_
+        for line, all_ in found.items()
+        if arrives(name, [*all_, Submit()])[:2] != untouched
+    } == {}
 
 
 @pytest.mark.parametrize("data", PHRASINGS["plans"], ids=lambda data: data["name"])

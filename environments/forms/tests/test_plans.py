@@ -1,4 +1,5 @@
-"""The plan languages: readings by hand, round trips over hostile texts, the bridge to the agents' JSON."""
+"""The plan languages: readings by hand, round trips over hostile texts, the bridge to the agents'
+JSON."""
 
 import dataclasses
 import json
@@ -39,7 +40,10 @@ URL = "http://127.0.0.1:5050/a/b"
         (f"1. Go to {URL}.", Navigate(URL)),
         (f"Open the page {URL}", Navigate(URL)),
         ("Step 2: Click on the 'Artist Name' input field", Click("Artist Name", "field")),
-        ("Step 3: Type 'Amanda Lee' into the 'Artist Name' field", Type("Artist Name", "Amanda Lee")),
+        (
+            "Step 3: Type 'Amanda Lee' into the 'Artist Name' field",
+            Type("Artist Name", "Amanda Lee"),
+        ),
         ('3) Enter "Amanda Lee" in the "Artist Name" text box.', Type("Artist Name", "Amanda Lee")),
         ("- Type “Amanda” into the “Name” field", Type("Name", "Amanda")),
         ("**Step 4:** Fill in the 'Name' field with 'Ann'", Type("Name", "Ann")),
@@ -71,7 +75,10 @@ URL = "http://127.0.0.1:5050/a/b"
         ("Done", Done()),
         ("Done without success: 'no form'", Done("no form", success=False)),
         (f"Passo 1: Acesse {URL}", Navigate(URL)),
-        ("Passo 2: Digite 'Zé D'Ávila' no campo 'Nome completo'", Type("Nome completo", "Zé D'Ávila")),
+        (
+            "Passo 2: Digite 'Zé D'Ávila' no campo 'Nome completo'",
+            Type("Nome completo", "Zé D'Ávila"),
+        ),
         ("2 - Preencha o campo 'Nome' com 'Zé'", Type("Nome", "Zé")),
         ("Etapa 3: Selecione 'Tarde' na lista 'Turno'", Select("Turno", "Tarde")),
         ("Marque a caixa de seleção 'Aceito'", Check("Aceito")),
@@ -87,7 +94,9 @@ def test_one_step(line, action):
     assert read_step(line) == action
 
 
-@pytest.mark.parametrize("line", ["", "Step 3:", "The form is ready.", "Type 'x'", "Attach it", "- -"])
+@pytest.mark.parametrize(
+    "line", ["", "Step 3:", "The form is ready.", "Type 'x'", "Attach it", "- -"]
+)
 def test_what_is_no_step(line):
     assert read_step(line) is None
 
@@ -110,14 +119,25 @@ CHANGE = elements_of(FORMS["change-ticket"])
         ("Check the box for 'Law' in 'Branches'", (Check("Branches", "Law"),)),
         ("Set 'Reader type' to 'Staff'", (Select("Reader type", "Staff"),)),
         ("Set 'Newsletter' to 'no'", (Uncheck("Newsletter"),)),
-        ("Type 'Newsletter' into the 'Nickname' field", (Type("Nickname", "Newsletter"),)),  # the words say which
-        ("Type 'Staff' into the 'Reader type' field", (Type("Reader type", "Staff"),)),  # nobody types into radios
+        # the words say which
+        ("Type 'Newsletter' into the 'Nickname' field", (Type("Nickname", "Newsletter"),)),
+        # nobody types into radios
+        ("Type 'Staff' into the 'Reader type' field", (Type("Reader type", "Staff"),)),
         ("Type Ann into Full name", (Type("Full name", "Ann"),)),
         ("Check I accept the house rules", (Check("I accept the house rules"),)),
-        ("Check 'Law' and 'Maps' in the 'Branches' group", (Check("Branches", "Law"), Check("Branches", "Maps"))),
-        ("Type 'Ann' into 'Full name' and click 'Request Card'", (Type("Full name", "Ann"), Click("Request Card"))),
+        (
+            "Check 'Law' and 'Maps' in the 'Branches' group",
+            (Check("Branches", "Law"), Check("Branches", "Maps")),
+        ),
+        (
+            "Type 'Ann' into 'Full name' and click 'Request Card'",
+            (Type("Full name", "Ann"), Click("Request Card")),
+        ),
         ("Click the 'Staff' radio button", (Click("Staff", "box"),)),
-        ("Type +44 20 7946 (ext 5) into Phone number", (Type("Phone number", "+44 20 7946 (ext 5)"),)),
+        (
+            "Type +44 20 7946 (ext 5) into Phone number",
+            (Type("Phone number", "+44 20 7946 (ext 5)"),),
+        ),
         ("Type The Old Mill into the Home address field", (Type("Home address", "The Old Mill"),)),
         ("Clear the 'Home address' field", (Type("Home address", ""),)),
         ("Clear the 'Newsletter' checkbox", (Uncheck("Newsletter"),)),
@@ -127,14 +147,20 @@ CHANGE = elements_of(FORMS["change-ticket"])
         ("Make sure that 'Newsletter' is checked", (Check("Newsletter"),)),
         ("Make sure that 'Newsletter' is not selected", (Uncheck("Newsletter"),)),
         ("Type the link a@b.com into Home address", (Type("Home address", "a@b.com"),)),
-        ("Type Golden Circle Line into Home address", (Type("Home address", "Golden Circle Line"),)),
+        (
+            "Type Golden Circle Line into Home address",
+            (Type("Home address", "Golden Circle Line"),),
+        ),
         (
             "Type Bank of the West at 13:30 in the 'Home address' field",
             (Type("Home address", "Bank of the West at 13:30"),),
         ),
         ("Put 'Staff' in the 'Reader type' text box", (Type("Reader type", "Staff"),)),
         ("In the 'Full name' field type 'Ann'", (Type("Full name", "Ann"),)),
-        ("Clear the 'Full name' field and type 'Ann'", (Type("Full name", ""), Type("Full name", "Ann"))),
+        (
+            "Clear the 'Full name' field and type 'Ann'",
+            (Type("Full name", ""), Type("Full name", "Ann")),
+        ),
         ("Submit the form by clicking 'Request Card' when done.", (Click("Request Card"),)),
         ("Use 'Request Card' to submit the form", (Submit("Request Card"),)),
         ("Wait for the page to load", ()),
@@ -150,9 +176,21 @@ def test_a_reader_that_knows_the_form(line, actions):
 @pytest.mark.parametrize(
     "line",
     [
-        *("Type 'Ann' or 'Bob' or 'Eve' into 'Full name'", "Type 'Ann' into 'Full name', not into 'Home address'"),
-        *("Type 'Ann', 'Full name', 'Bob'", "Type 'Full name'", "Type 'Ann' 'Bob'", "Attach 'Full name'"),
-        *("2. If needed, type 'Ann' into 'Full name'", "3. Full name: Ann", "Step 3: Frobnicate the 'Full name' field"),
+        *(
+            "Type 'Ann' or 'Bob' or 'Eve' into 'Full name'",
+            "Type 'Ann' into 'Full name', not into 'Home address'",
+        ),
+        *(
+            "Type 'Ann', 'Full name', 'Bob'",
+            "Type 'Full name'",
+            "Type 'Ann' 'Bob'",
+            "Attach 'Full name'",
+        ),
+        *(
+            "2. If needed, type 'Ann' into 'Full name'",
+            "3. Full name: Ann",
+            "Step 3: Frobnicate the 'Full name' field",
+        ),
         *("Type your full name into 'Full name'", "Type 'Ann' and 'Bob' into 'Full name'"),
         *(
             "Check 'Newsletter' if it is not already checked",
@@ -170,7 +208,10 @@ def test_what_does_not_say_what_is_to_be_done_is_not_guessed(line):
 @pytest.mark.parametrize(
     "line",
     [
-        *("The form is sent by clicking 'Request Card'", "'Full name' must be filled in before you submit"),
+        *(
+            "The form is sent by clicking 'Request Card'",
+            "'Full name' must be filled in before you submit",
+        ),
         *(
             "The 'Request Card' button should be enabled",
             "Full name changes to 'Ann'",
@@ -197,7 +238,11 @@ def test_what_only_tells_something_is_no_step(line):
 @pytest.mark.parametrize(
     ("text", "actions", "idle"),
     [
-        ("Click on the 'Full name' field\nType 'Ann'", (Click("Full name", "field"), Type("Full name", "Ann")), 0),
+        (
+            "Click on the 'Full name' field\nType 'Ann'",
+            (Click("Full name", "field"), Type("Full name", "Ann")),
+            0,
+        ),
         ("2. **Full name**\n   - Type 'Ann'", (Type("Full name", "Ann"),), 0),
         (
             "Click on the 'Full name' field\nWait\nType 'Ann'",
@@ -223,7 +268,9 @@ def test_a_value_without_a_control_is_not_guessed(text):
     assert not any(isinstance(one, Type) for one in read_plan(text, LIBRARY).actions)
 
 
-@pytest.mark.parametrize("line", ["- Full name: Ann", "Good luck!", "Here is the plan:", "Change date: 2026-03-12", ""])
+@pytest.mark.parametrize(
+    "line", ["- Full name: Ann", "Good luck!", "Here is the plan:", "Change date: 2026-03-12", ""]
+)
 def test_lines_that_claim_nothing_are_not_counted(line):
     plan = read_plan(line, CHANGE)
     assert plan.actions == ()
@@ -241,12 +288,19 @@ def test_a_plan_around_which_a_model_talks():
     plan = read_steps(text)
     assert plan.actions == (Type("Notes", "first\nsecond line"), Submit())
     assert plan.how == "steps+unread"
-    assert read_steps("no steps here").how == "none+unread" or read_steps("no steps here").how == "none"
+    assert (
+        read_steps("no steps here").how == "none+unread"
+        or read_steps("no steps here").how == "none"
+    )
     assert read_steps("").how == "none"
 
 
-ANSWERS = [json.loads(line) for line in Path(__file__).with_name("answers.jsonl").read_text("utf-8").splitlines()]
-"""Greedy answers of SmolLM2-135M-Instruct to held-out forms, untrained and after 24 steps of SFT on two plans each."""
+ANSWERS = [
+    json.loads(line)
+    for line in Path(__file__).with_name("answers.jsonl").read_text("utf-8").splitlines()
+]
+"""Greedy answers of SmolLM2-135M-Instruct to held-out forms, untrained and after 24 steps of SFT on
+two plans each."""
 
 
 @pytest.mark.parametrize("row", ANSWERS, ids=lambda row: f"{row['form']}-{row['sft_steps']}")
@@ -258,7 +312,10 @@ def test_what_a_model_wrote_is_read(row):
         assert plan.unread <= 1
         assert len(plan.actions) >= steps - 1
     else:
-        assert not any(getattr(one, "label", "") in {each.label for each in form.fields} for one in plan.actions)
+        assert not any(
+            getattr(one, "label", "") in {each.label for each in form.fields}
+            for one in plan.actions
+        )
 
 
 PIECES = st.lists(
@@ -293,7 +350,9 @@ def test_reading_what_was_written_gives_the_same_actions(actions, language):
 
 FORM = small_form()
 ELEMENTS = elements_of(FORM)
-BY_KIND = {kind: [one for one in ELEMENTS if one.kind == kind] for kind in {one.kind for one in ELEMENTS}}
+BY_KIND = {
+    kind: [one for one in ELEMENTS if one.kind == kind] for kind in {one.kind for one in ELEMENTS}
+}
 SEEN = st.sampled_from(sorted({one.label for one in ELEMENTS if one.kind != "button"}))
 BRIDGED = st.one_of(
     st.builds(Navigate, st.just(URL)),
@@ -326,22 +385,41 @@ def test_the_bridge_loses_nothing(actions, language):
 
 
 def test_agents_get_at_most_four_actions_at_once_with_the_names_they_know():
-    outputs = json.loads(write_agent([Type("Name", str(n)) for n in range(9)] + [Submit()], ELEMENTS))
+    outputs = json.loads(
+        write_agent([Type("Name", str(n)) for n in range(9)] + [Submit()], ELEMENTS)
+    )
     assert [len(output["action"]) for output in outputs] == [4, 4, 2]
-    assert set(outputs[0]) == {"thinking", "evaluation_previous_goal", "memory", "next_goal", "action"}
+    assert set(outputs[0]) == {
+        "thinking",
+        "evaluation_previous_goal",
+        "memory",
+        "next_goal",
+        "action",
+    }
     assert outputs[0]["action"][0] == {"input": {"index": 1, "text": "0", "clear": True}}
     with pytest.raises(ValueError, match="can only act on what it sees"):
         write_agent([Type("Elsewhere", "x")], ELEMENTS)
 
 
 def test_prose_beside_an_action_is_believed_only_if_it_is_that_action():
-    output = {"next_goal": "Type 'right' into the 'Name' field", "action": [{"input": {"index": 1, "text": "wrong"}}]}
+    output = {
+        "next_goal": "Type 'right' into the 'Name' field",
+        "action": [{"input": {"index": 1, "text": "wrong"}}],
+    }
     assert read_plan(json.dumps(output), ELEMENTS).actions == (Type("Name", "wrong"),)
     box = BY_KIND["checkbox"][0].index
     claimed = {"next_goal": "Uncheck the 'News' checkbox", "action": [{"click": {"index": box}}]}
     assert read_plan(json.dumps(claimed), ELEMENTS).actions == (Uncheck("News"),)
-    plain = {"action": [{"click": {"index": box}}, {"click_element": {"index": BY_KIND["radio"][1].index}}]}
-    assert read_plan(json.dumps(plain), ELEMENTS).actions == (Click("News", "box"), Select("Way", "Pick up"))
+    plain = {
+        "action": [
+            {"click": {"index": box}},
+            {"click_element": {"index": BY_KIND["radio"][1].index}},
+        ]
+    }
+    assert read_plan(json.dumps(plain), ELEMENTS).actions == (
+        Click("News", "box"),
+        Select("Way", "Pick up"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -358,7 +436,9 @@ def test_prose_beside_an_action_is_believed_only_if_it_is_that_action():
     ],
 )
 def test_actions_that_are_none_are_counted(item):
-    plan = read_plan(json.dumps({"action": [item, {"done": {"text": "", "success": True}}]}), ELEMENTS)
+    plan = read_plan(
+        json.dumps({"action": [item, {"done": {"text": "", "success": True}}]}), ELEMENTS
+    )
     assert plan.actions == (Done(),)
     assert plan.unread == (1 if item else 0)
 
@@ -375,8 +455,15 @@ def test_agent_json_is_read_leniently_and_in_lines():
     "text",
     [
         "{'action': [{'input': {'index': 1, 'text': 'a'}}, {'click': {'index': LAST}}]}",
-        "[{'memory': '', 'action': [{'input': {'index': 1, 'text': 'a'}}]}, {'action': [{'click': {'index': LAST}}]}]",
-        'Sure!\n```json\n{"action": [{"input": {"index": 1, "text": "a"}}, {"click": {"index": LAST,}},],}\n```\nDone.',
+        (
+            "[{'memory': '', 'action': [{'input': {'index': 1, 'text': 'a'}}]}, {'action': "
+            "[{'click': "
+            "{'index': LAST}}]}]"
+        ),
+        (
+            'Sure!\n```json\n{"action": [{"input": {"index": 1, "text": "a"}}, {"click": {"index": '
+            "LAST,}},],}\n```\nDone."
+        ),
         '{"action": [{"input": {"index": "1", "text": "a"}}, {"click": {"index": "LAST"}}]}',
         '[{"action": {"input": {"index": 1, "text": "a"}}}, {"action": {"click": {"index": LAST}}}]',
         '{action: [{input: {index: 1, text: "a"}}, {click: {index: LAST}}]}',
@@ -434,7 +521,17 @@ def test_elements_are_numbered_over_all_pages():
 
 
 @pytest.mark.parametrize(
-    "unit", ["\n“", "\n«", '\n"', "x “\n", "Type 'a' ", "' into the '\n", "click 'a', type \"b\" \n", "Name: “a”, 'b\n"]
+    "unit",
+    [
+        "\n“",
+        "\n«",
+        '\n"',
+        "x “\n",
+        "Type 'a' ",
+        "' into the '\n",
+        "click 'a', type \"b\" \n",
+        "Name: “a”, 'b\n",
+    ],
 )
 def test_the_work_on_a_plan_has_a_bound(unit):
     """A quotation that is open is read anew at every line, and each time in a hundred ways."""
@@ -458,4 +555,7 @@ def test_long_values_of_many_lines_and_quotation_marks_are_read():
     said = 'It is nice; don\'t "quote" this, and go to the house (1, 2). ' * 30
     value = "\n".join(said[at : at + 90] for at in range(0, len(said), 90)).strip()
     for text in (f"Type '{value}' into the 'Name' field", f'Set the "Name" field to «{value}»'):
-        assert read_plan(text + "\nClick the 'Go!' button", ELEMENTS).actions == (Type("Name", value), Submit("Go!"))
+        assert read_plan(text + "\nClick the 'Go!' button", ELEMENTS).actions == (
+            Type("Name", value),
+            Submit("Go!"),
+        )

@@ -1,4 +1,5 @@
-"""The rubric and the task: the laws on every split, the controls' ceilings, hand-scored forms, damaged plans."""
+"""The rubric and the task: the laws on every split, the controls' ceilings, hand-scored forms,
+damaged plans."""
 
 import itertools
 from dataclasses import replace
@@ -15,18 +16,50 @@ from environments.forms.tests.small import ANY, FILES, form_of, small_form, visi
 from plumbline.api import HOSTILE, TaskLaws, check_task
 from plumbline.errors import DataError
 from plumbline.records import Failure, Score
-from plumbline.tasks import open_task
 from plumbline.rollouts.reward_workers import judge as judge_safely
+from plumbline.tasks import open_task
 from plumbline_forms import rubric
 from plumbline_forms.build import values_of, write_gold
 from plumbline_forms.executors.executor import FormCase
 from plumbline_forms.options import FormsOptions
-from plumbline_forms.plans.actions import Attach, Check, Click, Done, Plan, Select, Submit, Type, Uncheck, plan_for
+from plumbline_forms.plans.actions import (
+    Attach,
+    Check,
+    Click,
+    Done,
+    Plan,
+    Select,
+    Submit,
+    Type,
+    Uncheck,
+    plan_for,
+)
 from plumbline_forms.plans.reader import read_steps
 from plumbline_forms.plans.writer import write_steps
-from plumbline_forms.rubric import RUBRIC, canonical, closeness, expected, gold, needed, score, wasted
+from plumbline_forms.rubric import (
+    RUBRIC,
+    canonical,
+    closeness,
+    expected,
+    gold,
+    needed,
+    score,
+    wasted,
+)
 from plumbline_forms.site.page import FormView
-from plumbline_forms.suite.catalogue import FORMS, area, box, boxes, consent, date, draw_record, select, tel, text, url
+from plumbline_forms.suite.catalogue import (
+    FORMS,
+    area,
+    box,
+    boxes,
+    consent,
+    date,
+    draw_record,
+    select,
+    tel,
+    text,
+    url,
+)
 from plumbline_forms.task import FormsTask
 from tests.work import most_work, work
 
@@ -52,7 +85,8 @@ def assert_law(laws: TaskLaws) -> None:
 
 @pytest.mark.parametrize("split", ["val", "test", "held-out-forms"])
 def test_the_law_of_the_task(fewer, split):
-    """On a few records of each form; below stand the plans of all records, and what each form by itself pays."""
+    """On a few records of each form; below stand the plans of all records, and what each form by
+    itself pays."""
     assert_law(check_task(fewer, split))
 
 
@@ -67,8 +101,12 @@ def test_the_plan_of_every_record_is_right(forms):
 
 
 def test_no_form_by_itself_pays_for_nothing():
-    """The ceilings hold form by form, not only on average, so that no policy can live on the easiest form."""
-    rows = {row["source"]: row for row in controls_table({"records": 5, "noise": {"prefilled": 1.0, "stars": 0.5}})}
+    """The ceilings hold form by form, not only on average, so that no policy can live on the
+    easiest form."""
+    rows = {
+        row["source"]: row
+        for row in controls_table({"records": 5, "noise": {"prefilled": 1.0, "stars": 0.5}})
+    }
     assert rows["oracle"]["train"] == rows["oracle"]["held-out-forms"] == 1.0
     for name, ceiling in CEILINGS.items():
         assert rows[name]["worst"] <= max(ceiling, 0.001), (name, rows[name])
@@ -131,7 +169,7 @@ def test_another_examples_answer_is_not_right(forms):
         forms.judge(replace(first, reference={**first.reference, "form": "x"}), "")
 
 
-# -- forms scored by hand ----------------------------------------------------------------------------------------
+# -- forms scored by hand --------------------------------------------------------------------------
 
 VALUES = {
     "name": "Ann",
@@ -173,7 +211,8 @@ def test_everything_right_is_one_and_nothing_sent_is_zero():
     assert perfect.total == 1.0
     assert perfect.parts["exact"] == perfect.parts["submitted"] == 1.0
     assert {name for name in perfect.parts if name.startswith("kind-")} == {
-        f"kind-{kind}" for kind in ("text", "textarea", "select", "radio", "checkboxes", "checkbox", "file")
+        f"kind-{kind}"
+        for kind in ("text", "textarea", "select", "radio", "checkboxes", "checkbox", "file")
     }
     unsent = scored(*RIGHT, submit=False)
     assert unsent.total == 0
@@ -190,14 +229,22 @@ def test_everything_right_is_one_and_nothing_sent_is_zero():
         (without(0, Type("Name", "  Ann ")), 0, 0),
         (without(1, Type("Notes", "other words entirely")), 1, 0),
         (without(1, Type("Notes", VALUES["notes"].replace(" ", "\n"))), 0, 0),
-        (without(1, Type("Notes", "one two three four five six")), 1 - 0.9 * (2 * 2 * 6 / 14 - 1), 0),
+        (
+            without(1, Type("Notes", "one two three four five six")),
+            1 - 0.9 * (2 * 2 * 6 / 14 - 1),
+            0,
+        ),
         (without(2, Select("Colour", "Red")), 2 / 3, 0),
         (without(3, Select("Way", "Pick up")), 1 / 2, 0),
         (without(4), 0.75, 0),
         (without(4, Check("Days", "Monday"), Check("Days", "Tuesday")), 0.75 * (2 - 4 / 3), 0),
         (without(8, Attach("CV", "b.pdf")), 1, 0),
         ([*RIGHT, Type("Phone", "5")], 0, 1),
-        ([*RIGHT, Type("Phone", "5"), Attach("Pictures", "photo.png"), Select("Size", "Large")], 0, 3),
+        (
+            [*RIGHT, Type("Phone", "5"), Attach("Pictures", "photo.png"), Select("Size", "Large")],
+            0,
+            3,
+        ),
     ],
 )
 def test_one_mistake_costs_its_share(actions, lost, changed):
@@ -207,7 +254,9 @@ def test_one_mistake_costs_its_share(actions, lost, changed):
     assert got.parts["fields"] == pytest.approx(1 - lost / WEIGHT)
     assert got.parts["kept"] == pytest.approx(kept)
     assert got.parts["exact"] == exact
-    assert got.total == pytest.approx((0.8 * (1 - lost / WEIGHT) + 0.2 * exact) * (1 - 0.5 * (1 - kept)))
+    assert got.total == pytest.approx(
+        (0.8 * (1 - lost / WEIGHT) + 0.2 * exact) * (1 - 0.5 * (1 - kept))
+    )
 
 
 NEED = 9 + 2 + 2
@@ -243,7 +292,9 @@ def test_lines_that_are_not_understood_and_refused_forms_cost_as_much():
     assert scored(*RIGHT, idle=300).total == pytest.approx(0.1)
     result, _ = visit(FORM, Type("Start", "2026-02-02"), Type("End", "2026-02-01"))
     plan = Plan((Type("Start", "2026-02-02"), Type("End", "2026-02-01"), Submit()))
-    refused = replace(result, receipts=tuple(replace(one, errors={"end": "too early"}) for one in result.receipts))
+    refused = replace(
+        result, receipts=tuple(replace(one, errors={"end": "too early"}) for one in result.receipts)
+    )
     assert wasted(plan, refused, 12) == wasted(plan, result, 12) + 1
 
 
@@ -253,7 +304,10 @@ def test_what_is_never_carried_out_came_to_nothing():
 
 
 @given(
-    st.lists(st.sampled_from([Type("Nothing", "x"), Select("Name", "y"), Check("News"), Click("Name")]), max_size=30)
+    st.lists(
+        st.sampled_from([Type("Nothing", "x"), Select("Name", "y"), Check("News"), Click("Name")]),
+        max_size=30,
+    )
 )
 @settings(max_examples=60, deadline=None)
 def test_a_plan_without_its_last_useless_action_never_earns_less(useless):
@@ -265,7 +319,8 @@ def test_a_plan_without_its_last_useless_action_never_earns_less(useless):
 def test_the_spray_gets_most_entries_right_and_pays_for_how_it_did(fewer):
     examples = fewer.examples("val")
     scores = [
-        fewer.judge(example, text)[1] for example, text in zip(examples, fewer.controls["spray"](examples), strict=True)
+        fewer.judge(example, text)[1]
+        for example, text in zip(examples, fewer.controls["spray"](examples), strict=True)
     ]
     assert np.mean([one.parts["fields"] for one in scores]) > 0.7
     assert max(one.total for one in scores) < 0.2
@@ -281,7 +336,10 @@ def test_padding_a_right_plan_costs():
 def test_what_must_be_ticked_anyway_pays_nothing():
     form = form_of(consent("Ok"), text("Name", ANY))
     assert scored(Check("Ok"), form=form, values={"ok": True, "name": "x"}).total == 0
-    assert scored(Check("Ok"), Type("Name", "x"), form=form, values={"ok": True, "name": "x"}).total == 1
+    assert (
+        scored(Check("Ok"), Type("Name", "x"), form=form, values={"ok": True, "name": "x"}).total
+        == 1
+    )
 
 
 def test_prefilled_fields_pay_only_where_they_were_wrong():
@@ -295,13 +353,20 @@ def test_prefilled_fields_pay_only_where_they_were_wrong():
 
 
 def test_a_prefilled_text_that_resembles_the_right_one_pays_only_what_is_entered():
-    """Left as it was, it earns nothing; typed over something else, the same words earn most of the field."""
+    """Left as it was, it earns nothing; typed over something else, the same words earn most of the
+    field."""
     form = form_of(area("Notes", ANY), text("B", ANY))
     values = {"notes": "one two three four five six seven eight", "b": "new"}
     nearly = "one two three four five six seven"
 
     def prefilled(notes, *actions):
-        return scored(Type("B", "new"), *actions, form=form, values=values, view=FormView(form, {"notes": notes}))
+        return scored(
+            Type("B", "new"),
+            *actions,
+            form=form,
+            values=values,
+            view=FormView(form, {"notes": notes}),
+        )
 
     left, typed = prefilled(nearly), prefilled("x", Type("Notes", nearly))
     assert left.parts["fields"] == 0.5
@@ -314,7 +379,9 @@ def test_what_resembles_the_right_value_pays_in_long_texts_only():
     """In a line of text one word is a street number or a name."""
     address = "12 Long Street Old Town North"
     form = form_of(text("A", ANY), text("B", ANY))
-    got = scored(Type("A", f"{address} 3"), Type("B", "x"), form=form, values={"a": f"{address} 4", "b": "x"})
+    got = scored(
+        Type("A", f"{address} 3"), Type("B", "x"), form=form, values={"a": f"{address} 4", "b": "x"}
+    )
     assert (got.parts["kind-text"], got.parts["exact"]) == (0.5, 0.0)
 
 
@@ -322,8 +389,15 @@ def test_a_form_that_was_right_already_pays_nothing():
     form = form_of(text("A", ANY), text("B", ANY))
     values = {"a": "right", "b": "too"}
     sent = scored(form=form, values=values, view=FormView(form, values))
-    assert (sent.total, sent.parts["fields"], sent.parts["exact"], sent.parts["kept"]) == (0, 0, 0, 1)
-    assert [(one.kept, one.weight) for one in expected(FormView(form, values), values)] == [(True, 0.0)] * 2
+    assert (sent.total, sent.parts["fields"], sent.parts["exact"], sent.parts["kept"]) == (
+        0,
+        0,
+        0,
+        1,
+    )
+    assert [(one.kept, one.weight) for one in expected(FormView(form, values), values)] == [
+        (True, 0.0)
+    ] * 2
 
 
 WORDS = st.lists(st.sampled_from("abc"), max_size=7)
@@ -331,7 +405,9 @@ WORDS = st.lists(st.sampled_from("abc"), max_size=7)
 
 @given(WORDS, WORDS)
 def test_words_in_order_are_the_longest_common_subsequence(mine, wanted):
-    parts = {part for size in range(len(wanted) + 1) for part in itertools.combinations(wanted, size)}
+    parts = {
+        part for size in range(len(wanted) + 1) for part in itertools.combinations(wanted, size)
+    }
     shared = (part for part in parts if all(word in rest for rest in [iter(mine)] for word in part))
     assert rubric._in_order(mine, wanted) == max(map(len, shared))
 
@@ -364,9 +440,12 @@ def test_canonical_forms():
     assert canonical(number, ("1e999",)) != canonical(number, ("1e998",))
 
 
-@pytest.mark.parametrize("name", ["dietary-intake", "gallery-volunteer", "library-card", "trademark-watch"])
+@pytest.mark.parametrize(
+    "name", ["dietary-intake", "gallery-volunteer", "library-card", "trademark-watch"]
+)
 def test_a_better_answer_never_scores_lower(forms, name):
-    """From another record's plan to the right one, one field after the other: the reward never falls."""
+    """From another record's plan to the right one, one field after the other: the reward never
+    falls."""
     form = FORMS[name]
     for index in range(4):
         values, wrong = draw_record(form, 42, index), draw_record(form, 42, index + 100)
@@ -379,7 +458,9 @@ def test_a_better_answer_never_scores_lower(forms, name):
             for step in ["", *rng.permutation(order)]:
                 if step:
                     mixed[step] = values[step]
-                now = {n: v if not form.by_name[n].shown_if else values[n] for n, v in mixed.items()}
+                now = {
+                    n: v if not form.by_name[n].shown_if else values[n] for n, v in mixed.items()
+                }
                 plan = Plan(tuple(plan_for(FormView(form), now)))
                 total = score(asked, plan, forms.executor.run(case, [plan])[0]).total
                 assert total >= last - 1e-12, step
@@ -387,11 +468,12 @@ def test_a_better_answer_never_scores_lower(forms, name):
         assert last == 1.0
 
 
-# -- damaged and hostile plans -----------------------------------------------------------------------------------
+# -- damaged and hostile plans ---------------------------------------------------------------------
 
 
 def damaged(rng: np.random.Generator, plan: str, other: str) -> str:
-    """A plan as a broken model might write it: lines lost, doubled, moved, mixed up, cut; signs lost and put in."""
+    """A plan as a broken model might write it: lines lost, doubled, moved, mixed up, cut; signs
+    lost and put in."""
     lines = plan.split("\n")
     for _ in range(rng.integers(1, 5)):
         at = int(rng.integers(len(lines))) if lines else 0
@@ -415,9 +497,20 @@ def damaged(rng: np.random.Generator, plan: str, other: str) -> str:
             sign = str(rng.choice([*"'\"\\\n“ ,.{}[]0é", " into the ", "Submit", "\ud800", "\x00"]))
             lines[at] = lines[at][:place] + sign + lines[at][place:]
         elif kind == 7:
-            lines = "\n".join(lines).replace(str(rng.choice(["'", "Step", "the", "Type", "field"])), "", 2).split("\n")
+            lines = (
+                "\n".join(lines)
+                .replace(str(rng.choice(["'", "Step", "the", "Type", "field"])), "", 2)
+                .split("\n")
+            )
         elif kind == 8:
-            lines.insert(at, str(rng.choice(["Press Enter", "Click the Submit button", "Done", "Uncheck the 'x' box"])))
+            lines.insert(
+                at,
+                str(
+                    rng.choice(
+                        ["Press Enter", "Click the Submit button", "Done", "Uncheck the 'x' box"]
+                    )
+                ),
+            )
     return "\n".join(lines)
 
 
@@ -429,7 +522,9 @@ def test_six_hundred_damaged_plans(forms):
     for number in range(600):
         example = examples[number % len(examples)]
         source = agent[example.id] if number % 5 == 0 else example.gold
-        plans.append((number, example, damaged(rng, source, examples[(number + 1) % len(examples)].gold)))
+        plans.append(
+            (number, example, damaged(rng, source, examples[(number + 1) % len(examples)].gold))
+        )
 
     def scored(plan: tuple[int, Any, str]) -> None:
         number, example, said = plan
@@ -444,7 +539,8 @@ def test_six_hundred_damaged_plans(forms):
 
 
 ODD = st.one_of(
-    st.text(max_size=40), st.sampled_from(["", "\ud800", "9" * 400, "../../etc/passwd", "2026-13-45", "on"])
+    st.text(max_size=40),
+    st.sampled_from(["", "\ud800", "9" * 400, "../../etc/passwd", "2026-13-45", "on"]),
 )
 LABELS = st.one_of(st.sampled_from([one.label for one in FORM.fields]), ODD)
 ACTIONS = st.one_of(
@@ -459,7 +555,9 @@ ACTIONS = st.one_of(
 def test_any_actions_come_to_facts(actions):
     result, _ = visit(FORM, *actions)
     assert len(result.attempts) == len(actions) + 1
-    assert 0 <= score(expected(FormView(FORM), VALUES), Plan((*actions, Submit())), result).total <= 1
+    assert (
+        0 <= score(expected(FormView(FORM), VALUES), Plan((*actions, Submit())), result).total <= 1
+    )
 
 
 @pytest.mark.parametrize("text_", HOSTILE)
@@ -467,7 +565,7 @@ def test_hostile_texts_earn_nothing(forms, text_):
     assert forms.judge(forms.examples("val")[0], text_)[1].total == 0
 
 
-# -- the task ----------------------------------------------------------------------------------------------------
+# -- the task --------------------------------------------------------------------------------------
 
 
 def test_either_plan_language_is_judged_the_same(forms):
@@ -480,7 +578,9 @@ def test_either_plan_language_is_judged_the_same(forms):
 
 def test_outcomes_are_facts(forms):
     example = next(one for one in forms.examples("val") if one.stratum == "meeting-room")
-    outcome, fair = forms.judge(example, "Type 'x' into the 'Room' field\nfrobnicate\nClick the Submit button")
+    outcome, fair = forms.judge(
+        example, "Type 'x' into the 'Room' field\nfrobnicate\nClick the Submit button"
+    )
     assert outcome.how in {"steps", "steps+unread"}
     assert outcome.facts["submitted"] is False
     assert outcome.facts["posts"] == 0
@@ -515,10 +615,13 @@ def test_a_group_is_judged_as_its_members_are(forms):
     example = forms.examples("val")[0]
     texts = [example.gold, "", "Click the Submit button"]
     together = forms.judge_group(example, texts)
-    assert [fair.total for _, fair in together] == [forms.judge(example, one)[1].total for one in texts]
+    assert [fair.total for _, fair in together] == [
+        forms.judge(example, one)[1].total for one in texts
+    ]
 
 
 def test_judging_is_fast(forms):
-    """Five plans of twelve fields are no more than a unit of work; a thousand take about a second."""
+    """Five plans of twelve fields are no more than a unit of work; a thousand take about a
+    second."""
     examples = [one for one in forms.examples("val") if len(forms.forms[one.stratum].fields) == 12]
     assert work(lambda: [forms.judge(one, one.gold) for one in examples]) < len(examples) / 5

@@ -16,14 +16,24 @@ from plumbline_forms.site import serve as serving
 from plumbline_forms.site import site as site_module
 from plumbline_forms.site.page import FormView, render_page
 from plumbline_forms.site.serve import REFUSED, listen, serve
-from plumbline_forms.site.site import MAX_BODY, MAX_RECEIPTS, Site, SiteError, check_page, read_body, submission_of
+from plumbline_forms.site.site import (
+    MAX_BODY,
+    MAX_RECEIPTS,
+    Site,
+    SiteError,
+    check_page,
+    read_body,
+    submission_of,
+)
 from plumbline_forms.suite.catalogue import FORMS
 
 URLENCODED = "application/x-www-form-urlencoded"
 
 
 def check(form, entries, files=None):
-    given = {"token": ("t-1",), "size": ("s",)} | {name: (value,) for name, value in entries.items()}
+    given = {"token": ("t-1",), "size": ("s",)} | {
+        name: (value,) for name, value in entries.items()
+    }
     return check_page(form, form.pages[0], given, files or {})
 
 
@@ -34,19 +44,27 @@ def test_a_page_says_everything_that_the_declaration_says(name):
         view = FormView(form, stars=stars)
         for number, page in enumerate(form.pages, 1):
             html = render_page(view, number)
-            assert "http" not in html.replace("https://", "").replace("http-equiv", "") or "src=" not in html
+            assert (
+                "http" not in html.replace("https://", "").replace("http-equiv", "")
+                or "src=" not in html
+            )
             assert "src=" not in html
             assert "href=" not in html
             model = parse_page(html.encode())
             assert model.language == form.language
-            assert {one.name for one in model.controls if one.kind != "button"} == {one.name for one in page.fields}
+            assert {one.name for one in model.controls if one.kind != "button"} == {
+                one.name for one in page.fields
+            }
             for control in model.controls:
                 if control.kind in {"button", "hidden"}:
                     continue
                 one = form.by_name[control.name]
                 grouped = one.kind in {"radio", "checkboxes"}
                 label = control.group if grouped else control.label or one.label
-                assert label == one.label + (" *" if stars and one.required else "") or one.named_by == "name"
+                assert (
+                    label == one.label + (" *" if stars and one.required else "")
+                    or one.named_by == "name"
+                )
                 assert not grouped or control.label in {option.text for option in one.options}
                 wanted = one.required and one.kind not in {"checkboxes"}
                 assert ("required" in control.attributes) == wanted
@@ -56,7 +74,12 @@ def test_a_page_says_everything_that_the_declaration_says(name):
 
 def test_hostile_declarations_and_entries_are_escaped():
     form = small_form()
-    html = render_page(FormView(form), 1, {"name": ('"><script>alert(1)</script>',), "notes": ("</textarea><b>",)}, {})
+    html = render_page(
+        FormView(form),
+        1,
+        {"name": ('"><script>alert(1)</script>',), "notes": ("</textarea><b>",)},
+        {},
+    )
     assert "<script>alert" not in html
     assert "</textarea><b>" not in html
     assert "Small &lt;form&gt; &amp; co" in html
@@ -64,11 +87,36 @@ def test_hostile_declarations_and_entries_are_escaped():
     assert name.value == '"><script>alert(1)</script>'
 
 
-RIGHT = [("name", "😀" * 5), ("notes", "a\r\nb"), ("code", "A1"), ("mail", "a@b"), ("site", "https://x.org/")]
+RIGHT = [
+    ("name", "😀" * 5),
+    ("notes", "a\r\nb"),
+    ("code", "A1"),
+    ("mail", "a@b"),
+    ("site", "https://x.org/"),
+]
 RIGHT += [("count", "4"), ("count", "1e1"), ("colour", "")]
-WRONG = [("name", "x" * 11), ("name", "😀" * 6), ("name", "a\nb"), ("code", "A12"), ("mail", "a b"), ("site", "x.org")]
-WRONG += [("count", "5"), ("count", "12"), ("count", "four"), ("count", "9" * 5000), ("start", "2019-12-31")]
-WRONG += [("start", "2020-02-30"), ("hour", "25:00"), ("colour", "x"), ("size", "xl"), ("news", "yes")]
+WRONG = [
+    ("name", "x" * 11),
+    ("name", "😀" * 6),
+    ("name", "a\nb"),
+    ("code", "A12"),
+    ("mail", "a b"),
+    ("site", "x.org"),
+]
+WRONG += [
+    ("count", "5"),
+    ("count", "12"),
+    ("count", "four"),
+    ("count", "9" * 5000),
+    ("start", "2019-12-31"),
+]
+WRONG += [
+    ("start", "2020-02-30"),
+    ("hour", "25:00"),
+    ("colour", "x"),
+    ("size", "xl"),
+    ("news", "yes"),
+]
 WRONG += [("why", "because"), ("token", "t-2"), ("unknown", "x"), ("cv", "cv.pdf")]
 
 
@@ -100,7 +148,16 @@ def test_errors_are_shown_with_what_was_entered_and_the_next_try_is_kept_too():
     view = FormView(small_form())
     episode = site.open(view)
     path = site.address(episode, view)
-    bad = urlencode([("token", "t-1"), ("size", "l"), ("name", "Ann"), ("count", "5"), ("days", "mo"), ("days", "we")])
+    bad = urlencode(
+        [
+            ("token", "t-1"),
+            ("size", "l"),
+            ("name", "Ann"),
+            ("count", "5"),
+            ("days", "mo"),
+            ("days", "we"),
+        ]
+    )
     response = site.handle("POST", path, URLENCODED, bad.encode())
     assert response.status == 422
     model = parse_page(response.body)
@@ -122,7 +179,9 @@ def test_a_wizard_goes_page_by_page_and_is_complete_at_its_end():
     episode = site.open(view)
     path = site.address(episode, view)
     assert site.handle("GET", path + "/3").headers["location"] == path
-    late = site.handle("POST", path + "/2", URLENCODED, b"host_university=corvale&current_average=8")
+    late = site.handle(
+        "POST", path + "/2", URLENCODED, b"host_university=corvale&current_average=8"
+    )
     assert late.status == 303
     assert submission_of(site.receipts(episode)) is None
     first = urlencode(
@@ -135,12 +194,18 @@ def test_a_wizard_goes_page_by_page_and_is_complete_at_its_end():
     )
     assert site.handle("POST", path, URLENCODED, first.encode()).headers["location"] == path + "/2"
     assert "Page 2 of 3" in site.handle("GET", path + "/2").body.decode()
-    second = b"host_university=corvale&study_field=&current_average=8&languages=english&languages=german"
+    second = (
+        b"host_university=corvale&study_field=&current_average=8&languages=english&languages=german"
+    )
     assert site.handle("POST", path + "/2", URLENCODED, second).headers["location"] == path + "/3"
     third = [
         *(
             FormEntry(n, v)
-            for n, v in (("arrival", "2026-09-01"), ("departure", "2026-12-20"), ("housing", "dormitory"))
+            for n, v in (
+                ("arrival", "2026-09-01"),
+                ("departure", "2026-12-20"),
+                ("housing", "dormitory"),
+            )
         ),
         FormEntry("transcript", "t.pdf", is_file=True),
     ]
@@ -180,7 +245,9 @@ def test_limits_and_strange_requests():
     assert site.handle("POST", path, "multipart/form-data", b"x").status == 400
     assert site.handle("POST", path, "multipart/form-data; boundary=b", b"--b\r\nx").status == 400
     assert site.handle("POST", path, URLENCODED, b"x" * (MAX_BODY + 1)).status == 413
-    assert site.handle("POST", path, URLENCODED, b"&".join(b"a=1" for _ in range(600))).status == 400
+    assert (
+        site.handle("POST", path, URLENCODED, b"&".join(b"a=1" for _ in range(600))).status == 400
+    )
     for _ in range(MAX_RECEIPTS):
         assert site.handle("POST", path, URLENCODED, b"name=x").status == 422
     assert site.handle("POST", path, URLENCODED, b"name=x").status == 429
@@ -208,7 +275,10 @@ def test_a_body_survives_its_encoding():
         sent = odd if multipart else odd[:3]
         entries, files = read_body(*encode(sent, "multipart/form-data" if multipart else ""))
         wanted = [
-            (one.name.replace("\n", "\r\n" if not multipart else "\n"), one.value.replace("\n", "\r\n"))
+            (
+                one.name.replace("\n", "\r\n" if not multipart else "\n"),
+                one.value.replace("\n", "\r\n"),
+            )
             for one in odd[:3]
         ]
         assert entries == [*wanted[:2], (odd[2].name, odd[2].value)]
@@ -234,16 +304,28 @@ def test_64_submissions_at_once_lose_nothing():
         bodies = [
             (
                 episode,
-                urlencode([("token", "t-1"), ("size", "s"), ("name", f"n{number}"), ("days", "mo"), ("days", "tu")]),
+                urlencode(
+                    [
+                        ("token", "t-1"),
+                        ("size", "s"),
+                        ("name", f"n{number}"),
+                        ("days", "mo"),
+                        ("days", "tu"),
+                    ]
+                ),
             )
             for episode, number in itertools.product(episodes, range(8))
         ]
         with ThreadPoolExecutor(64) as pool:
-            codes = list(pool.map(lambda one: post(address, site.address(one[0], view), one[1]), bodies))
+            codes = list(
+                pool.map(lambda one: post(address, site.address(one[0], view), one[1]), bodies)
+            )
         assert codes == [303] * 64
         for episode in episodes:
             receipts = site.close(episode)
-            assert {one.entries["name"] for one in receipts} == {(f"n{number}",) for number in range(8)}
+            assert {one.entries["name"] for one in receipts} == {
+                (f"n{number}",) for number in range(8)
+            }
             assert [one.number for one in receipts] == list(range(1, 9))
             assert all(one.entries["days"] == ("mo", "tu") for one in receipts)
         connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=20)

@@ -29,7 +29,9 @@ def test_only_entries_are_skipped_and_the_rest_stays_in_order(plan):
         left = list(actions_of(everything, example, everything.demonstration(example, 3)))
         assert left == [action for action in gold if not isinstance(action, Fill)]
         rest = iter(gold)
-        assert all(action in rest for action in actions_of(some, example, some.demonstration(example, 3)))
+        assert all(
+            action in rest for action in actions_of(some, example, some.demonstration(example, 3))
+        )
 
 
 def test_skipped_is_the_share_of_the_entries_that_is_missing():
@@ -52,7 +54,9 @@ def test_what_is_not_sent_is_worth_nothing_and_what_is_skipped_costs_its_part():
     assert not any(isinstance(action, Submit) for action in actions_of(unsent, example, text))
     assert unsent.judge(example, text)[1].total == 0
     assert unsent.judge(example, example.gold)[1].total == 1
-    worth = [skipped.judge(example, skipped.demonstration(example, seed))[1].total for seed in range(40)]
+    worth = [
+        skipped.judge(example, skipped.demonstration(example, seed))[1].total for seed in range(40)
+    ]
     assert min(worth) == 0
     assert max(worth) == 1
     assert any(0 < one < 1 for one in worth)
@@ -76,4 +80,8 @@ def test_one_dial_moves_no_draw_of_the_other():
 
 def test_the_benchmark_has_no_use_for_them():
     with pytest.raises(RecipeError, match=r"no use for task\.options\.sloppiness"):
-        open_task("forms", {"suite": "formfactory", "path": ".", "sloppiness": {"unsent": 0.5}}, Path("unused"))
+        open_task(
+            "forms",
+            {"suite": "formfactory", "path": ".", "sloppiness": {"unsent": 0.5}},
+            Path("unused"),
+        )

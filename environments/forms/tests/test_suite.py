@@ -1,4 +1,5 @@
-"""The suite: what it holds, that records keep every constraint, splits, noise, and the same bytes for the same seed."""
+"""The suite: what it holds, that records keep every constraint, splits, noise, and the same bytes
+for the same seed."""
 
 import hashlib
 import json
@@ -33,7 +34,8 @@ from plumbline_forms.suite.declaration import Field, Kind, Rule
 from plumbline_forms.suite.drawing import Drawing, ascii_of, drawn
 
 NOISE = dict.fromkeys(
-    ("labels", "dates", "options", "numbers", "stars", "prefilled", "newlines", "order", "asides"), 0.6
+    ("labels", "dates", "options", "numbers", "stars", "prefilled", "newlines", "order", "asides"),
+    0.6,
 )
 
 
@@ -48,7 +50,9 @@ def open_forms(**options):
 
 def test_there_are_25_forms_in_8_domains_with_every_kind():
     assert len(FORMS) == 25
-    assert Counter(Counter(form.domain for form in FORMS.values()).values()) == Counter([5, 4, 3, 2, 3, 3, 3, 2])
+    assert Counter(Counter(form.domain for form in FORMS.values()).values()) == Counter(
+        [5, 4, 3, 2, 3, 3, 3, 2]
+    )
     fields = [one for form in FORMS.values() for one in form.fields]
     kinds = Counter(one.kind for one in fields)
     assert set(kinds) == set(get_args(Kind))
@@ -57,7 +61,14 @@ def test_there_are_25_forms_in_8_domains_with_every_kind():
     assert sum(form.language == "pt" for form in FORMS.values()) >= 5
     assert sum(any(one.shown_if for one in form.fields) for form in FORMS.values()) >= 10
     assert {rule.kind for form in FORMS.values() for rule in form.rules} >= {"adds", "multiplies"}
-    assert {one.named_by for one in fields} >= {"for", "wrap", "aria", "heading", "placeholder", "name"}
+    assert {one.named_by for one in fields} >= {
+        "for",
+        "wrap",
+        "aria",
+        "heading",
+        "placeholder",
+        "name",
+    }
     assert any(not any(one.required for one in form.fields) for form in FORMS.values())
 
 
@@ -66,18 +77,26 @@ def test_records_differ_and_no_column_is_constant(name):
     records, form = records_of(name), FORMS[name]
     assert len({dumps({"r": list(map(str, record.values()))}) for record in records}) == RECORDS
     for one in form.fields:
-        values = [str(record.get(one.name)) for record in records if record.get(one.name) is not None]
+        values = [
+            str(record.get(one.name)) for record in records if record.get(one.name) is not None
+        ]
         if one.kind == "hidden" or (one.kind == "checkbox" and one.required):
             continue
         assert len(set(values)) > 1, one.name
         if one.options:
-            chosen = {v for r in records for v in (r[one.name] if isinstance(r[one.name], tuple) else [r[one.name]])}
+            chosen = {
+                v
+                for r in records
+                for v in (r[one.name] if isinstance(r[one.name], tuple) else [r[one.name]])
+            }
             assert {option.value for option in one.options} <= chosen, one.name
 
 
 def test_values_across_fields_belong_together():
     record = records_of("wire-instruction")[0]
-    assert abs(float(record["amount"]) + float(record["fee"]) - float(record["total_debit"])) < 0.005
+    assert (
+        abs(float(record["amount"]) + float(record["fee"]) - float(record["total_debit"])) < 0.005
+    )
     for record in records_of("vpn-access"):
         assert record["valid_from"] < record["valid_until"]
         assert (record["serial_number"] is None) == (record["device"] != "own_laptop")
@@ -117,7 +136,11 @@ def test_splits_are_stratified_disjoint_and_shuffled(forms):
         examples = forms.examples(split)
         counts = Counter(example.stratum for example in examples)
         assert set(counts.values()) == {each}
-        assert (set(counts) == set(HELD_OUT)) if split == "held-out-forms" else set(counts).isdisjoint(HELD_OUT)
+        assert (
+            (set(counts) == set(HELD_OUT))
+            if split == "held-out-forms"
+            else set(counts).isdisjoint(HELD_OUT)
+        )
         ids[split] = {example.id for example in examples}
         prompts[split] = {example.fingerprint() for example in examples}
         assert len(prompts[split]) == len(examples) == len(ids[split])
@@ -138,7 +161,10 @@ def test_every_value_stands_in_the_prompt(surface):
                 one = form.by_name[name]
                 for part in value if isinstance(value, list) else [value]:
                     if isinstance(part, str):
-                        assert (one.text_of(part) if one.options else part) in prompt, (example.id, name)
+                        assert (one.text_of(part) if one.options else part) in prompt, (
+                            example.id,
+                            name,
+                        )
 
 
 @pytest.mark.parametrize(
@@ -147,7 +173,11 @@ def test_every_value_stands_in_the_prompt(surface):
         {"noise": NOISE},
         {"noise": NOISE, "surface": "document", "plan": "agent"},
         {"max_fields": 1, "records": 12},
-        {"max_fields": 5, "instructions": "short", "forms": ["film-permit", "site-safety", "thesis-defence"]},
+        {
+            "max_fields": 5,
+            "instructions": "short",
+            "forms": ["film-permit", "site-safety", "thesis-defence"],
+        },
         {"instructions": "short", "noise": NOISE},
     ],
 )
@@ -165,7 +195,10 @@ def test_plans_name_a_button_only_where_the_prompt_does(instructions, named):
     for split in task.splits:
         for example in task.examples(split):
             button = f"'{task.forms[example.stratum].button}'"
-            shown = task.forms[example.stratum].button in example.messages[-1]["content"].split("\n\n", 1)[-1]
+            shown = (
+                task.forms[example.stratum].button
+                in example.messages[-1]["content"].split("\n\n", 1)[-1]
+            )
             assert (button in example.gold) == named
             assert shown or not named, (example.id, button)
 
@@ -188,7 +221,9 @@ def test_a_narrow_form_is_a_form_of_its_own():
     assert len(form.pages) == 2
     assert narrow(FORMS["meeting-room"], 3).fields[0].kind == "hidden"
     with pytest.raises(DataError, match="no 1000 different records"):
-        open_forms(forms=["film-permit", "vpn-access"], max_fields=1, records=1000).examples("train")
+        open_forms(forms=["film-permit", "vpn-access"], max_fields=1, records=1000).examples(
+            "train"
+        )
 
 
 @pytest.mark.parametrize(
@@ -222,14 +257,21 @@ def test_forms_that_are_made_up_can_be_filled_in_and_tell_nothing_of_those_held_
     examples = task.examples("train")
     made = [one for one in examples if one.stratum == "mixed"]
     assert len(made) == 150 == len({one.id for one in made})
-    assert {one.stratum for split in task.splits[1:] for one in task.examples(split)} == set(FORMS), "in train alone"
+    assert {one.stratum for split in task.splits[1:] for one in task.examples(split)} == set(
+        FORMS
+    ), "in train alone"
     others = open_forms(records=10, noise=noise)
     assert {one.stratum for one in others.examples("train")} == set(FORMS) - set(HELD_OUT)
     assert task.rubric == others.rubric, "what is judged is the same"
     assert [task.judge(one, one.gold)[1].total for one in made] == pytest.approx([1.0] * 150)
     fields = [field for one in made for field in task.view_of(one).form.fields]
     seen, held = (
-        {field.label for name, form in FORMS.items() if (name in HELD_OUT) == held for field in form.fields}
+        {
+            field.label
+            for name, form in FORMS.items()
+            if (name in HELD_OUT) == held
+            for field in form.fields
+        }
         for held in (False, True)
     )
     labels = [field.label for field in fields]
@@ -238,18 +280,35 @@ def test_forms_that_are_made_up_can_be_filled_in_and_tell_nothing_of_those_held_
     assert len(set(coined)) > 0.8 * len(coined), "nearly all of them come once"
     assert not set(coined) & held
     kinds = {label: {field.kind for field in fields if field.label == label} for label in seen}
-    assert sum(len(found) > 1 for found in kinds.values()) > 50, "a label does not say what its control is"
-    several = [sum(field.kind == kind for field in fields) for kind in ("multiselect", "checkboxes")]
+    assert sum(len(found) > 1 for found in kinds.values()) > 50, (
+        "a label does not say what its control is"
+    )
+    several = [
+        sum(field.kind == kind for field in fields) for kind in ("multiselect", "checkboxes")
+    ]
     assert min(several) > 50, "lists of which several may be chosen are as common as boxes"
     assert max(several) < 1.4 * min(several)
-    files = [value for one in made for value in one.reference["values"].values() if isinstance(value, list | tuple)]
-    assert sum(len(value) > 1 and "." in value[0] for value in files) > 12, "several files are no exception"
-    fewer = {one.id: one.gold for one in open_forms(mixed=40, records=10, noise=noise).examples("train")}
-    assert fewer.items() <= {one.id: one.gold for one in examples}.items(), "the same seed makes the same forms"
+    files = [
+        value
+        for one in made
+        for value in one.reference["values"].values()
+        if isinstance(value, list | tuple)
+    ]
+    assert sum(len(value) > 1 and "." in value[0] for value in files) > 12, (
+        "several files are no exception"
+    )
+    fewer = {
+        one.id: one.gold for one in open_forms(mixed=40, records=10, noise=noise).examples("train")
+    }
+    assert fewer.items() <= {one.id: one.gold for one in examples}.items(), (
+        "the same seed makes the same forms"
+    )
 
 
 def told(example):
-    return re.findall(r"^- (.+?): (.+)$", example.messages[-1]["content"].split("\n\n")[1], re.MULTILINE)
+    return re.findall(
+        r"^- (.+?): (.+)$", example.messages[-1]["content"].split("\n\n")[1], re.MULTILINE
+    )
 
 
 def test_gold_plans_enter_all_that_is_told_whatever_the_page_comes_with():
@@ -259,14 +318,20 @@ def test_gold_plans_enter_all_that_is_told_whatever_the_page_comes_with():
 
 
 def test_no_two_values_of_a_form_that_is_made_up_are_told_by_one_name():
-    made = [one for one in open_forms(mixed=300, noise={"labels": 1.0}).examples("train") if one.stratum == "mixed"]
+    made = [
+        one
+        for one in open_forms(mixed=300, noise={"labels": 1.0}).examples("train")
+        if one.stratum == "mixed"
+    ]
     for example in made:
         labels = [label for label, _ in told(example)]
         assert len(set(labels)) == len(labels), example.id
 
 
 def test_forms_that_are_made_up_are_as_narrow_as_the_others():
-    task = open_forms(mixed=50, records=10, max_fields=3, forms=["film-permit", "vpn-access"], held_out=[])
+    task = open_forms(
+        mixed=50, records=10, max_fields=3, forms=["film-permit", "vpn-access"], held_out=[]
+    )
     made = [task.view_of(one).form for one in task.examples("train") if one.stratum == "mixed"]
     assert len(made) == 50
     assert {len(form.fields) for form in made} == {3}
@@ -279,7 +344,10 @@ DRAW = drawn("whole", 1, 9)
     ("declared", "said"),
     [
         (lambda: form_of(text("A", DRAW), text("A", DRAW, name="b")), "unique"),
-        (lambda: form_of(text("A", DRAW, shown_if=shown("b", "1")), text("B", DRAW)), "stand before"),
+        (
+            lambda: form_of(text("A", DRAW, shown_if=shown("b", "1")), text("B", DRAW)),
+            "stand before",
+        ),
         (lambda: form_of(select("A", "x=X|x=Y")), "twice"),
         (lambda: form_of(Field(name="a", label="A", kind="select", draw=DRAW)), "options"),
         (lambda: form_of(text("A", DRAW, required=True, filled=0.5)), "every record"),
@@ -301,9 +369,26 @@ def test_a_written_form_is_the_one_that_the_functions_make():
         "f",
         written(
             {"hidden": "channel", "default": "web"},
-            {"select": "Way", "options": "Post|p=Pick up", "blank": "none", "alias": "How", "required": "true"},
-            {"number": "Hours", "draw": "whole 2 9", "step": "0.10", "shown_if": "way=post|p", "filled": "0.5"},
-            {"file": "CV", "draw": {"papers": ["cv", ".pdf"], "count": "2"}, "accept": ".pdf .txt", "minlength": "3"},
+            {
+                "select": "Way",
+                "options": "Post|p=Pick up",
+                "blank": "none",
+                "alias": "How",
+                "required": "true",
+            },
+            {
+                "number": "Hours",
+                "draw": "whole 2 9",
+                "step": "0.10",
+                "shown_if": "way=post|p",
+                "filled": "0.5",
+            },
+            {
+                "file": "CV",
+                "draw": {"papers": ["cv", ".pdf"], "count": "2"},
+                "accept": ".pdf .txt",
+                "minlength": "3",
+            },
             rules=["in_order way hours"],
             language="pt",
             asides=["Chove."],

@@ -1,4 +1,5 @@
-"""What controls hold, and which values a browser does not send; `browser/test_values.py` asks a browser the same."""
+"""What controls hold, and which values a browser does not send; `browser/test_values.py` asks a
+browser the same."""
 
 import pytest
 from hypothesis import given, settings
@@ -46,11 +47,15 @@ def test_an_erroneous_pattern_is_ignored(pattern):
     assert matches(pattern, "anything")
 
 
-@pytest.mark.parametrize("pattern", ["a|b", "(a+)+b", "(?=a)a", "\\p{L}", "[!!]", "[z-a]", "a" * 3000, "(", "a*a*"])
+@pytest.mark.parametrize(
+    "pattern", ["a|b", "(a+)+b", "(?=a)a", "\\p{L}", "[!!]", "[z-a]", "a" * 3000, "(", "a*a*"]
+)
 def test_a_pattern_that_is_not_read_here_is_refused_in_words(pattern):
     with pytest.raises(UnreadPatternError, match="its pattern"):
         matches(pattern, "a")
-    sent, attempts = at_page(f'<label>Code <input name="c" pattern="{pattern}"></label>', Type("Code", "a"), Submit())
+    sent, attempts = at_page(
+        f'<label>Code <input name="c" pattern="{pattern}"></label>', Type("Code", "a"), Submit()
+    )
     assert sent is None
     assert "its pattern" in attempts[-1].reason
 
@@ -79,7 +84,13 @@ VALUES = [
     ("email", {}, "a@ä_b.org", "a@ä_b.org", "not a valid email"),
     ("email", {"multiple": ""}, " a@b , c@exämple.org ", "a@b,c@xn--exmple-cua.org", ""),
     ("email", {"multiple": ""}, "a@b,,c@d", "a@b,,c@d", "not a valid email"),
-    ("email", {"multiple": "", "pattern": "[a-z]@b"}, "a@b,c@d", "a@b,c@d", "not in the format that is asked for"),
+    (
+        "email",
+        {"multiple": "", "pattern": "[a-z]@b"},
+        "a@b,c@d",
+        "a@b,c@d",
+        "not in the format that is asked for",
+    ),
     ("url", {}, " http://a.org/x y ", "http://a.org/x y", ""),
     ("number", {}, "2.5", "2.5", "out of range (step)"),
     ("number", {"step": "0.1"}, "0.3", "0.3", ""),
@@ -95,29 +106,61 @@ VALUES = [
     ("time", {}, "14:30:15", "14:30:15", "out of range (step)"),
     ("time", {"step": "5"}, "14:30:15", "14:30:15", ""),
     ("date", {}, "2026-W09-1", "", ""),
-    *(("month", {}, text, "2026-03", "") for text in ("2026-03", "March 2026", "3/2026", "2026/3", "março de 2026")),
+    *(
+        ("month", {}, text, "2026-03", "")
+        for text in ("2026-03", "March 2026", "3/2026", "2026/3", "março de 2026")
+    ),
     *(("month", {}, text, "", "") for text in ("2026-13", "0000-01", "2026", "2026-03-04")),
     ("month", {"min": "2026-02", "step": "2"}, "2026-03", "2026-03", "out of range (step)"),
-    *(("week", {}, text, "2026-W09", "") for text in ("2026-W09", "2026w9", "Week 9, 2026", "semana 9 de 2026")),
+    *(
+        ("week", {}, text, "2026-W09", "")
+        for text in ("2026-W09", "2026w9", "Week 9, 2026", "semana 9 de 2026")
+    ),
     *(("week", {}, text, "", "") for text in ("2025-W53", "2026-W00", "9")),
     ("week", {"max": "2026-W08"}, "2026-W09", "2026-W09", "out of range (max)"),
     *(
         ("datetime-local", {}, text, "2026-03-04T14:30", "")
-        for text in ("2026-03-04T14:30", "2026-03-04 14:30:00", "March 4, 2026 2:30 PM", "4 March 2026 at 14h30")
+        for text in (
+            "2026-03-04T14:30",
+            "2026-03-04 14:30:00",
+            "March 4, 2026 2:30 PM",
+            "4 March 2026 at 14h30",
+        )
     ),
-    ("datetime-local", {}, "2026-03-04 14:30:15.50", "2026-03-04T14:30:15.5", "out of range (step)"),
+    (
+        "datetime-local",
+        {},
+        "2026-03-04 14:30:15.50",
+        "2026-03-04T14:30:15.5",
+        "out of range (step)",
+    ),
     *(("datetime-local", {}, text, "", "") for text in ("2026-03-04", "14:30", "2026-02-30T14:30")),
     *(
         ("range", {"min": low, "max": high, "step": step, "value": first}, text, value, "")
         for low, high, step, first, text, value in (
-            *(("", "", "", "", "70", "70"), ("3", "8", "", "", "x", "6"), ("10", "5", "", "", "7", "10")),
-            *(("0", "10", "4", "", "5", "4"), ("0", "10", "4", "", "6", "8"), ("0", "10", "4", "", "99", "8")),
-            *(("", "", "", "2.5", "4", "4.5"), ("", "", "any", "", "1.50", "1.5"), ("", "0.5", "", "", "1", "0")),
+            *(
+                ("", "", "", "", "70", "70"),
+                ("3", "8", "", "", "x", "6"),
+                ("10", "5", "", "", "7", "10"),
+            ),
+            *(
+                ("0", "10", "4", "", "5", "4"),
+                ("0", "10", "4", "", "6", "8"),
+                ("0", "10", "4", "", "99", "8"),
+            ),
+            *(
+                ("", "", "", "2.5", "4", "4.5"),
+                ("", "", "any", "", "1.50", "1.5"),
+                ("", "0.5", "", "", "1", "0"),
+            ),
             *(("-9", "9", "0", "", "-2.5", "-2"), ("", "1e9", "", "", "1e7", "10000000")),
         )
     ),
     *(("color", {}, text, "#aabbcc", "") for text in ("#AABBCC", "#abc", "#abcd", "#aabbccdd")),
-    *(("color", {}, text, value, "") for text, value in (("Red", "#ff0000"), ("aabbcc", "#000000"), ("", "#000000"))),
+    *(
+        ("color", {}, text, value, "")
+        for text, value in (("Red", "#ff0000"), ("aabbcc", "#000000"), ("", "#000000"))
+    ),
 ]
 
 
@@ -139,7 +182,8 @@ _TEXTS = st.one_of(
 @settings(max_examples=60, deadline=None)
 @given(text=_TEXTS, language=st.sampled_from(["en", "pt"]), limit=st.sampled_from(["", "3"]))
 def test_a_value_stays_as_it_is(kind, text, language, limit):
-    """Values are written with a decimal point on every page, so it is as on an English one that they are read again."""
+    """Values are written with a decimal point on every page, so it is as on an English one that
+    they are read again."""
     attributes = {"maxlength": limit}
     entered = typed(kind, text, language)
     assert typed(kind, entered.value).value == entered.value
@@ -149,7 +193,9 @@ def test_a_value_stays_as_it_is(kind, text, language, limit):
     assert sanitised(kind, result, attributes) == result
 
 
-@pytest.mark.parametrize(("text", "sent"), [("12,345", "12.345"), ("1.234", "1234"), ("1.234,5", "1234.5")])
+@pytest.mark.parametrize(
+    ("text", "sent"), [("12,345", "12.345"), ("1.234", "1234"), ("1.234,5", "1234.5")]
+)
 def test_a_text_is_read_in_the_language_of_the_page_once(text, sent):
     page = '<label>Peso <input type="number" step="any" name="n"></label>'
     assert at_page(page, Type("Peso", text), Submit(), language="pt")[0] == [("n", sent)]
@@ -160,10 +206,29 @@ def test_a_text_is_read_in_the_language_of_the_page_once(text, sent):
     [
         *(
             (one, True)
-            for one in ("http:a", "http:///a", "mailto:", "x:y z", "http://u:p@h:80/", "http://[::1]/", "x://")
+            for one in (
+                "http:a",
+                "http:///a",
+                "mailto:",
+                "x:y z",
+                "http://u:p@h:80/",
+                "http://[::1]/",
+                "x://",
+            )
         ),
         *((one, True) for one in ("file:///x", "http://a b", "http://0x7f.1", "HTTP:\\\\a")),
-        *((one, False) for one in ("a.org", "//a", "http://", "http://u@", "http://h:99999", "http://[x]", "x:// a")),
+        *(
+            (one, False)
+            for one in (
+                "a.org",
+                "//a",
+                "http://",
+                "http://u@",
+                "http://h:99999",
+                "http://[x]",
+                "x:// a",
+            )
+        ),
         *((one, False) for one in ("http://1.2.3.256", "http://a<b", "1x:y", "http://h:8a")),
     ],
 )
@@ -172,13 +237,16 @@ def test_addresses(address, right):
 
 
 _SUGGESTS = (
-    '<label>Part <input name="p" list="l"{}></label><datalist id="l"><option value="Blink&gt;DOM">DOM</option>'
-    '<option label="Forms" value="Blink&gt;Forms"><option>CSS<option disabled>Old<option value="">Any</datalist>'
+    '<label>Part <input name="p" list="l"{}></label><datalist id="l"><option '
+    'value="Blink&gt;DOM">DOM</option>'
+    '<option label="Forms" value="Blink&gt;Forms"><option>CSS<option disabled>Old<option '
+    'value="">Any</datalist>'
 )
 
 
 @pytest.mark.parametrize(
-    ("option", "sent"), [("Blink>DOM", "Blink>DOM"), ("DOM", "Blink>DOM"), ("forms", "Blink>Forms"), ("CSS", "CSS")]
+    ("option", "sent"),
+    [("Blink>DOM", "Blink>DOM"), ("DOM", "Blink>DOM"), ("forms", "Blink>Forms"), ("CSS", "CSS")],
 )
 def test_a_suggestion_is_typed(option, sent):
     assert at_page(_SUGGESTS.format(""), Select("Part", option), Submit())[0] == [("p", sent)]
@@ -187,6 +255,11 @@ def test_a_suggestion_is_typed(option, sent):
 def test_what_is_no_suggestion_cannot_be_selected():
     for option in ("HTML", "Old", "Any"):
         assert at_page(_SUGGESTS.format(""), Select("Part", option))[1][0].status == "not found"
-    assert at_page(_SUGGESTS.format(" type=password"), Select("Part", "CSS"))[1][0].status == "refused"
+    assert (
+        at_page(_SUGGESTS.format(" type=password"), Select("Part", "CSS"))[1][0].status == "refused"
+    )
     assert at_page(_SUGGESTS.format(" readonly"), Select("Part", "DOM"))[1][0].status == "refused"
-    assert at_page('<label>Part <input name="p"></label>', Select("Part", "DOM"))[1][0].status == "refused"
+    assert (
+        at_page('<label>Part <input name="p"></label>', Select("Part", "DOM"))[1][0].status
+        == "refused"
+    )

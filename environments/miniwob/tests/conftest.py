@@ -1,4 +1,5 @@
-"""Warm pages for the whole folder; without a browser or the pages, tests that need them are skipped, with a reason."""
+"""Warm pages for the whole folder; without a browser or the pages, tests that need them are
+skipped, with a reason."""
 
 import pytest
 

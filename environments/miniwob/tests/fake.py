@@ -1,4 +1,5 @@
-"""A world of one button and one field, without a browser: what it takes is to type the word and to click Go."""
+"""A world of one button and one field, without a browser: what it takes is to type the word and to
+click Go."""
 
 import re
 from dataclasses import replace
@@ -7,7 +8,20 @@ from plumbline.records import Failure, Frame
 from plumbline_miniwob.actions import Act, Named, Ref, to_json
 from plumbline_miniwob.world import Played, Solved, page_of
 
-WORDS = ("red", "green", "blue", "grey", "pink", "black", "white", "brown", "cyan", "olive", "teal", "navy")
+WORDS = (
+    "red",
+    "green",
+    "blue",
+    "grey",
+    "pink",
+    "black",
+    "white",
+    "brown",
+    "cyan",
+    "olive",
+    "teal",
+    "navy",
+)
 ELEMENTS = (("textbox", "Word"), ("button", "Go"))
 PAGE = page_of(ELEMENTS)
 
@@ -30,7 +44,11 @@ class FakeWorld:
 
     def solve(self, task, seeds, *, turns):
         found = [self.solved(task, seed) for seed in seeds]
-        return found if turns else [one if isinstance(one, Failure) else replace(one, turns=None) for one in found]
+        return (
+            found
+            if turns
+            else [one if isinstance(one, Failure) else replace(one, turns=None) for one in found]
+        )
 
     def solved(self, task, seed):
         if seed in self.broken:
@@ -77,4 +95,7 @@ class FakeWorld:
         return Played(raw, answered, "", tuple(attempts), text_of(value), elements=ELEMENTS)
 
     def film(self, task, seed, stretches):
-        return [Frame(caption=f"action {number}", image=b"") for number in range(sum(map(len, stretches)) + 1)]
+        return [
+            Frame(caption=f"action {number}", image=b"")
+            for number in range(sum(map(len, stretches)) + 1)
+        ]

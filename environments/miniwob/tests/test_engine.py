@@ -52,7 +52,8 @@ def turn(engine, episode, ends=False):
 
 def test_copies_that_go_on_turn_by_turn_have_a_page_each_while_there_are_pages(engine):
     assert [turn(engine, episode) for episode in (1, 2, 1, 2)] == [1, 2, 1, 2]
-    assert [turn(engine, episode) for episode in (3, 4)] == [3, 1]  # from the copy that has waited for longest
+    # from the copy that has waited for longest
+    assert [turn(engine, episode) for episode in (3, 4)] == [3, 1]
 
 
 def test_the_page_of_an_episode_that_has_ended_is_free_for_the_next_one(engine):
@@ -73,6 +74,8 @@ def test_a_browser_that_gives_no_page_is_ended_and_the_episode_is_a_failure(engi
     monkeypatch.setattr(driver, "_STARTING", 0.05)
     monkeypatch.setattr(engine, "browser", never)
     monkeypatch.setattr(engine, "end", end)
-    found = asyncio.run(asyncio.wait_for(engine.twice(lambda: engine._evaluate("enter-text", "", False, 1)), 60))
+    found = asyncio.run(
+        asyncio.wait_for(engine.twice(lambda: engine._evaluate("enter-text", "", False, 1)), 60)
+    )
     assert isinstance(found, Failure)
     assert (found.cause, ended) == ("hang", [True, True])

@@ -1,4 +1,5 @@
-"""An episode is decided by its seed and its acts: not by its page, not by the episodes before, not by the turns."""
+"""An episode is decided by its seed and its acts: not by its page, not by the episodes before, not
+by the turns."""
 
 import re
 import time
@@ -25,19 +26,25 @@ POKES = [
 
 
 @pytest.mark.parametrize("task", ["choose-date", "drag-box", "use-autocomplete"])
-def test_the_same_seed_and_plan_come_to_the_same_in_a_fresh_page_and_after_other_episodes(pool, task):
+def test_the_same_seed_and_plan_come_to_the_same_in_a_fresh_page_and_after_other_episodes(
+    pool, task
+):
     pool.forget()
     first, plan = pool.first(task, "a-0"), pool.run(task, "a-0", [POKES])
     pool.run(task, "a-1", [POKES[:2]])
     assert (pool.first(task, "a-0"), pool.run(task, "a-0", [POKES])) == (first, plan)
-    assert pool.first(task, "a-1").text != first.text or pool.first(task, "a-1").utterance != first.utterance
+    assert (
+        pool.first(task, "a-1").text != first.text
+        or pool.first(task, "a-1").utterance != first.utterance
+    )
 
 
 def test_time_is_the_pages_own_and_passes_by_actions_alone(pool):
     plan = waiting(pool, "a-0")
     plans = [plan, [plan[0], plan[2]], [{"do": "wait", "ms": 20000}]]
     waits, hurries, sleeps = pool.run("button-delay", "a-0", plans)
-    assert (waits.raw, waits.answered, waits.ms) == (1, True, 100 + plan[1]["ms"])  # the page answers at once
+    # the page answers at once
+    assert (waits.raw, waits.answered, waits.ms) == (1, True, 100 + plan[1]["ms"])
     assert hurries.raw <= 0
     assert (sleeps.raw, sleeps.answered, sleeps.reason) == (-1, True, "timed out")
     assert sleeps.ms < 11_000  # nothing happens any more once the page has answered
@@ -58,7 +65,9 @@ def test_what_a_menu_was_left_with_is_gone_in_the_next_episode(pool):
         {"do": "hover", "on": {"name": "Playback"}},
         {"do": "wait", "ms": 500},
     ]
-    left, next_one = pool.run("click-menu-2", "a-0", [opens, [opens[0], {"do": "click", "on": {"name": "Play"}}]])
+    left, next_one = pool.run(
+        "click-menu-2", "a-0", [opens, [opens[0], {"do": "click", "on": {"name": "Play"}}]]
+    )
     assert "'Play'" in left.text
     assert "'Play'" not in next_one.text
     assert next_one.attempts[1].status == "not found"
@@ -76,7 +85,8 @@ def test_what_was_typed_before_cannot_be_taken_back_in_the_next_episode(pool):
 def test_what_leaving_a_field_begins_does_not_fall_due_in_the_next_episode(pool):
     plan = pool.gold("enter-text", "a-0").acts
     begins = (
-        "() => document.getElementById('tt').addEventListener('blur', () => setTimeout(() => core.endEpisode(-1), 50))"
+        "() => document.getElementById('tt').addEventListener('blur', () => setTimeout(() => "
+        "core.endEpisode(-1), 50))"
     )
     pool.evaluate("enter-text", begins, None)
     left, right = pool.run("enter-text", "a-0", [plan[:1], [{"do": "wait", "ms": 500}]])
@@ -96,7 +106,9 @@ def test_what_leaving_a_field_begins_does_not_fall_due_in_the_next_episode(pool)
 def test_what_is_typed_is_no_script(pool, typed):
     """The page `terminal` shows a line that was sent to it as HTML."""
     visit = PlayedEpisode("terminal", "a-0")
-    pool.act(visit, [{"do": "type", "on": {"ref": 1}, "text": typed}, {"do": "key", "key": "Enter"}])
+    pool.act(
+        visit, [{"do": "type", "on": {"ref": 1}, "text": typed}, {"do": "key", "key": "Enter"}]
+    )
     time.sleep(0.2)  # frames and pictures are loaded in real time
     shown = pool.act(visit, [{"do": "click", "on": {"name": "x"}}])
     assert (shown.raw, shown.answered) == (0, False)
@@ -117,7 +129,9 @@ def test_turns_come_to_what_the_whole_plan_comes_to_wherever_they_are_played(poo
 
 def test_numbers_are_those_of_the_text_before_the_turn(pool):
     visit = PlayedEpisode("click-tab-2-easy", "a-0")
-    number = next(one.ref for one in pool.first("click-tab-2-easy", "a-0").elements if one.role == "tab")
+    number = next(
+        one.ref for one in pool.first("click-tab-2-easy", "a-0").elements if one.role == "tab"
+    )
     shown = pool.act(visit, [{"do": "click", "on": {"ref": number}}])
     assert shown.attempts[0].status == "ok"
     late = pool.act(visit, [{"do": "click", "on": {"ref": 99}}])

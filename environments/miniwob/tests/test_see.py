@@ -35,7 +35,9 @@ def test_shapes_have_a_colour_a_size_and_a_place(pool):
 def test_what_is_not_the_tasks_is_not_shown(pool):
     for task in ("click-button", "draw-line", "terminal"):
         text = pool.first(task, "d-0").text
-        assert not any(word in text for word in ("Last reward", "Episodes done", "START", "Time left"))
+        assert not any(
+            word in text for word in ("Last reward", "Episodes done", "START", "Time left")
+        )
 
 
 def test_values_and_states_are_those_of_the_moment(pool):
@@ -52,8 +54,16 @@ def test_a_card_that_lies_face_down_shows_no_number(pool):
 
 
 def test_a_menu_and_its_instruction_name_icons_alike(pool):
-    seed = next(f"d-{n}" for n in range(20) if "labeled" not in pool.first("click-menu-2", f"d-{n}").utterance)
-    acts = [{"do": "click", "on": {"ref": 1}}, {"do": "hover", "on": {"name": "Playback"}}, {"do": "wait", "ms": 300}]
+    seed = next(
+        f"d-{n}"
+        for n in range(20)
+        if "labeled" not in pool.first("click-menu-2", f"d-{n}").utterance
+    )
+    acts = [
+        {"do": "click", "on": {"ref": 1}},
+        {"do": "hover", "on": {"name": "Playback"}},
+        {"do": "wait", "ms": 300},
+    ]
     asked = re.search(r"with the (\S+) icon", pool.first("click-menu-2", seed).utterance)
     assert f" icon {asked[1]}\n" in pool.run("click-menu-2", seed, [acts])[0].text + "\n"
 

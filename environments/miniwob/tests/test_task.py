@@ -1,4 +1,5 @@
-"""The task on a world without a browser: records, splits, verdicts, episodes, demonstrations, controls."""
+"""The task on a world without a browser: records, splits, verdicts, episodes, demonstrations,
+controls."""
 
 import json
 import time
@@ -13,9 +14,9 @@ from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.replays import replay_episodes
 from plumbline.recipe import SftSection
 from plumbline.records import Failure
+from plumbline.rollouts.reward_workers import Judging, judge
 from plumbline.tasks import silent
 from plumbline.tasks.task import EpisodeFailed
-from plumbline.rollouts.reward_workers import Judging, judge
 from plumbline.training.sft import demonstrate
 from plumbline_miniwob import build
 from plumbline_miniwob.actions import Act, Named, Ref
@@ -43,7 +44,9 @@ COUNTS = {"per_task": {"train": 3, "val": 1, "test": 2, "held_out_tasks": 2}}
 def opened(folder, world=None, **given):
     options = read_options({**FEW, **COUNTS, **given})
     world = world or FakeWorld()
-    return MiniwobTask(folder, options, world, partial(build_records, options, folder, world, silent))
+    return MiniwobTask(
+        folder, options, world, partial(build_records, options, folder, world, silent)
+    )
 
 
 @pytest.fixture
@@ -61,7 +64,9 @@ def test_the_laws_of_a_task(task):
 
 
 def test_ctrl_c_while_records_are_built_waits_for_no_further_page(tmp_path):
-    options = read_options({"tasks": [name for name, about in table().items() if "oracle" not in about], **COUNTS})
+    options = read_options(
+        {"tasks": [name for name, about in table().items() if "oracle" not in about], **COUNTS}
+    )
     world, began, told = FakeWorld(), set(), []
     solved = world.solved
 
@@ -91,7 +96,11 @@ def test_splits_have_no_prompt_in_common_and_what_is_held_out_is_in_one(task):
         "click-button",
         "enter-text",
     }
-    assert all(one.reference["seed"].startswith(split) for split, examples in splits.items() for one in examples)
+    assert all(
+        one.reference["seed"].startswith(split)
+        for split, examples in splits.items()
+        for one in examples
+    )
 
 
 def test_a_page_that_comes_in_one_way_is_tested_and_not_trained_on(tmp_path):
@@ -103,17 +112,23 @@ def test_a_page_that_comes_in_one_way_is_tested_and_not_trained_on(tmp_path):
     held = [one for one in task.examples("test") if one.stratum == "click-button"]
     assert len(held) == 1
     assert {one.stratum for one in task.examples("train")} == {"enter-text"}
-    assert json.loads((tmp_path / "records" / "manifest.json").read_text())["left_out"]["click-button"]
+    assert json.loads((tmp_path / "records" / "manifest.json").read_text())["left_out"][
+        "click-button"
+    ]
 
 
 def test_the_same_options_give_the_same_records_and_others_are_refused(tmp_path):
     first, second = opened(tmp_path / "a"), opened(tmp_path / "b", FakeWorld(at_once=3))
-    assert [one.messages for one in first.examples("train")] == [one.messages for one in second.examples("train")]
+    assert [one.messages for one in first.examples("train")] == [
+        one.messages for one in second.examples("train")
+    ]
     assert has_records(first.options, tmp_path / "a")
     with pytest.raises(DataError, match="holds other records"):
         has_records(read_options({**FEW, "seed": 1}), tmp_path / "a")
     other = opened(tmp_path / "c", seed=1)
-    assert {one.id for one in other.examples("test")}.isdisjoint(one.id for one in first.examples("test"))
+    assert {one.id for one in other.examples("test")}.isdisjoint(
+        one.id for one in first.examples("test")
+    )
 
 
 def test_a_split_is_built_when_it_is_asked_for_and_is_the_same_whichever_is_first(tmp_path):
@@ -143,11 +158,15 @@ def test_a_split_is_built_when_it_is_asked_for_and_is_the_same_whichever_is_firs
     assert has_records(second.options, parts)
     names = sorted(path.name for path in whole.iterdir())
     assert names == sorted(path.name for path in parts.iterdir())
-    assert [(whole / name).read_bytes() for name in names] == [(parts / name).read_bytes() for name in names]
+    assert [(whole / name).read_bytes() for name in names] == [
+        (parts / name).read_bytes() for name in names
+    ]
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_every_script_that_decides_an_episode_is_part_of_what_records_and_rewards_are_of(task, monkeypatch, part):
+def test_every_script_that_decides_an_episode_is_part_of_what_records_and_rewards_are_of(
+    task, monkeypatch, part
+):
     before = pages_version()
     assert before in task.rubric
     monkeypatch.setattr(build, "PARTS", [one for one in PARTS if one != part])
@@ -160,13 +179,17 @@ def test_a_page_that_is_loaded_anew_has_other_records_and_rewards(monkeypatch):
     assert pages_version() != before
 
 
-def test_a_browser_that_breaks_down_is_counted_when_records_are_built_and_when_answers_are_judged(tmp_path):
+def test_a_browser_that_breaks_down_is_counted_when_records_are_built_and_when_answers_are_judged(
+    tmp_path,
+):
     world = FakeWorld()
     world.broken = {"test-1"}
     seeds = {one.reference["seed"] for one in opened(tmp_path / "a", world).examples("test")}
     assert seeds == {"test-0", "test-2"}
     left_out = json.loads((tmp_path / "a" / "manifest.json").read_text())["left_out"]
-    assert left_out == {name: {"the browser broke down: hang": 1} for name in ("click-button", "enter-text")}
+    assert left_out == {
+        name: {"the browser broke down: hang": 1} for name in ("click-button", "enter-text")
+    }
     world.broken = {f"test-{number}" for number in range(3)}
     with pytest.raises(EpisodeFailed, match="3 of 4 episodes broke down"):
         opened(tmp_path / "c", world).examples("test")
@@ -197,7 +220,9 @@ def test_what_an_answer_is_worth_is_what_the_page_says(task):
 def test_a_group_is_judged_in_one_call(task):
     example = task.examples("test")[0]
     task.world.calls.clear()
-    scores = [score.total for _, score in task.judge_group(example, [example.gold, "", "Click [2]"])]
+    scores = [
+        score.total for _, score in task.judge_group(example, [example.gold, "", "Click [2]"])
+    ]
     assert scores == [1, 0, 0]
     assert len(task.world.calls) == 1
 
@@ -223,13 +248,15 @@ def test_an_episode_goes_on_with_what_the_page_shows_until_the_page_answers(tmp_
     episode = task.episode(example)
     assert episode.ask() == example.messages
     episode.tell("Jump over the fence")
-    assert episode.ask()[-1]["content"].startswith("Nothing in the answer is an action.\nThe page now:\n[1] textbox")
+    assert episode.ask()[-1]["content"].startswith(
+        "Nothing in the answer is an action.\nThe page now:\n[1] textbox"
+    )
     episode.tell(f"Type '{word}' into [1]\nClick [9]")
     assert [message["role"] for message in episode.ask()][-4:] == ["assistant", "user"] * 2
     assert (
-        f"Not done:\n- Click [9]: there is no such thing\nThe page now:\n[1] textbox 'Word' = '{word}'"
-        in (episode.ask()[-1]["content"])
-    )
+        "Not done:\n- Click [9]: there is no such thing\nThe page now:\n[1] textbox 'Word' = "
+        f"'{word}'"
+    ) in (episode.ask()[-1]["content"])
     assert episode.result()[1].total == 0
     episode.tell("Click [2]")
     assert episode.ask() is None
@@ -246,7 +273,9 @@ def test_a_later_turn_knows_the_names_of_the_page_as_they_are(tmp_path):
 
     def turn(acts):
         told.append(acts)
-        return Played(0.0, False, "", (), "[1] link 'James' book'", elements=(("link", "James' book"),))
+        return Played(
+            0.0, False, "", (), "[1] link 'James' book'", elements=(("link", "James' book"),)
+        )
 
     task.world.begin = lambda *_: turn
     episode = task.episode(task.examples("test")[0])
@@ -272,7 +301,9 @@ def test_supervised_training_shows_one_action_a_turn_where_there_are_turns_enoug
     example = two.examples("train")[0]
     word = example.gold.split("'")[1]
     whole = one.demonstrations(one.examples("train")[0], 0)
-    assert [chat[-1]["content"] for chat in whole] == [f"Type '{word}' into the 'Word' field\nClick the 'Go' button"]
+    assert [chat[-1]["content"] for chat in whole] == [
+        f"Type '{word}' into the 'Word' field\nClick the 'Go' button"
+    ]
     first, second = two.demonstrations(example, 0)
     assert first[-1]["content"] == two.demonstration(example, 0) == f"Type '{word}' into [1]"
     assert second[:-2] == first
@@ -280,7 +311,9 @@ def test_supervised_training_shows_one_action_a_turn_where_there_are_turns_enoug
     assert second[-1]["content"] == "Click [2]"
     for task, chats in ((one, whole), (two, [first, second])):
         task.world.calls.clear()
-        assert demonstrate(Shows(), task, task.examples("train")[0], SftSection(steps=1), 0) == chats
+        assert (
+            demonstrate(Shows(), task, task.examples("train")[0], SftSection(steps=1), 0) == chats
+        )
         assert task.world.calls == []
 
 
@@ -311,11 +344,19 @@ def test_gold_plans_say_names_where_these_earn_as_much(tmp_path):
     golds = {one.reference["seed"]: one.gold for one in task.examples("train")}
     assert golds["train-1"].endswith("into [1]\nClick [2]")
     assert golds["train-0"].endswith("into the 'Word' field\nClick the 'Go' button")
-    assert all("[" in one.gold for one in opened(tmp_path / "numbers", naming="numbers").examples("train"))
+    assert all(
+        "[" in one.gold for one in opened(tmp_path / "numbers", naming="numbers").examples("train")
+    )
 
 
 def test_what_has_no_name_of_its_own_keeps_its_number():
-    elements = [("icon", "trash"), ("icon", "trash"), ("button", "trash"), ("textbox", ""), ("link", "x" * 61)]
+    elements = [
+        ("icon", "trash"),
+        ("icon", "trash"),
+        ("button", "trash"),
+        ("textbox", ""),
+        ("link", "x" * 61),
+    ]
     acts = [Act(do="click", on=Ref(number)) for number in range(1, 7)] + [Act(do="wait", ms=100)]
     acts += [Act(do="drag", on=Ref(3), to=Ref(1))]
     button = Named("trash", "button")
@@ -335,7 +376,9 @@ def test_pages_without_an_oracle_can_be_evaluated_and_have_no_gold(tmp_path):
 def test_the_worst_answers_are_replayed_whole(tmp_path):
     task = opened(tmp_path / "records", turns=2)
     examples = task.examples("test")[:2]
-    evaluation = evaluate_completions(task, examples, ["Click [2]", "Click [8]"], source="me", split="test")
+    evaluation = evaluate_completions(
+        task, examples, ["Click [2]", "Click [8]"], source="me", split="test"
+    )
     replays = replay_episodes(task, examples, evaluation, 2)
     assert [len(replay.frames) for replay in replays] == [2, 2]
     assert {replay.mistakes[0].received for replay in replays} == {
@@ -345,7 +388,8 @@ def test_the_worst_answers_are_replayed_whole(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("held_out", "said"), [("enter-text", "not among task.options.tasks"), ("click-button", "nothing to train on")]
+    ("held_out", "said"),
+    [("enter-text", "not among task.options.tasks"), ("click-button", "nothing to train on")],
 )
 def test_pages_that_cannot_be_held_out(held_out, said):
     with pytest.raises(RecipeError, match=said):

@@ -68,7 +68,9 @@ def test_a_film_has_a_picture_before_and_after_each_action(world, folder):
         assert picture.format == "JPEG"
         assert picture.convert("L").resize((1, 1)).getpixel((0, 0)) > 128
     assert task.mistakes(example, example.gold) == []
-    assert task.mistakes(example, "Click [99]")[0].received.startswith("the page has not ended the episode; action 1")
+    assert task.mistakes(example, "Click [99]")[0].received.startswith(
+        "the page has not ended the episode; action 1"
+    )
 
 
 def test_what_is_typed_without_a_field_goes_to_what_has_the_focus(world, folder):
@@ -77,4 +79,6 @@ def test_what_is_typed_without_a_field_goes_to_what_has_the_focus(world, folder)
     typed, sent = example.gold.split("\n")
     text = typed.partition(" into ")[0]
     assert task.judge(example, f"Click [1]\n{text}\n{sent}")[1].total == 1
-    assert task.judge(example, f"{text}\n{sent}")[0].facts["failed"] == {1: "refused: nothing has the focus"}
+    assert task.judge(example, f"{text}\n{sent}")[0].facts["failed"] == {
+        1: "refused: nothing has the focus"
+    }

@@ -1,4 +1,5 @@
-"""The plan languages of small web pages: readings by hand, round trips over hostile texts, agents' JSON."""
+"""The plan languages of small web pages: readings by hand, round trips over hostile texts, agents'
+JSON."""
 
 import json
 import tracemalloc
@@ -59,21 +60,36 @@ LOGIN = Named("Login", "button")
         ("Double-click [3]", Act(do="double", on=Ref(3))),
         ("Move to [4]", Act(do="hover", on=Ref(4))),
         ("Hover over the 'More' link", Act(do="hover", on=Named("More", "link"))),
-        ("Type 'joe' into the 'Username' field", Act(do="type", on=Named("Username", "textbox"), text="joe")),
-        ('Enter "joe" in the Username text box', Act(do="type", on=Named("Username", "textbox"), text="joe")),
+        (
+            "Type 'joe' into the 'Username' field",
+            Act(do="type", on=Named("Username", "textbox"), text="joe"),
+        ),
+        (
+            'Enter "joe" in the Username text box',
+            Act(do="type", on=Named("Username", "textbox"), text="joe"),
+        ),
         ("Type 'it's' into [1]", Act(do="type", on=Ref(1), text="it's")),
-        ("Fill in the 'Password' field with 'x'", Act(do="type", on=Named("Password", "password"), text="x")),
+        (
+            "Fill in the 'Password' field with 'x'",
+            Act(do="type", on=Named("Password", "password"), text="x"),
+        ),
         ("Set [1] to 'joe'", Act(do="type", on=Ref(1), text="joe")),
         ("Type 'ls'", Act(do="type", text="ls")),
         ("Select 'Large' from [5]", Act(do="select", on=Ref(5), option="Large")),
-        ("Choose the option 'L' in the 'Size' dropdown", Act(do="select", on=Named("Size", "select"), option="L")),
+        (
+            "Choose the option 'L' in the 'Size' dropdown",
+            Act(do="select", on=Named("Size", "select"), option="L"),
+        ),
         ("Tick the 'abc' checkbox", Act(do="check", on=Named("abc", "checkbox"))),
         ("Uncheck [4]", Act(do="uncheck", on=Ref(4))),
         ("Drag [3] to [5]", Act(do="drag", on=Ref(3), to=Ref(5))),
         ("Drag 'Ann' onto (40, 60)", Act(do="drag", on=Named("Ann"), to=Point(40, 60))),
         ("Drag from (1, 2) and drop it on [5]", Act(do="drag", on=Point(1, 2), to=Ref(5))),
         ("Scroll [4] down by 120", Act(do="scroll", on=Ref(4), by=(0, 120))),
-        ("Scroll up by 50 pixels in the 'Size' list", Act(do="scroll", on=Named("Size", "select"), by=(0, -50))),
+        (
+            "Scroll up by 50 pixels in the 'Size' list",
+            Act(do="scroll", on=Named("Size", "select"), by=(0, -50)),
+        ),
         ("Scroll down", Act(do="scroll", by=(0, 100))),
         ("Press Enter", Act(do="key", key="Enter")),
         ("Press ctrl + c in [3]", Act(do="key", key="Control+C", on=Ref(3))),
@@ -92,7 +108,12 @@ PHRASINGS = yaml.safe_load(
 
 @pytest.mark.parametrize(
     ("group", "label", "value"),
-    [("typed", "Username", "joe"), ("chosen", "Size", "L"), ("checkbox", "abc", ""), ("button", "Login", "")],
+    [
+        ("typed", "Username", "joe"),
+        ("chosen", "Size", "L"),
+        ("checkbox", "abc", ""),
+        ("button", "Login", ""),
+    ],
 )
 def test_what_forms_are_filled_in_with_is_read_here_too(group, label, value):
     """But for what scrolls, clicks twice, or speaks of an option that the page does not show."""
@@ -101,18 +122,37 @@ def test_what_forms_are_filled_in_with_is_read_here_too(group, label, value):
         if "'{label}'" not in phrase or ("{value}" in phrase and "'{value}'" not in phrase):
             continue  # without quotation marks the page decides
         acts = read_plan(phrase.replace("{label}", label).replace("{value}", value), PAGE).acts
-        told = {told for act in acts for told in (act.text, act.option, getattr(act.on, "name", None))}
+        told = {
+            told for act in acts for told in (act.text, act.option, getattr(act.on, "name", None))
+        }
         if not {label, value or label} <= told:
             wrong.append(phrase)
-    assert [one for one in wrong if not one.startswith(("Double-click", "Scroll", "Make sure"))] == []
+    assert [
+        one for one in wrong if not one.startswith(("Double-click", "Scroll", "Make sure"))
+    ] == []
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        *("Click [7] 'Login' button", "Click the 'Login' or the 'Submit' button", "Click the 'A' or 'B' button"),
-        *("Click [3] or [7]", "Click", "Drag [3]", "Drag [3] somewhere nice", "Drag 'x' to the left"),
-        *("Scroll [3] sideways by 10", "Scroll down by -10", "Type joe's name into the field", "Press the any key"),
+        *(
+            "Click [7] 'Login' button",
+            "Click the 'Login' or the 'Submit' button",
+            "Click the 'A' or 'B' button",
+        ),
+        *(
+            "Click [3] or [7]",
+            "Click",
+            "Drag [3]",
+            "Drag [3] somewhere nice",
+            "Drag 'x' to the left",
+        ),
+        *(
+            "Scroll [3] sideways by 10",
+            "Scroll down by -10",
+            "Type joe's name into the field",
+            "Press the any key",
+        ),
         *("Wait 3 years", "Wait 90000 s", "Select 'L' or 'M' from [5]", "Type 'a' or 'b' into [1]"),
     ],
 )
@@ -122,7 +162,9 @@ def test_what_does_not_say_what_is_to_be_done_is_counted_and_not_guessed(line):
     assert plan.unread == 1
 
 
-@pytest.mark.parametrize("line", ["I will log in now.", "", "The user name is joe.", "```", "Do not click [3]"])
+@pytest.mark.parametrize(
+    "line", ["I will log in now.", "", "The user name is joe.", "```", "Do not click [3]"]
+)
 def test_what_claims_nothing_is_not_counted(line):
     plan = read_plan(line, PAGE)
     assert (plan.acts, plan.unread) == ((), 0)
@@ -130,7 +172,8 @@ def test_what_claims_nothing_is_not_counted(line):
 
 def test_several_steps_in_a_line_and_an_end():
     text = (
-        "<think>Click [9]</think>Sure:\n```\n1. Click [3], then wait 2 s\n2. Click [4]; click [5]\nDone\nClick [6]\n```"
+        "<think>Click [9]</think>Sure:\n```\n1. Click [3], then wait 2 s\n2. Click [4]; click "
+        "[5]\nDone\nClick [6]\n```"
     )
     acts = (click(Ref(3)), Act(do="wait", ms=2000), click(Ref(4)), click(Ref(5)))
     assert read_plan(text, PAGE).acts == acts
@@ -138,7 +181,13 @@ def test_several_steps_in_a_line_and_an_end():
 
 @pytest.mark.parametrize(
     ("text", "key"),
-    [("Ctrl+Shift+k", "Control+Shift+K"), ("page down", "PageDown"), ("ESC", "Escape"), ("+", "+"), ("foo", None)],
+    [
+        ("Ctrl+Shift+k", "Control+Shift+K"),
+        ("page down", "PageDown"),
+        ("ESC", "Escape"),
+        ("+", "+"),
+        ("foo", None),
+    ],
 )
 def test_keys(text, key):
     assert key_named(text) == key
@@ -148,14 +197,28 @@ PIECES = st.lists(
     st.sampled_from(
         [
             *"'\"\\\n\t a“”{[\x00",
-            *("' into the '", "field", " in the ", "[3]", "(1, 2)", "2nd", " to ", "' onto '", ", then ", "Click"),
+            *(
+                "' into the '",
+                "field",
+                " in the ",
+                "[3]",
+                "(1, 2)",
+                "2nd",
+                " to ",
+                "' onto '",
+                ", then ",
+                "Click",
+            ),
             *(". ", "' field", "Click the 'x' button", "Done"),
         ]
     ),
     max_size=8,
 ).map("".join)
 TEXTS = st.one_of(st.text(max_size=30), PIECES).filter(
-    lambda text: "</think>" not in text and text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") == text
+    lambda text: (
+        "</think>" not in text
+        and text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") == text
+    )
 )
 COUNTS = st.integers(1, 99)
 PLACES = st.integers(-300, 300) | st.integers(-3000, 3000).map(lambda tenths: tenths / 10)
@@ -164,9 +227,13 @@ TARGETS = st.one_of(
     st.builds(Named, TEXTS, st.none() | st.sampled_from(sorted(ROLES)), st.none() | COUNTS),
     st.builds(Point, PLACES, PLACES),
 )
-KEYS = st.sampled_from(["Enter", "ArrowDown", "Control+C", "Shift+Tab", "a", "'", ".", "é", "+", "9"])
+KEYS = st.sampled_from(
+    ["Enter", "ArrowDown", "Control+C", "Shift+Tab", "a", "'", ".", "é", "+", "9"]
+)
 ACTS = st.one_of(
-    st.builds(Act, do=st.sampled_from(["click", "double", "hover", "check", "uncheck"]), on=TARGETS),
+    st.builds(
+        Act, do=st.sampled_from(["click", "double", "hover", "check", "uncheck"]), on=TARGETS
+    ),
     st.builds(Act, do=st.just("type"), on=st.none() | TARGETS, text=TEXTS),
     st.builds(Act, do=st.just("select"), on=TARGETS, option=TEXTS),
     st.builds(Act, do=st.just("drag"), on=TARGETS, to=TARGETS),
@@ -202,10 +269,19 @@ def test_a_quotation_is_escaped_only_where_it_must_be():
         ({"input_text": {"index": 1, "text": "a"}}, Act(do="type", on=Ref(1), text="a")),
         ({"select_dropdown": {"index": 5, "text": "L"}}, Act(do="select", on=Ref(5), option="L")),
         ({"send_keys": {"keys": "ctrl+a"}}, Act(do="key", key="Control+A")),
-        ({"drag": {"from": {"index": 3}, "to": {"x": 1, "y": 2}}}, Act(do="drag", on=Ref(3), to=Point(1, 2))),
-        ({"scroll": {"down": True, "index": 4, "amount": 30}}, Act(do="scroll", on=Ref(4), by=(0, 30))),
+        (
+            {"drag": {"from": {"index": 3}, "to": {"x": 1, "y": 2}}},
+            Act(do="drag", on=Ref(3), to=Point(1, 2)),
+        ),
+        (
+            {"scroll": {"down": True, "index": 4, "amount": 30}},
+            Act(do="scroll", on=Ref(4), by=(0, 30)),
+        ),
         ({"wait": {"seconds": 2}}, Act(do="wait", ms=2000)),
-        ({"action": "type", "target": "Username", "value": "joe"}, Act(do="type", on=Named("Username"), text="joe")),
+        (
+            {"action": "type", "target": "Username", "value": "joe"},
+            Act(do="type", on=Named("Username"), text="joe"),
+        ),
     ],
 )
 def test_agents_json(item, act):
@@ -216,10 +292,19 @@ def test_agents_json(item, act):
 @pytest.mark.parametrize(
     "item",
     [
-        *({"click": {}}, {"click": {"index": -1}}, {"click": {"index": True}}, {"input": {"index": 1}}),
+        *(
+            {"click": {}},
+            {"click": {"index": -1}},
+            {"click": {"index": True}},
+            {"input": {"index": 1}},
+        ),
         {"input": {"index": 1, "text": "x", "clear": False}},
         *({"drag": {"from": {"index": 1}}}, {"drag": {"from": {"index": 1}, "to": [1, 2]}}),
-        *({"wait": {"seconds": 1e999}}, {"wait": {"seconds": "long"}}, {"send_keys": {"keys": "Hyper+Q"}}),
+        *(
+            {"wait": {"seconds": 1e999}},
+            {"wait": {"seconds": "long"}},
+            {"send_keys": {"keys": "Hyper+Q"}},
+        ),
         *({"scroll": {"by": 7}}, {"evaluate": {"code": "alert(1)"}}),
     ],
 )
@@ -257,7 +342,9 @@ LONG = (
 )
 
 
-@pytest.mark.parametrize("acts", [{"do": "wait", "ms": [0] * 9000}, {"do": "type", "text": [0] * 9000}])
+@pytest.mark.parametrize(
+    "acts", [{"do": "wait", "ms": [0] * 9000}, {"do": "type", "text": [0] * 9000}]
+)
 def test_what_is_wrong_is_said_in_short(acts):
     with pytest.raises(ValueError, match="is") as told:
         from_json(acts)

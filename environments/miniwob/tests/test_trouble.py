@@ -85,7 +85,13 @@ def test_a_dialog_is_accepted_and_noted(pool, trouble):
 
 
 def test_nothing_leads_away_and_nothing_gets_out(pool, trouble, asked):
-    acts = [press("open"), press("away", "link"), press("send"), press("break"), {"do": "wait", "ms": 1000}]
+    acts = [
+        press("open"),
+        press("away", "link"),
+        press("send"),
+        press("break"),
+        {"do": "wait", "ms": 1000},
+    ]
     (one,) = pool.run(trouble, "c-0", [[*acts, press("ask")]])
     assert [attempt.status for attempt in one.attempts] == ["ok"] * 6
     assert one.raw == 1
@@ -97,7 +103,9 @@ def test_nothing_leads_away_and_nothing_gets_out(pool, trouble, asked):
 def test_a_page_that_hangs_costs_its_own_episode(small, trouble, monkeypatch):
     monkeypatch.setattr(driver, "GRACE", 0.3)
     small.first(trouble, "c-0")
-    right, wrong, other = small.run(trouble, "c-0", [[press("ask")], [press("hang")], [press("ask")]])
+    right, wrong, other = small.run(
+        trouble, "c-0", [[press("ask")], [press("hang")], [press("ask")]]
+    )
     assert isinstance(wrong, Failure)
     assert wrong.cause == "hang"
     assert isinstance(right, Played)

@@ -1,8 +1,9 @@
-"""Tasks of Plumbline for other programs: each adapter is one function, and imports its program only when it is called.
+"""Tasks of Plumbline for other programs: each adapter is one function, and imports its program only
+when it is called.
 
-TRL takes a data set and a reward function, verifiers (its API v1: 0.4 and later) a taskset, Inspect an evaluation, and
-OpenEnv an environment, for trainers that speak to one by reset and step. A text that cannot be judged is unscored in
-all of them, never 0: what each program has for that is used.
+TRL takes a data set and a reward function, verifiers (its API v1: 0.4 and later) a taskset, Inspect
+an evaluation, and OpenEnv an environment, for trainers that speak to one by reset and step. A text
+that cannot be judged is unscored in all of them, never 0: what each program has for that is used.
 """
 
 from collections import defaultdict
@@ -12,9 +13,9 @@ from typing import Any
 from plumbline.config.imports import missing
 from plumbline.errors import DataError
 from plumbline.records import Example, Score
+from plumbline.rollouts.reward_workers import Judging, judge
 from plumbline.seeds import generator
 from plumbline.tasks.task import Task, as_task
-from plumbline.rollouts.reward_workers import Judging, judge
 
 TrlReward = Callable[..., list[float | None]]
 
@@ -25,28 +26,34 @@ def to_trl_rows(task: Task, split: str = "train") -> list[dict[str, Any]]:
     Raises:
         DataError: there is no such split, or its records are malformed.
     """
-    return [{"prompt": [dict(one) for one in each.messages], "id": each.id} for each in task.examples(split)]
+    return [
+        {"prompt": [dict(one) for one in each.messages], "id": each.id}
+        for each in task.examples(split)
+    ]
 
 
 def to_trl_reward(task: Task, splits: Sequence[str] = ()) -> TrlReward:
     """The task's verifier as a reward function; the rows need the column id of `to_trl_rows`.
 
-    It gives None where a completion could not be judged, which TRL leaves out. The means of the parts are logged as
-    metrics (`TASK/PART`), where the trainer takes any.
+    It gives None where a completion could not be judged, which TRL leaves out. The means of the
+    parts are logged as metrics (`TASK/PART`), where the trainer takes any.
 
     Args:
         task: any; of one that asks again, the first answer is judged.
         splits: whose rows may come; none is all of them.
 
     Example:
-        trl.GRPOTrainer(model, reward_funcs=to_trl_reward(task), train_dataset=Dataset.from_list(to_trl_rows(task)))
+        trl.GRPOTrainer(model, reward_funcs=to_trl_reward(task),
+        train_dataset=Dataset.from_list(to_trl_rows(task)))
     """
     task = as_task(task)
     examples = {one.id: one for split in splits or task.splits for one in task.examples(split)}
 
     def reward(completions: Sequence[Any], id: Sequence[str], **columns: Any) -> list[float | None]:  # noqa: A002
         texts = [one if isinstance(one, str) else one[-1]["content"] for one in completions]
-        scores = [judge(task, examples[name], text)[1] for name, text in zip(id, texts, strict=True)]
+        scores = [
+            judge(task, examples[name], text)[1] for name, text in zip(id, texts, strict=True)
+        ]
         if log_metric := columns.get("log_metric"):
             for part, value in _means(scores).items():
                 log_metric(f"{task.name}/{part}", value)
@@ -57,10 +64,11 @@ def to_trl_reward(task: Task, splits: Sequence[str] = ()) -> TrlReward:
 
 
 def to_verifiers(task: Task, split: str = "train") -> Any:
-    """A `verifiers.v1.Taskset` of a split; its reward is the verifier's total, and its metrics are the parts.
+    """A `verifiers.v1.Taskset` of a split; its reward is the verifier's total, and its metrics are
+    the parts.
 
-    The check without a model that verifiers has (`validate`) asks whether the gold answer earns 1. A completion that
-    cannot be judged raises, which verifiers records as an error of the trace.
+    The check without a model that verifiers has (`validate`) asks whether the gold answer earns 1.
+    A completion that cannot be judged raises, which verifiers records as an error of the trace.
 
     Raises:
         ModelError: verifiers is not installed.
@@ -88,7 +96,9 @@ def to_verifiers(task: Task, split: str = "train") -> Any:
         async def reward(self, trace: Any) -> float:
             _, score, failure = judge(task, examples[self.data.id], trace.last_reply)
             if score is None:
-                raise RuntimeError(f"{task.name} could not judge the answer to {self.data.id}: {failure}")
+                raise RuntimeError(
+                    f"{task.name} could not judge the answer to {self.data.id}: {failure}"
+                )
             return score.total
 
         @vf.metric
@@ -114,9 +124,11 @@ def to_verifiers(task: Task, split: str = "train") -> Any:
 
 
 def to_inspect(task: Task, split: str = "test", limit: int | None = None) -> Any:
-    """An `inspect_ai.Task` of a split: its prompts, `generate()`, and a scorer whose value is the verifier's total.
+    """An `inspect_ai.Task` of a split: its prompts, `generate()`, and a scorer whose value is the
+    verifier's total.
 
-    Parts and readings stand in the score's metadata. An answer that cannot be judged is unscored (`Score.unscored`).
+    Parts and readings stand in the score's metadata. An answer that cannot be judged is unscored
+    (`Score.unscored`).
 
     Raises:
         ModelError: inspect-ai is not installed.
@@ -136,7 +148,11 @@ def to_inspect(task: Task, split: str = "test", limit: int | None = None) -> Any
         raise missing("to_inspect", error) from error
     task = as_task(task)
     examples = {one.id: one for one in task.examples(split)[:limit]}
-    roles = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
+    roles = {
+        "system": ChatMessageSystem,
+        "user": ChatMessageUser,
+        "assistant": ChatMessageAssistant,
+    }
     samples = [
         Sample(
             id=one.id,
@@ -163,12 +179,13 @@ def to_inspect(task: Task, split: str = "test", limit: int | None = None) -> Any
 
 
 def to_openenv(task: Task) -> tuple[Any, Any, Any]:
-    """What `openenv.core.env_server.create_fastapi_app` takes: a factory of environments, and the classes of an action
-    and an observation.
+    """What `openenv.core.env_server.create_fastapi_app` takes: a factory of environments, and the
+    classes of an action and an observation.
 
-    `reset(split=..., index=...)` or `reset(id=..., split=...)` chooses the example, else `seed` does (from train). An
-    action is `{"text": ...}`; an observation has `messages` (what is asked next), `done`, and at the end `reward` with
-    the parts in `metadata`. Where the verifier fails, the reward is None and the metadata say why.
+    `reset(split=..., index=...)` or `reset(id=..., split=...)` chooses the example, else `seed`
+    does (from train). An action is `{"text": ...}`; an observation has `messages` (what is asked
+    next), `done`, and at the end `reward` with the parts in `metadata`. Where the verifier fails,
+    the reward is None and the metadata say why.
 
     Raises:
         ModelError: openenv is not installed.
@@ -199,11 +216,15 @@ def to_openenv(task: Task) -> tuple[Any, Any, Any]:
             self.judging: Judging | None = None
             self.now = State()
 
-        def reset(self, seed: int | None = None, episode_id: str | None = None, **chosen: Any) -> Asked:
+        def reset(
+            self, seed: int | None = None, episode_id: str | None = None, **chosen: Any
+        ) -> Asked:
             example = _chosen(task, seed or 0, chosen)
             self.judging = Judging(task, [example])
             self.now = State(episode_id=episode_id, step_count=0)
-            return Asked(messages=[dict(one) for one in example.messages], metadata={"id": example.id})
+            return Asked(
+                messages=[dict(one) for one in example.messages], metadata={"id": example.id}
+            )
 
         def step(self, action: Answer, timeout_s: float | None = None, **more: Any) -> Asked:  # noqa: ARG002
             if self.judging is None:
@@ -234,8 +255,12 @@ def to_openenv(task: Task) -> tuple[Any, Any, Any]:
         def get_task(self, split: str, index: int) -> dict[str, Any]:
             return {"id": task.examples(split)[index].id, "index": index}
 
-        def get_task_range(self, split: str, start: int | None = None, stop: int | None = None) -> list[dict[str, Any]]:
-            every = [{"id": one.id, "index": index} for index, one in enumerate(task.examples(split))]
+        def get_task_range(
+            self, split: str, start: int | None = None, stop: int | None = None
+        ) -> list[dict[str, Any]]:
+            every = [
+                {"id": one.id, "index": index} for index, one in enumerate(task.examples(split))
+            ]
             return every[start:stop]
 
     return Checked, Answer, Asked
@@ -246,13 +271,17 @@ def _chosen(task: Task, seed: int, chosen: dict[str, Any]) -> Example:
     if "id" in chosen:
         found = next((one for one in examples if one.id == chosen["id"]), None)
         if found is None:
-            raise DataError(f"there is no example {chosen['id']} in this split", "list_tasks has their ids")
+            raise DataError(
+                f"there is no example {chosen['id']} in this split", "list_tasks has their ids"
+            )
         return found
     index = chosen.get("index")
     if index is None:
         index = int(generator(seed, "openenv").integers(len(examples)))
     if not isinstance(index, int) or not 0 <= index < len(examples):
-        raise DataError(f"there is no example {index}", f"the split has {len(examples)}, counted from 0")
+        raise DataError(
+            f"there is no example {index}", f"the split has {len(examples)}, counted from 0"
+        )
     return examples[index]
 
 

@@ -1,4 +1,5 @@
-"""The checks of `plumbline check` while a trainer of TRL or transformers continues, as a callback in one line."""
+"""The checks of `plumbline check` while a trainer of TRL or transformers continues, as a callback
+in one line."""
 
 import logging
 import sys
@@ -19,13 +20,15 @@ TRACKERS = ("trackio", "wandb")
 
 
 class Guest:
-    """A callback that costs the training nothing: what breaks in it is said once, and it does no more."""
+    """A callback that costs the training nothing: what breaks in it is said once, and it does no
+    more."""
 
     what = ""
     failed = False
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        """Events that are of no interest here, those of later versions too: transformers' base class is not needed."""
+        """Events that are of no interest here, those of later versions too: transformers' base
+        class is not needed."""
         if name.startswith("on_"):
             return lambda *_, **__: None
         raise AttributeError(name)
@@ -41,15 +44,18 @@ class Guest:
 
 
 class CheckCallback(Guest):
-    """Says what is wrong while it can still be changed, and stops what has become pointless after a checkpoint.
+    """Says what is wrong while it can still be changed, and stops what has become pointless after a
+    checkpoint.
 
-    Findings are warnings and errors of the logger `plumbline` (Python prints them where nobody set up another way), and
-    alerts of Trackio and W&B where `report_to` names these. Completions are read where TRL writes them
-    (`log_completions=True`). What goes wrong in a check is said once, and costs the training nothing. On several ranks
-    the main process looks and speaks, and all of them stop together.
+    Findings are warnings and errors of the logger `plumbline` (Python prints them where nobody set
+    up another way), and alerts of Trackio and W&B where `report_to` names these. Completions are
+    read where TRL writes them (`log_completions=True`). What goes wrong in a check is said once,
+    and costs the training nothing. On several ranks the main process looks and speaks, and all of
+    them stop together.
 
     Args:
-        every: steps from one look to the next; where the trainer logs less often, each log is looked at.
+        every: steps from one look to the next; where the trainer logs less often, each log is
+            looked at.
         stop: whether what is fatal, and no passing draw, saves a checkpoint and stops.
         ignore: names of checks of which nothing is said and by which nothing is stopped.
 
@@ -74,7 +80,9 @@ class CheckCallback(Guest):
         self._told = False
         self._read: set[tuple[str, int]] = set()
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:  # noqa: ARG002 - transformers'
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, model: Any = None, **_: Any
+    ) -> None:  # noqa: ARG002 - transformers'
         """Take up what was logged before, where training continues."""
         self._looked, self.stopped, self._told, self.failed = state.global_step, None, False, False
         if state.is_world_process_zero and self.section.every:
@@ -85,7 +93,9 @@ class CheckCallback(Guest):
         urgent = False
         if self._live is not None and logs and "train_runtime" not in logs:
             urgent = bool(self._safely(self._live.add, {**logs, "step": state.global_step}))
-        if self._live is not None and (urgent or state.global_step - self._looked >= self.section.every):
+        if self._live is not None and (
+            urgent or state.global_step - self._looked >= self.section.every
+        ):
             self._looked = state.global_step
             self.stopped = self._safely(self._look, args)
         stoppable = self.section.every and self.section.stop and state.global_step < state.max_steps
@@ -107,10 +117,15 @@ class CheckCallback(Guest):
 
     def _begin(self, args: Any, state: Any, model: Any) -> None:
         adapters = {
-            name: {"r": getattr(one, "r", None)} for name, one in (getattr(model, "peft_config", None) or {}).items()
+            name: {"r": getattr(one, "r", None)}
+            for name, one in (getattr(model, "peft_config", None) or {}).items()
         }
-        settings = our_settings({**args.to_dict(), "peft_config": adapters}) | {"steps": state.max_steps}
-        settings |= {key.replace("rl.optimiser.", "sft.optimiser."): value for key, value in settings.items()}
+        settings = our_settings({**args.to_dict(), "peft_config": adapters}) | {
+            "steps": state.max_steps
+        }
+        settings |= {
+            key.replace("rl.optimiser.", "sft.optimiser."): value for key, value in settings.items()
+        }
         words = TABLE["trainers"]["trl"]
         stage = History(
             origin="trl",
@@ -143,7 +158,11 @@ class CheckCallback(Guest):
         self._told = True
         for finding in look.new:
             self.said.append((finding, self._looked))
-            _log.log(logging.ERROR if finding.level == "fatal" else logging.WARNING, "%s", message(finding))
+            _log.log(
+                logging.ERROR if finding.level == "fatal" else logging.WARNING,
+                "%s",
+                message(finding),
+            )
             for name in TRACKERS:
                 self._alert(name, args, finding)
         return look.stop
@@ -164,7 +183,9 @@ class CheckCallback(Guest):
         for key, file in _completions(args).items():
             if key not in self._read and history is not None:
                 self._read.add(key)
-                samples, _ = apart(read_completions(file, history.names("part/")).samples, history.series)
+                samples, _ = apart(
+                    read_completions(file, history.names("part/")).samples, history.series
+                )
                 self._live.complete(one for one in samples if until is None or one.step <= until)
 
 

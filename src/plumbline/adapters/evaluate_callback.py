@@ -1,7 +1,9 @@
-"""Evaluation on held-out rows while a trainer of TRL or transformers trains, with intervals, and the best checkpoint.
+"""Evaluation on held-out rows while a trainer of TRL or transformers trains, with intervals, and
+the best checkpoint.
 
-Which checkpoint is best is a comparison of the same prompts: Student's interval of the paired differences and a test by
-sign flips, both of `plumbline.evaluation.statistics` (docs/statistics.md).
+Which checkpoint is best is a comparison of the same prompts: Student's interval of the paired
+differences and a test by sign flips, both of `plumbline.evaluation.statistics`
+(docs/statistics.md).
 """
 
 import asyncio
@@ -14,11 +16,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from plumbline.adapters.callback import Guest
 from plumbline.config.imports import reach
 from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.statistics import Paired, direction, mean_interval, paired
 from plumbline.storage import read_jsonl, read_object, write_json, write_jsonl
-from plumbline.adapters.callback import Guest
 from plumbline.tasks.jsonl.files import read_rows
 
 _log = logging.getLogger("plumbline")
@@ -34,20 +36,24 @@ class Evaluated:
 
 
 class EvaluateCallback(Guest):
-    """Evaluates greedily before the first step, every so many steps and at the end, and keeps the best checkpoint.
+    """Evaluates greedily before the first step, every so many steps and at the end, and keeps the
+    best checkpoint.
 
-    It logs `eval_mean_reward` with `_low`, `_high` (95 %) and `_n`, and `eval_change` since the first evaluation with
-    `_low`, `_high` and `_p`; trackers show these as `eval/...`. Answers stand in OUTPUT_DIR/evaluations/step-N.jsonl.
-    The best model stands in OUTPUT_DIR/best, with `evaluation.json` beside it: it is replaced by one that is better
-    beyond chance, or that is neither better nor worse beyond chance and has the higher mean. The highest of several
-    noisy means is too high, so report that of other rows. The main process evaluates while the others wait; what goes
-    wrong is said once, and costs the training nothing.
+    It logs `eval_mean_reward` with `_low`, `_high` (95 %) and `_n`, and `eval_change` since the
+    first evaluation with `_low`, `_high` and `_p`; trackers show these as `eval/...`. Answers stand
+    in OUTPUT_DIR/evaluations/step-N.jsonl. The best model stands in OUTPUT_DIR/best, with
+    `evaluation.json` beside it: it is replaced by one that is better beyond chance, or that is
+    neither better nor worse beyond chance and has the higher mean. The highest of several noisy
+    means is too high, so report that of other rows. The main process evaluates while the others
+    wait; what goes wrong is said once, and costs the training nothing.
 
     Args:
-        trainer: of TRL or transformers, with a causal language model that is whole on every rank (no FSDP, DeepSpeed).
-        rows: a file of prompts and columns (JSON lines, CSV, Parquet) or `hf://...`; prompts are texts or messages.
-        score: a function of TRL's signature, or several, whose rewards add up; None: the trainer's `reward_funcs`, with
-            its weights.
+        trainer: of TRL or transformers, with a causal language model that is whole on every rank
+            (no FSDP, DeepSpeed).
+        rows: a file of prompts and columns (JSON lines, CSV, Parquet) or `hf://...`; prompts are
+            texts or messages.
+        score: a function of TRL's signature, or several, whose rewards add up; None: the trainer's
+            `reward_funcs`, with its weights.
         every: steps from one evaluation to the next.
         limit: the first so many rows.
         keep: "best", or None to keep no checkpoint.
@@ -80,21 +86,45 @@ class EvaluateCallback(Guest):
         max_new_tokens: int | None = None,
         batch: int = 16,
     ) -> None:
-        self.trainer, self.every, self.keep, self.prompt, self.batch = trainer, max(1, every), keep, prompt, batch
+        self.trainer, self.every, self.keep, self.prompt, self.batch = (
+            trainer,
+            max(1, every),
+            keep,
+            prompt,
+            batch,
+        )
         own = score is None
-        scores = getattr(trainer, "reward_funcs", ()) if score is None else [score] if callable(score) else score
+        scores = (
+            getattr(trainer, "reward_funcs", ())
+            if score is None
+            else [score]
+            if callable(score)
+            else score
+        )
         self.scores = list(scores)
-        if not self.scores or not all(map(inspect.isroutine, self.scores)) or keep not in {"best", None}:
+        if (
+            not self.scores
+            or not all(map(inspect.isroutine, self.scores))
+            or keep not in {"best", None}
+        ):
             raise RecipeError(
                 "EvaluateCallback needs functions that score, and keep is 'best' or None",
-                "give score=function(completions, prompts, **columns) -> list; a reward model is none",
+                "give score=function(completions, prompts, **columns) -> list; a reward model is "
+                "none",
             )
         weights = getattr(trainer, "reward_weights", None) if own else None
-        self.weights = [1.0] * len(self.scores) if weights is None else [float(one) for one in weights]
+        self.weights = (
+            [1.0] * len(self.scores) if weights is None else [float(one) for one in weights]
+        )
         reach([str(rows)])
         self.rows = [row for _, row in read_rows(str(rows))][:limit]
-        if not self.rows or any(name not in row for row in self.rows for name in (prompt, cluster) if name is not None):
-            raise DataError(f"{rows} has no rows, or one without its columns", f"each needs {prompt} {cluster or ''}")
+        if not self.rows or any(
+            name not in row for row in self.rows for name in (prompt, cluster) if name is not None
+        ):
+            raise DataError(
+                f"{rows} has no rows, or one without its columns",
+                f"each needs {prompt} {cluster or ''}",
+            )
         self.clusters = None if cluster is None else [str(row[cluster]) for row in self.rows]
         self.length = max_new_tokens or getattr(trainer.args, "max_completion_length", None) or 256
         self.first: Evaluated | None = None
@@ -119,21 +149,31 @@ class EvaluateCallback(Guest):
             self._safely(self._evaluate, args, state)
 
     def _begin(self, args: Any, state: Any) -> None:
-        if getattr(self.trainer, "is_fsdp_enabled", False) or getattr(self.trainer, "is_deepspeed_enabled", False):
-            raise RecipeError("the model's weights lie on several ranks", "evaluate a checkpoint after the training")
+        if getattr(self.trainer, "is_fsdp_enabled", False) or getattr(
+            self.trainer, "is_deepspeed_enabled", False
+        ):
+            raise RecipeError(
+                "the model's weights lie on several ranks",
+                "evaluate a checkpoint after the training",
+            )
         folder = Path(args.output_dir) / FOLDER
-        steps = sorted(int(one.stem[5:]) for one in folder.glob("step-*.jsonl") if one.stem[5:].isdecimal())
+        steps = sorted(
+            int(one.stem[5:]) for one in folder.glob("step-*.jsonl") if one.stem[5:].isdecimal()
+        )
         before = [step for step in steps if step <= state.global_step] if state.global_step else []
         if before:
             self.first, self.last = self._read(folder, before[0]), self._read(folder, before[-1])
             facts = Path(args.output_dir) / BEST / FACTS
-            self.best = self._read(folder, int(read_object(facts)["step"])) if facts.exists() else None
+            self.best = (
+                self._read(folder, int(read_object(facts)["step"])) if facts.exists() else None
+            )
         if self.last is None or self.last.step != state.global_step:
             self._evaluate(args, state)
 
     def _read(self, folder: Path, step: int) -> Evaluated:
         rewards = tuple(
-            math.nan if row["reward"] is None else row["reward"] for _, row in read_jsonl(folder / f"step-{step}.jsonl")
+            math.nan if row["reward"] is None else row["reward"]
+            for _, row in read_jsonl(folder / f"step-{step}.jsonl")
         )
         if len(rewards) != len(self.rows):
             raise DataError(f"{folder} holds evaluations of other rows", "move it away")
@@ -145,17 +185,29 @@ class EvaluateCallback(Guest):
         self.first, self.last = self.first or now, now
         rows = zip(self.rows, texts, now.rewards, strict=True)
         kept = [
-            {"prompt": row[self.prompt], "completion": text, "reward": None if math.isnan(reward) else reward}
+            {
+                "prompt": row[self.prompt],
+                "completion": text,
+                "reward": None if math.isnan(reward) else reward,
+            }
             for row, text, reward in rows
         ]
         write_jsonl(Path(args.output_dir) / FOLDER / f"step-{now.step}.jsonl", kept)
         scored, _, clusters = self._scored(now, now)
         mean, change = mean_interval(scored, clusters), self._paired(self.first, now)
-        values = {"eval_mean_reward": mean.mean, "eval_mean_reward_low": mean.low, "eval_mean_reward_high": mean.high}
+        values = {
+            "eval_mean_reward": mean.mean,
+            "eval_mean_reward_low": mean.low,
+            "eval_mean_reward_high": mean.high,
+        }
         values |= {"eval_mean_reward_n": mean.n}
         if now is not self.first:
             apart = change.difference
-            values |= {"eval_change": apart.mean, "eval_change_low": apart.low, "eval_change_high": apart.high}
+            values |= {
+                "eval_change": apart.mean,
+                "eval_change_low": apart.low,
+                "eval_change_high": apart.high,
+            }
             values |= {"eval_change_p": change.p_value}
         if self.keep is not None:
             self._choose(args, now, mean)
@@ -163,8 +215,10 @@ class EvaluateCallback(Guest):
         import transformers
 
         control, due = self.trainer.control, self.trainer.control.should_log
-        transformers.Trainer.log(self.trainer, values)  # TRL's own would log the means of unfinished steps with it
-        control.should_log = due  # which a log sets back: the trainer's own row of this step would be lost
+        # TRL's own would log the means of unfinished steps with it
+        transformers.Trainer.log(self.trainer, values)
+        # which a log sets back: the trainer's own row of this step would be lost
+        control.should_log = due
 
     def _choose(self, args: Any, now: Evaluated, mean: Any) -> None:
         """Keep this model where it is the best so far, and say how sure that is."""
@@ -172,13 +226,20 @@ class EvaluateCallback(Guest):
         if self.best is not None:
             change = self._paired(self.best, now)
             found = direction(change.difference, change.p_value)
-            said = f"{change.difference:+.3f} on step {self.best.step} (n = {mean.n}), p = {change.p_value:.3f}"
+            said = (
+                f"{change.difference:+.3f} on step {self.best.step} (n = {mean.n}), p = "
+                f"{change.p_value:.3f}"
+            )
             if found == "fall" or (found == "same" and not change.difference.mean > 0):
                 _log.info("step %d: %s; step %d stays the best", now.step, said, self.best.step)
                 return
             sure = "better" if found == "rise" else "not surely better, the higher mean"
             _log.info("step %d: %s: %s; it is kept", now.step, said, sure)
-            facts |= {"instead_of": self.best.step, "change": asdict(change.difference), "p": change.p_value}
+            facts |= {
+                "instead_of": self.best.step,
+                "change": asdict(change.difference),
+                "p": change.p_value,
+            }
             facts |= {"sure": found == "rise"}
         best = Path(args.output_dir) / BEST
         new, old = best.with_name(f"{BEST}.new"), best.with_name(f"{BEST}.old")
@@ -192,7 +253,9 @@ class EvaluateCallback(Guest):
         shutil.rmtree(old, ignore_errors=True)
         self.best = now
 
-    def _scored(self, before: Evaluated, now: Evaluated) -> tuple[list[float], list[float], list[str] | None]:
+    def _scored(
+        self, before: Evaluated, now: Evaluated
+    ) -> tuple[list[float], list[float], list[str] | None]:
         """The rewards [n] of both for the rows that both have one for, and the rows' clusters."""
         pairs = zip(before.rewards, now.rewards, strict=True)
         known = [at for at, pair in enumerate(pairs) if not any(map(math.isnan, pair))]
@@ -206,21 +269,32 @@ class EvaluateCallback(Guest):
         """The greedy answer to every row [n]."""
         import torch
 
-        tokenizer = getattr(self.trainer.processing_class, "tokenizer", self.trainer.processing_class)
+        tokenizer = getattr(
+            self.trainer.processing_class, "tokenizer", self.trainer.processing_class
+        )
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
         texts, training = [], model.training
-        padding = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+        padding = (
+            tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+        )
         model.eval()
         try:
             for start in range(0, len(self.rows), self.batch):
                 asked = [row[self.prompt] for row in self.rows[start : start + self.batch]]
                 tokens = [self._tokens(tokenizer, one) for one in asked]
                 longest = max(map(len, tokens))
-                ids = torch.tensor([[padding] * (longest - len(one)) + one for one in tokens], device=model.device)
-                mask = torch.tensor(
-                    [[0] * (longest - len(one)) + [1] * len(one) for one in tokens], device=model.device
+                ids = torch.tensor(
+                    [[padding] * (longest - len(one)) + one for one in tokens], device=model.device
                 )
-                options = {"max_new_tokens": self.length, "do_sample": False, "pad_token_id": padding}
+                mask = torch.tensor(
+                    [[0] * (longest - len(one)) + [1] * len(one) for one in tokens],
+                    device=model.device,
+                )
+                options = {
+                    "max_new_tokens": self.length,
+                    "do_sample": False,
+                    "pad_token_id": padding,
+                }
                 with torch.no_grad():
                     made = model.generate(input_ids=ids, attention_mask=mask, **options)
                 texts += tokenizer.batch_decode(made[:, longest:], skip_special_tokens=True)
@@ -237,15 +311,21 @@ class EvaluateCallback(Guest):
         return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def _rewards(self, texts: Sequence[str]) -> list[float]:
-        """The weighted sum of the functions for every row [n], as TRL adds them: without those that are None or NaN."""
+        """The weighted sum of the functions for every row [n], as TRL adds them: without those that
+        are None or NaN."""
         prompts = [row[self.prompt] for row in self.rows]
         pairs = zip(prompts, texts, strict=True)
         completions = [
-            one if isinstance(asked, str) else [{"role": "assistant", "content": one}] for asked, one in pairs
+            one if isinstance(asked, str) else [{"role": "assistant", "content": one}]
+            for asked, one in pairs
         ]
         names = {name for row in self.rows for name in row} - {self.prompt}
         columns: dict[str, Any] = {name: [row.get(name) for row in self.rows] for name in names}
-        columns |= {"prompts": prompts, "completions": completions, "trainer_state": self.trainer.state}
+        columns |= {
+            "prompts": prompts,
+            "completions": completions,
+            "trainer_state": self.trainer.state,
+        }
         columns |= {"log_extra": lambda *_: None, "log_metric": lambda *_: None}
         sums = [math.nan] * len(texts)
         for score, weight in zip(self.scores, self.weights, strict=True):
@@ -255,11 +335,17 @@ class EvaluateCallback(Guest):
         return sums
 
 
-def _called(score: Callable[..., Any], columns: Mapping[str, Any], count: int) -> list[float | None]:
+def _called(
+    score: Callable[..., Any], columns: Mapping[str, Any], count: int
+) -> list[float | None]:
     parameters = inspect.signature(score).parameters
     takes_all = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
-    found = score(**{name: value for name, value in columns.items() if takes_all or name in parameters})
+    found = score(
+        **{name: value for name, value in columns.items() if takes_all or name in parameters}
+    )
     found = list(asyncio.run(found) if inspect.iscoroutine(found) else found)
     if len(found) != count:
-        raise DataError(f"{score.__name__} gave {len(found)} rewards for {count} answers", "return one for each")
+        raise DataError(
+            f"{score.__name__} gave {len(found)} rewards for {count} answers", "return one for each"
+        )
     return [None if one is None else float(one) for one in found]

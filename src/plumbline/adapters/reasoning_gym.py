@@ -1,7 +1,8 @@
-"""The data sets of reasoning-gym (https://github.com/open-thought/reasoning-gym) as tasks, by their own `score_answer`.
+"""The data sets of reasoning-gym (https://github.com/open-thought/reasoning-gym) as tasks, by their
+own `score_answer`.
 
-Written against reasoning-gym 0.1.25. Problem i of a data set is made with the seed `seed + i`, so data sets of
-neighbouring seeds share problems; all splits here are shares of one data set.
+Written against reasoning-gym 0.1.25. Problem i of a data set is made with the seed `seed + i`, so
+data sets of neighbouring seeds share problems; all splits here are shares of one data set.
 """
 
 import difflib
@@ -18,13 +19,13 @@ from typing import Any
 
 from pydantic import Field
 
+from plumbline.adapters.split_task import DealtOptions, DealtTask
 from plumbline.config.imports import needed
 from plumbline.errors import DataError, RecipeError
 from plumbline.recipe import section
 from plumbline.records import Example, Message, Outcome, Score
-from plumbline.tasks import Progress
-from plumbline.adapters.split_task import DealtOptions, DealtTask
 from plumbline.rollouts.reward_workers import judge
+from plumbline.tasks import Progress
 
 WHAT = "the task reasoning_gym"
 
@@ -35,29 +36,38 @@ class ReasoningGymOptions(DealtOptions):
     dataset: str
     """A name that reasoning-gym registers, such as `basic_arithmetic`."""
     config: dict[str, Any] = Field(default_factory=dict)
-    """Fields of the data set's configuration. Those of `composite` are {datasets: [{name, weight, config}, ...]}."""
+    """Fields of the data set's configuration. Those of `composite` are {datasets: [{name, weight,
+    config}, ...]}."""
     system: str | None = None
     """A system message before every question."""
 
 
-def open_reasoning_gym(options: Mapping[str, Any], folder: Path, progress: Progress) -> "ReasoningGymTask":  # noqa: ARG001
-    """Open a data set; its problems are generated when examples are first asked for, and nothing is written.
+def open_reasoning_gym(
+    options: Mapping[str, Any], folder: Path, progress: Progress
+) -> "ReasoningGymTask":  # noqa: ARG001
+    """Open a data set; its problems are generated when examples are first asked for, and nothing is
+    written.
 
     Raises:
-        RecipeError: reasoning-gym is not installed, has no such data set, or does not take this configuration.
+        RecipeError: reasoning-gym is not installed, has no such data set, or does not take this
+            configuration.
     """
     known = ", ".join(ReasoningGymOptions.model_fields)
     advice = f"the task reasoning_gym needs dataset, and knows {known}"
-    return ReasoningGymTask(section(ReasoningGymOptions, options, inside="task.options.", advice=advice))
+    return ReasoningGymTask(
+        section(ReasoningGymOptions, options, inside="task.options.", advice=advice)
+    )
 
 
 open_reasoning_gym.part = "dataset"  # type: ignore[attr-defined]
 
 
 class ReasoningGymTask(DealtTask):
-    """One data set. The stratum is the data set that made the problem, which `composite` has several of.
+    """One data set. The stratum is the data set that made the problem, which `composite` has
+    several of.
 
-    Where no answer of the data set earns 1, they are no gold answers. Where some do not, an audit names them.
+    Where no answer of the data set earns 1, they are no gold answers. Where some do not, an audit
+    names them.
     """
 
     def __init__(self, options: ReasoningGymOptions) -> None:
@@ -69,14 +79,17 @@ class ReasoningGymTask(DealtTask):
             close = difflib.get_close_matches(options.dataset, names)
             raise RecipeError(
                 f"reasoning-gym has no data set {options.dataset}",
-                f"did you mean {' or '.join(close)}?" if close else f"it has {', '.join(sorted(names))}",
+                f"did you mean {' or '.join(close)}?"
+                if close
+                else f"it has {', '.join(sorted(names))}",
             )
         values = {**options.config, "seed": options.seed, "size": options.size}
         try:
             if options.dataset == "composite":
                 spec = needed("reasoning_gym.composite", WHAT, RecipeError).DatasetSpec
                 values["datasets"] = [
-                    spec(**{"weight": 1.0, "config": {}, **one}) for one in options.config.get("datasets", ())
+                    spec(**{"weight": 1.0, "config": {}, **one})
+                    for one in options.config.get("datasets", ())
                 ]
             self._made = gym.create_dataset(options.dataset, **values)
         except (TypeError, ValueError, AssertionError, AttributeError) as error:
@@ -87,14 +100,18 @@ class ReasoningGymTask(DealtTask):
 
     @property
     def rubric(self) -> str:
-        """See `Task.rubric`: the data set, the package's version and a hash of the configuration."""
-        digest = hashlib.sha256(json.dumps(self.options.config, sort_keys=True).encode()).hexdigest()[:6]
+        """See `Task.rubric`: the data set, the package's version and a hash of the
+        configuration."""
+        digest = hashlib.sha256(
+            json.dumps(self.options.config, sort_keys=True).encode()
+        ).hexdigest()[:6]
         return f"reasoning_gym/{self.name}/{version('reasoning-gym')}+{digest}"
 
     @cached_property
     def _entries(self) -> Mapping[str, dict[str, Any]]:
         before = random.getstate()
-        random.seed(self.options.seed)  # list_functions, for one, draws from the interpreter's generator, too
+        # list_functions, for one, draws from the interpreter's generator, too
+        random.seed(self.options.seed)
         try:
             return {f"{self.name}-{index}": self._made[index] for index in range(self.options.size)}
         finally:
@@ -102,12 +119,16 @@ class ReasoningGymTask(DealtTask):
 
     def load(self) -> Iterable[Example]:
         """See `DealtTask.load`."""
-        system: list[Message] = [{"role": "system", "content": self.options.system}] if self.options.system else []
+        system: list[Message] = (
+            [{"role": "system", "content": self.options.system}] if self.options.system else []
+        )
         examples = [
             Example(
                 id=name,
                 messages=[*system, {"role": "user", "content": entry["question"]}],
-                gold=entry["answer"] if isinstance(entry["answer"], str) and entry["answer"] else None,
+                gold=entry["answer"]
+                if isinstance(entry["answer"], str) and entry["answer"]
+                else None,
                 reference={"answer": entry["answer"]},
                 stratum=str(entry.get("metadata", {}).get("source_dataset", self.name)),
             )
@@ -126,5 +147,7 @@ class ReasoningGymTask(DealtTask):
         """
         found = float(self._made.score_answer(completion, self._entries[example.id]))
         if math.isnan(found):
-            raise DataError(f"score_answer of {self.name} gives no number", "report it to reasoning-gym")
+            raise DataError(
+                f"score_answer of {self.name} gives no number", "report it to reasoning-gym"
+            )
         return Outcome(how="text"), Score(total=min(1.0, max(0.0, found)), rubric=self.rubric)

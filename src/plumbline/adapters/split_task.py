@@ -33,8 +33,8 @@ class DealtOptions(Section):
 
 
 class DealtTask(Task):
-    """A task whose examples come as one sequence. A prompt is in one split only, and which one depends on its text and
-    the seed alone."""
+    """A task whose examples come as one sequence. A prompt is in one split only, and which one
+    depends on its text and the seed alone."""
 
     splits = ("train", "val", "test")
 
@@ -53,21 +53,31 @@ class DealtTask(Task):
     def _dealt(self) -> Mapping[str, Sequence[Example]]:
         distinct = {one.fingerprint(): one for one in reversed([*self.load()])}
         order = sorted(distinct, key=lambda prompt: derive(self.shares.seed, "split", prompt))
-        val, test = (max(1, round(share * len(order))) for share in (self.shares.val, self.shares.test))
+        val, test = (
+            max(1, round(share * len(order))) for share in (self.shares.val, self.shares.test)
+        )
         if val + test >= len(order):
             raise DataError(
-                f"{self.name} has {len(order)} distinct prompts, of which {val + test} would be held out",
+                f"{self.name} has {len(order)} distinct prompts, of which {val + test} would be "
+                "held out",
                 "set task.options.size higher, or val and test lower",
             )
-        held = {"val": set(order[:val]), "test": set(order[val : val + test]), "train": set(order[val + test :])}
+        held = {
+            "val": set(order[:val]),
+            "test": set(order[val : val + test]),
+            "train": set(order[val + test :]),
+        }
         return {
-            split: [one for prompt, one in reversed(distinct.items()) if prompt in held[split]] for split in self.splits
+            split: [one for prompt, one in reversed(distinct.items()) if prompt in held[split]]
+            for split in self.splits
         }
 
     def examples(self, split: str) -> Sequence[Example]:
         """See `Task.examples`: in the order of the package."""
         if split not in self.splits:
-            raise DataError(f"the task {self.name} has no split {split!r}", f"it has {', '.join(self.splits)}")
+            raise DataError(
+                f"the task {self.name} has no split {split!r}", f"it has {', '.join(self.splits)}"
+            )
         return self._dealt[split]
 
     @property

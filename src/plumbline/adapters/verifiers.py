@@ -1,7 +1,9 @@
-"""Environments of verifiers (https://github.com/PrimeIntellect-ai/verifiers, API v1) as tasks, by their own rewards.
+"""Environments of verifiers (https://github.com/PrimeIntellect-ai/verifiers, API v1) as tasks, by
+their own rewards.
 
-Written against verifiers 0.4.0. An environment here is a taskset whose tasks are asked once: a prompt of texts, and
-rewards that are functions of the answer. What needs a model, a tool, a box or a second turn is refused.
+Written against verifiers 0.4.0. An environment here is a taskset whose tasks are asked once: a
+prompt of texts, and rewards that are functions of the answer. What needs a model, a tool, a box or
+a second turn is refused.
 """
 
 import asyncio
@@ -15,14 +17,14 @@ from typing import Any
 
 from pydantic import Field
 
+from plumbline.adapters.split_task import DealtOptions, DealtTask
 from plumbline.config.imports import check_consent, code_file, needed
 from plumbline.errors import DataError, RecipeError, RewardError
 from plumbline.recipe import section
 from plumbline.records import Example, Message, Outcome, Score
-from plumbline.tasks import Progress
-from plumbline.adapters.split_task import DealtOptions, DealtTask
-from plumbline.tasks.precheck import TEMPLATES
 from plumbline.rollouts.reward_workers import judge
+from plumbline.tasks import Progress
+from plumbline.tasks.precheck import TEMPLATES
 
 WHAT = "the task verifiers"
 TRIED = 8
@@ -37,16 +39,18 @@ class VerifiersOptions(DealtOptions):
     args: dict[str, Any] = Field(default_factory=dict)
     """Of the taskset's configuration."""
     gold: str | None = None
-    """A template of the task data's fields, such as `\\boxed{{{answer}}}`. None: the field `answer`, as it is or in a
-    usual form, where it earns all; else there are no gold answers."""
+    """A template of the task data's fields, such as `\\boxed{{{answer}}}`. None: the field
+    `answer`, as it is or in a usual form, where it earns all; else there are no gold answers."""
 
 
 def open_verifiers(options: Mapping[str, Any], folder: Path, progress: Progress) -> "VerifiersTask":  # noqa: ARG001
-    """Open an environment, whose module is imported; its tasks are read when examples are first asked for.
+    """Open an environment, whose module is imported; its tasks are read when examples are first
+    asked for.
 
     Raises:
-        RecipeError: verifiers is not installed, there is no such environment, it does not take these arguments, or its
-            answers cannot be judged without a model, tools, a box or further turns.
+        RecipeError: verifiers is not installed, there is no such environment, it does not take
+            these arguments, or its answers cannot be judged without a model, tools, a box or
+            further turns.
         UntrustedCodeError: a file names it, and the user did not consent.
     """
     known = ", ".join(VerifiersOptions.model_fields)
@@ -58,8 +62,8 @@ open_verifiers.part = "environment"  # type: ignore[attr-defined]
 
 
 class VerifiersTask(DealtTask):
-    """One environment. The parts are its rewards; weights are its own, and the total goes from 0 (the lowest sum) to 1
-    (the highest)."""
+    """One environment. The parts are its rewards; weights are its own, and the total goes from 0
+    (the lowest sum) to 1 (the highest)."""
 
     def __init__(self, options: VerifiersOptions) -> None:
         super().__init__(options)
@@ -68,15 +72,23 @@ class VerifiersTask(DealtTask):
         loaders = needed("verifiers.v1.utils.loaders", WHAT, RecipeError)
         self._state = needed("verifiers.v1.state", WHAT, RecipeError).state_cls
         module = options.environment.rpartition("/")[2].partition("@")[0].replace("-", "_").lower()
-        check_consent(f"verifiers:{module}", f"the environment {module}", options.environment, code_file(module))
+        check_consent(
+            f"verifiers:{module}",
+            f"the environment {module}",
+            options.environment,
+            code_file(module),
+        )
         try:
-            config = loaders.taskset_config_type(options.environment)(id=options.environment, **options.args)
+            config = loaders.taskset_config_type(options.environment)(
+                id=options.environment, **options.args
+            )
             self._taskset = loaders.load_taskset(config)
             env = loaders.environment_class(options.environment)
         except (ImportError, AttributeError, TypeError, ValueError) as error:
             raise RecipeError(
                 f"cannot open the environment {options.environment}: {error}",
-                "install the environment's package, and see its configuration class for task.options.args",
+                "install the environment's package, and see its configuration class for "
+                "task.options.args",
             ) from error
         if env is not self._vf.SingleAgentEnv:
             raise self._refused(f"its {env.__name__} asks otherwise than once")
@@ -85,7 +97,8 @@ class VerifiersTask(DealtTask):
     def _refused(self, why: str) -> RecipeError:
         return RecipeError(
             f"the environment {self.name} cannot be judged here: {why}",
-            "only tasks that are asked once, in text, and judged by functions of the answer alone are taken",
+            "only tasks that are asked once, in text, and judged by functions of the answer alone "
+            "are taken",
         )
 
     def _check(self, task: Any) -> None:
@@ -103,7 +116,10 @@ class VerifiersTask(DealtTask):
         rewards = task.hooks("reward")
         if not rewards:
             raise self._refused("it has no rewards")
-        if type(task).setup is not self._vf.Task.setup or type(task).finalize is not self._vf.Task.finalize:
+        if (
+            type(task).setup is not self._vf.Task.setup
+            or type(task).finalize is not self._vf.Task.finalize
+        ):
             raise self._refused("it prepares a runtime")
         for function in rewards:
             parameter = inspect.signature(function).parameters.get("runtime")
@@ -127,20 +143,28 @@ class VerifiersTask(DealtTask):
         if self.options.gold is not None:
             return [replace(one, gold=self._filled(self.options.gold, one)) for one in examples]
         for template in ("{}", *TEMPLATES):
-            answered = [replace(one, gold=template.format(one.reference.get("answer"))) for one in examples]
+            answered = [
+                replace(one, gold=template.format(one.reference.get("answer"))) for one in examples
+            ]
             scores = [judge(self, one, one.gold or "")[1] for one in answered[:TRIED]]
-            if "answer" in examples[0].reference and all(score and score.total == 1 for score in scores):
+            if "answer" in examples[0].reference and all(
+                score and score.total == 1 for score in scores
+            ):
                 return answered
         return examples
 
     def _messages(self, task: Any) -> list[Message]:
         data = task.data.model_dump(mode="json")
         prompt: Any = data["prompt"]
-        asked: list[Any] = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt or []
+        asked: list[Any] = (
+            [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt or []
+        )
         if data["system_prompt"] is not None:
             asked = [{"role": "system", "content": data["system_prompt"]}, *asked]
         roles = ("system", "user", "assistant")
-        if not asked or any(one["role"] not in roles or not isinstance(one["content"], str) for one in asked):
+        if not asked or any(
+            one["role"] not in roles or not isinstance(one["content"], str) for one in asked
+        ):
             raise self._refused("a prompt is no text, or messages of other kinds than texts")
         return [Message(role=one["role"], content=one["content"]) for one in asked]
 
@@ -150,7 +174,8 @@ class VerifiersTask(DealtTask):
             return template.format_map(example.reference)
         except (KeyError, IndexError, ValueError, AttributeError) as error:
             raise DataError(
-                f"task.options.gold is {template!r}, and {example.id} does not fill it: {type(error).__name__} {error}",
+                f"task.options.gold is {template!r}, and {example.id} does not fill it: "
+                f"{type(error).__name__} {error}",
                 f"the task data have {', '.join(example.reference)}",
             ) from error
 
@@ -164,7 +189,9 @@ class VerifiersTask(DealtTask):
         task, trace = self._tasks[example.id], self._trace(example, completion)
         asyncio.run(task.score(trace))
         rewards = {name: one for name, one in trace.rewards.items() if one is not None}
-        if strange := [f"{name} {one.score}" for name, one in rewards.items() if not 0 <= one.score <= 1]:
+        if strange := [
+            f"{name} {one.score}" for name, one in rewards.items() if not 0 <= one.score <= 1
+        ]:
             raise RewardError(
                 f"{self.name} gives {', '.join(strange)}: rewards lie between 0 and 1 here",
                 "scale it in the environment, or replace it in task.options.args (task.rewards)",
@@ -175,12 +202,18 @@ class VerifiersTask(DealtTask):
             raise RewardError(f"all rewards of {self.name} weigh 0", "give one a weight")
         total = min(1.0, max(0.0, (trace.reward - low) / (high - low)))
         parts = {name: one.score for name, one in rewards.items()}
-        return Outcome(how="text", facts=dict(trace.metrics)), Score(total=total, parts=parts, rubric=self.rubric)
+        return Outcome(how="text", facts=dict(trace.metrics)), Score(
+            total=total, parts=parts, rubric=self.rubric
+        )
 
     def _trace(self, example: Example, completion: str) -> Any:
         """The record of an exchange that ended with this answer."""
         vf, task = self._vf, self._tasks[example.id]
-        roles = {"system": vf.SystemMessage, "user": vf.UserMessage, "assistant": vf.AssistantMessage}
+        roles = {
+            "system": vf.SystemMessage,
+            "user": vf.UserMessage,
+            "assistant": vf.AssistantMessage,
+        }
         asked = [roles[one["role"]](content=one["content"]) for one in example.messages]
         messages = [*asked, vf.AssistantMessage(content=completion)]
         nodes = [

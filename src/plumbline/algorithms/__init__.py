@@ -1,6 +1,8 @@
-"""How judged rollouts become a gradient. `ALGORITHMS` lists what `rl.algorithm` may name: one file each.
+"""How judged rollouts become a gradient. `ALGORITHMS` lists what `rl.algorithm` may name: one file
+each.
 
-A new one is a file with a class that inherits `Algorithm`, and a line here; docs/reference/algorithms.md compares them.
+A new one is a file with a class that inherits `Algorithm`, and a line here;
+docs/reference/algorithms.md compares them.
 """
 
 from plumbline.algorithms.algorithm import Algorithm

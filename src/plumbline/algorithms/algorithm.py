@@ -1,11 +1,14 @@
-"""What an algorithm is: how groups become credit, which likelihood is scored, and what the surrogate is.
+"""What an algorithm is: how groups become credit, which likelihood is scored, and what the
+surrogate is.
 
-Letters in shapes: G rollouts of a group, K items of a reward, n rollouts of a step, N terms of a pass.
+Letters in shapes: G rollouts of a group, K items of a reward, n rollouts of a step, N terms of a
+pass.
 
-An algorithm is a frozen object whose fields are its options, and the loop asks it three things: `advantages` with
-`weights`, `views`, and `surrogate`. It sees rewards, recorded trajectories and log-probabilities; which family drew
-them it learns only where it needs more of a policy than scores (`Scores.hide`). torch is imported where losses are
-computed and not at the top of a file, because commands that need no model read recipes.
+An algorithm is a frozen object whose fields are its options, and the loop asks it three things:
+`advantages` with `weights`, `views`, and `surrogate`. It sees rewards, recorded trajectories and
+log-probabilities; which family drew them it learns only where it needs more of a policy than scores
+(`Scores.hide`). torch is imported where losses are computed and not at the top of a file, because
+commands that need no model read recipes.
 """
 
 from __future__ import annotations
@@ -60,27 +63,32 @@ class Algorithm(Section, ABC):
     families: ClassVar[tuple[str, ...]] = ()
     """The model families that it is for; empty: all."""
     likelihood: ClassVar[str] = "trajectory"
-    """What is scored of a rollout: `trajectory`, exactly the choices that were sampled; or what stands for it."""
+    """What is scored of a rollout: `trajectory`, exactly the choices that were sampled; or what
+    stands for it."""
     has_ratio: ClassVar[bool] = True
-    """Whether new log-probabilities are set against old ones: only then do a lag and a KL mean something, and inner
-    epochs where it does not pick."""
+    """Whether new log-probabilities are set against old ones: only then do a lag and a KL mean
+    something, and inner epochs where it does not pick."""
     compares: ClassVar[bool] = True
     """Whether the answers to a prompt are compared with each other, so that one is not enough."""
     picks: ClassVar[bool] = False
     """Whether answers without an advantage are as if they had not been drawn."""
     paired: ClassVar[bool] = False
-    """Whether an answer's weight hangs on another's log-probability, and on the reference (`Dpo.pair`)."""
+    """Whether an answer's weight hangs on another's log-probability, and on the reference
+    (`Dpo.pair`)."""
 
     name: str
     """Which algorithm; alone it may stand for the whole section."""
     scale_advantages: Scale = "none"
-    """none: reward minus the group's mean (Dr. GRPO); group: also divided by its standard deviation."""
+    """none: reward minus the group's mean (Dr. GRPO); group: also divided by its standard
+    deviation."""
     normaliser: Normaliser = "dr_grpo"
-    """What the sum over tokens is divided by: the constant rollouts x max_tokens, or a realised length."""
+    """What the sum over tokens is divided by: the constant rollouts x max_tokens, or a realised
+    length."""
 
     @property
     def exact(self) -> bool:
-        """Whether it scores what was sampled, so that the sampler's records are the old log-probabilities."""
+        """Whether it scores what was sampled, so that the sampler's records are the old
+        log-probabilities."""
         return self.likelihood == "trajectory"
 
     def check(self, sampling: Sampling) -> None:
@@ -105,8 +113,11 @@ class Algorithm(Section, ABC):
         """
         return weights(lengths, self.normaliser, max_tokens)
 
-    def views(self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator) -> list[View]:
-        """What is scored of each rollout: by default all of its steps, each by itself where the policy can do that.
+    def views(
+        self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator
+    ) -> list[View]:
+        """What is scored of each rollout: by default all of its steps, each by itself where the
+        policy can do that.
 
         Raises:
             RecipeError: the policy cannot be scored like that.
@@ -115,7 +126,8 @@ class Algorithm(Section, ABC):
 
     @abstractmethod
     def surrogate(self, scored: Scored) -> Losses:
-        """The loss of one pass. The sum over passes is the batch's, however it was cut into them."""
+        """The loss of one pass. The sum over passes is the batch's, however it was cut into
+        them."""
 
 
 class Clipped(Algorithm):
@@ -138,14 +150,17 @@ class Clipped(Algorithm):
 
 
 class Bounded(Clipped):
-    """One that scores looks at the finished answer with places hidden, in place of the trajectory."""
+    """One that scores looks at the finished answer with places hidden, in place of the
+    trajectory."""
 
     families: ClassVar[tuple[str, ...]] = ("masked",)
     looks: ClassVar[Looks]
     draws: PositiveInt = 1
     """How many looks, or pairs or triples of them."""
 
-    def views(self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator) -> list[View]:
+    def views(
+        self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator
+    ) -> list[View]:
         """See `Algorithm.views`."""
         return bound_views(policy, trajectories, type(self).looks, self.draws, rng)
 
@@ -161,5 +176,7 @@ def grouped(scored: Scored, level: Level, *, exact: bool) -> Units | None:
         return None
     length = None
     if not exact:
-        length = torch.tensor([v.trajectory.sampling.max_tokens for v in scored.views], device=scored.owner.device)
+        length = torch.tensor(
+            [v.trajectory.sampling.max_tokens for v in scored.views], device=scored.owner.device
+        )
     return units(level, scored.owner, scored.step, scored.step_weight, length)

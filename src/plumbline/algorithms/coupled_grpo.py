@@ -1,11 +1,12 @@
-"""coupled-GRPO: every token is looked at twice, once hidden with a part of the answer and once with all of it.
+"""coupled-GRPO: every token is looked at twice, once hidden with a part of the answer and once with
+all of it.
 
-Rule. A set (each place with probability t, t uniform in 0.2..0.8), its complement, and everything hidden: a token
-counts 1/t or 1/(1 - t) where it is hidden in part, and 1 where all is hidden, and the two are averaged. Each look has
-its own ratio and clip, those of tokens.
+Rule. A set (each place with probability t, t uniform in 0.2..0.8), its complement, and everything
+hidden: a token counts 1/t or 1/(1 - t) where it is hidden in part, and 1 where all is hidden, and
+the two are averaged. Each look has its own ratio and clip, those of tokens.
 
-Reason. The set and its complement see every token exactly once, so no token is left to chance, which a single random
-set would do; the full look is that of `diffu_grpo`.
+Reason. The set and its complement see every token exactly once, so no token is left to chance,
+which a single random set would do; the full look is that of `diffu_grpo`.
 
 Source. Gong et al. 2025, DiffuCoder, arXiv:2506.20639.
 

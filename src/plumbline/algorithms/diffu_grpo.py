@@ -1,15 +1,16 @@
 """diffu-GRPO: one look with the whole answer hidden, each token by itself.
 
-Rule. log p of each token given the prompt alone, everything else hidden; ratio, clip and weights are those of tokens,
-as in `grpo`.
+Rule. log p of each token given the prompt alone, everything else hidden; ratio, clip and weights
+are those of tokens, as in `grpo`.
 
-Reason. It is the cheapest estimate there is: one forward pass an answer, like an autoregressive model's.
+Reason. It is the cheapest estimate there is: one forward pass an answer, like an autoregressive
+model's.
 
-Source. d1: Zhao et al. 2025, arXiv:2504.12216. Its random masking of the prompt, a regulariser for many inner epochs,
-is left out.
+Source. d1: Zhao et al. 2025, arXiv:2504.12216. Its random masking of the prompt, a regulariser for
+many inner epochs, is left out.
 
-Assumption. Tokens are nearly independent given the prompt. They are not, so this is no bound of the sampler's law; it
-is kept as a baseline.
+Assumption. Tokens are nearly independent given the prompt. They are not, so this is no bound of the
+sampler's law; it is kept as a baseline.
 
 Edge case. What makes the answer hang together cannot be learnt: no token sees another.
 """
@@ -36,6 +37,8 @@ class DiffuGrpo(Clipped):
     likelihood: ClassVar[str] = "diffu"
     name: Literal["diffu_grpo"] = "diffu_grpo"
 
-    def views(self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator) -> list[View]:
+    def views(
+        self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator
+    ) -> list[View]:
         """See `Algorithm.views`."""
         return bound_views(policy, trajectories, looks, 1, rng)

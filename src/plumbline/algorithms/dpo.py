@@ -1,16 +1,20 @@
 """DPO of the best against the worst of G answers, drawn by the model itself.
 
-Rule. loss = mean over pairs of -log sigmoid(m), m = beta * [(new - reference)(best) - (new - reference)(worst)], with
-log-probabilities of whole answers. Its gradient is that of -sum of w A log p with A = beta * sigmoid(-m) for the best
-and -A for the worst. So once their log-probabilities are known, the two answers may stand in different passes.
+Rule. loss = mean over pairs of -log sigmoid(m), m = beta * [(new - reference)(best) - (new -
+reference)(worst)], with log-probabilities of whole answers. Its gradient is that of -sum of w A log
+p with A = beta * sigmoid(-m) for the best and -A for the worst. So once their log-probabilities are
+known, the two answers may stand in different passes.
 
 Reason. A verifier gives pairs for nothing, and a pair needs no scale of the reward.
 
-Source. Rafailov et al. 2023, arXiv:2305.18290, equation 7; of its own samples: Guo et al. 2024, arXiv:2402.04792.
+Source. Rafailov et al. 2023, arXiv:2305.18290, equation 7; of its own samples: Guo et al. 2024,
+arXiv:2402.04792.
 
-Assumption. The reference is the model that the stage began with. Answers are scored at `sampling.temperature`.
+Assumption. The reference is the model that the stage began with. Answers are scored at
+`sampling.temperature`.
 
-Edge case. A group whose rewards are all equal makes no pair; ties go to the answer that was drawn first.
+Edge case. A group whose rewards are all equal makes no pair; ties go to the answer that was drawn
+first.
 """
 
 from __future__ import annotations
@@ -48,11 +52,14 @@ class Dpo(Picking):
         """See `Algorithm.weights`: one over the pairs."""
         return np.full(len(lengths), 2 / max(int(np.count_nonzero(lengths)), 1))
 
-    def pair(self, signs: NDArray[np.float64], gained: NDArray[np.float64]) -> tuple[NDArray[np.float64], float, float]:
+    def pair(
+        self, signs: NDArray[np.float64], gained: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], float, float]:
         """What each answer counts, as above.
 
         Args:
-            signs: [n] 1 for the best and -1 for the worst of a pair; the k-th best belongs to the k-th worst.
+            signs: [n] 1 for the best and -1 for the worst of a pair; the k-th best belongs to the
+                k-th worst.
             gained: [n] new - reference of whole answers [nats].
 
         Returns:

@@ -1,17 +1,18 @@
-"""ESPO: the ELBO of an answer stands for its log-likelihood, and one ratio is formed of the whole of it.
+"""ESPO: the ELBO of an answer stands for its log-likelihood, and one ratio is formed of the whole
+of it.
 
-Rule. L = answer's places. A draw hides H of them, H uniform in 1..L, the set uniform of that size, and counts L/H
-times the sum of log p of what it hides; its complement counts L/(L-H), and the two are averaged. d = (new - old) / L;
-loss = sum over answers of w L * -min(exp(d) A, clip(exp(d)) A).
+Rule. L = answer's places. A draw hides H of them, H uniform in 1..L, the set uniform of that size,
+and counts L/H times the sum of log p of what it hides; its complement counts L/(L-H), and the two
+are averaged. d = (new - old) / L; loss = sum over answers of w L * -min(exp(d) A, clip(exp(d)) A).
 
-Reason. log p(y) of a masked model is a sum over all orders; E[(L/H) sum_S log p] is its bound for random ones. Old and
-new are scored at the same sets, so they differ by the weights alone; a draw and its complement see every token once,
-which halves the variance.
+Reason. log p(y) of a masked model is a sum over all orders; E[(L/H) sum_S log p] is its bound for
+random ones. Old and new are scored at the same sets, so they differ by the weights alone; a draw
+and its complement see every token once, which halves the variance.
 
 Source. Ou et al. 2025, arXiv:2512.03759. The factor w L in front is as in `gspo`.
 
-Assumption. A change of the bound is a change of the likelihood: nothing says so where the bound is loose, and it is
-the model's at temperature 1, not the sampler's law.
+Assumption. A change of the bound is a change of the likelihood: nothing says so where the bound is
+loose, and it is the model's at temperature 1, not the sampler's law.
 
 Edge case. The complement of a full set is empty: such a draw stands alone and counts whole.
 """

@@ -1,19 +1,20 @@
 """GSPO: one ratio, and one clip, for a whole answer.
 
-Rule. r_i = exp(mean over the answer's terms of new - old); loss = sum over answers of w_i s_i * -min(r A, clip(r) A),
-with s_i the number of terms, so that the gradient where r = 1 is that of `grpo`.
+Rule. r_i = exp(mean over the answer's terms of new - old); loss = sum over answers of w_i s_i *
+-min(r A, clip(r) A), with s_i the number of terms, so that the gradient where r = 1 is that of
+`grpo`.
 
-Reason. The reward is of the sequence, and so is what is clipped: a single improbable token neither stops nor drives
-the update of its answer.
+Reason. The reward is of the sequence, and so is what is clipped: a single improbable token neither
+stops nor drives the update of its answer.
 
-Source. Zheng et al. 2025, arXiv:2507.18071. The factor s_i is ours: there each answer counts once, which is
-`normaliser: grpo` here.
+Source. Zheng et al. 2025, arXiv:2507.18071. The factor s_i is ours: there each answer counts once,
+which is `normaliser: grpo` here.
 
-Assumption. All terms of an answer are scored together: some of its steps would not estimate the mean inside the
-exponent without bias, so there is no `keep`.
+Assumption. All terms of an answer are scored together: some of its steps would not estimate the
+mean inside the exponent without bias, so there is no `keep`.
 
-Edge case. The mean of many terms stays near 0, so its ratio moves in thousandths: the paper clips at 3e-4 and 4e-4,
-and the default of 0.2 hardly ever acts.
+Edge case. The mean of many terms stays near 0, so its ratio moves in thousandths: the paper clips
+at 3e-4 and 4e-4, and the default of 0.2 hardly ever acts.
 Each turn of an episode is a sequence of its own.
 """
 
@@ -38,6 +39,9 @@ class Gspo(Clipped):
         """See `Clipped.level`."""
         return "sequence"
 
-    def views(self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator) -> list[View]:  # noqa: ARG002
-        """See `Algorithm.views`: one view holds all of a rollout, because its ratio needs all terms in one pass."""
+    def views(
+        self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator
+    ) -> list[View]:  # noqa: ARG002
+        """See `Algorithm.views`: one view holds all of a rollout, because its ratio needs all terms
+        in one pass."""
         return trajectory_views(trajectories, None, "stratified", rng, split=False)

@@ -1,30 +1,36 @@
-"""What algorithms share: the denominators, and sums of a surrogate over units, whatever family made the choices.
+"""What algorithms share: the denominators, and sums of a surrogate over units, whatever family made
+the choices.
 
-Letters in shapes: N terms (log-probabilities of single choices), U units (what a ratio is formed of), n rollouts.
+Letters in shapes: N terms (log-probabilities of single choices), U units (what a ratio is formed
+of), n rollouts.
 
     loss = sum_u  w_u s_u * -min(r_u A_u, clip(r_u, 1 - low, 1 + high) A_u)  +  beta * KL
     r_u = exp(d_u),   d_u = (1 / s_u) * sum of (new - old) over the unit's terms
 
-A unit is a term (`token`, size s = 1), a denoising step (`step`, s = its terms) or a rollout (`sequence`, s = its
-terms, as in GSPO, Zheng et al. 2025, arXiv:2507.18071, or its length for an ELBO, as in ESPO, arXiv:2512.03759). The
-exponent is a mean, because a plain sum over hundreds of terms explodes; the factor s in front gives every level the
-same gradient where the ratios are 1, and keeps a unit of many choices from counting as one of few.
+A unit is a term (`token`, size s = 1), a denoising step (`step`, s = its terms) or a rollout
+(`sequence`, s = its terms, as in GSPO, Zheng et al. 2025, arXiv:2507.18071, or its length for an
+ELBO, as in ESPO, arXiv:2512.03759). The exponent is a mean, because a plain sum over hundreds of
+terms explodes; the factor s in front gives every level the same gradient where the ratios are 1,
+and keeps a unit of many choices from counting as one of few.
 
-The surrogate is PPO's (Schulman et al. 2017, arXiv:1707.06347, eq. 7). The weights w name the denominator:
+The surrogate is PPO's (Schulman et al. 2017, arXiv:1707.06347, eq. 7). The weights w name the
+denominator:
 
     dr_grpo   1 / (n * max_tokens)     a constant, so a long wrong answer is not punished less per token
     grpo      1 / (n * len_i)          each rollout counts once
     dapo      1 / sum of lengths       each token counts once
 
-Truncated importance sampling (`rl.tis`), where the sampler's law is not the one that is trained (another engine, other
-weights): each unit's loss is weighted by min(exp(mean of old - sampled), cap), with `old` scored by the learner before
-the update and `sampled` recorded by the sampler. Of terms it is the rule of Yao et al. 2025 ("Your efficient RL
-framework secretly brings you off-policy RL training") and TRL's `token_truncate`; of steps and sequences it is a mean
-like their ratio, so that weight times ratio is always the ratio to the sampler's records. The KL is weighted, too:
-with the factor r in it its gradient stays that of the KL under the weights that are trained.
+Truncated importance sampling (`rl.tis`), where the sampler's law is not the one that is trained
+(another engine, other weights): each unit's loss is weighted by min(exp(mean of old - sampled),
+cap), with `old` scored by the learner before the update and `sampled` recorded by the sampler. Of
+terms it is the rule of Yao et al. 2025 ("Your efficient RL framework secretly brings you off-policy
+RL training") and TRL's `token_truncate`; of steps and sequences it is a mean like their ratio, so
+that weight times ratio is always the ratio to the sampler's records. The KL is weighted, too: with
+the factor r in it its gradient stays that of the KL under the weights that are trained.
 
-The sum runs over all n rollouts of the batch, whether a pass holds some of them or all, and whether groups without
-signal were skipped: the gradient is the same (a test holds it), and so are TRL's loss and gradient on its batches.
+The sum runs over all n rollouts of the batch, whether a pass holds some of them or all, and whether
+groups without signal were skipped: the gradient is the same (a test holds it), and so are TRL's
+loss and gradient on its batches.
 """
 
 from __future__ import annotations
@@ -62,7 +68,8 @@ def weights(lengths: Sequence[int], normaliser: Normaliser, max_tokens: int) -> 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
-    """How terms are put together into ratios: a unit's mean is the sum of weight * term over its terms, by size."""
+    """How terms are put together into ratios: a unit's mean is the sum of weight * term over its
+    terms, by size."""
 
     of_term: Tensor  # [N], int64: the unit of each term
     term_weight: Tensor  # [N]: what a term counts inside its unit
@@ -72,20 +79,25 @@ class Units:
 
     def mean(self, values: Tensor) -> Tensor:
         """Means [U] of values [N]."""
-        total = values.new_zeros(len(self.size)).index_add(0, self.of_term, values * self.term_weight.to(values.dtype))
+        total = values.new_zeros(len(self.size)).index_add(
+            0, self.of_term, values * self.term_weight.to(values.dtype)
+        )
         return total / self.size.to(values.dtype)
 
 
-def units(level: Level, owner: Tensor, step: Tensor, weight: Tensor, length: Tensor | None = None) -> Units:
+def units(
+    level: Level, owner: Tensor, step: Tensor, weight: Tensor, length: Tensor | None = None
+) -> Units:
     """Group terms [N] by level.
 
     Args:
         level: what a ratio is formed of.
         owner: [N], the rollout of each term.
         step: [N], the step of each term, counted over the whole batch.
-        weight: [N], the unbiased weight of each term. Terms of a step share it. Outside the ratio it counts at the
-            levels token and step; a sequence's ratio holds it, which is unbiased only where it estimates the whole
-            sequence's quantity inside (an ELBO), never for some of a trajectory's steps.
+        weight: [N], the unbiased weight of each term. Terms of a step share it. Outside the ratio
+            it counts at the levels token and step; a sequence's ratio holds it, which is unbiased
+            only where it estimates the whole sequence's quantity inside (an ELBO), never for some
+            of a trajectory's steps.
         length: [rollouts] the size of each sequence; None takes its number of terms.
     """
     import torch
@@ -105,36 +117,45 @@ def units(level: Level, owner: Tensor, step: Tensor, weight: Tensor, length: Ten
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What one pass contributes: the loss to differentiate, and sums over its units for the metrics."""
+    """What one pass contributes: the loss to differentiate, and sums over its units for the
+    metrics."""
 
     loss: Tensor  # scalar
-    clipped: Tensor | None = None  # number of units that the clip acted on; None where nothing is clipped
-    capped: Tensor | None = None  # number of units whose importance weight was cut; None where there is none
+    # number of units that the clip acted on; None where nothing is clipped
+    clipped: Tensor | None = None
+    # number of units whose importance weight was cut; None where there is none
+    capped: Tensor | None = None
     units: int = 0
-    kl: Tensor | None = None  # summed estimate or closed form of the KL, where a reference was given
+    # summed estimate or closed form of the KL, where a reference was given
+    kl: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ComparedTerms:
-    """The terms [N] of one pass under the weights being trained, and what they are compared with."""
+    """The terms [N] of one pass under the weights being trained, and what they are compared
+    with."""
 
     new: Tensor  # [N] log-probabilities under the weights being trained, with gradient
     old: Tensor  # [N] under the weights that sampled
     advantage: Tensor  # [N] of each term's rollout
     weight: Tensor  # [N] of each term's rollout, from `weights`
     _: KW_ONLY
-    reference: Tensor | None = None  # [N] under the reference weights, where a sampled KL is asked for
+    # [N] under the reference weights, where a sampled KL is asked for
+    reference: Tensor | None = None
     beta: float = 0.0  # weight of the KL
-    sampled: Tensor | None = None  # [N] as the sampler recorded them, where `old` was scored again and `cap` is set
+    # [N] as the sampler recorded them, where `old` was scored again and `cap` is set
+    sampled: Tensor | None = None
     cap: float = math.inf  # of the importance weights between the two
 
 
 OfUnit = Callable[["Tensor", "Tensor", "Tensor"], "tuple[Tensor, Tensor]"]
-"""From the new log-probabilities, ratios and advantages of units [U] to their losses [U], and whether the clip acted on
-them [U] (bool)."""
+"""From the new log-probabilities, ratios and advantages of units [U] to their losses [U], and
+whether the clip acted on them [U] (bool)."""
 
 
-def clipped_surrogate(terms: ComparedTerms, clip_low: float, clip_high: float, grouping: Units | None = None) -> Losses:
+def clipped_surrogate(
+    terms: ComparedTerms, clip_low: float, clip_high: float, grouping: Units | None = None
+) -> Losses:
     """The weighted sum above.
 
     Args:
@@ -146,7 +167,9 @@ def clipped_surrogate(terms: ComparedTerms, clip_low: float, clip_high: float, g
 
     def clipped(new: Tensor, ratio: Tensor, advantages: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG001
         bounded, detached = ratio.clamp(1 - clip_low, 1 + clip_high), ratio.detach()
-        stopped = ((detached < 1 - clip_low) & (advantages < 0)) | ((detached > 1 + clip_high) & (advantages > 0))
+        stopped = ((detached < 1 - clip_low) & (advantages < 0)) | (
+            (detached > 1 + clip_high) & (advantages > 0)
+        )
         return -(ratio * advantages).minimum(bounded * advantages), stopped
 
     return over_units(clipped, terms, grouping)
@@ -156,9 +179,9 @@ def over_units(of_unit: OfUnit, terms: ComparedTerms, grouping: Units | None = N
     """A weighted sum over units of what `of_unit` makes of each, and the KL to a reference.
 
     The KL is estimated from the sampled terms: at the level of tokens by r * k3 with
-    k3 = exp(ref - new) - (ref - new) - 1 (Schulman 2020, "Approximating KL divergence"; the factor r makes its
-    gradient unbiased, as in DeepSeek-V3.2, arXiv:2512.02556), at the other levels by k2 = (new - ref)^2 / 2, whose
-    gradient is that of the KL on-policy.
+    k3 = exp(ref - new) - (ref - new) - 1 (Schulman 2020, "Approximating KL divergence"; the factor
+    r makes its gradient unbiased, as in DeepSeek-V3.2, arXiv:2512.02556), at the other levels by k2
+    = (new - ref)^2 / 2, whose gradient is that of the KL on-policy.
 
     Args:
         of_unit: the surrogate of single units.
@@ -179,7 +202,9 @@ def over_units(of_unit: OfUnit, terms: ComparedTerms, grouping: Units | None = N
         reference = None if reference is None else grouping.mean(reference)
     capped = None
     if terms.sampled is not None:
-        importance = (old - (terms.sampled if grouping is None else grouping.mean(terms.sampled))).exp()
+        importance = (
+            old - (terms.sampled if grouping is None else grouping.mean(terms.sampled))
+        ).exp()
         capped = (importance > terms.cap).sum()
         weight = weight * importance.clamp(max=terms.cap)
     ratio = (new - old).exp()
@@ -188,8 +213,11 @@ def over_units(of_unit: OfUnit, terms: ComparedTerms, grouping: Units | None = N
     if reference is not None:
         away = reference - new
         estimate = away.exp() - away - 1 if grouping is None else away.square() / 2
-        per_unit = per_unit + terms.beta * (ratio * estimate if grouping is None else size * estimate)
-        # A unit of n terms whose mean is m has the sum n m, so k2 of its sum is n^2 times that of its mean.
+        per_unit = per_unit + terms.beta * (
+            ratio * estimate if grouping is None else size * estimate
+        )
+        # A unit of n terms whose mean is m has the sum n m, so k2 of its sum is n^2 times that of
+        # its mean.
         kl = (estimate.detach() * (1 if grouping is None else size.square())).sum()
     loss = (per_unit * size * weight).sum()
     return Losses(loss=loss, clipped=clipped.sum(), capped=capped, units=len(ratio), kl=kl)

@@ -1,21 +1,24 @@
 """Rejection sampling: supervised learning on the best of a model's own answers.
 
-Rule. Of the G answers to a prompt the `kept` best are kept, each text once; loss = -mean of log p over the choices of
-the kept answers. A step is a round: answers to `rl.prompts_per_step` prompts are drawn, and the kept ones learnt for
-`rl.inner_epochs` epochs in steps of `rl.minibatch` prompts. Several rounds are expert iteration.
+Rule. Of the G answers to a prompt the `kept` best are kept, each text once; loss = -mean of log p
+over the choices of the kept answers. A step is a round: answers to `rl.prompts_per_step` prompts
+are drawn, and the kept ones learnt for `rl.inner_epochs` epochs in steps of `rl.minibatch` prompts.
+Several rounds are expert iteration.
 
-Reason. What the verifier says is used to choose and for nothing else, so there is no ratio to clip, and no wrong answer
-to move away from. What GRPO adds is mainly that groups without a right answer count nothing (Xiong et al. 2025,
-arXiv:2504.11343), and here they do not either.
+Reason. What the verifier says is used to choose and for nothing else, so there is no ratio to clip,
+and no wrong answer to move away from. What GRPO adds is mainly that groups without a right answer
+count nothing (Xiong et al. 2025, arXiv:2504.11343), and here they do not either.
 
-Source. RFT: Yuan et al. 2023, arXiv:2308.01825; RAFT: Dong et al. 2023, arXiv:2304.06767; expert iteration: Anthony et
-al. 2017, arXiv:1705.08439.
+Source. RFT: Yuan et al. 2023, arXiv:2308.01825; RAFT: Dong et al. 2023, arXiv:2304.06767; expert
+iteration: Anthony et al. 2017, arXiv:1705.08439.
 
-Assumption. Answers are drawn, and scored, at `sampling.temperature`; at 1 without filters the loss is that of SFT.
+Assumption. Answers are drawn, and scored, at `sampling.temperature`; at 1 without filters the loss
+is that of SFT.
 
-Edge case. Ties go to the answer that was drawn first. A prompt without an answer that earns enough teaches nothing
-(`train/frac_prompts_kept`). `unverified` keeps the first answers whatever they earn: the control that tells what the
-verifier adds to training on one's own samples (Zhang et al. 2026, arXiv:2604.01193).
+Edge case. Ties go to the answer that was drawn first. A prompt without an answer that earns enough
+teaches nothing (`train/frac_prompts_kept`). `unverified` keeps the first answers whatever they
+earn: the control that tells what the verifier adds to training on one's own samples (Zhang et al.
+2026, arXiv:2604.01193).
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ from plumbline.records import Group
 
 
 class Picking(Algorithm):
-    """An algorithm that picks answers of each group, and raises or lowers their log-probabilities."""
+    """An algorithm that picks answers of each group, and raises or lowers their
+    log-probabilities."""
 
     has_ratio: ClassVar[bool] = False
     picks: ClassVar[bool] = True
@@ -65,7 +69,13 @@ class Rft(Picking):
             order, enough = list(range(len(rewards))), np.ones(len(rewards), dtype=bool)
         else:
             judged = ~np.isnan(rewards)
-            bar = self.least if self.least is not None else np.mean(rewards[judged]) + TOLERANCE if judged.any() else 0
+            bar = (
+                self.least
+                if self.least is not None
+                else np.mean(rewards[judged]) + TOLERANCE
+                if judged.any()
+                else 0
+            )
             enough = judged & (rewards >= bar)
             order = sorted(range(len(rewards)), key=lambda index: -np.nan_to_num(rewards[index]))
         texts: set[str] = set()

@@ -1,19 +1,22 @@
-"""SPG: a bound from below where an answer is to become more likely, one from above where it is to become less so.
+"""SPG: a bound from below where an answer is to become more likely, one from above where it is to
+become less so.
 
-Rule. loss = -sum of w A B, with B the lower bound (the ELBO of `bound`) where A >= 0, and where A < 0 the mixture MIX
-* upper + (1 - MIX) * lower. The upper bound is, for each place of the answer, log(sum over draws of w p^b) / b with b
+Rule. loss = -sum of w A B, with B the lower bound (the ELBO of `bound`) where A >= 0, and where A <
+0 the mixture MIX
+* upper + (1 - MIX) * lower. The upper bound is, for each place of the answer, log(sum over draws of
+  w p^b) / b with b
 = ORDER (a draw in which the place was not hidden adds 0), summed over places. There is no ratio.
 
-Reason. To lower a lower bound need not lower the likelihood: it may only become looser. The mixture keeps the variance
-of the upper bound down.
+Reason. To lower a lower bound need not lower the likelihood: it may only become looser. The mixture
+keeps the variance of the upper bound down.
 
 Source. Wang et al. 2025, arXiv:2510.09541.
 
-Assumption. The rollouts are of the weights that are trained: no ratio corrects for old ones, so there is one inner
-epoch, and no KL.
+Assumption. The rollouts are of the weights that are trained: no ratio corrects for old ones, so
+there is one inner epoch, and no KL.
 
-Edge case. With one draw of `espo` a place is hidden in one look or its complement, once: upper and lower bound then
-differ by that look's weight alone.
+Edge case. With one draw of `espo` a place is hidden in one look or its complement, once: upper and
+lower bound then differ by that look's weight alone.
 """
 
 from __future__ import annotations
@@ -35,7 +38,8 @@ if TYPE_CHECKING:
 
 LOOKS = {"espo": espo.looks, "gdpo": gdpo.looks}
 ORDER = 1.5
-"""The exponent b of the upper bound (1 makes it the log of a mean; larger is tighter where draws differ)."""
+"""The exponent b of the upper bound (1 makes it the log of a mean; larger is tighter where draws
+differ)."""
 MIX = 0.5
 """Share of the upper bound in the mixture."""
 
@@ -51,32 +55,40 @@ class Spg(Algorithm):
     """Whose looks."""
     draws: PositiveInt = 1
 
-    def views(self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator) -> list[View]:
+    def views(
+        self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator
+    ) -> list[View]:
         """See `Algorithm.views`."""
         return bound_views(policy, trajectories, LOOKS[self.bound], self.draws, rng)
 
     def surrogate(self, scored: Scored) -> Losses:
         """See `Algorithm.surrogate`."""
         place = _places(scored)
-        return Losses(sandwiched(scored.new, scored.step_weight, place, scored.advantage, scored.weight))
+        return Losses(
+            sandwiched(scored.new, scored.step_weight, place, scored.advantage, scored.weight)
+        )
 
 
 def _places(scored: Scored) -> Tensor:
     """A number [N] for each term, equal where the same token of the same rollout was looked at."""
     import torch
 
-    positions = np.concatenate([step.positions for view in scored.views for step in view.trajectory.steps])
+    positions = np.concatenate(
+        [step.positions for view in scored.views for step in view.trajectory.steps]
+    )
     longest = int(positions.max()) + 1
     return scored.owner * longest + torch.from_numpy(positions).to(scored.owner.device)
 
 
-def sandwiched(logprobs: Tensor, step_weight: Tensor, place: Tensor, advantages: Tensor, weight: Tensor) -> Tensor:
+def sandwiched(
+    logprobs: Tensor, step_weight: Tensor, place: Tensor, advantages: Tensor, weight: Tensor
+) -> Tensor:
     """The loss, a scalar.
 
     Args:
         logprobs: [N], of single tokens in single draws, with gradient.
-        step_weight: [N], the weight of the draw that a term belongs to (draw weights sum to 1 over a hidden token's
-            chances of being seen).
+        step_weight: [N], the weight of the draw that a term belongs to (draw weights sum to 1 over
+            a hidden token's chances of being seen).
         place: [N], int64: equal for terms of the same token of the same rollout.
         advantages: [N], equal within a rollout.
         weight: [N], equal within a rollout.
@@ -91,7 +103,9 @@ def sandwiched(logprobs: Tensor, step_weight: Tensor, place: Tensor, advantages:
     largest = largest.scatter_reduce(0, of_term, exponent.detach(), "amax")
     total = torch.zeros_like(largest).index_add(0, of_term, (exponent - largest[of_term]).exp())
     upper = (total.log() + largest) / ORDER
-    first = torch.zeros_like(kinds).scatter_(0, of_term, torch.arange(len(place), device=place.device))
+    first = torch.zeros_like(kinds).scatter_(
+        0, of_term, torch.arange(len(place), device=place.device)
+    )
     raising = -(upper * advantages[first] * weight[first])
     negative = advantages < 0
     mixed = torch.where(negative, (1 - MIX) * lower, lower).sum()

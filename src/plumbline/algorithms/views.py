@@ -1,4 +1,5 @@
-"""A view: some of a rollout's states, with weights. The policy scores views; the surrogate sums them."""
+"""A view: some of a rollout's states, with weights. The policy scores views; the surrogate sums
+them."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,13 +27,14 @@ class Scores(Protocol):
 
     family: str
     stepwise: bool
-    """Whether each step is scored by a forward pass of its own; False: one pass scores a whole trajectory."""
+    """Whether each step is scored by a forward pass of its own; False: one pass scores a whole
+    trajectory."""
 
     def hide(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Step:
         """A step that fills in the `hidden` positions [L] of the answer's canvas from the others.
 
-        Its state is the canvas with these positions masked; its tokens are the answer's own; its recorded
-        log-probabilities are not a number, because nobody sampled them.
+        Its state is the canvas with these positions masked; its tokens are the answer's own; its
+        recorded log-probabilities are not a number, because nobody sampled them.
 
         Raises:
             RecipeError: the policy cannot hide positions.
@@ -40,22 +42,30 @@ class Scores(Protocol):
         ...
 
 
-# -- trajectory ------------------------------------------------------------------------------------------------------
+# -- trajectory ------------------------------------------------------------------------------------
 #
-# The exact log-probability of a trajectory, from all of its steps or an unbiased estimate from K of them.
+# The exact log-probability of a trajectory, from all of its steps or an unbiased estimate from K of
+# them.
 #
-# The surrogate is a sum over steps, so scoring K of T steps with weights whose expectation is 1 gives its gradient
-# without bias: an even draw of K steps weighs each T/K, and one step from each of K equal stretches weighs each by its
-# stretch's length, with less variance. A ratio of whole sequences is no such sum, and refuses K < T.
+# The surrogate is a sum over steps, so scoring K of T steps with weights whose expectation is 1
+# gives its gradient without bias: an even draw of K steps weighs each T/K, and one step from each
+# of K equal stretches weighs each by its stretch's length, with less variance. A ratio of whole
+# sequences is no such sum, and refuses K < T.
 #
-# This is not what Flow-GRPO (Liu et al. 2025, arXiv:2505.05470) calls denoising reduction, which is sampling training
-# rollouts in fewer steps than evaluations have: `sampling.steps` against `evaluation.steps`.
+# This is not what Flow-GRPO (Liu et al. 2025, arXiv:2505.05470) calls denoising reduction, which is
+# sampling training rollouts in fewer steps than evaluations have: `sampling.steps` against
+# `evaluation.steps`.
 
 Pick = Literal["stratified", "uniform"]
 
 
 def trajectory_views(
-    trajectories: Sequence[Trajectory], keep: int | None, pick: Pick, rng: np.random.Generator, *, split: bool
+    trajectories: Sequence[Trajectory],
+    keep: int | None,
+    pick: Pick,
+    rng: np.random.Generator,
+    *,
+    split: bool,
 ) -> list[View]:
     """Views of every trajectory.
 
@@ -66,8 +76,8 @@ def trajectory_views(
         keep: K; None scores all steps.
         pick: how K steps are drawn.
         rng: draws them.
-        split: a view for each step (a policy that scores each in a forward pass of its own can then put any of them
-            into a pass); else one view holds all.
+        split: a view for each step (a policy that scores each in a forward pass of its own can then
+            put any of them into a pass); else one view holds all.
 
     Raises:
         ValueError: K exceeds the steps that a trajectory's law allows.
@@ -95,17 +105,19 @@ def _some(steps: Sequence[Step], keep: int, pick: Pick, rng: np.random.Generator
         yield replace(steps[int(rng.integers(start, end))], weight=float(end - start))
 
 
-# -- bound -----------------------------------------------------------------------------------------------------------
+# -- bound -----------------------------------------------------------------------------------------
 #
 # Bounds on an answer's log-likelihood, from a few looks at it with some positions hidden.
 #
 # Letters: L positions of the canvas, S a set of hidden positions, H = |S|.
 #
-# A masked model that fills in positions in random order has log p(y) >= E_S [ weight * sum_{i in S} log p(y_i | rest)
-# ]. What differs between the algorithms is how S is drawn and what it counts: each has its `looks`.
+# A masked model that fills in positions in random order has log p(y) >= E_S [ weight * sum_{i in S}
+# log p(y_i | rest) ]. What differs between the algorithms is how S is drawn and what it counts:
+# each has its `looks`.
 #
-# None is the log-probability of the trajectory that was sampled, so a report says that they are not exact. Tokens are
-# scored at temperature 1, as published: the bound is one of the model, not of the sampler's law.
+# None is the log-probability of the trajectory that was sampled, so a report says that they are not
+# exact. Tokens are scored at temperature 1, as published: the bound is one of the model, not of the
+# sampler's law.
 
 Look = tuple[NDArray[np.bool_], float]
 """A hidden set [L], and what it counts."""
@@ -114,11 +126,16 @@ Looks = Callable[[int, int, np.random.Generator], Iterable[Look]]
 
 
 def bound_views(
-    policy: Scores, trajectories: Sequence[Trajectory], looks: Looks, draws: int, rng: np.random.Generator
+    policy: Scores,
+    trajectories: Sequence[Trajectory],
+    looks: Looks,
+    draws: int,
+    rng: np.random.Generator,
 ) -> list[View]:
     """One view for each rollout, that holds all of its looks.
 
-    A look that hides nothing says nothing and is left out, and so is a rollout all of whose looks do.
+    A look that hides nothing says nothing and is left out, and so is a rollout all of whose looks
+    do.
 
     Args:
         policy: hides positions.
@@ -136,7 +153,9 @@ def bound_views(
         seen = [(hidden, weight) for hidden, weight in looks(length, draws, rng) if hidden.any()]
         if not seen:
             continue
-        steps = tuple(replace(policy.hide(trajectory, hidden), weight=weight) for hidden, weight in seen)
+        steps = tuple(
+            replace(policy.hide(trajectory, hidden), weight=weight) for hidden, weight in seen
+        )
         plain = type(trajectory.sampling)(max_tokens=length)
         views.append(View(owner, replace(trajectory, steps=steps, sampling=plain)))
     return views

@@ -1,18 +1,20 @@
-"""wd1: weighted likelihood; better answers of a group are raised and worse ones lowered, without a ratio.
+"""wd1: weighted likelihood; better answers of a group are raised and worse ones lowered, without a
+ratio.
 
-Rule. A = softmax(c) - softmax(-c) over the group's centred rewards c; loss = -sum of w A l, with l the estimate of
-`bound`.
+Rule. A = softmax(c) - softmax(-c) over the group's centred rewards c; loss = -sum of w A l, with l
+the estimate of `bound`.
 
-Reason. The ratio of two estimated likelihoods amplifies the error of both in its exponent. Here each enters once, and
-linearly.
+Reason. The ratio of two estimated likelihoods amplifies the error of both in its exponent. Here
+each enters once, and linearly.
 
 Source. Tang et al. 2025, arXiv:2507.08838.
 
-Assumption. The rollouts are of the weights that are trained: no ratio corrects for old ones, so there is one inner
-epoch, and no KL.
+Assumption. The rollouts are of the weights that are trained: no ratio corrects for old ones, so
+there is one inner epoch, and no KL.
 
-Edge case. Rewards lie in [0, 1], so the softmax is nearly linear and the largest weight of a group of G is below
-e / (G - 1 + e). A group without signal, and an answer that was not judged, get exactly 0.
+Edge case. Rewards lie in [0, 1], so the softmax is nearly linear and the largest weight of a group
+of G is below e / (G - 1 + e). A group without signal, and an answer that was not judged, get
+exactly 0.
 """
 
 from __future__ import annotations
@@ -31,7 +33,12 @@ from plumbline.algorithms.views import Scores, View, bound_views
 from plumbline.config.section import PositiveInt
 from plumbline.records import Trajectory
 
-LOOKS = {"diffu": diffu_grpo.looks, "coupled": coupled_grpo.looks, "espo": espo.looks, "gdpo": gdpo.looks}
+LOOKS = {
+    "diffu": diffu_grpo.looks,
+    "coupled": coupled_grpo.looks,
+    "espo": espo.looks,
+    "gdpo": gdpo.looks,
+}
 
 
 class Wd1(Algorithm):
@@ -58,7 +65,9 @@ class Wd1(Algorithm):
             result[judged] = up / up.sum() - down / down.sum()
         return result
 
-    def views(self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator) -> list[View]:
+    def views(
+        self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator
+    ) -> list[View]:
         """See `Algorithm.views`."""
         return bound_views(policy, trajectories, LOOKS[self.bound], self.draws, rng)
 

@@ -1,4 +1,5 @@
-"""What is wrong: before a run (`preflight`, `refusals`), in its records (`diagnosis`), with a reward (`audit`)."""
+"""What is wrong: before a run (`preflight`, `refusals`), in its records (`diagnosis`), with a
+reward (`audit`)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,4 +14,7 @@ def catalogue() -> Iterator[tuple[str, tuple[str, ...], str]]:
     from plumbline.checks.preflight.report import CHECKS as BEFORE
 
     every: tuple[Check[Any], ...] = (*BEFORE, *OF_RECORDS, *OF_A_REWARD)
-    yield from ((check.name, check.moments, (check.look.__doc__ or "").partition("\n")[0]) for check in every)
+    yield from (
+        (check.name, check.moments, (check.look.__doc__ or "").partition("\n")[0])
+        for check in every
+    )

@@ -1,8 +1,9 @@
-"""One kind of check for four moments: before a run, while it goes on, after it, and of a reward without a model.
+"""One kind of check for four moments: before a run, while it goes on, after it, and of a reward
+without a model.
 
-A check is a function from a context to findings. The context is what is known at that moment: the recipe and its tasks
-(`preflight.before.BeforeRun`), the records of a stage (`diagnosis.history.History`), or a reward's verdicts
-(`audit.bench.Bench`).
+A check is a function from a context to findings. The context is what is known at that moment: the
+recipe and its tasks (`preflight.before.BeforeRun`), the records of a stage
+(`diagnosis.history.History`), or a reward's verdicts (`audit.bench.Bench`).
 """
 
 from collections import Counter
@@ -15,8 +16,8 @@ import numpy as np
 from plumbline.errors import UntrustedCodeError
 
 Level = Literal["fatal", "warning", "note"]
-"""fatal: the result is false, or there will be none. warning: it is likely worse than it could be. note: no fault, but
-what a reader of the figures must know."""
+"""fatal: the result is false, or there will be none. warning: it is likely worse than it could be.
+note: no fault, but what a reader of the figures must know."""
 LEVELS: tuple[Level, ...] = ("fatal", "warning", "note")
 Moment = Literal["before", "during", "after", "reward"]
 
@@ -44,7 +45,8 @@ class Finding:
     change: Mapping[str, Any] = field(default_factory=dict)
     """What to change in the recipe, by key, where that is known."""
     follows: tuple[str, ...] = ()
-    """Checks whose findings, fatal or not, explain this one; after an examination those that were found."""
+    """Checks whose findings, fatal or not, explain this one; after an examination those that were
+    found."""
     shown: bool = False
     """A note that stands in the normal output, too: it may be why the reward did not rise."""
 
@@ -68,7 +70,8 @@ class Context:
         return finding
 
     def rank(self, finding: Finding) -> tuple[int, int]:
-        """The place of a finding among others: the most severe first, and then in the order in which they are seen."""
+        """The place of a finding among others: the most severe first, and then in the order in
+        which they are seen."""
         return LEVELS.index(finding.level), finding.since or 0
 
 
@@ -81,8 +84,8 @@ class Check(Generic[C]):
 
     name: str
     look: Callable[[C], Iterator[Finding]]
-    """Its docstring says what it looks for. Raises MissingDataError where it cannot be done. A finding without a name
-    gets the check's."""
+    """Its docstring says what it looks for. Raises MissingDataError where it cannot be done. A
+    finding without a name gets the check's."""
     moments: tuple[Moment, ...]
     needs: tuple[str, ...] = ()
     """What it cannot do without, by names that the context knows; `a|b` is one of several."""
@@ -93,8 +96,8 @@ class Check(Generic[C]):
     unless: Callable[[C], bool] = lambda _: False
     """Where the context shows that nothing follows."""
     stops: Callable[[Any, int], bool] = lambda context, since: context.last_step - since >= 10
-    """Whether a run that goes on is to be stopped by a fatal finding that every look has had since a step: one that
-    stood for ten steps is not a transient."""
+    """Whether a run that goes on is to be stopped by a fatal finding that every look has had since
+    a step: one that stood for ten steps is not a transient."""
     quick: bool = True
     """Whether `plumbline run` does it before it begins, on its own records."""
 
@@ -108,7 +111,9 @@ class Check(Generic[C]):
         return [need for need in self.needs if not any(map(context.has, need.split("|")))]
 
 
-def check(*moments: Moment, name: str, **options: Any) -> Callable[[Callable[[C], Iterator[Finding]]], Check[C]]:
+def check(
+    *moments: Moment, name: str, **options: Any
+) -> Callable[[Callable[[C], Iterator[Finding]]], Check[C]]:
     """Make a function the check `name` of these moments; see `Check` for the options."""
     return lambda look: Check(name=name, look=look, moments=moments, **options)
 
@@ -156,18 +161,27 @@ def examine(context: C, checks: Sequence[Check[C]]) -> Examination[C]:
             clear.append(check_.name)
     findings = _explained(findings, checks, context)
     findings.sort(key=context.rank)
-    return Examination(context=context, findings=tuple(findings), clear=tuple(clear), not_run=not_run)
+    return Examination(
+        context=context, findings=tuple(findings), clear=tuple(clear), not_run=not_run
+    )
 
 
-def _explained(findings: Sequence[Finding], checks: Sequence[Check[C]], context: C) -> list[Finding]:
-    """The findings, what follows from another one as a note: a reader should begin with the cause."""
+def _explained(
+    findings: Sequence[Finding], checks: Sequence[Check[C]], context: C
+) -> list[Finding]:
+    """The findings, what follows from another one as a note: a reader should begin with the
+    cause."""
     fatal = {finding.check for finding in findings if finding.level == "fatal"}
-    causes = [check_ for check_ in reversed(checks) if check_.name in fatal and not check_.unless(context)]
+    causes = [
+        check_ for check_ in reversed(checks) if check_.name in fatal and not check_.unless(context)
+    ]
     because = {name: (check_.name,) for check_ in causes for name in check_.explains}
     worse = {finding.check for finding in findings if finding.level != "note"}
     explained = []
     for finding in findings:
-        follows = tuple(name for name in finding.follows if name in worse) or because.get(finding.check, ())
+        follows = tuple(name for name in finding.follows if name in worse) or because.get(
+            finding.check, ()
+        )
         finding = replace(finding, follows=follows)
         if follows:
             said = (f"it follows from {follows[0]}",)
@@ -177,16 +191,20 @@ def _explained(findings: Sequence[Finding], checks: Sequence[Check[C]], context:
 
 
 def missing_data(not_run: Mapping[str, Sequence[str]]) -> str:
-    """What checks lack, and which ones: `samples: degenerate-output, length-paid; gap or ratio_max: gap`."""
+    """What checks lack, and which ones: `samples: degenerate-output, length-paid; gap or ratio_max:
+    gap`."""
     checks: dict[str, list[str]] = {}
     for name, needs in not_run.items():
-        need = " and ".join(" or ".join(part.rstrip("/") for part in parts.split("|")) for parts in needs)
+        need = " and ".join(
+            " or ".join(part.rstrip("/") for part in parts.split("|")) for parts in needs
+        )
         checks.setdefault(need, []).append(name)
     return "; ".join(f"{need}: {', '.join(names)}" for need, names in checks.items())
 
 
 def more_checks(not_run: Mapping[str, Sequence[str]], logs: Mapping[str, str]) -> list[str]:
-    """Which options would allow checks that lack something: `14 more checks with log_completions=True`.
+    """Which options would allow checks that lack something:
+    `14 more checks with log_completions=True`.
 
     Args:
         not_run: see `Examination`.
@@ -194,7 +212,12 @@ def more_checks(not_run: Mapping[str, Sequence[str]], logs: Mapping[str, str]) -
     """
     counts: Counter[str] = Counter()
     for needs in not_run.values():
-        options = [next((logs[one] for one in need.split("|") if one in logs), "") for need in needs]
+        options = [
+            next((logs[one] for one in need.split("|") if one in logs), "") for need in needs
+        ]
         counts[" and ".join(dict.fromkeys(options)) if all(options) else ""] += 1
     del counts[""]
-    return [f"{count} more check{'s' if count > 1 else ''} with {option}" for option, count in counts.most_common()]
+    return [
+        f"{count} more check{'s' if count > 1 else ''} with {option}"
+        for option, count in counts.most_common()
+    ]

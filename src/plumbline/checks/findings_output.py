@@ -18,7 +18,8 @@ _STYLES = {str(level): colour for level, colour in COLOURS.items()} | {"error": 
 
 
 def shown(examined: Sequence[Examination[History]], *, verbose: bool) -> Iterator[Text]:
-    """The reward or the loss of a stage, its findings, the worst first, then what was clear, and what was not done.
+    """The reward or the loss of a stage, its findings, the worst first, then what was clear, and
+    what was not done.
 
     Args:
         examined: the stages of a run.
@@ -29,14 +30,19 @@ def shown(examined: Sequence[Examination[History]], *, verbose: bool) -> Iterato
         if (came := outcome(history)) is not None:
             yield Text(came.said, style="bold")
         yield Text(
-            f"{history.name} ({history.origin}): {history.logged} logged steps up to {history.last_step}, "
+            f"{history.name} ({history.origin}): {history.logged} logged steps up to "
+            f"{history.last_step}, "
             f"{len(history.samples)} completions"
-            + (f"; {history.skipped} lines or records could not be read" if history.skipped else ""),
+            + (
+                f"; {history.skipped} lines or records could not be read" if history.skipped else ""
+            ),
             style="bold",
         )
         yield from (Text(remark, style="dim") for remark in history.remarks)
         ours = history.origin == "plumbline"
-        yield from said(one.findings, one.clear, one.not_run, ours=ours, verbose=verbose, logs=history.logs)
+        yield from said(
+            one.findings, one.clear, one.not_run, ours=ours, verbose=verbose, logs=history.logs
+        )
 
 
 def said(
@@ -68,7 +74,10 @@ def said(
     told.sort(key=under)
     for finding in told:
         yield text_of(finding, ours=ours)
-    yield Text(counted(findings, clear, not_run) + (" (-v shows notes)" if len(told) < len(findings) else ""))
+    yield Text(
+        counted(findings, clear, not_run)
+        + (" (-v shows notes)" if len(told) < len(findings) else "")
+    )
     if more := more_checks(not_run, logs):
         yield Text("; ".join(more), style="dim")
     if not_run and verbose:
@@ -103,7 +112,8 @@ Runs = Mapping[str, Sequence[Examination[History]] | DataError]
 
 
 def in_lines(runs: Runs) -> Iterator[Text]:
-    """A line for each stage of several runs: how bad it is, its name, what came of it, and its first finding."""
+    """A line for each stage of several runs: how bad it is, its name, what came of it, and its
+    first finding."""
     lines: list[tuple[str, str, str, str]] = []
     for name, run in runs.items():
         if isinstance(run, DataError):
@@ -113,7 +123,11 @@ def in_lines(runs: Runs) -> Iterator[Text]:
             first = one.findings[0] if one.findings else None
             came = outcome(one.context)
             shown_as = f"{name}: {one.context.name}" if len(run) > 1 else name
-            said_of = f"{first.what}  ({first.check})" if first is not None and first.level != "note" else ""
+            said_of = (
+                f"{first.what}  ({first.check})"
+                if first is not None and first.level != "note"
+                else ""
+            )
             lines.append(
                 (
                     first.level if first is not None and said_of else "clear",
@@ -146,17 +160,26 @@ def plain(finding: Finding) -> dict[str, Any]:
     return values
 
 
-def counted(findings: Sequence[Finding], clear: Sequence[str], not_run: Mapping[str, Sequence[str]]) -> str:
+def counted(
+    findings: Sequence[Finding], clear: Sequence[str], not_run: Mapping[str, Sequence[str]]
+) -> str:
     """How many findings of each level there are, and how many checks found nothing."""
     counts = {level: sum(finding.level == level for finding in findings) for level in COLOURS}
-    plural = {level: level if level == "fatal" or count == 1 else f"{level}s" for level, count in counts.items()}
-    found = ", ".join(f"{count} {plural[level]}" for level, count in counts.items() if count) or "nothing found"
+    plural = {
+        level: level if level == "fatal" or count == 1 else f"{level}s"
+        for level, count in counts.items()
+    }
+    found = (
+        ", ".join(f"{count} {plural[level]}" for level, count in counts.items() if count)
+        or "nothing found"
+    )
     named = {finding.check for finding in findings}
     return f"{found}; {len(clear)} of {len(clear) + len(not_run) + len(named)} checks clear"
 
 
 def remedies(finding: Finding, *, ours: bool) -> Iterator[str]:
-    """Likely causes, what to do, and what to change in the recipe or in the trainer's options, a line each."""
+    """Likely causes, what to do, and what to change in the recipe or in the trainer's options, a
+    line each."""
     if finding.causes:
         yield f"likely: {'; '.join(finding.causes)}"
     if finding.fix:

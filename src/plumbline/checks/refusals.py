@@ -1,4 +1,5 @@
-"""What a run refuses before anything is built or trained: of its recipe, its task, its records and its verifier."""
+"""What a run refuses before anything is built or trained: of its recipe, its task, its records and
+its verifier."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +40,8 @@ class TaskData:
     inside: str
     """The split that RL is evaluated on."""
     planned: Mapping[str, int] | None = None
-    """How many examples each split will have, where the records are not built and these are a few like them."""
+    """How many examples each split will have, where the records are not built and these are a few
+    like them."""
 
     @property
     def train(self) -> Sequence[Example]:
@@ -50,7 +52,11 @@ class TaskData:
     def held_out(self) -> Splits:
         """What is evaluated on."""
         wanted = dict.fromkeys([*self.finals, self.inside])
-        return {split: self.splits[split] for split in wanted if split in self.splits and split != "train"}
+        return {
+            split: self.splits[split]
+            for split in wanted
+            if split in self.splits and split != "train"
+        }
 
     @property
     def built(self) -> bool:
@@ -69,12 +75,14 @@ class TaskData:
 
 
 def check_recipe(recipe: Recipe) -> None:
-    """Refuse what can be known of a recipe's task and model before anything is built or written for them.
+    """Refuse what can be known of a recipe's task and model before anything is built or written for
+    them.
 
     The run is about to begin, so what lies at addresses in its recipe is asked for.
 
     Raises:
-        RecipeError: no such task, family or option; a split that the task does not have, or that is trained on.
+        RecipeError: no such task, family or option; a split that the task does not have, or that is
+            trained on.
         ModelError: no model at `model.name`; a package or the device is missing.
         DataError: no records where the options say.
         EngineError: the engine that it names cannot draw for it.
@@ -85,11 +93,14 @@ def check_recipe(recipe: Recipe) -> None:
 
 
 def problems(recipe: Recipe) -> Iterator[PlumblineError]:
-    """Everything that `check_recipe` refuses, as far as one thing that is wrong does not hide another."""
+    """Everything that `check_recipe` refuses, as far as one thing that is wrong does not hide
+    another."""
     yield from refused(know, recipe.checks)
     if recipe.scale.spread:
         yield from refused(check_installed, "scale", ["ray"])
-    if "adamw8bit" in {stage.optimiser.name for stage in (recipe.sft, recipe.rl) if stage is not None}:
+    if "adamw8bit" in {
+        stage.optimiser.name for stage in (recipe.sft, recipe.rl) if stage is not None
+    }:
         yield from refused(check_installed, "optimiser.name: adamw8bit", ["bitsandbytes"])
     opened = []
     for name, one in recipe.each_task.items():
@@ -97,20 +108,28 @@ def problems(recipe: Recipe) -> Iterator[PlumblineError]:
             find_opener(one.name)
             if one.name not in task_names():
                 continue
-            opened.append(task := open_task(one.name, one.options, NOWHERE))  # to open one of ours builds nothing
+            # to open one of ours builds nothing
+            opened.append(task := open_task(one.name, one.options, NOWHERE))
         except RecipeError as error:  # of several tasks it says which one it is about
             yield type(error)(f"tasks.{name}: {error.cause}", error.fix) if name else error
         except PlumblineError as error:
             yield error
         else:
             yield from refused(check_task, recipe, task)
-            if one.name == JSONL:  # its records are the user's files, and to read them builds nothing, too
+            # its records are the user's files, and to read them builds nothing, too
+            if one.name == JSONL:
                 yield from refused(lambda task: check_gold(recipe, task.examples("train")), task)
     if len(opened) == len(recipe.each_task):
         yield from refused(check_any, recipe, opened)
-    teacher = recipe.rl.teacher.model if recipe.rl is not None and recipe.rl.teacher is not None else None
+    teacher = (
+        recipe.rl.teacher.model if recipe.rl is not None and recipe.rl.teacher is not None else None
+    )
     asked = [(recipe.model.name, refused(check_model, recipe.model, recipe.model.name))]
-    asked += [] if teacher is None or is_address(teacher) else [(teacher, refused(check_source, teacher))]
+    asked += (
+        []
+        if teacher is None or is_address(teacher)
+        else [(teacher, refused(check_source, teacher))]
+    )
     for source, found in asked:
         for problem in found:
             made = _what_makes(source or "") if isinstance(problem, ModelError) else None
@@ -131,7 +150,8 @@ def refused(check: Callable[..., None], *about: Any) -> Iterator[PlumblineError]
 
 
 def _what_makes(model: str) -> str | None:
-    """The command that makes the model which is lacking at a path, where it is in the catalogue or a recipe's own."""
+    """The command that makes the model which is lacking at a path, where it is in the catalogue or
+    a recipe's own."""
     folder, name, *inside = *Path(model).parts, "", ""
     if folder == "models" and not any(inside) and name in {entry.name for entry in ENTRIES}:
         return None if Path(model).exists() else f"fetch it first: `plumbline get {name}`"
@@ -151,7 +171,8 @@ def check_budgets(recipe: Recipe) -> None:
     for name, section in (("sft", recipe.sft), ("rl", recipe.rl)):
         if elsewhere and section is not None and section.seconds is not None:
             raise RecipeError(
-                f"{name}.seconds counts the seconds of this process, and {elsewhere} has others work for it",
+                f"{name}.seconds counts the seconds of this process, and {elsewhere} has others "
+                "work for it",
                 f"leave out {elsewhere} or {name}.seconds",
             )
 
@@ -164,7 +185,10 @@ def check_task(recipe: Recipe, task: Task) -> None:
     """
     named = [("evaluation.final", split) for split in recipe.evaluation.final]
     for key, split in [*named, ("evaluation.split", recipe.evaluation.split)]:
-        advice = f"the task {task.name} has {', '.join(one for one in task.splits if one != 'train')} for that"
+        advice = (
+            f"the task {task.name} has {', '.join(one for one in task.splits if one != 'train')} "
+            "for that"
+        )
         if split == "train":
             raise RecipeError(f"{key} names train, which the run trains on", advice)
         if split not in task.splits:
@@ -182,7 +206,8 @@ def check_any(recipe: Recipe, tasks: Sequence[Task]) -> None:
 
 
 def check_gold(recipe: Recipe, train: Sequence[Example]) -> None:
-    """Refuse supervised training, that of a tiny model included, where there are no answers to show.
+    """Refuse supervised training, that of a tiny model included, where there are no answers to
+    show.
 
     Raises:
         RecipeError: some example has no gold answer.
@@ -192,13 +217,17 @@ def check_gold(recipe: Recipe, train: Sequence[Example]) -> None:
         what = "sft" if recipe.sft is not None else "model.tiny, which is pretrained on them,"
         raise RecipeError(
             f"{what} needs gold answers, and {lacking} of {len(train)} training examples have none",
-            "leave out sft and name a model (model.name); or give gold answers (task jsonl: task.options.gold)",
+            "leave out sft and name a model (model.name); or give gold answers (task jsonl: "
+            "task.options.gold)",
         )
 
 
 def final_splits(recipe: Recipe, task: Task) -> list[str]:
-    """What every stage is evaluated on after its end: the recipe's splits, then the further ones of the task."""
-    further = [split for split in task.splits if split not in COMMON] if recipe.evaluation.further else []
+    """What every stage is evaluated on after its end: the recipe's splits, then the further ones of
+    the task."""
+    further = (
+        [split for split in task.splits if split not in COMMON] if recipe.evaluation.further else []
+    )
     return list(dict.fromkeys([*recipe.evaluation.final, *further]))
 
 
@@ -213,15 +242,20 @@ def check_disjoint(grounds: Sequence[TaskData]) -> None:
         shared = [example.id for example in examples if example.fingerprint() in seen]
         if shared:
             raise DataError(
-                f"{len(shared)} of {len(examples)} prompts of {split} are also in train, for example {shared[0]}",
+                f"{len(shared)} of {len(examples)} prompts of {split} are also in train, for "
+                f"example {shared[0]}",
                 "build the splits again, disjoint",
             )
 
 
-def for_pretraining(run: Run, name: str, examples: Sequence[Example], grounds: Sequence[TaskData]) -> list[Example]:
-    """What a tiny model may be pretrained on: records of its own, less those whose prompts some task holds out.
+def for_pretraining(
+    run: Run, name: str, examples: Sequence[Example], grounds: Sequence[TaskData]
+) -> list[Example]:
+    """What a tiny model may be pretrained on: records of its own, less those whose prompts some
+    task holds out.
 
-    Records of another seed can ask the same where a form has few fields. How many were left out is an event of the run.
+    Records of another seed can ask the same where a form has few fields. How many were left out is
+    an event of the run.
 
     Args:
         run: is told.
@@ -235,11 +269,14 @@ def for_pretraining(run: Run, name: str, examples: Sequence[Example], grounds: S
     held_out = {example.fingerprint() for _, split in _held_out(grounds) for example in split}
     kept = [example for example in examples if example.fingerprint() not in held_out]
     left_out = len(examples) - len(kept)
-    what = f"prompts{name and f' of {name}'} for the tiny model's pretraining are held out in this run"
+    what = (
+        f"prompts{name and f' of {name}'} for the tiny model's pretraining are held out in this run"
+    )
     if not kept:
         raise DataError(
             f"all {len(examples)} {what}",
-            "draw others: give model.tiny.task_options another seed, or options that ask for more different things",
+            "draw others: give model.tiny.task_options another seed, or options that ask for more "
+            "different things",
         )
     if left_out:
         run.event("left_out", f"{left_out} of {len(examples)} {what}, and were left out of it")
@@ -253,7 +290,12 @@ def check_start(model: str, grounds: Sequence[TaskData]) -> None:
         DataError: names the split and an example.
     """
     for split, examples in _held_out(grounds):
-        check_unseen(model, examples, f"the {len(examples)} prompts of {split}", "begin from a model without them")
+        check_unseen(
+            model,
+            examples,
+            f"the {len(examples)} prompts of {split}",
+            "begin from a model without them",
+        )
 
 
 def _held_out(grounds: Sequence[TaskData]) -> list[tuple[str, Sequence[Example]]]:
@@ -262,21 +304,28 @@ def _held_out(grounds: Sequence[TaskData]) -> list[tuple[str, Sequence[Example]]
 
 
 def try_verifier(run: Run, ground: TaskData) -> None:
-    """Try a verifier of the user's own; and refuse to go on under another one than the run was begun with.
+    """Try a verifier of the user's own; and refuse to go on under another one than the run was
+    begun with.
 
     Raises:
         DataError: see `Task.precheck`.
         RunError: the scores of a resumed run would be of two rubrics.
     """
     task = ground.task
-    before = {evaluation.rubric for key, evaluation in run.evaluations().items() if key.task == ground.name}
+    before = {
+        evaluation.rubric
+        for key, evaluation in run.evaluations().items()
+        if key.task == ground.name
+    }
     if before - {task.rubric}:
         raise RunError(
-            f"{run.folder} was begun under rubric {min(before)}, and the task's is now {task.rubric}: what decides a "
+            f"{run.folder} was begun under rubric {min(before)}, and the task's is now "
+            f"{task.rubric}: what decides a "
             "score was changed",
             "undo that change, or begin a new run with --out",
         )
-    recipe, rl, modes = run.recipe, run.recipe.rl, 1 + run.recipe.evaluation.sampled  # greedily, and as in training
+    # greedily, and as in training
+    recipe, rl, modes = run.recipe, run.recipe.rl, 1 + run.recipe.evaluation.sampled
     stages = 1 + (recipe.sft is not None) + (rl is not None)
     verdicts = stages * modes * sum(len(ground.held_out[split]) for split in ground.finals)
     if rl is not None:  # at most: of several tasks each has a share of training

@@ -1,8 +1,9 @@
-"""How a command ends: with its result, or with one error that says the cause and what to do. Never with a traceback.
+"""How a command ends: with its result, or with one error that says the cause and what to do. Never
+with a traceback.
 
-A traceback is a defect of Plumbline's; whatever stands in a file, an argument or an environment variable is not. What
-is read is checked where it is read (`storage.clear_read_errors`, the recipe's sections, `imports.named`); here is the
-end of all of them.
+A traceback is a defect of Plumbline's; whatever stands in a file, an argument or an environment
+variable is not. What is read is checked where it is read (`storage.clear_read_errors`, the recipe's
+sections, `imports.named`); here is the end of all of them.
 
     0    the result is on standard output
     1    an error of `plumbline.errors`
@@ -34,13 +35,15 @@ _PATIENCE = 5.0
 
 @contextmanager
 def clear_exits() -> Iterator[None]:
-    """Turn what ends the block into an exit status, and errors into one message on standard error."""
+    """Turn what ends the block into an exit status, and errors into one message on standard
+    error."""
     with _interrupts():
         yield from _ends()
 
 
 def _ends() -> Iterator[None]:
-    for stream in (sys.stdout, sys.stderr):  # a locale or a file name must not decide whether a result can be said
+    # a locale or a file name must not decide whether a result can be said
+    for stream in (sys.stdout, sys.stderr):
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="backslashreplace")
     try:
@@ -48,13 +51,15 @@ def _ends() -> Iterator[None]:
             yield
         finally:
             if sys.stdout is not None:
-                sys.stdout.flush()  # not at the interpreter's end, where nobody could say what went wrong
+                # not at the interpreter's end, where nobody could say what went wrong
+                sys.stdout.flush()
     except PlumblineError as error:
         _fail(error)
     except KeyboardInterrupt:
         _stopped()
     except SystemExit as left:
-        if isinstance(getattr(left.__context__, "__cause__", None), KeyboardInterrupt):  # typer made it of one
+        # typer made it of one
+        if isinstance(getattr(left.__context__, "__cause__", None), KeyboardInterrupt):
             _stopped()
         if isinstance(left.__context__, BrokenPipeError):  # typer ends of it with 1
             _leave()
@@ -65,7 +70,11 @@ def _ends() -> Iterator[None]:
         if error.filename is None:
             _drop_output()
         what = f"cannot use {error.filename}" if error.filename else "cannot write the output"
-        _fail(StorageError(f"{what}: {error.strerror or error}", "give another place, or free some space there"))
+        _fail(
+            StorageError(
+                f"{what}: {error.strerror or error}", "give another place, or free some space there"
+            )
+        )
     except ModuleNotFoundError as error:
         if extra_of(error.name or "") is None:
             raise
@@ -74,7 +83,11 @@ def _ends() -> Iterator[None]:
 
 def _stopped() -> NoReturn:
     resumed = len(sys.argv) > 1 and sys.argv[1] in _RESUMED
-    how = "what is finished is kept. Resume with the same command" if resumed else "the same command starts it again"
+    how = (
+        "what is finished is kept. Resume with the same command"
+        if resumed
+        else "the same command starts it again"
+    )
     option = " and --resume" if resumed and "--resume" not in sys.argv else ""
     print(f"\nstopped; {how}{option}.", file=sys.stderr)
     raise SystemExit(130) from None
@@ -84,11 +97,15 @@ def _stopped() -> NoReturn:
 def _interrupts() -> Iterator[None]:
     """Let Ctrl-C raise KeyboardInterrupt anywhere but within an import.
 
-    Inside an import it would be lost in a C extension's start, or leave half a module behind that breaks what comes
-    next: it is raised when the import has ended. A caller's own handler is left alone.
+    Inside an import it would be lost in a C extension's start, or leave half a module behind that
+    breaks what comes next: it is raised when the import has ended. A caller's own handler is left
+    alone.
     """
     before = signal.getsignal(signal.SIGINT)
-    ours = before is signal.default_int_handler or getattr(before, "__module__", "") == "plumbline.__main__"
+    ours = (
+        before is signal.default_int_handler
+        or getattr(before, "__module__", "") == "plumbline.__main__"
+    )
     if not ours or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -100,7 +117,9 @@ def _interrupts() -> Iterator[None]:
             if first is None:
                 os.write(2, b"\nstopping\n")
             first = first or time.monotonic()
-            again = threading.Timer(0.02, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+            again = threading.Timer(
+                0.02, signal.pthread_kill, (threading.get_ident(), signal.SIGINT)
+            )
             again.daemon = True
             again.start()
             return
@@ -129,7 +148,8 @@ def _leave() -> NoReturn:
 
 
 def _drop_output() -> None:
-    """Let what is still to be written to standard output go nowhere: it cannot be written where it should."""
+    """Let what is still to be written to standard output go nowhere: it cannot be written where it
+    should."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

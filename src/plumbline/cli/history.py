@@ -1,4 +1,5 @@
-"""The commands that look at runs and say what to do next: `plumbline runs`, `compare`, `decide` and `route`."""
+"""The commands that look at runs and say what to do next: `plumbline runs`, `compare`, `decide` and
+`route`."""
 
 import shlex
 import sys
@@ -23,42 +24,62 @@ TREE = "Ask the questions of this recipe; by default those of the run's own."
 @history_app.command(
     rich_help_panel=take.EVALUATE,
     epilog="Examples: `plumbline runs` · `plumbline runs runs/my-sweep --mode sampled` · "
-    "`plumbline runs runs/v1 runs/v2 runs/v3 --report history.html` · `plumbline runs --split test --table latex`",
+    "`plumbline runs runs/v1 runs/v2 runs/v3 --report history.html` · `plumbline runs --split test "
+    "--table latex`",
 )
 def runs(
     folders: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FOLDER ...]", help="Runs, or folders or addresses that hold runs or sweeps; by default runs."
+            metavar="[FOLDER ...]",
+            help="Runs, or folders or addresses that hold runs or sweeps; by default runs.",
         ),
     ] = None,
-    split: Annotated[str | None, typer.Option(help="Only the results on this split; by default on all.")] = None,
-    mode: Annotated[str, typer.Option(help="How answers were drawn: greedy, sampled, vote8, or all.")] = "greedy",
+    split: Annotated[
+        str | None, typer.Option(help="Only the results on this split; by default on all.")
+    ] = None,
+    mode: Annotated[
+        str, typer.Option(help="How answers were drawn: greedy, sampled, vote8, or all.")
+    ] = "greedy",
     table: take.TableFormat = None,
     report: take.Page = None,
     as_json: take.OutputJson = False,
 ) -> None:
-    """List runs by lineage: what each began from, how far it came, what it changed, and whether that did anything.
+    """List runs by lineage: what each began from, how far it came, what it changed, and whether
+    that did anything.
 
-    Each run is compared with its predecessor on the same examples. p-values are adjusted for all comparisons that are
-    shown (Holm), so --split and --mode also decide how strict that is.
+    Each run is compared with its predecessor on the same examples. p-values are adjusted for all
+    comparisons that are shown (Holm), so --split and --mode also decide how strict that is.
     """
     from plumbline.evaluation.history import EvaluationFilter, history
     from plumbline.reports.evaluation_output import Outputs
     from plumbline.runs.remote import local_runs
 
     outputs = Outputs(table=table, report=report, as_json=as_json)
-    _show(history(local_runs(folders or ["runs"]), EvaluationFilter(split, None if mode == "all" else mode)), outputs)
+    _show(
+        history(
+            local_runs(folders or ["runs"]),
+            EvaluationFilter(split, None if mode == "all" else mode),
+        ),
+        outputs,
+    )
 
 
 @history_app.command(
     rich_help_panel=take.EVALUATE,
-    epilog="Examples: `plumbline compare runs/a runs/b` · `plumbline compare runs/v1 runs/v2 runs/v3 --table md` · "
-    "`plumbline compare runs/a/evaluations/sft.test.greedy.json runs/a/evaluations/rl.test.greedy.json`",
+    epilog="Examples: `plumbline compare runs/a runs/b` · `plumbline compare runs/v1 runs/v2 "
+    "runs/v3 "
+    "--table md` · "
+    "`plumbline compare runs/a/evaluations/sft.test.greedy.json "
+    "runs/a/evaluations/rl.test.greedy.json`",
 )
 def compare(
-    first: Annotated[str, typer.Argument(help="A run directory or address, or an evaluation's JSON file.")],
-    others: Annotated[list[str], typer.Argument(metavar="RUN ...", help="What is compared with it, each.")],
+    first: Annotated[
+        str, typer.Argument(help="A run directory or address, or an evaluation's JSON file.")
+    ],
+    others: Annotated[
+        list[str], typer.Argument(metavar="RUN ...", help="What is compared with it, each.")
+    ],
     table: take.TableFormat = None,
     report: take.Page = None,
     as_json: take.OutputJson = False,
@@ -100,10 +121,13 @@ def _show(found: "Lineage", outputs: "Outputs") -> None:
 def decide(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help=RUNS)],
     tree: Annotated[str | None, typer.Option(metavar="RECIPE", help=TREE)] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE.yaml", help="Write the next recipe there.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.yaml", help="Write the next recipe there.")
+    ] = None,
     as_json: take.Json = False,
 ) -> None:
-    """Answer a recipe's questions from the records of its run, walk its tree, and write the next recipe.
+    """Answer a recipe's questions from the records of its run, walk its tree, and write the next
+    recipe.
 
     Where the evidence does not decide, it says what would, and writes no recipe (status 0).
     """
@@ -119,7 +143,9 @@ def decide(
     watched = afterwards(run)
     changed = next_recipe(decision, run, out) if out is not None and decision.decided else []
     if as_json:
-        written = {"recipe": str(out), "differences": [list(row) for row in changed]} if changed else {}
+        written = (
+            {"recipe": str(out), "differences": [list(row) for row in changed]} if changed else {}
+        )
         print_json({**decision.plain(), "watch": [asdict(one) for one in watched], **written})
         return
     text = decision_text(decision, watched)
@@ -131,17 +157,23 @@ def decide(
 
 
 @history_app.command(
-    rich_help_panel=take.EVALUATE, epilog="Example: `plumbline route runs/small runs/large --out routes.yaml`"
+    rich_help_panel=take.EVALUATE,
+    epilog="Example: `plumbline route runs/small runs/large --out routes.yaml`",
 )
 def route(
     runs: Annotated[
         list[str],
-        typer.Argument(metavar="RUN...", help="Runs whose last models are compared; the cheaper model first."),
+        typer.Argument(
+            metavar="RUN...", help="Runs whose last models are compared; the cheaper model first."
+        ),
     ],
-    out: Annotated[Path | None, typer.Option(metavar="FILE.yaml", help="Write the routing table there.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.yaml", help="Write the routing table there.")
+    ] = None,
     as_json: take.Json = False,
 ) -> None:
-    """Say which of some models does each job best, on the same examples, and write the table that serving reads."""
+    """Say which of some models does each job best, on the same examples, and write the table that
+    serving reads."""
     from plumbline.checks.diagnosis.decide import routes_text
     from plumbline.checks.diagnosis.routes import plain, write_routes
     from plumbline.checks.diagnosis.routes import route as find_routes

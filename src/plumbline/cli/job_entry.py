@@ -1,7 +1,9 @@
-"""What a job runs: `python -P -m plumbline.cli.job_entry --job ID [--secret NAME]... -- run RECIPE ...`.
+"""What a job runs: `python -P -m plumbline.cli.job_entry --job ID [--secret NAME]... -- run RECIPE
+...`.
 
-It says in the log when it begins and what the run left, and its exit status is 0 only where the run is finished: so the
-engine's own page says failed, too, where a command printed an error and ended well.
+It says in the log when it begins and what the run left, and its exit status is 0 only where the run
+is finished: so the engine's own page says failed, too, where a command printed an error and ended
+well.
 """
 
 import io
@@ -13,8 +15,8 @@ from contextlib import redirect_stdout
 from typing import Any, NoReturn
 
 from plumbline import __version__
-from plumbline.jobs.follow import CODES, result_of, said
 from plumbline.errors import PlumblineError
+from plumbline.jobs.follow import CODES, result_of, said
 from plumbline.runs.remote import local_run
 
 
@@ -29,14 +31,18 @@ def main(arguments: Sequence[str]) -> int:
         print(said(job, event, **facts), flush=True)
 
     if absent := [name for name in own[3::2] if not os.environ.get(name)]:
-        why = f"the environment of the job lacks {', '.join(absent)}, which it was submitted with as secrets"
+        why = (
+            f"the environment of the job lacks {', '.join(absent)}, which it was submitted with as "
+            "secrets"
+        )
         say("ended", status="never started", why=why)
         return CODES["never started"]
     signal.signal(signal.SIGTERM, _interrupted)
     signal.signal(signal.SIGINT, _interrupted)
     say("began", version=__version__, folder=out)
     printed = io.StringIO()
-    with redirect_stdout(printed):  # what a run prints there is its summary, which the submitter prints by itself
+    # what a run prints there is its summary, which the submitter prints by itself
+    with redirect_stdout(printed):
         code, why = _run(command)
     print(f"{said(job, 'summary')}\n{printed.getvalue()}", end="", flush=True)
     try:
@@ -48,10 +54,15 @@ def main(arguments: Sequence[str]) -> int:
     ended = None
     if found is not None:
         evaluations = found.get("evaluations") or {}
-        rewards = {key: one["reward"]["mean"] for key, one in evaluations.items() if "reward" in one}
+        rewards = {
+            key: one["reward"]["mean"] for key, one in evaluations.items() if "reward" in one
+        }
         facts = {"result": digest, "model": found.get("model"), "rewards": rewards}
-        ended = found.get("status")  # where it was stopped: by a watch rule or a check, and what that saw
-        why = why or ": ".join(str(found[key]) for key in ("rule", "check", "said") if found.get(key))
+        # where it was stopped: by a watch rule or a check, and what that saw
+        ended = found.get("status")
+        why = why or ": ".join(
+            str(found[key]) for key in ("rule", "check", "said") if found.get(key)
+        )
     if ended == "stopped" or code == 130:
         status = "stopped"
     else:
@@ -74,7 +85,9 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
     except SystemExit as left:
         code = left.code if isinstance(left.code, int) else 0 if left.code is None else 1
         cause = left.__context__
-        return code, cause.cause if isinstance(cause, PlumblineError) else "interrupted" if code == 130 else ""
+        return code, cause.cause if isinstance(
+            cause, PlumblineError
+        ) else "interrupted" if code == 130 else ""
     return 0, ""
 
 

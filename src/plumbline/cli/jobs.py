@@ -1,4 +1,5 @@
-"""The commands that send a run elsewhere and look after it: `plumbline submit`, `plumbline jobs`."""
+"""The commands that send a run elsewhere and look after it: `plumbline submit`,
+`plumbline jobs`."""
 
 import sys
 from functools import partial
@@ -18,15 +19,24 @@ submit_app = typer.Typer(cls=take.CommandGroup)
 jobs_app = typer.Typer(
     cls=take.CommandGroup,
     help="List the jobs that were submitted, follow them, stop them.",
-    epilog="Examples: `plumbline jobs` · `plumbline jobs follow last` · `plumbline jobs stop mine-1123`",
+    epilog=(
+        "Examples: `plumbline jobs` · `plumbline jobs follow last` · `plumbline jobs stop "
+        "mine-1123`"
+    ),
 )
-JobName = Annotated[str, typer.Argument(metavar="JOB", help="Its id, or how that begins; last is the newest.")]
+JobName = Annotated[
+    str, typer.Argument(metavar="JOB", help="Its id, or how that begins; last is the newest.")
+]
 
 
 of_place, of_sent, of_cloud = (
-    partial(typer.Option, rich_help_panel=heading) for heading in ("Where it runs", "What is sent", "Anyscale")
+    partial(typer.Option, rich_help_panel=heading)
+    for heading in ("Where it runs", "What is sent", "Anyscale")
 )
-ON = "ray, process (on this machine) or anyscale; by default ray where an address is known, else process."
+ON = (
+    "ray, process (on this machine) or anyscale; by default ray where an address is known, else "
+    "process."
+)
 ADDRESS = "Of a Ray cluster's dashboard; auto finds one on this machine."
 WORKING_DIR = "What is sent of: less what .gitignore and .rayignore name."
 OUT = "The run's folder; on another machine one that all share, or an address."
@@ -49,41 +59,54 @@ OF_COMMAND = {"source", "to", "dry_run", "no_preflight", "detach", "trust_code",
 @submit_app.command(
     rich_help_panel=take.CLUSTER,
     epilog="Examples: `plumbline submit mine.yaml` · `plumbline submit mine.yaml --dry-run` · "
-    "`plumbline submit mine.yaml --address http://head:8265 --out /mnt/shared/runs/mine --secret HF_TOKEN` · "
+    "`plumbline submit mine.yaml --address http://head:8265 --out /mnt/shared/runs/mine --secret "
+    "HF_TOKEN` · "
     "`plumbline submit mine.yaml --on anyscale --out /mnt/shared_storage/mine --compute a10g`",
 )
 def submit(
     source: take.Recipe,
     overrides: take.Overrides = None,
     out: Annotated[str | None, typer.Option(help=OUT)] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run that was stopped.")
+    ] = False,
     on: Annotated[str | None, of_place(help=ON)] = None,
     address: Annotated[str | None, of_place(metavar="auto|URL", help=ADDRESS)] = None,
     cpus: Annotated[float | None, of_place(min=0, help="Cores for the job itself.")] = None,
     gpus: Annotated[float | None, of_place(min=0, help="GPUs for the job itself.")] = None,
     working_dir: Annotated[Path, of_sent(help=WORKING_DIR)] = Path(),
-    excludes: Annotated[list[str], of_sent("--exclude", help="A pattern of what is not sent; repeatable.")] = [],  # noqa: B006
+    excludes: Annotated[
+        list[str], of_sent("--exclude", help="A pattern of what is not sent; repeatable.")
+    ] = [],  # noqa: B006
     needs: Annotated[list[str], of_sent(metavar="PATH", help=NEEDS)] = [],  # noqa: B006
     there: Annotated[list[str], of_sent(metavar="PATH", help=THERE)] = [],  # noqa: B006
-    env: Annotated[list[str], of_sent(metavar="NAME=VALUE", help="A variable that anybody may see; repeatable.")] = [],  # noqa: B006
+    env: Annotated[
+        list[str],
+        of_sent(metavar="NAME=VALUE", help="A variable that anybody may see; repeatable."),
+    ] = [],  # noqa: B006
     secrets: Annotated[list[str], of_sent("--secret", metavar="NAME", help=SECRETS)] = [],  # noqa: B006
-    requirements: Annotated[Path | None, of_sent(help="Pinned packages that the cluster installs first.")] = None,
+    requirements: Annotated[
+        Path | None, of_sent(help="Pinned packages that the cluster installs first.")
+    ] = None,
     image: Annotated[str | None, of_cloud(help="An image; else one is described.")] = None,
     compute: Annotated[str | None, of_cloud(help="A compute configuration's name.")] = None,
     timeout: Annotated[int | None, of_cloud(min=1, help="Seconds, then it ends.")] = None,
     to: Annotated[Path, of_cloud(help=TO)] = Path("runs/anyscale"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help=DRY_RUN)] = False,
     no_preflight: Annotated[bool, typer.Option("--no-preflight", help=UNSEEN)] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Do not follow it; `plumbline jobs follow` does.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Do not follow it; `plumbline jobs follow` does.")
+    ] = False,
     trust_code: take.TrustCode = False,
     as_json: take.Json = False,
 ) -> None:
     """Run a recipe as a job: in a process of its own, on a Ray cluster, or on Anyscale.
 
-    Before anything is sent, what the job would be given is looked at, and a dry run made in a copy of it. Its
-    log is followed; Ctrl-C leaves it running. The exit status is 0 where engine and result agree that it is finished;
-    3 where it failed, 4 where it never started, 5 where it ran and left no result, 6 where it was stopped, 7 where
-    nobody can tell, and 130 where you stopped watching.
+    Before anything is sent, what the job would be given is looked at, and a dry run made in a copy
+    of it. Its log is followed; Ctrl-C leaves it running. The exit status is 0 where engine and
+    result agree that it is finished; 3 where it failed, 4 where it never started, 5 where it ran
+    and left no result, 6 where it was stopped, 7 where nobody can tell, and 130 where you stopped
+    watching.
     """
     asked = {name: value for name, value in locals().items() if name not in OF_COMMAND}
     from plumbline.jobs.follow import send
@@ -115,29 +138,43 @@ def submit(
         print_json(plain) if as_json else print_text(text)
         return
     job = send(spec, tell)
-    tell(f"job {spec.id}: `plumbline jobs follow {spec.id}` shows it, `plumbline jobs stop {spec.id}` ends it")
+    tell(
+        f"job {spec.id}: `plumbline jobs follow {spec.id}` shows it, `plumbline jobs stop "
+        f"{spec.id}` ends it"
+    )
     if not detach:
         _follow(job, as_json)
     print_json(_plain(job)) if as_json else print(spec.id)
 
 
-def _show_plan(spec: "JobSpec", examined: "Examined", files: dict[str, str], command: str, as_json: bool) -> None:
+def _show_plan(
+    spec: "JobSpec", examined: "Examined", files: dict[str, str], command: str, as_json: bool
+) -> None:
     """What `--dry-run` prints."""
     import shlex
 
-    from plumbline.jobs.backends import runtime_env
     from plumbline.checks.findings_output import plain
+    from plumbline.jobs.backends import runtime_env
 
     package = examined.package
     if as_json:
         sent = None if package is None else {"files": package.files, "left_out": package.left_out}
         found = [plain(finding) for finding in examined.findings]
         data = list(examined.looked_at)
-        plan = {"spec": spec.model_dump(), "package": sent, "data": data, "findings": found, "fatal": examined.fatal}
+        plan = {
+            "spec": spec.model_dump(),
+            "package": sent,
+            "data": data,
+            "findings": found,
+            "fatal": examined.fatal,
+        }
         print_json({**plan, **({"command": command, **files} if files else {})})
         return
     where = "the files below" if files else spec.address or "this machine"
-    lines = [f"job      {spec.name} on {spec.on}: {where}", f"runs     {shlex.join(spec.command())}"]
+    lines = [
+        f"job      {spec.name} on {spec.on}: {where}",
+        f"runs     {shlex.join(spec.command())}",
+    ]
     lines.append(f"writes   {spec.out}")
     if spec.on == "ray":
         lines.append(f"is given {runtime_env(spec)}")
@@ -145,7 +182,10 @@ def _show_plan(spec: "JobSpec", examined: "Examined", files: dict[str, str], com
         lines.append(f"secrets  {', '.join(spec.secrets)}, by name; no value is sent")
     if package is not None:
         total = f"{len(package.files):,} files, {package.bytes / 2**20:.1f} MiB"
-        lines += [f"sends    {total} of {spec.working_dir}", *(f"  {one}" for one in package.lines())]
+        lines += [
+            f"sends    {total} of {spec.working_dir}",
+            *(f"  {one}" for one in package.lines()),
+        ]
     for name, text in files.items():
         lines += [f"--- {name}", text.rstrip()]
     if files:
@@ -168,7 +208,10 @@ def _follow(job: "SentJob", as_json: bool) -> NoReturn:
     try:
         outcome = follow(job, _show, tell)
     except KeyboardInterrupt:
-        tell(f"\nno longer followed; the job continues: `plumbline jobs follow {name}`, `plumbline jobs stop {name}`")
+        tell(
+            f"\nno longer followed; the job continues: `plumbline jobs follow {name}`, `plumbline "
+            f"jobs stop {name}`"
+        )
         raise SystemExit(130) from None
     folder = reachable(job) if outcome.ended == "succeeded" else None
     if as_json:
@@ -208,7 +251,9 @@ def jobs(context: typer.Context, as_json: take.Json = False) -> None:
 
     rows = [(job, *refresh(job)) for job in known(tell)]
     if as_json:
-        print_json({"jobs": [{**_plain(job), "status": status, "why": why} for job, status, why in rows]})
+        print_json(
+            {"jobs": [{**_plain(job), "status": status, "why": why} for job, status, why in rows]}
+        )
     elif not rows:
         tell("no job was submitted; `plumbline submit RECIPE` does that")
     for job, status, why in [] if as_json else rows:
@@ -232,4 +277,6 @@ def stop_job(name: JobName, as_json: take.Json = False) -> None:
 
     job = find(name)
     outcome = stop(job)
-    print_json(_plain(job, outcome)) if as_json else print_text(f"{job.spec.id}: {outcome.ended} ({outcome.why})\n")
+    print_json(_plain(job, outcome)) if as_json else print_text(
+        f"{job.spec.id}: {outcome.ended} ({outcome.why})\n"
+    )

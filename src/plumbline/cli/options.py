@@ -1,6 +1,8 @@
-"""What the commands take: arguments and options as types, so that one that several commands have is said once.
+"""What the commands take: arguments and options as types, so that one that several commands have is
+said once.
 
-Help is Markdown, in which angle brackets would be taken for HTML and eaten: placeholders are written in capitals.
+Help is Markdown, in which angle brackets would be taken for HTML and eaten: placeholders are
+written in capitals.
 """
 
 from collections.abc import Mapping
@@ -14,9 +16,20 @@ from typer.core import TyperGroup
 
 from plumbline.config.imports import plugins, trust, typed
 
-ANSWERS, TASK, MODEL, OUTPUT = "How it is decoded", "The task", "How the model is opened", "What is written and printed"
+ANSWERS, TASK, MODEL, OUTPUT = (
+    "How it is decoded",
+    "The task",
+    "How the model is opened",
+    "What is written and printed",
+)
 """Headings in the help of commands that have many options."""
-FIND_OUT, TRAIN, EVALUATE, SHARE, CLUSTER = PANELS = ("Find out", "Train", "Evaluate", "Share", "Cluster")
+FIND_OUT, TRAIN, EVALUATE, SHARE, CLUSTER = PANELS = (
+    "Find out",
+    "Train",
+    "Evaluate",
+    "Share",
+    "Cluster",
+)
 """Headings in the list of commands, in their order."""
 T = TypeVar("T")
 of_answers, of_task, of_model, of_output = (
@@ -25,7 +38,8 @@ of_answers, of_task, of_model, of_output = (
 
 
 class CommandGroup(TyperGroup):
-    """Commands whose flags show no type in the help: `--json <bool>` looks as if a word had to follow.
+    """Commands whose flags show no type in the help: `--json <bool>` looks as if a word had to
+    follow.
 
     What is typed after them is noted (see `plumbline.config.imports`).
     """
@@ -39,7 +53,10 @@ class CommandGroup(TyperGroup):
         """Their names, panel by panel."""
         names = super().list_commands(ctx)
         panels = {name: getattr(self.commands.get(name), "rich_help_panel", None) for name in names}
-        return sorted(names, key=lambda name: PANELS.index(panels[name]) if panels[name] in PANELS else len(PANELS))
+        return sorted(
+            names,
+            key=lambda name: PANELS.index(panels[name]) if panels[name] in PANELS else len(PANELS),
+        )
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The group's own options."""
@@ -61,48 +78,68 @@ def _plain_flags(params: list[Any]) -> list[Any]:
 
 
 def picked(kind: type[T], given: Mapping[str, Any]) -> T:
-    """An instance of a dataclass, of those of a command's arguments that have the names of its fields."""
+    """An instance of a dataclass, of those of a command's arguments that have the names of its
+    fields."""
     return kind(**{one.name: given[one.name] for one in fields(kind) if one.name in given})  # type: ignore[arg-type]
 
 
-# -- several commands ------------------------------------------------------------------------------------------------
+# -- several commands ------------------------------------------------------------------------------
 
 AS_JSON = "Print one JSON object and nothing else on standard output."
 Json = Annotated[bool, typer.Option("--json", help=AS_JSON)]
 OutputJson = Annotated[bool, of_output("--json", help=AS_JSON)]
 Overrides = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the recipe; repeatable.")
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the recipe; repeatable."),
 ]
 TrustCode = Annotated[
     bool,
     typer.Option(
         "--trust-code",
         callback=lambda value: trust() if value else None,
-        help="Run code that a recipe, a model or a run names and that you did not type: yours, or read by you.",
+        help=(
+            "Run code that a recipe, a model or a run names and that you did not type: yours, or "
+            "read by you."
+        ),
     ),
 ]
 """Its callback does all."""
-Recipe = Annotated[str, typer.Argument(metavar="RECIPE", help="A path, or a name that `plumbline recipe` lists.")]
+Recipe = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="A path, or a name that `plumbline recipe` lists.")
+]
 _TASKS = ", ".join(sorted({"jsonl", *plugins("plumbline.tasks")}))
-_NAMED = f"{_TASKS}, module:name of yours, or a recipe. Of a model of several tasks: the name of one."
+_NAMED = (
+    f"{_TASKS}, module:name of yours, or a recipe. Of a model of several tasks: the name of one."
+)
 TaskName = Annotated[str, of_task("--task", help=_NAMED)]
-_DATA = "A folder that is there, with the task's records; built in it if it is empty. By default data/TASK."
+_DATA = (
+    "A folder that is there, with the task's records; built in it if it is empty. By default "
+    "data/TASK."
+)
 Data = Annotated[Path | None, of_task(help=_DATA)]
 TaskOptions = Annotated[
-    list[str] | None, of_task("--set", metavar="task.options.KEY=VALUE", help="An option of the task; repeatable.")
+    list[str] | None,
+    of_task("--set", metavar="task.options.KEY=VALUE", help="An option of the task; repeatable."),
 ]
 EvaluationFile = Annotated[
-    Path | None, of_output("--out", help="Write the evaluation with every answer, for `plumbline compare`.")
+    Path | None,
+    of_output("--out", help="Write the evaluation with every answer, for `plumbline compare`."),
 ]
 _TABLE = "Print tables to publish instead: md, csv or latex."
 TableFormat = Annotated[str | None, of_output("--table", help=_TABLE)]
 Page = Annotated[Path | None, of_output("--report", help="Write an HTML page of it.")]
 
-# -- how a model is opened: `plumbline eval`, `plumbline serve` -------------------------------------------------------
+# -- how a model is opened: `plumbline eval`, `plumbline serve` ------------------------------------
 
 _FAMILY = "autoregressive, masked, slots, flow or module:Class; by default as saved."
 Family = Annotated[str | None, of_model(help=_FAMILY)]
 Device = Annotated[str, of_model(help="auto, cpu, mps, cuda or cuda:NUMBER.")]
-Dtype = Annotated[str | None, of_model(help="auto, float32, bfloat16; by default as in its own run.")]
-RowsAtOnce = Annotated[int | None, of_model(min=1, help="Answers drawn side by side; fewer need less memory.")]
-ChatTemplate = Annotated[str | None, of_model(help="chatml or a file, for a tokenizer without one.")]
+Dtype = Annotated[
+    str | None, of_model(help="auto, float32, bfloat16; by default as in its own run.")
+]
+RowsAtOnce = Annotated[
+    int | None, of_model(min=1, help="Answers drawn side by side; fewer need less memory.")
+]
+ChatTemplate = Annotated[
+    str | None, of_model(help="chatml or a file, for a tokenizer without one.")
+]

@@ -13,15 +13,22 @@ from plumbline.config.imports import check_installed, extras, loaded, plugins
 
 serve_app = typer.Typer(cls=take.CommandGroup)
 of_place, of_bounds = (
-    partial(typer.Option, rich_help_panel=heading) for heading in ("Where it listens", "What clients may ask")
+    partial(typer.Option, rich_help_panel=heading)
+    for heading in ("Where it listens", "What clients may ask")
 )
-MODELS = "A run (its last model), a model directory, GGUF file, address or hub name; NAME is what clients ask for."
+MODELS = (
+    "A run (its last model), a model directory, GGUF file, address or hub name; NAME is what "
+    "clients ask for."
+)
 HOST = "Any other than this machine's own needs --token-env."
 TOKEN = "The environment variable with the token that is asked."  # noqa: S105 - a help text
 ENGINE = "Let a vLLM server that is started for it draw (autoregressive models)."
 AGENT = "Also answer browser agents: each model as NAME-agent."
 CONTENTS = "With --log: messages and answers, too."
-ROUTES = "Serve a further model, `router`: a table says which model does which job (`plumbline route` writes one)."
+ROUTES = (
+    "Serve a further model, `router`: a table says which model does which job (`plumbline route` "
+    "writes one)."
+)
 ROUTE_LOG = "With --routes: add a JSON line for each decision."
 
 
@@ -36,7 +43,9 @@ def serve(
     host: Annotated[str, of_place(help=HOST)] = "127.0.0.1",
     port: Annotated[int, of_place(min=0, max=65535, help="0 takes a free one.")] = 8000,
     token_env: Annotated[str | None, of_place(metavar="NAME", help=TOKEN)] = None,
-    grace: Annotated[float, of_place(min=1, help="Seconds for running requests at the end.")] = 30.0,
+    grace: Annotated[
+        float, of_place(min=1, help="Seconds for running requests at the end.")
+    ] = 30.0,
     max_tokens: Annotated[int, of_bounds(min=1, help="Of an answer.")] = 4096,
     max_requests: Annotated[int, of_bounds(min=1, help="In flight.")] = 64,
     max_n: Annotated[int, of_bounds(min=1, help="Answers to one request.")] = 16,
@@ -49,16 +58,20 @@ def serve(
     dtype: take.Dtype = None,
     rows_at_once: take.RowsAtOnce = None,
     chat_template: take.ChatTemplate = None,
-    log: Annotated[Path | None, take.of_output(metavar="FILE", help="Add a JSON line for each request.")] = None,
+    log: Annotated[
+        Path | None, take.of_output(metavar="FILE", help="Add a JSON line for each request.")
+    ] = None,
     log_contents: Annotated[bool, take.of_output("--log-contents", help=CONTENTS)] = False,
     routes: Annotated[Path | None, take.of_model(metavar="FILE.yaml", help=ROUTES)] = None,
     route_log: Annotated[Path | None, take.of_output(metavar="FILE", help=ROUTE_LOG)] = None,
     trust_code: take.TrustCode = False,
 ) -> None:
-    """Answer OpenAI-compatible requests with one or several models of any family, until it is told to end.
+    """Answer OpenAI-compatible requests with one or several models of any family, until it is told
+    to end.
 
-    A page to try them at /; POST /v1/chat/completions, GET /v1/models, /healthz, /metrics (Prometheus) and
-    /openapi.json. A model decodes as its own run evaluated it, but for what a request says.
+    A page to try them at /; POST /v1/chat/completions, GET /v1/models, /healthz, /metrics
+    (Prometheus) and /openapi.json. A model decodes as its own run evaluated it, but for what a
+    request says.
     """
     check_installed("serving", extras().get("serve", ()))
     from dataclasses import replace
@@ -77,14 +90,20 @@ def serve(
     options = take.picked(ModelOptions, locals())
     if engine not in {None, "vllm"}:
         raise RecipeError(f"there is no engine {engine}", "give vllm, or leave out --engine")
-    limits = RequestLimits(body=max_bytes, tokens=max_tokens, answers=max_n, requests=max_requests, seconds=timeout)
-    serving = Serving(host=host, port=port, limits=limits, grace=grace, log=log, log_contents=log_contents)
+    limits = RequestLimits(
+        body=max_bytes, tokens=max_tokens, answers=max_n, requests=max_requests, seconds=timeout
+    )
+    serving = Serving(
+        host=host, port=port, limits=limits, grace=grace, log=log, log_contents=log_contents
+    )
     serving = replace(serving, token=token_of(token_env, serving))
     if route_log is not None and routes is None:
         raise RecipeError("--route-log is of a router, and there is none", "add --routes FILE.yaml")
     planner = plugins("plumbline.serve").get("agent")
     if agent and planner is None:
-        raise RecipeError("no installed package answers browser agents", "install one, or leave out --agent")
+        raise RecipeError(
+            "no installed package answers browser agents", "install one, or leave out --agent"
+        )
     named, table = named_models(models), None if routes is None else read_routes(routes)
 
     def opening() -> Sequence[Backend]:

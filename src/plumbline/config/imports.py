@@ -1,8 +1,10 @@
-"""Imports that may fail: what a user names as `module:name`, and what comes with an extra; and the user's consent.
+"""Imports that may fail: what a user names as `module:name`, and what comes with an extra; and the
+user's consent.
 
-Nothing is asked of an address that a file names, before the user names it, begins the run, or consents to all.
-Nobody's code runs unasked. What the user typed runs; what a file names (a recipe, a model's card, a run) runs only if
-it is of an installed package that declares Plumbline, or with the user's consent to all of it (`--trust-code`).
+Nothing is asked of an address that a file names, before the user names it, begins the run, or
+consents to all. Nobody's code runs unasked. What the user typed runs; what a file names (a recipe,
+a model's card, a run) runs only if it is of an installed package that declares Plumbline, or with
+the user's consent to all of it (`--trust-code`).
 """
 
 import importlib
@@ -15,7 +17,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.machinery import ModuleSpec
-from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, distribution, distributions, requires
+from importlib.metadata import (
+    Distribution,
+    EntryPoint,
+    PackageNotFoundError,
+    distribution,
+    distributions,
+    requires,
+)
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,8 +32,8 @@ from typing import Any
 from plumbline.errors import ModelError, PlumblineError, RecipeError, UntrustedCodeError
 
 CONSENT = "PLUMBLINE_TRUST_CODE"
-"""The variable that holds what the user consented to, so that workers, jobs and sweeps inherit it: `ALL`, or what was
-typed, an entry a line."""
+"""The variable that holds what the user consented to, so that workers, jobs and sweeps inherit it:
+`ALL`, or what was typed, an entry a line."""
 ALL = "1"
 _NAME = re.compile(r"(?<![^\s=,(\[{\"'])[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?![\w:/.-])")
 _RECIPE = (".yaml", ".yml")
@@ -39,7 +48,8 @@ DISTRIBUTION = "plumbline-rl"
 
 @cache
 def extras() -> dict[str, tuple[str, ...]]:
-    """Which modules each extra of the package brings, as its metadata say; nothing where it is not installed."""
+    """Which modules each extra of the package brings, as its metadata say; nothing where it is not
+    installed."""
     found: dict[str, list[str]] = {}
     try:
         lines = requires(DISTRIBUTION) or []
@@ -55,7 +65,8 @@ def extras() -> dict[str, tuple[str, ...]]:
 
 
 def own_folders() -> list[str]:
-    """Plumbline as it is installed here, for a machine without it: its packages, and the metadata that declare tasks.
+    """Plumbline as it is installed here, for a machine without it: its packages, and the metadata
+    that declare tasks.
 
     Raises:
         ModelError: it is not installed, and only found on the path.
@@ -63,10 +74,16 @@ def own_folders() -> list[str]:
     try:
         own = distribution(DISTRIBUTION)
     except PackageNotFoundError as error:
-        raise ModelError("Plumbline is not installed here", "pip install -e . in a clone of it") from error
+        raise ModelError(
+            "Plumbline is not installed here", "pip install -e . in a clone of it"
+        ) from error
     packages = {"plumbline", *(entry.module.partition(".")[0] for entry in own.entry_points)}
     (metadata,) = {path.parent for path in own.files or () if path.name == "METADATA"}
-    found = [Path(str(spec.origin)).parent for name in sorted(packages) if (spec := find_spec(name)) and spec.origin]
+    found = [
+        Path(str(spec.origin)).parent
+        for name in sorted(packages)
+        if (spec := find_spec(name)) and spec.origin
+    ]
     return [*map(str, found), str(own.locate_file(metadata))]
 
 
@@ -97,9 +114,14 @@ def missing(
     brings = extra or extra_of(module)
     # From a clone: Plumbline is on no package index yet.
     advice = (
-        f"pip install '.[{brings}]' in a clone of Plumbline" if brings else f"pip install {module.partition('.')[0]}"
+        f"pip install '.[{brings}]' in a clone of Plumbline"
+        if brings
+        else f"pip install {module.partition('.')[0]}"
     )
-    return kind(f"{what} needs {module}, which is not installed", f"{advice}; or {lighter}" if lighter else advice)
+    return kind(
+        f"{what} needs {module}, which is not installed",
+        f"{advice}; or {lighter}" if lighter else advice,
+    )
 
 
 def needed(module: str, what: str, kind: type[PlumblineError] = ModelError) -> Any:
@@ -126,26 +148,35 @@ def check_installed(what: str, modules: Sequence[str]) -> None:
 
 
 def dotted(names: str) -> str:
-    """Names of code with files written as modules: `rewards/math.py:score` is `rewards.math:score`."""
+    """Names of code with files written as modules: `rewards/math.py:score` is
+    `rewards.math:score`."""
     return _FILE.sub(lambda file: file[1].replace("/", ".") + ":", names)
 
 
 def named(name: str, what: str) -> Any:
     """The object that is named as `module:name`; `what` is what it should be.
 
-    They are also looked for in the working directory, after everything that is installed, and with consent to all code
-    beside a recipe that names them. Every exception of the import is caught here, because beyond lies a module of the
-    user's, which may do anything.
+    They are also looked for in the working directory, after everything that is installed, and with
+    consent to all code beside a recipe that names them. Every exception of the import is caught
+    here, because beyond lies a module of the user's, which may do anything.
 
     Raises:
         UntrustedCodeError: a file names it, and the user did not consent.
-        RecipeError: there is no such module or no such name in it, or the module fails while it is imported.
+        RecipeError: there is no such module or no such name in it, or the module fails while it is
+            imported.
     """
     module, _, attribute = name.partition(":")
     here, beside = str(Path.cwd()), [str(folder) for folder in _beside(module) if is_trusting()]
     places = ", ".join(dict.fromkeys([here, *beside]))
-    advice = f"write it as module:name; modules are looked for among the installed packages and then in {places}"
-    if not attribute or not all(part.isidentifier() for part in module.split(".")) or _is_file(module):
+    advice = (
+        "write it as module:name; modules are looked for among the installed packages and then in "
+        f"{places}"
+    )
+    if (
+        not attribute
+        or not all(part.isidentifier() for part in module.split("."))
+        or _is_file(module)
+    ):
         raise RecipeError(f"{name} names no {what}", advice)
     if not allowed(name):
         raise refusal(f"the {what} {name}", name, code_file(module))
@@ -165,12 +196,17 @@ def of_ours(name: str, what: str) -> Any:
 
 
 def plugins(group: str) -> dict[str, EntryPoint]:
-    """What installed packages declare in a group of entry points, such as `plumbline.tasks`, by name.
+    """What installed packages declare in a group of entry points, such as `plumbline.tasks`, by
+    name.
 
     A folder that the user works in declares nothing: see `allowed`.
     """
     entries = _entries(tuple(sys.path))
-    return {entry.name: entry for entry, place in entries if entry.group == group and _is_installed(place)}
+    return {
+        entry.name: entry
+        for entry, place in entries
+        if entry.group == group and _is_installed(place)
+    }
 
 
 @cache
@@ -206,27 +242,33 @@ def _imported(name: str, what: str, advice: str) -> Any:
             raise _broke(name, what, module, error) from error
         place = getattr(sys.modules[module], "__file__", None)
         raise RecipeError(
-            f"cannot open the {what} {name}: module {module} has no {attribute}{f' ({place})' if place else ''}", advice
+            f"cannot open the {what} {name}: module {module} has no "
+            f"{attribute}{f' ({place})' if place else ''}",
+            advice,
         ) from error
-    except (Exception, SystemExit) as error:  # a script that reads its command line, or ends, when it is imported
+    # a script that reads its command line, or ends, when it is imported
+    except (Exception, SystemExit) as error:
         raise _broke(name, what, module, error) from error
 
 
-# -- consent -----------------------------------------------------------------------------------------------------------
+# -- consent ---------------------------------------------------------------------------------------
 
 
 def typed(words: Iterable[str]) -> None:
-    """Note what the user wrote: every `module:name` and every address in these words, and of `KEY=VALUE` those that
-    `check_consent` asks for, by the last part of the key."""
+    """Note what the user wrote: every `module:name` and every address in these words, and of
+    `KEY=VALUE` those that `check_consent` asks for, by the last part of the key."""
     words = list(words)
     reach(words)
     words += [dotted(word) for word in words]
-    names = [one for word in words for one in _NAME.findall(word) if not _is_file(one.partition(":")[0])]
+    names = [
+        one for word in words for one in _NAME.findall(word) if not _is_file(one.partition(":")[0])
+    ]
     _note([*names, *(one for word in words for one in _SET.findall(word) if "\n" not in one)])
 
 
 def reach(words: Iterable[str]) -> None:
-    """Note the addresses in these words, which may be asked: what was typed, or the recipe of a run that begins."""
+    """Note the addresses in these words, which may be asked: what was typed, or the recipe of a run
+    that begins."""
     _note([place for word in words for place in _PLACE.findall(word)])
 
 
@@ -251,7 +293,8 @@ def is_trusting() -> bool:
 
 @contextmanager
 def consent(everything: bool) -> Iterator[None]:
-    """What is typed in this block holds for the block; with `everything` whatever a file names is imported in it."""
+    """What is typed in this block holds for the block; with `everything` whatever a file names is
+    imported in it."""
     before = os.environ.get(CONSENT)
     if everything:
         trust()
@@ -270,8 +313,11 @@ def note_file(path: Path, text: str) -> None:
 
 
 def consented(entry: str) -> bool:
-    """Whether the user typed a `module:name`, a `KEY=VALUE` or, with any value, a `KEY=`; or consented to all code."""
-    return is_trusting() or any(entry == one or (entry[-1:] == "=" and one.startswith(entry)) for one in _noted())
+    """Whether the user typed a `module:name`, a `KEY=VALUE` or, with any value, a `KEY=`; or
+    consented to all code."""
+    return is_trusting() or any(
+        entry == one or (entry[-1:] == "=" and one.startswith(entry)) for one in _noted()
+    )
 
 
 def check_consent(entry: str, what: str, written: str, place: object) -> None:
@@ -300,10 +346,14 @@ def check_reach(place: str, what: str) -> None:
     Raises:
         UntrustedCodeError: neither did the user type it, nor consent to all.
     """
-    if not is_trusting() and not any(one and f"{place}/".startswith(f"{one.rstrip('/')}/") for one in _noted()):
+    if not is_trusting() and not any(
+        one and f"{place}/".startswith(f"{one.rstrip('/')}/") for one in _noted()
+    ):
         raise UntrustedCodeError(
-            f"{_names(place)} names {what} at {place}, and nothing is asked of an address because a file says so",
-            "if you trust it, give it on the command line (--set), or add --trust-code (in Python: trust_code=True)",
+            f"{_names(place)} names {what} at {place}, and nothing is asked of an address because "
+            "a file says so",
+            "if you trust it, give it on the command line (--set), or add --trust-code (in Python: "
+            "trust_code=True)",
         )
 
 
@@ -322,7 +372,11 @@ def refusal(what: str, written: str, place: object = None) -> UntrustedCodeError
         place: where the code lies; None where that is not known.
     """
     lies = f"whose code is {place}" if place is not None else "whose code is not found"
-    first = "" if place is not None else "start the command where its code lies, or put that beside the recipe; "
+    first = (
+        ""
+        if place is not None
+        else "start the command where its code lies, or put that beside the recipe; "
+    )
     return UntrustedCodeError(
         f"{_names(written)} names {what}, {lies}; nothing of it was run",
         f"{first}if it is yours, or you have read it, add --trust-code (in Python: trust_code=True)",
@@ -335,14 +389,21 @@ def _names(written: str) -> str:
 
 
 def code_file(module: str) -> Path | None:
-    """The file of a module, found without an import: among what is installed, then in the working directory, then
-    beside a file that names it."""
+    """The file of a module, found without an import: among what is installed, then in the working
+    directory, then beside a file that names it."""
     top, *inner = module.split(".")
     spec = _spec(top)
     if spec is not None and not inner:
         return Path(str(spec.origin))
-    folders = [Path(one, *inner) for one in (spec.submodule_search_locations or ()) if inner] if spec else []
-    for place in [*folders, *(folder.joinpath(top, *inner) for folder in (Path.cwd(), *_beside(module)))]:
+    folders = (
+        [Path(one, *inner) for one in (spec.submodule_search_locations or ()) if inner]
+        if spec
+        else []
+    )
+    for place in [
+        *folders,
+        *(folder.joinpath(top, *inner) for folder in (Path.cwd(), *_beside(module))),
+    ]:
         for file in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
             if file.is_file():
                 return file
@@ -354,12 +415,18 @@ def _is_file(module: str) -> bool:
 
 
 def _beside(module: str) -> list[Path]:
-    """The folders of the files that name something of a module; the last that was read is the first."""
-    return [path.resolve().parent for path, text in reversed(_read.items()) if f"{module}:" in dotted(text)]
+    """The folders of the files that name something of a module; the last that was read is the
+    first."""
+    return [
+        path.resolve().parent
+        for path, text in reversed(_read.items())
+        if f"{module}:" in dotted(text)
+    ]
 
 
 def _spec(top: str) -> ModuleSpec | None:
-    """Of a module at the top with a file of its own: no namespace, which any folder is, and nothing built in."""
+    """Of a module at the top with a file of its own: no namespace, which any folder is, and nothing
+    built in."""
     try:
         spec = find_spec(top)
     except (ImportError, ValueError, AttributeError):
@@ -368,10 +435,11 @@ def _spec(top: str) -> ModuleSpec | None:
 
 
 def _is_declared(top: str) -> bool:
-    """Whether an installed distribution brings a module at the top and declares that it is for Plumbline.
+    """Whether an installed distribution brings a module at the top and declares that it is for
+    Plumbline.
 
-    Other packages do not count: a file could name `os:system` or `pandas:read_pickle`, and say what they are called
-    with. Nor does our own, most of whose functions are for no file.
+    Other packages do not count: a file could name `os:system` or `pandas:read_pickle`, and say what
+    they are called with. Nor does our own, most of whose functions are for no file.
     """
     spec = _spec(top)
     if spec is None or not _is_installed(Path(str(spec.origin))):
@@ -384,24 +452,40 @@ def _is_declared(top: str) -> bool:
 
 
 def _is_installed(place: Path) -> bool:
-    """Whether a place is outside of the working directory and of the folders of the files that were read; an
-    environment of Python may lie within them."""
+    """Whether a place is outside of the working directory and of the folders of the files that were
+    read; an environment of Python may lie within them."""
     place = place.resolve()
-    environments = [Path(one).resolve() for one in (*site.getsitepackages(), site.getusersitepackages())]
+    environments = [
+        Path(one).resolve() for one in (*site.getsitepackages(), site.getusersitepackages())
+    ]
     folders = [Path.cwd(), *(path.resolve().parent for path in _read)]
-    return any(map(place.is_relative_to, environments)) or not any(map(place.is_relative_to, folders))
+    return any(map(place.is_relative_to, environments)) or not any(
+        map(place.is_relative_to, folders)
+    )
 
 
 def _declares(one: Distribution) -> bool:
     if any(entry.group.startswith("plumbline") for entry in one.entry_points):
         return True
-    return any(re.match(r"plumbline([-_.]+rl)?(?![\w.-])", needs, re.IGNORECASE) for needs in one.requires or ())
+    return any(
+        re.match(r"plumbline([-_.]+rl)?(?![\w.-])", needs, re.IGNORECASE)
+        for needs in one.requires or ()
+    )
 
 
 def _modules(one: Distribution) -> set[str]:
-    """Modules at the top that a distribution brings; those that its entry points name, for one that is editable."""
-    files = {path.parts[0].partition(".")[0] for path in one.files or () if path.suffix in {".py", ".so", ".pyd"}}
-    entries = {entry.module.partition(".")[0] for entry in one.entry_points if entry.group.startswith("plumbline")}
+    """Modules at the top that a distribution brings; those that its entry points name, for one that
+    is editable."""
+    files = {
+        path.parts[0].partition(".")[0]
+        for path in one.files or ()
+        if path.suffix in {".py", ".so", ".pyd"}
+    }
+    entries = {
+        entry.module.partition(".")[0]
+        for entry in one.entry_points
+        if entry.group.startswith("plumbline")
+    }
     return files | entries | {*(one.read_text("top_level.txt") or "").split()}
 
 
@@ -410,6 +494,7 @@ def _broke(name: str, what: str, module: str, error: BaseException) -> RecipeErr
     where = "" if isinstance(error, SyntaxError) else f" ({last.filename}, line {last.lineno})"
     said = " ".join(str(error).split())
     return RecipeError(
-        f"cannot open the {what} {name}: its module fails with {type(error).__name__}: {said}{where}",
+        f"cannot open the {what} {name}: its module fails with {type(error).__name__}: "
+        f"{said}{where}",
         f"correct it until `python -c 'import {module}'` is silent",
     )

@@ -1,4 +1,5 @@
-"""A closed set of keys: the base of every part of a recipe and of everything that has options, and its errors."""
+"""A closed set of keys: the base of every part of a recipe and of everything that has options, and
+its errors."""
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,13 +17,17 @@ ALL_KEYS = "`plumbline recipe NAME` prints all keys"
 class Section(BaseModel):
     """A part of a recipe: frozen, and closed to keys that it does not know."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=()
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _flags_are_no_numbers(cls, values: Any) -> Any:
         """YAML reads yes and on as true, which Python would take for 1."""
-        return no_flags(values, {name: field.annotation for name, field in cls.model_fields.items()})
+        return no_flags(
+            values, {name: field.annotation for name, field in cls.model_fields.items()}
+        )
 
     @classmethod
     def inside(cls, values: Any) -> Self:
@@ -74,7 +79,8 @@ def section(
         name: what an error calls the place that they are from; empty where the keys say enough.
         inside: the path of the section in a recipe, such as "task.options.", for errors.
         advice: what an error tells to do.
-        hint: from the path of an unknown key, what there is to say of it; empty where it is unknown to all.
+        hint: from the path of an unknown key, what there is to say of it; empty where it is unknown
+            to all.
 
     Raises:
         RecipeError: names every wrong key, with the nearest right one.
@@ -89,7 +95,9 @@ def section(
         raise RecipeError(f"{name}: {said}" if name else said, advice) from error
 
 
-def _problems(error: ValidationError, kind: type, inside: str, hint: Hint | None = None) -> Iterator[str]:
+def _problems(
+    error: ValidationError, kind: type, inside: str, hint: Hint | None = None
+) -> Iterator[str]:
     for problem in error.errors():
         where = (inside + ".".join(str(part) for part in problem["loc"])).removesuffix(".")
         if problem["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
@@ -108,7 +116,8 @@ def _keys_at(kind: type, location: Sequence[int | str]) -> list[str]:
     found: Any = kind
     for part in location:
         annotation = _fields(found).get(str(part))
-        if annotation is None:  # a key of a mapping, or a place in a list, whose values are of this kind
+        # a key of a mapping, or a place in a list, whose values are of this kind
+        if annotation is None:
             continue
         parts = [annotation, *get_args(annotation)]
         found = next((one for one in parts if isinstance(one, type) and _fields(one)), None)

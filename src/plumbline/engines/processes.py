@@ -1,4 +1,5 @@
-"""Processes that work for a run and end with it: started in a group of their own, and stopped with all they started."""
+"""Processes that work for a run and end with it: started in a group of their own, and stopped with
+all they started."""
 
 import os
 import signal
@@ -10,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KEEPER = "trap '' TERM; read -r _; kill -KILL 0"
-"""The leader of a process group. Its standard input ends when this process does, a killed one, too, and then it kills
-the group. A signal at the parent's death would reach the process alone, and what that started would stay."""
+"""The leader of a process group. Its standard input ends when this process does, a killed one, too,
+and then it kills the group. A signal at the parent's death would reach the process alone, and what
+that started would stay."""
 GRACE = 15.0
 """Seconds that a process has to end by itself."""
 
@@ -63,7 +65,8 @@ def stop(kept: Kept) -> None:
     """End a process and all of its group: SIGTERM, and after a while SIGKILL."""
     for sign, seconds in ((signal.SIGTERM, GRACE), (signal.SIGKILL, None)):
         with suppress(ProcessLookupError, subprocess.TimeoutExpired):
-            os.killpg(kept.keeper.pid, sign)  # also where it has ended: what it started may have outlived it
+            # also where it has ended: what it started may have outlived it
+            os.killpg(kept.keeper.pid, sign)
             kept.process.wait(seconds)
     kept.keeper.communicate()
 

@@ -1,13 +1,14 @@
 """vLLM as a sampler: it draws with the learner's weights, which it is handed version by version.
 
-What is drawn comes from the server's own random numbers: the law is the recipe's (temperature, top-k, top-p, as
-`token_law`), but a run is not the same to the bit when it is repeated. Each answer keeps the log-probabilities that
-the server computed for it; `train/sampler_scorer_gap` is how far the learner's own are from them. Weights are believed
-to be there once a probe says so: vLLM's own checksums are, on a CPU, those of nothing, before and after.
+What is drawn comes from the server's own random numbers: the law is the recipe's (temperature,
+top-k, top-p, as `token_law`), but a run is not the same to the bit when it is repeated. Each answer
+keeps the log-probabilities that the server computed for it; `train/sampler_scorer_gap` is how far
+the learner's own are from them. Weights are believed to be there once a probe says so: vLLM's own
+checksums are, on a CPU, those of nothing, before and after.
 
-Whoever reaches a server can change its weights, and with `transfer` run code in it: vLLM unpickles what it is sent, and
-a key guards its paths under /v1 only. So one of a run's own listens on a Unix socket in a folder of this user, on no
-port.
+Whoever reaches a server can change its weights, and with `transfer` run code in it: vLLM unpickles
+what it is sent, and a key guards its paths under /v1 only. So one of a run's own listens on a Unix
+socket in a folder of this user, on no port.
 """
 
 import base64
@@ -31,7 +32,13 @@ from plumbline.engines import processes
 from plumbline.engines.vllm_client import Client, Part, ServerLostError, check_address, healthy
 from plumbline.errors import EngineError
 from plumbline.policies.policy import Policy
-from plumbline.policies.pretrained.weight_sync_check import TEXT, Arrivals, NumberPair, check_tokenizer, probe
+from plumbline.policies.pretrained.weight_sync_check import (
+    TEXT,
+    Arrivals,
+    NumberPair,
+    check_tokenizer,
+    probe,
+)
 from plumbline.recipe import Recipe
 from plumbline.recipe.execution import EngineSection
 from plumbline.records import Message, Request, Sampling, Trajectory
@@ -43,16 +50,26 @@ IN_FLIGHT = 256  # answers that are asked for at once
 RESTARTS = 5  # so often a run starts its own server again
 BARREN = 3  # after so many attempts in a row without any answer the run gives up
 GIVEN = "its log, start it with VLLM_SERVER_DEV_MODE=1 (see docs/cluster.md)"
-PREFIX = "plumbline-"  # what the names of versions begin with, and the folders of weights for a server
+# what the names of versions begin with, and the folders of weights for a server
+PREFIX = "plumbline-"
 MODULE = "vllm.entrypoints.openai.api_server"
 PINNED = "0.32"  # its interfaces are used; they changed at 0.28 and again after 0.31
 PYTHON = "PLUMBLINE_VLLM_PYTHON"  # names an interpreter with vLLM, where no recipe does
-FULL = ("out of memory", "outofmemory", "no available memory", "cannot allocate memory", "free memory on device")
+FULL = (
+    "out of memory",
+    "outofmemory",
+    "no available memory",
+    "cannot allocate memory",
+    "free memory on device",
+)
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # of adapters, which it knows
 # What its command and environment also say, by how weights are handed over and by the device.
 FURTHER: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "lora": ("--enable-lora --max-loras 2", {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}),
-    "transfer": ('--weight-transfer-config {"backend":"ipc"}', {"VLLM_ALLOW_INSECURE_SERIALIZATION": "1"}),
+    "transfer": (
+        '--weight-transfer-config {"backend":"ipc"}',
+        {"VLLM_ALLOW_INSECURE_SERIALIZATION": "1"},
+    ),
     "cpu": ("--enforce-eager", {"VLLM_TARGET_DEVICE": "cpu", "VLLM_CPU_KVCACHE_SPACE": "2"}),
 }
 
@@ -64,7 +81,8 @@ class Place:
     folder: Path  # for its log and the weights that it is handed
     seed: int  # of the server's random numbers
     listener: Listener
-    timed: Callable[[int, float], None] = lambda *_: None  # hears how many seconds a version took to publish
+    # hears how many seconds a version took to publish
+    timed: Callable[[int, float], None] = lambda *_: None
 
 
 def check_engine(section: EngineSection, family: str, *, ask: bool = True) -> None:
@@ -76,8 +94,8 @@ def check_engine(section: EngineSection, family: str, *, ask: bool = True) -> No
         ask: whether a server at an address must answer now.
 
     Raises:
-        EngineError: a family that vLLM has not; httpx is not installed, the interpreter has no vLLM, or nothing answers
-            at the address.
+        EngineError: a family that vLLM has not; httpx is not installed, the interpreter has no
+            vLLM, or nothing answers at the address.
     """
     if family != VllmSampler.family:
         raise EngineError(f"vLLM has no model of the family {family}", "leave out engine")
@@ -86,7 +104,9 @@ def check_engine(section: EngineSection, family: str, *, ask: bool = True) -> No
         if section.python is not None:
             check_consent(f"python={section.python}", "engine.python", "python", section.python)
         if section.arguments:  # some of them name modules
-            check_consent("arguments=", "engine.arguments", "arguments", " ".join(section.arguments))
+            check_consent(
+                "arguments=", "engine.arguments", "arguments", " ".join(section.arguments)
+            )
         interpreter(section.python)
         return
     check_address(section.address, "engine.address")
@@ -102,8 +122,8 @@ def check_engine(section: EngineSection, family: str, *, ask: bool = True) -> No
 def check_publication(section: EngineSection, policy: Any) -> tuple[str, Any]:
     """How a policy's weights are handed over, and the torch dtype of the server's.
 
-    That is as `--dtype` among its arguments says; by default the learner's; but float32 where adapters are merged,
-    because 16 bits would round away what RL learns.
+    That is as `--dtype` among its arguments says; by default the learner's; but float32 where
+    adapters are merged, because 16 bits would round away what RL learns.
 
     Raises:
         EngineError: they cannot be handed over like this.
@@ -114,11 +134,21 @@ def check_publication(section: EngineSection, policy: Any) -> tuple[str, Any]:
     if how == "auto":
         how = "lora" if adapted and policy.device.type == "cuda" else "full"
     if how == "lora" and not adapted:
-        raise EngineError("engine.publish: lora needs an adapter, and every weight is trained", "set it to full")
+        raise EngineError(
+            "engine.publish: lora needs an adapter, and every weight is trained", "set it to full"
+        )
     found = re.search(r"--dtype[= ](\w+)", " ".join(section.arguments))
-    name = found[1] if found else "float32" if adapted and how != "lora" else str(policy.engine["dtype"])
+    name = (
+        found[1]
+        if found
+        else "float32"
+        if adapted and how != "lora"
+        else str(policy.engine["dtype"])
+    )
     if name not in {"float32", "bfloat16", "float16"}:
-        raise EngineError(f"--dtype {name} does not say what weights are rounded to", "give bfloat16 or float32")
+        raise EngineError(
+            f"--dtype {name} does not say what weights are rounded to", "give bfloat16 or float32"
+        )
     if how != "lora":
         from plumbline.policies.pretrained.adapters import check_mergeable
 
@@ -150,11 +180,16 @@ class VllmSampler:
         """Start or find the server, and hand it the policy's weights as version 0.
 
         Raises:
-            EngineError: the policy is of another family; the server cannot be started, is not there, or serves another
-                model; httpx is not installed.
+            EngineError: the policy is of another family; the server cannot be started, is not
+                there, or serves another model; httpx is not installed.
         """
         check_engine(section, policy.family, ask=False)  # it is waited for
-        self.section, self.policy, self.place, self.log = section, policy, place, place.folder / "server.log"
+        self.section, self.policy, self.place, self.log = (
+            section,
+            policy,
+            place,
+            place.folder / "server.log",
+        )
         self._advice = f"see {GIVEN if section.address else self.log}, or raise engine.timeout"
         self.context: int = policy.context
         self.weights = Publication(*check_publication(section, policy), place.folder)
@@ -170,7 +205,8 @@ class VllmSampler:
             raise
 
     def close(self) -> None:
-        """See `Engine.close`: end an own server, and remove the weights that it was handed; its log stays."""
+        """See `Engine.close`: end an own server, and remove the weights that it was handed; its log
+        stays."""
         self.client.close()
         if self.server is not None:
             processes.stop(self.server)
@@ -179,7 +215,7 @@ class VllmSampler:
         if self.socket is not None:
             shutil.rmtree(self.socket.parent, ignore_errors=True)
 
-    # -- the server --------------------------------------------------------------------------------------------------
+    # -- the server --------------------------------------------------------------------------------
 
     def _start(self) -> processes.Kept:
         """Start an own server, with the policy's present weights where it reads whole ones."""
@@ -191,12 +227,17 @@ class VllmSampler:
         if how != "lora":
             write_full(self.policy, served, self.weights.dtype)
         seed = derive(self.place.seed, self._starts) % 2**31
-        words, said = command(how, self.policy, str(served), self.engine["dtype"], self.socket, seed)
+        words, said = command(
+            how, self.policy, str(served), self.engine["dtype"], self.socket, seed
+        )
         self._starts += 1
-        return processes.start([interpreter(self.section.python), *words, *self.section.arguments], said, self.log)
+        return processes.start(
+            [interpreter(self.section.python), *words, *self.section.arguments], said, self.log
+        )
 
     def _prepare(self) -> None:
-        """Have a server that is well, that can be the learner's, and that has the weights of this version."""
+        """Have a server that is well, that can be the learner's, and that has the weights of this
+        version."""
         if starting := self.server is None and self.section.address is None:
             self.server = self._start()
         began, limit = time.monotonic(), self.section.timeout
@@ -207,7 +248,9 @@ class VllmSampler:
             if self.server is not None and (why := ended(self.server)):
                 raise why
             if gone > limit:
-                raise EngineError(f"{self.client.address} was not ready within {limit:g} seconds", self._advice)
+                raise EngineError(
+                    f"{self.client.address} was not ready within {limit:g} seconds", self._advice
+                )
             self.place.listener.working("waiting for the vLLM server", int(gone), int(limit))
             time.sleep(0.25)
         there, self.context = self.weights.are_there(self.client, self.policy), self.weights.context
@@ -221,7 +264,8 @@ class VllmSampler:
 
     @contextmanager
     def _again(self) -> Iterator[None]:
-        """An attempt at something: what loses the server ends the block, and the next attempt finds one again.
+        """An attempt at something: what loses the server ends the block, and the next attempt finds
+        one again.
 
         Raises:
             EngineError: it was lost too often.
@@ -238,11 +282,17 @@ class VllmSampler:
                 processes.stop(self.server)
                 self.server = None
             if self._barren > BARREN or self._starts > RESTARTS:
-                times = f"{self._barren} times in a row" if self._barren > BARREN else f"started {self._starts} times"
+                times = (
+                    f"{self._barren} times in a row"
+                    if self._barren > BARREN
+                    else f"started {self._starts} times"
+                )
                 raise EngineError(f"{why.cause} ({times})", self._advice) from lost
-            self.place.listener.event("engine", f"{why.cause}; {then}, and what had not ended is asked again")
+            self.place.listener.event(
+                "engine", f"{why.cause}; {then}, and what had not ended is asked again"
+            )
 
-    # -- what an engine does -----------------------------------------------------------------------------------------
+    # -- what an engine does -----------------------------------------------------------------------
 
     def take(self, learner: Policy, version: int) -> None:
         """See `Engine.take`."""
@@ -270,24 +320,32 @@ class VllmSampler:
         return True
 
     def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
-        """See `Sampler.sample`, but for where random numbers come from. After a fault only what had not ended is asked.
+        """See `Sampler.sample`, but for where random numbers come from. After a fault only what had
+        not ended is asked.
 
         Raises:
-            EngineError: the server is lost for good, refuses, or has other weights and cannot be given these.
+            EngineError: the server is lost for good, refuses, or has other weights and cannot be
+                given these.
         """
         parts = self._parts(requests)
         while left := [part for part in parts if part[1]]:
             with self._again():
                 self._prepare()
-                said = {"model": self.weights.name, "stop_token_ids": list(self.policy.chat.stop_ids)}
+                said = {
+                    "model": self.weights.name,
+                    "stop_token_ids": list(self.policy.chat.stop_ids),
+                }
                 answers = self.client.complete(left, said, IN_FLIGHT)
                 for request, prompt, tokens, logprobs, stopped in answers:
                     self._barren = 0
-                    trajectory = self.policy.trajectory(prompt, tokens, logprobs, request.sampling, stopped=stopped)
+                    trajectory = self.policy.trajectory(
+                        prompt, tokens, logprobs, request.sampling, stopped=stopped
+                    )
                     yield request, replace(trajectory, version=self.version)
 
     def _parts(self, requests: Sequence[Request]) -> list[Part]:
-        """Requests with equal prompts and laws together, at most `IN_FLIGHT` copies in a part; greedy ones alone."""
+        """Requests with equal prompts and laws together, at most `IN_FLIGHT` copies in a part;
+        greedy ones alone."""
         from plumbline.policies.chunks import copies
 
         def encode(request: Request) -> list[int]:
@@ -299,7 +357,8 @@ class VllmSampler:
             (prompt, part)
             for law, groups in copies(requests, Sampling, encode, IN_FLIGHT)
             for prompt, group in groups
-            for part in ([[one] for one in group] if law.greedy else [group])  # greedy copies are refused
+            # greedy copies are refused
+            for part in ([[one] for one in group] if law.greedy else [group])
         ]
 
 
@@ -307,17 +366,25 @@ class Publication:
     """The weights that one server has: which, under what name, and how they got there."""
 
     def __init__(self, how: str, dtype: Any, folder: Path) -> None:
-        """Take the recipe's `engine.publish` (not auto), the server's torch dtype, and where files go.
+        """Take the recipe's `engine.publish` (not auto), the server's torch dtype, and where files
+        go.
 
-        `token` says which weights were handed over, and `name` what the server calls them; both are empty before.
+        `token` says which weights were handed over, and `name` what the server calls them; both are
+        empty before.
         """
-        self.how, self.dtype, self.folder, self.served = how, dtype, folder, folder / f"{PREFIX}served"
+        self.how, self.dtype, self.folder, self.served = (
+            how,
+            dtype,
+            folder,
+            folder / f"{PREFIX}served",
+        )
         self.base = self.name = self.token = ""
         self.context = 0
         self._arrivals = Arrivals()
 
     def are_there(self, client: Client, policy: Any) -> bool:
-        """Whether a server has the weights that it was handed last: it may be another one, or have been started again.
+        """Whether a server has the weights that it was handed last: it may be another one, or have
+        been started again.
 
         Raises:
             Lost: the server broke.
@@ -332,11 +399,14 @@ class Publication:
             return self.token in {one["id"] for one in adapters}
         return bool(client.call("/weight_info")["weight_version"] == self.token)
 
-    def hand_over(self, client: Client, policy: Any, version: int) -> tuple[float, Mapping[str, float]]:
+    def hand_over(
+        self, client: Client, policy: Any, version: int
+    ) -> tuple[float, Mapping[str, float]]:
         """Write, load and try the policy's present weights.
 
         Returns:
-            How many seconds writing and loading took, and how much of them arrived, by the names of metrics.
+            How many seconds writing and loading took, and how much of them arrived, by the names of
+            metrics.
 
         Raises:
             Lost: the server broke.
@@ -352,7 +422,9 @@ class Publication:
         sequences = probe(policy.chat, self.context)
         exact = exact_logprobs(policy.model, sequences)
         served = exact.new_tensor(client.score(sequences, name))
-        moved = self._arrivals.check_probe(NumberPair(exact, served), rounding.get("engine/update_arrived", 1.0))
+        moved = self._arrivals.check_probe(
+            NumberPair(exact, served), rounding.get("engine/update_arrived", 1.0)
+        )
         self.name, self.token = name, token
         return seconds, {**rounding, **moved}
 
@@ -362,20 +434,28 @@ class Publication:
 
         if self.how == "lora":
             old, new = list(self.folder.glob(f"{PREFIX}*")), self.folder / token
-            weights = adapters.write_adapter(policy, new, self.dtype)  # at an old path its cache of prompts would stay
-            client.call("/v1/load_lora_adapter", {"lora_name": new.name, "lora_path": str(new.resolve())})
+            # at an old path its cache of prompts would stay
+            weights = adapters.write_adapter(policy, new, self.dtype)
+            client.call(
+                "/v1/load_lora_adapter", {"lora_name": new.name, "lora_path": str(new.resolve())}
+            )
             for folder in old:
                 shutil.rmtree(folder, ignore_errors=True)
-                with suppress(ServerLostError):  # a server that was started again has never heard of it
+                # a server that was started again has never heard of it
+                with suppress(ServerLostError):
                     client.call("/v1/unload_lora_adapter", {"lora_name": folder.name})
             return weights
         if self.how == "transfer":
             state, weights = adapters.rounded(policy, self.dtype)
             update = {
                 "names": list(state),
-                "dtype_names": [str(weight.dtype).removeprefix("torch.") for weight in state.values()],
+                "dtype_names": [
+                    str(weight.dtype).removeprefix("torch.") for weight in state.values()
+                ],
                 "shapes": [list(weight.shape) for weight in state.values()],
-                "ipc_handles_pickled": base64.b64encode(pickle.dumps(adapters.handles(state))).decode(),
+                "ipc_handles_pickled": base64.b64encode(
+                    pickle.dumps(adapters.handles(state))
+                ).decode(),
             }
             client.call("/init_weight_transfer_engine", {"init_info": {"packed": False}})
             client.call("/start_weight_update", {})
@@ -385,12 +465,13 @@ class Publication:
             weights = adapters.write_full(policy, self.served, self.dtype)
             read = {"weights_path": str(self.served.resolve())}
             client.call("/collective_rpc", {"method": "reload_weights", "kwargs": read})
-        client.call("/reset_prefix_cache?reset_running_requests=true", {})  # an abandoned one may still run
+        # an abandoned one may still run
+        client.call("/reset_prefix_cache?reset_running_requests=true", {})
         client.call("/update_weight_version", {"new_version": token})
         return weights
 
 
-# -- a server of a run's own ---------------------------------------------------------------------------------------
+# -- a server of a run's own -----------------------------------------------------------------------
 
 
 def interpreter(python: str | None) -> str:
@@ -401,16 +482,24 @@ def interpreter(python: str | None) -> str:
     """
     python = python or os.environ.get(PYTHON) or sys.executable
     root = MODULE.partition(".")[0]
-    looked = [python, "-c", f"import importlib.util as i, sys; sys.exit(i.find_spec('{root}') is None)"]
+    looked = [
+        python,
+        "-c",
+        f"import importlib.util as i, sys; sys.exit(i.find_spec('{root}') is None)",
+    ]
     try:
-        safe = {**os.environ, "PYTHONSAFEPATH": "1"}  # the server will not look in the working directory, too
+        # the server will not look in the working directory, too
+        safe = {**os.environ, "PYTHONSAFEPATH": "1"}
         absent = subprocess.run(looked, capture_output=True, check=False, env=safe).returncode != 0  # noqa: S603
     except OSError as error:
-        raise EngineError(f"cannot start {python}: {error.strerror}", "give an interpreter in engine.python") from error
+        raise EngineError(
+            f"cannot start {python}: {error.strerror}", "give an interpreter in engine.python"
+        ) from error
     if absent:
         raise EngineError(
             f"{python} has no {root}",
-            f"install vLLM {PINNED} in an environment of its own (docs/cluster.md) and name its interpreter in "
+            f"install vLLM {PINNED} in an environment of its own (docs/cluster.md) and name its "
+            "interpreter in "
             f"engine.python or in {PYTHON}, or give engine.address",
         )
     return python
@@ -427,14 +516,18 @@ def socket_for_own() -> Path:
         folder = Path(mkdtemp(prefix="plumbline-vllm-"))
     if len(os.fsencode(folder)) > 90:
         folder.rmdir()
-        raise EngineError(f"{folder.parent} is too long a path for a server's socket", "set TMPDIR to a shorter one")
+        raise EngineError(
+            f"{folder.parent} is too long a path for a server's socket",
+            "set TMPDIR to a shorter one",
+        )
     return folder / "socket"
 
 
 def command(
     how: str, policy: Any, served: str, dtype: str, socket: Path, seed: int
 ) -> tuple[list[str], dict[str, str]]:
-    """What starts a server, but for its interpreter and the recipe's own arguments, and its environment.
+    """What starts a server, but for its interpreter and the recipe's own arguments, and its
+    environment.
 
     Args:
         how: weights are handed over.
@@ -444,16 +537,23 @@ def command(
         socket: that it listens on (see `socket`).
         seed: of its random numbers.
     """
-    base, environment = served, {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1", "PYTHONSAFEPATH": "1"}
+    base, environment = (
+        served,
+        {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1", "PYTHONSAFEPATH": "1"},
+    )
     words = (
         f"--served-model-name plumbline --dtype {dtype} --seed {seed} "
-        f"--max-model-len {policy.context} --logprobs-mode processed_logprobs --generation-config vllm "
+        f"--max-model-len {policy.context} --logprobs-mode processed_logprobs --generation-config "
+        "vllm "
         "--gpu-memory-utilization 0.4"  # the learner needs the rest
     ).split()
     if how == "lora":
         config = policy.adapter.peft_config["default"]
         base = str(config.base_model_name_or_path)
-        words += ["--max-lora-rank", str(min((one for one in RANKS if one >= config.r), default=config.r))]
+        words += [
+            "--max-lora-rank",
+            str(min((one for one in RANKS if one >= config.r), default=config.r)),
+        ]
     for key in (how, policy.device.type):
         further, said = FURTHER.get(key, ("", {}))
         words += further.split()
@@ -471,6 +571,7 @@ def ended(server: processes.Kept) -> EngineError | None:
     what = "ran out of memory" if short else f"ended with status {server.status}"
     return EngineError(
         f"the vLLM server {what}{''.join(errors[-1:])}",
-        "where memory was short, set --max-model-len, --gpu-memory-utilization or --kv-cache-memory-bytes in "
+        "where memory was short, set --max-model-len, --gpu-memory-utilization or "
+        "--kv-cache-memory-bytes in "
         f"engine.arguments, else correct them or the model; its log is {server.log}",
     )

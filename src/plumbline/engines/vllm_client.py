@@ -1,8 +1,9 @@
-"""What is said to a vLLM server over HTTP: token ids in, token ids and log-probabilities out; faults as two errors.
+"""What is said to a vLLM server over HTTP: token ids in, token ids and log-probabilities out;
+faults as two errors.
 
-The interfaces are those of vLLM 0.32 (`/v1/completions`, and with VLLM_SERVER_DEV_MODE=1 the calls that change
-weights). A fault of the server, after which asking again may help, is `ServerLostError`; what it
-refuses is an `EngineError`.
+The interfaces are those of vLLM 0.32 (`/v1/completions`, and with VLLM_SERVER_DEV_MODE=1 the calls
+that change weights). A fault of the server, after which asking again may help, is
+`ServerLostError`; what it refuses is an `EngineError`.
 """
 
 import asyncio
@@ -17,15 +18,30 @@ from plumbline.config.imports import needed
 from plumbline.errors import EngineError
 from plumbline.records import Request, Sampling
 
-# Said each time: for what is left out a server takes the defaults of the model's generation_config.json.
-NEUTRAL = {"min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
-# An answer comes in two pieces, its first token and all others, as soon as it has ended, by stop tokens of ours.
-STREAMED = {"logprobs": 0, "return_token_ids": True, "ignore_eos": True, "stream": True, "stream_interval": 1_000_000}
-AGAIN = {404, 408, 429}  # ask again; 404: an adapter that a server does not know which was started again
-# A prompt, and its copies under one law, which are asked for in one request; a copy leaves when it has ended.
+# Said each time: for what is left out a server takes the defaults of the model's
+# generation_config.json.
+NEUTRAL = {
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+# An answer comes in two pieces, its first token and all others, as soon as it has ended, by stop
+# tokens of ours.
+STREAMED = {
+    "logprobs": 0,
+    "return_token_ids": True,
+    "ignore_eos": True,
+    "stream": True,
+    "stream_interval": 1_000_000,
+}
+# ask again; 404: an adapter that a server does not know which was started again
+AGAIN = {404, 408, 429}
+# A prompt, and its copies under one law, which are asked for in one request; a copy leaves when it
+# has ended.
 Part = tuple[list[int], list[Request]]
-# A request with its prompt, the answer's tokens (what ended it included), their log-probabilities, and whether one of
-# the stop tokens ended it.
+# A request with its prompt, the answer's tokens (what ended it included), their log-probabilities,
+# and whether one of the stop tokens ended it.
 Answer = tuple[Request, list[int], list[int], list[float], bool]
 
 
@@ -33,7 +49,9 @@ class ServerLostError(EngineError):
     """The server went away, hung or broke while it was asked."""
 
 
-def open_http(address: str, socket: Path | None, timeout: Any, at_once: int | None = None, loop: bool = False) -> Any:
+def open_http(
+    address: str, socket: Path | None, timeout: Any, at_once: int | None = None, loop: bool = False
+) -> Any:
     """An httpx client of a server, past any proxy: by its address, or by its Unix socket.
 
     Args:
@@ -48,8 +66,16 @@ def open_http(address: str, socket: Path | None, timeout: Any, at_once: int | No
     """
     httpx = needed("httpx", "an engine over HTTP", EngineError)
     limits = httpx.Limits() if at_once is None else httpx.Limits(max_connections=at_once)
-    kind, transport = (httpx.AsyncClient, httpx.AsyncHTTPTransport) if loop else (httpx.Client, httpx.HTTPTransport)
-    how = {"limits": limits} if socket is None else {"transport": transport(uds=str(socket), limits=limits)}
+    kind, transport = (
+        (httpx.AsyncClient, httpx.AsyncHTTPTransport)
+        if loop
+        else (httpx.Client, httpx.HTTPTransport)
+    )
+    how = (
+        {"limits": limits}
+        if socket is None
+        else {"transport": transport(uds=str(socket), limits=limits)}
+    )
     return kind(base_url=address.rstrip("/"), trust_env=False, timeout=timeout, **how)
 
 
@@ -83,14 +109,17 @@ async def choices(client: Any, body: Mapping[str, Any]) -> AsyncGenerator[dict[s
                 _check(answer)
             async for line in answer.aiter_lines():
                 last = line or last
-                for choice in json.loads(line[6:]).get("choices", ()) if line.startswith("data: {") else ():
+                for choice in (
+                    json.loads(line[6:]).get("choices", ()) if line.startswith("data: {") else ()
+                ):
                     missing -= choice["finish_reason"] is not None
                     yield choice
     except httpx.TransportError as error:
         last = type(error).__name__
     if missing:
         raise ServerLostError(
-            f"{str(client.base_url).rstrip('/')} broke off before its answers had ended ({last[:300]})"
+            f"{str(client.base_url).rstrip('/')} broke off before its answers had ended "
+            f"({last[:300]})"
         )
 
 
@@ -108,38 +137,49 @@ def check_address(address: str, key: str) -> None:
     try:
         url = httpx.URL(address)
     except (httpx.InvalidURL, UnicodeError) as error:
-        raise EngineError(f"the address in {key} is none: {error}", "write it as http://host:port") from error
+        raise EngineError(
+            f"the address in {key} is none: {error}", "write it as http://host:port"
+        ) from error
     if url.userinfo or url.query or url.fragment:
         raise EngineError(
-            f"the address in {key} holds more than where the server {url.host} is: a password, or what follows ? or #",
+            f"the address in {key} holds more than where the server {url.host} is: a password, or "
+            "what follows ? or #",
             "write it as http://host:port; a key for an evaluation comes from OPENAI_API_KEY",
         )
     if url.scheme not in {"http", "https"} or not url.host or (url.port or 0) > 65535:
-        raise EngineError(f"{address} in {key} is no address of a server", "write it as http://host:port")
+        raise EngineError(
+            f"{address} in {key} is no address of a server", "write it as http://host:port"
+        )
 
 
 class Client:
-    """Calls to one server, past any proxy; a thread of its own keeps many answers in flight. Close it."""
+    """Calls to one server, past any proxy; a thread of its own keeps many answers in flight. Close
+    it."""
 
     def __init__(self, address: str, timeout: float, socket: Path | None = None) -> None:
-        """Take where the server is (see `open_http`); what takes longer than `timeout` seconds without a byte is hung.
+        """Take where the server is (see `open_http`); what takes longer than `timeout` seconds
+        without a byte is hung.
 
         Raises:
             EngineError: httpx is not installed.
         """
         self.address, self.timeout, self.socket = address.rstrip("/"), timeout, socket
         self._httpx = needed("httpx", "an engine over HTTP", EngineError)
-        self._http = open_http(address, socket, self._httpx.Timeout(timeout, connect=min(10.0, timeout)))
+        self._http = open_http(
+            address, socket, self._httpx.Timeout(timeout, connect=min(10.0, timeout))
+        )
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="vllm", daemon=True).start()
 
     def close(self) -> None:
         """Let go of all connections."""
         self._http.close()
-        self._loop.call_soon_threadsafe(self._loop.call_later, 1.0, self._loop.stop)  # what is cancelled ends first
+        # what is cancelled ends first
+        self._loop.call_soon_threadsafe(self._loop.call_later, 1.0, self._loop.stop)
 
     def call(self, path: str, body: Any = None) -> Any:
-        """Ask for a path, by POST where there is a body; the answer's JSON, or None where it is something else.
+        """Ask for a path, by POST where there is a body; the answer's JSON, or None where it is
+        something else.
 
         Raises:
             Lost: the server is not there, hangs, or says that it is broken.
@@ -148,7 +188,9 @@ class Client:
         try:
             answer = self._http.request("GET" if body is None else "POST", path, json=body)
         except self._httpx.TransportError as error:
-            raise ServerLostError(f"{self.address}{path} is not there, or hangs ({type(error).__name__})") from error
+            raise ServerLostError(
+                f"{self.address}{path} is not there, or hangs ({type(error).__name__})"
+            ) from error
         _check(answer)
         try:
             return answer.json() if answer.content[:1] in {b"{", b"["} else None
@@ -156,20 +198,32 @@ class Client:
             raise ServerLostError(f"{self.address}{path} answered what is no JSON") from error
 
     def score(self, sequences: Sequence[Sequence[int]], model: str) -> list[float]:
-        """Log-probabilities of every token but the first of each sequence, at temperature 1 and without filters.
+        """Log-probabilities of every token but the first of each sequence, at temperature 1 and
+        without filters.
 
         Raises:
             Lost, EngineError: see `call`.
         """
-        body = {"model": model, "prompt": sequences, "prompt_logprobs": 0, "max_tokens": 1, "temperature": 1.0}
-        said = sorted(self.call("/v1/completions", body | NEUTRAL)["choices"], key=lambda one: int(one["index"]))
+        body = {
+            "model": model,
+            "prompt": sequences,
+            "prompt_logprobs": 0,
+            "max_tokens": 1,
+            "temperature": 1.0,
+        }
+        said = sorted(
+            self.call("/v1/completions", body | NEUTRAL)["choices"],
+            key=lambda one: int(one["index"]),
+        )
         return [
             float(each[str(token)]["logprob"])
             for tokens, one in zip(sequences, said, strict=True)
             for token, each in zip(tokens[1:], one["prompt_logprobs"][1:], strict=True)
         ]
 
-    def complete(self, parts: Sequence[Part], said: Mapping[str, Any], in_flight: int) -> Iterator[Answer]:
+    def complete(
+        self, parts: Sequence[Part], said: Mapping[str, Any], in_flight: int
+    ) -> Iterator[Answer]:
         """Ask for all copies that are left of all parts, and yield each answer when it has ended.
 
         Args:
@@ -178,7 +232,8 @@ class Client:
             in_flight: answers that are asked for at once.
 
         Raises:
-            Lost: the server broke, or nothing came for `timeout` seconds; what had ended was yielded.
+            Lost: the server broke, or nothing came for `timeout` seconds; what had ended was
+                yielded.
             EngineError: it refused.
         """
         found: queue.SimpleQueue[tuple[list[Request], Answer] | None] = queue.SimpleQueue()
@@ -187,7 +242,8 @@ class Client:
             at_once = max(1, in_flight // max(len(copies) for _, copies in parts))
             async with open_http(self.address, self.socket, None, at_once, loop=True) as client:
                 asked = [self._ask(client, *part, said, found) for part in parts]
-                for fault in await asyncio.gather(*asked, return_exceptions=True):  # one leaves the others to end
+                # one leaves the others to end
+                for fault in await asyncio.gather(*asked, return_exceptions=True):
                     if fault is not None:
                         raise fault
 
@@ -196,7 +252,8 @@ class Client:
         try:
             while (ended := found.get(timeout=self.timeout)) is not None:
                 copies, answer = ended
-                copies.remove(answer[0])  # here, so that what ends after a fault is asked again and not lost
+                # here, so that what ends after a fault is asked again and not lost
+                copies.remove(answer[0])
                 yield answer
             asking.result()
         except queue.Empty:
@@ -206,8 +263,11 @@ class Client:
         finally:
             asking.cancel()
 
-    async def _ask(self, client: Any, prompt: list[int], left: list[Request], said: Any, found: Any) -> None:
-        """One request for the copies that are left of a prompt; every one that ends goes to `found`.
+    async def _ask(
+        self, client: Any, prompt: list[int], left: list[Request], said: Any, found: Any
+    ) -> None:
+        """One request for the copies that are left of a prompt; every one that ends goes to
+        `found`.
 
         Raises:
             Lost, EngineError: see `choices`.
@@ -225,7 +285,8 @@ class Client:
 
 
 def completion(prompt: list[int], law: Sampling) -> dict[str, Any]:
-    """What is posted to /v1/completions for one answer to a prompt, but for the model and what ends the answer."""
+    """What is posted to /v1/completions for one answer to a prompt, but for the model and what ends
+    the answer."""
     words = {name: getattr(law, name) for name in ("temperature", "top_k", "top_p", "max_tokens")}
     return {**NEUTRAL, **STREAMED, **words, "prompt": prompt, "n": 1}
 

@@ -1,14 +1,17 @@
-"""What a recipe's `scale` asks for: Ray, and on it workers for verdicts, for rollouts and for an update's passes.
+"""What a recipe's `scale` asks for: Ray, and on it workers for verdicts, for rollouts and for an
+update's passes.
 
-**Verdicts.** Each worker has opened the same task for itself. The threads of `training.judging` ask, one for each
-worker; all else is answered by the task in this process. An episode lives in one worker, which is told its next text.
-Where that died, another one is told all texts so far: what an episode comes to depends on its texts alone.
+**Verdicts.** Each worker has opened the same task for itself. The threads of `training.judging`
+ask, one for each worker; all else is answered by the task in this process. An episode lives in one
+worker, which is told its next text. Where that died, another one is told all texts so far: what an
+episode comes to depends on its texts alone.
 
-**Rollouts and passes.** Each worker is a replica of the policy, opened from the stage's own model directory. It is
-handed the trainable weights by the version: whoever has another one takes it over before it does anything, so a worker
-that replaces one that died has the latest. Rollouts are dealt in whole chunks, cut as one process cuts them: the same
-matrix products are done then, and round to the same bits on the same kind of processor with the same number of threads.
-Between machines of two kinds, and on GPUs, what is drawn is the same but for what lies within rounding of a border (see
+**Rollouts and passes.** Each worker is a replica of the policy, opened from the stage's own model
+directory. It is handed the trainable weights by the version: whoever has another one takes it over
+before it does anything, so a worker that replaces one that died has the latest. Rollouts are dealt
+in whole chunks, cut as one process cuts them: the same matrix products are done then, and round to
+the same bits on the same kind of processor with the same number of threads. Between machines of two
+kinds, and on GPUs, what is drawn is the same but for what lies within rounding of a border (see
 `Sampler.sample`).
 """
 
@@ -40,9 +43,11 @@ from plumbline.tasks import open_task
 from plumbline.tasks.task import Episode, Task, Wrapped, episode_of, whole
 
 KEPT = 1024  # episodes that a worker keeps; an older one that continues is told again
-# Workers that one call may cost: that die of it, that give no answer in time, and that die before they are there.
+# Workers that one call may cost: that die of it, that give no answer in time, and that die before
+# they are there.
 MOST = {"ChildProcessError": 12, "TimeoutError": 2, "opening": 40}
-START = 300.0  # seconds in which a worker is there; on a cluster that grows, a machine has to come first
+# seconds in which a worker is there; on a cluster that grows, a machine has to come first
+START = 300.0
 PATIENCE = 10.0  # seconds that the head of the cluster may be out of reach
 LOOK = 1.0  # seconds of waiting between looks at the head
 # The address of a node of this machine: on Linux, Ray replaces 127.0.0.1 by the machine's own.
@@ -50,7 +55,8 @@ LOOPBACK = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 Verdict = tuple[Outcome, Score]
 Told = tuple[Sequence[Message] | None, Verdict | None]
 Work = Callable[..., Any]  # called with the policy, and with further arguments
-Home = tuple[Path, str]  # where a run was started, and what its user consented to (`plumbline.config.imports`)
+# where a run was started, and what its user consented to (`plumbline.config.imports`)
+Home = tuple[Path, str]
 
 
 def workers(scale: ScaleSection) -> AbstractContextManager[None]:
@@ -66,7 +72,8 @@ def here() -> Home:
 def stand(home: Home) -> None:
     """In a process of the cluster: look for paths and modules where the run was started.
 
-    Ray puts the driver's folder on the path, in front of what is installed; it is searched last (see `imports.named`).
+    Ray puts the driver's folder on the path, in front of what is installed; it is searched last
+    (see `imports.named`).
     """
     folder, os.environ[CONSENT] = home
     sys.path[:] = [one for one in sys.path if one not in {"", str(folder)}]
@@ -76,10 +83,11 @@ def stand(home: Home) -> None:
 
 @contextmanager
 def cluster(address: str | None, wanted: int, what: str) -> Iterator[None]:
-    """Ray for this block: what is there already, the cluster at an address, or one for the block alone.
+    """Ray for this block: what is there already, the cluster at an address, or one for the block
+    alone.
 
-    At its end, also by an error, what was started or connected here is shut down. Where Ray was there already, its
-    actors end with what holds them.
+    At its end, also by an error, what was started or connected here is shut down. Where Ray was
+    there already, its actors end with what holds them.
 
     Args:
         address: HOST:PORT, or auto; None is that of RAY_ADDRESS, else a local cluster is started.
@@ -98,22 +106,39 @@ def cluster(address: str | None, wanted: int, what: str) -> Iterator[None]:
         yield
         return
     address = address or os.environ.get("RAY_ADDRESS", "")
-    # Seconds that Ray's processes live on without a head: by default 60, after which this one is ended without a word.
+    # Seconds that Ray's processes live on without a head: by default 60, after which this one is
+    # ended without a word.
     os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "3600")
-    local = {"num_cpus": max(os.cpu_count() or 1, wanted), "include_dashboard": False, "_node_ip_address": LOOPBACK}
-    if not address:  # Ray's token, without which nobody gets in, would lie in a file that others may read
+    local = {
+        "num_cpus": max(os.cpu_count() or 1, wanted),
+        "include_dashboard": False,
+        "_node_ip_address": LOOPBACK,
+    }
+    # Ray's token, without which nobody gets in, would lie in a file that others may read
+    if not address:
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     try:
         if address not in {"", "auto"} and not answers(address):  # else Ray would try for as long
             raise ConnectionError("nothing listens there")
-        ray.init(address or "local", log_to_driver=False, logging_level="ERROR", **({} if address else local))
+        ray.init(
+            address or "local",
+            log_to_driver=False,
+            logging_level="ERROR",
+            **({} if address else local),
+        )
     except (OSError, RuntimeError, ValueError) as error:
-        said = f"no Ray cluster answers at {address or 'this machine, where one was started'}: {error}"
+        said = (
+            f"no Ray cluster answers at {address or 'this machine, where one was started'}: {error}"
+        )
         raise EngineError(said, "see `ray status`; correct scale.address or RAY_ADDRESS") from error
     try:
         yield
     finally:
-        agents = [each for each in psutil.Process().children(recursive=True) if each.name().startswith("ray::")]
+        agents = [
+            each
+            for each in psutil.Process().children(recursive=True)
+            if each.name().startswith("ray::")
+        ]
         ray.shutdown()
         for process in agents:  # which Ray leaves behind where there is no head
             with suppress(psutil.Error):
@@ -130,7 +155,8 @@ def answers(address: str) -> bool:
 
 
 def check_head() -> None:
-    """Look after the head of the cluster, without which no worker starts and none that hangs is ended.
+    """Look after the head of the cluster, without which no worker starts and none that hangs is
+    ended.
 
     Raises:
         EngineError: it has not answered for `PATIENCE`.
@@ -141,7 +167,9 @@ def check_head() -> None:
     while not answers(address):
         if time.monotonic() > end:
             fix = "start the cluster again, then resume from the last checkpoint: --resume"
-            raise EngineError(f"the head of the Ray cluster, {address}, has not answered for {PATIENCE:g} s", fix)
+            raise EngineError(
+                f"the head of the Ray cluster, {address}, has not answered for {PATIENCE:g} s", fix
+            )
         time.sleep(LOOK / 2)
 
 
@@ -157,7 +185,9 @@ class ActorPool:
         gpus: that each is given.
     """
 
-    def __init__(self, what: str, kind: type, opening: Callable[[], Any], count: int, limit: float, gpus: int) -> None:
+    def __init__(
+        self, what: str, kind: type, opening: Callable[[], Any], count: int, limit: float, gpus: int
+    ) -> None:
         import ray
 
         self.what, self.opening, self.count, self.limit = what, opening, count, limit
@@ -176,8 +206,8 @@ class ActorPool:
 
         Raises:
             EngineError: the cluster is gone, or no worker can be opened.
-            PlumblineError: one worker after another died of this call, or gave no answer in time; as a type of the name
-                ChildProcessError or TimeoutError.
+            PlumblineError: one worker after another died of this call, or gave no answer in time;
+                as a type of the name ChildProcessError or TimeoutError.
             Exception: what the method raised.
         """
         import ray
@@ -187,26 +217,39 @@ class ActorPool:
             (worker, there), opened = self._lend(wanted), False
             try:
                 opened = ray.get(there)
-                promised, end = getattr(worker, method).remote(*arguments), time.monotonic() + self.limit
+                promised, end = (
+                    getattr(worker, method).remote(*arguments),
+                    time.monotonic() + self.limit,
+                )
                 while not ray.wait([promised], timeout=min(LOOK, self.limit))[0]:
                     check_head()
                     if time.monotonic() > end:
-                        raise ray.exceptions.GetTimeoutError(f"no answer in {self.limit:g} s (scale.timeout)")
+                        raise ray.exceptions.GetTimeoutError(
+                            f"no answer in {self.limit:g} s (scale.timeout)"
+                        )
                 return ray.get(promised), worker
             except ray.exceptions.RayTaskError as error:
                 raise error.cause from None
-            except ray.exceptions.RayError as error:  # it died, maybe with its machine and the answer; or it hangs
+            # it died, maybe with its machine and the answer; or it hangs
+            except ray.exceptions.RayError as error:
                 self._drop(worker)
                 late = isinstance(error, ray.exceptions.GetTimeoutError)
                 kind = "opening" if not opened else "TimeoutError" if late else "ChildProcessError"
                 left[kind] -= 1
                 if getattr(error, "actor_init_failed", False) or not left["opening"]:
                     said = re.split(r"\n(?=\S)", str(error).strip())[-1]  # after the traceback
-                    fix = "every machine of the cluster needs this package, the same modules and the same files"
-                    raise EngineError(f"one of the {self.what} cannot be opened: {said}", fix) from None
+                    fix = (
+                        "every machine of the cluster needs this package, the same modules and the "
+                        "same files"
+                    )
+                    raise EngineError(
+                        f"one of the {self.what} cannot be opened: {said}", fix
+                    ) from None
                 if not left[kind]:
                     ended = f"it ended {MOST[kind]} {self.what}, the last with: {error}"
-                    raise type(kind, (PlumblineError,), {})(ended, "see scale.timeout, and a worker's memory") from None
+                    raise type(kind, (PlumblineError,), {})(
+                        ended, "see scale.timeout, and a worker's memory"
+                    ) from None
             finally:
                 self._lent.discard(worker)
 
@@ -218,7 +261,8 @@ class ActorPool:
             self._drop(worker)
 
     def _lend(self, wanted: Any) -> tuple[Any, Any]:
-        """A free worker, once there is one, with the promise that it is there; those that are missing are started."""
+        """A free worker, once there is one, with the promise that it is there; those that are
+        missing are started."""
         import ray
 
         began = time.monotonic()
@@ -232,8 +276,13 @@ class ActorPool:
                         self._lent.add(worker)
                         return worker, self._workers[worker]
             if not self.count or (not self._lent and time.monotonic() - began > START):
-                fix = "see `ray status` for what the cluster has; ask for fewer (scale), or for more machines"
-                raise EngineError(f"none of {self.count} {self.what} is there after {START:.0f} s", fix)
+                fix = (
+                    "see `ray status` for what the cluster has; ask for fewer (scale), or for more "
+                    "machines"
+                )
+                raise EngineError(
+                    f"none of {self.count} {self.what} is there after {START:.0f} s", fix
+                )
             check_head()
             time.sleep(min(LOOK, 0.01 + (time.monotonic() - began) / 10))
 
@@ -246,7 +295,7 @@ class ActorPool:
             ray.kill(worker)
 
 
-# -- verdicts ----------------------------------------------------------------------------------------------------------
+# -- verdicts --------------------------------------------------------------------------------------
 
 
 def spread_verdicts(recipe: Recipe, task: Task, name: str, run: Run) -> Task:
@@ -262,7 +311,8 @@ def spread_verdicts(recipe: Recipe, task: Task, name: str, run: Run) -> Task:
     """
     section, folder, scale = recipe.each_task[name], run.folder / "data" / name, recipe.scale
 
-    def opening() -> tuple[Any, ...]:  # when the first verdict is asked for: the records have been built then
+    # when the first verdict is asked for: the records have been built then
+    def opening() -> tuple[Any, ...]:
         return section.name, section.options, folder, folder.is_dir(), here()
 
     pool = ActorPool("workers for verdicts", TaskWorker, opening, scale.verdicts, scale.timeout, 0)
@@ -285,9 +335,14 @@ class _Spread(Wrapped):
         """See `Task.judge`."""
         return whole(self.judge_group(example, [completion])[0])
 
-    def judge_group(self, example: Example, completions: Sequence[str]) -> Sequence[Verdict | Failure]:
-        """See `Task.judge_group`: of any task, because a call to a worker costs about as much as a query."""
-        found: Sequence[Verdict | Failure] = self.pool.call("judge", pickle.dumps(example), list(completions))[0]
+    def judge_group(
+        self, example: Example, completions: Sequence[str]
+    ) -> Sequence[Verdict | Failure]:
+        """See `Task.judge_group`: of any task, because a call to a worker costs about as much as a
+        query."""
+        found: Sequence[Verdict | Failure] = self.pool.call(
+            "judge", pickle.dumps(example), list(completions)
+        )[0]
         return found
 
     def episode(self, example: Example) -> "SpreadEpisode":
@@ -311,7 +366,9 @@ class SpreadEpisode:
     def tell(self, text: str) -> None:
         """See `Episode.tell`."""
         self.texts.append(text)
-        self._found, self._lives = self.pool.call("tell", self.name, self.example, self.texts, wanted=self._lives)
+        self._found, self._lives = self.pool.call(
+            "tell", self.name, self.example, self.texts, wanted=self._lives
+        )
 
     def result(self) -> Verdict:
         """See `Episode.result`."""
@@ -321,8 +378,8 @@ class SpreadEpisode:
 
 @contextmanager
 def _named() -> Iterator[None]:
-    """What a task raises, under the name that it has, of a type that any process can read: its own may be known in the
-    worker alone, or be one that cannot be pickled."""
+    """What a task raises, under the name that it has, of a type that any process can read: its own
+    may be known in the worker alone, or be one that cannot be pickled."""
     try:
         yield
     except RewardError:
@@ -332,9 +389,12 @@ def _named() -> Iterator[None]:
 
 
 class TaskWorker:
-    """The actor: a task that is asked for one verdict at a time, opened where the run was started."""
+    """The actor: a task that is asked for one verdict at a time, opened where the run was
+    started."""
 
-    def __init__(self, name: str, options: Mapping[str, Any], folder: Path, there: bool, home: Home) -> None:
+    def __init__(
+        self, name: str, options: Mapping[str, Any], folder: Path, there: bool, home: Home
+    ) -> None:
         """Open the task (see `open_task`).
 
         Raises:
@@ -344,9 +404,12 @@ class TaskWorker:
         stand(home)
         if there and not folder.is_dir():
             fix = "let run.folder be on a disk that all machines of the cluster share"
-            raise EngineError(f"this machine has no folder {folder}, where the run's records are", fix)
+            raise EngineError(
+                f"this machine has no folder {folder}, where the run's records are", fix
+            )
         self.task = open_task(name, options, folder)
-        self.example: Callable[[bytes], Example] = lru_cache(KEPT)(pickle.loads)  # a task may know it by its identity
+        # a task may know it by its identity
+        self.example: Callable[[bytes], Example] = lru_cache(KEPT)(pickle.loads)
         self.episodes: dict[str, Episode] = {}  # those that are not over, the oldest first
 
     @_named()
@@ -354,7 +417,11 @@ class TaskWorker:
         """The verdicts of texts of one prompt, together where the task can do that."""
         task, asked = self.task, self.example(example)
         together = task.judge_group(asked, completions) if len(completions) > 1 else None
-        return [task.judge(asked, completion) for completion in completions] if together is None else together
+        return (
+            [task.judge(asked, completion) for completion in completions]
+            if together is None
+            else together
+        )
 
     @_named()
     def tell(self, name: str, example: bytes, texts: Sequence[str]) -> Told:
@@ -370,7 +437,7 @@ class TaskWorker:
         return asks, episode.result()
 
 
-# -- rollouts and passes -----------------------------------------------------------------------------------------------
+# -- rollouts and passes ---------------------------------------------------------------------------
 
 
 def open_samplers(recipe: Recipe, policy: Policy, model: str, run: Run) -> "Samplers":
@@ -383,12 +450,14 @@ def open_samplers(recipe: Recipe, policy: Policy, model: str, run: Run) -> "Samp
 
 
 def open_learners(recipe: Recipe, policy: Policy, model: str, run: Run) -> "Learners":  # noqa: ARG001
-    """Workers that share the passes of an update with this process: one fewer than `scale.learners` says."""
+    """Workers that share the passes of an update with this process: one fewer than `scale.learners`
+    says."""
     return Learners("learners", recipe, policy, model, recipe.scale.learners - 1)
 
 
 class Replicas:
-    """Workers with the policy's model, each asked by a thread, and the weights that they have to have."""
+    """Workers with the policy's model, each asked by a thread, and the weights that they have to
+    have."""
 
     def __init__(self, what: str, recipe: Recipe, policy: Policy, model: str, workers: int) -> None:
         import torch
@@ -396,19 +465,25 @@ class Replicas:
         reference = recipe.rl is not None and recipe.rl.beta > 0
         opening = model_section(recipe), model, torch.get_num_threads(), reference, here()
         gpus = int(policy.engine.get("device", "").startswith("cuda"))
-        self.pool = ActorPool(what, ModelWorker, lambda: opening, workers, recipe.scale.timeout, gpus)
+        self.pool = ActorPool(
+            what, ModelWorker, lambda: opening, workers, recipe.scale.timeout, gpus
+        )
         self.count, self.threads = workers, ThreadPoolExecutor(workers, thread_name_prefix="ask")
-        self.weights: tuple[int, list[Any]] = -1, []  # the version, and where in Ray's store: fetched by who needs them
+        # the version, and where in Ray's store: fetched by who needs them
+        self.weights: tuple[int, list[Any]] = -1, []
 
     def take(self, learner: Policy, version: int) -> None:
         """See `Engine.take`."""
         import ray
 
-        weights = {name: weight.detach().cpu().clone() for name, weight in learner.trainable().items()}
+        weights = {
+            name: weight.detach().cpu().clone() for name, weight in learner.trainable().items()
+        }
         self.weights = version, [ray.put(weights)]
 
     def ask(self, work: Work, *further: Any) -> Future[tuple[Any, Any]]:
-        """What the work comes to in a worker with the weights that were taken last, and the worker."""
+        """What the work comes to in a worker with the weights that were taken last, and the
+        worker."""
         return self.threads.submit(self.pool.call, "work", *self.weights, work, *further)
 
     def close(self) -> None:
@@ -439,15 +514,18 @@ class Samplers(Replicas):
             self._told = True
             self.run.event(
                 "note",
-                f"only {len(chunks)} of {self.count} samplers have something to draw, because so many answers are "
-                f"drawn side by side; model.rows_at_once: {-(-len(requests) // self.count)} would give each a share",
+                f"only {len(chunks)} of {self.count} samplers have something to draw, because so "
+                "many answers are "
+                f"drawn side by side; model.rows_at_once: {-(-len(requests) // self.count)} would "
+                "give each a share",
             )
         for done in as_completed([self.ask(_drawn, *chunk) for chunk in chunks]):
             yield from pickle.loads(done.result()[0])  # noqa: S301 - from a worker of ours
 
 
 def _drawn(policy: Any, requests: Sequence[Request], shared: int) -> bytes:
-    """A chunk's requests with their trajectories, pickled: arrays that Ray unpacks cannot be written to."""
+    """A chunk's requests with their trajectories, pickled: arrays that Ray unpacks cannot be
+    written to."""
     policy.shared = shared
     return pickle.dumps(list(policy.sample(requests)))
 
@@ -468,7 +546,9 @@ class Learners(Replicas):
 class ModelWorker:
     """The actor: a replica of the policy."""
 
-    def __init__(self, section: ModelSection, model: str, threads: int, reference: bool, home: Home) -> None:
+    def __init__(
+        self, section: ModelSection, model: str, threads: int, reference: bool, home: Home
+    ) -> None:
         """Load the model; see `open_policy`."""
         import torch
 
@@ -479,7 +559,8 @@ class ModelWorker:
             self.policy.keep_reference()
 
     def work(self, version: int, held: Sequence[Any], work: Work, *further: Any) -> Any:
-        """What the work returns, called with the policy, once that has the weights of the version."""
+        """What the work returns, called with the policy, once that has the weights of the
+        version."""
         if version != self.version:
             import ray
 

@@ -1,1 +1,2 @@
-"""A frozen collect: a fixed split, intervals, breakdowns, paired tests, and the controls and the oracle beside."""
+"""A frozen collect: a fixed split, intervals, breakdowns, paired tests, and the controls and the
+oracle beside."""

@@ -11,8 +11,8 @@ from plumbline.evaluation.models import ModelOptions, check_name, controls_of, e
 from plumbline.evaluation.replays import check_replayable, replay_episodes
 from plumbline.recipe import TaskSection, section
 from plumbline.records import Evaluation, Example
-from plumbline.runs.metadata import Card
 from plumbline.runs.evaluations import Replay
+from plumbline.runs.metadata import Card
 from plumbline.runs.run import Listener
 from plumbline.tasks import Progress, open_task, task_names, variants_of
 from plumbline.tasks.task import Task, gold_of
@@ -51,7 +51,8 @@ class EvaluationResult:
 
 
 def each_task(spec: EvaluationSpec) -> dict[str, EvaluationSpec]:
-    """What is evaluated, task by task: a model of several tasks on each, and a task of several variants on each.
+    """What is evaluated, task by task: a model of several tasks on each, and a task of several
+    variants on each.
 
     Returns:
         A specification of one task each, by its name; the name is "" where only one is meant.
@@ -69,7 +70,9 @@ def each_task(spec: EvaluationSpec) -> dict[str, EvaluationSpec]:
     variants = variants_of(name, spec.options, records_folder(name, spec.data))
     each = {label: replace(spec, task=name, options=options) for label, options in variants.items()}
     # A control is often of one job only.
-    return {label: one for label, one in each.items() if spec.model in controls_of(name, one.options)} or each
+    return {
+        label: one for label, one in each.items() if spec.model in controls_of(name, one.options)
+    } or each
 
 
 def run_evaluation(spec: EvaluationSpec, listener: Listener) -> EvaluationResult:
@@ -77,8 +80,9 @@ def run_evaluation(spec: EvaluationSpec, listener: Listener) -> EvaluationResult
 
     Raises:
         RecipeError: no such task, an option that it does not have, or a misspelt control.
-        DataError: no such split; the model was trained on its prompts; episodes that cannot be replayed; the oracle has
-            no gold answers; for it and the controls, a verifier that does not do (see `Task.precheck`).
+        DataError: no such split; the model was trained on its prompts; episodes that cannot be
+            replayed; the oracle has no gold answers; for it and the controls, a verifier that does
+            not do (see `Task.precheck`).
         ModelError: there is no such model.
     """
     task = open_task_for(spec.model, spec.task, spec.options, spec.data, listener.working)
@@ -96,25 +100,38 @@ def run_evaluation(spec: EvaluationSpec, listener: Listener) -> EvaluationResult
         evaluation = beside[spec.model]
     else:  # the model first: what is wrong with it should not take long to show
         evaluation = evaluate_model(
-            spec.model, task, examples, spec.split, spec.model_options, listener, spec.recipe_sampling
+            spec.model,
+            task,
+            examples,
+            spec.split,
+            spec.model_options,
+            listener,
+            spec.recipe_sampling,
         )
         beside = references(task, examples, spec.split, listener.working)
     replays = replay_episodes(task, examples, evaluation, spec.replays) if spec.replays else ()
-    return EvaluationResult(evaluation=evaluation, references=beside, replays=replays, examples=examples)
+    return EvaluationResult(
+        evaluation=evaluation, references=beside, replays=replays, examples=examples
+    )
 
 
-def open_task_for(model: str, name: str, options: Mapping[str, Any], data: Path | None, progress: Progress) -> Task:
-    """The task whose records fit a model: those that the model's own run held out, else the given or default ones.
+def open_task_for(
+    model: str, name: str, options: Mapping[str, Any], data: Path | None, progress: Progress
+) -> Task:
+    """The task whose records fit a model: those that the model's own run held out, else the given
+    or default ones.
 
     Args:
         model: a model, or the name of a reference.
-        name: the task, or the name that the model's recipe gave to one of several; empty is the model's own.
+        name: the task, or the name that the model's recipe gave to one of several; empty is the
+            model's own.
         options: from the command line; they go over the model's.
         data: where the records are; None finds or builds them.
         progress: told about building.
 
     Raises:
-        RecipeError: the model was trained on several tasks, and neither one of them nor another task is named.
+        RecipeError: the model was trained on several tasks, and neither one of them nor another
+            task is named.
     """
     card = Card.read(model)
     own = None if card is None else _own_task(card, name, model)
@@ -126,26 +143,38 @@ def open_task_for(model: str, name: str, options: Mapping[str, Any], data: Path 
         return open_task(task.name, options, records_folder(task.name, data), progress)
     run = Path(model).resolve().parents[1]
     ours = (run / "recipe.yaml").is_file() and (run / "data").is_dir()
-    folder = run / "data" / label if ours else Path("data") / f"{label or task.name}-of-{card.recipe.split()[-1]}"
+    folder = (
+        run / "data" / label
+        if ours
+        else Path("data") / f"{label or task.name}-of-{card.recipe.split()[-1]}"
+    )
     return open_task(task.name, {**task.options, **options}, folder, progress)
 
 
 def _no_task(model: str, options: ModelOptions) -> str:
     check_name(model, None, options)
     raise RecipeError(
-        f"nothing says which task {model} is evaluated on", f"add --task with one of {', '.join(task_names())}"
+        f"nothing says which task {model} is evaluated on",
+        f"add --task with one of {', '.join(task_names())}",
     )
 
 
 def _own_task(card: Card, name: str, model: str) -> tuple[str, TaskSection] | None:
-    """Which of the tasks that a model was trained on is meant, and what its recipe called it; None for none of them."""
+    """Which of the tasks that a model was trained on is meant, and what its recipe called it; None
+    for none of them."""
     if not card.tasks:
-        return ("", TaskSection(name=card.task, options=dict(card.options))) if name in {"", card.task} else None
+        return (
+            ("", TaskSection(name=card.task, options=dict(card.options)))
+            if name in {"", card.task}
+            else None
+        )
     if name in card.tasks:
         return name, section(TaskSection, card.tasks[name])
     meant = [label for label, one in card.tasks.items() if name in {"", one["name"]}]
     if len(meant) > 1:
-        raise RecipeError(f"{model} was trained on several tasks", f"add --task with one of {', '.join(meant)}")
+        raise RecipeError(
+            f"{model} was trained on several tasks", f"add --task with one of {', '.join(meant)}"
+        )
     if not meant and name not in task_names() and ":" not in name:
         raise RecipeError(
             f"there is no task named {name}, and {model} was not trained on one",
@@ -165,7 +194,8 @@ def records_folder(task: str, given: Path | None) -> Path:
     if not given.exists():
         raise DataError(
             f"there is no folder {given}",
-            f"check --data; records are built in a folder that is there and empty (`mkdir {given}`), and without "
+            "check --data; records are built in a folder that is there and empty (`mkdir "
+            f"{given}`), and without "
             f"--data those of data/{task} are used",
         )
     return given

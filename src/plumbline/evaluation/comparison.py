@@ -6,7 +6,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from plumbline.errors import IncomparableError, PlumblineError
-from plumbline.evaluation.statistics import SIGNIFICANT, Direction, Paired, detectable, direction, holm, paired
+from plumbline.evaluation.statistics import (
+    SIGNIFICANT,
+    Direction,
+    Paired,
+    detectable,
+    direction,
+    holm,
+    paired,
+)
 from plumbline.evaluation.summary import part_means
 from plumbline.records import Evaluation, Judged, clusters_of
 from plumbline.runs.evaluations import EvaluationKey
@@ -16,23 +24,32 @@ TRIAL = 30
 
 
 def trial(n: int) -> str:
-    """What to say of a comparison on `n` examples that is a trial; empty where there are enough of them."""
-    return f"a trial: {n} example{'' if n == 1 else 's'} decide{'s' if n == 1 else ''} nothing" if n < TRIAL else ""
+    """What to say of a comparison on `n` examples that is a trial; empty where there are enough of
+    them."""
+    return (
+        f"a trial: {n} example{'' if n == 1 else 's'} decide{'s' if n == 1 else ''} nothing"
+        if n < TRIAL
+        else ""
+    )
 
 
 def compare(before: Evaluation, after: Evaluation) -> Paired:
-    """The paired difference of two evaluations of the same examples under the same rubric, where both were judged.
+    """The paired difference of two evaluations of the same examples under the same rubric, where
+    both were judged.
 
     Raises:
-        IncomparableError: they differ in task, rubric, or examples, or no example was judged in both.
+        IncomparableError: they differ in task, rubric, or examples, or no example was judged in
+            both.
     """
     pairs = judged_pairs(before, after)
-    rows = [row for _, row in pairs]  # the later one: an evaluation of an earlier version has no clusters
+    # the later one: an evaluation of an earlier version has no clusters
+    rows = [row for _, row in pairs]
     return paired([row.reward for row, _ in pairs], [row.reward for row in rows], clusters_of(rows))
 
 
 def judged_pairs(before: Evaluation, after: Evaluation) -> list[tuple[Judged, Judged]]:
-    """The rows of two evaluations of the same examples under the same rubric, where both were judged.
+    """The rows of two evaluations of the same examples under the same rubric, where both were
+    judged.
 
     Raises:
         IncomparableError: as `compare` does.
@@ -41,12 +58,15 @@ def judged_pairs(before: Evaluation, after: Evaluation) -> list[tuple[Judged, Ju
     rows = {row.id: row for row in after.rows}
     pairs = [(row, rows[row.id]) for row in before.rows if row.id in rows]
     if not pairs:
-        raise IncomparableError("no example was judged in both evaluations", "look at why they could not be judged")
+        raise IncomparableError(
+            "no example was judged in both evaluations", "look at why they could not be judged"
+        )
     return pairs
 
 
 def among(evaluation: Evaluation, other: Evaluation) -> Evaluation:
-    """An evaluation's verdicts on the examples of another one, where it has all of them; else the whole evaluation.
+    """An evaluation's verdicts on the examples of another one, where it has all of them; else the
+    whole evaluation.
 
     The untrained model may be asked fewer (`evaluation.untrained`), and is compared on these.
     """
@@ -62,10 +82,15 @@ def among(evaluation: Evaluation, other: Evaluation) -> Evaluation:
 
 
 def aligned(evaluation: Evaluation, other: Evaluation) -> Evaluation | None:
-    """An evaluation's verdicts on exactly the rows of another one, in their order; None where it lacks one of them."""
+    """An evaluation's verdicts on exactly the rows of another one, in their order; None where it
+    lacks one of them."""
     rows = {row.id: row for row in evaluation.rows}
     wanted = [row.id for row in other.rows]
-    return replace(evaluation, rows=tuple(map(rows.__getitem__, wanted))) if rows.keys() >= set(wanted) else None
+    return (
+        replace(evaluation, rows=tuple(map(rows.__getitem__, wanted)))
+        if rows.keys() >= set(wanted)
+        else None
+    )
 
 
 def _ids(evaluation: Evaluation) -> set[str]:
@@ -73,7 +98,8 @@ def _ids(evaluation: Evaluation) -> set[str]:
 
 
 def check_same(before: Evaluation, after: Evaluation, *, rubric: bool = True) -> None:
-    """See that two evaluations are of the same examples and, unless that is what is asked about, under one rubric.
+    """See that two evaluations are of the same examples and, unless that is what is asked about,
+    under one rubric.
 
     Raises:
         IncomparableError: they differ in task, rubric, or examples.
@@ -83,7 +109,8 @@ def check_same(before: Evaluation, after: Evaluation, *, rubric: bool = True) ->
         if one != other:
             raise IncomparableError(
                 f"{before.source} was scored under {name} {one} and {after.source} under {other}",
-                "evaluate both again under one version; `plumbline score` judges stored completions again",
+                "evaluate both again under one version; `plumbline score` judges stored "
+                "completions again",
             )
     one, other = _ids(before), _ids(after)
     if one != other:
@@ -94,7 +121,8 @@ def check_same(before: Evaluation, after: Evaluation, *, rubric: bool = True) ->
 
 
 def fall(before: Evaluation, after: Evaluation) -> str | None:
-    """What to say where `after` earned less on the same examples (see `direction`); None where it did not.
+    """What to say where `after` earned less on the same examples (see `direction`); None where it
+    did not.
 
     Raises:
         IncomparableError: they differ in task, rubric, or examples.
@@ -105,18 +133,22 @@ def fall(before: Evaluation, after: Evaluation) -> str | None:
         return None
     message = f"{change:+.3f} on the same {change.n} examples"
     first, second = part_means(before.rows), part_means(after.rows)
-    changes = {name: second[name].mean - part.mean for name, part in first.items() if name in second}
+    changes = {
+        name: second[name].mean - part.mean for name, part in first.items() if name in second
+    }
     if changes and changes[worst := min(changes, key=changes.__getitem__)] < 0:
         message += f", most of all in {worst} ({changes[worst]:+.3f})"
     return message
 
 
-# -- pairing ---------------------------------------------------------------------------------------------------------
+# -- pairing ---------------------------------------------------------------------------------------
 #
-# Pairs of evaluations that are shown together: each one's difference, and how certain all of them are.
+# Pairs of evaluations that are shown together: each one's difference, and how certain all of them
+# are.
 #
-# Every comparison of a table is one question of several, so their p-values are adjusted together (Holm). A comparison
-# is of two trained models on these examples: what another seed would do, it does not say.
+# Every comparison of a table is one question of several, so their p-values are adjusted together
+# (Holm). A comparison is of two trained models on these examples: what another seed would do, it
+# does not say.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +167,8 @@ class Pairing:
     p: float = math.nan
     """Adjusted for all comparisons of the table."""
     detectable: float | None = None
-    """The least difference that these examples show four times in five, so adjusted; None where no pair differs, or
-    their clusters are too few for any."""
+    """The least difference that these examples show four times in five, so adjusted; None where no
+    pair differs, or their clusters are too few for any."""
 
     @property
     def direction(self) -> Direction:
@@ -149,12 +181,21 @@ def name_of(key: EvaluationKey) -> str:
     return f"{key.task} {key.split} {key.mode}".strip()
 
 
-def pair(run: str, against: str, asked: str, before: Evaluation, after: Evaluation, remark: str = "") -> Pairing:
-    """The pairing of an evaluation of `run` with one of `against`: its difference, or why there is none."""
+def pair(
+    run: str, against: str, asked: str, before: Evaluation, after: Evaluation, remark: str = ""
+) -> Pairing:
+    """The pairing of an evaluation of `run` with one of `against`: its difference, or why there is
+    none."""
     law = after.sampling
-    drawn = [f"{key} {old} → {law[key]}" for key, old in before.sampling.items() if law.get(key, old) != old]
+    drawn = [
+        f"{key} {old} → {law[key]}"
+        for key, old in before.sampling.items()
+        if law.get(key, old) != old
+    ]
     remarks = [remark, f"drawn otherwise: {', '.join(drawn)}" if drawn else ""]
-    pairing = Pairing(run=run, against=against, asked=asked, remark="; ".join(filter(None, remarks)))
+    pairing = Pairing(
+        run=run, against=against, asked=asked, remark="; ".join(filter(None, remarks))
+    )
     try:
         change = compare(replace(before, source=against), replace(after, source=run))
         remarks += [trial(change.difference.n)]
@@ -171,7 +212,8 @@ def adjusted(pairings: Sequence[Pairing]) -> tuple[Pairing, ...]:
     for one in pairings:
         if one.paired is not None:
             difference = one.paired.difference
-            least_p = 2.0 ** (1 - one.paired.scatter.units)  # of flips, where all differ the same way
+            # of flips, where all differ the same way
+            least_p = 2.0 ** (1 - one.paired.scatter.units)
             can_differ = one.paired.ties < difference.n and least_p * len(tested) < SIGNIFICANT
             least = detectable(difference, len(tested)) if can_differ else None
             one = replace(one, p=next(p_values), detectable=least)
@@ -183,5 +225,10 @@ def plain_pairing(one: Pairing) -> dict[str, Any]:
     """A pairing as JSON values: the paired difference, or `not_comparable`."""
     if one.paired is None:
         return {"not_comparable": one.error.cause if one.error is not None else ""}
-    more = {"p_holm": one.p, "detectable": one.detectable, "direction": one.direction, "remark": one.remark}
+    more = {
+        "p_holm": one.p,
+        "detectable": one.detectable,
+        "direction": one.direction,
+        "remark": one.remark,
+    }
     return asdict(one.paired) | more

@@ -23,9 +23,11 @@ class ScoredFile:
     """`summary.detail`, with `unknown_ids`, `coverage` (what `coverage` gives) and `warnings`."""
 
 
-def score_file(path: Path, task: Task, split: str | None, progress: Progress = silent) -> ScoredFile:
-    """Judge a file of completions from anywhere, on the examples of one split or of all. For `progress` see
-    `evaluate_completions`.
+def score_file(
+    path: Path, task: Task, split: str | None, progress: Progress = silent
+) -> ScoredFile:
+    """Judge a file of completions from anywhere, on the examples of one split or of all. For
+    `progress` see `evaluate_completions`.
 
     Raises:
         DataError: no such split; a row is malformed, an id comes twice, or none is known.
@@ -33,23 +35,35 @@ def score_file(path: Path, task: Task, split: str | None, progress: Progress = s
     splits = list(task.splits) if split is None else [split]
     evaluation, unknown = evaluate_file(path, task, splits, progress)
     known = {example.id: example for name in splits for example in task.examples(name)}
-    beside = references(task, [known[row.id] for row in evaluation.rows], evaluation.split, progress)
+    beside = references(
+        task, [known[row.id] for row in evaluation.rows], evaluation.split, progress
+    )
     covered = coverage(evaluation, task, splits)
     warnings = []
     if unknown:
         whose = f" ({elsewhere})" if (elsewhere := task.elsewhere(unknown)) else ""
-        warnings.append(f"{len(unknown)} rows name no example of {', '.join(splits)} and were left out{whose}")
+        warnings.append(
+            f"{len(unknown)} rows name no example of {', '.join(splits)} and were left out{whose}"
+        )
     if covered["missing"]:
-        counts = ", ".join(f"{one['answered']} of {one['of']} of {name}" for name, one in covered["splits"].items())
+        counts = ", ".join(
+            f"{one['answered']} of {one['of']} of {name}" for name, one in covered["splits"].items()
+        )
         warnings.append(f"the mean is of the examples that were answered ({counts})")
     if covered["train_rows"]:
         warnings.append(
-            f"{covered['train_rows']} answers are to rows of train, where a model that was trained on them shows "
+            f"{covered['train_rows']} answers are to rows of train, where a model that was trained "
+            "on them shows "
             "memory, not skill: give --split with a held-out one"
         )
     return ScoredFile(
         evaluation=evaluation,
-        summary={**detail(evaluation, beside), "unknown_ids": len(unknown), "coverage": covered, "warnings": warnings},
+        summary={
+            **detail(evaluation, beside),
+            "unknown_ids": len(unknown),
+            "coverage": covered,
+            "warnings": warnings,
+        },
     )
 
 
@@ -74,28 +88,40 @@ def evaluate_file(
     for number, row in read_jsonl(path):  # before any records are built for it
         identity, completion = row.get("id"), row.get("completion", row.get("text"))
         if not isinstance(identity, str) or not isinstance(completion, str):
-            raise DataError(f'{path}:{number}: a row needs "id" and "completion", both text', "correct that line")
+            raise DataError(
+                f'{path}:{number}: a row needs "id" and "completion", both text',
+                "correct that line",
+            )
         if identity in given:
-            raise DataError(f"{path}:{number}: {identity} has an answer already", "give one completion for each id")
+            raise DataError(
+                f"{path}:{number}: {identity} has an answer already",
+                "give one completion for each id",
+            )
         given[identity] = completion
     if not given:
-        raise DataError(f"{path} has no rows", 'write a line of {"id", "completion"} for each answer')
+        raise DataError(
+            f"{path} has no rows", 'write a line of {"id", "completion"} for each answer'
+        )
     known = {example.id: example for split in splits for example in task.examples(split)}
     answers = {identity: completion for identity, completion in given.items() if identity in known}
     unknown = given.keys() - known.keys()
     if not answers:
         raise DataError(
             f"none of the {len(unknown)} ids in {path} is an example of {', '.join(splits)}",
-            task.elsewhere(unknown) or "check --data and --split: the ids come from its train, val or test file",
+            task.elsewhere(unknown)
+            or "check --data and --split: the ids come from its train, val or test file",
         )
     examples = [known[identity] for identity in answers]
     texts, named = list(answers.values()), "+".join(splits)
-    evaluation = evaluate_completions(task, examples, texts, source=path.name, split=named, progress=progress)
+    evaluation = evaluate_completions(
+        task, examples, texts, source=path.name, split=named, progress=progress
+    )
     return evaluation, unknown
 
 
 def coverage(evaluation: Evaluation, task: Task, splits: Sequence[str]) -> dict[str, Any]:
-    """How much of its splits a file's evaluation covers: a mean over the easy tenth is none of the whole.
+    """How much of its splits a file's evaluation covers: a mean over the easy tenth is none of the
+    whole.
 
     Args:
         evaluation: of completions from anywhere.
@@ -103,9 +129,10 @@ def coverage(evaluation: Evaluation, task: Task, splits: Sequence[str]) -> dict[
         splits: where the ids were looked up; of several only those that have an answer count.
 
     Returns:
-        Plain values: `splits` (of each, how many were answered, of how many), `missing` (examples without an answer),
-        `mean_missing_as_0` (the mean reward with those counted as 0; answers that could not be judged are left out),
-        and `train_rows` (answers to rows of the split train).
+        Plain values: `splits` (of each, how many were answered, of how many), `missing` (examples
+            without an answer),
+        `mean_missing_as_0` (the mean reward with those counted as 0; answers that could not be
+        judged are left out), and `train_rows` (answers to rows of the split train).
     """
     ids = {split: {example.id for example in task.examples(split)} for split in splits}
     answered = {row.id for row in evaluation.rows} | {row.id for row in evaluation.unjudged}
@@ -113,8 +140,13 @@ def coverage(evaluation: Evaluation, task: Task, splits: Sequence[str]) -> dict[
     missing = len(frozenset[str]().union(*counted.values()) - answered)
     judged = len(evaluation.rows)
     return {
-        "splits": {name: {"answered": len(known & answered), "of": len(known)} for name, known in counted.items()},
+        "splits": {
+            name: {"answered": len(known & answered), "of": len(known)}
+            for name, known in counted.items()
+        },
         "missing": missing,
-        "mean_missing_as_0": float(evaluation.rewards().sum()) / (judged + missing) if judged + missing else None,
+        "mean_missing_as_0": float(evaluation.rewards().sum()) / (judged + missing)
+        if judged + missing
+        else None,
         "train_rows": len(ids.get("train", set()) & answered),
     }

@@ -1,6 +1,8 @@
-"""Any OpenAI-compatible endpoint as a sampler for evaluations: messages in, text out, no log-probabilities.
+"""Any OpenAI-compatible endpoint as a sampler for evaluations: messages in, text out, no
+log-probabilities.
 
-What it answers is somebody else's: nothing is followed, allocated or printed because an answer says so.
+What it answers is somebody else's: nothing is followed, allocated or printed because an answer says
+so.
 """
 
 import asyncio
@@ -28,15 +30,18 @@ TOO_LONG = re.compile(
     r"|max_\w*tokens\W{0,3}(is too|must be)|longer than the|at most \d+ .{0,12}tokens",
     re.IGNORECASE,
 )
-"""What endpoints say where a prompt and an answer of so many tokens are more than the model takes."""
+"""What endpoints say where a prompt and an answer of so many tokens are more than the model
+takes."""
 LONGEST = 2**24
 """Bytes of an answer, and tokens that it may say that it has."""
 
 
 class Endpoint:
-    """A `Sampler` that asks `/v1/chat/completions`; the endpoint applies the chat template, and says what is too long.
+    """A `Sampler` that asks `/v1/chat/completions`; the endpoint applies the chat template, and
+    says what is too long.
 
-    What is drawn does not depend on the requests' keys: no seed is sent, because not every server takes one.
+    What is drawn does not depend on the requests' keys: no seed is sent, because not every server
+    takes one.
     """
 
     family = "endpoint"
@@ -44,7 +49,8 @@ class Endpoint:
     """Not known; the endpoint refuses what does not fit."""
 
     def __init__(self, address: str, model: str, timeout: float = 600.0) -> None:
-        """Take the address, with or without /v1, and the model's name there; `timeout` seconds for a whole answer.
+        """Take the address, with or without /v1, and the model's name there; `timeout` seconds for
+        a whole answer.
 
         Raises:
             EngineError: httpx is not installed; the address, or the key in `KEY`, cannot be used.
@@ -54,7 +60,11 @@ class Endpoint:
         self._key = os.environ.get(KEY, "").strip()
         if not (self._key.isascii() and self._key.isprintable()):
             raise EngineError(f"the key in {KEY} has characters that no key has", "copy it again")
-        self.model, self.address, self.timeout = model, address.rstrip("/").removesuffix("/v1"), timeout
+        self.model, self.address, self.timeout = (
+            model,
+            address.rstrip("/").removesuffix("/v1"),
+            timeout,
+        )
 
     @property
     def engine(self) -> Mapping[str, str]:
@@ -78,7 +88,10 @@ class Endpoint:
         client, gate, loop = self._client(), asyncio.Semaphore(AT_ONCE), asyncio.new_event_loop()
         thread = threading.Thread(target=loop.run_forever, name="endpoint", daemon=True)
         thread.start()
-        asked = {asyncio.run_coroutine_threadsafe(self._ask(client, gate, one), loop): one for one in requests}
+        asked = {
+            asyncio.run_coroutine_threadsafe(self._ask(client, gate, one), loop): one
+            for one in requests
+        }
         try:
             for answer in as_completed(asked):
                 yield asked[answer], answer.result()
@@ -102,7 +115,10 @@ class Endpoint:
 
     async def _ask(self, client: Any, gate: asyncio.Semaphore, request: Request) -> Trajectory:
         law = request.sampling
-        body: dict[str, Any] = {"model": self.model, "messages": [dict(message) for message in request.messages]}
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": [dict(message) for message in request.messages],
+        }
         body |= {"temperature": law.temperature, "max_tokens": law.max_tokens}
         if law.top_p < 1:
             body["top_p"] = law.top_p
@@ -113,7 +129,9 @@ class Endpoint:
                 async with asyncio.timeout(self.timeout):
                     said = await self._post(client, json.dumps(body), law.max_tokens)
             except TimeoutError as error:
-                raise self._error(f"gave no whole answer within {self.timeout:g} seconds") from error
+                raise self._error(
+                    f"gave no whole answer within {self.timeout:g} seconds"
+                ) from error
         text, finish, tokens = self._read(said)
         return Trajectory(
             prompt=np.zeros(0, dtype=np.int64),
@@ -121,7 +139,8 @@ class Endpoint:
             text=text,
             sampling=law,
             finish="length" if finish == "length" else "stop",
-            answer=np.broadcast_to(np.int64(-1), tokens),  # so many, and which is not known; one number in memory
+            # so many, and which is not known; one number in memory
+            answer=np.broadcast_to(np.int64(-1), tokens),
         )
 
     async def _post(self, client: Any, body: str, most: int) -> bytes:
@@ -135,13 +154,16 @@ class Endpoint:
                 if 200 <= status < 300:
                     return said
                 if status < 400:
-                    raise self._error(f"answered {status}, a redirect to {to}, which is not followed")
+                    raise self._error(
+                        f"answered {status}, a redirect to {to}, which is not followed"
+                    )
                 told = said[:1000].decode(errors="replace")
                 why = f"refused with {status}: {told}"
                 if status in {400, 413, 422} and TOO_LONG.search(told):
                     raise self._error(
                         why,
-                        f"lower --max-tokens (an answer may have {most}), shorten the prompts, or give the endpoint a "
+                        f"lower --max-tokens (an answer may have {most}), shorten the prompts, or "
+                        "give the endpoint a "
                         "longer context",
                     )
                 if status < 500 and status != 429:
@@ -153,7 +175,9 @@ class Endpoint:
     async def _answer(self, client: Any, body: str) -> tuple[int, bytes, str]:
         """The status of an answer, its body, and where it redirects to."""
         found = bytearray()
-        async with client.stream("POST", f"{self.address}/v1/chat/completions", content=body) as answer:
+        async with client.stream(
+            "POST", f"{self.address}/v1/chat/completions", content=body
+        ) as answer:
             async for chunk in answer.aiter_bytes():
                 found += chunk
                 if len(found) > LONGEST:
@@ -169,19 +193,28 @@ class Endpoint:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             why = f"{type(error).__name__}: {error}"
             shown = said[:1000].decode(errors="replace")
-            raise self._error(f"answered what is no chat completion of one choice ({why}): {shown}") from error
-        if not isinstance(text, str | None) or any("\ud800" <= one <= "\udfff" for one in text or ""):
+            raise self._error(
+                f"answered what is no chat completion of one choice ({why}): {shown}"
+            ) from error
+        if not isinstance(text, str | None) or any(
+            "\ud800" <= one <= "\udfff" for one in text or ""
+        ):
             raise self._error(f"answered with a content that is no text: {text!r:.300}")
         if not isinstance(finish, str | None):
             raise self._error(f"answered with a finish_reason that is no text: {finish!r:.300}")
         if choice.get("index", 0) != 0:
-            raise self._error(f"answered with choice {choice['index']!r:.300}, and the only one is 0")
+            raise self._error(
+                f"answered with choice {choice['index']!r:.300}, and the only one is 0"
+            )
         if type(tokens) is not int or not 0 <= tokens <= LONGEST:
-            raise self._error(f"says that an answer has {tokens!r:.300} tokens (usage.completion_tokens)")
+            raise self._error(
+                f"says that an answer has {tokens!r:.300} tokens (usage.completion_tokens)"
+            )
         return text or "", finish, tokens
 
     def _error(self, what: str, fix: str = "") -> EngineError:
-        """An error about this endpoint, without its key and with nothing in it that a terminal would obey."""
+        """An error about this endpoint, without its key and with nothing in it that a terminal
+        would obey."""
         known = what.replace(self._key, f"<{KEY}>") if self._key else what
         seen = "".join(one if one.isprintable() else f"<{ord(one):02x}>" for one in known[:400])
         fix = fix or f"check the address, the model's name and, where it wants a key, {KEY}"

@@ -1,6 +1,7 @@
 """Evaluations of models, of completions from elsewhere, of the oracle and of the controls.
 
-Only a model needs torch; judging completions, the oracle and the controls runs on a laptop in a second.
+Only a model needs torch; judging completions, the oracle and the controls runs on a laptop in a
+second.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,11 +11,11 @@ from typing import Any
 from plumbline.errors import DataError
 from plumbline.policies.policy import Sampler
 from plumbline.records import Evaluation, Example, Group, Judged, Key, Rollout, Sampling, Unjudged
+from plumbline.rollouts.collect import collect
+from plumbline.rollouts.reward_workers import Judging, Verdict, check_failures
 from plumbline.runs.evaluations import BegunEvaluation
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.task import Task, gold_of
-from plumbline.rollouts.reward_workers import Judging, Verdict, check_failures
-from plumbline.rollouts.collect import collect
 
 ORACLE = "oracle"
 AT_ONCE = 64
@@ -46,8 +47,9 @@ def evaluate_policy(
     """One episode of the policy with each example; `progress` is told how many of how
     many are judged.
 
-    What is drawn for an example depends on the seed and its id, and not on the others: the answers to the first five
-    are the first five answers to all. So what `begun` has is not asked again; it is given what follows, part by part.
+    What is drawn for an example depends on the seed and its id, and not on the others: the answers
+    to the first five are the first five answers to all. So what `begun` has is not asked again; it
+    is given what follows, part by part.
 
     Raises:
         DataError: what was begun is not of these examples.
@@ -55,7 +57,10 @@ def evaluate_policy(
     """
     rows = [] if begun is None else begun.rows()
     if [row.id for row in rows] != [example.id for example in examples[: len(rows)]]:
-        raise DataError("the evaluation was begun with other examples", "delete evaluations/*.part.jsonl of the run")
+        raise DataError(
+            "the evaluation was begun with other examples",
+            "delete evaluations/*.part.jsonl of the run",
+        )
     if progress is not None:
         progress(len(rows), len(examples))
     for start in range(len(rows), len(examples), AT_ONCE):
@@ -80,8 +85,8 @@ def evaluate_completions(
     split: str,
     progress: Progress = silent,
 ) -> Evaluation:
-    """Completions from anywhere, one for each example in the same order; each is its episode's first and last answer.
-    `progress` is told where verdicts take their time.
+    """Completions from anywhere, one for each example in the same order; each is its episode's
+    first and last answer. `progress` is told where verdicts take their time.
 
     Raises:
         DataError: there are not as many as examples.
@@ -111,15 +116,21 @@ def evaluate_reference(
     """The oracle, or a control by name; for `progress` see `evaluate_completions`.
 
     Raises:
-        DataError: the task has no control of that name; the oracle is asked for what has no gold answer.
+        DataError: the task has no control of that name; the oracle is asked for what has no gold
+            answer.
     """
     if source == ORACLE:
         answers = list(map(gold_of, examples))
     elif source in task.controls:
         answers = task.controls[source](examples)
     else:
-        raise DataError(f"task {task.name} has no control {source!r}", f"it has {', '.join((ORACLE, *task.controls))}")
-    return evaluate_completions(task, examples, answers, source=source, split=split, progress=progress)
+        raise DataError(
+            f"task {task.name} has no control {source!r}",
+            f"it has {', '.join((ORACLE, *task.controls))}",
+        )
+    return evaluate_completions(
+        task, examples, answers, source=source, split=split, progress=progress
+    )
 
 
 def references(
@@ -133,24 +144,34 @@ def references(
 
 
 def references_of(task: Task, examples: Sequence[Example]) -> tuple[str, ...]:
-    """Names of the oracle and of every control: the ceiling and the floor that stand beside each evaluation.
+    """Names of the oracle and of every control: the ceiling and the floor that stand beside each
+    evaluation.
 
     Examples without gold answers have no oracle, and so no ceiling.
     """
-    return (*([ORACLE] if all(example.gold is not None for example in examples) else []), *task.controls)
+    return (
+        *([ORACLE] if all(example.gold is not None for example in examples) else []),
+        *task.controls,
+    )
 
 
 def _sampled(group: Group) -> Judged | Unjudged:
     """The row of a group's only answer."""
     (rollout,) = group.rollouts
-    return _row(group.example, rollout.text, (rollout.outcome, rollout.score, rollout.failure), rollout)
+    return _row(
+        group.example, rollout.text, (rollout.outcome, rollout.score, rollout.failure), rollout
+    )
 
 
-def _row(example: Example, completion: str, verdict: Verdict, rollout: Rollout | None = None) -> Judged | Unjudged:
+def _row(
+    example: Example, completion: str, verdict: Verdict, rollout: Rollout | None = None
+) -> Judged | Unjudged:
     """A row; the rollout where a policy of ours wrote the completion."""
     outcome, score, failure = verdict
     if score is None:
-        return Unjudged(id=example.id, stratum=example.stratum, completion=completion, failure=str(failure))
+        return Unjudged(
+            id=example.id, stratum=example.stratum, completion=completion, failure=str(failure)
+        )
     return Judged(
         id=example.id,
         stratum=example.stratum,
@@ -162,7 +183,9 @@ def _row(example: Example, completion: str, verdict: Verdict, rollout: Rollout |
         cluster=example.cluster,
         truncated=None if rollout is None else rollout.truncated,
         tokens=None if rollout is None else rollout.num_tokens,
-        turns=tuple(turn.text for turn in rollout.turns) if rollout is not None and rollout.asked else (),
+        turns=tuple(turn.text for turn in rollout.turns)
+        if rollout is not None and rollout.asked
+        else (),
         asked=() if rollout is None else rollout.asked,
         cut=rollout is not None and rollout.cut,
     )

@@ -1,4 +1,5 @@
-"""The runs of some folders beside one another: what each came to, and whether it differs from the one before it."""
+"""The runs of some folders beside one another: what each came to, and whether it differs from the
+one before it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -14,7 +15,16 @@ from plumbline.evaluation.statistics import Interval, mean_interval
 from plumbline.evaluation.summary import bounds
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
-from plumbline.runs.lineage import KeyChange, Origin, changes, in_order, list_runs, origins, predecessors, versions
+from plumbline.runs.lineage import (
+    KeyChange,
+    Origin,
+    changes,
+    in_order,
+    list_runs,
+    origins,
+    predecessors,
+    versions,
+)
 from plumbline.runs.record import EvaluationSummary, RunRecord, read_recipe, read_record
 
 
@@ -61,7 +71,8 @@ class Lineage:
     members: tuple[Member, ...]
     pairings: tuple[Pairing, ...]
     lineage: bool = False
-    """Whether they are the runs of folders; else they are runs and evaluations that were named one by one."""
+    """Whether they are the runs of folders; else they are runs and evaluations that were named one
+    by one."""
     others: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -81,7 +92,7 @@ class EvaluationFilter:
         return self.split in {None, key.split} and self.mode in {None, key.mode}
 
 
-# -- a folder of runs ----------------------------------------------------------------------------------------------
+# -- a folder of runs ------------------------------------------------------------------------------
 
 
 def history(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFilter()) -> Lineage:
@@ -111,7 +122,9 @@ def history(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFilter(
                 origin=begun[run.name] if run.recipe else None,
                 depth=depth,
                 against=earlier.name if earlier else "",
-                changes=changes(earlier, run) if earlier and earlier.name != begun[run.name].run else (),
+                changes=changes(earlier, run)
+                if earlier and earlier.name != begun[run.name].run
+                else (),
                 results=results,
                 problems=problems,
             )
@@ -123,11 +136,14 @@ def history(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFilter(
 
 
 def _spread(one: Pairing, same: Sequence[Sequence[str]], members: Sequence[Member]) -> float:
-    """How far apart the seeds of one recipe are, the run's or its predecessor's, in what the pairing asks."""
+    """How far apart the seeds of one recipe are, the run's or its predecessor's, in what the
+    pairing asks."""
     spread = 0.0
     for version in same:
         if one.run in version or one.against in version:
-            results = [result for member in members if member.name in version for result in member.results]
+            results = [
+                result for member in members if member.name in version for result in member.results
+            ]
             asked = [result for result in results if result.asked == one.asked]
             means = [result.reward.mean for result in asked if result.rubric == asked[0].rubric]
             spread = max([spread, *([max(means) - min(means)] if means else [])])
@@ -142,12 +158,16 @@ def _beside_seeds(one: Pairing, spread: float) -> Pairing:
     return replace(one, remark="; ".join(filter(None, remarks)))
 
 
-def _results(run: RunRecord, asked: EvaluationFilter) -> tuple[tuple[StageResult, ...], tuple[str, ...]]:
+def _results(
+    run: RunRecord, asked: EvaluationFilter
+) -> tuple[tuple[StageResult, ...], tuple[str, ...]]:
     found, problems = [], []
     for key in run.finals:
         if key in asked:
             try:
-                found.append(_summed(run, key) if str(key) in run.summaries else _evaluated(run, key))
+                found.append(
+                    _summed(run, key) if str(key) in run.summaries else _evaluated(run, key)
+                )
             except PlumblineError as error:
                 problems.append(error.cause)
     return tuple(found), tuple(problems)
@@ -159,10 +179,14 @@ def _summed(run: RunRecord, key: EvaluationKey) -> StageResult:
         said = EvaluationSummary.model_validate(run.summaries[str(key)])
     except ValidationError as error:
         path = run.folder / "result.json"
-        raise DataError(f"{path} does not say what {key} came to", "evaluate the run's model again") from error
+        raise DataError(
+            f"{path} does not say what {key} came to", "evaluate the run's model again"
+        ) from error
     reward = Interval(said.reward.mean, said.reward.low, said.reward.high, said.reward.n)
     asked = _asked(key, said.task)
-    return StageResult(**asked, rubric=said.rubric, reward=reward, floor=said.floor, ceiling=said.ceiling)
+    return StageResult(
+        **asked, rubric=said.rubric, reward=reward, floor=said.floor, ceiling=said.ceiling
+    )
 
 
 def _evaluated(run: RunRecord, key: EvaluationKey) -> StageResult:
@@ -179,9 +203,14 @@ def _evaluated(run: RunRecord, key: EvaluationKey) -> StageResult:
 
 def _result(evaluation: Evaluation, key: EvaluationKey, around: Mapping[str, Any]) -> StageResult:
     """An evaluation's result; `around` has floor and ceiling, where they are known."""
-    asked, reward = _asked(key, evaluation.task), mean_interval(evaluation.rewards(), evaluation.clusters())
+    asked, reward = (
+        _asked(key, evaluation.task),
+        mean_interval(evaluation.rewards(), evaluation.clusters()),
+    )
     floor, ceiling = around.get("floor"), around.get("ceiling")
-    return StageResult(**asked, rubric=evaluation.rubric, reward=reward, floor=floor, ceiling=ceiling)
+    return StageResult(
+        **asked, rubric=evaluation.rubric, reward=reward, floor=floor, ceiling=ceiling
+    )
 
 
 def _asked(key: EvaluationKey, task: str) -> dict[str, Any]:
@@ -196,7 +225,8 @@ def _pairings(
     asked: EvaluationFilter,
     read: Callable[[Path], Evaluation],
 ) -> list[Pairing]:
-    """A run against its predecessor; where that is the model that it began from, or has no result, against its start.
+    """A run against its predecessor; where that is the model that it began from, or has no result,
+    against its start.
 
     A run evaluates what it begins from under its own conditions, so that is comparable in any case.
     """
@@ -212,7 +242,9 @@ def _pairings(
     for what, key in mine.items():
         try:
             if what not in theirs:
-                raise IncomparableError(f"{name} {'was not evaluated on it' if keys else 'has no result'}")
+                raise IncomparableError(
+                    f"{name} {'was not evaluated on it' if keys else 'has no result'}"
+                )
             before = read(other.evaluation_file(theirs[what]))
             after = read(run.evaluation_file(key))
         except PlumblineError as error:
@@ -228,7 +260,7 @@ def _after(key: EvaluationKey, other: EvaluationKey, name: str) -> str:
     return "" if key.stage == other.stage else f"after {key.stage}, and {name} after {other.stage}"
 
 
-# -- plain values --------------------------------------------------------------------------------------------------
+# -- plain values ----------------------------------------------------------------------------------
 
 
 def plain_history(found: Lineage) -> dict[str, Any]:
@@ -248,7 +280,11 @@ def _plain_member(member: Member, pairings: Sequence[Pairing]) -> dict[str, Any]
         "folder": str(run.folder),
         "status": run.status,
         "why": run.why,
-        "recipe": {"name": run.recipe.get("name"), "identity": run.identity or None, "seed": run.recipe.get("seed")},
+        "recipe": {
+            "name": run.recipe.get("name"),
+            "identity": run.identity or None,
+            "seed": run.recipe.get("seed"),
+        },
         "began_from": None if origin is None else asdict(origin),
         "started": None if run.started is None else run.started.isoformat(timespec="seconds"),
         "training_seconds": run.seconds,
@@ -260,12 +296,14 @@ def _plain_member(member: Member, pairings: Sequence[Pairing]) -> dict[str, Any]
         "against": member.against or None,
         "changes": [{"key": key, "before": old, "after": new} for key, old, new in member.changes],
         "results": [asdict(result) for result in member.results],
-        "comparisons": [{"asked": one.asked} | plain_pairing(one) for one in pairings if one.run == member.name],
+        "comparisons": [
+            {"asked": one.asked} | plain_pairing(one) for one in pairings if one.run == member.name
+        ],
         "problems": list(member.problems),
     }
 
 
-# -- named -----------------------------------------------------------------------------------------------------------
+# -- named -----------------------------------------------------------------------------------------
 #
 # Runs and evaluations that are named one by one, each against the first: `plumbline compare`.
 
@@ -274,21 +312,27 @@ def compare_paths(first: Path, *others: Path) -> Lineage:
     """Runs or evaluations' files, each against the first, in everything that both were asked.
 
     Raises:
-        DataError: one is neither a run nor an evaluation; of two, they have no split and mode in common.
+        DataError: one is neither a run nor an evaluation; of two, they have no split and mode in
+            common.
         IncomparableError: of none a comparison can be made: another rubric, or other examples.
     """
     paths = (first, *others)
     names = [path.name for path in paths]
     if len(set(names)) < len(names) or any(path.is_file() for path in paths):
         names = [str(path) for path in paths]
-    runs = [None if path.is_file() else _record(path, name) for path, name in zip(paths, names, strict=True)]
+    runs = [
+        None if path.is_file() else _record(path, name)
+        for path, name in zip(paths, names, strict=True)
+    ]
     found = [find_evaluations(path, run) for path, run in zip(paths, runs, strict=True)]
     members, pairings = [], []
     for at, (path, name, run) in enumerate(zip(paths, names, runs, strict=True)):
         differing = changes(runs[0], run) if at and runs[0] is not None and run is not None else ()
         results = tuple(_result(evaluation, key, {}) for key, evaluation in found[at].values())
         against = names[0] if at else ""
-        members.append(Member(name=name, listed=run, against=against, changes=differing, results=results))
+        members.append(
+            Member(name=name, listed=run, against=against, changes=differing, results=results)
+        )
         if at:
             pairings += _shared((first, names[0], found[0]), (path, name, found[at]))
     if pairings and all(one.paired is None for one in pairings):
@@ -305,7 +349,8 @@ Evaluations = Mapping[str, tuple[EvaluationKey, Evaluation]]
 
 
 def find_evaluations(path: Path, run: RunRecord | None) -> Evaluations:
-    """What may be compared: a file's evaluation, or the last stage's of a run, by task, split and mode.
+    """What may be compared: a file's evaluation, or the last stage's of a run, by task, split and
+    mode.
 
     Raises:
         DataError: neither an evaluation nor a run with evaluations.
@@ -313,7 +358,9 @@ def find_evaluations(path: Path, run: RunRecord | None) -> Evaluations:
     if run is None:
         one = read_evaluation(path)
         votes = one.sampling.get("votes")
-        mode = f"vote{votes}" if votes else "sampled" if one.sampling.get("temperature") else "greedy"
+        mode = (
+            f"vote{votes}" if votes else "sampled" if one.sampling.get("temperature") else "greedy"
+        )
         return {"": (EvaluationKey(one.source, one.split, mode), one)}
     run.final_keys()  # raises where a name is none
     if not run.finals:
@@ -321,13 +368,18 @@ def find_evaluations(path: Path, run: RunRecord | None) -> Evaluations:
     return {name_of(key): (key, read_evaluation(run.evaluation_file(key))) for key in run.finals}
 
 
-def _shared(first: tuple[Path, str, Evaluations], second: tuple[Path, str, Evaluations]) -> list[Pairing]:
+def _shared(
+    first: tuple[Path, str, Evaluations], second: tuple[Path, str, Evaluations]
+) -> list[Pairing]:
     (path, name, before), (other, label, after) = first, second
     if "" in before or "" in after:
         before, after = _single(before, after), _single(after, before)
     shared = [asked for asked in before if asked in after]
     if not shared:
-        error = DataError(f"{path} and {other} have no split and mode in common", "evaluate both on the same split")
+        error = DataError(
+            f"{path} and {other} have no split and mode in common",
+            "evaluate both on the same split",
+        )
         return [Pairing(run=label, against=name, asked="", error=error)]
     pairs = []
     for asked in shared:
@@ -354,14 +406,18 @@ def _single(found: Evaluations, other: Evaluations) -> Evaluations:
 
 
 def plain_comparisons(found: Lineage) -> dict[str, Any]:
-    """What `compare_paths` found as JSON values: for two the comparisons by what was asked, and the recipes'
-    differences; for more the same by run.
+    """What `compare_paths` found as JSON values: for two the comparisons by what was asked, and the
+    recipes' differences; for more the same by run.
     """
     each = {
-        member.name: {one.asked: plain_pairing(one) for one in found.pairings if one.run == member.name}
+        member.name: {
+            one.asked: plain_pairing(one) for one in found.pairings if one.run == member.name
+        }
         for member in found.members[1:]
     }
-    recipes = {member.name: [list(change) for change in member.changes] for member in found.members[1:]}
+    recipes = {
+        member.name: [list(change) for change in member.changes] for member in found.members[1:]
+    }
     if len(each) == 1:
         (only,) = each
         return {"comparisons": each[only], "recipe": recipes[only]}

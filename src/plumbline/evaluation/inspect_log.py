@@ -1,4 +1,5 @@
-"""An evaluation as a log of Inspect (inspect_ai), for `inspect view`: each prompt, answer, reward and part."""
+"""An evaluation as a log of Inspect (inspect_ai), for `inspect view`: each prompt, answer, reward
+and part."""
 
 import json
 import math
@@ -29,7 +30,9 @@ def check_log(path: Path) -> None:
         StorageError: another file is there.
     """
     if path.suffix != ".eval":
-        raise RecipeError(f"--inspect is {path}, and `inspect view` reads .eval files", f"give {path}.eval")
+        raise RecipeError(
+            f"--inspect is {path}, and `inspect view` reads .eval files", f"give {path}.eval"
+        )
     output_guard.check_file(path, "Inspect log", is_log)
     needed("inspect_ai", "--inspect")
 
@@ -44,7 +47,8 @@ def is_log(path: Path) -> bool:
 
 
 def write_log(path: Path, evaluation: Evaluation, examples: Sequence[Example]) -> None:
-    """Write an evaluation as a log of Inspect. An answer that could not be judged is unscored there.
+    """Write an evaluation as a log of Inspect. An answer that could not be judged is unscored
+    there.
 
     Args:
         path: of the log, a .eval file.
@@ -63,7 +67,11 @@ def write_log(path: Path, evaluation: Evaluation, examples: Sequence[Example]) -
     reward = mean_interval(evaluation.rewards(), evaluation.clusters())
     metrics = {
         name: log.EvalMetric(name=name, value=value)
-        for name, value in (("mean", reward.mean), ("ci95_low", reward.low), ("ci95_high", reward.high))
+        for name, value in (
+            ("mean", reward.mean),
+            ("ci95_low", reward.low),
+            ("ci95_high", reward.high),
+        )
         if math.isfinite(value)  # of one answer there is no interval, of none no mean
     }
     scorer = log.EvalScore(
@@ -77,7 +85,9 @@ def write_log(path: Path, evaluation: Evaluation, examples: Sequence[Example]) -
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         task=evaluation.task,
         dataset=log.EvalDataset(
-            name=f"{evaluation.task}/{evaluation.split}", samples=len(rows), sample_ids=[row.id for row in rows]
+            name=f"{evaluation.task}/{evaluation.split}",
+            samples=len(rows),
+            sample_ids=[row.id for row in rows],
         ),
         model=evaluation.source,
         config=log.EvalConfig(),
@@ -89,20 +99,27 @@ def write_log(path: Path, evaluation: Evaluation, examples: Sequence[Example]) -
             "seed": evaluation.seed,
         },
     )
-    results = log.EvalResults(total_samples=len(rows), completed_samples=len(evaluation.rows), scores=[scorer])
+    results = log.EvalResults(
+        total_samples=len(rows), completed_samples=len(evaluation.rows), scores=[scorer]
+    )
     samples = [_sample(row, asked[row.id], evaluation.source) for row in rows]
     with clear_os_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f".{path.stem}.writing.eval")
         try:
-            log.write_eval_log(log.EvalLog(status="success", eval=spec, results=results, samples=samples), str(beside))
+            log.write_eval_log(
+                log.EvalLog(status="success", eval=spec, results=results, samples=samples),
+                str(beside),
+            )
             beside.replace(path)
         finally:
             beside.unlink(missing_ok=True)
 
 
 def _sample(row: Judged | Unjudged, example: Example, source: str) -> Any:
-    log, model, scorer = (needed(f"inspect_ai.{name}", "--inspect") for name in ("log", "model", "scorer"))
+    log, model, scorer = (
+        needed(f"inspect_ai.{name}", "--inspect") for name in ("log", "model", "scorer")
+    )
     roles = {
         "system": model.ChatMessageSystem,
         "user": model.ChatMessageUser,
@@ -135,7 +152,9 @@ def _sample(row: Judged | Unjudged, example: Example, source: str) -> Any:
         input=prompt,
         target=example.gold or "",
         messages=chat,
-        output=model.ModelOutput.from_content(source, row.completion, "max_tokens" if cut else "stop"),
+        output=model.ModelOutput.from_content(
+            source, row.completion, "max_tokens" if cut else "stop"
+        ),
         scores={"reward": score},
         metadata=metadata,
     )

@@ -20,24 +20,26 @@ from plumbline.policies.saved import reach_hub, saved_settings
 from plumbline.recipe import ModelSection, foreign_key, options_of, section, without_foreign
 from plumbline.recipe.execution import EngineSection
 from plumbline.records import Evaluation, Example, Sampling
+from plumbline.rollouts.collect import check_prompts
 from plumbline.runs.metadata import Card
 from plumbline.runs.remote import local_model
 from plumbline.runs.run import Listener
 from plumbline.tasks import NOWHERE, open_task, task_names
 from plumbline.tasks.task import Task
-from plumbline.rollouts.collect import check_prompts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
     """How a model is opened and decoded by `plumbline eval` and `plumbline.evaluate`."""
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}  # how the keywords of `plumbline.evaluate` are checked
+    # how the keywords of `plumbline.evaluate` are checked
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     temperature: float | None = None
     """None is 0."""
     greedy: bool = False
-    """Says once more that the temperature is 0, so that a command line that asks for both is refused."""
+    """Says once more that the temperature is 0, so that a command line that asks for both is
+    refused."""
     max_tokens: int | None = None
     """None takes what the model's own run evaluated with, else 256."""
     steps: int | None = None
@@ -53,8 +55,8 @@ class ModelOptions:
     chat_template: str | None = None
     allow_overlap: bool = False
     engine: str | None = None
-    """vllm draws through a server that is started for it; an address asks an OpenAI-compatible endpoint for a model of
-    that name; None draws in this process."""
+    """vllm draws through a server that is started for it; an address asks an OpenAI-compatible
+    endpoint for a model of that name; None draws in this process."""
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself, and what no model could be opened or sampled with.
@@ -63,15 +65,23 @@ class ModelOptions:
             RecipeError: says which.
         """
         if self.temperature is not None and not 0 <= self.temperature < math.inf:
-            raise RecipeError(f"the temperature is {self.temperature}", "give a number from 0 on, and not inf")
+            raise RecipeError(
+                f"the temperature is {self.temperature}", "give a number from 0 on, and not inf"
+            )
         if self.engine not in {None, "vllm"} and not self.is_remote:
-            raise RecipeError(f"there is no engine {self.engine}", "give vllm, or an address such as http://host:8000")
+            raise RecipeError(
+                f"there is no engine {self.engine}",
+                "give vllm, or an address such as http://host:8000",
+            )
         section(
-            ModelSection, {"name": "x", "device": self.device, "dtype": self.dtype or "auto"}, "the model's options"
+            ModelSection,
+            {"name": "x", "device": self.device, "dtype": self.dtype or "auto"},
+            "the model's options",
         )
         if self.greedy and self.temperature:
             raise RecipeError(
-                f"greedy answers have the temperature 0, not {self.temperature}", "leave out --greedy or --temperature"
+                f"greedy answers have the temperature 0, not {self.temperature}",
+                "leave out --greedy or --temperature",
             )
 
     @property
@@ -90,29 +100,40 @@ def check_name(model: str, task: Task | None, options: ModelOptions) -> None:
 
     Args:
         model: its name.
-        task: what it is asked; None where nothing says so, and then the controls of all tasks are known.
+        task: what it is asked; None where nothing says so, and then the controls of all tasks are
+            known.
         options: how it is opened.
 
     Raises:
         RecipeError: it looks like a misspelt reference, or is a control of another task.
         ModelError, DataError: no model can be opened there (see `check_model`).
     """
-    controls = {name for one in task_names() for name in controls_of(one, {})} if task is None else set(task.controls)
+    controls = (
+        {name for one in task_names() for name in controls_of(one, {})}
+        if task is None
+        else set(task.controls)
+    )
     if model == ORACLE or model in controls:
         return
     if options.is_remote:
         check_address(str(options.engine), "--engine")
         return
     if "/" not in model and not Path(model).exists():
-        close = difflib.get_close_matches(model.casefold(), (ORACLE, *sorted(controls)), n=1, cutoff=0.75)
+        close = difflib.get_close_matches(
+            model.casefold(), (ORACLE, *sorted(controls)), n=1, cutoff=0.75
+        )
         models = "a model is a directory, a GGUF file, or a hub name such as org/model"
         if close:
-            raise RecipeError(f"there is no model and no control named {model}", f"did you mean {close[0]}? {models}")
+            raise RecipeError(
+                f"there is no model and no control named {model}",
+                f"did you mean {close[0]}? {models}",
+            )
         for other in task_names():
             if task is not None and other != task.name and model in controls_of(other, {}):
                 raise RecipeError(
                     f"{model} is a control of the task {other}, and the task is {task.name}",
-                    f"add --task {other}, or give one of {', '.join((ORACLE, *task.controls))}; {models}",
+                    f"add --task {other}, or give one of {', '.join((ORACLE, *task.controls))}; "
+                    f"{models}",
                 )
     opened, _ = as_trained(model, options)
     check_model(opened, model)
@@ -146,7 +167,8 @@ def evaluate_model(
         split: their name.
         options: how it is opened and decoded.
         listener: is told what makes the model slow.
-        recipe_sampling: how an endpoint, which has no run of its own, draws where the options do not say.
+        recipe_sampling: how an endpoint, which has no run of its own, draws where the options do
+            not say.
 
     Raises:
         DataError: the model was trained on some of these prompts.
@@ -155,20 +177,29 @@ def evaluate_model(
         DeviceMemoryError: the device's memory is not enough for it, or for so many answers at once.
     """
     if model == ORACLE or model in task.controls:
-        return evaluate_reference(task, examples, source=model, split=split, progress=listener.working)
+        return evaluate_reference(
+            task, examples, source=model, split=split, progress=listener.working
+        )
     if not options.allow_overlap:
-        advice = "evaluate on a split that it has not seen, or add --allow-overlap to measure memory"
+        advice = (
+            "evaluate on a split that it has not seen, or add --allow-overlap to measure memory"
+        )
         check_unseen(model, examples, f"these {len(examples)} prompts", advice)
     if options.is_remote:
         from plumbline.evaluation.endpoint import Endpoint
 
-        asked_for = {"temperature": 0.0 if options.greedy else options.temperature, "max_tokens": options.max_tokens}
+        asked_for = {
+            "temperature": 0.0 if options.greedy else options.temperature,
+            "max_tokens": options.max_tokens,
+        }
         given = {
             "temperature": 0.0,
             **(recipe_sampling or {}),
             **{key: one for key, one in asked_for.items() if one is not None},
         }
-        drawn = Sampling(**{each.name: given[each.name] for each in fields(Sampling) if each.name in given})
+        drawn = Sampling(
+            **{each.name: given[each.name] for each in fields(Sampling) if each.name in given}
+        )
         drawn = drawn.as_greedy() if drawn.greedy else drawn
         under = Conditions(source=model, split=split, sampling=drawn, seed=options.seed)
         asked = Endpoint(str(options.engine), model)
@@ -193,7 +224,8 @@ def _told(listener: Listener, split: str) -> Callable[[int, int], None]:
 
 @contextmanager
 def _drawing(policy: Policy, options: ModelOptions, listener: Listener) -> Iterator[Sampler]:
-    """What draws: the policy itself, or a vLLM server that has its weights and ends with the block."""
+    """What draws: the policy itself, or a vLLM server that has its weights and ends with the
+    block."""
     if options.engine is None:
         yield policy
         return
@@ -211,7 +243,8 @@ def _drawing(policy: Policy, options: ModelOptions, listener: Listener) -> Itera
 
 
 def as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Sampling]:
-    """How to open a model and how to decode: as its own run did, but for what the command line says."""
+    """How to open a model and how to decode: as its own run did, but for what the command line
+    says."""
     card = Card.read(model)
     saved = {**(card.model if card is not None else {}), **saved_settings(model)}
     if "lora" not in saved:  # merged, or never quantised: 4 bits are for the base of an adapter
@@ -220,14 +253,20 @@ def as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Samplin
     given = {key: value for key in opening if (value := getattr(options, key)) is not None}
     law = {**card.sampling} if card is not None else {}
     if given.get("family", saved.get("family")) != saved.get("family"):
-        saved, law = {}, {}  # what was saved is another family's; a model that says so itself is refused
+        # what was saved is another family's; a model that says so itself is refused
+        saved, law = {}, {}
     family = options_of({"family": "autoregressive", **saved, **given}["family"])
     opened = {**without_foreign("model", saved, family), **given, "name": model}
-    limits = {"temperature": options.drawn_at, "max_tokens": options.max_tokens, "steps": options.steps}
+    limits = {
+        "temperature": options.drawn_at,
+        "max_tokens": options.max_tokens,
+        "steps": options.steps,
+    }
     if options.drawn_at == 0:
         limits |= {"top_k": 0, "top_p": 1.0}
     law |= {key: value for key, value in limits.items() if value is not None}
-    advice = "leave out --max-tokens or --steps"  # more blocks than --max-tokens has tokens; a family without steps
+    # more blocks than --max-tokens has tokens; a family without steps
+    advice = "leave out --max-tokens or --steps"
     where = f"{model} cannot be sampled like this"
     return (
         section(family.model, opened, "the model's options", inside="model.", hint=foreign_key),
@@ -236,19 +275,27 @@ def as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Samplin
 
 
 def settled_keys(model: str) -> dict[str, Any]:
-    """What a recipe that begins with a model says of it: the keys of `model` that its directory has settled."""
+    """What a recipe that begins with a model says of it: the keys of `model` that its directory has
+    settled."""
     opened, _ = as_trained(model, ModelOptions())
     settled = opened.model_dump(exclude_defaults=True, exclude={"name", *opened.how})
     return settled if opened.family == "autoregressive" else {"family": opened.family, **settled}
 
 
 def check_unseen(model: str, examples: Sequence[Example], which: str, fix: str) -> None:
-    """Refuse examples whose prompts a model was trained on, as far as its card says; `which` names them in the error.
+    """Refuse examples whose prompts a model was trained on, as far as its card says; `which` names
+    them in the error.
 
     Raises:
         DataError: the model was trained on some of them.
     """
     card = Card.read(local_model(model))
-    seen = [example.id for example in examples if card is not None and example.fingerprint() in card.trained_on]
+    seen = [
+        example.id
+        for example in examples
+        if card is not None and example.fingerprint() in card.trained_on
+    ]
     if seen:
-        raise DataError(f"{model} was trained on {len(seen)} of {which}, for example {seen[0]}", fix)
+        raise DataError(
+            f"{model} was trained on {len(seen)} of {which}, for example {seen[0]}", fix
+        )

@@ -12,11 +12,17 @@ from plumbline.tasks.task import Task
 
 MOST = 4
 """Episodes that are replayed at most."""
-RULE = "The answer of each stratum that earned least, by reward and id, then the others; last the first that is right."
+RULE = (
+    "The answer of each stratum that earned least, by reward and id, then the others; last the "
+    "first that is right."
+)
 
 
-def replay_episodes(task: Task, examples: Sequence[Example], evaluation: Evaluation, count: int) -> tuple[Replay, ...]:
-    """Replay the answers that earned least, of different strata where there are some, and a right one.
+def replay_episodes(
+    task: Task, examples: Sequence[Example], evaluation: Evaluation, count: int
+) -> tuple[Replay, ...]:
+    """Replay the answers that earned least, of different strata where there are some, and a right
+    one.
 
     A replay that cannot be made says why: an evaluation is never lost for a picture.
 
@@ -35,14 +41,18 @@ def replay_episodes(task: Task, examples: Sequence[Example], evaluation: Evaluat
 
 
 def _chosen(rows: Sequence[Judged], count: int) -> list[Judged]:
-    failed = sorted((row for row in rows if row.reward < EARNED), key=lambda row: (row.reward, row.id))
+    failed = sorted(
+        (row for row in rows if row.reward < EARNED), key=lambda row: (row.reward, row.id)
+    )
     before: Counter[str] = Counter()
     ranks = {}
     for row in failed:
         ranks[row.id] = before[row.stratum]
         before[row.stratum] += 1
     failed.sort(key=lambda row: ranks[row.id])
-    right = sorted((row for row in rows if row.reward >= EARNED), key=lambda row: row.id)[: count > 1]
+    right = sorted((row for row in rows if row.reward >= EARNED), key=lambda row: row.id)[
+        : count > 1
+    ]
     return [*failed[: count - len(right)], *right]
 
 
@@ -68,7 +78,9 @@ def _replay(task: Task, example: Example, row: Judged) -> Replay:
         replay = replace(replay, mistakes=tuple(task.mistakes(example, row.completion)))
         for number, text in enumerate(row.turns or (row.completion,), 1):
             turn = f"Turn {number}: " if row.turns else ""
-            frames = (replace(frame, caption=turn + frame.caption) for frame in task.replay(example, text))
+            frames = (
+                replace(frame, caption=turn + frame.caption) for frame in task.replay(example, text)
+            )
             replay = replace(replay, frames=(*replay.frames, *frames))
     except PlumblineError as error:
         return replace(replay, problem=f"{error.cause}; {error.fix}" if error.fix else error.cause)

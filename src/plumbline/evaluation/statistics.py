@@ -2,14 +2,15 @@
 
 Letters in shapes: n examples, C clusters.
 
-The example is the unit: answers to one prompt are alike, so counting answers would give intervals that are too narrow.
-Examples that share a customer, a form or a template are alike, too: where a task says which, they are a cluster, and
-clusters are the unit (Cameron and Miller 2015). A mean has Student's interval, with an error from the sums of clusters
-and as many degrees of freedom as clusters of one size would have (Kish 1965); rates have Wilson's, with the number of
-examples that a sample without clusters would need for the same error. The paired test flips signs of clusters (Fisher's
-randomisation test), which needs no distribution and is exact up to the number of flips. That there is no difference
-larger than a margin is two one-sided tests (Schuirmann 1987), each mended for skewed differences (Hall 1992).
-`benchmarks/coverage.py` says how far all this holds.
+The example is the unit: answers to one prompt are alike, so counting answers would give intervals
+that are too narrow. Examples that share a customer, a form or a template are alike, too: where a
+task says which, they are a cluster, and clusters are the unit (Cameron and Miller 2015). A mean has
+Student's interval, with an error from the sums of clusters and as many degrees of freedom as
+clusters of one size would have (Kish 1965); rates have Wilson's, with the number of examples that a
+sample without clusters would need for the same error. The paired test flips signs of clusters
+(Fisher's randomisation test), which needs no distribution and is exact up to the number of flips.
+That there is no difference larger than a margin is two one-sided tests (Schuirmann 1987), each
+mended for skewed differences (Hall 1992). `benchmarks/coverage.py` says how far all this holds.
 """
 
 import itertools
@@ -34,7 +35,8 @@ LEVEL = 0.95
 SIGNIFICANT = 0.05
 """Below it a p-value, adjusted where it is one of several, speaks of a change."""
 POWER = 0.8
-"""How often a difference that is called detectable is found, and how often so many units as are advised decide."""
+"""How often a difference that is called detectable is found, and how often so many units as are
+advised decide."""
 MOST = 100_000
 """More units than this are not advised: what differs by so little is the same for all purposes."""
 Direction = Literal["rise", "fall", "same"]
@@ -52,7 +54,8 @@ class Interval:
     n: int
 
     def __format__(self, form: str) -> str:
-        """The mean and the interval, each number in `form` (.3f by default): `+.3f` gives +0.086 [+0.037, +0.137]."""
+        """The mean and the interval, each number in `form` (.3f by default): `+.3f` gives +0.086
+        [+0.037, +0.137]."""
         form = form or ".3f"
         return f"{self.mean:{form}} [{self.low:{form}}, {self.high:{form}}]"
 
@@ -75,7 +78,8 @@ Clusters = Sequence[str] | None
 
 
 def mean_interval(values: ArrayLike, clusters: Clusters = None) -> Interval:
-    """The mean of `values` [n] and its interval (`rate_interval` where all are 0 or 1); NaN where there are none.
+    """The mean of `values` [n] and its interval (`rate_interval` where all are 0 or 1); NaN where
+    there are none.
 
     An interval of rewards from 0 to 1 does not leave that range.
     """
@@ -98,12 +102,15 @@ def _counts(n: int, clusters: Clusters) -> tuple[NDArray[np.int64], NDArray[np.i
         return np.arange(n), np.ones(n, dtype=np.int64)
     if len(clusters) != n:
         raise ValueError(f"{n} values and {len(clusters)} clusters")
-    _, place, counts = np.unique(np.asarray(clusters, dtype=np.str_), return_inverse=True, return_counts=True)
+    _, place, counts = np.unique(
+        np.asarray(clusters, dtype=np.str_), return_inverse=True, return_counts=True
+    )
     return place, counts
 
 
 def _alike(n: int, clusters: Clusters) -> float:
-    """How many clusters of one size would be worth as much as these, were all examples of a cluster the same (Kish)."""
+    """How many clusters of one size would be worth as much as these, were all examples of a cluster
+    the same (Kish)."""
     counts = _counts(n, clusters)[1]
     return n * n / float((counts * counts).sum())
 
@@ -113,7 +120,8 @@ def _freedom(n: int, clusters: Clusters) -> int:
 
 
 def _none(n: float) -> float:
-    """The error of a share of 0: that nothing differed among n examples does not say that nothing can."""
+    """The error of a share of 0: that nothing differed among n examples does not say that nothing
+    can."""
     return rate_interval(np.zeros(max(1, int(n + TIE)))).high / _Z
 
 
@@ -130,8 +138,8 @@ def _error(array: NDArray[np.float64], clusters: Clusters) -> float:
 
 
 def surely_over(values: ArrayLike, limit: float, clusters: Clusters = None) -> bool:
-    """Whether the mean of `values` [n] is over a limit, and not by chance (see `direction`): the one rule by which a
-    control is said to earn more than it may. Fewer than 6 values never say so.
+    """Whether the mean of `values` [n] is over a limit, and not by chance (see `direction`): the
+    one rule by which a control is said to earn more than it may. Fewer than 6 values never say so.
     """
     array = np.asarray(values, dtype=np.float64)
     over = paired(np.full_like(array, limit), array, clusters)
@@ -139,7 +147,8 @@ def surely_over(values: ArrayLike, limit: float, clusters: Clusters = None) -> b
 
 
 def t_interval(values: ArrayLike) -> Interval:
-    """The mean of a few `values` [n] and Student's interval (1908) for draws from one normal law: that of seeds.
+    """The mean of a few `values` [n] and Student's interval (1908) for draws from one normal law:
+    that of seeds.
 
     With n = 1 there is no interval, and its ends are NaN.
     """
@@ -152,19 +161,23 @@ def t_interval(values: ArrayLike) -> Interval:
 
 
 def pooled_interval(
-    strata: Sequence[ArrayLike], seeds: Sequence[Sequence[float]] = (), clusters: Sequence[Clusters] = ()
+    strata: Sequence[ArrayLike],
+    seeds: Sequence[Sequence[float]] = (),
+    clusters: Sequence[Clusters] = (),
 ) -> Interval:
-    """The mean over strata [T] of the mean over each one's examples [n_t], with Student's interval; n is all examples.
+    """The mean over strata [T] of the mean over each one's examples [n_t], with Student's interval;
+    n is all examples.
 
-    Two sources of chance are added: which examples there are, and which seeds. Each has Student's margin, by its own
-    degrees of freedom, and the two make one as the sides of a right angle do (Howe 1974), which errs to the wide side.
-    A stratum without any spread counts with the error that Wilson's interval gives a share of 0, because that nothing
-    differed among six examples does not say that nothing can.
+    Two sources of chance are added: which examples there are, and which seeds. Each has Student's
+    margin, by its own degrees of freedom, and the two make one as the sides of a right angle do
+    (Howe 1974), which errs to the wide side. A stratum without any spread counts with the error
+    that Wilson's interval gives a share of 0, because that nothing differed among six examples does
+    not say that nothing can.
 
     Args:
         strata: values or paired differences, each already the mean over the seeds.
-        seeds: groups of what each seed has come to; of a difference to other runs, two groups. A group of one adds
-            nothing, and then the interval says nothing of other seeds.
+        seeds: groups of what each seed has come to; of a difference to other runs, two groups. A
+            group of one adds nothing, and then the interval says nothing of other seeds.
         clusters: of each stratum; empty where none has any.
 
     Raises:
@@ -180,7 +193,8 @@ def pooled_interval(
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """How a mean scatters, and over how many units: clusters, or examples that are each their own."""
+    """How a mean scatters, and over how many units: clusters, or examples that are each their
+    own."""
 
     units: int
     n: int
@@ -208,7 +222,8 @@ NOTHING = Scatter(0, 0, 1, math.nan)
 
 
 def scatter_of(strata: Sequence[ArrayLike], clusters: Sequence[Clusters] = ()) -> Scatter:
-    """How the mean over strata [T] of the mean over each one's examples [n_t] scatters; see `pooled_interval`.
+    """How the mean over strata [T] of the mean over each one's examples [n_t] scatters; see
+    `pooled_interval`.
 
     Raises:
         ValueError: there are no strata, or one is empty.
@@ -217,7 +232,9 @@ def scatter_of(strata: Sequence[ArrayLike], clusters: Sequence[Clusters] = ()) -
     if not arrays or not all(map(len, arrays)):
         raise ValueError("there is nothing to take the mean of")
     named = list(zip(arrays, clusters or [None] * len(arrays), strict=True))
-    errors = [_error(one, of) if np.ptp(one) > TIE else _none(_alike(len(one), of)) for one, of in named]
+    errors = [
+        _error(one, of) if np.ptp(one) > TIE else _none(_alike(len(one), of)) for one, of in named
+    ]
     freedom = sum(int(_alike(len(one), of) - 1 + TIE) for one, of in named)
     return Scatter(
         units=sum(len(_counts(len(one), of)[1]) for one, of in named),
@@ -236,14 +253,18 @@ def _inside(array: NDArray[np.float64], clusters: Clusters) -> float:
 
 
 def _skewness(array: NDArray[np.float64], clusters: Clusters) -> float:
-    """The skewness of a mean of values [n]: by the sums of its clusters or by their means, whichever says less.
+    """The skewness of a mean of values [n]: by the sums of its clusters or by their means,
+    whichever says less.
 
     Where one cluster is as large as many, its sum alone looks skewed.
     """
     place, counts = _counts(len(array), clusters)
     sums = np.bincount(place, weights=array - array.mean())
     means = sums / counts
-    by_sums, by_means = _cubed(sums), _cubed(means - means.mean()) * _cubed(counts) * len(counts) ** 0.5
+    by_sums, by_means = (
+        _cubed(sums),
+        _cubed(means - means.mean()) * _cubed(counts) * len(counts) ** 0.5,
+    )
     return min(by_sums, by_means, key=abs) if by_sums * by_means > 0 else 0.0
 
 
@@ -254,8 +275,13 @@ def _cubed(numbers: NDArray[Any]) -> float:
 
 
 def _skewed(t: float, skewness: float) -> float:
-    """The quantile t on the side to which a mean is skewed, by Hall's transformation; on the other side t itself."""
-    return t if skewness <= TIE else 3 / skewness * (1 - float(np.cbrt(1 - skewness * (t + skewness / 6))))
+    """The quantile t on the side to which a mean is skewed, by Hall's transformation; on the other
+    side t itself."""
+    return (
+        t
+        if skewness <= TIE
+        else 3 / skewness * (1 - float(np.cbrt(1 - skewness * (t + skewness / 6))))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,15 +292,21 @@ class UnitCount:
     """None: more than `MOST`."""
     unit: str
     needs_other_clusters: bool
-    """Whether it takes other clusters: more examples of the same ones do not decide it, however many."""
+    """Whether it takes other clusters: more examples of the same ones do not decide it, however
+    many."""
 
     def __str__(self) -> str:
-        return f"no feasible number of {self.unit}" if self.number is None else f"about {self.number:,} {self.unit}"
+        return (
+            f"no feasible number of {self.unit}"
+            if self.number is None
+            else f"about {self.number:,} {self.unit}"
+        )
 
 
 BESIDE, WITHIN = (LEVEL, 2 * POWER - 1), (2 * LEVEL - 1, POWER)
-"""Levels of two-sided intervals: the one that must not hold a bound, and the one that the mean lies in where a bound is
-passed four times in five. That a mean is within a margin is two tests at 5 %, of which each succeeds nine times in ten.
+"""Levels of two-sided intervals: the one that must not hold a bound, and the one that the mean lies
+in where a bound is passed four times in five. That a mean is within a margin is two tests at 5 %,
+of which each succeeds nine times in ten.
 """
 
 
@@ -286,20 +318,28 @@ def least_distance(scatter: Scatter, units: int, levels: tuple[float, float] = B
     return (_skewed(sure, abs(scatter.skewness) * root) + mean) * scatter.error * root
 
 
-def count_units(scatter: Scatter, distance: float, levels: tuple[float, float] = BESIDE) -> UnitCount:
+def count_units(
+    scatter: Scatter, distance: float, levels: tuple[float, float] = BESIDE
+) -> UnitCount:
     """How many units show, four times in five, that a mean lies so far from a bound."""
     counted = range(scatter.units, MOST + 1)
-    at = bisect_left(counted, True, key=lambda units: least_distance(scatter, units, levels) <= distance)
+    at = bisect_left(
+        counted, True, key=lambda units: least_distance(scatter, units, levels) <= distance
+    )
     endless = replace(scatter, error=math.sqrt(max(0.0, scatter.error**2 - scatter.inside**2)))
-    needs_other_clusters = scatter.units < scatter.n and least_distance(endless, scatter.units, levels) > distance
+    needs_other_clusters = (
+        scatter.units < scatter.n and least_distance(endless, scatter.units, levels) > distance
+    )
     return UnitCount(counted[at] if at < len(counted) else None, scatter.unit, needs_other_clusters)
 
 
 @cache
 def t_quantile(freedom: int, level: float = LEVEL) -> float:
-    """How many standard errors `level` of Student's distribution with so many degrees of freedom lies within.
+    """How many standard errors `level` of Student's distribution with so many degrees of freedom
+    lies within.
 
-    By bisection of its closed form for whole degrees (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4).
+    By bisection of its closed form for whole degrees (Abramowitz and Stegun 1964, 26.7.3 and
+    26.7.4).
     """
     low, high = 0.0, 20.0  # of one degree, 19 in 20 lie within 12.7
     for _ in range(60):
@@ -321,10 +361,12 @@ def _t_within(t: float, freedom: int) -> float:
 
 
 def rate_interval(flags: ArrayLike, clusters: Clusters = None) -> Interval:
-    """The share of `flags` [n] that are set, and its score interval (Wilson 1927); NaN where there are none.
+    """The share of `flags` [n] that are set, and its score interval (Wilson 1927); NaN where there
+    are none.
 
-    With clusters it is that of the number of examples which, were they independent, would have the same error: no more
-    than there are, and no fewer than clusters of one size; the quantile is Student's.
+    With clusters it is that of the number of examples which, were they independent, would have the
+    same error: no more than there are, and no fewer than clusters of one size; the quantile is
+    Student's.
     """
     array = np.asarray(flags, dtype=np.float64)
     n = len(array)
@@ -333,18 +375,25 @@ def rate_interval(flags: ArrayLike, clusters: Clusters = None) -> Interval:
     rate, worth, quantile = float(array.mean()), float(n), _Z
     if (fewest := _alike(n, clusters)) < n:
         chance = rate * (1 - rate)
-        worth = fewest if chance == 0 else min(n, max(fewest, chance / max(_error(array, clusters), TIE) ** 2))
+        worth = (
+            fewest
+            if chance == 0
+            else min(n, max(fewest, chance / max(_error(array, clusters), TIE) ** 2))
+        )
         quantile = t_quantile(_freedom(n, clusters))
     shrink = 1 + quantile**2 / worth
     middle = (rate + quantile**2 / (2 * worth)) / shrink
-    half = quantile / shrink * math.sqrt(rate * (1 - rate) / worth + quantile**2 / (4 * worth * worth))
+    half = (
+        quantile / shrink * math.sqrt(rate * (1 - rate) / worth + quantile**2 / (4 * worth * worth))
+    )
     # At the ends the formula gives the rate itself, but for the last digit.
     return Interval(rate, min(rate, max(0.0, middle - half)), max(rate, min(1.0, middle + half)), n)
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """The mean difference of two evaluations of the same examples, its interval, and how likely chance alone is."""
+    """The mean difference of two evaluations of the same examples, its interval, and how likely
+    chance alone is."""
 
     difference: Interval
     p_value: float
@@ -357,7 +406,8 @@ class Paired:
     after: float
     """The mean of the second."""
     within: float = math.nan
-    """The least margin that two one-sided tests at 5 % say the difference is smaller than, up or down."""
+    """The least margin that two one-sided tests at 5 % say the difference is smaller than, up or
+    down."""
     scatter: Scatter = NOTHING
 
 
@@ -387,11 +437,15 @@ def paired(before: ArrayLike, after: ArrayLike, clusters: Clusters = None, seed:
     )
 
 
-def _interval_of_change(difference: NDArray[np.float64], clusters: Clusters) -> tuple[Interval, float, Scatter]:
-    """The mean of differences [n] with its interval, how far from 0 the interval of 90 % goes, and the scatter.
+def _interval_of_change(
+    difference: NDArray[np.float64], clusters: Clusters
+) -> tuple[Interval, float, Scatter]:
+    """The mean of differences [n] with its interval, how far from 0 the interval of 90 % goes, and
+    the scatter.
 
-    Of right answers that are won and lost, one more pair of each kind is thought of in half (Agresti and Min 2005): few
-    that moved say little of how many can. Of others the interval of 90 % is mended on the side that they are skewed to.
+    Of right answers that are won and lost, one more pair of each kind is thought of in half
+    (Agresti and Min 2005): few that moved say little of how many can. Of others the interval of 90
+    % is mended on the side that they are skewed to.
     """
     n = len(difference)
     if not n:
@@ -408,7 +462,9 @@ def _interval_of_change(difference: NDArray[np.float64], clusters: Clusters) -> 
     half, one_sided = (t_quantile(scatter.freedom, level) for level in (LEVEL, 2 * LEVEL - 1))
     half *= error
     error = max(error, scatter.error)  # which is not 0 where all differ by the same
-    up, down = (_skewed(one_sided, sign * scatter.skewness) * error + sign * middle for sign in (1, -1))
+    up, down = (
+        _skewed(one_sided, sign * scatter.skewness) * error + sign * middle for sign in (1, -1)
+    )
     low, high = middle - half, middle + half
     if np.abs(difference).max() <= 1:  # rewards and shares
         low, high = max(-1.0, low), min(1.0, high)
@@ -416,7 +472,8 @@ def _interval_of_change(difference: NDArray[np.float64], clusters: Clusters) -> 
 
 
 def _sign_flip_p(difference: NDArray[np.float64], rng: np.random.Generator) -> float:
-    """Of sums [C] (1 + flips at least as extreme) / (1 + flips): never 0, so never more certain than flips allow."""
+    """Of sums [C] (1 + flips at least as extreme) / (1 + flips): never 0, so never more certain
+    than flips allow."""
     moved = difference[np.abs(difference) > TIE]
     if not len(moved):
         return 1.0
@@ -434,9 +491,11 @@ def _sign_flip_p(difference: NDArray[np.float64], rng: np.random.Generator) -> f
 
 
 def direction(difference: Interval, p: float) -> Direction:
-    """What counts as a change: the interval of the paired difference excludes 0, and the (adjusted) p is below 0.05.
+    """What counts as a change: the interval of the paired difference excludes 0, and the (adjusted)
+    p is below 0.05.
 
-    The interval alone does not do: of 4 examples between which nothing differs it lies below 0 one time in ten.
+    The interval alone does not do: of 4 examples between which nothing differs it lies below 0 one
+    time in ten.
     """
     if p >= SIGNIFICANT or not difference.excludes_zero:
         return "same"
@@ -444,10 +503,11 @@ def direction(difference: Interval, p: float) -> Direction:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """The p-values adjusted for their number, in the same order (Holm 1979, Scandinavian Journal of Statistics 6).
+    """The p-values adjusted for their number, in the same order (Holm 1979, Scandinavian Journal of
+    Statistics 6).
 
-    Whatever the dependence between the tests, the chance of calling any of those different that are not stays below
-    the level that they are held against.
+    Whatever the dependence between the tests, the chance of calling any of those different that are
+    not stays below the level that they are held against.
     """
     adjusted, worst = list(p_values), 0.0
     for rank, index in enumerate(sorted(range(len(adjusted)), key=lambda one: p_values[one])):
@@ -457,12 +517,14 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def count_units_within(change: Paired, margin: float) -> UnitCount:
-    """How many units would say, four times in five, that no difference is larger than a margin, if there is none."""
+    """How many units would say, four times in five, that no difference is larger than a margin, if
+    there is none."""
     return count_units(change.scatter, margin, WITHIN)
 
 
 def detectable(difference: Interval, tests: int = 1) -> float:
-    """The least difference that so many examples show four times in five, by the normal law of their mean.
+    """The least difference that so many examples show four times in five, by the normal law of
+    their mean.
 
     Args:
         difference: of the pairs, whose interval says how much they scatter.
@@ -474,5 +536,6 @@ def detectable(difference: Interval, tests: int = 1) -> float:
 
 
 def skill(mean: float, floor: float, ceiling: float) -> float | None:
-    """Chance-corrected reward: 0 at the best control, 1 at the oracle (Cohen's kappa, with a control as chance)."""
+    """Chance-corrected reward: 0 at the best control, 1 at the oracle (Cohen's kappa, with a
+    control as chance)."""
     return (mean - floor) / (ceiling - floor) if ceiling > floor else None

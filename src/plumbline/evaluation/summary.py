@@ -1,4 +1,5 @@
-"""What an evaluation says, as plain numbers: means with intervals, breakdowns, parse modes, floor and ceiling."""
+"""What an evaluation says, as plain numbers: means with intervals, breakdowns, parse modes, floor
+and ceiling."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,15 +7,25 @@ from dataclasses import asdict
 from typing import Any
 
 from plumbline.evaluation.evaluate import ORACLE
-from plumbline.evaluation.statistics import TIE, Interval, mean, mean_interval, rate_interval, skill, surely_over
+from plumbline.evaluation.statistics import (
+    TIE,
+    Interval,
+    mean,
+    mean_interval,
+    rate_interval,
+    skill,
+    surely_over,
+)
 from plumbline.records import Evaluation, Figure, Headline, Judged, clusters_of
 
 NONZERO, REWARD = "nonzero_rate", "mean_reward"
-# -- figures ---------------------------------------------------------------------------------------------------------
+# -- figures ---------------------------------------------------------------------------------------
 #
-# The figures of an evaluation: nonzero rate, mean reward and what the task puts first; whole, and by what it names.
+# The figures of an evaluation: nonzero rate, mean reward and what the task puts first; whole, and
+# by what it names.
 #
-# Every figure is a mean over examples. What is only ever 0 or 1 has Wilson's interval, all else Student's.
+# Every figure is a mean over examples. What is only ever 0 or 1 has Wilson's interval, all else
+# Student's.
 
 TITLES = {NONZERO: "Nonzero rate", REWARD: "Mean reward"}
 ACCURACY, RIGHT = "accuracy", "all_right_rate"
@@ -24,20 +35,25 @@ EARNED = 0.999
 
 def titles(headline: Headline | None) -> dict[str, str]:
     """The figures' keys and their names for people, in the order of the tables."""
-    return {**TITLES, **{figure.key: figure.title for figure in (headline.figures if headline else ())}}
+    return {
+        **TITLES,
+        **{figure.key: figure.title for figure in (headline.figures if headline else ())},
+    }
 
 
 def figures(rows: Sequence[Judged], headline: Headline | None) -> dict[str, Interval]:
     """The figures of some rows, in the order of `titles`.
 
-    An answer that could not be judged is no row, and no figure counts it. A row without a part is left out of the means
-    of that part, and their n says so.
+    An answer that could not be judged is no row, and no figure counts it. A row without a part is
+    left out of the means of that part, and their n says so.
     """
     found = {
         NONZERO: rate_interval([row.reward > 0 for row in rows], clusters_of(rows)),
         REWARD: mean_interval([row.reward for row in rows], clusters_of(rows)),
     }
-    return found | {figure.key: _figure(rows, figure) for figure in (headline.figures if headline else ())}
+    return found | {
+        figure.key: _figure(rows, figure) for figure in (headline.figures if headline else ())
+    }
 
 
 def by_stratum(evaluation: Evaluation) -> dict[str, dict[str, Interval]]:
@@ -46,16 +62,20 @@ def by_stratum(evaluation: Evaluation) -> dict[str, dict[str, Interval]]:
     if len(names) < 2:
         return {}
     return {
-        name: figures([row for row in evaluation.rows if row.stratum == name], evaluation.headline) for name in names
+        name: figures([row for row in evaluation.rows if row.stratum == name], evaluation.headline)
+        for name in names
     }
 
 
 def by_prefix(evaluation: Evaluation) -> dict[str, dict[str, Interval]]:
-    """For each part under the headline's prefix: its mean, and how often it is 1, over the examples that have it."""
+    """For each part under the headline's prefix: its mean, and how often it is 1, over the examples
+    that have it."""
     headline = evaluation.headline
     if headline is None or not headline.prefix:
         return {}
-    names = {name for row in evaluation.rows for name in row.parts if name.startswith(headline.prefix)}
+    names = {
+        name for row in evaluation.rows for name in row.parts if name.startswith(headline.prefix)
+    }
     found = {name: _of_part(evaluation.rows, name) for name in sorted(names)}
     return {
         name.removeprefix(headline.prefix): {
@@ -77,16 +97,21 @@ def _figure(rows: Sequence[Judged], figure: Figure) -> Interval:
     values, clusters = _of_part(rows, figure.part)
     if not figure.rate:
         return mean_interval(values, clusters)
-    assert all(value in {0.0, 1.0} for value in values), f"{figure.part} is declared a rate, and is not 0 or 1"
+    assert all(value in {0.0, 1.0} for value in values), (
+        f"{figure.part} is declared a rate, and is not 0 or 1"
+    )
     return rate_interval(values, clusters)
 
 
-def summarise(evaluation: Evaluation, references: Mapping[str, Evaluation] | None = None) -> dict[str, Any]:
+def summarise(
+    evaluation: Evaluation, references: Mapping[str, Evaluation] | None = None
+) -> dict[str, Any]:
     """Everything that is reported of one evaluation.
 
     Args:
         evaluation: what to summarise.
-        references: the oracle and the controls on the same examples (`evaluate.references`), for floor and ceiling.
+        references: the oracle and the controls on the same examples (`evaluate.references`), for
+            floor and ceiling.
     """
     rows = evaluation.rows
     summary: dict[str, Any] = {
@@ -123,17 +148,20 @@ def summarise(evaluation: Evaluation, references: Mapping[str, Evaluation] | Non
 
 
 def detail(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict[str, Any]:
-    """`summarise`, and with it every reference's figures, the controls' limits, and the figures by stratum and kind.
+    """`summarise`, and with it every reference's figures, the controls' limits, and the figures by
+    stratum and kind.
 
     Args:
         evaluation: what to summarise.
         references: the oracle and the controls on the same examples.
 
     Returns:
-        The summary with `titles` (figures' names for people), `by` (what is broken down by: its values: their
-        figures), `floors` (for each stratum the mean reward of the control that earns most there), `references`,
-        `limits` (what a control may earn, what it earns, whether that holds, which it does unless the 95 % interval of
-        what it earns lies above), `note` and `prefix` (of the parts that `by` has without it).
+        The summary with `titles` (figures' names for people), `by` (what is broken down by: its
+        values: their figures), `floors` (for each stratum the mean reward of the control that earns
+            most there), `references`,
+        `limits` (what a control may earn, what it earns, whether that holds, which it does unless
+        the 95 % interval of what it earns lies above), `note` and `prefix` (of the parts that `by`
+        has without it).
     """
     headline = evaluation.headline
     by = {headline.stratum if headline else "stratum": by_stratum(evaluation)}
@@ -142,14 +170,22 @@ def detail(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict
     limits = headline.limits if headline else {}
     return summarise(evaluation, references) | {
         "titles": titles(headline),
-        "by": {what: {name: _plain(found) for name, found in values.items()} for what, values in by.items() if values},
+        "by": {
+            what: {name: _plain(found) for name, found in values.items()}
+            for what, values in by.items()
+            if values
+        },
         "floors": _floors(evaluation, references),
-        "references": {name: _plain(figures(one.rows, headline)) for name, one in references.items()},
+        "references": {
+            name: _plain(figures(one.rows, headline)) for name, one in references.items()
+        },
         "limits": {
             name: {
                 "limit": limit,
                 "mean": references[name].mean_reward,
-                "holds": not surely_over(references[name].rewards(), limit, references[name].clusters()),
+                "holds": not surely_over(
+                    references[name].rewards(), limit, references[name].clusters()
+                ),
             }
             for name, limit in limits.items()
             if name in references
@@ -165,8 +201,13 @@ def _floors(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dic
         return {}
     controls = [one.rows for name, one in references.items() if name != ORACLE]
     strata = sorted({row.stratum for rows in controls for row in rows})
-    earned = {name: [mean([row.reward for row in rows if row.stratum == name]) for rows in controls] for name in strata}
-    return {name: max(value for value in means if value is not None) for name, means in earned.items()}
+    earned = {
+        name: [mean([row.reward for row in rows if row.stratum == name]) for rows in controls]
+        for name in strata
+    }
+    return {
+        name: max(value for value in means if value is not None) for name, means in earned.items()
+    }
 
 
 def _plain(intervals: Mapping[str, Interval]) -> dict[str, dict[str, Any]]:
@@ -178,13 +219,16 @@ def _plain(intervals: Mapping[str, Interval]) -> dict[str, dict[str, Any]]:
 
 
 def bounds(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict[str, Any]:
-    """Floor (the best control), ceiling (the oracle), and the skill between them; None where there is no oracle.
+    """Floor (the best control), ceiling (the oracle), and the skill between them; None where there
+    is no oracle.
 
     Args:
         evaluation: of a model.
         references: the oracle and the controls on the same examples.
     """
-    controls = {name: reference.mean_reward for name, reference in references.items() if name != ORACLE}
+    controls = {
+        name: reference.mean_reward for name, reference in references.items() if name != ORACLE
+    }
     floor = max(controls.values(), default=0.0)
     ceiling = references[ORACLE].mean_reward if ORACLE in references else None
     return {
@@ -203,4 +247,8 @@ def _names(scores: Iterable[Mapping[str, Any]]) -> list[str]:
 def part_means(rows: Sequence[Judged]) -> dict[str, Interval]:
     """The mean of each part over the rows that have it; parts that none has are left out."""
     found = {name: _of_part(rows, name) for name in _names(row.parts for row in rows)}
-    return {name: mean_interval(values, clusters) for name, (values, clusters) in found.items() if values}
+    return {
+        name: mean_interval(values, clusters)
+        for name, (values, clusters) in found.items()
+        if values
+    }

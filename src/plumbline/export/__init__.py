@@ -1,1 +1,2 @@
-"""A trained model for others: merged weights, the adapter alone or a GGUF file, each with a model card."""
+"""A trained model for others: merged weights, the adapter alone or a GGUF file, each with a model
+card."""

@@ -10,30 +10,31 @@ from plumbline import __version__
 from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.rules import CHECKS
+from plumbline.checks.findings_output import counted
 from plumbline.config.overrides import read_yaml
 from plumbline.errors import RecipeError, RunError
 from plumbline.evaluation.command import EvaluationSpec, each_task, open_task_for
 from plumbline.evaluation.models import as_trained, evaluate_model
 from plumbline.evaluation.statistics import Interval, paired
-from plumbline.policies.downloads.get import ENTRIES, ORIGIN
 from plumbline.export.weights import OPTIONS, check_links
+from plumbline.policies.downloads.get import ENTRIES, ORIGIN
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.policies.saved import adapter_base, check_source
 from plumbline.records import clusters_of
-from plumbline.checks.findings_output import counted
 from plumbline.reports.templating import markdown, render
 from plumbline.reports.view import RunView
-from plumbline.runs.metadata import Card
 from plumbline.runs.evaluations import EvaluationKey
+from plumbline.runs.metadata import Card
 from plumbline.runs.record import STAGES
 from plumbline.runs.remote import check_named, local_model
 from plumbline.runs.run import Listener, Run
 from plumbline.storage import SMALL, read_bytes, read_object
 from plumbline.tasks.task import Task
 
-# -- source ----------------------------------------------------------------------------------------------------------
+# -- source ----------------------------------------------------------------------------------------
 #
-# What is exported: a run's last model or any other, what it began from, and under which licence that is.
+# What is exported: a run's last model or any other, what it began from, and under which licence
+# that is.
 
 UNKNOWN = "unknown: look it up"
 
@@ -91,7 +92,9 @@ def find(given: str, public: str | None = None) -> ExportSource:
         model = local_model(given)
         check_source(model)
         folder = _run_of(model)
-        run, stage = (None, "") if folder is None else (Run.read(folder), Path(model).absolute().name)
+        run, stage = (
+            (None, "") if folder is None else (Run.read(folder), Path(model).absolute().name)
+        )
     if Path(model).is_dir():
         check_links(Path(model))
     card, base = Card.read(model), adapter_base(model)
@@ -129,7 +132,9 @@ def base_of(source: str, public: str | None = None) -> Base:
     entry = next((one for one in ENTRIES if one.name == origin.get("model")), None)
     name = public or (entry.hub if entry is not None else "")
     licence = origin.get("licence") or _said_in(folder / "README.md") or _listed_licence(name)
-    file = next((path for path in (folder / "LICENSE", folder / "LICENSE.txt") if path.is_file()), None)
+    file = next(
+        (path for path in (folder / "LICENSE", folder / "LICENSE.txt") if path.is_file()), None
+    )
     return Base(
         source,
         name or (folder.stem if is_gguf(source) else folder.absolute().name),
@@ -150,21 +155,26 @@ def _said_in(readme: Path) -> str | None:
         return None
     head = read_bytes(readme, limit=SMALL).decode(errors="replace")[:20_000].split("---\n")
     try:
-        values = read_yaml(head[1], str(readme), strict=False) if len(head) > 2 and not head[0].strip() else None
+        values = (
+            read_yaml(head[1], str(readme), strict=False)
+            if len(head) > 2 and not head[0].strip()
+            else None
+        )
     except RecipeError:
         return None
     found = values.get("license") if isinstance(values, dict) else None
     return found if isinstance(found, str) else None
 
 
-# -- change ----------------------------------------------------------------------------------------------------------
+# -- change ----------------------------------------------------------------------------------------
 #
 # What an export costs in reward: the same examples before and after, both computed in float32.
 
 
 @dataclass(frozen=True, slots=True)
 class RewardChange:
-    """Greedy rewards of one task's examples, by the model as it was trained and by what was exported."""
+    """Greedy rewards of one task's examples, by the model as it was trained and by what was
+    exported."""
 
     task: str
     split: str
@@ -183,7 +193,10 @@ def open_tasks(model: str, listener: Listener) -> dict[str, Task]:
         RecipeError: their code is not trusted.
     """
     specs = each_task(EvaluationSpec(model=model, task="")).values()
-    opened = [(one.task, open_task_for(model, one.task, one.options, None, listener.working)) for one in specs]
+    opened = [
+        (one.task, open_task_for(model, one.task, one.options, None, listener.working))
+        for one in specs
+    ]
     return {name or task.name: task for name, task in opened}
 
 
@@ -203,27 +216,38 @@ def changes(
         DataError: the task has no such split.
     """
     found = []
-    split = source.run.recipe.evaluation.final[-1] if source.run and source.run.recipe.evaluation.final else "test"
+    split = (
+        source.run.recipe.evaluation.final[-1]
+        if source.run and source.run.recipe.evaluation.final
+        else "test"
+    )
     _, law = as_trained(source.model, OPTIONS)
     options = replace(OPTIONS, max_tokens=law.max_tokens)
     for name, task in tasks.items():
         examples = task.examples(split)[:n]
         before, after = (
-            evaluate_model(model, task, examples, split, options, listener) for model in (source.model, str(exported))
+            evaluate_model(model, task, examples, split, options, listener)
+            for model in (source.model, str(exported))
         )
         rows = {row.id: row for row in after.rows}
         pairs = [(one, rows[one.id]) for one in before.rows if one.id in rows]
         rewards = [one.reward for one, _ in pairs], [other.reward for _, other in pairs]
         compared = paired(*rewards, clusters_of([one for one, _ in pairs]))
         same = sum(one.completion == other.completion for one, other in pairs)
-        found.append(RewardChange(name, split, len(pairs), compared.before, compared.after, compared.difference, same))
+        found.append(
+            RewardChange(
+                name, split, len(pairs), compared.before, compared.after, compared.difference, same
+            )
+        )
     return found
 
 
 LIBRARIES = {"merged": "transformers", "adapter": "peft", "gguf": "gguf"}
 
 
-def model_card(source: ExportSource, *, kind: str, family: str, said: Sequence[str], **export: object) -> str:
+def model_card(
+    source: ExportSource, *, kind: str, family: str, said: Sequence[str], **export: object
+) -> str:
     """The whole card.
 
     Args:
@@ -231,8 +255,8 @@ def model_card(source: ExportSource, *, kind: str, family: str, said: Sequence[s
         kind: merged, adapter or gguf.
         family: of the model.
         said: sentences about what was measured when it was written.
-        export: its `title`; how its weights are `stored` (a dtype, or a kind of GGUF), and how many `parameters` they
-            are; lines that `open_with` it.
+        export: its `title`; how its weights are `stored` (a dtype, or a kind of GGUF), and how many
+            `parameters` they are; lines that `open_with` it.
     """
     base, run = source.base, source.run
     head: dict[str, object] = {}
@@ -256,7 +280,10 @@ def model_card(source: ExportSource, *, kind: str, family: str, said: Sequence[s
             said=said,
             tasks={name: one["name"] for name, one in known.items()},
             rows=[] if run is None else list(_rows(RunView(run), source.stage)),
-            examined=[(name, counted(one.findings, one.clear, one.not_run), one.findings) for name, one in examined],
+            examined=[
+                (name, counted(one.findings, one.clear, one.not_run), one.findings)
+                for name, one in examined
+            ],
             licence=licence(base),
             version=__version__,
         )
@@ -271,26 +298,40 @@ def _rows(view: RunView, stage: str) -> Iterator[dict[str, object]]:
             for mode in one.modes(split):
                 if (found := one.final(stage, split, mode)) is not None:
                     summary = one.summary(EvaluationKey(stage, split, mode))
-                    row = {"task": one.task or found.task, "split": split, "mode": mode, "bounds": one.bounds(found)}
+                    row = {
+                        "task": one.task or found.task,
+                        "split": split,
+                        "mode": mode,
+                        "bounds": one.bounds(found),
+                    }
                     yield {**row, "n": summary["n"], "reward": summary["reward"]}
 
 
 def licence(base: Base | None) -> str:
     """What is known about whose terms the weights are under."""
     if base is None:
-        return "No published weights went into this model: whoever trained it says under which licence it is."
+        return (
+            "No published weights went into this model: whoever trained it says under which "
+            "licence it is."
+        )
     if base.licence == UNKNOWN:
         return (
-            f"The licence of the base, {base.name}, is unknown: look it up where the base was published. "
+            f"The licence of the base, {base.name}, is unknown: look it up where the base was "
+            "published. "
             "What is derived from it is under its terms."
         )
-    return f"The base, {base.name}, is under {base.licence}; what is derived from it is under its terms."
+    return (
+        f"The base, {base.name}, is under {base.licence}; what is derived from it is under its "
+        "terms."
+    )
 
 
 def change_text(one: RewardChange) -> str:
     """A change of reward as a sentence."""
     return (
-        f"{markdown(one.task)}, {markdown(one.split)}, greedy, computed in float32: mean reward {one.before:.4f} as it "
-        f"was trained, {one.after:.4f} as it is stored: {one.difference:+.4f} on n = {one.n}; {one.same} of {one.n} "
+        f"{markdown(one.task)}, {markdown(one.split)}, greedy, computed in float32: mean reward "
+        f"{one.before:.4f} as it "
+        f"was trained, {one.after:.4f} as it is stored: {one.difference:+.4f} on n = {one.n}; "
+        f"{one.same} of {one.n} "
         "answers are the same to the letter."
     )

@@ -1,4 +1,5 @@
-"""`plumbline export`: weights, card and licence note in a folder that is there whole or not at all."""
+"""`plumbline export`: weights, card and licence note in a folder that is there whole or not at
+all."""
 
 import os
 import re
@@ -66,22 +67,39 @@ class Export:
         Raises:
             RecipeError: says what.
         """
-        for name, value, known in (("kind", self.kind, Kind), ("dtype", self.dtype, Dtype), ("gguf", self.gguf, Gguf)):
+        for name, value, known in (
+            ("kind", self.kind, Kind),
+            ("dtype", self.dtype, Dtype),
+            ("gguf", self.gguf, Gguf),
+        ):
             if value is not None and value not in get_args(known):
-                raise RecipeError(f"--{name} is {value}", f"give one of {', '.join(get_args(known))}")
+                raise RecipeError(
+                    f"--{name} is {value}", f"give one of {', '.join(get_args(known))}"
+                )
         if self.dtype is not None and self.kind != "merged":
-            raise RecipeError(f"--dtype is of merged weights, and --kind is {self.kind}", "leave out --dtype")
+            raise RecipeError(
+                f"--dtype is of merged weights, and --kind is {self.kind}", "leave out --dtype"
+            )
         if self.gguf is not None and self.kind != "gguf":
-            raise RecipeError(f"--gguf is of a GGUF file, and --kind is {self.kind}", "add --kind gguf")
+            raise RecipeError(
+                f"--gguf is of a GGUF file, and --kind is {self.kind}", "add --kind gguf"
+            )
         if self.public and self.push is None:
-            raise RecipeError("--public is of a repository, and --push names none", "add --push USER/NAME")
+            raise RecipeError(
+                "--public is of a repository, and --push names none", "add --push USER/NAME"
+            )
         if self.evaluate is not None and self.kind == "adapter":
-            raise RecipeError("an adapter is exported as it was trained, so no reward changes", "leave out --evaluate")
+            raise RecipeError(
+                "an adapter is exported as it was trained, so no reward changes",
+                "leave out --evaluate",
+            )
 
     @property
     def stored(self) -> str:
         """How the weights are stored, for people."""
-        return {"merged": self.dtype or "float32", "gguf": self.gguf or "f16"}.get(self.kind, "as it was trained")
+        return {"merged": self.dtype or "float32", "gguf": self.gguf or "f16"}.get(
+            self.kind, "as it was trained"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,26 +133,34 @@ def export(what: Export, listener: Listener) -> Exported:
         ModelError: there is no model, or it cannot be exported like this.
             The hub does not take the upload; the export stays.
         RunError: the run has no finished stage.
-        StorageError: the folder holds something else, or the disk is full; nothing is left half written.
+        StorageError: the folder holds something else, or the disk is full; nothing is left half
+            written.
     """
     output_guard.check(what.out, EXPORT)
     out = Path(os.path.realpath(what.out))  # a link that the user gave stays one
-    if theirs := sorted(path.name for path in (out.iterdir() if out.is_dir() else ()) if not OURS.fullmatch(path.name)):
+    if theirs := sorted(
+        path.name
+        for path in (out.iterdir() if out.is_dir() else ())
+        if not OURS.fullmatch(path.name)
+    ):
         raise StorageError(
-            f"{what.out} holds {theirs[0]}, which is no file of an export; nothing in it was touched",
+            f"{what.out} holds {theirs[0]}, which is no file of an export; nothing in it was "
+            "touched",
             "move it away, or give another folder",
         )
     source = find(what.model, what.base)
     section, _ = as_trained(source.model, weights.OPTIONS)
     if what.kind == "gguf" and section.family != "autoregressive":
         raise ModelError(
-            f"{source.model} is of family {section.family}, and the readers of GGUF write from left to right: they "
+            f"{source.model} is of family {section.family}, and the readers of GGUF write from "
+            "left to right: they "
             "would open it and answer by another law",
             "export it with --kind merged",
         )
     if what.evaluate is not None and source.card is None:
         raise RecipeError(
-            f"{source.model} does not say which task it was trained on, so --evaluate has none", "leave it out"
+            f"{source.model} does not say which task it was trained on, so --evaluate has none",
+            "leave it out",
         )
     repository = None if what.push is None else Repository(what.push, public=what.public)
     tasks = {} if what.evaluate is None else open_tasks(source.model, listener)
@@ -161,7 +187,12 @@ def export(what: Export, listener: Listener) -> Exported:
 
 
 def _fill(
-    what: Export, source: ExportSource, family: str, folder: Path, tasks: Mapping[str, Task], listener: Listener
+    what: Export,
+    source: ExportSource,
+    family: str,
+    folder: Path,
+    tasks: Mapping[str, Task],
+    listener: Listener,
 ) -> Exported:
     listener.working(f"writing {what.kind}", 0, 1)
     write = {"merged": _merged, "adapter": _adapter, "gguf": _gguf}[what.kind]
@@ -198,12 +229,19 @@ def _merged(what: Export, source: ExportSource, family: str, folder: Path) -> Wr
     base = None if source.base is None else source.base.source or None
     if base is None and source.run is not None and source.run.is_done("base"):
         base = str(source.run.model("base"))
-    done = weights.write_merged(weights.opened(source.model), folder, what.stored, base, source.model)
+    done = weights.write_merged(
+        weights.opened(source.model), folder, what.stored, base, source.model
+    )
     compared = ("losses", "texts") if family == "flow" else ("log-probabilities", "tokens")
     said = [
-        "Adapters, where there were any, were merged in float32; read back, every weight is as it was written.",
         (
-            f"The {compared[0]} of {done.gap.compared} {compared[1]} differ from those of the model as it was trained "
+            "Adapters, where there were any, were merged in float32; read back, every weight is as "
+            "it "
+            "was written."
+        ),
+        (
+            f"The {compared[0]} of {done.gap.compared} {compared[1]} differ from those of the "
+            "model as it was trained "
             f"by {done.gap.mean:.2g} nats in the mean and by at most {done.gap.largest:.2g}."
         ),
     ]
@@ -213,13 +251,16 @@ def _merged(what: Export, source: ExportSource, family: str, folder: Path) -> Wr
     elif (found := done.arrived) is not None:
         figures |= {"arrived": asdict(found)}
         said.append(
-            f"Rounding to {what.stored} left {found.share:.1%} of the update since the base (its projection on what "
-            f"was learnt); {found.elements:.1%} of the elements that should have changed did, and the rounding noise "
+            f"Rounding to {what.stored} left {found.share:.1%} of the update since the base (its "
+            "projection on what "
+            f"was learnt); {found.elements:.1%} of the elements that should have changed did, and "
+            "the rounding noise "
             f"is {found.noise:.2f} times the update."
         )
     else:
         said.append(
-            f"Rounded to {what.stored}; how much of the update is left was not measured, for nothing says what the "
+            f"Rounded to {what.stored}; how much of the update is left was not measured, for "
+            "nothing says what the "
             "weights were before."
         )
     lines = f'AutoModelForCausalLM.from_pretrained("{what.out.name}")  # transformers'
@@ -232,10 +273,18 @@ def _adapter(what: Export, source: ExportSource, family: str, folder: Path) -> W
     parameters = weights.write_adapter(source.model, folder, name)
     said = ["The adapter's weights are those of the run, to the byte; the base is not in here."]
     if base is None or not base.public:
-        said.append(f"Its base is named by a path, {name or 'of the run'}, which nobody else has: say --base NAME.")
+        said.append(
+            f"Its base is named by a path, {name or 'of the run'}, which nobody else has: say "
+            "--base NAME."
+        )
     elif base.note:
-        said.append(f"It was trained on {base.note}: on other weights of that name its answers may differ.")
-    lines = f'PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained("{name}"), "{what.out.name}")  # peft'
+        said.append(
+            f"It was trained on {base.note}: on other weights of that name its answers may differ."
+        )
+    lines = (
+        f'PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained("{name}"), '
+        f'"{what.out.name}")  # peft'
+    )
     return said, {"parameters": parameters, "base": name}, lines
 
 
@@ -244,11 +293,17 @@ def _gguf(what: Export, source: ExportSource, family: str, folder: Path) -> Writ
     path = folder / f"{name}-{what.stored}.gguf"
     about = {"name": name, "licence": "" if source.base is None else source.base.licence}
     found = weights.write_gguf(weights.opened(source.model), path, cast(Gguf, what.stored), about)
-    ids = "the same ids" if found.same_ids else "other ids for some texts; llama.cpp splits by a name in the file"
+    ids = (
+        "the same ids"
+        if found.same_ids
+        else "other ids for some texts; llama.cpp splits by a name in the file"
+    )
     said = [
         (
-            f"Read back by transformers: the largest difference of a weight is {found.weights:.2g}, and none is larger "
-            f"than {what.stored} rounds; the log-probabilities of {found.tokens} tokens differ by {found.mean:.2g} in "
+            "Read back by transformers: the largest difference of a weight is "
+            f"{found.weights:.2g}, and none is larger "
+            f"than {what.stored} rounds; the log-probabilities of {found.tokens} tokens differ by "
+            f"{found.mean:.2g} in "
             f"the mean and by at most {found.logprob:.2g}."
         ),
         f"The tokenizer in the file, as transformers builds it, gives {ids}.",
@@ -257,7 +312,8 @@ def _gguf(what: Export, source: ExportSource, family: str, folder: Path) -> Writ
 
 
 def _write_licence(source: ExportSource, folder: Path) -> None:
-    """The base's licence where its text is there, with a note beside it; else a note that says what is known."""
+    """The base's licence where its text is there, with a note beside it; else a note that says what
+    is known."""
     note = licence(source.base) + "\n"
     if source.base is None or source.base.text is None:
         write_text(folder / "LICENSE", note)

@@ -17,17 +17,38 @@ from plumbline.storage import read_object, write_json
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from plumbline.policies.pretrained.weight_sync_check import Arrived, NumberPair
     from plumbline.policies.pretrained.gguf_writer import ReadBack, Stored
+    from plumbline.policies.pretrained.weight_sync_check import Arrived, NumberPair
 
 OPTIONS = ModelOptions(dtype="float32", device="cpu")
-"""How a model is opened to be written: merging rounds nothing, and the memory beside a GPU is the larger one."""
+"""How a model is opened to be written: merging rounds nothing, and the memory beside a GPU is the
+larger one."""
 SAME = 1e-3
-"""Nats a token, in the mean, by which float32 may differ: merging and another order of sums make 1e-6 to 1e-4."""
-COPIED = {ADAPTER, CARD, *TOKENIZERS, "adapter_model.safetensors", "generation_config.json", "NOTICE"}
-COPIED |= {"special_tokens_map.json", "added_tokens.json", "merges.txt", "vocab.txt", "sentencepiece.bpe.model"}
-COPIED |= {"chat_template.jinja", "chat_template.json", "processor_config.json", "preprocessor_config.json"}
-"""What of an adapter's directory is exported: no state of its trainer, and no file that nobody asked for."""
+"""Nats a token, in the mean, by which float32 may differ: merging and another order of sums make
+1e-6 to 1e-4."""
+COPIED = {
+    ADAPTER,
+    CARD,
+    *TOKENIZERS,
+    "adapter_model.safetensors",
+    "generation_config.json",
+    "NOTICE",
+}
+COPIED |= {
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "merges.txt",
+    "vocab.txt",
+    "sentencepiece.bpe.model",
+}
+COPIED |= {
+    "chat_template.jinja",
+    "chat_template.json",
+    "processor_config.json",
+    "preprocessor_config.json",
+}
+"""What of an adapter's directory is exported: no state of its trainer, and no file that nobody
+asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +57,8 @@ class Merged:
 
     parameters: int
     arrived: "Arrived | None"
-    """Of the update since the base, what the stored weights hold; None where nothing is known to have been learnt."""
+    """Of the update since the base, what the stored weights hold; None where nothing is known to
+    have been learnt."""
     compared_with: str
     """What the update was measured from; empty where nobody knows what the weights were before."""
     gap: "Gap"
@@ -45,7 +67,8 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """How far the log-probabilities of tokens of a few texts are apart [nats]; of a flow, the losses of the texts."""
+    """How far the log-probabilities of tokens of a few texts are apart [nats]; of a flow, the
+    losses of the texts."""
 
     mean: float
     largest: float
@@ -61,30 +84,34 @@ def opened(model: str) -> Any:
     section, _ = as_trained(model, OPTIONS)
     if getattr(section, "quantize", None) is not None:
         raise ModelError(
-            f"the adapter in {model} was trained on weights of 4 bits, and merged with others it is another model",
+            f"the adapter in {model} was trained on weights of 4 bits, and merged with others it "
+            "is another model",
             "export it with --kind adapter",
         )
     return open_policy(section, model)
 
 
 def write_merged(policy: Any, folder: Path, dtype: str, base: str | None, model: str) -> Merged:
-    """Write weights with adapters merged in float32 and then stored in `dtype`, in the family's own format.
+    """Write weights with adapters merged in float32 and then stored in `dtype`, in the family's own
+    format.
 
     Args:
         policy: see `opened`.
         folder: is empty.
         dtype: float32, bfloat16 or float16.
-        base: the model that training began from; opened only where every weight was trained and 16 bits are stored.
+        base: the model that training began from; opened only where every weight was trained and 16
+            bits are stored.
         model: where the policy is from: what stands there about its use is kept.
 
     Raises:
-        ModelError: adapters that cannot be merged, before anything is written; what was read back differs.
+        ModelError: adapters that cannot be merged, before anything is written; what was read back
+            differs.
     """
     import torch
 
     from plumbline.policies.pretrained.adapters import rounded
-    from plumbline.policies.pretrained.weight_sync_check import arrived
     from plumbline.policies.pretrained.policy import PretrainedPolicy
+    from plumbline.policies.pretrained.weight_sync_check import arrived
 
     if not isinstance(policy, PretrainedPolicy):
         return _write_own(policy, folder, dtype, model)
@@ -94,10 +121,17 @@ def write_merged(policy: Any, folder: Path, dtype: str, base: str | None, model:
     before = None
     if policy.adapter is not None:
         before = _below(policy, stored)
-    elif stored is not torch.float32 and base is not None and Path(base).absolute() != Path(model).absolute():
+    elif (
+        stored is not torch.float32
+        and base is not None
+        and Path(base).absolute() != Path(model).absolute()
+    ):
         _, before = rounded(opened(base), stored)
         if before.exact.shape != now.exact.shape:
-            raise DataError(f"{base} is of another shape than {model}", "give the model that training began from")
+            raise DataError(
+                f"{base} is of another shape than {model}",
+                "give the model that training began from",
+            )
     meant = merge(policy)
     with torch.no_grad():
         for weight in policy.model.state_dict().values():
@@ -105,7 +139,8 @@ def write_merged(policy: Any, folder: Path, dtype: str, base: str | None, model:
     after = logprobs(policy)  # here, because buffers that are not stored would be rounded below
     policy.model.to(stored)
     policy.write(folder)
-    if (Path(model) / CARD).is_file():  # what it says of the weights' use; 4 bits and adapters are gone
+    # what it says of the weights' use; 4 bits and adapters are gone
+    if (Path(model) / CARD).is_file():
         card = read_object(Path(model) / CARD)
         use = {key: value for key, value in card.get("model", {}).items() if key != "quantize"}
         write_json(folder / CARD, {**card, "model": use})
@@ -127,10 +162,15 @@ def write_merged(policy: Any, folder: Path, dtype: str, base: str | None, model:
 def _write_own(policy: Any, folder: Path, dtype: str, model: str) -> Merged:
     """Write the model of a family that keeps its weights in a format of its own."""
     if dtype != "float32":
-        raise ModelError(f"{model} is of family {policy.family}, which stores its weights itself", "leave out --dtype")
+        raise ModelError(
+            f"{model} is of family {policy.family}, which stores its weights itself",
+            "leave out --dtype",
+        )
     chat: list[Message] = [{"role": "user", "content": "?"}]
     law = as_trained(model, replace(OPTIONS, temperature=1.0))[1]
-    answers = [answer for _, answer in policy.sample([Request((copy,), chat, law) for copy in range(4)])]
+    answers = [
+        answer for _, answer in policy.sample([Request((copy,), chat, law) for copy in range(4)])
+    ]
     policy.save(folder, read_object(Path(model) / CARD) if (Path(model) / CARD).is_file() else {})
     meant, after = (one.score(answers).logprobs.detach() for one in (policy, opened(str(folder))))
     check_same(meant, after, "what was read back")
@@ -150,7 +190,8 @@ def check_mergeable(policy: Any) -> None:
 
 
 def merge(policy: Any) -> "Tensor":
-    """Merge a policy's adapter, if it has one, into its weights; the log-probabilities that it had before.
+    """Merge a policy's adapter, if it has one, into its weights; the log-probabilities that it had
+    before.
 
     Raises:
         ModelError: it has others now.
@@ -164,12 +205,13 @@ def merge(policy: Any) -> "Tensor":
 
 
 def logprobs(policy: Any) -> "Tensor":
-    """Log-probabilities of the tokens of a few texts [N], in one pass of its network; of a flow the losses of texts."""
+    """Log-probabilities of the tokens of a few texts [N], in one pass of its network; of a flow the
+    losses of texts."""
     import torch
 
     from plumbline.policies.policy import Demonstration
-    from plumbline.policies.pretrained.weight_sync_check import probe
     from plumbline.policies.pretrained.numerics import exact_logprobs
+    from plumbline.policies.pretrained.weight_sync_check import probe
     from plumbline.policies.sampling_distribution import noises
 
     if policy.family != "flow":
@@ -178,7 +220,9 @@ def logprobs(policy: Any) -> "Tensor":
     losses = []
     with torch.no_grad():
         for prompt in probe(policy.chat, policy.context - len(canvas)):
-            shown = Demonstration((*prompt, *canvas), (False,) * len(prompt) + (True,) * len(canvas))
+            shown = Demonstration(
+                (*prompt, *canvas), (False,) * len(prompt) + (True,) * len(canvas)
+            )
             losses.append(policy.supervised_loss([shown], noises(1, 0)) / len(canvas))
     return torch.stack(losses).double()
 
@@ -188,14 +232,16 @@ def check_same(meant: "Tensor", found: "Tensor", what: str) -> None:
     gap = float((meant - found).abs().mean())
     if not gap <= SAME:
         raise ModelError(
-            f"{what} is another model than was trained: its log-probabilities of a few texts are {gap:.2g} nats a "
+            f"{what} is another model than was trained: its log-probabilities of a few texts are "
+            f"{gap:.2g} nats a "
             "token from the policy's",
             "export it with --kind adapter, and report this as a bug",
         )
 
 
 def _below(policy: Any, stored: Any) -> "NumberPair | None":
-    """The weights below the adapters, as `rounded` samples what is above them; None where others were trained, too."""
+    """The weights below the adapters, as `rounded` samples what is above them; None where others
+    were trained, too."""
     import torch
 
     from plumbline.policies.pretrained.adapters import lora_layers, spread
@@ -205,12 +251,15 @@ def _below(policy: Any, stored: Any) -> "NumberPair | None":
         return None
     ours = set(lora_layers(policy.model))
     weights = [layer.base_layer.weight for layer in policy.model.modules() if layer in ours]
-    exact, served = ([spread(weight.to(dtype)) for weight in weights] for dtype in (torch.float32, stored))
+    exact, served = (
+        [spread(weight.to(dtype)) for weight in weights] for dtype in (torch.float32, stored)
+    )
     return NumberPair(torch.cat(exact), torch.cat(served))
 
 
 def check_links(model: Path) -> None:
-    """Refuse a model's folder with a link out of it: what lies there would be exported, and published.
+    """Refuse a model's folder with a link out of it: what lies there would be exported, and
+    published.
 
     In the hub's cache all files are links to the blobs of the same repository.
 
@@ -222,19 +271,24 @@ def check_links(model: Path) -> None:
     for path in (*place.iterdir(), *place.glob("additional_chat_templates/*")):
         if path.is_file() and not any(path.resolve().is_relative_to(home) for home in homes):
             raise ModelError(
-                f"{model / path.relative_to(place)} is a link to {path.resolve()}, out of the model's folder",
-                "put the file itself in its place where it belongs to the model, else remove the link",
+                f"{model / path.relative_to(place)} is a link to {path.resolve()}, out of the "
+                "model's folder",
+                "put the file itself in its place where it belongs to the model, else remove the "
+                "link",
             )
 
 
 def write_adapter(model: str, folder: Path, base: str) -> int:
-    """Copy an adapter with its tokenizer, and name its base as the world does; its number of parameters.
+    """Copy an adapter with its tokenizer, and name its base as the world does; its number of
+    parameters.
 
     Raises:
         ModelError: the model is no adapter.
     """
     if not is_adapter(model):
-        raise ModelError(f"{model} is no adapter: every weight of it was trained", "export it with --kind merged")
+        raise ModelError(
+            f"{model} is no adapter: every weight of it was trained", "export it with --kind merged"
+        )
     from safetensors import safe_open
 
     for path in sorted(Path(model).iterdir()):

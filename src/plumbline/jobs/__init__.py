@@ -1,1 +1,2 @@
-"""A run as a job: one specification, checked before it is sent, on a process of its own, Ray or Anyscale."""
+"""A run as a job: one specification, checked before it is sent, on a process of its own, Ray or
+Anyscale."""

@@ -1,7 +1,8 @@
 """Where jobs run: a process of its own on this machine, or a Ray cluster, by Ray's own client.
 
-Nothing secret goes through Ray: `runtime_env` and metadata are stored in the cluster, printed in its logs and shown on
-its dashboard. A secret has to be in the environment of its nodes, and the job refuses to begin without (`entry.py`).
+Nothing secret goes through Ray: `runtime_env` and metadata are stored in the cluster, printed in
+its logs and shown on its dashboard. A secret has to be in the environment of its nodes, and the job
+refuses to begin without (`entry.py`).
 """
 
 import fcntl
@@ -18,17 +19,21 @@ from typing import Any, Literal
 
 import plumbline
 from plumbline.config.imports import check_installed, own_folders
-from plumbline.jobs.job import JobSpec, SentJob
 from plumbline.errors import EngineError, PlumblineError, StorageError
+from plumbline.jobs.job import JobSpec, SentJob
 from plumbline.storage import clear_os_errors, one_line, open_regular, read_bytes, read_text
 
 SHELL = 'trap : TERM INT; "$@"; code=$?; echo "$code" > "$0.part"; mv "$0.part" "$0"'
-"""Runs a command and leaves its exit status in a file, for whoever asks later; a signal to the group is the command's
-to obey, and is waited for here."""
+"""Runs a command and leaves its exit status in a file, for whoever asks later; a signal to the
+group is the command's to obey, and is waited for here."""
 PATIENCE = 20.0
 """Seconds that a job's process has to end by itself when it is stopped."""
 STATES = {name.upper(): name for name in ("pending", "running", "stopped", "succeeded", "failed")}
-QUIET = ("ray.dashboard.modules.job.sdk", "ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env")
+QUIET = (
+    "ray.dashboard.modules.job.sdk",
+    "ray.dashboard.modules.dashboard_sdk",
+    "ray._private.runtime_env",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +59,8 @@ def back_end(job: SentJob) -> "ProcessJob | RayJob":
 class ProcessJob:
     """A job as a process of its own on this machine: it outlives the command that started it.
 
-    It holds the lock of a file for as long as it lives, so no other process that was given its number is taken for it.
+    It holds the lock of a file for as long as it lives, so no other process that was given its
+    number is taken for it.
     """
 
     def __init__(self, job: SentJob) -> None:
@@ -68,7 +74,11 @@ class ProcessJob:
             StorageError: its log cannot be written.
         """
         spec = self.job.spec
-        with clear_os_errors(self.job.log), self.job.log.open("wb") as log, self.lock.open("wb") as lock:
+        with (
+            clear_os_errors(self.job.log),
+            self.job.log.open("wb") as log,
+            self.lock.open("wb") as lock,
+        ):
             fcntl.flock(lock, fcntl.LOCK_EX)
             try:
                 return subprocess.Popen(  # noqa: S603
@@ -100,8 +110,16 @@ class ProcessJob:
         if self.exit.is_file():  # looked for after the process, which may have ended in between
             text = read_text(self.exit, limit=100).strip()
             code = int(text) if text.isdecimal() else 1
-            return State(status="failed" if code else "succeeded", code=code, message=f"its process ended with {code}")
-        return State(status="running") if alive else State(status="failed", message="its process was killed")
+            return State(
+                status="failed" if code else "succeeded",
+                code=code,
+                message=f"its process ended with {code}",
+            )
+        return (
+            State(status="running")
+            if alive
+            else State(status="failed", message="its process was killed")
+        )
 
     def log(self) -> str:
         """All that the job has printed."""
@@ -111,7 +129,8 @@ class ProcessJob:
         """End the job's process and all of its group, kindly first."""
         if self.job.pid is None or not self.lives():
             return
-        for sign in (signal.SIGTERM, signal.SIGKILL):  # the second one for what the run started, too
+        # the second one for what the run started, too
+        for sign in (signal.SIGTERM, signal.SIGKILL):
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.job.pid, sign)
             until = time.monotonic() + PATIENCE
@@ -144,7 +163,8 @@ class RayJob:
             )
 
     def state(self) -> State:
-        """What Ray says of the job; `unknown` where the cluster does not answer or does not know it."""
+        """What Ray says of the job; `unknown` where the cluster does not answer or does not know
+        it."""
         try:
             with self._asked() as client:
                 info = client.get_job_info(self.job.spec.id)
@@ -171,7 +191,8 @@ class RayJob:
 
     @contextmanager
     def _asked(self) -> Iterator[Any]:
-        """Ray's client, and whatever it raises as an error of ours: it does not check what a dashboard answers.
+        """Ray's client, and whatever it raises as an error of ours: it does not check what a
+        dashboard answers.
 
         Raises:
             ModelError: there is no Ray.
@@ -183,7 +204,9 @@ class RayJob:
         for name in QUIET:  # what they say of files that are left out was said before, better
             logging.getLogger(name).setLevel(logging.ERROR)
         # Ray's client would obey these instead of its argument.
-        told = {name: os.environ.pop(name, None) for name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")}
+        told = {
+            name: os.environ.pop(name, None) for name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
+        }
         try:
             self._client = self._client or JobSubmissionClient(self.job.spec.address)
             yield self._client
@@ -192,11 +215,15 @@ class RayJob:
                 raise
             said = one_line(error)
             fix = (
-                "check that it runs, that it has the version of Ray that is installed here, that this machine reaches "
-                "its dashboard (--address http://HOST:8265) and, where it asks for a token, RAY_AUTH_MODE=token with "
+                "check that it runs, that it has the version of Ray that is installed here, that "
+                "this machine reaches "
+                "its dashboard (--address http://HOST:8265) and, where it asks for a token, "
+                "RAY_AUTH_MODE=token with "
                 "RAY_AUTH_TOKEN_PATH"
             )
-            raise EngineError(f"the Ray cluster at {self.job.spec.address} does not do it: {said}", fix) from error
+            raise EngineError(
+                f"the Ray cluster at {self.job.spec.address} does not do it: {said}", fix
+            ) from error
         finally:
             os.environ.update({name: value for name, value in told.items() if value is not None})
 
@@ -204,9 +231,13 @@ class RayJob:
 def runtime_env(spec: JobSpec) -> dict[str, Any]:
     """What the cluster is told to give the job: files, packages, visible variables.
 
-    A cluster that is not this machine is sent Plumbline, too (`py_modules`), so that the same version runs there.
+    A cluster that is not this machine is sent Plumbline, too (`py_modules`), so that the same
+    version runs there.
     """
-    made: dict[str, Any] = {"working_dir": spec.working_dir, "env_vars": {**spec.env, "PYTHONUNBUFFERED": "1"}}
+    made: dict[str, Any] = {
+        "working_dir": spec.working_dir,
+        "env_vars": {**spec.env, "PYTHONUNBUFFERED": "1"},
+    }
     own = None if spec.here else own_folders()
     made |= {"excludes": list(spec.excludes), "py_modules": own, "pip": spec.requirements}
     return {name: value for name, value in made.items() if value}

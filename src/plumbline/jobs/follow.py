@@ -1,8 +1,8 @@
-"""A job from its sending to its end: shown while it goes on, stopped, and judged by what its engine says and what its
-run left, put together. Neither is believed alone.
+"""A job from its sending to its end: shown while it goes on, stopped, and judged by what its engine
+says and what its run left, put together. Neither is believed alone.
 
-A job's own lines in its log (`said`) carry its id, so that the result of an earlier run in the same folder is never
-taken for this job's:
+A job's own lines in its log (`said`) carry its id, so that the result of an earlier run in the same
+folder is never taken for this job's:
 
     plumbline-job: {"job": "mine-1123-034500-1a2b", "event": "began", ...}
     plumbline-job: {"job": "mine-1123-034500-1a2b", "event": "ended", "status": "finished", ...}
@@ -19,15 +19,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from plumbline.errors import DataError, PlumblineError, RunError, visible
 from plumbline.jobs.backends import ProcessJob, State, back_end
 from plumbline.jobs.job import Ended, JobOutcome, JobSpec, SentJob
-from plumbline.errors import DataError, PlumblineError, RunError, visible
 from plumbline.runs.remote import is_address
 from plumbline.storage import dumps, one_line, read_bytes, read_object, write_text
 
 PREFIX = "plumbline-job: "
 NOISE = (PREFIX, "Running entrypoint for job ")
-"""Lines of a log that are not for people: those by which the submitter knows the job, and Ray's own."""
+"""Lines of a log that are not for people: those by which the submitter knows the job, and Ray's
+own."""
 CODES: Mapping[Ended, int] = {
     "succeeded": 0,
     "failed": 3,
@@ -36,7 +37,8 @@ CODES: Mapping[Ended, int] = {
     "stopped": 6,
     "unknown": 7,
 }
-"""Exit statuses of `plumbline submit` and `plumbline jobs follow`, beside those of `plumbline.cli.exits`."""
+"""Exit statuses of `plumbline submit` and `plumbline jobs follow`, beside those of
+`plumbline.cli.exits`."""
 COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 LOOK, MOST_LOST = 0.5, 5
 """Seconds between looks at a job, and how many in a row its cluster may leave unanswered."""
@@ -45,7 +47,8 @@ WAITS = 5.0
 ENDS = 60.0
 """Seconds that an engine has to end a job."""
 SHORTEST = 4
-"""Letters of a secret's value from which on it is blotted out: shorter ones would blot out ordinary words."""
+"""Letters of a secret's value from which on it is blotted out: shorter ones would blot out ordinary
+words."""
 
 Say = Callable[[str], None]
 
@@ -69,7 +72,8 @@ def send(spec: JobSpec, say: Say) -> SentJob:
 
 
 def follow(job: SentJob, show: Say, say: Say) -> JobOutcome:
-    """Show what a job prints, from its beginning, until it is over, and judge it. To interrupt this leaves it as it is.
+    """Show what a job prints, from its beginning, until it is over, and judge it. To interrupt this
+    leaves it as it is.
 
     Args:
         job: that was sent.
@@ -93,7 +97,8 @@ def follow(job: SentJob, show: Say, say: Say) -> JobOutcome:
         shown = max(shown, len(text))
         time.sleep(LOOK)
     outcome = settle(job, now, log)
-    printed = outcome.ended == "succeeded" and reachable(job) is not None  # the summary, by whoever asked
+    # the summary, by whoever asked
+    printed = outcome.ended == "succeeded" and reachable(job) is not None
     show(_readable(job, log, summary=not printed)[shown:])
     return outcome
 
@@ -117,7 +122,8 @@ def refresh(job: SentJob) -> tuple[str, str]:
             if not now.over:
                 return now.status, now.message if now.status != "running" else ""
             outcome = settle(job, now, engine.log())
-        except (PlumblineError, OSError) as error:  # no Ray, a file that is gone: the other jobs are listed, too
+        # no Ray, a file that is gone: the other jobs are listed, too
+        except (PlumblineError, OSError) as error:
             return "unknown", one_line(error)
     return outcome.ended, outcome.why if outcome.ended != "succeeded" else ""
 
@@ -130,7 +136,10 @@ def stop(job: SentJob) -> JobOutcome:
         EngineError: its cluster does not answer.
     """
     if job.outcome is not None:
-        raise RunError(f"{job.spec.id} is over: {job.outcome.ended}", "`plumbline jobs` lists those that are not")
+        raise RunError(
+            f"{job.spec.id} is over: {job.outcome.ended}",
+            "`plumbline jobs` lists those that are not",
+        )
     engine, until = back_end(job), time.monotonic() + ENDS
     engine.stop()
     while not (now := engine.state()).over and time.monotonic() < until:
@@ -147,7 +156,8 @@ def _readable(job: SentJob, log: str, *, summary: bool = False) -> str:
 
 
 def _blotted(job: SentJob, text: str) -> str:
-    """A log in which the values of the job's secrets, as far as they are known here, are replaced by their names."""
+    """A log in which the values of the job's secrets, as far as they are known here, are replaced
+    by their names."""
     for name in job.spec.secrets:
         value = os.environ.get(name, "")
         if len(value) >= SHORTEST:
@@ -161,7 +171,7 @@ def reachable(job: SentJob) -> Path | None:
     return None if is_address(out) or not (Path(out) / "recipe.yaml").is_file() else Path(out)
 
 
-# -- what a job came to ----------------------------------------------------------------------------------------------
+# -- what a job came to ----------------------------------------------------------------------------
 
 
 def said(job: str, event: str, **facts: Any) -> str:
@@ -176,7 +186,11 @@ def result_of(folder: Path) -> tuple[dict[str, Any] | None, str]:
         DataError: it is damaged.
     """
     path = folder / "result.json"
-    return (read_object(path), hashlib.sha256(read_bytes(path)).hexdigest()) if path.is_file() else (None, "")
+    return (
+        (read_object(path), hashlib.sha256(read_bytes(path)).hexdigest())
+        if path.is_file()
+        else (None, "")
+    )
 
 
 def judge(job: str, state: State, log: str, out: str, here: bool) -> JobOutcome:
@@ -191,14 +205,18 @@ def judge(job: str, state: State, log: str, out: str, here: bool) -> JobOutcome:
     """
     events = _heard(job, log)
     began, ended = "began" in events, events.get("ended")
-    status, why = ("", "") if ended is None else (str(ended.get("status")), str(ended.get("why", "")))
+    status, why = (
+        ("", "") if ended is None else (str(ended.get("status")), str(ended.get("why", "")))
+    )
     engine = state.status if state.code is None else f"{state.status}, exit status {state.code}"
 
     def outcome(kind: Ended, why: str) -> JobOutcome:
         return JobOutcome(ended=kind, why=visible(one_line(why)), engine=engine, facts=ended or {})
 
     if not state.over:
-        return outcome("unknown", f"the engine says no more than {state.status}: {state.message or 'nothing'}")
+        return outcome(
+            "unknown", f"the engine says no more than {state.status}: {state.message or 'nothing'}"
+        )
     if state.status == "stopped":
         return outcome("stopped", why or "it was told to stop")
     if status == "never started" or (not began and state.status == "failed"):
@@ -208,10 +226,18 @@ def judge(job: str, state: State, log: str, out: str, here: bool) -> JobOutcome:
     if state.status == "failed" and status not in {"finished", "nothing"}:
         return outcome("failed", why or _last_words(log) or state.message)
     if ended is None or status == "nothing":
-        says = "the engine says that it succeeded" if state.status == "succeeded" else "its process has ended"
-        return outcome("produced nothing", f"{says}, and the run left no result: {why or _last_words(log)}")
+        says = (
+            "the engine says that it succeeded"
+            if state.status == "succeeded"
+            else "its process has ended"
+        )
+        return outcome(
+            "produced nothing", f"{says}, and the run left no result: {why or _last_words(log)}"
+        )
     if state.status == "failed":
-        return outcome("failed", f"the run has a result, and its process ended badly: {state.message}")
+        return outcome(
+            "failed", f"the run has a result, and its process ended badly: {state.message}"
+        )
     if here and not is_address(out):
         try:
             found, digest = result_of(Path(out))
@@ -219,7 +245,9 @@ def judge(job: str, state: State, log: str, out: str, here: bool) -> JobOutcome:
             return outcome("produced nothing", f"its result is damaged: {error.cause}")
         if found is None or digest != ended.get("result"):
             what = "is not there" if found is None else "is another one than the job wrote"
-            return outcome("produced nothing", f"the job says finished, and {Path(out) / 'result.json'} {what}")
+            return outcome(
+                "produced nothing", f"the job says finished, and {Path(out) / 'result.json'} {what}"
+            )
     return outcome("succeeded", "engine and record agree")
 
 
@@ -228,13 +256,18 @@ def _heard(job: str, log: str) -> dict[str, dict[str, Any]]:
     found = {}
     for line in log.splitlines():
         with suppress(ValueError, AttributeError, KeyError, RecursionError):  # cut off by a kill
-            if line.startswith(PREFIX) and (one := json.loads(line.removeprefix(PREFIX))).get("job") == job:
+            if (
+                line.startswith(PREFIX)
+                and (one := json.loads(line.removeprefix(PREFIX))).get("job") == job
+            ):
                 found[str(one["event"])] = one
     return found
 
 
 def _last_words(log: str) -> str:
     """The last error in a log, or else its last line."""
-    lines = [line.strip() for line in log.splitlines() if line.strip() and not line.startswith(PREFIX)]
+    lines = [
+        line.strip() for line in log.splitlines() if line.strip() and not line.startswith(PREFIX)
+    ]
     error = next((line for line in reversed(lines) if line.startswith("error:")), None)
     return error or (lines[-1] if lines else "it printed nothing")

@@ -1,4 +1,5 @@
-"""A job: what a command line asks for as one frozen value with nothing secret in it, and the record of what was sent.
+"""A job: what a command line asks for as one frozen value with nothing secret in it, and the record
+of what was sent.
 
 The jobs of this user are recorded in $PLUMBLINE_JOBS, or $XDG_STATE_HOME/plumbline/jobs, or
 ~/.local/state/plumbline/jobs: a folder each, with `job.json` and the log.
@@ -27,7 +28,9 @@ BackEnd = Literal["ray", "process", "anyscale"]
 Ended = Literal["succeeded", "failed", "never started", "produced nothing", "stopped", "unknown"]
 LOOPBACK = {"127.0.0.1", "localhost", "::1", "0.0.0.0", "127.0.0.2"}  # noqa: S104 - it is compared with
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-TELLING = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY", re.IGNORECASE)
+TELLING = re.compile(
+    r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY", re.IGNORECASE
+)
 """Names whose values are secrets as a rule."""
 
 
@@ -47,7 +50,8 @@ class JobSpec(BaseModel):
     overrides: tuple[str, ...] = ()
     resume: bool = False
     trust_code: bool = False
-    """Whether the job imports what the recipe names; what was typed is in `overrides`, and typed again."""
+    """Whether the job imports what the recipe names; what was typed is in `overrides`, and typed
+    again."""
     working_dir: str = ""
     """Absolute; what is sent of it is decided by `package.py`."""
     excludes: tuple[str, ...] = ()
@@ -83,11 +87,28 @@ class JobSpec(BaseModel):
     def command(self) -> list[str]:
         """What the back end starts; on this machine by the interpreter of this process."""
         needed = [word for name in self.secrets for word in ("--secret", name)]
-        run = ["run", self.recipe, "--out", self.out, *(word for one in self.overrides for word in ("--set", one))]
+        run = [
+            "run",
+            self.recipe,
+            "--out",
+            self.out,
+            *(word for one in self.overrides for word in ("--set", one)),
+        ]
         run += ["--resume"] * self.resume + ["--trust-code"] * self.trust_code
         python = sys.executable if self.here else "python"
-        # -P: a folder `plumbline` in the working directory is none of ours; modules are looked for there last.
-        return [python, "-P", "-m", "plumbline.cli.job_entry", "--job", self.id, *needed, "--", *run]
+        # -P: a folder `plumbline` in the working directory is none of ours; modules are looked for
+        # there last.
+        return [
+            python,
+            "-P",
+            "-m",
+            "plumbline.cli.job_entry",
+            "--job",
+            self.id,
+            *needed,
+            "--",
+            *run,
+        ]
 
 
 class JobOutcome(BaseModel):
@@ -151,7 +172,10 @@ def finite(value: Any) -> Any:
     """The same JSON with None for numbers that are not finite, or larger than every float."""
     match value:
         case dict():
-            return {str(key).encode(errors="replace").decode(): finite(one) for key, one in value.items()}
+            return {
+                str(key).encode(errors="replace").decode(): finite(one)
+                for key, one in value.items()
+            }
         case list():
             return [finite(one) for one in value]
         case int() | float():
@@ -196,7 +220,10 @@ def find(name: str) -> SentJob:
     found = found or [one for one in known if one.spec.id.startswith(name)]
     if len(found) != 1:
         what = "no job" if not found else f"{len(found)} jobs"
-        raise RunError(f"there {'is' if not found else 'are'} {what} called {name}", "`plumbline jobs` lists them")
+        raise RunError(
+            f"there {'is' if not found else 'are'} {what} called {name}",
+            "`plumbline jobs` lists them",
+        )
     return found[0]
 
 
@@ -216,19 +243,27 @@ def specify(
     """The job that is asked for, and its recipe; `same` are fields of `JobSpec` as they are.
 
     Raises:
-        RecipeError: the recipe cannot be read or lies where the job cannot read it; no such back end; an address that
-            the back end has no use for; a place for the run that the job's machine has not; a variable that is no
-            NAME=VALUE, or a secret's value on the command line.
+        RecipeError: the recipe cannot be read or lies where the job cannot read it; no such back
+            end; an address that the back end has no use for; a place for the run that the job's
+            machine has not; a variable that is no NAME=VALUE, or a secret's value on the command
+            line.
     """
     if on not in {None, *get_args(BackEnd)}:
-        raise RecipeError(f"there is no back end {on!r}", f"give --on {', '.join(get_args(BackEnd))}")
+        raise RecipeError(
+            f"there is no back end {on!r}", f"give --on {', '.join(get_args(BackEnd))}"
+        )
     if address is not None and on not in {None, "ray"}:
-        raise RecipeError(f"--address is of a Ray cluster, and the job goes to {on}", "leave it out, or give --on ray")
+        raise RecipeError(
+            f"--address is of a Ray cluster, and the job goes to {on}",
+            "leave it out, or give --on ray",
+        )
     address = address or os.environ.get("RAY_API_SERVER_ADDRESS") or os.environ.get("RAY_ADDRESS")
     on = on or ("ray" if address else "process")
     where = working_dir.resolve()
     if not where.is_dir():
-        raise RecipeError(f"there is no folder {working_dir}", "give --working-dir the folder that is sent")
+        raise RecipeError(
+            f"there is no folder {working_dir}", "give --working-dir the folder that is sent"
+        )
     loaded = load(recipe, overrides or ())
     short = re.sub(r"[^A-Za-z0-9_-]+", "-", loaded.name).strip("-")[:40] or "job"
     spec = JobSpec(
@@ -249,11 +284,19 @@ def specify(
     if is_address(spec.out):
         return spec, loaded
     if not spec.here and not Path(spec.out).is_absolute():
-        what = f"--out {out} is" if out is not None else f"without --out the run goes to {spec.out}, which is"
-        what += " a folder in the job's copy of the working directory, which the cluster throws away"
+        what = (
+            f"--out {out} is"
+            if out is not None
+            else f"without --out the run goes to {spec.out}, which is"
+        )
+        what += (
+            " a folder in the job's copy of the working directory, which the cluster throws away"
+        )
         shared = "a folder that all machines share, such as /mnt/shared/runs/a"
         raise RecipeError(what, f"give --out {shared}, or an address, such as s3://bucket/runs/a")
-    return spec.model_copy(update={"out": str((where / spec.out).resolve())} if spec.here else {}), loaded
+    return spec.model_copy(
+        update={"out": str((where / spec.out).resolve())} if spec.here else {}
+    ), loaded
 
 
 def _sent_recipe(source: str, where: Path) -> str:
@@ -280,6 +323,9 @@ def _variable(text: str) -> tuple[str, str]:
 
 def _secret(name: str) -> str:
     if not NAME.fullmatch(name):
-        what = f"--secret takes the name of a variable, and {name.partition('=')[0]!r} with what follows is none"
+        what = (
+            f"--secret takes the name of a variable, and {name.partition('=')[0]!r} with what "
+            "follows is none"
+        )
         raise RecipeError(what, "write --secret NAME; its value stays in the environment")
     return name

@@ -1,10 +1,10 @@
-"""What is wrong with a job before it is sent: files that it would not be given, and all that a dry run of it finds in a
-copy of what it would be given.
+"""What is wrong with a job before it is sent: files that it would not be given, and all that a dry
+run of it finds in a copy of what it would be given.
 
-Which files those are, Ray's own patterns say. Its rules are not git's: it reads .gitignore and .rayignore in the folder
-and in every folder below it that is sent; files above it, the user's own and .git/info/exclude are not read. `!` takes
-back what an earlier line of the same file left out, and never what another file did. `tests/jobs/test_package.py`
-compares with what Ray zips.
+Which files those are, Ray's own patterns say. Its rules are not git's: it reads .gitignore and
+.rayignore in the folder and in every folder below it that is sent; files above it, the user's own
+and .git/info/exclude are not read. `!` takes back what an earlier line of the same file left out,
+and never what another file did. `tests/jobs/test_package.py` compares with what Ray zips.
 """
 
 import json
@@ -26,17 +26,18 @@ import yaml
 
 import plumbline
 from plumbline.checks.check import LEVELS, Finding
+from plumbline.checks.findings_output import text_of
 from plumbline.checks.preflight.settings import needed
 from plumbline.config.imports import check_installed, extras, own_folders
-from plumbline.jobs.job import JobSpec
 from plumbline.errors import DataError, RunError, StorageError
+from plumbline.jobs.job import JobSpec
 from plumbline.recipe import Recipe, find
-from plumbline.checks.findings_output import text_of
 from plumbline.runs.remote import is_address
 from plumbline.storage import read_text
 
 LIMIT = 100 * 1024 * 1024
-"""Bytes of a package that Ray's dashboard, which takes jobs, accepts (2.60); it is zipped without compression."""
+"""Bytes of a package that Ray's dashboard, which takes jobs, accepts (2.60); it is zipped without
+compression."""
 MOST = 12
 """Folders and rules that are listed of a package."""
 SECONDS = 600
@@ -67,7 +68,9 @@ class Package:
         name = os.path.relpath(Path.cwd() / path, self.folder)
         above = [str(one) for one in (Path(name), *Path(name).parents)]
         whole = {one: self.left_out[one] for one in above if one in self.left_out}
-        return whole or {one: rule for one, rule in self.left_out.items() if one.startswith(f"{name}/")}
+        return whole or {
+            one: rule for one, rule in self.left_out.items() if one.startswith(f"{name}/")
+        }
 
     def lines(self) -> list[str]:
         """What would be sent, for people: each folder at the top, and what is left out."""
@@ -76,12 +79,18 @@ class Package:
             top, slash, _ = name.partition("/")
             tops.setdefault(f"{top}/" if slash else top, []).append(size)
         shown = sorted(tops.items(), key=lambda one: -sum(one[1]))
-        rows = [f"{name:24} {len(sizes):6,} files {sum(sizes) / 2**20:9.2f} MiB" for name, sizes in shown]
+        rows = [
+            f"{name:24} {len(sizes):6,} files {sum(sizes) / 2**20:9.2f} MiB"
+            for name, sizes in shown
+        ]
         out = [f"left out: {name}  ({rule})" for name, rule in self.left_out.items()]
         return [
             line
             for lines, what in ((rows, "more"), (out, "more paths left out"))
-            for line in (*lines[:MOST], *([f"and {len(lines) - MOST:,} {what}"] if len(lines) > MOST else []))
+            for line in (
+                *lines[:MOST],
+                *([f"and {len(lines) - MOST:,} {what}"] if len(lines) > MOST else []),
+            )
         ]
 
 
@@ -106,15 +115,27 @@ def package_of(folder: Path, excludes: Sequence[str] = ()) -> Package:
         names.pop(0)
 
     def rules(lines: Sequence[str], place: str) -> list[tuple[Any, str]]:
-        """Each pattern with what is said of it, the last line first, because the last that matches decides."""
+        """Each pattern with what is said of it, the last line first, because the last that matches
+        decides."""
         in_file = Path(place).is_absolute()
-        texts = [(line, f"{place}:{at}" if in_file else place) for at, line in enumerate(lines, 1) if line]
-        return [(GitWildMatchPattern(line), f"{where}: {line.strip()}") for line, where in reversed(texts)]
+        texts = [
+            (line, f"{place}:{at}" if in_file else place)
+            for at, line in enumerate(lines, 1)
+            if line
+        ]
+        return [
+            (GitWildMatchPattern(line), f"{where}: {line.strip()}")
+            for line, where in reversed(texts)
+        ]
 
     def walk(path: Path, scopes: Sequence[tuple[Path, Sequence[tuple[Any, str]]]]) -> None:
-        """Add a path and what is below it; a folder's own ignore files are asked of it, too, as Ray does."""
+        """Add a path and what is below it; a folder's own ignore files are asked of it, too, as Ray
+        does."""
         files = [path / name for name in names if (path / name).is_file()] if path.is_dir() else []
-        scopes = [*scopes, *((path, rules(read_text(one, StorageError).splitlines(), str(one))) for one in files)]
+        scopes = [
+            *scopes,
+            *((path, rules(read_text(one, StorageError).splitlines(), str(one))) for one in files),
+        ]
         name = str(path.relative_to(package.folder))
         for base, known in scopes:
             below = str(path.relative_to(base))
@@ -137,7 +158,7 @@ def package_of(folder: Path, excludes: Sequence[str] = ()) -> Package:
     return package
 
 
-# -- what is wrong ---------------------------------------------------------------------------------------------------
+# -- what is wrong ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +201,11 @@ def examine(spec: JobSpec, recipe: Recipe) -> Examined:
     if spec.requirements is not None:
         found += _requirements(Path(spec.requirements), spec.here)
     for at, finding in enumerate(found):
-        if finding.level == "fatal" and not spec.here and any(one in finding.what for one in spec.there):
+        if (
+            finding.level == "fatal"
+            and not spec.here
+            and any(one in finding.what for one in spec.there)
+        ):
             what = f"not looked at, because it is on the cluster (--there): {finding.what}"
             found[at] = Finding("note", what, check=finding.check)
     found.sort(key=lambda finding: LEVELS.index(finding.level))
@@ -188,7 +213,8 @@ def examine(spec: JobSpec, recipe: Recipe) -> Examined:
 
 
 def refuse(examined: Examined, done: str = "sent") -> None:
-    """Refuse a job in which something fatal was found, or that would need a consent that it is not given.
+    """Refuse a job in which something fatal was found, or that would need a consent that it is not
+    given.
 
     Args:
         examined: what was found.
@@ -197,7 +223,11 @@ def refuse(examined: Examined, done: str = "sent") -> None:
     Raises:
         RunError: says all of it, a cause a line.
     """
-    fatal = [finding for finding in examined.findings if finding.level == "fatal" or finding.check == "code"]
+    fatal = [
+        finding
+        for finding in examined.findings
+        if finding.level == "fatal" or finding.check == "code"
+    ]
     if fatal:
         causes = [f"{finding.what} ({finding.check})" for finding in fatal]
         found = f" {causes[0]}" if len(causes) == 1 else "".join(f"\n    {one}" for one in causes)
@@ -209,15 +239,31 @@ def refuse(examined: Examined, done: str = "sent") -> None:
 def _secrets(spec: JobSpec, recipe: Recipe) -> Iterator[Finding]:
     absent = [name for name in spec.secrets if not os.environ.get(name)]
     if spec.on == "process" and absent:
-        what = f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} not set, and the job needs it"
+        what = (
+            f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} not set, and the job needs "
+            "it"
+        )
         fix = f"set {absent[0]} in this shell's environment; its value is neither recorded nor sent"
         yield Finding("fatal", what, check="secrets", fix=fix)
     elif spec.on != "process" and spec.secrets:
         where = f"{', '.join(spec.secrets)} must be in the environment of the cluster's nodes"
-        yield Finding("note", f"{where}: nothing secret is sent, and the job refuses to begin without", check="secrets")
-    if "wandb" in recipe.run.trackers and "WANDB_API_KEY" not in spec.secrets and "WANDB_MODE" not in spec.env:
+        yield Finding(
+            "note",
+            f"{where}: nothing secret is sent, and the job refuses to begin without",
+            check="secrets",
+        )
+    if (
+        "wandb" in recipe.run.trackers
+        and "WANDB_API_KEY" not in spec.secrets
+        and "WANDB_MODE" not in spec.env
+    ):
         what = "the recipe's tracker is wandb, and the job is given no WANDB_API_KEY"
-        yield Finding("warning", what, check="secrets", fix="--secret WANDB_API_KEY, or --env WANDB_MODE=offline")
+        yield Finding(
+            "warning",
+            what,
+            check="secrets",
+            fix="--secret WANDB_API_KEY, or --env WANDB_MODE=offline",
+        )
 
 
 def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]:
@@ -225,20 +271,29 @@ def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]
     if package.bytes > LIMIT:
         large = sorted(package.files.items(), key=lambda file: -file[1])[:5]
         what = (
-            f"{package.folder} would be sent with {len(package.files):,} files of {package.bytes / 2**20:.0f} MiB, and "
+            f"{package.folder} would be sent with {len(package.files):,} files of "
+            f"{package.bytes / 2**20:.0f} MiB, and "
             f"Ray takes {LIMIT / 2**20:.0f} MiB; the largest: "
             + ", ".join(f"{name} {size / 2**20:.0f} MiB" for name, size in large)
         )
-        fix = f"--exclude {large[0][0]}, or a line in .rayignore; large data belong where the cluster reads them"
+        fix = (
+            f"--exclude {large[0][0]}, or a line in .rayignore; large data belong where the "
+            "cluster reads them"
+        )
         evidence = {"bytes": package.bytes, "largest": dict(large)}
         yield Finding("fatal", what, check="package-size", evidence=evidence, fix=fix)
     file = find(spec.recipe)
     bundled = not file.resolve().is_relative_to(spec.working_dir)
-    for path, key in [*needed(recipe, None if bundled else file), *((Path(one), "--needs") for one in spec.needs)]:
+    for path, key in [
+        *needed(recipe, None if bundled else file),
+        *((Path(one), "--needs") for one in spec.needs),
+    ]:
         if spec.there and str(path).startswith(spec.there):
             continue
         # Modules and recipes are found by the job in its own copy, wherever they were found here.
-        inside_only = key in {"the recipe", "extends"} or path.suffix == ".py" or not path.is_absolute()
+        inside_only = (
+            key in {"the recipe", "extends"} or path.suffix == ".py" or not path.is_absolute()
+        )
         if key == "--needs" and not path.exists():
             what, fix = f"there is no {path}, which --needs names", "correct it, or leave it out"
             yield Finding("fatal", what, check="files", fix=fix)
@@ -246,23 +301,37 @@ def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]
             continue  # the job is on this machine
         elif not inside_only or not (Path.cwd() / path).is_relative_to(package.folder):
             what = f"{path} ({key}) is a place of this machine, outside of what is sent"
-            fix = f"copy it into {package.folder} and name it from there; or, if the cluster has it, --there {path}"
+            fix = (
+                f"copy it into {package.folder} and name it from there; or, if the cluster has it, "
+                f"--there {path}"
+            )
             yield Finding("fatal", what, check="files", fix=fix)
         elif lacking := package.lacking(path):
             first, rule = next(iter(lacking.items()))
             whole = str(path) == first or len(lacking) == 1
             what = str(path) if whole else f"{len(lacking)} paths of {path}, such as {first},"
             elsewhere = "put it where the cluster reads it, and say so with --there"
-            where = "name it by its absolute path, which a job on this machine reads" if spec.here else elsewhere
-            cause = "data are kept out of git, and what packs a working directory for a cluster goes by .gitignore"
-            fix = f"take that line out, or take the path back in the same file (a line !{first}); or {where}"
+            where = (
+                "name it by its absolute path, which a job on this machine reads"
+                if spec.here
+                else elsewhere
+            )
+            cause = (
+                "data are kept out of git, and what packs a working directory for a cluster goes "
+                "by .gitignore"
+            )
+            fix = (
+                f"take that line out, or take the path back in the same file (a line !{first}); or "
+                f"{where}"
+            )
             what += f" would not be sent, and the recipe needs it ({key}): {rule}"
             left_out = {"left out": dict(list(lacking.items())[:20])}
             yield Finding("fatal", what, check="files", evidence=left_out, causes=(cause,), fix=fix)
 
 
 def _opened(spec: JobSpec, package: Package | None) -> tuple[list[Finding], tuple[str, ...]]:
-    """What a dry run finds where the job will run: in a copy of its package, or in the folder itself."""
+    """What a dry run finds where the job will run: in a copy of its package, or in the folder
+    itself."""
     if package is None:
         return _checked(spec, Path(spec.working_dir))
     with TemporaryDirectory(prefix="plb-copy-") as scratch:
@@ -275,37 +344,67 @@ def _opened(spec: JobSpec, package: Package | None) -> tuple[list[Finding], tupl
 
 def _checked(spec: JobSpec, folder: Path) -> tuple[list[Finding], tuple[str, ...]]:
     command = [sys.executable, "-P", "-m", "plumbline", "run", spec.recipe, "--dry-run", "--json"]
-    command += ["--out", spec.out if spec.here and not is_address(spec.out) else str(folder / ".plumbline-run")]
-    command += [word for one in spec.overrides for word in ("--set", one)] + ["--resume"] * spec.resume
-    # PYTHONPATH as the job has it: without the working directory itself, of which the job has a copy.
-    given = [str(Path.cwd() / one) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+    command += [
+        "--out",
+        spec.out if spec.here and not is_address(spec.out) else str(folder / ".plumbline-run"),
+    ]
+    command += [word for one in spec.overrides for word in ("--set", one)] + [
+        "--resume"
+    ] * spec.resume
+    # PYTHONPATH as the job has it: without the working directory itself, of which the job has a
+    # copy.
+    given = [
+        str(Path.cwd() / one) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one
+    ]
     own = str(Path(__file__).parents[3])
     path = [one for one in given if one == own or not Path(one).is_relative_to(spec.working_dir)]
-    environment = {**os.environ, **spec.env, "PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1"}
-    where = "a dry run in its folder" if spec.on == "process" else "a dry run in a copy of what is sent"
+    environment = {
+        **os.environ,
+        **spec.env,
+        "PYTHONPATH": os.pathsep.join(path),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    where = (
+        "a dry run in its folder" if spec.on == "process" else "a dry run in a copy of what is sent"
+    )
     done = _run(command, SECONDS, cwd=folder, env=environment)
     if done is None:
         return [Finding("warning", f"{where} did not end in {SECONDS} s", check="check")], ()
     try:
         said: dict[str, Any] = json.loads(done.stdout)
         found = [
-            Finding(**{**one, **{key: tuple(one[key]) for key in ("samples", "causes")}}) for one in said["findings"]
+            Finding(**{**one, **{key: tuple(one[key]) for key in ("samples", "causes")}})
+            for one in said["findings"]
         ]
     except (ValueError, KeyError, TypeError):
         told = done.stderr.strip() or done.stdout.strip() or "nothing"
         cause, _, fix = told.rpartition("error: ")[2].partition("\n  fix: ")
         lines = cause.strip().splitlines() or ["nothing"]
         what = f"the job would end at once ({where} ends with {done.returncode}): "
-        return [Finding("fatal", what + lines[0 if "error: " in told else -1], check="job", fix=fix.strip())], ()
-    unsaid = {"ignored-files"} | (set() if spec.here else {"memory"})  # of this machine, which is another one
+        return [
+            Finding(
+                "fatal", what + lines[0 if "error: " in told else -1], check="job", fix=fix.strip()
+            )
+        ], ()
+    # of this machine, which is another one
+    unsaid = {"ignored-files"} | (set() if spec.here else {"memory"})
     kept = [one for one in found if one.check not in unsaid]
-    lacking = [Finding("warning" if spec.here else "note", one, check="needs") for one in said["needs"]]
+    lacking = [
+        Finding("warning" if spec.here else "note", one, check="needs") for one in said["needs"]
+    ]
     return [*kept, *lacking], tuple(_caps(one, said["recipe"]) for one in said["prompts"])
 
 
-def _run(command: Sequence[str], seconds: int, **more: Any) -> subprocess.CompletedProcess[str] | None:
+def _run(
+    command: Sequence[str], seconds: int, **more: Any
+) -> subprocess.CompletedProcess[str] | None:
     """What a program printed, and its exit status; None where it did not end in time."""
-    quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "check": False}
+    quiet: dict[str, Any] = {
+        "stdin": subprocess.DEVNULL,
+        "capture_output": True,
+        "text": True,
+        "check": False,
+    }
     with suppress(subprocess.TimeoutExpired):
         return subprocess.run(command, timeout=seconds, **quiet, **more)  # noqa: S603 - ours
     return None
@@ -319,12 +418,15 @@ def _caps(prompts: Mapping[str, Any], recipe: Mapping[str, Any]) -> str:
         parts.append(f"RL draws {prompts['drawn']:,.0f} prompts, {prompts['coverage']:.2f} epochs")
     limit, split = recipe["evaluation"]["limit"], recipe["evaluation"]["split"]
     if prompts["inside"] and limit is not None and split in sizes:
-        parts.append(f"evaluations inside RL ask {prompts['inside']:,} of {sizes[split]:,} of {split}")
+        parts.append(
+            f"evaluations inside RL ask {prompts['inside']:,} of {sizes[split]:,} of {split}"
+        )
     return f"{prompts['name'] or prompts['task']}: {'; '.join(parts)}"
 
 
 def _requirements(path: Path, here: bool) -> Iterator[Finding]:
-    """What is wrong with a requirements file: no such file, lines without a pin, pins that pip cannot bring together.
+    """What is wrong with a requirements file: no such file, lines without a pin, pins that pip
+    cannot bring together.
 
     Args:
         path: of the file.
@@ -336,30 +438,70 @@ def _requirements(path: Path, here: bool) -> Iterator[Finding]:
         yield Finding("fatal", error.cause, check="requirements", fix=error.fix)
         return
     wanted = [line for line in lines if line and not line.startswith(("#", "-"))]
-    pins = {found[1].lower().replace("_", "-"): found[2] for line in wanted if (found := PINNED.match(line))}
+    pins = {
+        found[1].lower().replace("_", "-"): found[2]
+        for line in wanted
+        if (found := PINNED.match(line))
+    }
     if loose := [line for line in wanted if not PINNED.match(line) and "@" not in line]:
-        what = f"{len(loose)} of {len(wanted)} lines of {path.name} are not pinned to a version, such as {loose[0]}"
+        what = (
+            f"{len(loose)} of {len(wanted)} lines of {path.name} are not pinned to a version, such "
+            f"as {loose[0]}"
+        )
         fix = f"write {re.split(r'[^A-Za-z0-9._-]', loose[0])[0] or loose[0]}==VERSION"
         yield Finding(
-            "warning", f"{what}: the cluster may install others than were tried here", check="requirements", fix=fix
+            "warning",
+            f"{what}: the cluster may install others than were tried here",
+            check="requirements",
+            fix=fix,
         )
-    if other := {name: (pin, own) for name, pin in pins.items() if (own := installed(name)) not in {None, pin}}:
+    if other := {
+        name: (pin, own)
+        for name, pin in pins.items()
+        if (own := installed(name)) not in {None, pin}
+    }:
         name, (pin, own) = next(iter(other.items()))
-        what = f"{len(other)} packages are pinned to other versions than those that this was tried with here"
+        what = (
+            f"{len(other)} packages are pinned to other versions than those that this was tried "
+            "with here"
+        )
         evidence = {name: {"pinned": pin, "here": own} for name, (pin, own) in other.items()}
-        yield Finding("warning", f"{what}, such as {name}=={pin} ({own} here)", check="requirements", evidence=evidence)
+        yield Finding(
+            "warning",
+            f"{what}, such as {name}=={pin} ({own} here)",
+            check="requirements",
+            evidence=evidence,
+        )
     if here:
         return
-    command = [sys.executable, "-P", "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", "-r"]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pip",
+        "install",
+        "--dry-run",
+        "--ignore-installed",
+        "--quiet",
+        "-r",
+    ]
     done = _run([*command, str(path)], PIP_SECONDS)
     if done is None:
-        yield Finding("note", f"pip did not say in {PIP_SECONDS} s whether the pins go together", check="requirements")
+        yield Finding(
+            "note",
+            f"pip did not say in {PIP_SECONDS} s whether the pins go together",
+            check="requirements",
+        )
     elif errors := [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]:
         what = f"pip cannot install {path.name}: {errors[-1].removeprefix('ERROR: ')}"
         fix = f"python -m pip install --dry-run -r {path}"
         yield Finding("fatal", what, check="requirements", evidence={"said": errors[:10]}, fix=fix)
     elif done.returncode:
-        yield Finding("note", "whether the pins go together was not asked: there is no pip here", check="requirements")
+        yield Finding(
+            "note",
+            "whether the pins go together was not asked: there is no pip here",
+            check="requirements",
+        )
 
 
 def installed(name: str) -> str | None:
@@ -370,11 +512,11 @@ def installed(name: str) -> str | None:
         return None
 
 
-# -- a job for Anyscale ----------------------------------------------------------------------------------------------
+# -- a job for Anyscale ----------------------------------------------------------------------------
 #
-# Two files: `job.yaml` and, where no image is named, a `Containerfile`. Nothing of Anyscale's is imported: its SDK adds
-# 154 MB, and its command line reads the file. The fields are those of `JobConfig` in anyscale 0.26.112 (job/models.py,
-# _private/workload/workload_config.py).
+# Two files: `job.yaml` and, where no image is named, a `Containerfile`. Nothing of Anyscale's is
+# imported: its SDK adds 154 MB, and its command line reads the file. The fields are those of
+# `JobConfig` in anyscale 0.26.112 (job/models.py, _private/workload/workload_config.py).
 
 RAY = "2.60.0"
 """Of the base image where there is no Ray here."""
@@ -383,10 +525,11 @@ BASE = ("numpy", "pydantic", "pyyaml", "rich", "typer")
 
 
 def plan(spec: JobSpec, recipe: Recipe, folder: Path) -> tuple[dict[str, str], str]:
-    """The text of each file of a job by its name, and the command that sends them once they are in the folder.
+    """The text of each file of a job by its name, and the command that sends them once they are in
+    the folder.
 
-    A job is not retried by Anyscale (max_retries 0): it would start over in a folder that holds a run. The same
-    command with --resume continues it.
+    A job is not retried by Anyscale (max_retries 0): it would start over in a folder that holds a
+    run. The same command with --resume continues it.
 
     Raises:
         DataError: what the image needs is not here, so there is nothing to pin it to.
@@ -414,13 +557,18 @@ def plan(spec: JobSpec, recipe: Recipe, folder: Path) -> tuple[dict[str, str], s
 
 
 def _containerfile(spec: JobSpec, recipe: Recipe) -> str:
-    """An image with the packages that are installed here, each pinned to its version; Plumbline itself is sent."""
+    """An image with the packages that are installed here, each pinned to its version; Plumbline
+    itself is sent."""
     base = f"anyscale/ray:{installed('ray') or RAY}-slim-py312-cu128"
     if spec.requirements is not None:
         return f"# Packages: requirements in job.yaml.\nFROM {base}\n"
-    named = {one.name.replace("_", "-") for one in recipe.each_task.values()}  # a task's extra has its name
+    # a task's extra has its name
+    named = {one.name.replace("_", "-") for one in recipe.each_task.values()}
     wanted = ("train", *(extra for extra in extras() if extra in named))
-    pins = {name: installed(name) for name in {*BASE, *(one for extra in wanted for one in extras()[extra])}}
+    pins = {
+        name: installed(name)
+        for name in {*BASE, *(one for extra in wanted for one in extras()[extra])}
+    }
     if absent := sorted(name for name, version in pins.items() if version is None):
         raise DataError(
             f"there is no {absent[0]} here, to whose version the job's image could be pinned",

@@ -2,8 +2,9 @@
 
 Letters in shapes: L places of the canvas, S recorded steps.
 
-An answer shorter than the canvas is followed by its end token up to the last place, in demonstrations and in what is
-sampled, so "how long" is learnt like everything else and needs no padding mask.
+An answer shorter than the canvas is followed by its end token up to the last place, in
+demonstrations and in what is sampled, so "how long" is learnt like everything else and needs no
+padding mask.
 """
 
 from abc import abstractmethod
@@ -25,8 +26,8 @@ from plumbline.policies.policy import Demonstration, Terms, common_law
 from plumbline.policies.pretrained.adapters import ORIGINAL, lora_layers
 from plumbline.policies.pretrained.loading import Loaded
 from plumbline.policies.pretrained.policy import PretrainedPolicy
-from plumbline.policies.saved import saved_settings
 from plumbline.policies.sampling_distribution import check_drawn
+from plumbline.policies.saved import saved_settings
 from plumbline.records import Finish, Message, Request, Step, SteppedSampling, Trajectory
 
 HIDDEN = "\N{LIGHT SHADE}"
@@ -43,20 +44,28 @@ class CanvasPolicy(PretrainedPolicy):
     exploration: "Exploration | None" = None
     _reference_exploration: "Exploration | None" = None
     canvas: int | None
-    """L in demonstrations, and the most places that an answer may have; None where neither is settled."""
+    """L in demonstrations, and the most places that an answer may have; None where neither is
+    settled."""
     mask_id: int | None
     """The token of a hidden place; None where a canvas begins as noise."""
 
     def facts(self) -> dict[str, str]:
         """See `PretrainedPolicy.facts`; a model with adapters says how they run."""
-        fused = self.adapter is not None and all(hasattr(layer, ORIGINAL) for layer in lora_layers(self.model))
-        return {**super().facts(), "adapters": "none" if self.adapter is None else "fused" if fused else "peft"}
+        fused = self.adapter is not None and all(
+            hasattr(layer, ORIGINAL) for layer in lora_layers(self.model)
+        )
+        return {
+            **super().facts(),
+            "adapters": "none" if self.adapter is None else "fused" if fused else "peft",
+        }
 
     def settled(self, source: str) -> Mapping[str, Any]:
         """What the model at `source` says about its use, in its own config or in its directory."""
         return {**(getattr(self.model.config, "plumbline", None) or {}), **saved_settings(source)}
 
-    def chunks(self, requests: Sequence[Request], law: type[Law], canvas: int | None = None) -> Iterator[Chunk[Law]]:
+    def chunks(
+        self, requests: Sequence[Request], law: type[Law], canvas: int | None = None
+    ) -> Iterator[Chunk[Law]]:
         """See `PretrainedPolicy.chunks`: watched, where somebody watches."""
         for chunk in super().chunks(requests, law, canvas):
             yield chunk if self.watch is None else replace(chunk, watch=self.watch)
@@ -82,41 +91,58 @@ class CanvasPolicy(PretrainedPolicy):
         )
 
     def shown(self, canvas: NDArray[np.int64]) -> str:
-        """What a canvas [L] reads up to its first end token, with `HIDDEN` for each hidden place."""
+        """What a canvas [L] reads up to its first end token, with `HIDDEN` for each hidden
+        place."""
         answer, _ = answer_of(canvas, self.chat.stop_ids)
         runs = groupby(answer.tolist(), key=lambda token: token == self.mask_id)
-        return "".join(HIDDEN * len(list(run)) if hidden else self.chat.text(list(run)) for hidden, run in runs)
+        return "".join(
+            HIDDEN * len(list(run)) if hidden else self.chat.text(list(run)) for hidden, run in runs
+        )
 
-    def demonstrate(self, messages: Sequence[Message], *, allow_truncation: bool = False) -> Demonstration:
-        """See `Policy.demonstrate`: the prompt, and a canvas filled behind the answer with end tokens.
+    def demonstrate(
+        self, messages: Sequence[Message], *, allow_truncation: bool = False
+    ) -> Demonstration:
+        """See `Policy.demonstrate`: the prompt, and a canvas filled behind the answer with end
+        tokens.
 
         Raises:
             RecipeError: the canvas has no size.
             DataError: the answer does not fit.
         """
         if self.canvas is None:
-            raise RecipeError("training fills a canvas, and model.canvas is not set", "set model.canvas")
+            raise RecipeError(
+                "training fills a canvas, and model.canvas is not set", "set model.canvas"
+            )
         whole = self.chat.demonstration(messages)
         prompt, answer = split(whole)
         if len(answer) > self.canvas and not allow_truncation:
             raise DataError(
                 f"an answer of {len(answer)} tokens exceeds the canvas of {self.canvas}",
-                "raise sampling.max_tokens (the canvas), or set sft.allow_truncation (the cut ones are counted)",
+                "raise sampling.max_tokens (the canvas), or set sft.allow_truncation (the cut ones "
+                "are counted)",
             )
         self.check_length(len(prompt), self.canvas)
         return Demonstration(
-            tokens=(*prompt, *answer, *[self.chat.end_of_turn] * self.canvas)[: len(prompt) + self.canvas],
+            tokens=(*prompt, *answer, *[self.chat.end_of_turn] * self.canvas)[
+                : len(prompt) + self.canvas
+            ],
             is_target=(False,) * len(prompt) + (True,) * self.canvas,
             truncated=len(answer) > self.canvas,
         )
 
-    # -- scoring -------------------------------------------------------------------------------------------------
+    # -- scoring -----------------------------------------------------------------------------------
 
     def parts(self, trajectories: Sequence[Trajectory]) -> Iterator[Sequence[Trajectory]]:
         """Trajectories in the parts that `score` makes a pass of; by default one."""
         yield trajectories
 
-    def score(self, trajectories: Sequence[Trajectory], *, reference: bool = False, divergence: bool = False) -> Terms:
+    def score(
+        self,
+        trajectories: Sequence[Trajectory],
+        *,
+        reference: bool = False,
+        divergence: bool = False,
+    ) -> Terms:
         """See `Policy.score`."""
         law = self.law.of(common_law(trajectories))
         logprobs, kls = list[Tensor](), list[Tensor]()
@@ -136,7 +162,8 @@ class CanvasPolicy(PretrainedPolicy):
         return Terms.of(trajectories, torch.cat(logprobs), torch.cat(kls) if kls else None)
 
     def terms(self, recorded: Any, laws: Any, other: Any, law: Any) -> tuple[Tensor, Tensor | None]:
-        """Log-probabilities, and where there is a reference each step's KL; in this order gradients are added up."""
+        """Log-probabilities, and where there is a reference each step's KL; in this order gradients
+        are added up."""
         kl = None if other is None else self.step_divergence(recorded, laws, other, law)
         return self.log_probs(recorded, laws, law), kl
 
@@ -157,8 +184,11 @@ class CanvasPolicy(PretrainedPolicy):
         """KL of each step to the reference, whose laws of the same places are `other`."""
 
 
-def answer_of(canvas: NDArray[np.int64], stop_ids: Collection[int]) -> tuple[NDArray[np.int64], Finish]:
-    """The answer on a finished canvas [L]: everything up to its first end token, that token included."""
+def answer_of(
+    canvas: NDArray[np.int64], stop_ids: Collection[int]
+) -> tuple[NDArray[np.int64], Finish]:
+    """The answer on a finished canvas [L]: everything up to its first end token, that token
+    included."""
     ends = np.flatnonzero(np.isin(canvas, list(stop_ids)))
     if len(ends) == 0:
         return canvas, "length"
@@ -173,9 +203,13 @@ def split(demonstration: Demonstration) -> tuple[tuple[int, ...], tuple[int, ...
 
 def distinct_prompts(trajectories: Sequence[Trajectory]) -> tuple[list[list[int]], list[int]]:
     """Each prompt once, and the number of the prompt of every step [S]."""
-    distinct = {trajectory.prompt.tobytes(): trajectory.prompt.tolist() for trajectory in trajectories}
+    distinct = {
+        trajectory.prompt.tobytes(): trajectory.prompt.tolist() for trajectory in trajectories
+    }
     number = {key: index for index, key in enumerate(distinct)}
-    return [*distinct.values()], [number[each.prompt.tobytes()] for each in trajectories for _ in each.steps]
+    return [*distinct.values()], [
+        number[each.prompt.tobytes()] for each in trajectories for _ in each.steps
+    ]
 
 
 BINS = 16
@@ -199,7 +233,9 @@ class Exploration(nn.Module):
         """Write the temperatures beside a model's weights."""
         from safetensors.torch import save_file
 
-        save_file({"log_temperature": self.log_temperature.detach().cpu().contiguous()}, folder / FILE)
+        save_file(
+            {"log_temperature": self.log_temperature.detach().cpu().contiguous()}, folder / FILE
+        )
 
     @classmethod
     def read(cls, folder: str | Path) -> "Exploration":
@@ -224,19 +260,24 @@ class DenoisingPolicy(CanvasPolicy):
         super().__init__(loaded, section)
         if not section.explore and (Path(source) / FILE).is_file():
             raise ModelError(
-                f"{source} was trained with learnt temperatures, which model.explore: false would leave out of its law",
+                f"{source} was trained with learnt temperatures, which model.explore: false would "
+                "leave out of its law",
                 f"set model.explore to true, or delete {FILE} there",
             )
         self.exploration = Exploration.read(source).to(self.device) if section.explore else None
 
     def facts(self) -> dict[str, str]:
         """See `PretrainedPolicy.facts`."""
-        return {"exploration": "learnt" if self.exploration is not None else "fixed", **super().facts()}
+        return {
+            "exploration": "learnt" if self.exploration is not None else "fixed",
+            **super().facts(),
+        }
 
-    # -- scoring -------------------------------------------------------------------------------------------------
+    # -- scoring -----------------------------------------------------------------------------------
 
     def cost(self, trajectory: Trajectory) -> tuple[int, int]:
-        """Tokens that scoring its steps takes, and further ones that its prompt takes once for all that stand together.
+        """Tokens that scoring its steps takes, and further ones that its prompt takes once for all
+        that stand together.
 
         By default each step reads the prompt again.
         """
@@ -255,7 +296,7 @@ class DenoisingPolicy(CanvasPolicy):
             left, previous = left - cost - (once if key != previous else 0), key
         return parts
 
-    # -- training ------------------------------------------------------------------------------------------------
+    # -- training ----------------------------------------------------------------------------------
 
     def keep_reference(self) -> None:
         """See `Policy.keep_reference`."""

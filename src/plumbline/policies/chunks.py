@@ -1,4 +1,5 @@
-"""Requests as a device draws them, and trajectories as it scores them: each distinct prompt once, so many at a time.
+"""Requests as a device draws them, and trajectories as it scores them: each distinct prompt once,
+so many at a time.
 
 Letters in shapes: P prompts, G copies of the prompt that has most, R rows (requests).
 """
@@ -16,15 +17,16 @@ from torch import Tensor
 from plumbline.policies.sampling_distribution import generators
 from plumbline.records import Key, Request, Sampling, Trajectory
 
-# -- denoising -------------------------------------------------------------------------------------------------------
+# -- denoising -------------------------------------------------------------------------------------
 #
 # What policies share that fill a canvas over a denoising time and score each step by itself.
 #
-# Among it a learnable temperature over that time, inside the law. ReinFlow (Zhang et al. 2025, arXiv:2505.22094) lets
-# RL learn how much noise a flow policy adds at each time, with the noise's density part of the log-probability. For
-# discrete choices the noise is the temperature: logits are divided by exp(theta_b), where b is the bin of the step's
-# time, before the sampling law's own temperature and filters. Sampler and scorer divide by the same number, so both
-# laws of a policy hold and the gradient reaches theta.
+# Among it a learnable temperature over that time, inside the law. ReinFlow (Zhang et al. 2025,
+# arXiv:2505.22094) lets RL learn how much noise a flow policy adds at each time, with the noise's
+# density part of the log-probability. For discrete choices the noise is the temperature: logits are
+# divided by exp(theta_b), where b is the bin of the step's time, before the sampling law's own
+# temperature and filters. Sampler and scorer divide by the same number, so both laws of a policy
+# hold and the gradient reaches theta.
 
 Law = TypeVar("Law", bound=Sampling)
 """The kind of law that a family draws by."""
@@ -33,12 +35,14 @@ Watch = Callable[[Key, NDArray[np.int64]], None]
 """Hears the key of a request, and its canvas [L] after a step."""
 
 Layout = Literal["square", "shared", "rows"]
-"""How a pass attends: over the masked square of a pack, each answer of it with its prompt alone, or a row each, which
-has the prompt once more and is as long as the longest of the pass."""
+"""How a pass attends: over the masked square of a pack, each answer of it with its prompt alone, or
+a row each, which has the prompt once more and is as long as the longest of the pass."""
 LAUNCHES = 1e12
-"""Operations per layer that a GPU could do while one more pass is started there: about 3 ms of an H100."""
+"""Operations per layer that a GPU could do while one more pass is started there: about 3 ms of an
+H100."""
 WORTH_SHARING = 128
-"""Tokens that reading a common beginning once must save: the pass of its own that it takes costs about as much."""
+"""Tokens that reading a common beginning once must save: the pass of its own that it takes costs
+about as much."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +54,8 @@ class Chunk(Generic[Law]):
     requests: list[Request]  # R, those of one prompt side by side
     counts: list[int]  # P, how many requests each prompt has
     shared: int
-    """Tokens that all prompts of this law in the call begin with, where reading them once pays; else 0."""
+    """Tokens that all prompts of this law in the call begin with, where reading them once pays;
+    else 0."""
     watch: Watch | None = None
     """Hears what a canvas holds after each step; what is drawn does not depend on it."""
 
@@ -67,28 +72,35 @@ class Chunk(Generic[Law]):
 
     @property
     def grid(self) -> Tensor:
-        """The rows as a rectangle of prompts and copies [P, G], R where a prompt has no further copy."""
+        """The rows as a rectangle of prompts and copies [P, G], R where a prompt has no further
+        copy."""
         there = torch.arange(max(self.counts)) < torch.tensor(self.counts).unsqueeze(1)
         grid = torch.full(there.shape, len(self.requests))
         grid[there] = torch.arange(len(self.requests))
         return grid
 
     def by_length(self, unit: int) -> Iterator["Chunk[Law]"]:
-        """The chunk in parts whose prompts leave equal rests when cut into pieces of `unit` tokens."""
+        """The chunk in parts whose prompts leave equal rests when cut into pieces of `unit`
+        tokens."""
         starts = [sum(self.counts[:index]) for index in range(len(self.counts))]
         for rest in sorted({len(prompt) % unit for prompt in self.prompts}):
-            mine = [index for index, prompt in enumerate(self.prompts) if len(prompt) % unit == rest]
+            mine = [
+                index for index, prompt in enumerate(self.prompts) if len(prompt) % unit == rest
+            ]
             yield replace(
                 self,
                 prompts=[self.prompts[index] for index in mine],
                 requests=[
-                    each for index in mine for each in self.requests[starts[index] : starts[index] + self.counts[index]]
+                    each
+                    for index in mine
+                    for each in self.requests[starts[index] : starts[index] + self.counts[index]]
                 ],
                 counts=[self.counts[index] for index in mine],
             )
 
     def generators(self) -> list[torch.Generator]:
-        """A CPU generator for each row [R], seeded by its request's key: the only source of randomness."""
+        """A CPU generator for each row [R], seeded by its request's key: the only source of
+        randomness."""
         return generators(request.key for request in self.requests)
 
 
@@ -99,14 +111,17 @@ def chunks(
     rows_at_once: int,
     shared: int | None = None,
 ) -> Iterator[Chunk[Law]]:
-    """Cut requests into chunks of at most `rows_at_once` cells of a grid, copies of a prompt side by side.
+    """Cut requests into chunks of at most `rows_at_once` cells of a grid, copies of a prompt side
+    by side.
 
     Args:
         requests: in any order, of any laws of that kind; their keys differ.
         law: the family's kind.
-        encode: the token ids of a request's prompt; asked once for each distinct one, before anything is drawn.
+        encode: the token ids of a request's prompt; asked once for each distinct one, before
+            anything is drawn.
         rows_at_once: what the device holds.
-        shared: as it was found among more requests, of which these are one chunk; None finds it among these.
+        shared: as it was found among more requests, of which these are one chunk; None finds it
+            among these.
 
     Raises:
         RecipeError, ValueError: see `copies`.
@@ -155,9 +170,13 @@ def copies(
 
 
 def _shared(prompts: Sequence[list[int]]) -> int:
-    """Tokens that all begin with; at least one of each is left, because its hidden state is needed."""
-    ends = zip(min(prompts), max(prompts), strict=False)  # what the first and the last in order share, all share
-    parting = next((place for place, (one, other) in enumerate(ends) if one != other), len(min(prompts)))
+    """Tokens that all begin with; at least one of each is left, because its hidden state is
+    needed."""
+    # what the first and the last in order share, all share
+    ends = zip(min(prompts), max(prompts), strict=False)
+    parting = next(
+        (place for place, (one, other) in enumerate(ends) if one != other), len(min(prompts))
+    )
     count = min(parting, min(map(len, prompts)) - 1)
     return count if count * (len(prompts) - 1) >= WORTH_SHARING else 0
 
@@ -170,11 +189,12 @@ def pack_sizes(
     pass_cost: float,
     layouts: Sequence[Layout] | None = None,
 ) -> list[list[int]]:
-    """Cut trajectories into packs: consecutive ones of one prompt, so many that the arithmetic is least.
+    """Cut trajectories into packs: consecutive ones of one prompt, so many that the arithmetic is
+    least.
 
-    A longer pack reads the prompt fewer times but may attend over its whole square, most of it masked. Per layer, T
-    tokens of width H cost about 24 H^2 T in the linear maps and 4 H times the attended pairs, and a pass costs
-    something whatever its length.
+    A longer pack reads the prompt fewer times but may attend over its whole square, most of it
+    masked. Per layer, T tokens of width H cost about 24 H^2 T in the linear maps and 4 H times the
+    attended pairs, and a pass costs something whatever its length.
 
     Args:
         trajectories: equal prompts side by side.
@@ -190,9 +210,15 @@ def pack_sizes(
     packs: list[list[int]] = []
     start = 0
     for end in range(1, len(trajectories) + 1):
-        if end < len(trajectories) and np.array_equal(trajectories[end].prompt, trajectories[start].prompt):
+        if end < len(trajectories) and np.array_equal(
+            trajectories[end].prompt, trajectories[start].prompt
+        ):
             continue
-        count, prompt, longest = end - start, len(trajectories[start].prompt), max(lengths[start:end])
+        count, prompt, longest = (
+            end - start,
+            len(trajectories[start].prompt),
+            max(lengths[start:end]),
+        )
         found = set(layouts[start:end]) if layouts is not None else {"square"}
         costs = {}
         for size in range(1, count + 1):
@@ -202,8 +228,14 @@ def pack_sizes(
             if "rows" in found:
                 pairs = size * (prompt + longest) ** 2
             else:
-                pairs = length**2 if "square" in found else prompt**2 + size * longest * (prompt + longest)
-            costs[size] = -(-count // size) * (pass_cost + 24 * width**2 * length + 4 * width * pairs)
+                pairs = (
+                    length**2
+                    if "square" in found
+                    else prompt**2 + size * longest * (prompt + longest)
+                )
+            costs[size] = -(-count // size) * (
+                pass_cost + 24 * width**2 * length + 4 * width * pairs
+            )
         size = min(costs, key=costs.__getitem__)
         packs += [list(range(at, min(at + size, end))) for at in range(start, end, size)]
         start = end
@@ -211,12 +243,15 @@ def pack_sizes(
 
 
 def joined(
-    packs: Sequence[list[int]], trajectories: Sequence[Trajectory], lengths: Sequence[int], most: int
+    packs: Sequence[list[int]],
+    trajectories: Sequence[Trajectory],
+    lengths: Sequence[int],
+    most: int,
 ) -> list[list[int]]:
     """Packs of several prompts, as few as hold at most so many tokens each, and about equally many.
 
-    At least two are left: signal and noise of a gradient are told from passes of different prompts. For the same reason
-    nothing is joined where a prompt needs several packs.
+    At least two are left: signal and noise of a gradient are told from passes of different prompts.
+    For the same reason nothing is joined where a prompt needs several packs.
 
     Args:
         packs: of one prompt each, as `pack_sizes` gives them.
@@ -227,7 +262,9 @@ def joined(
     prompts = [trajectories[pack[0]].prompt for pack in packs]
     if any(np.array_equal(one, other) for one, other in pairwise(prompts)):
         return list(packs)
-    sizes = np.array([len(trajectories[pack[0]].prompt) + sum(lengths[at] for at in pack) for pack in packs])
+    sizes = np.array(
+        [len(trajectories[pack[0]].prompt) + sum(lengths[at] for at in pack) for pack in packs]
+    )
     middles = np.cumsum(sizes) - sizes / 2
     for count in range(2, len(packs)):
         place = (middles * count / sizes.sum()).astype(int)

@@ -1,9 +1,11 @@
-"""Answers that are drawn by forked processes, one for each core: they read the same weights and share no interpreter.
+"""Answers that are drawn by forked processes, one for each core: they read the same weights and
+share no interpreter.
 
-Drawing a token is a thousand operations of 10 to 100 us, one after the other. Two threads that share each of them wait
-for one another most of the time, and two Python threads wait for the interpreter; two processes wait for nothing. A
-fork costs some 20 ms, and what a child writes is its own (its cache of keys and values), so the memory grows by that.
-A child ends with its work, and dies with its parent.
+Drawing a token is a thousand operations of 10 to 100 us, one after the other. Two threads that
+share each of them wait for one another most of the time, and two Python threads wait for the
+interpreter; two processes wait for nothing. A fork costs some 20 ms, and what a child writes is its
+own (its cache of keys and values), so the memory grows by that. A child ends with its work, and
+dies with its parent.
 """
 
 import ctypes
@@ -23,8 +25,8 @@ from typing import Any
 from plumbline.errors import EngineError
 
 TICKET = struct.Struct("i")
-"""The number of the next piece of work. A pipe holds one, which each process takes and puts back raised by one: a pipe
-has no room for the numbers of 16,385 pieces."""
+"""The number of the next piece of work. A pipe holds one, which each process takes and puts back
+raised by one: a pipe has no room for the numbers of 16,385 pieces."""
 PR_SET_PDEATHSIG = 1
 """Of prctl(2): the signal that a process gets when its parent is gone."""
 _spent = [0.0]
@@ -36,16 +38,19 @@ def processor_seconds() -> float:
 
 
 def may_fork() -> bool:
-    """Whether a fork is safe here: on Linux, and from the main thread, beside which no other one multiplies."""
+    """Whether a fork is safe here: on Linux, and from the main thread, beside which no other one
+    multiplies."""
     return sys.platform == "linux" and threading.current_thread() is threading.main_thread()
 
 
 def forked(works: Sequence[Callable[[], Iterable[Any]]], processes: int) -> Iterator[Any]:
-    """What some pieces of work yield, in the order in which it comes; each process takes the next piece as it is free.
+    """What some pieces of work yield, in the order in which it comes; each process takes the next
+    piece as it is free.
 
     Args:
         works: what each yields is pickled.
-        processes: that share them, of one thread each: GNU's OpenMP does not survive a fork with more.
+        processes: that share them, of one thread each: GNU's OpenMP does not survive a fork with
+            more.
 
     Raises:
         EngineError: a process died.
@@ -59,7 +64,8 @@ def forked(works: Sequence[Callable[[], Iterable[Any]]], processes: int) -> Iter
         for _ in range(min(processes, len(works))):
             mine, theirs = Pipe(duplex=False)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: other threads only wait here
+                # of Python 3.12: other threads only wait here
+                warnings.simplefilter("ignore", DeprecationWarning)
                 child = os.fork()
             if child == 0:
                 _work(works, tickets, theirs)
@@ -72,8 +78,12 @@ def forked(works: Sequence[Callable[[], Iterable[Any]]], processes: int) -> Iter
                 try:
                     kind, result = connection.recv()
                 except EOFError:
-                    if (status := _ended(children.pop(connection), killed=False)) == -signal.SIGKILL:
-                        raise RuntimeError("a process that drew answers was killed: out of memory") from None
+                    if (
+                        status := _ended(children.pop(connection), killed=False)
+                    ) == -signal.SIGKILL:
+                        raise RuntimeError(
+                            "a process that drew answers was killed: out of memory"
+                        ) from None
                     what = f"a process that drew answers ended with status {status}"
                     raise EngineError(what, "set model.threads: 1, which starts none") from None
                 if kind == "failed":
@@ -91,7 +101,8 @@ def forked(works: Sequence[Callable[[], Iterable[Any]]], processes: int) -> Iter
 
 
 def _ended(child: int, *, killed: bool) -> int:
-    """Wait for a process, killed before if need be, count its time, and give its status: of a signal, minus that."""
+    """Wait for a process, killed before if need be, count its time, and give its status: of a
+    signal, minus that."""
     if killed:
         with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
@@ -110,8 +121,11 @@ def _next(tickets: tuple[int, int]) -> int:
     return int(number)
 
 
-def _work(works: Sequence[Callable[[], Iterable[Any]]], tickets: tuple[int, int], connection: Connection) -> None:
-    """In the child: take pieces until there are none, send what comes of them, and end without the parent's exits."""
+def _work(
+    works: Sequence[Callable[[], Iterable[Any]]], tickets: tuple[int, int], connection: Connection
+) -> None:
+    """In the child: take pieces until there are none, send what comes of them, and end without the
+    parent's exits."""
     import torch
 
     try:

@@ -15,16 +15,19 @@ from weakref import WeakSet
 from plumbline.errors import DeviceMemoryError
 
 SIGNS = ("out of memory", "can't allocate memory")
-"""What torch says where the error has no type of its own: asynchronous ones of CUDA, and those of a CPU."""
+"""What torch says where the error has no type of its own: asynchronous ones of CUDA, and those of a
+CPU."""
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
 """Of mallopt(3), as glibc's malloc.h numbers them."""
 KEPT = 0.5
-"""Share of the main memory within reach above which no pages are kept from one step or chunk of answers to the next."""
+"""Share of the main memory within reach above which no pages are kept from one step or chunk of
+answers to the next."""
 STATM = Path("/proc/self/statm")
 """Linux: the pages of this process, all and resident."""
 GROUPS = Path("/proc/self/cgroup")
-"""Linux: a line `number:controllers:path` for each control group of this process; version 2 names no controllers."""
+"""Linux: a line `number:controllers:path` for each control group of this process; version 2 names
+no controllers."""
 LIMITS = Path("/sys/fs/cgroup")
 
 
@@ -47,13 +50,15 @@ def is_full(error: BaseException) -> bool:
 
 
 def free(error: BaseException) -> None:
-    """Give back what failed with an error of a full memory held, so that it can be tried again with less."""
+    """Give back what failed with an error of a full memory held, so that it can be tried again with
+    less."""
     traceback.clear_frames(error.__traceback__)
     release()
 
 
 def release() -> None:
-    """Give memory that nothing refers to any more, or that only makes things faster, back to the device."""
+    """Give memory that nothing refers to any more, or that only makes things faster, back to the
+    device."""
     import torch
 
     release_spare()
@@ -70,12 +75,14 @@ def _trim() -> None:
 
 
 def keep_pages() -> None:
-    """Let the C library keep what tensors on a CPU give back, for those of the next step, until `release`.
+    """Let the C library keep what tensors on a CPU give back, for those of the next step, until
+    `release`.
 
-    glibc asks the system for new pages for each large tensor and returns them at once, and every page is filled with
-    zeros on its first use: seven million of them in one step of SFT (8 sequences of 1,350 tokens, SmolLM2, bfloat16),
-    which took 50 s on a virtual machine, and 29 s without. No result depends on it. Settings of the user's own
-    (`MALLOC_...`, GLIBC_TUNABLES, another allocator) are left alone.
+    glibc asks the system for new pages for each large tensor and returns them at once, and every
+    page is filled with zeros on its first use: seven million of them in one step of SFT (8
+    sequences of 1,350 tokens, SmolLM2, bfloat16), which took 50 s on a virtual machine, and 29 s
+    without. No result depends on it. Settings of the user's own (`MALLOC_...`, GLIBC_TUNABLES,
+    another allocator) are left alone.
     """
     own = any(name.startswith("MALLOC_") for name in os.environ) or "GLIBC_TUNABLES" in os.environ
     if not own and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
@@ -96,25 +103,32 @@ def begin_peak(device: Any) -> None:
 def give_back_where_scarce() -> None:
     """Give kept pages back where the process holds more than half of what it may.
 
-    Between steps of training of several sizes a third more of them gathers. Chunks of answers have prompts of many
-    lengths, and so tensors that do not fit into the places of those before: 64 answers of SmolLM2 to long prompts
-    left the process with 4.5 GB, and 192 with 6.1.
+    Between steps of training of several sizes a third more of them gathers. Chunks of answers have
+    prompts of many lengths, and so tensors that do not fit into the places of those before: 64
+    answers of SmolLM2 to long prompts left the process with 4.5 GB, and 192 with 6.1.
     """
-    if STATM.is_file() and int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > KEPT * main_memory():
+    if (
+        STATM.is_file()
+        and int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > KEPT * main_memory()
+    ):
         _trim()
 
 
 def peak(device: Any) -> int:
-    """The most bytes that tensors took on a GPU since `begin_peak`; on a CPU those of the process since it began."""
+    """The most bytes that tensors took on a GPU since `begin_peak`; on a CPU those of the process
+    since it began."""
     import torch
 
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
 
 
 def within_reach(device: Any) -> int:
-    """Bytes of a device that tensors of this process have or could have; other processes keep theirs on a GPU."""
+    """Bytes of a device that tensors of this process have or could have; other processes keep
+    theirs on a GPU."""
     import torch
 
     if device.type != "cuda":
@@ -124,7 +138,8 @@ def within_reach(device: Any) -> int:
 
 
 def main_memory() -> int:
-    """Bytes that this process may hold: the machine's, or fewer where a control group, such as a container's, says so.
+    """Bytes that this process may hold: the machine's, or fewer where a control group, such as a
+    container's, says so.
 
     https://docs.kernel.org/admin-guide/cgroup-v2.html, and cgroup-v1/memory.html beside it.
     """
@@ -133,7 +148,9 @@ def main_memory() -> int:
         _, controllers, path = line.split(":", 2)
         if controllers not in {"", "memory"}:
             continue
-        top, name = (LIMITS / "memory", "memory.limit_in_bytes") if controllers else (LIMITS, "memory.max")
+        top, name = (
+            (LIMITS / "memory", "memory.limit_in_bytes") if controllers else (LIMITS, "memory.max")
+        )
         group = top / path.lstrip("/")
         for each in (group, *group.parents):  # a container may see its own group at the top alone
             if each.is_relative_to(top) and (each / name).is_file():
@@ -154,8 +171,8 @@ def unheard(kind: str, message: str) -> None:
 def clear_memory_errors(advice: str) -> Iterator[None]:
     """Turn torch's errors of a full memory inside the block into one with this advice.
 
-    The frames that failed are emptied: whatever goes on afterwards, such as the next variant of a sweep, has the memory
-    that their tensors took.
+    The frames that failed are emptied: whatever goes on afterwards, such as the next variant of a
+    sweep, has the memory that their tensors took.
 
     Raises:
         DeviceMemoryError: the memory was not enough.
@@ -168,4 +185,6 @@ def clear_memory_errors(advice: str) -> Iterator[None]:
         traceback.clear_frames(error.__traceback__)
         release_spare()
         first = str(error).strip().split("\n")[0][:300]
-        raise DeviceMemoryError(f"the memory of the device is not enough: {first}", advice) from error
+        raise DeviceMemoryError(
+            f"the memory of the device is not enough: {first}", advice
+        ) from error

@@ -1,7 +1,8 @@
-"""Where files of others are opened: whatever a library raises there is one error that names the part and the remedy.
+"""Where files of others are opened: whatever a library raises there is one error that names the
+part and the remedy.
 
-Damaged files make transformers, tokenizers, peft and torch fail in any way, a PanicException of Rust included, which is
-no Exception.
+Damaged files make transformers, tokenizers, peft and torch fail in any way, a PanicException of
+Rust included, which is no Exception.
 """
 
 import json
@@ -15,40 +16,48 @@ from typing import Any
 from plumbline.errors import DataError, ModelError, PlumblineError
 from plumbline.policies.memory import is_full
 
-os.environ["RUST_BACKTRACE"] = "0"  # tokenizers' panics are errors of ours; its stack would stand before them
+# tokenizers' panics are errors of ours; its stack would stand before them
+os.environ["RUST_BACKTRACE"] = "0"
 
 
 @contextmanager
 def clear_opening_errors(what: str, fix: str) -> Iterator[None]:
-    """Turn what libraries raise inside the block into a ModelError: `what`, their own words, and `fix`.
+    """Turn what libraries raise inside the block into a ModelError: `what`, their own words, and
+    `fix`.
 
     Raises:
-        ModelError: a library failed. Our own errors, an interrupt and a full memory pass as they are.
+        ModelError: a library failed. Our own errors, an interrupt and a full memory pass as they
+            are.
     """
     try:
         yield
     except PlumblineError:
         raise
     except BaseException as error:
-        if not (isinstance(error, Exception) or type(error).__name__ == "PanicException") or is_full(error):
+        if not (
+            isinstance(error, Exception) or type(error).__name__ == "PanicException"
+        ) or is_full(error):
             raise
         raise ModelError(f"{what}: {one_line(error)}", fix) from error
 
 
 def one_line(error: BaseException) -> str:
     """A library's own words on one line, with the error's type where they alone say nothing."""
-    words = " ".join("".join(letter if letter.isprintable() else " " for letter in str(error)).split())[:300]
+    words = " ".join(
+        "".join(letter if letter.isprintable() else " " for letter in str(error)).split()
+    )[:300]
     return words if " " in words else f"{type(error).__name__} {words}".strip()
 
 
 ELEMENTS, SPARE, OBJECT = 16, 2**26, 2**10
-"""Of weights: those that a byte of a file may be (of 1.5 bits, and made twice while they are loaded), those that any
-model may have beside them, and what a module counts as."""
+"""Of weights: those that a byte of a file may be (of 1.5 bits, and made twice while they are
+loaded), those that any model may have beside them, and what a module counts as."""
 
 
 @contextmanager
 def bounded(source: str, held: int) -> Iterator[None]:
-    """Refuse, before it takes its memory, a model that is built in the block and far larger than its weights.
+    """Refuse, before it takes its memory, a model that is built in the block and far larger than
+    its weights.
 
     Args:
         source: what is opened, for the message.
@@ -67,7 +76,8 @@ def bounded(source: str, held: int) -> Iterator[None]:
             counted += part.numel() if hasattr(part, "numel") else OBJECT
         if counted > ELEMENTS * held + SPARE:
             raise ModelError(
-                f"the config of {source} is of a model that is far larger than its weights ({held:,} bytes)",
+                f"the config of {source} is of a model that is far larger than its weights "
+                f"({held:,} bytes)",
                 "use the config.json that was saved with these weights",
             )
 
@@ -84,37 +94,50 @@ def bounded(source: str, held: int) -> Iterator[None]:
 
 
 GROWTH, FREE = 64, 1024
-"""Tokens that a character may become, and tokens that any text may: the most that Unicode makes of a character is 18
-others, of up to 3 bytes each."""
+"""Tokens that a character may become, and tokens that any text may: the most that Unicode makes of
+a character is 18 others, of up to 3 bytes each."""
 LONGEST = 10**6
 """Characters of a chat: beyond what a model of ours reads."""
 
 
-def encode(read: Callable[[], Sequence[int]], text: str, tokenizer: Any, rows: int | None) -> list[int]:
+def encode(
+    read: Callable[[], Sequence[int]], text: str, tokenizer: Any, rows: int | None
+) -> list[int]:
     """The ids that `read` gives for a text, for a model of so many embeddings.
 
     Raises:
-        DataError: the text holds half a character or becomes far longer than any text should; an id has no embedding.
+        DataError: the text holds half a character or becomes far longer than any text should; an id
+            has no embedding.
         ModelError: the tokenizer fails.
     """
     if len(text) > LONGEST:
-        raise DataError(f"a text of {len(text):,} characters is longer than any prompt", "correct the chat template")
+        raise DataError(
+            f"a text of {len(text):,} characters is longer than any prompt",
+            "correct the chat template",
+        )
     try:
-        with clear_opening_errors("the tokenizer fails", "use the tokenizer that was saved with this model"):
+        with clear_opening_errors(
+            "the tokenizer fails", "use the tokenizer that was saved with this model"
+        ):
             ids = list(read())
     except ModelError as error:
         if any("\ud800" <= letter <= "\udfff" for letter in text):
-            raise DataError("a message holds half of a pair of surrogates, which is no character") from error
+            raise DataError(
+                "a message holds half of a pair of surrogates, which is no character"
+            ) from error
         raise
     if len(ids) > GROWTH * len(text) + FREE:
         raise DataError(
-            f"the tokenizer makes {len(ids):,} tokens of {len(text):,} characters", "use the model's own tokenizer"
+            f"the tokenizer makes {len(ids):,} tokens of {len(text):,} characters",
+            "use the model's own tokenizer",
         )
     if rows is not None and ids and (largest := max(ids)) >= rows:
         raise DataError(
-            f"{tokenizer.convert_ids_to_tokens(largest)!r} has the id {largest}: the tokenizer has {len(tokenizer)} "
+            f"{tokenizer.convert_ids_to_tokens(largest)!r} has the id {largest}: the tokenizer has "
+            f"{len(tokenizer)} "
             f"tokens, but the model has embeddings for {rows}",
-            "leave it out of the text, use the tokenizer that was saved with this model, or resize the embeddings",
+            "leave it out of the text, use the tokenizer that was saved with this model, or resize "
+            "the embeddings",
         )
     return ids
 
@@ -123,29 +146,42 @@ PROBE = "Aa0 ?!.,:;-_/\\|<>{}[]()=\"'\n\te\u00e9\u4e00"
 
 
 def check_tokenizer(tokenizer: Any, source: str) -> None:
-    """Refuse a tokenizer that makes a text many times longer, before one goes through it, or other ids each time.
+    """Refuse a tokenizer that makes a text many times longer, before one goes through it, or other
+    ids each time.
 
     Raises:
         ModelError: it does so, by what its parts are, or with some character, or with a few.
     """
     fix = "use the model's own tokenizer"
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    if any(getattr(getattr(backend, "model", None), key, None) for key in DRAWN) or _is_drawn(tokenizer):
-        raise ModelError(f"the tokenizer of {source} draws at random how it cuts a text", "save it without its dropout")
-    steps = [[*_parts(getattr(backend, kind, None))] for kind in ("normalizer", "pre_tokenizer", "decoder")]
+    if any(getattr(getattr(backend, "model", None), key, None) for key in DRAWN) or _is_drawn(
+        tokenizer
+    ):
+        raise ModelError(
+            f"the tokenizer of {source} draws at random how it cuts a text",
+            "save it without its dropout",
+        )
+    steps = [
+        [*_parts(getattr(backend, kind, None))]
+        for kind in ("normalizer", "pre_tokenizer", "decoder")
+    ]
     for way in (steps[0] + steps[1], steps[2]):
         times, more = 1.0, 0.0
         for part in way:
             grows = _growth(part)
             times, more = times * grows, more * grows + len(part.get("prepend", ""))
         if times > GROWTH or more > FREE:
-            raise ModelError(f"the tokenizer of {source} may make a text {times:,.0f} times longer", fix)
+            raise ModelError(
+                f"the tokenizer of {source} may make a text {times:,.0f} times longer", fix
+            )
     if (normalizer := getattr(backend, "normalizer", None)) is None:
         return
     for text in [*map(chr, range(32, 127)), *(PROBE[:size] for size in range(1, len(PROBE) + 1))]:
         if len(normalizer.normalize_str(text)) > GROWTH * len(text) + FREE:
             raise ModelError(
-                f"the tokenizer of {source} makes over {GROWTH * len(text) + FREE:,} characters of {text!r}", fix
+                f"the tokenizer of {source} makes over {GROWTH * len(text) + FREE:,} characters of "
+                f"{text!r}",
+                fix,
             )
 
 
@@ -158,15 +194,21 @@ _EMPTY = re.compile(r"\(\?|[*?|^$]|\\[bBAzZGK]|\{0?,|^$")
 def _is_drawn(tokenizer: Any) -> bool:
     """Whether a tokenizer reads one text in two ways; those in Rust tell by their settings."""
     text = PROBE * 10
-    return not getattr(tokenizer, "is_fast", True) and len({tuple(tokenizer(text)["input_ids"]) for _ in range(3)}) > 1
+    return (
+        not getattr(tokenizer, "is_fast", True)
+        and len({tuple(tokenizer(text)["input_ids"]) for _ in range(3)}) > 1
+    )
 
 
 def _parts(whole: Any) -> Iterator[Mapping[str, Any]]:
-    """The settings of what a normalizer, pre-tokenizer or decoder is a sequence of, however deep."""
+    """The settings of what a normalizer, pre-tokenizer or decoder is a sequence of, however
+    deep."""
     left = [] if whole is None else [json.loads(whole.__getstate__())]
     while left:
         part = left.pop(0)
-        inner = next((part[key] for key in ("normalizers", "pretokenizers", "decoders") if key in part), None)
+        inner = next(
+            (part[key] for key in ("normalizers", "pretokenizers", "decoders") if key in part), None
+        )
         if inner is None:
             yield part
         left = [*(inner or []), *left]

@@ -1,4 +1,5 @@
-"""Options that several families share; each family's own stand in its package, in `options.py`, with what it declares.
+"""Options that several families share; each family's own stand in its package, in `options.py`,
+with what it declares.
 
 Nothing here imports torch: a recipe is checked before a model is thought of.
 """
@@ -26,13 +27,15 @@ class PretrainedModel(ModelSection):
     quantize: Literal["4bit"] | None = None
     """Keep the frozen weights in 4 bits; needs `lora`."""
     gradient_checkpointing: bool | Literal["auto"] = "auto"
-    """Compute layers a second time in the backward pass, which takes a third more time and far less memory. auto: from
-    where the memory is not enough otherwise."""
+    """Compute layers a second time in the backward pass, which takes a third more time and far less
+    memory. auto: from where the memory is not enough otherwise."""
 
     @model_validator(mode="after")
     def _adapters_on_few_bits(self) -> Self:
         if self.quantize and self.lora is None:
-            raise ValueError("4-bit weights cannot be trained themselves: set model.lora, for example {rank: 16}")
+            raise ValueError(
+                "4-bit weights cannot be trained themselves: set model.lora, for example {rank: 16}"
+            )
         return self
 
 
@@ -47,8 +50,8 @@ class HidingModel(CanvasModel):
     """Of a model whose empty places hold a mask."""
 
     mask_token: str | None = None
-    """A token of the tokenizer's that no text has, for a model whose tokenizer and config name no mask: so any causal
-    model is one with a mask, with every weight as it is."""
+    """A token of the tokenizer's that no text has, for a model whose tokenizer and config name no
+    mask: so any causal model is one with a mask, with every weight as it is."""
 
 
 class DenoisingModel(CanvasModel):

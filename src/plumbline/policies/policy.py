@@ -2,10 +2,10 @@
 
 Letters in shapes: N terms (log-probabilities of single choices, flat over a batch), n trajectories.
 
-A policy is a sampler and a learner that share their weights, and both follow one law. `plumbline.api.check_policy`
-holds every family to it:
-law 1, scoring a recorded trajectory with the weights that sampled it gives the recorded log-probabilities;
-law 2, the draws really come from the declared law.
+A policy is a sampler and a learner that share their weights, and both follow one law.
+`plumbline.api.check_policy` holds every family to it:
+law 1, scoring a recorded trajectory with the weights that sampled it gives the recorded
+log-probabilities; law 2, the draws really come from the declared law.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from plumbline.policies.chunks import Watch
-    from plumbline.policies.token_logprobs import Places
     from plumbline.policies.sampling_distribution import Noise
+    from plumbline.policies.token_logprobs import Places
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Terms:
     """The log-probabilities of recorded choices under some weights, flat, and whose they are.
 
-    The order is that of `Trajectory.logprobs`: trajectory by trajectory, step by step, a step's tokens and then the
-    choice of its positions where one was made.
+    The order is that of `Trajectory.logprobs`: trajectory by trajectory, step by step, a step's
+    tokens and then the choice of its positions where one was made.
 
-    Example: two trajectories of one step with 2 and 1 tokens give logprobs [3], owner [0, 0, 1] and step [0, 0, 1].
+    Example: two trajectories of one step with 2 and 1 tokens give logprobs [3], owner [0, 0, 1] and
+    step [0, 0, 1].
     """
 
     logprobs: Tensor  # [N], float32, differentiable unless scored without gradient
@@ -51,27 +52,43 @@ class Terms:
     weight: Tensor  # [N], float32, the step's weight: 1 unless only some steps are scored
     selection: Tensor  # [N], bool: the term is a choice of positions, not a token
     divergence: Tensor | None = None
-    """KL of each scored step [steps] from these weights to the reference, in closed form, where it was asked for."""
+    """KL of each scored step [steps] from these weights to the reference, in closed form, where it
+    was asked for."""
 
     @classmethod
-    def of(cls, trajectories: Sequence[Trajectory], logprobs: Tensor, divergence: Tensor | None = None) -> Terms:
-        """Lay out log-probabilities [N], given in the order above, with everything that the records say about them."""
+    def of(
+        cls, trajectories: Sequence[Trajectory], logprobs: Tensor, divergence: Tensor | None = None
+    ) -> Terms:
+        """Lay out log-probabilities [N], given in the order above, with everything that the records
+        say about them."""
         import torch
 
-        steps = [(index, each) for index, trajectory in enumerate(trajectories) for each in trajectory.steps]
-        counts = torch.tensor([len(each.tokens) + (each.selection is not None) for _, each in steps])
-        choices = [[False] * len(each.tokens) + [True] * (each.selection is not None) for _, each in steps]
+        steps = [
+            (index, each)
+            for index, trajectory in enumerate(trajectories)
+            for each in trajectory.steps
+        ]
+        counts = torch.tensor(
+            [len(each.tokens) + (each.selection is not None) for _, each in steps]
+        )
+        choices = [
+            [False] * len(each.tokens) + [True] * (each.selection is not None) for _, each in steps
+        ]
 
         def of_terms(values: list[float]) -> Tensor:
             return torch.tensor(values).repeat_interleave(counts).to(logprobs.device)
 
         return cls(
             logprobs=logprobs,
-            recorded=torch.from_numpy(np.concatenate([one.logprobs for one in trajectories])).to(logprobs.device),
+            recorded=torch.from_numpy(np.concatenate([one.logprobs for one in trajectories])).to(
+                logprobs.device
+            ),
             owner=of_terms([index for index, _ in steps]),
             step=of_terms(list(range(len(steps)))),
             weight=of_terms([float(each.weight) for _, each in steps]),
-            selection=torch.tensor([*chain.from_iterable(choices)], dtype=torch.bool, device=logprobs.device),
+            selection=torch.tensor(
+                [*chain.from_iterable(choices)], dtype=torch.bool, device=logprobs.device
+            ),
             divergence=divergence,
         )
 
@@ -94,7 +111,8 @@ class Constraint(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveRequest(Request):
-    """A request of a client that waits; the autoregressive family reads what it has beside the rest."""
+    """A request of a client that waits; the autoregressive family reads what it has beside the
+    rest."""
 
     gone: Event
     """Set when nobody waits for the answer any more: it is dropped then."""
@@ -118,7 +136,8 @@ class Demonstration:
 
 
 class Sampler(Protocol):
-    """What draws trajectories: a model in this process, or an engine elsewhere that is given its weights."""
+    """What draws trajectories: a model in this process, or an engine elsewhere that is given its
+    weights."""
 
     family: str
     context: int
@@ -134,16 +153,18 @@ class Sampler(Protocol):
         ...
 
     def exact(self, sampling: Sampling) -> bool:
-        """Whether under this law the log-probabilities cover every random choice that the sampler makes."""
+        """Whether under this law the log-probabilities cover every random choice that the sampler
+        makes."""
         ...
 
     def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
         """Draw a trajectory for each request, and yield each soon after it has ended.
 
-        Every random number of a request comes from its key, so its draws do not depend on what stands beside it, on
-        how requests are cut into chunks, or on their order. The numbers are the same to the bit. What is drawn with
-        them is too, except where a number falls within rounding of the border between two choices: a matrix product
-        of more rows rounds otherwise, and moves borders and recorded log-probabilities (in float32 by about 1e-6).
+        Every random number of a request comes from its key, so its draws do not depend on what
+        stands beside it, on how requests are cut into chunks, or on their order. The numbers are
+        the same to the bit. What is drawn with them is too, except where a number falls within
+        rounding of the border between two choices: a matrix product of more rows rounds otherwise,
+        and moves borders and recorded log-probabilities (in float32 by about 1e-6).
 
         Args:
             requests: of any prompts and laws; their keys differ.
@@ -156,7 +177,8 @@ class Sampler(Protocol):
 
 
 class Policy(ABC):
-    """A language model that can sample, score, be trained and be saved: sampler and learner share their weights.
+    """A language model that can sample, score, be trained and be saved: sampler and learner share
+    their weights.
 
     A family subclasses it; what is not abstract has a default.
     """
@@ -164,19 +186,22 @@ class Policy(ABC):
     family: str
     context: int
     stepwise: bool = False
-    """Whether each step is scored by a forward pass of its own; False: one pass scores a whole trajectory."""
+    """Whether each step is scored by a forward pass of its own; False: one pass scores a whole
+    trajectory."""
     version: int = 0
     """What trajectories carry."""
     rows_at_once: int = 64
     """Requests that are drawn together at most."""
     shared: int | None = None
-    """Tokens that all prompts of what is asked next begin with and that are read once; None: found by itself."""
+    """Tokens that all prompts of what is asked next begin with and that are read once; None: found
+    by itself."""
     say: Say = staticmethod(unheard)
     """Told of events, such as an out of memory that the policy could help itself with."""
     watch: Watch | None = None
-    """Hears what each canvas holds after each step, from the thread that draws; nothing that is drawn depends on it."""
+    """Hears what each canvas holds after each step, from the thread that draws; nothing that is
+    drawn depends on it."""
 
-    # -- sampling, as `Sampler` says -----------------------------------------------------------------------------------
+    # -- sampling, as `Sampler` says ---------------------------------------------------------------
 
     @property
     def engine(self) -> Mapping[str, str]:
@@ -196,7 +221,8 @@ class Policy(ABC):
         """See `Sampler.sample`."""
 
     def cut(self, requests: Sequence[Request]) -> list[tuple[list[Request], int]]:
-        """Requests as they are drawn together, each part with its `shared`; by default each by itself.
+        """Requests as they are drawn together, each part with its `shared`; by default each by
+        itself.
 
         Replicas of the policy then draw them as it would.
 
@@ -206,21 +232,31 @@ class Policy(ABC):
         return [([request], 0) for request in requests]
 
     def shown(self, canvas: NDArray[np.int64]) -> str:
-        """What a canvas [L] reads up to its first end token, with a sign for each hidden place, for who has `watch`."""
+        """What a canvas [L] reads up to its first end token, with a sign for each hidden place, for
+        who has `watch`."""
         raise NotImplementedError
 
-    # -- scoring -------------------------------------------------------------------------------------------------------
+    # -- scoring -----------------------------------------------------------------------------------
 
     def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:  # noqa: ARG002
-        """Cut trajectories into parts that one forward and backward pass can hold; by default all stand in one."""
+        """Cut trajectories into parts that one forward and backward pass can hold; by default all
+        stand in one."""
         return [list(range(len(trajectories)))]
 
     @abstractmethod
-    def score(self, trajectories: Sequence[Trajectory], *, reference: bool = False, divergence: bool = False) -> Terms:
-        """Log-probabilities of the recorded choices under the present weights, each at its own sampling law.
+    def score(
+        self,
+        trajectories: Sequence[Trajectory],
+        *,
+        reference: bool = False,
+        divergence: bool = False,
+    ) -> Terms:
+        """Log-probabilities of the recorded choices under the present weights, each at its own
+        sampling law.
 
         Args:
-            trajectories: what `sample` returned, or some of its steps; any number, of any prompts, under one law.
+            trajectories: what `sample` returned, or some of its steps; any number, of any prompts,
+                under one law.
             reference: score with the weights that `keep_reference` remembered (without gradient).
             divergence: also compute each step's KL to the reference in closed form, with gradient.
         """
@@ -234,7 +270,8 @@ class Policy(ABC):
         forward: bool = False,  # noqa: ARG002
         present: bool = False,  # noqa: ARG002
     ) -> Terms:
-        """The KL of each scored step between these weights and a teacher's, in closed form, with gradient.
+        """The KL of each scored step between these weights and a teacher's, in closed form, with
+        gradient.
 
         Args:
             trajectories: what `sample` returned, under one law.
@@ -250,7 +287,8 @@ class Policy(ABC):
             RecipeError: by default, because the family cannot.
         """
         raise RecipeError(
-            f"rl.kl: forward, and a teacher with closed, are not available for a policy of family {self.family}",
+            "rl.kl: forward, and a teacher with closed, are not available for a policy of family "
+            f"{self.family}",
             "set rl.kl to sampled",
         )
 
@@ -260,12 +298,16 @@ class Policy(ABC):
         *,
         reference: bool = False,  # noqa: ARG002
     ) -> Places:
-        """What a teacher, or the `reference`, says at each token of the answers, without gradient, for `compare`.
+        """What a teacher, or the `reference`, says at each token of the answers, without gradient,
+        for `compare`.
 
         Raises:
             RecipeError: by default, because the family cannot.
         """
-        raise RecipeError(f"a policy of family {self.family} is no teacher with rl.kl: closed", "set rl.kl to sampled")
+        raise RecipeError(
+            f"a policy of family {self.family} is no teacher with rl.kl: closed",
+            "set rl.kl to sampled",
+        )
 
     def encode(self, messages: Sequence[Message]) -> NDArray[np.int64]:  # noqa: ARG002
         """The prompt of a trajectory that answers a chat.
@@ -282,7 +324,8 @@ class Policy(ABC):
         """See `plumbline.algorithms.views.Scores.hide`.
 
         Raises:
-            RecipeError: by default, because the family cannot look at an answer with positions hidden.
+            RecipeError: by default, because the family cannot look at an answer with positions
+                hidden.
         """
         raise RecipeError(
             "this rl.algorithm looks at answers with positions hidden, which a policy of family "
@@ -290,14 +333,16 @@ class Policy(ABC):
             "set rl.algorithm to one that scores trajectories, such as grpo",
         )
 
-    # -- training ------------------------------------------------------------------------------------------------------
+    # -- training ----------------------------------------------------------------------------------
 
     @abstractmethod
     def keep_reference(self) -> None:
         """Remember the present weights as the reference of the KL."""
 
     @abstractmethod
-    def demonstrate(self, messages: Sequence[Message], *, allow_truncation: bool = False) -> Demonstration:
+    def demonstrate(
+        self, messages: Sequence[Message], *, allow_truncation: bool = False
+    ) -> Demonstration:
         """Encode a chat that ends with the assistant's answer.
 
         Raises:
@@ -310,8 +355,8 @@ class Policy(ABC):
 
         Args:
             batch: demonstrations, or those of a pass that a larger batch was cut into.
-            noise: each one's randomness, for families whose loss draws some. Nothing else may be drawn: a sum over
-                passes is then the loss of the whole batch, however it was cut.
+            noise: each one's randomness, for families whose loss draws some. Nothing else may be
+                drawn: a sum over passes is then the loss of the whole batch, however it was cut.
         """
 
     @abstractmethod
@@ -319,14 +364,16 @@ class Policy(ABC):
         """The weights that training changes, by name."""
 
     def recompute(self) -> bool:
-        """Compute activations again in the backward pass from now on, which takes less memory and more time.
+        """Compute activations again in the backward pass from now on, which takes less memory and
+        more time.
 
         False: it does already, or may not.
         """
         return False
 
     def replica(self) -> Policy | None:
-        """A policy with these very weights and gradients of its own, for another thread; None where that gains nothing.
+        """A policy with these very weights and gradients of its own, for another thread; None where
+        that gains nothing.
 
         What it holds of the weights is what they are: an optimiser changes them in place for both.
         """
@@ -334,7 +381,8 @@ class Policy(ABC):
 
     @abstractmethod
     def save(self, folder: Path, card: Mapping[str, Any]) -> None:
-        """Write a model directory in the standard format, whole or not at all; `card` says where it came from."""
+        """Write a model directory in the standard format, whole or not at all; `card` says where it
+        came from."""
 
     def publish(self, version: int) -> None:
         """Let the present weights draw what follows; their trajectories carry `version`."""
@@ -345,10 +393,12 @@ class Engine(Sampler, Protocol):
     """A sampler elsewhere: it draws with the weights that it was handed last."""
 
     figures: Mapping[str, float]
-    """How well the weights arrived that it took last, by the names of metrics; empty where it does not measure that."""
+    """How well the weights arrived that it took last, by the names of metrics; empty where it does
+    not measure that."""
 
     def take(self, learner: Policy, version: int) -> None:
-        """Take over the learner's present weights as this version, and see that they are what draws from now on.
+        """Take over the learner's present weights as this version, and see that they are what draws
+        from now on.
 
         Raises:
             EngineError: they are not, or too little of what was learnt arrived.
@@ -365,22 +415,26 @@ Work = Callable[[Policy], Any]
 
 
 class Helpers(Protocol):
-    """Replicas of a learner, in other processes or threads, which do some of the passes of a batch."""
+    """Replicas of a learner, in other processes or threads, which do some of the passes of a
+    batch."""
 
     count: int
 
     def working(
         self, learner: Policy, works: Sequence[Work]
     ) -> AbstractContextManager[Callable[[], list[tuple[Any, Mapping[str, Tensor]]]]]:
-        """A context in which at most `count` pieces of work are done, each on a replica with the learner's weights.
+        """A context in which at most `count` pieces of work are done, each on a replica with the
+        learner's weights.
 
         Args:
             learner: whose replicas they are.
-            works: called with a replica whose gradients are cleared; each leaves its own in the replica's weights.
+            works: called with a replica whose gradients are cleared; each leaves its own in the
+                replica's weights.
 
         Returns:
-            A function that waits, and gives for each what it returned and its gradients, by the names of the weights.
-            It raises what the work raised, or EngineError where the replicas are gone.
+            A function that waits, and gives for each what it returned and its gradients, by the
+            names of the weights. It raises what the work raised, or EngineError where the replicas
+            are gone.
         """
         ...
 
@@ -390,12 +444,15 @@ class Helpers(Protocol):
 
 
 def with_gradients(policy: Policy, work: Work) -> tuple[Any, Mapping[str, Tensor]]:
-    """What the work returns, and the gradients that it left on the CPU, by the names of the weights."""
+    """What the work returns, and the gradients that it left on the CPU, by the names of the
+    weights."""
     weights = policy.trainable()
     for weight in weights.values():
         weight.grad = None
     found = work(policy)
-    return found, {name: weight.grad.cpu() for name, weight in weights.items() if weight.grad is not None}
+    return found, {
+        name: weight.grad.cpu() for name, weight in weights.items() if weight.grad is not None
+    }
 
 
 def common_law(trajectories: Sequence[Trajectory]) -> Sampling:
@@ -415,18 +472,23 @@ def common_law(trajectories: Sequence[Trajectory]) -> Sampling:
 def slowness(policy: Policy) -> str:
     """What to say of what makes a model slow here; empty if nothing does.
 
-    Short cuts that did not agree with the model and were left out, and numbers that the processor is slow at.
+    Short cuts that did not agree with the model and were left out, and numbers that the processor
+    is slow at.
     """
     said = []
     if left_out := policy.engine.get("left_out", ""):
         said.append(f"this model goes without {left_out}: slower, no less exact")
     if emulated := policy.engine.get("emulated", ""):
-        said.append(f"this processor is slow at {emulated}: model.dtype=float32 takes half of the time or less")
+        said.append(
+            f"this processor is slow at {emulated}: model.dtype=float32 takes half of the time or "
+            "less"
+        )
     return "; ".join(said)
 
 
 def limits(policy: Policy) -> list[str]:
-    """What to say of where a model's context ends before its own, and of layers that an adapter could have had."""
+    """What to say of where a model's context ends before its own, and of layers that an adapter
+    could have had."""
     bare = policy.engine.get("without_adapters", "")
     said = [policy.engine.get("context_ends", ""), f"without an adapter: {bare}" if bare else ""]
     return [each for each in said if each]

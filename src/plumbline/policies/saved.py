@@ -1,4 +1,5 @@
-"""What stands in a model directory, and what it says about how its weights are used, without loading them."""
+"""What stands in a model directory, and what it says about how its weights are used, without
+loading them."""
 
 import json
 import re
@@ -13,37 +14,69 @@ from plumbline.errors import ModelError, visible
 from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.gguf_file import AGAIN, POINTER, header, is_gguf
 from plumbline.recipe import LoraSection, ModelSection
-from plumbline.runs.metadata import CARD
 from plumbline.runs.hub import check_hub, is_cached
+from plumbline.runs.metadata import CARD
 from plumbline.runs.remote import instead_here, is_address, is_known, local_model, portable
-from plumbline.storage import LARGEST_JSON, check_regular, clear_read_errors, open_regular, read_object
+from plumbline.storage import (
+    LARGEST_JSON,
+    check_regular,
+    clear_read_errors,
+    open_regular,
+    read_object,
+)
 
 ADAPTER = "adapter_config.json"
-INDICES = {"model.safetensors": "model.safetensors.index.json", "pytorch_model.bin": "pytorch_model.bin.index.json"}
+INDICES = {
+    "model.safetensors": "model.safetensors.index.json",
+    "pytorch_model.bin": "pytorch_model.bin.index.json",
+}
 """Weights in one file, and the index of those in several; the first that is there is read."""
 TEXTS = (".json", ".jinja", ".txt", ".model")
 """Endings of what is read at once, and of which the largest have some tens of MB."""
-TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "spiece.model")
+TOKENIZERS = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "vocab.json",
+    "spiece.model",
+)
 SIZES = {
     **dict.fromkeys(
-        ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers"), 10**3
+        (
+            "num_hidden_layers",
+            "n_layer",
+            "n_layers",
+            "num_layers",
+            "encoder_layers",
+            "decoder_layers",
+        ),
+        10**3,
     ),
     **dict.fromkeys(("num_attention_heads", "n_head", "n_heads"), 10**5),
     **dict.fromkeys(("hidden_size", "n_embd", "d_model", "vocab_size"), 2**26),
     "num_labels": 10**4,
 }
-"""Keys of a config.json that are sizes, and what none of them exceeds: lists, tables and modules of so many are made
-before the weights are looked at."""
+"""Keys of a config.json that are sizes, and what none of them exceeds: lists, tables and modules of
+so many are made before the weights are looked at."""
 KINDS: Mapping[str, Any] = {
     "family": str,
     **dict.fromkeys(("attention", "quantize"), str | None),
     "canvas": int | None,
     "predicts_next": bool | None,
 }
-"""Settings of ours in a model's files that are read before the family's own section checks them all."""
-WEIGHTS = re.compile(r"model[\w.-]*\.safetensors|pytorch_model[\w.-]*\.bin|adapter_model\.(safetensors|bin)")
+"""Settings of ours in a model's files that are read before the family's own section checks them
+all."""
+WEIGHTS = re.compile(
+    r"model[\w.-]*\.safetensors|pytorch_model[\w.-]*\.bin|adapter_model\.(safetensors|bin)"
+)
 ONE_SET = "move away what is not meant"
-WINDOWS = ("sliding_window", "window_size", "attention_window_size", "attention_chunk_size", "local_attention")
+WINDOWS = (
+    "sliding_window",
+    "window_size",
+    "attention_window_size",
+    "attention_chunk_size",
+    "local_attention",
+)
 
 
 def is_adapter(source: str | Path) -> bool:
@@ -52,23 +85,27 @@ def is_adapter(source: str | Path) -> bool:
 
 
 def check_source(source: str, *, whole: bool = True) -> None:
-    """A path that is not there would be taken for a hub name, and fail with a message about the network.
+    """A path that is not there would be taken for a hub name, and fail with a message about the
+    network.
 
     Args:
         source: a directory, a GGUF file or a hub name.
         whole: whether all its files must be there; else they may be those of a tokenizer alone.
 
     Raises:
-        ModelError: a directory without a model, or whose files are not whole; sizes that no model has; no such path; no
-            whole GGUF file; an adapter of an adapter.
+        ModelError: a directory without a model, or whose files are not whole; sizes that no model
+            has; no such path; no whole GGUF file; an adapter of an adapter.
         DataError: its config is not JSON.
     """
     if is_gguf(source):
         header(source)
         return
     path = Path(source).expanduser()
-    # `models/` is where `plumbline get` puts what it fetches, and `runs/` where runs are: no hub is asked for those.
-    looks_like_path = source.startswith((".", "/", "~", "models/", "runs/")) or source.count("/") > 1
+    # `models/` is where `plumbline get` puts what it fetches, and `runs/` where runs are: no hub is
+    # asked for those.
+    looks_like_path = (
+        source.startswith((".", "/", "~", "models/", "runs/")) or source.count("/") > 1
+    )
     if path.is_dir():
         if not _is_model(path):
             inside = next(_models_in(path), None)
@@ -95,12 +132,16 @@ def check_source(source: str, *, whole: bool = True) -> None:
         raise ModelError(
             f"there is no model directory at {source}",
             instead_here(path)
-            or "check the path, fetch a model (`plumbline get` lists them), or give a hub name such as org/model",
+            or (
+                "check the path, fetch a model (`plumbline get` lists them), or give a hub name "
+                "such as org/model"
+            ),
         )
 
 
 def _check_files(folder: Path) -> None:
-    """See that a library which opens the files in a model's folder neither waits nor reads without end.
+    """See that a library which opens the files in a model's folder neither waits nor reads without
+    end.
 
     Raises:
         ModelError: one is a pipe, a device or a socket, or of texts and far larger than any is.
@@ -112,11 +153,14 @@ def _check_files(folder: Path) -> None:
             check_regular(file, file.stat().st_mode, ModelError)
             if file.suffix in TEXTS and file.stat().st_size > LARGEST_JSON:
                 fix = "use the file that was saved with these weights"
-                raise ModelError(f"{file} is too large: it has more than {LARGEST_JSON >> 20:,} MiB", fix)
+                raise ModelError(
+                    f"{file} is too large: it has more than {LARGEST_JSON >> 20:,} MiB", fix
+                )
 
 
 def reach_hub(source: str) -> None:
-    """See that the hub answers where a model would come from it; see `plumbline.runs.hub.check_hub`.
+    """See that the hub answers where a model would come from it; see
+    `plumbline.runs.hub.check_hub`.
 
     Raises:
         ModelError: it does not, and the model is not in the hub's cache.
@@ -126,7 +170,8 @@ def reach_hub(source: str) -> None:
 
 
 def find_fault(folder: Path) -> str:
-    """What is wrong with the files of a model or an adapter, in words; empty where all are there and whole.
+    """What is wrong with the files of a model or an adapter, in words; empty where all are there
+    and whole.
 
     Headers are read, and no weights.
     """
@@ -141,8 +186,12 @@ def find_fault(folder: Path) -> str:
         for each in INDICES.values():
             if (folder / each).is_file():
                 files = read_object(folder / each).get("weight_map")
-                if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
-                    return f"{folder / each} does not say which file holds which weight (weight_map)"
+                if not isinstance(files, dict) or not all(
+                    isinstance(file, str) for file in files.values()
+                ):
+                    return (
+                        f"{folder / each} does not say which file holds which weight (weight_map)"
+                    )
                 if outside := [file for file in files.values() if Path(file).name != file]:
                     return f"{folder / each} names a file that is not in its folder: {outside[0]}"
                 if each == index.name and (not single.is_file() or single.name in files.values()):
@@ -150,8 +199,13 @@ def find_fault(folder: Path) -> str:
     absent = sorted(file for file in {*named.values()} if not (folder / file).is_file())
     if absent:
         shards = len({*named.values()})
-        return f"{folder} lacks {len(absent)} of the {shards} files that its index names: {', '.join(absent[:3])}"
-    wanted = sorted({folder / file for file in named.values()}) or [file for file in (single,) if file.is_file()]
+        return (
+            f"{folder} lacks {len(absent)} of the {shards} files that its index names: "
+            f"{', '.join(absent[:3])}"
+        )
+    wanted = sorted({folder / file for file in named.values()}) or [
+        file for file in (single,) if file.is_file()
+    ]
     if not wanted and not pickles(folder) and "transformers_weights" not in _config(folder):
         return f"{folder} has a config and no weights (no {single.name})"
     held: dict[str, Any] = {}
@@ -161,7 +215,10 @@ def find_fault(folder: Path) -> str:
     integers = [name for name, entry in held.items() if _is_integer_matrix(name, entry)]
     if integers and stem == "model" and "quantization_config" not in _config(folder):
         kind = held[integers[0]]["dtype"]
-        return f"{folder} holds {integers[0]} as integers ({kind}), and its config.json has no quantization_config"
+        return (
+            f"{folder} holds {integers[0]} as integers ({kind}), and its config.json has no "
+            "quantization_config"
+        )
     if lost := sorted(named.keys() - held.keys()):
         return f"{folder}: {len(lost)} weights of its index are in no file, for example {lost[0]}"
     return ""
@@ -181,10 +238,14 @@ def find_unread(folder: Path) -> str:
     unread = {*filter(WEIGHTS.fullmatch, inside)}.union(*there) - set().union(*there[:1])
     if not there or not unread:
         return ""
-    last, other = (max((folder / file).stat().st_mtime for file in files) for files in (there[0], unread))
+    last, other = (
+        max((folder / file).stat().st_mtime for file in files) for files in (there[0], unread)
+    )
     read, beside = (", ".join(sorted(files)[:3]) for files in (there[0], unread))
     age = ", which is newer" if other > last else ""
-    return visible(f"{folder} holds more than one set of weights: {read} is read, and {beside} is not{age}")
+    return visible(
+        f"{folder} holds more than one set of weights: {read} is read, and {beside} is not{age}"
+    )
 
 
 def has_tokenizer(folder: Path) -> bool:
@@ -198,13 +259,18 @@ def held_bytes(source: str) -> int:
     if not path.is_dir():
         return path.stat().st_size if path.exists() else 2**63
     return sum(
-        (path / name).stat().st_size for name in [*pickles(path), *(file.name for file in path.glob("*.safetensors"))]
+        (path / name).stat().st_size
+        for name in [*pickles(path), *(file.name for file in path.glob("*.safetensors"))]
     )
 
 
 def pickles(folder: Path) -> list[str]:
     """The files of weights in a folder whose reading may run what is in them."""
-    found = (file.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for file in folder.glob(pattern))
+    found = (
+        file.name
+        for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt")
+        for file in folder.glob(pattern)
+    )
     return sorted(name for name in found if name != "training_args.bin")
 
 
@@ -228,7 +294,8 @@ def _is_integer_matrix(name: str, entry: Any) -> bool:
 
 
 def _cut(file: Path, held: dict[str, Any]) -> str:
-    """Why a file of weights is not whole, and its header into `held`; that says how long the file is."""
+    """Why a file of weights is not whole, and its header into `held`; that says how long the file
+    is."""
     if is_pointer(file):
         return "is a pointer of Git LFS, and not the weights"
     size = file.stat().st_size
@@ -267,14 +334,20 @@ def check_config(values: Mapping[str, Any], where: str) -> None:
         for key, value in part.items():
             if key in SIZES and value is not None and not _is_size(value, SIZES[key]):
                 raise ModelError(f"{where} says {key}: {value}, which is no size", fix)
-            windowed = key in WINDOWS and value is not None and part.get("use_sliding_window") is not False
+            windowed = (
+                key in WINDOWS and value is not None and part.get("use_sliding_window") is not False
+            )
             if windowed and not _is_size(value) and _has_windows(part.get("layer_types")):
                 raise ModelError(
                     f"{where} says {key}: {value}, a window through which no token is seen",
-                    f"set {key} to null there for a model without a window, or to the window that it was trained with",
+                    f"set {key} to null there for a model without a window, or to the window that "
+                    "it was trained with",
                 )
             if key.endswith("_implementation") and "/" in str(value):
-                raise ModelError(f"{where} says {key}: {value}, code that would be fetched and run", f"delete {key}")
+                raise ModelError(
+                    f"{where} says {key}: {value}, code that would be fetched and run",
+                    f"delete {key}",
+                )
 
 
 def _is_size(value: object, most: int = 2**31) -> bool:
@@ -290,7 +363,8 @@ def _inner(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _has_windows(kinds: object) -> bool:
-    """Whether some layer has a window, by the `layer_types` of a config, which not every config has."""
+    """Whether some layer has a window, by the `layer_types` of a config, which not every config
+    has."""
     return not isinstance(kinds, list) or any("full" not in str(kind) for kind in kinds)
 
 
@@ -299,7 +373,8 @@ def _is_model(path: Path) -> bool:
 
 
 def _models_in(path: Path) -> Iterator[Path]:
-    """Models that somebody may mean who names this folder: of a run its last stage's, then any in it."""
+    """Models that somebody may mean who names this folder: of a run its last stage's, then any in
+    it."""
     for place in (path / "models", path):
         yield from (found for stage in ("rl", "sft", "base") if _is_model(found := place / stage))
     yield from sorted(path.glob("*.gguf"))
@@ -310,7 +385,8 @@ def adapter_base(source: str) -> str | None:
     """The model that the LoRA adapter in a directory belongs to; None where there is no adapter.
 
     Raises:
-        ModelError: its adapter_config.json names none, or an address that this machine was not told of.
+        ModelError: its adapter_config.json names none, or an address that this machine was not told
+            of.
     """
     config = Path(source) / ADAPTER
     if not is_adapter(source):
@@ -320,42 +396,57 @@ def adapter_base(source: str) -> str | None:
         raise ModelError(f"{config} names no base model", "set base_model_name_or_path in it")
     if is_address(base) and not _is_trusted(base, source):
         raise ModelError(
-            f"{config} names a base model at the address {base}, and nothing is fetched because a file says so",
-            "where you trust it, fetch that model yourself, and set base_model_name_or_path to its folder",
+            f"{config} names a base model at the address {base}, and nothing is fetched because a "
+            "file says so",
+            "where you trust it, fetch that model yourself, and set base_model_name_or_path to its "
+            "folder",
         )
     return local_model(base)
 
 
 def _is_trusted(base: str, adapter: str) -> bool:
-    """Whether an adapter is from the same store as its base, or this machine has fetched from that address before."""
-    return portable(str(Path(adapter).resolve())).split("/", 3)[:3] == base.split("/", 3)[:3] or is_known(base)
+    """Whether an adapter is from the same store as its base, or this machine has fetched from that
+    address before."""
+    return portable(str(Path(adapter).resolve())).split("/", 3)[:3] == base.split("/", 3)[
+        :3
+    ] or is_known(base)
 
 
 def saved_settings(source: str) -> Mapping[str, Any]:
-    """The keys of `ModelSection` that a model directory has settled, with their values; empty for any other model.
+    """The keys of `ModelSection` that a model directory has settled, with their values; empty for
+    any other model.
 
-    A whole model says so in its config.json. An adapter has none: our `plumbline.json` beside it says how its weights
-    are used, and its own configuration what they are (`lora`).
+    A whole model says so in its config.json. An adapter has none: our `plumbline.json` beside it
+    says how its weights are used, and its own configuration what they are (`lora`).
 
     Raises:
         ModelError: it is an adapter of another kind than LoRA, or its configuration is damaged.
     """
     if adapter_base(source) is not None:
-        return {**_part(Path(source) / CARD, "model"), "lora": adapter_settings(source).model_dump()}
+        return {
+            **_part(Path(source) / CARD, "model"),
+            "lora": adapter_settings(source).model_dump(),
+        }
     return _part(Path(source) / "config.json", "plumbline")
 
 
 def _part(path: Path, key: str) -> dict[str, Any]:
-    """A mapping inside a JSON file, of settings as a recipe has them; empty where either is not there.
+    """A mapping inside a JSON file, of settings as a recipe has them; empty where either is not
+    there.
 
     Raises:
         ModelError: it is no mapping, or one of them is of another type.
     """
     found = read_object(path).get(key) if path.is_file() else None
     note_file(path, str(found))
-    for name, value in found.items() if isinstance(found, dict) else [(key, found)] if found is not None else ():
+    for name, value in (
+        found.items() if isinstance(found, dict) else [(key, found)] if found is not None else ()
+    ):
         if not isinstance(found, dict) or not isinstance(value, KINDS.get(name, object)):
-            raise ModelError(f"{path} says {name}: {str(value)[:80]!r}, which is no {name}", f"correct {key} in it")
+            raise ModelError(
+                f"{path} says {name}: {str(value)[:80]!r}, which is no {name}",
+                f"correct {key} in it",
+            )
     return found or {}
 
 
@@ -369,11 +460,14 @@ def adapter_settings(source: str) -> LoraSection:
     values = read_object(path)
     try:
         targets = values["target_modules"]  # none where it has target_parameters alone
-        return LoraSection(rank=values["r"], alpha=values["lora_alpha"], targets=[] if targets is None else targets)
+        return LoraSection(
+            rank=values["r"], alpha=values["lora_alpha"], targets=[] if targets is None else targets
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise ModelError(
             f"{path} is damaged, or of an adapter that is no LoRA: {str(error).splitlines()[0]}",
-            "give a LoRA adapter's directory, or merge the adapter into its base (peft: merge_and_unload)",
+            "give a LoRA adapter's directory, or merge the adapter into its base (peft: "
+            "merge_and_unload)",
         ) from error
 
 
@@ -402,9 +496,13 @@ def check_settings(section: ModelSection, source: str) -> None:
         own = adapter_settings(source)
         lora = section.lora
         if lora is None or (lora.rank, lora.alpha) != (own.rank, own.alpha):
-            wanted = "all weights" if lora is None else f"one of rank {lora.rank} and alpha {lora.alpha}"
+            wanted = (
+                "all weights" if lora is None else f"one of rank {lora.rank} and alpha {lora.alpha}"
+            )
             raise ModelError(
-                f"{source} is a LoRA adapter of rank {own.rank} and alpha {own.alpha}, and the recipe trains {wanted}",
-                f"set model.lora to {{rank: {own.rank}, alpha: {own.alpha}}}; to train something else, merge the "
+                f"{source} is a LoRA adapter of rank {own.rank} and alpha {own.alpha}, and the "
+                f"recipe trains {wanted}",
+                f"set model.lora to {{rank: {own.rank}, alpha: {own.alpha}}}; to train something "
+                "else, merge the "
                 "adapter into its base first (peft: merge_and_unload)",
             )

@@ -1,9 +1,10 @@
-"""What a law says about single places, from their hidden states, without holding [places, V] at once.
+"""What a law says about single places, from their hidden states, without holding [places, V] at
+once.
 
 Letters in shapes: Q places, H hidden size, V vocabulary.
 
-Slices of the places are pushed through the head one at a time; with a gradient each slice is computed again in the
-backward pass.
+Slices of the places are pushed through the head one at a time; with a gradient each slice is
+computed again in the backward pass.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,26 +19,28 @@ from torch.utils.checkpoint import checkpoint
 from plumbline.policies.sampling_distribution import draw, kl, restrict
 from plumbline.records import Sampling
 
-# -- head ------------------------------------------------------------------------------------------------------------
+# -- head ------------------------------------------------------------------------------------------
 #
 # Log-probabilities from hidden states, without ever holding [N, V] logits at once.
 #
 # Letters in shapes: N scored tokens, H hidden size, V vocabulary, K likeliest tokens.
 #
-# For a vocabulary of 152k, the logits of 16 completions of 256 tokens take 2.5 GB in float32, several times over in a
-# plain backward pass. Here the head is applied to a slice of the rows at a time. With p = softmax(restrict(hW^T)) the
-# gradient of log p(y) with respect to the logits is (onehot(y) - p) / temperature, the softmax gradient; outside the
-# support of the filters it is 0 because p is. The difference is taken in float32 and then rounded: where p(y) is near
-# 1, what 16 bits leave of p says nothing of 1 - p. What comes from behind only scales a row of it, so the gradient of
-# the hidden states, (onehot(y) - p) W / temperature, is taken in the forward pass, while the slice's probabilities are
-# at hand: one pass of the head a token. Only where the head itself is trained does the backward pass compute them
-# again.
+# For a vocabulary of 152k, the logits of 16 completions of 256 tokens take 2.5 GB in float32,
+# several times over in a plain backward pass. Here the head is applied to a slice of the rows at a
+# time. With p = softmax(restrict(hW^T)) the gradient of log p(y) with respect to the logits is
+# (onehot(y) - p) / temperature, the softmax gradient; outside the support of the filters it is 0
+# because p is. The difference is taken in float32 and then rounded: where p(y) is near 1, what 16
+# bits leave of p says nothing of 1 - p. What comes from behind only scales a row of it, so the
+# gradient of the hidden states, (onehot(y) - p) W / temperature, is taken in the forward pass,
+# while the slice's probabilities are at hand: one pass of the head a token. Only where the head
+# itself is trained does the backward pass compute them again.
 
 LOGITS_AT_ONCE = {"cuda": 2**25, "cpu": 2**23}
-"""Logits that one slice may hold: 128 MiB in float32 on a GPU; on a CPU 16 MiB in 16 bits, which the allocator gives
-back to the next slice instead of asking the system for new pages each time."""
+"""Logits that one slice may hold: 128 MiB in float32 on a GPU; on a CPU 16 MiB in 16 bits, which
+the allocator gives back to the next slice instead of asking the system for new pages each time."""
 CACHED = 2**18
-"""Logits that a CPU turns into probabilities at once: they stay in its cache from one operation to the next."""
+"""Logits that a CPU turns into probabilities at once: they stay in its cache from one operation to
+the next."""
 LIKELIEST = 8
 """Logits of each row that are computed in float32: those that decide its probabilities."""
 
@@ -52,8 +55,8 @@ def head_log_prob(
 ) -> Tensor:
     """Log-probability [N] of `tokens` [N] given hidden states [N, H] and a linear head [V, H].
 
-    Equals `token_law.log_prob(hidden @ weight.T + bias, tokens, sampling)` in value and gradient (a test holds it), to
-    the bit alike with and without gradient.
+    Equals `token_law.log_prob(hidden @ weight.T + bias, tokens, sampling)` in value and gradient (a
+    test holds it), to the bit alike with and without gradient.
     """
     result: Tensor = _HeadLogProb.apply(hidden_nh, weight_vh, bias, tokens, sampling)
     return result
@@ -64,14 +67,22 @@ def _slices(count: int, rows: int) -> Iterator[slice]:
 
 
 class _HeadLogProb(torch.autograd.Function):
-    """Forward and backward in slices of rows; an only slice keeps its probabilities for a head that is trained."""
+    """Forward and backward in slices of rows; an only slice keeps its probabilities for a head that
+    is trained."""
 
     @staticmethod
     def forward(
-        ctx: Any, hidden_nh: Tensor, weight_vh: Tensor, bias: Tensor | None, tokens: Tensor, sampling: Sampling
+        ctx: Any,
+        hidden_nh: Tensor,
+        weight_vh: Tensor,
+        bias: Tensor | None,
+        tokens: Tensor,
+        sampling: Sampling,
     ) -> Tensor:
         need_hidden, *need_head = ctx.needs_input_grad[:3]
-        result = hidden_nh.new_empty(len(tokens), dtype=torch.promote_types(hidden_nh.dtype, torch.float32))
+        result = hidden_nh.new_empty(
+            len(tokens), dtype=torch.promote_types(hidden_nh.dtype, torch.float32)
+        )
         flow_nh = torch.empty_like(hidden_nh) if need_hidden else None  # d log p / d hidden
         single_nv = None
         for at in _slices(len(tokens), rows := rows_at_once(weight_vh)):
@@ -88,7 +99,9 @@ class _HeadLogProb(torch.autograd.Function):
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         flow_nh, *kept = ctx.saved_tensors
         (gradient,) = upstream
-        grad_hidden_nh = None if flow_nh is None else (flow_nh * gradient.unsqueeze(-1)).to(flow_nh.dtype)
+        grad_hidden_nh = (
+            None if flow_nh is None else (flow_nh * gradient.unsqueeze(-1)).to(flow_nh.dtype)
+        )
         if not kept:
             return grad_hidden_nh, None, None, None, None
         hidden_nh, weight_vh, bias, tokens, single_nv = kept
@@ -127,19 +140,24 @@ def _flow(
 
 
 def logits_of(head: Any, hidden_nh: Tensor, product_nv: Tensor | None = None) -> Tensor:
-    """Logits [N, V] by a model's head, as the scorer has them: `exact` where the head is a linear layer.
+    """Logits [N, V] by a model's head, as the scorer has them: `exact` where the head is a linear
+    layer.
 
     `product_nv` is what the head gives, where it is known.
     """
     logits_nv: Tensor = head(hidden_nh) if product_nv is None else product_nv
-    return exact(logits_nv, hidden_nh, head.weight, head.bias) if type(head) is nn.Linear else logits_nv
+    return (
+        exact(logits_nv, hidden_nh, head.weight, head.bias)
+        if type(head) is nn.Linear
+        else logits_nv
+    )
 
 
 def exact(logits_nv: Tensor, hidden_nh: Tensor, weight_vh: Tensor, bias: Tensor | None) -> Tensor:
     """Logits [N, V] in float32, of 16-bit ones the K likeliest computed again.
 
-    A 16-bit product rounds a logit of 20 by up to 0.06 nats; the errors of the others average out in their sum. On a
-    CPU a whole product in float32 would take four times as long.
+    A 16-bit product rounds a logit of 20 by up to 0.06 nats; the errors of the others average out
+    in their sum. On a CPU a whole product in float32 would take four times as long.
     """
     if logits_nv.dtype not in (torch.float16, torch.bfloat16):
         return logits_nv
@@ -152,9 +170,11 @@ def exact(logits_nv: Tensor, hidden_nh: Tensor, weight_vh: Tensor, bias: Tensor 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places:
-    """The laws of Q places: hidden states, a linear head, and what their logits are divided by besides.
+    """The laws of Q places: hidden states, a linear head, and what their logits are divided by
+    besides.
 
-    A mask is a question and never an answer: its logit is minus infinity for the sampler and for the scorer alike.
+    A mask is a question and never an answer: its logit is minus infinity for the sampler and for
+    the scorer alike.
     """
 
     head: Any
@@ -187,12 +207,15 @@ class Places:
 
     @property
     def bias(self) -> Tensor | None:
-        """The head's bias [V] with the mask token suppressed, for what reads hidden states without logits between."""
+        """The head's bias [V] with the mask token suppressed, for what reads hidden states without
+        logits between."""
         bias, weight = self.head.bias, self.head.weight
         if self.mask_id is None:
             return bias
         bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
-        return bias.masked_fill(torch.arange(len(bias), device=bias.device) == self.mask_id, float("-inf"))
+        return bias.masked_fill(
+            torch.arange(len(bias), device=bias.device) == self.mask_id, float("-inf")
+        )
 
     def _slices(self, arguments: Sequence[Tensor]) -> Iterator[tuple["Places", list[Tensor]]]:
         rows = rows_at_once(self.head.weight)
@@ -201,33 +224,46 @@ class Places:
             yield self[at], [argument[at] for argument in arguments]
 
     def each(self, work: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
-        """`work(places, *arguments)` over slices of the places, joined; `arguments` are sliced alike."""
+        """`work(places, *arguments)` over slices of the places, joined; `arguments` are sliced
+        alike."""
         again = torch.is_grad_enabled() and len(self) > rows_at_once(self.head.weight)
         parts = [
             checkpoint(work, part, *given, use_reentrant=False) if again else work(part, *given)
             for part, given in self._slices(arguments)
         ]
-        if not parts:  # of no places, and yet with a gradient: a pass in which nothing is hidden has a loss of 0
+        # of no places, and yet with a gradient: a pass in which nothing is hidden has a loss of 0
+        if not parts:
             return self.hidden.float().sum(-1)
         return torch.cat(parts)
 
-    def several(self, work: Callable[..., tuple[Tensor, ...]], *arguments: Tensor) -> tuple[Tensor, ...]:
+    def several(
+        self, work: Callable[..., tuple[Tensor, ...]], *arguments: Tensor
+    ) -> tuple[Tensor, ...]:
         """The same for work of several results, of at least one place, without gradient."""
         parts = [work(part, *given) for part, given in self._slices(arguments)]
         return tuple(torch.cat(results) for results in zip(*parts, strict=True))
 
     def against(
-        self, reference: "Places", sampling: Sampling, work: Callable[..., Tensor], *arguments: Tensor
+        self,
+        reference: "Places",
+        sampling: Sampling,
+        work: Callable[..., Tensor],
+        *arguments: Tensor,
     ) -> Tensor:
-        """`work(restricted, theirs, *arguments)` over slices, as `each`: unnormalised laws [., V] here and there.
+        """`work(restricted, theirs, *arguments)` over slices, as `each`: unnormalised laws [., V]
+        here and there.
 
-        The reference's are without gradient, and within the support of those here: what the filters removed adds 0.
+        The reference's are without gradient, and within the support of those here: what the filters
+        removed adds 0.
         """
 
         def compare(part: Places, hidden: Tensor, divisor: Tensor, *given: Tensor) -> Tensor:
             mine = restrict(part.logits(), sampling)
             with torch.no_grad():
-                theirs = replace(reference, hidden=hidden, divisor=divisor).logits().float() / sampling.temperature
+                theirs = (
+                    replace(reference, hidden=hidden, divisor=divisor).logits().float()
+                    / sampling.temperature
+                )
                 theirs = theirs.masked_fill(mine.isneginf(), float("-inf"))
             return work(mine, theirs, *given)
 
@@ -257,7 +293,8 @@ def largest_log_prob(places: Places, sampling: Sampling) -> Tensor:
 
 
 def log_confidence(places: Places, tokens: Tensor) -> Tensor:
-    """Log-probability [Q] of tokens [Q] at temperature 1 without filters: what LLaDA's sampler ranks places by."""
+    """Log-probability [Q] of tokens [Q] at temperature 1 without filters: what LLaDA's sampler
+    ranks places by."""
 
     def work(part: Places, chosen: Tensor) -> Tensor:
         return _confidence(part.plain(), chosen)
@@ -272,12 +309,17 @@ def _confidence(plain: Tensor, tokens: Tensor) -> Tensor:
 
 def draw_tokens(places: Places, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
     """A token [Q] for each place, and its log-probability [Q]."""
-    tokens, logprobs = places.several(lambda part, numbers: draw(part.logits(), numbers, sampling), uniforms)
+    tokens, logprobs = places.several(
+        lambda part, numbers: draw(part.logits(), numbers, sampling), uniforms
+    )
     return tokens, logprobs
 
 
-def draw_with_confidence(places: Places, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor, Tensor]:
-    """A token [Q] for each place, its log-probability [Q], and its log-confidence [Q], from one pass of the head."""
+def draw_with_confidence(
+    places: Places, uniforms: Tensor, sampling: Sampling
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A token [Q] for each place, its log-probability [Q], and its log-confidence [Q], from one
+    pass of the head."""
 
     def work(part: Places, numbers: Tensor) -> tuple[Tensor, ...]:
         plain = part.plain()
@@ -289,14 +331,16 @@ def draw_with_confidence(places: Places, uniforms: Tensor, sampling: Sampling) -
 
 
 def log_less_confident(places: Places, sampling: Sampling, bound: Tensor, ties: Tensor) -> Tensor:
-    """Log-probability [Q] that a place draws a token less confident than `bound` [Q], or equally where `ties`."""
+    """Log-probability [Q] that a place draws a token less confident than `bound` [Q], or equally
+    where `ties`."""
 
     def work(part: Places, most: Tensor, equal: Tensor) -> Tensor:
         plain = part.plain()
         restricted = restrict(plain if part.divisor is None else part.logits(), sampling)
         with torch.no_grad():
             level = plain.float()
-            level = level - level.logsumexp(-1, keepdim=True)  # as in `_confidence`, so equal ones are equal here
+            # as in `_confidence`, so equal ones are equal here
+            level = level - level.logsumexp(-1, keepdim=True)
             most, equal = most.unsqueeze(-1), equal.unsqueeze(-1)
             above = (level > most) | ((level == most) & ~equal)
         return restricted.masked_fill(above, float("-inf")).logsumexp(-1) - restricted.logsumexp(-1)
@@ -304,8 +348,11 @@ def log_less_confident(places: Places, sampling: Sampling, bound: Tensor, ties: 
     return places.each(work, bound, ties)
 
 
-def divergence(places: Places, reference: Places, sampling: Sampling, *, forward: bool = False) -> Tensor:
-    """KL [Q] of each place's token law to the reference's, summed over the vocabulary; `forward`: the other way."""
+def divergence(
+    places: Places, reference: Places, sampling: Sampling, *, forward: bool = False
+) -> Tensor:
+    """KL [Q] of each place's token law to the reference's, summed over the vocabulary; `forward`:
+    the other way."""
 
     def work(mine: Tensor, theirs: Tensor) -> Tensor:
         laws = mine.log_softmax(-1), theirs.log_softmax(-1)

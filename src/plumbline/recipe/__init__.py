@@ -1,11 +1,12 @@
 """The typed recipe: everything that defines a run.
 
-A recipe is a YAML file. `extends: other.yaml` starts from another file; `--set rl.steps=50` overrides one value.
-An unknown key is an error, because a typo must not train for six hours. What a run was started with is written,
-resolved and complete, into its directory.
+A recipe is a YAML file. `extends: other.yaml` starts from another file; `--set rl.steps=50`
+overrides one value. An unknown key is an error, because a typo must not train for six hours. What a
+run was started with is written, resolved and complete, into its directory.
 """
 
 from plumbline.config.section import Section, section
+from plumbline.recipe.execution import EngineSection, EvaluationSection, RunSection, ScaleSection
 from plumbline.recipe.families import (
     FamilyOptions,
     foreign_key,
@@ -34,7 +35,6 @@ from plumbline.recipe.files import (
     tasks_in,
     value_differences,
 )
-from plumbline.recipe.execution import EngineSection, EvaluationSection, RunSection, ScaleSection
 from plumbline.recipe.sections import (
     ControlsSection,
     LoraSection,

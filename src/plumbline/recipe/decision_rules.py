@@ -1,7 +1,9 @@
-"""What a recipe says of its own run: rules to watch it by, questions to ask it, and the tree to the next recipe.
+"""What a recipe says of its own run: rules to watch it by, questions to ask it, and the tree to the
+next recipe.
 
-All of it is data, and nothing in it is ever run: `checks.diagnosis.conditions` evaluates conditions, for the rules
-while a run trains and for questions and branches when `plumbline decide` is asked.
+All of it is data, and nothing in it is ever run: `checks.diagnosis.conditions` evaluates
+conditions, for the rules while a run trains and for questions and branches when `plumbline decide`
+is asked.
 """
 
 from collections.abc import Iterator
@@ -19,22 +21,29 @@ LISTS = ("all", "any", "none")
 
 
 class _Brief(Section):
-    """Written without the keys that are as they are by default: a condition has many, and sets two or three."""
+    """Written without the keys that are as they are by default: a condition has many, and sets two
+    or three."""
 
     @model_serializer(mode="wrap")
     def _what_is_set(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields = type(self).model_fields
-        return {key: value for key, value in plain(self).items() if getattr(self, key) != fields[key].default}
+        return {
+            key: value
+            for key, value in plain(self).items()
+            if getattr(self, key) != fields[key].default
+        }
 
 
 class Condition(_Brief):
     """A figure beside a bound, or several conditions together.
 
-    Of a figure the last point that was recorded is meant, unless `at` says which. Several bounds must all hold.
+    Of a figure the last point that was recorded is meant, unless `at` says which. Several bounds
+    must all hold.
     """
 
     metric: Metric | None = None
-    """As in metrics.jsonl: `train/grad_norm`, `eval/mean_reward`, `eval/TASK`, `eval/TASK/reading/strict`."""
+    """As in metrics.jsonl: `train/grad_norm`, `eval/mean_reward`, `eval/TASK`,
+    `eval/TASK/reading/strict`."""
     at: Step | None = None
     """The first point from this step on, not the last."""
     after: Step | None = None
@@ -44,7 +53,8 @@ class Condition(_Brief):
     against: Annotated[str, Field(pattern=r"^previous$")] | None = None
     """The difference to the previous run at the same step, on the same examples."""
     across_rubrics: bool = False
-    """With `against`: allowed where the two were scored by different rubrics, because that is what is asked about."""
+    """With `against`: allowed where the two were scored by different rubrics, because that is what
+    is asked about."""
     baseline: float | None = None
     """With `against`: what stands for the previous run where none is given."""
     minus: Metric | None = None
@@ -85,7 +95,11 @@ class Condition(_Brief):
             raise ValueError("a condition has either metric, or one of all, any and none")
         if kinds != ["metric"]:
             fields = type(self).model_fields
-            if strange := [key for key in fields if key not in kinds and getattr(self, key) != fields[key].default]:
+            if strange := [
+                key
+                for key in fields
+                if key not in kinds and getattr(self, key) != fields[key].default
+            ]:
                 raise ValueError(f"{kinds[0]} stands alone, and beside it is {', '.join(strange)}")
             return self
         if not self.bounds:
@@ -96,11 +110,19 @@ class Condition(_Brief):
             raise ValueError("baseline and across_rubrics belong to against")
         trained = str(self.metric).startswith("train/")
         if self.window > 1 and not trained:
-            raise ValueError("window is the mean of some steps of a train/ metric; an evaluation has its examples")
+            raise ValueError(
+                "window is the mean of some steps of a train/ metric; an evaluation has its "
+                "examples"
+            )
         if self.minus is not None and trained:
-            raise ValueError("minus compares what the same answers of an evaluation earned; it takes eval/ metrics")
+            raise ValueError(
+                "minus compares what the same answers of an evaluation earned; it takes eval/ "
+                "metrics"
+            )
         if trained and self.window == 1 and (self.since, self.against) != (None, None):
-            raise ValueError(f"{self.metric} of a single step is one draw: give a window to compare the means of")
+            raise ValueError(
+                f"{self.metric} of a single step is one draw: give a window to compare the means of"
+            )
         return self
 
     def leaves(self) -> Iterator[Union["Condition", str]]:
@@ -120,8 +142,8 @@ class ChecksSection(Section):
     every: int = Field(default=10, ge=0)
     """Steps from one look to the next; 0: none."""
     stop: bool | None = None
-    """Whether what is fatal, and no passing draw, stops the run after a checkpoint. None: unless `controls` say that it
-    is wrong on purpose."""
+    """Whether what is fatal, and no passing draw, stops the run after a checkpoint. None: unless
+    `controls` say that it is wrong on purpose."""
     ignore: list[str] = Field(default=[])
     """Names of checks of which nothing is said and by which nothing is stopped."""
 
@@ -153,7 +175,8 @@ class WatchRule(_Brief):
 
 
 class Question(_Brief):
-    """Something to answer from a run: whether a condition holds, or which of some figures is the lowest."""
+    """Something to answer from a run: whether a condition holds, or which of some figures is the
+    lowest."""
 
     ask: str
     """The question, for people."""
@@ -190,9 +213,11 @@ class Branch(_Brief):
     says: str
     """The conclusion."""
     changes: dict[str, Change | None] = Field(default={})
-    """By the key of the recipe, such as `rl.steps`; to take one away from a recipe that is extended, null."""
+    """By the key of the recipe, such as `rl.steps`; to take one away from a recipe that is
+    extended, null."""
     weakest: Metric | None = None
-    """Where several branches beside each other hold, that of the lowest of these is taken, not the first."""
+    """Where several branches beside each other hold, that of the lowest of these is taken, not the
+    first."""
     branches: dict[Named, "Branch | None"] = Field(default={})
     """Further branches, tried where this one holds."""
 
@@ -205,7 +230,8 @@ class Branch(_Brief):
 
 
 class DecideSection(Section):
-    """Questions to a run and a tree of branches: the first branch that holds leads to the next recipe."""
+    """Questions to a run and a tree of branches: the first branch that holds leads to the next
+    recipe."""
 
     conditions: dict[Named, Condition] = Field(default={})
     """To be referred to by name; each may refer to those before it."""
@@ -218,12 +244,20 @@ class DecideSection(Section):
     def _names_are_known(self) -> Self:
         known: set[str] = set()
         for name, condition in self.conditions.items():
-            _check_names([condition], known, f"conditions.{name}, which may refer to those before it,")
+            _check_names(
+                [condition], known, f"conditions.{name}, which may refer to those before it,"
+            )
             known.add(name)
-        asked = [each.when for each in self.questions.values() if each is not None and each.when is not None]
+        asked = [
+            each.when
+            for each in self.questions.values()
+            if each is not None and each.when is not None
+        ]
         _check_names(asked, known, "a question")
         for name, branch in self.branches.items():
-            _check_names(branch.conditions() if branch is not None else (), known, f"branches.{name}")
+            _check_names(
+                branch.conditions() if branch is not None else (), known, f"branches.{name}"
+            )
         return self
 
 
@@ -231,4 +265,6 @@ def _check_names(conditions: Any, known: set[str], where: str) -> None:
     for condition in conditions:
         for leaf in [condition] if isinstance(condition, str) else condition.leaves():
             if isinstance(leaf, str) and leaf not in known:
-                raise ValueError(f"{where} refers to {leaf}, and the conditions are {', '.join(known) or 'none'}")
+                raise ValueError(
+                    f"{where} refers to {leaf}, and the conditions are {', '.join(known) or 'none'}"
+                )

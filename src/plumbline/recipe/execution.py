@@ -1,4 +1,5 @@
-"""How a run is executed: when it is evaluated, where it is written, and what beside this process works for it."""
+"""How a run is executed: when it is evaluated, where it is written, and what beside this process
+works for it."""
 
 from typing import Literal, Self
 
@@ -7,9 +8,11 @@ from pydantic import Field, field_validator, model_validator
 from plumbline.config.section import PositiveInt, Section
 
 ENGINES = {"vllm": "plumbline.engines.vllm:open_engine"}
-"""What opens each engine: called with the recipe, the policy, its model directory and the run, gives an `Engine`."""
+"""What opens each engine: called with the recipe, the policy, its model directory and the run,
+gives an `Engine`."""
 WORKERS = "plumbline.engines.workers"
-"""Where what `scale` asks for is opened: `workers`, `spread_verdicts`, `open_samplers`, `open_learners`."""
+"""Where what `scale` asks for is opened: `workers`, `spread_verdicts`, `open_samplers`,
+`open_learners`."""
 
 
 class EvaluationSection(Section):
@@ -28,21 +31,27 @@ class EvaluationSection(Section):
     steps: PositiveInt | None = None
     """Denoising steps of evaluations; None takes `sampling.steps`."""
     untrained: bool | PositiveInt = True
-    """Before SFT and GRPO as well; a number: so many examples of each split, greedily alone; false: not at all."""
+    """Before SFT and GRPO as well; a number: so many examples of each split, greedily alone; false:
+    not at all."""
     further: bool = True
-    """At the ends, also the splits that a task has beside train, val and test (such as held-out-pages)."""
+    """At the ends, also the splits that a task has beside train, val and test (such as
+    held-out-pages)."""
     sampled: bool = True
     """Beside greedy answers, one answer each drawn as in training."""
     margin: float = Field(default=0.02, gt=0, lt=1)
-    """A difference of rewards that does not matter: a verdict of "did not change" says that there is none larger."""
+    """A difference of rewards that does not matter: a verdict of "did not change" says that there
+    is none larger."""
     replays: int = Field(default=0, ge=0, le=4)
-    """Episodes of the last stage (greedy, last final split) that are replayed as pictures in the report: failed ones,
-    and of several a right one."""
+    """Episodes of the last stage (greedy, last final split) that are replayed as pictures in the
+    report: failed ones, and of several a right one."""
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
         if self.replays and not self.final:
-            raise ValueError("replays are of the last split of final, which is empty; name one, or set replays to 0")
+            raise ValueError(
+                "replays are of the last split of final, which is empty; name one, or set replays "
+                "to 0"
+            )
         return self
 
 
@@ -60,7 +69,8 @@ class RunSection(Section):
     keep_checkpoints: PositiveInt = 2
     """Checkpoints that are kept, the newest ones."""
     preflight: bool = True
-    """Refuse to begin where `plumbline check RECIPE` finds something fatal that takes seconds to see."""
+    """Refuse to begin where `plumbline check RECIPE` finds something fatal that takes seconds to
+    see."""
 
 
 class EngineSection(Section):
@@ -69,14 +79,16 @@ class EngineSection(Section):
     name: Literal["vllm"]
     """Which engine."""
     address: str | None = None
-    """Of a server that runs already, such as http://127.0.0.1:8000; without one the run starts and stops its own."""
+    """Of a server that runs already, such as http://127.0.0.1:8000; without one the run starts and
+    stops its own."""
     python: str | None = None
-    """The interpreter that the server is started with, where the engine is installed in an environment of its own."""
+    """The interpreter that the server is started with, where the engine is installed in an
+    environment of its own."""
     arguments: list[str] = Field(default=[])
     """Further ones of the server's command."""
     publish: Literal["auto", "lora", "full", "transfer"] = "auto"
-    """How weights are handed over: as an adapter's file, as all weights in a file, or by the engine's own transfer.
-    auto: lora where adapters are trained on a GPU, else full."""
+    """How weights are handed over: as an adapter's file, as all weights in a file, or by the
+    engine's own transfer. auto: lora where adapters are trained on a GPU, else full."""
     timeout: float = Field(default=600, gt=0)
     """Seconds without any answer after which the server counts as hung."""
 
@@ -85,22 +97,29 @@ class EngineSection(Section):
     def _stays_on_this_machine(cls, arguments: list[str]) -> list[str]:
         ours = {"--host", "--port", "--api-key", "--uds"}
         if taken := [one for one in arguments if one.partition("=")[0].replace("_", "-") in ours]:
-            raise ValueError(f"{taken[0]} is the run's: its server listens on a socket that this user alone may open")
+            raise ValueError(
+                f"{taken[0]} is the run's: its server listens on a socket that this user alone may "
+                "open"
+            )
         return arguments
 
     @field_validator("address")
     @classmethod
     def _holds_no_password(cls, address: str | None) -> str | None:
         if address is not None and "@" in address:
-            raise ValueError("it holds a user or a password, which would stand in every record of the run")
+            raise ValueError(
+                "it holds a user or a password, which would stand in every record of the run"
+            )
         return address
 
 
 class ScaleSection(Section):
-    """How many workers a run has beside its own process, as Ray actors; with 0 and 1 of all there is no Ray."""
+    """How many workers a run has beside its own process, as Ray actors; with 0 and 1 of all there
+    is no Ray."""
 
     address: str | None = None
-    """Of a Ray cluster; without one, that of RAY_ADDRESS, else a local one is started for the run."""
+    """Of a Ray cluster; without one, that of RAY_ADDRESS, else a local one is started for the
+    run."""
     verdicts: int = Field(default=0, ge=0)
     """Actors that judge answers (browsers, databases); 0 judges in this process."""
     samplers: int = Field(default=0, ge=0)
@@ -108,14 +127,16 @@ class ScaleSection(Section):
     learners: PositiveInt = 1
     """Processes that share the passes of an update, this one included."""
     timeout: float = Field(default=600, gt=0)
-    """Seconds after which a worker counts as hung that has not given a verdict, a chunk of answers or its passes."""
+    """Seconds after which a worker counts as hung that has not given a verdict, a chunk of answers
+    or its passes."""
 
     @field_validator("address")
     @classmethod
     def _of_the_cluster_itself(cls, address: str | None) -> str | None:
         if (address or "").startswith("ray://"):
             raise ValueError(
-                f"{address} is an address of Ray's client, from which no run can be spread: give HOST:PORT on a "
+                f"{address} is an address of Ray's client, from which no run can be spread: give "
+                "HOST:PORT on a "
                 "machine of the cluster, or send the run there (plumbline submit)"
             )
         return address

@@ -1,8 +1,9 @@
 """Which keys of a recipe a family of models reads: the family says so itself, in its own package.
 
-`model` and `sampling` have the keys that all families share, and those that the recipe's family declares in its
-`FamilyOptions`: ours in `plumbline.policies.FAMILY.options`, which imports no torch, one of yours as the attribute
-`options` of its class. A key of another family would be passed over in silence, so it is an error that names its owner.
+`model` and `sampling` have the keys that all families share, and those that the recipe's family
+declares in its `FamilyOptions`: ours in `plumbline.policies.FAMILY.options`, which imports no
+torch, one of yours as the attribute `options` of its class. A key of another family would be passed
+over in silence, so it is an error that names its owner.
 """
 
 import copy
@@ -38,7 +39,8 @@ class FamilyOptions:
     """The class as `module:Class`, for a family of ours."""
 
     def defaults(self) -> dict[str, Any]:
-        """Every key of `model` and `sampling` that the family reads, with its path, and its default."""
+        """Every key of `model` and `sampling` that the family reads, with its path, and its
+        default."""
         keys = {f"model.{name}": one.default for name, one in self.model.model_fields.items()}
         return keys | {f"sampling.{one.name}": one.default for one in fields(self.sampling)}
 
@@ -50,35 +52,49 @@ def options_of(family: str) -> FamilyOptions:
         RecipeError: there is no such family, or it declares nothing.
     """
     if family in FAMILIES:
-        found: FamilyOptions = of_ours(f"plumbline.policies.{family}.options:OPTIONS", "policy family")
+        found: FamilyOptions = of_ours(
+            f"plumbline.policies.{family}.options:OPTIONS", "policy family"
+        )
         return found
     if not family.partition(":")[2]:
         raise RecipeError(
-            f"there is no policy family {family}", f"there are {', '.join(FAMILIES)}; yours is module:Class"
+            f"there is no policy family {family}",
+            f"there are {', '.join(FAMILIES)}; yours is module:Class",
         )
     policy = named(family, "policy family")
-    lacking = "open(section, source, seed)" if not hasattr(policy, "open") else "options (a FamilyOptions)"
-    if not hasattr(policy, "open") or not isinstance(getattr(policy, "options", None), FamilyOptions):
+    lacking = (
+        "open(section, source, seed)"
+        if not hasattr(policy, "open")
+        else "options (a FamilyOptions)"
+    )
+    if not hasattr(policy, "open") or not isinstance(
+        getattr(policy, "options", None), FamilyOptions
+    ):
         raise RecipeError(
-            f"{family} is no policy family: it has no {lacking}", "see docs/architecture.md for what a family has"
+            f"{family} is no policy family: it has no {lacking}",
+            "see docs/architecture.md for what a family has",
         )
     options: FamilyOptions = policy.options
     return options
 
 
 def unread(family: str) -> bool:
-    """Whether a family is code that may not be imported, so that nobody can say which options it has."""
+    """Whether a family is code that may not be imported, so that nobody can say which options it
+    has."""
     return ":" in family and not allowed(family)
 
 
 def options_as_written(model: Mapping[str, Any], sampling: Mapping[str, Any]) -> FamilyOptions:
-    """The options of a family that may not be there any more, as a finished run or a saved model wrote all of them."""
+    """The options of a family that may not be there any more, as a finished run or a saved model
+    wrote all of them."""
     family = model.get("family", ModelSection.model_fields["family"].default)
     if family in FAMILIES:
         return options_of(family)
     shared = FamilyOptions().defaults()
     laws = [key for key in sampling if _is_name(key) and f"sampling.{key}" not in shared]
-    keys: dict[str, Any] = {key: (Any, model[key]) for key in model if _is_name(key) and f"model.{key}" not in shared}
+    keys: dict[str, Any] = {
+        key: (Any, model[key]) for key in model if _is_name(key) and f"model.{key}" not in shared
+    }
     return FamilyOptions(
         model=create_model("Model", __base__=ModelSection, **keys),
         sampling=make_dataclass(
@@ -97,40 +113,56 @@ def _is_name(key: Any) -> bool:
 
 
 def without_foreign(part: str, values: Mapping[str, Any], options: FamilyOptions) -> dict[str, Any]:
-    """The values of `model` or `sampling`, less keys of other families that have their default: they say nothing.
+    """The values of `model` or `sampling`, less keys of other families that have their default:
+    they say nothing.
 
-    So a recipe may extend one of another family, and undo what that family alone reads; and version 0.1.0 wrote all.
+    So a recipe may extend one of another family, and undo what that family alone reads; and version
+    0.1.0 wrote all.
     """
     mine, others = options.defaults(), [options_of(family).defaults() for family in FAMILIES]
     return {
         key: each
         for key, each in values.items()
-        if (path := f"{part}.{key}") in mine or all(path not in one or one[path] != each for one in others)
+        if (path := f"{part}.{key}") in mine
+        or all(path not in one or one[path] != each for one in others)
     }
 
 
 @cache
 def recipe_of(options: FamilyOptions) -> type[Recipe]:
-    """The type of a family's recipes: `Recipe` with the family's own keys under `model` and `sampling`."""
+    """The type of a family's recipes: `Recipe` with the family's own keys under `model` and
+    `sampling`."""
     kind = create_model(
-        "Recipe", __base__=Recipe, model=(options.model, ...), sampling=(options.sampling, options.sampling())
+        "Recipe",
+        __base__=Recipe,
+        model=(options.model, ...),
+        sampling=(options.sampling, options.sampling()),
     )
-    kind.foreign = frozenset[str]().union(*(options_of(family).reads for family in FAMILIES)) - options.reads
+    kind.foreign = (
+        frozenset[str]().union(*(options_of(family).reads for family in FAMILIES)) - options.reads
+    )
     return kind
 
 
 @cache
 def readers(key: str) -> tuple[str, ...]:
-    """Those of our families that read a key such as `model.canvas`; nothing where all of them do."""
+    """Those of our families that read a key such as `model.canvas`; nothing where all of them
+    do."""
     every = {family: options_of(family) for family in FAMILIES}
-    found = tuple(family for family, one in every.items() if key in one.reads or key in one.defaults())
+    found = tuple(
+        family for family, one in every.items() if key in one.reads or key in one.defaults()
+    )
     return found if len(found) < len(FAMILIES) else ()
 
 
 def foreign_key(key: str) -> str:
     """What an error says of an unknown key that other families read; empty where there are none."""
     names = readers(key)
-    return f"{key} is read by {' and '.join(names)} only (leave it out, or set model.family)" if names else ""
+    return (
+        f"{key} is read by {' and '.join(names)} only (leave it out, or set model.family)"
+        if names
+        else ""
+    )
 
 
 def check_reads(recipe: Recipe) -> None:
@@ -145,10 +177,16 @@ def check_reads(recipe: Recipe) -> None:
         for value in _set(recipe, key)
     ]
     algorithm = recipe.rl.algorithm if recipe.rl is not None else None
-    if algorithm is not None and algorithm.families and recipe.model.family in {*FAMILIES} - {*algorithm.families}:
+    if (
+        algorithm is not None
+        and algorithm.families
+        and recipe.model.family in {*FAMILIES} - {*algorithm.families}
+    ):
         foreign.append(f"rl.algorithm: {algorithm.name} is for {' and '.join(algorithm.families)}")
     if recipe.rl is not None and recipe.model.family in FAMILIES[1:]:
-        if recipe.rl.kl == "forward" or (recipe.rl.teacher is not None and recipe.rl.kl == "closed"):
+        if recipe.rl.kl == "forward" or (
+            recipe.rl.teacher is not None and recipe.rl.kl == "closed"
+        ):
             foreign.append("rl.kl: forward, and closed with a teacher, are for autoregressive")
         if recipe.rl.teacher is not None and recipe.rl.teacher.has_hint:
             foreign.append("rl.teacher.hint and again are for autoregressive")

@@ -1,4 +1,5 @@
-"""Recipes as files: where they are, what they extend, what is laid over them, and what is wrong with them."""
+"""Recipes as files: where they are, what they extend, what is laid over them, and what is wrong
+with them."""
 
 import copy
 import difflib
@@ -35,11 +36,16 @@ _GROUP = re.compile(r"# Group (\d+): (.+)")
 _HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 DATA = (".jsonl", ".csv", ".parquet")
 MOST_FILES = 200
-"""Files that are read for one recipe: a recipe may extend several, and each of these several again."""
+"""Files that are read for one recipe: a recipe may extend several, and each of these several
+again."""
 
 
 def load(
-    source: str | Path, overrides: Sequence[str] = (), *, written: bool = False, trust_code: bool = False
+    source: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    written: bool = False,
+    trust_code: bool = False,
 ) -> Recipe:
     """Read a recipe file, what it extends, and overrides such as `rl.steps=50`.
 
@@ -47,10 +53,12 @@ def load(
         source: a path, or the name of a bundled recipe (`plumbline recipe` lists them).
         overrides: `a.b=value` each; the value is read as YAML.
         written: see `parse`.
-        trust_code: import the family of models that the file names, so that its options are checked.
+        trust_code: import the family of models that the file names, so that its options are
+            checked.
 
     Raises:
-        RecipeError: no such file, not YAML, an unknown key or a value out of range (each named with its path).
+        RecipeError: no such file, not YAML, an unknown key or a value out of range (each named with
+            its path).
     """
     path = find(source)
     values = _read(path, (), [])
@@ -65,7 +73,8 @@ def task_section(name: str, overrides: Sequence[str]) -> TaskSection:
     """The task that a command without a recipe of its own names, with its options.
 
     Args:
-        name: a task, or the path of a recipe (`.yaml`, `.yml`), whose task is meant; of several, PATH:NAME.
+        name: a task, or the path of a recipe (`.yaml`, `.yml`), whose task is meant; of several,
+            PATH:NAME.
         overrides: `task.options.a=value` each.
 
     Raises:
@@ -88,13 +97,18 @@ def task_section(name: str, overrides: Sequence[str]) -> TaskSection:
 
 
 def sampling_in(task: str) -> Mapping[str, Any]:
-    """What the recipe that is named as a command's task writes of `sampling`; nothing where that is no recipe.
+    """What the recipe that is named as a command's task writes of `sampling`; nothing where that is
+    no recipe.
 
     Raises:
         RecipeError: the recipe cannot be read.
     """
     path = task.partition(":")[0]
-    written = _read(find(path), (), []).get("sampling") if Path(path).suffix in {".yaml", ".yml"} else None
+    written = (
+        _read(find(path), (), []).get("sampling")
+        if Path(path).suffix in {".yaml", ".yml"}
+        else None
+    )
     return written if isinstance(written, Mapping) else {}
 
 
@@ -108,25 +122,32 @@ def tasks_in(path: str) -> list[str]:
 
 
 def parse(values: Mapping[str, Any], name: str = "recipe", *, written: bool = False) -> Recipe:
-    """Check plain values and type them; `model` and `sampling` are checked by what the family declares.
+    """Check plain values and type them; `model` and `sampling` are checked by what the family
+    declares.
 
     Args:
         values: by key.
         name: what an error calls the place that they are from.
-        written: they are of a run, so they were checked: a family of one's own need not be there any more. The options
-            of a family that may not be imported (see `plumbline.config.imports.allowed`) are not checked either.
+        written: they are of a run, so they were checked: a family of one's own need not be there
+            any more. The options of a family that may not be imported (see
+            `plumbline.config.imports.allowed`) are not checked either.
 
     Raises:
-        RecipeError: names every value that is `TODO`; or every wrong key, with the nearest right one or with the
-            families that read it; there is no such family.
+        RecipeError: names every value that is `TODO`; or every wrong key, with the nearest right
+            one or with the families that read it; there is no such family.
     """
     values = without_gone(values) if written else values
-    if not written and (todo := [key for key, value in leaves(values) if value == TODO and key != "description"]):
+    if not written and (
+        todo := [key for key, value in leaves(values) if value == TODO and key != "description"]
+    ):
         raise RecipeError(
-            f"{name} is not finished: {', '.join(todo[:50])} {'is' if len(todo) == 1 else 'are'} {TODO}",
+            f"{name} is not finished: {', '.join(todo[:50])} {'is' if len(todo) == 1 else 'are'} "
+            f"{TODO}",
             "write a value for each; the comment behind it says what is known",
         )
-    parts = {key: each for key in ("model", "sampling") if isinstance(each := values.get(key), Mapping)}
+    parts = {
+        key: each for key in ("model", "sampling") if isinstance(each := values.get(key), Mapping)
+    }
     model, sampling = parts.get("model", {}), parts.get("sampling", {})
     family = model.get("family", ModelSection.model_fields["family"].default)
     if not isinstance(family, str):
@@ -180,7 +201,8 @@ def _no_recipe(source: str, path: Path) -> RecipeError | None:
 
 
 def extended(source: str | Path) -> list[Path]:
-    """The files that a recipe extends, and those that they extend, each once; without the file itself.
+    """The files that a recipe extends, and those that they extend, each once; without the file
+    itself.
 
     Raises:
         RecipeError: one of them cannot be read.
@@ -191,8 +213,8 @@ def extended(source: str | Path) -> list[Path]:
 
 
 def is_recipe(source: str | Path) -> bool:
-    """Whether a word means a recipe, and not some other path: a YAML file; or a bundled name, or one much like it, that
-    is no path here."""
+    """Whether a word means a recipe, and not some other path: a YAML file; or a bundled name, or
+    one much like it, that is no path here."""
     path = Path(source)
     close = difflib.get_close_matches(str(source), names(), n=1, cutoff=0.8)
     return path.suffix in {".yaml", ".yml"} or (not path.exists() and bool(close))
@@ -204,12 +226,14 @@ def names() -> list[str]:
 
 
 def descriptions() -> dict[str, str]:
-    """What the bundled recipes are for, by name; they are read, and not checked, because that takes longer."""
+    """What the bundled recipes are for, by name; they are read, and not checked, because that takes
+    longer."""
     return {name: _description(find(name)) for name in names()}
 
 
 def grouped() -> dict[str, list[str]]:
-    """The bundled recipes that a person would start, by the heading in their first line: `# Group 2: Heading`.
+    """The bundled recipes that a person would start, by the heading in their first line:
+    `# Group 2: Heading`.
 
     The number orders the headings; a recipe without this line is in none of them.
     """
@@ -226,12 +250,20 @@ def listing(every: bool) -> str:
     groups = {"": [*said]} if every else grouped()
     width = max((len(name) for some in groups.values() for name in some), default=0)
     blocks = [
-        "".join([*([f"{heading}\n"] if heading else []), *(f"  {name:{width}}  {said[name]}\n" for name in some)])
+        "".join(
+            [
+                *([f"{heading}\n"] if heading else []),
+                *(f"  {name:{width}}  {said[name]}\n" for name in some),
+            ]
+        )
         for heading, some in groups.items()
     ]
     rest = len(said) - sum(map(len, groups.values()))
     if not every:
-        blocks.append(f"`plumbline recipe --all` lists {rest} more; `plumbline init` writes a recipe for your data.\n")
+        blocks.append(
+            f"`plumbline recipe --all` lists {rest} more; `plumbline init` writes a recipe for "
+            "your data.\n"
+        )
     return "\n".join(blocks)
 
 
@@ -243,9 +275,14 @@ def _description(path: Path) -> str:
 
 
 def _folders() -> list[Path]:
-    """The folder `recipes` of each installed package that declares a task; nothing of it is imported."""
+    """The folder `recipes` of each installed package that declares a task; nothing of it is
+    imported."""
     packages = {entry.module.partition(".")[0] for entry in plugins("plumbline.tasks").values()}
-    found = [Path(str(spec.origin)).with_name("recipes") for name in sorted(packages) if (spec := find_spec(name))]
+    found = [
+        Path(str(spec.origin)).with_name("recipes")
+        for name in sorted(packages)
+        if (spec := find_spec(name))
+    ]
     return [folder for folder in found if folder.is_dir()]
 
 
@@ -254,7 +291,9 @@ def differences(old: Recipe, new: Recipe) -> Iterator[tuple[str, Any, Any]]:
     yield from value_differences(old.model_dump(mode="json"), new.model_dump(mode="json"))
 
 
-def value_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+def value_differences(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[tuple[str, Any, Any]]:
     """`differences` of plain values: those of a recipe that another version wrote."""
     before, after = dict(leaves(old)), dict(leaves(new))
     for key in [*before, *(key for key in after if key not in before)]:
@@ -277,15 +316,19 @@ def load_two(words: Sequence[str], overrides: Sequence[str] = ()) -> tuple[Recip
 
 
 def differing(old: Recipe, new: Recipe) -> list[tuple[str, Any, Any]]:
-    """`differences` as a list; what a run is called, watched and asked by is left out unless nothing else differs."""
+    """`differences` as a list; what a run is called, watched and asked by is left out unless
+    nothing else differs."""
     found = list(differences(old, new))
     unsaid = {"name", *NO_RESULT} - {"run"}
     return [row for row in found if row[0].partition(".")[0] not in unsaid] or found
 
 
 def difference_lines(rows: Sequence[tuple[str, Any, Any]]) -> list[str]:
-    """A line for each difference: key, old and new value in columns; a value as JSON, and - where there is none."""
-    cells = [(key, *("-" if value is None else dumps(value) for value in pair)) for key, *pair in rows]
+    """A line for each difference: key, old and new value in columns; a value as JSON, and - where
+    there is none."""
+    cells = [
+        (key, *("-" if value is None else dumps(value) for value in pair)) for key, *pair in rows
+    ]
     widths = [max(len(row[column]) for row in cells) for column in range(2)] if cells else []
     return [f"{key:{widths[0]}}  {old:{widths[1]}}  {new}\n" for key, old, new in cells]
 
@@ -304,31 +347,40 @@ def _read(path: Path, seen: tuple[Path, ...], read: list[Path]) -> dict[str, Any
     path = path.resolve()
     read.append(path)
     if len(read) > MOST_FILES:
-        raise RecipeError(f"{read[0]} extends more than {MOST_FILES} recipes", "write some of them into one")
+        raise RecipeError(
+            f"{read[0]} extends more than {MOST_FILES} recipes", "write some of them into one"
+        )
     if path in seen:
         raise RecipeError(
-            f"{path} extends itself, by way of {' -> '.join(p.name for p in seen)}", "let one of them extend nothing"
+            f"{path} extends itself, by way of {' -> '.join(p.name for p in seen)}",
+            "let one of them extend nothing",
         )
     if len(seen) > MOST_PARENTS:
         raise RecipeError(
-            f"{seen[0]} extends more than {MOST_PARENTS} recipes, one after the other", "write some of them into one"
+            f"{seen[0]} extends more than {MOST_PARENTS} recipes, one after the other",
+            "write some of them into one",
         )
     text = read_text(path, RecipeError, SMALL)
     note_file(path, text)
     values = copy.deepcopy(_parsed(text, str(path)))
     if not isinstance(values, dict):
         what = "empty" if values is None else f"a {type(values).__name__}"
-        raise RecipeError(f"{path} is {what}, where a recipe is a mapping of keys", "see `plumbline recipe NAME`")
+        raise RecipeError(
+            f"{path} is {what}, where a recipe is a mapping of keys", "see `plumbline recipe NAME`"
+        )
     parents = values.pop("extends", None)
     below: dict[str, Any] = {}
     for parent in parents if isinstance(parents, list) else [] if parents is None else [parents]:
         if not isinstance(parent, str):
             raise RecipeError(
-                f"{path}: extends is {parent!r}, where the name of a file is meant", "extends: other.yaml"
+                f"{path}: extends is {parent!r}, where the name of a file is meant",
+                "extends: other.yaml",
             )
         above = path.parent / parent
         if not above.exists():
-            raise RecipeError(f"{path} extends {above}, which does not exist", "correct extends, or leave it out")
+            raise RecipeError(
+                f"{path} extends {above}, which does not exist", "correct extends, or leave it out"
+            )
         below = _merge(below, _read(above, (*seen, path), read))
     return _merge(below, values)
 
@@ -340,7 +392,8 @@ def _parsed(text: str, name: str) -> Any:
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay `over` on `base`: mappings are merged key by key (`as_mapping`), everything else is replaced."""
+    """Lay `over` on `base`: mappings are merged key by key (`as_mapping`), everything else is
+    replaced."""
     merged = copy.deepcopy(dict(base))
     for key, value in over.items():
         if isinstance(value, dict):

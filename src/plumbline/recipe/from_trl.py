@@ -1,4 +1,5 @@
-"""What a training script for TRL says, as keys of a recipe. The script is followed as text and never run."""
+"""What a training script for TRL says, as keys of a recipe. The script is followed as text and
+never run."""
 
 import ast
 import re
@@ -91,8 +92,27 @@ PEFT_TARGETS = r"qwen-?[23]|qwq|llama|mi[sx]tral|smollm|gemma|vicuna|deepseek-r1
 """Models whose LoRA peft gives the query and value projections, where no targets are named."""
 LORA = {"r": "rank", "lora_alpha": "alpha", "target_modules": "targets"}
 SILENT = (
-    *("output_dir", "run_name", "logging_", "log_", "hub_", "push_to_hub", "dataloader_", "disable_tqdm", "ddp_"),
-    *("save_", "remove_", "vllm_mode", "vllm_gpu", "vllm_tensor", "vllm_max_model", "vllm_server", "vllm_enable"),
+    *(
+        "output_dir",
+        "run_name",
+        "logging_",
+        "log_",
+        "hub_",
+        "push_to_hub",
+        "dataloader_",
+        "disable_tqdm",
+        "ddp_",
+    ),
+    *(
+        "save_",
+        "remove_",
+        "vllm_mode",
+        "vllm_gpu",
+        "vllm_tensor",
+        "vllm_max_model",
+        "vllm_server",
+        "vllm_enable",
+    ),
 )
 """What begins so changes nothing that is learnt, or is said elsewhere."""
 USUAL: dict[str, tuple[Any, ...]] = {
@@ -102,17 +122,52 @@ USUAL: dict[str, tuple[Any, ...]] = {
 """Values that are nothing to be said of; of other keys those that are false."""
 SCHEDULES = ("constant", "constant_with_warmup", "cosine", "linear")
 TRACKERS = ("trackio", "wandb", "tensorboard")
-LOADS = {"from_csv", "from_json", "from_parquet", "read_csv", "read_json", "read_parquet", "load_from_disk"}
+LOADS = {
+    "from_csv",
+    "from_json",
+    "from_parquet",
+    "read_csv",
+    "read_json",
+    "read_parquet",
+    "load_from_disk",
+}
 BUILDERS = {"json", "csv", "parquet", "text", "arrow", "pandas"}
 """What data sets of files are called."""
 SAME_ROWS = {
-    *("shuffle", "remove_columns", "select_columns", "with_format", "set_format", "cast", "cast_column", "flatten"),
-    *("to_iterable_dataset", "reset_index", "flatten_indices", "with_transform", "copy", "dropna", "to_dict"),
+    *(
+        "shuffle",
+        "remove_columns",
+        "select_columns",
+        "with_format",
+        "set_format",
+        "cast",
+        "cast_column",
+        "flatten",
+    ),
+    *(
+        "to_iterable_dataset",
+        "reset_index",
+        "flatten_indices",
+        "with_transform",
+        "copy",
+        "dropna",
+        "to_dict",
+    ),
     "to_list",
 }
 """Changes of a data set that change no value of a row."""
 INNER_ROWS = {
-    *("from_list", "from_pandas", "from_dict", "from_records", "DataFrame", "list", "load", "open", "DictReader"),
+    *(
+        "from_list",
+        "from_pandas",
+        "from_dict",
+        "from_records",
+        "DataFrame",
+        "list",
+        "load",
+        "open",
+        "DictReader",
+    ),
 }
 """What holds the rows of what it is given."""
 TO_FILE = "write the rows that the script makes to a file (dataset.to_json) and name it in train"
@@ -127,11 +182,27 @@ BATCH = (
 )
 ALGORITHM = ("loss_type", "importance_sampling_level", "epsilon", "epsilon_high", "scale_rewards")
 READ = {
-    *("warmup_ratio", "warmup_steps", "adam_beta1", "adam_beta2", "max_steps", "num_train_epochs", "report_to"),
+    *(
+        "warmup_ratio",
+        "warmup_steps",
+        "adam_beta1",
+        "adam_beta2",
+        "max_steps",
+        "num_train_epochs",
+        "report_to",
+    ),
     *("lr_scheduler_type", "model_init_kwargs", "use_vllm", "optim", *SAME, *BATCH, *ALGORITHM),
 }
 """All keys that are read."""
-NUMBERS = {"max_steps", "num_train_epochs", "top_k", "num_iterations", "epsilon", "epsilon_high", *BATCH}
+NUMBERS = {
+    "max_steps",
+    "num_train_epochs",
+    "top_k",
+    "num_iterations",
+    "epsilon",
+    "epsilon_high",
+    *BATCH,
+}
 """Keys that are calculated with."""
 COMMAND = """
 script, training, model = TrlParser((ScriptArguments, {config}, ModelConfig)).parse_args_and_config()
@@ -191,8 +262,8 @@ def read_script(path: Path, config: Path | None = None) -> TrlScript:
 
     Args:
         path: of the script.
-        config: the YAML file that its own parser is given; by default one of the same name beside it, or the only one
-            there that names a setting of a training.
+        config: the YAML file that its own parser is given; by default one of the same name beside
+            it, or the only one there that names a setting of a training.
 
     Raises:
         RecipeError: it cannot be read, is no Python, or trains with nothing that is known.
@@ -200,39 +271,71 @@ def read_script(path: Path, config: Path | None = None) -> TrlScript:
     try:
         if path.suffix in {".yaml", ".yml"}:
             settings = _settings(path)
-            rl = {"reward_funcs", "num_generations", "max_completion_length", "beta", "loss_type", "scale_rewards"}
-            known = {"model_name_or_path", "dataset_name", "datasets", "learning_rate", "max_length", *rl}
+            rl = {
+                "reward_funcs",
+                "num_generations",
+                "max_completion_length",
+                "beta",
+                "loss_type",
+                "scale_rewards",
+            }
+            known = {
+                "model_name_or_path",
+                "dataset_name",
+                "datasets",
+                "learning_rate",
+                "max_length",
+                *rl,
+            }
             if not known & settings.keys():
-                raise RecipeError(f"{path} holds no settings of a training with TRL", "give the file that sets them")
+                raise RecipeError(
+                    f"{path} holds no settings of a training with TRL",
+                    "give the file that sets them",
+                )
             name = "GRPO" if rl & settings.keys() else "SFT"
             text = COMMAND.format(config=f"{name}Config", trainer=f"{name}Trainer")
             first = {"split": "train", **next(iter(settings.get("datasets") or []), {})}
-            twins = {"path": "dataset_name", "name": "dataset_config", "split": "dataset_train_split"}
-            settings = {**{twins[key]: each for key, each in first.items() if key in twins}, **settings}
+            twins = {
+                "path": "dataset_name",
+                "name": "dataset_config",
+                "split": "dataset_train_split",
+            }
+            settings = {
+                **{twins[key]: each for key, each in first.items() if key in twins},
+                **settings,
+            }
             return _Reader(Script(Module(path, text, ast.parse(text)), settings), None).read()
         beside = [config] if config is not None else _beside(path)
         settings = _settings(beside[0]) if len(beside) == 1 else {}
         return _Reader(Script(read_module(path), settings), beside).read()
     except RecursionError as error:
-        raise RecipeError(f"{path} is nested too deeply", "give --model, --data and --reward") from error
+        raise RecipeError(
+            f"{path} is nested too deeply", "give --model, --data and --reward"
+        ) from error
     except (TypeError, ZeroDivisionError) as error:
         raise RecipeError(
-            f"{path}: a value of the configuration is of the wrong kind: {one_line(error)}", "correct it there"
+            f"{path}: a value of the configuration is of the wrong kind: {one_line(error)}",
+            "correct it there",
         ) from error
 
 
 def _settings(path: Path) -> dict[str, Any]:
     read = read_settings(path)
     if not isinstance(read, dict) or "compute_environment" in read or "distributed_type" in read:
-        raise RecipeError(f"{path} holds no settings of a training with TRL", "give the file that sets them")
+        raise RecipeError(
+            f"{path} holds no settings of a training with TRL", "give the file that sets them"
+        )
     return {str(key): each for key, each in read.items()}
 
 
 def _beside(path: Path) -> list[Path]:
-    """The YAML files beside a script that may hold its settings, the one of its name alone where there is one."""
+    """The YAML files beside a script that may hold its settings, the one of its name alone where
+    there is one."""
     same = [file for suffix in (".yaml", ".yml") if (file := path.with_suffix(suffix)).is_file()]
     found = []
-    for file in [] if same else sorted([*path.parent.glob("*.yaml"), *path.parent.glob("*.yml")])[:50]:
+    for file in (
+        [] if same else sorted([*path.parent.glob("*.yaml"), *path.parent.glob("*.yml")])[:50]
+    ):
         try:
             keys = read_settings(file)
         except RecipeError:
@@ -268,7 +371,8 @@ class _Reader(TrlScript):
         self.unscored: set[int] = set()
         """Which of the script's rewards are left out."""
         self.makes: set[str] = set()
-        """Columns that rewards see as the script makes them; the prompt where it makes messages of texts."""
+        """Columns that rewards see as the script makes them; the prompt where it makes messages of
+        texts."""
         self.given: dict[str, Any] = {}
         """Keys of the configuration, TRL's defaults among them."""
         self.unknown: dict[str, str] = {}
@@ -286,15 +390,24 @@ class _Reader(TrlScript):
             given = {**dict(zip(POSITIONS[name], trainer.args, strict=False)), **trainer.keys}
             self.stage = "rl" if name == "GRPOTrainer" else "sft"
             if (own := trainer.kind or trainer.name) not in POSITIONS:
-                self.notes.append(f"{own} is a trainer of the script's own: what it changes is not taken over")
+                self.notes.append(
+                    f"{own} is a trainer of the script's own: what it changes is not taken over"
+                )
         elif config := next((call for call in self.script.made if call.name in CONFIGS), None):
             self.stage, given["args"] = CONFIGS[config.name], config
         else:
-            others = sorted({call.name for call in self.script.made if call.name.endswith("Trainer")})
-            what = f"trains with {', '.join(others)}" if others else "builds no GRPOTrainer and no SFTTrainer"
+            others = sorted(
+                {call.name for call in self.script.made if call.name.endswith("Trainer")}
+            )
+            what = (
+                f"trains with {', '.join(others)}"
+                if others
+                else "builds no GRPOTrainer and no SFTTrainer"
+            )
             raise RecipeError(
                 f"{self.path} {what}, and init reads scripts for GRPOTrainer and SFTTrainer",
-                "give the script that builds one, or the YAML file of `trl grpo`; or use --model, --data and --reward",
+                "give the script that builds one, or the YAML file of `trl grpo`; or use --model, "
+                "--data and --reward",
             )
         self._say_parsers([call.name for call in trainers])
         self._model(given)
@@ -310,7 +423,9 @@ class _Reader(TrlScript):
 
     def _say_parsers(self, trainers: list[str]) -> None:
         if len(trainers) > 1:
-            self.notes.append(f"the script builds {', '.join(trainers)}: the recipe has the first of {self.stage}")
+            self.notes.append(
+                f"the script builds {', '.join(trainers)}: the recipe has the first of {self.stage}"
+            )
         if len(self.script.settings.get("datasets") or []) > 1:
             self.notes.append("datasets names several: the recipe has the first")
         if self.beside is None or not self.script.parsers:
@@ -322,7 +437,7 @@ class _Reader(TrlScript):
             read += f"; of {', '.join(file.name for file in self.beside)} give one with --config"
         self.notes.append(f"the script reads a command line: the recipe has {read}")
 
-    # -- the model -----------------------------------------------------------------------------------------------------
+    # -- the model ---------------------------------------------------------------------------------
 
     def _model(self, given: Mapping[str, Any]) -> None:
         value = given.get("model")
@@ -331,31 +446,61 @@ class _Reader(TrlScript):
             chain.append(value)
             if value.how == "call" and value.name == "from_pretrained":
                 keys = value.keys
-                names = (keys.get("model_name"), keys.get("pretrained_model_name_or_path"), *value.args[:1], TODO)
+                names = (
+                    keys.get("model_name"),
+                    keys.get("pretrained_model_name_or_path"),
+                    *value.args[:1],
+                    TODO,
+                )
                 value = next(name for name in names if name is not None)
             else:
-                inner = [one for one in (*value.args, *value.keys.values()) if isinstance(one, Made)]
+                inner = [
+                    one for one in (*value.args, *value.keys.values()) if isinstance(one, Made)
+                ]
                 value = inner[0] if inner and value.how == "call" else value.owner
         text = plain(value)
         if isinstance(text, str) and text and text != TODO:
             self.model = text
         else:
-            self.open("model.name", value if isinstance(value, Unknown) else f"the script has {_written(value)}")
+            self.open(
+                "model.name",
+                value if isinstance(value, Unknown) else f"the script has {_written(value)}",
+            )
         for made in chain:
             if made.name == "from_pretrained":
                 owner = getattr(made.owner, "tail", "") or getattr(made.owner, "name", "")
                 fast = owner in {"FastLanguageModel", "FastModel"}
-                self._loaded({**({"load_in_4bit": True, "max_seq_length": 2048} if fast else {}), **made.keys})
+                self._loaded(
+                    {
+                        **({"load_in_4bit": True, "max_seq_length": 2048} if fast else {}),
+                        **made.keys,
+                    }
+                )
             elif made.name == "get_peft_model":
-                config = next((one for one in made.args if isinstance(one, Made) and one.name == "LoraConfig"), None)
-                size, keys = (8, config.keys) if config else (16, {"target_modules": "all-linear", **made.keys})
+                config = next(
+                    (
+                        one
+                        for one in made.args
+                        if isinstance(one, Made) and one.name == "LoraConfig"
+                    ),
+                    None,
+                )
+                size, keys = (
+                    (8, config.keys)
+                    if config
+                    else (16, {"target_modules": "all-linear", **made.keys})
+                )
                 self._lora({"r": size, "lora_alpha": size, **keys})
         match given.get("peft_config"):
             case Made(name="LoraConfig", keys=keys):
                 self._lora({"r": 8, "lora_alpha": 8, **keys})
             case Made(name="get_peft_config", args=[Made(keys=keys), *_]):
                 if {**LIBRARY, **keys}["use_peft"] is True:
-                    twins = {"r": "lora_r", "lora_alpha": "lora_alpha", "target_modules": "lora_target_modules"}
+                    twins = {
+                        "r": "lora_r",
+                        "lora_alpha": "lora_alpha",
+                        "target_modules": "lora_target_modules",
+                    }
                     self._lora({one: {**LIBRARY, **keys}[other] for one, other in twins.items()})
             case Unknown() as unknown:
                 self.open("model.lora", unknown)
@@ -375,7 +520,9 @@ class _Reader(TrlScript):
         elif four is True:
             self.values["model.quantize"] = "4bit"
         if keys.get("fast_inference") is True:
-            self.notes.append("fast_inference=True draws with vLLM: engine: vllm would, and is not in the recipe")
+            self.notes.append(
+                "fast_inference=True draws with vLLM: engine: vllm would, and is not in the recipe"
+            )
         dtype = keys.get("dtype", keys.get("torch_dtype"))
         name = dtype.tail if isinstance(dtype, LibraryName) else dtype
         if name in {"bfloat16", "float32"}:
@@ -391,7 +538,12 @@ class _Reader(TrlScript):
     def _lora(self, keys: Mapping[str, Any]) -> None:
         if keys.get("target_modules") is None:
             known = re.search(PEFT_TARGETS, self.model or "", re.I)
-            keys = {**keys, "target_modules": ["q_proj", "v_proj"] if known else Unknown(why="peft's, by the model")}
+            keys = {
+                **keys,
+                "target_modules": ["q_proj", "v_proj"]
+                if known
+                else Unknown(why="peft's, by the model"),
+            }
         values: dict[str, Any] = {}
         for key, twin in LORA.items():
             values[twin] = plain(keys[key])
@@ -400,10 +552,14 @@ class _Reader(TrlScript):
         self.values["model.lora"] = values
         silent = {*LORA, "task_type", "bias", "random_state", "use_gradient_checkpointing"}
         for key, each in keys.items():
-            if key not in silent and not key.startswith("finetune_") and each not in (None, False, 0):
+            if (
+                key not in silent
+                and not key.startswith("finetune_")
+                and each not in (None, False, 0)
+            ):
                 self.notes.append(f"{key}={_written(each)} of LoRA has no twin")
 
-    # -- rows ----------------------------------------------------------------------------------------------------------
+    # -- rows --------------------------------------------------------------------------------------
 
     def _rows(self, value: Any) -> list[Made]:
         """Where the rows are from; what the script makes of them, in its order."""
@@ -413,7 +569,9 @@ class _Reader(TrlScript):
         if found.data is None:
             self.open("task.options.train", found.why)
         if found.taken is not None:
-            self.notes.append(f"the script takes {found.taken} rows, and the recipe all of the split")
+            self.notes.append(
+                f"the script takes {found.taken} rows, and the recipe all of the split"
+            )
         elif found.rows is not None:
             self.count = len(found.rows)
         if found.share is not None:
@@ -422,7 +580,8 @@ class _Reader(TrlScript):
         return found.changes
 
     def _held_out(self, value: Any) -> None:
-        """Where the rows are from that the script evaluates on: a file or split of their own, or a share."""
+        """Where the rows are from that the script evaluates on: a file or split of their own, or a
+        share."""
         if value is None:
             return
         found = self._found(next(iter(value.values()), None) if isinstance(value, dict) else value)
@@ -444,11 +603,18 @@ class _Reader(TrlScript):
                 case Made(how="call", name="load_dataset"):
                     self._data_set(value, split, found)
                     break
-                case Made(how="call", name=name, args=[str() | PurePath() as place, *_]) if name in LOADS:
+                case Made(how="call", name=name, args=[str() | PurePath() as place, *_]) if (
+                    name in LOADS
+                ):
                     found.data = f"hf://{place}" if name == "load_from_disk" else str(place)
                     keywords = {one.arg for one in getattr(value.node, "keywords", [])}
-                    if made := {key: each for key, each in value.keys.items() if key not in keywords}:  # by assignment
-                        pairs = ", ".join(f"{key!r}: {_expression(each)}" for key, each in made.items())
+                    # by assignment
+                    if made := {
+                        key: each for key, each in value.keys.items() if key not in keywords
+                    }:
+                        pairs = ", ".join(
+                            f"{key!r}: {_expression(each)}" for key, each in made.items()
+                        )
                         found.changes.insert(0, self._map(value, f"lambda row: {{{pairs}}}"))
                     break
                 case str() | PurePath():
@@ -456,31 +622,46 @@ class _Reader(TrlScript):
                     break
                 case Made(how="call", name=name, args=[inner, *_]) if name in INNER_ROWS:
                     value = inner
-                case Made(how="call", name="select" | "take" | "head", args=[many, *_], owner=owner):
+                case Made(
+                    how="call", name="select" | "take" | "head", args=[many, *_], owner=owner
+                ):
                     many = len(many) if isinstance(many, list | range) else many
                     if isinstance(many, int):
                         found.taken = many
                     else:
-                        found.notes.append(f"select({_written(many)}): the recipe has all rows of the split")
+                        found.notes.append(
+                            f"select({_written(many)}): the recipe has all rows of the split"
+                        )
                     value = owner
                 case Made(how="call", name="train_test_split", args=args, keys=keys):
                     given = {**dict(zip(("test_size", "train_size"), args, strict=False)), **keys}
                     size, rest = plain(given.get("test_size")), plain(given.get("train_size"))
-                    share = size or (0.25 if rest is None else 1 - rest if isinstance(rest, float) else None)
+                    share = size or (
+                        0.25 if rest is None else 1 - rest if isinstance(rest, float) else None
+                    )
                     if isinstance(share, int | float):
                         found.share = share
                     else:
-                        found.notes.append(f"{_written(value)}: val and test of the recipe hold out a tenth each")
+                        found.notes.append(
+                            f"{_written(value)}: val and test of the recipe hold out a tenth each"
+                        )
                     split, value = None, value.owner
-                case Made(how="call", name="rows", args=[Made(name="loads" | "literal_eval")], owner=owner):
+                case Made(
+                    how="call", name="rows", args=[Made(name="loads" | "literal_eval")], owner=owner
+                ):
                     value = owner
                 case Made(name="rename_column" | "rename_columns" | "rename", args=args, keys=keys):
                     names = keys.get("columns") or (args[0] if len(args) == 1 else dict([args]))
                     pairs = ", ".join(f"{new!r}: row[{old!r}]" for old, new in dict(names).items())
                     found.changes.insert(0, self._map(value, f"lambda row: {{{pairs}}}"))
                     value = value.owner
-                case Made(name="rows", node=ast.ListComp(elt=each, generators=[ast.comprehension(ast.Name(id=row))])):
-                    found.changes.insert(0, self._map(value, f"lambda {row}: {ast.unparse(each)}", "rows"))
+                case Made(
+                    name="rows",
+                    node=ast.ListComp(elt=each, generators=[ast.comprehension(ast.Name(id=row))]),
+                ):
+                    found.changes.insert(
+                        0, self._map(value, f"lambda {row}: {ast.unparse(each)}", "rows")
+                    )
                     value = value.owner
                 case Made(how="call", name="map" | "rows" | "filter"):
                     found.changes.insert(0, replace(value, kind=value.name))
@@ -490,7 +671,10 @@ class _Reader(TrlScript):
                 case Made(how="item", args=[key], owner=owner):
                     split = key if isinstance(key, str | int) else split
                     value = owner
-                case Made(how="call", args=[Made() as inner, *_], node=node) if value.name not in {"chain", "zip"}:
+                case Made(how="call", args=[Made() as inner, *_], node=node) if value.name not in {
+                    "chain",
+                    "zip",
+                }:
                     found.notes.append(f"{source(node)} changes the rows, and is not taken over")
                     value = inner
                 case Made(how="attribute", owner=Made() as owner) | [Made(name="rows") as owner]:
@@ -509,7 +693,9 @@ class _Reader(TrlScript):
         """A change of the rows as a map by a function."""
         node = ast.parse(code, mode="eval").body
         function = self.script.value(node, made.scope)
-        return replace(made, name="map", args=[function], keys={}, node=ast.Call(node, [node], []), kind=kind)
+        return replace(
+            made, name="map", args=[function], keys={}, node=ast.Call(node, [node], []), kind=kind
+        )
 
     def _data_set(self, call: Made, split: str | int | None, found: _Rows) -> None:
         keys = {**dict(zip(("path", "name"), call.args, strict=False)), **call.keys}
@@ -521,9 +707,15 @@ class _Reader(TrlScript):
         if isinstance(files, dict):
             files = files.get(given, next(iter(files.values()), None))
         if isinstance(files, list):
-            found.notes += ["the script reads several files: the recipe has the first"] if len(files) > 1 else []
+            found.notes += (
+                ["the script reads several files: the recipe has the first"]
+                if len(files) > 1
+                else []
+            )
             files = files[0] if files else None
-        unknown = next((one for one in (files or path, config, given) if plain(one) is UNKNOWN), None)
+        unknown = next(
+            (one for one in (files or path, config, given) if plain(one) is UNKNOWN), None
+        )
         place = plain(files or path)
         if unknown is not None or not isinstance(place, str):
             found.why = "the script names no data set" if unknown is None else _written(unknown)
@@ -531,11 +723,14 @@ class _Reader(TrlScript):
             found.why = f"{source(call.node)} is no single file here: name one"
         else:
             found.data = (
-                place if files else f"hf://{place}{f'/{config}' if config else ''}{f':{given}' if given else ''}"
+                place
+                if files
+                else f"hf://{place}{f'/{config}' if config else ''}{f':{given}' if given else ''}"
             )
 
     def _prompts(self, changes: list[Made]) -> None:
-        """The column that is asked, and the system message, where every change of the rows is plain."""
+        """The column that is asked, and the system message, where every change of the rows is
+        plain."""
         columns: dict[str, Any] = {}
         for change in changes:
             said = f"{change.kind}({_source_of(change)})"
@@ -546,7 +741,9 @@ class _Reader(TrlScript):
             more, at = change.keys.get("fn_kwargs"), [0] if change.keys.get("with_indices") else []
             function = next(iter(change.args), change.keys.get("function"))
             more = more if isinstance(more, dict) else {}
-            made = self.script.called(function, [row, *at], more, change.node or ast.Pass(), row.scope)
+            made = self.script.called(
+                function, [row, *at], more, change.node or ast.Pass(), row.scope
+            )
             made = made.keys if made is row else made
             if not isinstance(made, dict):
                 self.notes.append(f"{said} changes the rows, and is not plain")
@@ -556,23 +753,36 @@ class _Reader(TrlScript):
             if change.kind:
                 also = "; rewards see its columns" if self.stage == "rl" else ""
                 self.notes.append(f"{said} is not run: prompt is a template{also}")
-        self.makes = {key for key, each in columns.items() if key not in {"prompt", "**"} and _column(each) != key}
+        self.makes = {
+            key
+            for key, each in columns.items()
+            if key not in {"prompt", "**"} and _column(each) != key
+        }
         self.makes |= {"prompt"} if isinstance(columns.get("prompt"), list) else set()
         if self.stage == "sft" and not changes:
-            self.open("task.options.prompt", "messages; or prompt, with gold: completion; or as the rows have it")
+            self.open(
+                "task.options.prompt",
+                "messages; or prompt, with gold: completion; or as the rows have it",
+            )
         elif "prompt" in columns or "messages" in columns:
             self._prompt_of(columns.get("prompt", columns.get("messages")), columns)
         elif changes and "text" in columns:
-            self.open("task.options.prompt", "the script trains on whole texts: name prompt and gold")
+            self.open(
+                "task.options.prompt", "the script trains on whole texts: name prompt and gold"
+            )
 
     def _prompt_of(self, value: Any, columns: Mapping[str, Any]) -> None:
         if isinstance(value, Made) and value.name == "apply_chat_template":
-            value = next(iter(value.args), value.keys.get("conversation", value.keys.get("messages")))
+            value = next(
+                iter(value.args), value.keys.get("conversation", value.keys.get("messages"))
+            )
         if isinstance(value, Made) and value.name == "rows" and value.args:
             value = value.args[0]
         content, system, gold = value, None, None
         if isinstance(value, list):
-            turns = [(one.get("role"), one.get("content")) for one in value if isinstance(one, dict)]
+            turns = [
+                (one.get("role"), one.get("content")) for one in value if isinstance(one, dict)
+            ]
             system = turns.pop(0)[1] if turns and turns[0][0] == "system" else None
             supervised = self.stage == "sft" and len(turns) == 2 and turns[1][0] == "assistant"
             gold = turns.pop()[1] if supervised else None
@@ -588,12 +798,15 @@ class _Reader(TrlScript):
         found = {"prompt": form, "system": system, "gold": answer}
         self.options |= {key: each for key, each in found.items() if each is not None}
 
-    # -- rewards -------------------------------------------------------------------------------------------------------
+    # -- rewards -----------------------------------------------------------------------------------
 
     def _rewards(self, value: Any, changes: list[Made]) -> None:
         items = [*value] if isinstance(value, list | tuple) else [] if value is None else [value]
         if self.beside is None:  # names of the command line
-            items = [one if "/" in one else LibraryName(one if "." in one else f"trl.rewards.{one}") for one in items]
+            items = [
+                one if "/" in one else LibraryName(one if "." in one else f"trl.rewards.{one}")
+                for one in items
+            ]
             items += [self.script.settings.get("reward_model_name_or_path")]
             items = [one for one in items if one is not None]
         file = RewardFile(self.script)
@@ -606,17 +819,32 @@ class _Reader(TrlScript):
                 if why := _no_function(item):
                     left.append(f"{_written(item)} {why}")
                     self.unscored.add(at)
-                elif isinstance(item, Function) and item.scope.module is not self.script.main and item.origin is None:
-                    names.append(f"{self._module(item.scope.module)}:{getattr(item.node, 'name', '')}")
+                elif (
+                    isinstance(item, Function)
+                    and item.scope.module is not self.script.main
+                    and item.origin is None
+                ):
+                    names.append(
+                        f"{self._module(item.scope.module)}:{getattr(item.node, 'name', '')}"
+                    )
                 elif isinstance(item, LibraryName) and "." in item.path:
                     names.append(":".join(item.path.rsplit(".", 1)))
-                elif isinstance(item, Function | Instance) or (isinstance(item, Made) and item.how == "call"):
-                    names.append(f"{module}:{file.add(item, [one.partition(':')[2] for one in names])}")
+                elif isinstance(item, Function | Instance) or (
+                    isinstance(item, Made) and item.how == "call"
+                ):
+                    names.append(
+                        f"{module}:{file.add(item, [one.partition(':')[2] for one in names])}"
+                    )
                 else:
                     wrong.append(f"{_written(item)} is no function by name")
             self.rewards = list(dict.fromkeys(names))
             self.notes += [f"{each}, and is left out of score" for each in left]
-            if self.makes and self.rewards and not file.refused and "task.options.prompt" not in self.todo:
+            if (
+                self.makes
+                and self.rewards
+                and not file.refused
+                and "task.options.prompt" not in self.todo
+            ):
                 self._see_rows(file, changes)
         except (SyntaxError, RecursionError, ValueError, AssertionError) as error:
             file.refused.append(f"the rewards are beyond what can be read: {error}")
@@ -638,12 +866,15 @@ class _Reader(TrlScript):
         return ".".join(inner) if all(part.isidentifier() for part in inner) else module.name
 
     def _see_rows(self, file: RewardFile, changes: list[Made]) -> None:
-        """Let rewards see the columns that the script makes, and completions as messages where its prompts are."""
+        """Let rewards see the columns that the script makes, and completions as messages where its
+        prompts are."""
         prompt = self.options.get("prompt", "prompt")
         if self.makes == {"prompt"}:
             turns = {"system": repr(self.options.get("system")), "user": _of_row(prompt)}
             made = ", ".join(
-                f"{{'role': {role!r}, 'content': {content}}}" for role, content in turns.items() if content != "None"
+                f"{{'role': {role!r}, 'content': {content}}}"
+                for role, content in turns.items()
+                if content != "None"
             )
             changes = [self._map(changes[0], f"lambda row: {{'prompt': [{made}]}}")]
         steps: list[tuple[ast.AST, Any, str]] = []
@@ -656,17 +887,25 @@ class _Reader(TrlScript):
                 or not isinstance(given, ast.Call)
                 or {"fn_kwargs", "with_indices"} & {*change.keys}
             ):
-                self.open("task.options.prompt", f"{source(given)} takes more than a row; {TO_FILE}")
+                self.open(
+                    "task.options.prompt", f"{source(given)} takes more than a row; {TO_FILE}"
+                )
                 return
-            inner = next(iter([*given.args, *(one.value for one in given.keywords if one.arg == "function")]))
+            inner = next(
+                iter([*given.args, *(one.value for one in given.keywords if one.arg == "function")])
+            )
             one = "{{key: [each] for key, each in row.items()}}"
             many = f"lambda row: {{{{key: each[0] for key, each in ({{}})({one}).items()}}}}"
-            steps.append((inner, change.scope, many if change.keys.get("batched") is True else "({})"))
+            steps.append(
+                (inner, change.scope, many if change.keys.get("batched") is True else "({})")
+            )
         names = [name.partition(":")[2] for name in self.rewards]
         for name, item in zip(names, self.rewards, strict=True):
             if not item.startswith(f"{self.module}:"):
                 file.add_import(item.partition(":")[0], name)
-        added = file.add_steps(steps, prompt if "{" not in prompt else "prompt", self.script.read - {"prompt"}, names)
+        added = file.add_steps(
+            steps, prompt if "{" not in prompt else "prompt", self.script.read - {"prompt"}, names
+        )
         if file.refused:
             self.open("task.options.prompt", f"{file.refused.pop()}; {TO_FILE}")
             file.refused.clear()
@@ -674,7 +913,7 @@ class _Reader(TrlScript):
             return
         self.rewards = [f"{self.module}:{name}" for name in added]
 
-    # -- the configuration ---------------------------------------------------------------------------------------------
+    # -- the configuration -------------------------------------------------------------------------
 
     def _config(self, trainer: Mapping[str, Any]) -> None:
         config, keys = trainer.get("args"), {}
@@ -682,7 +921,11 @@ class _Reader(TrlScript):
             rate = {"learning_rate": 5e-5} if config.name == "TrainingArguments" else {}
             keys = {**rate, **dict(zip(("output_dir",), config.args, strict=False)), **config.keys}
         elif config is not None:
-            keys = {"**": config if isinstance(config, Unknown) else Unknown(getattr(config, "node", None))}
+            keys = {
+                "**": config
+                if isinstance(config, Unknown)
+                else Unknown(getattr(config, "node", None))
+            }
         if self.stage == "sft" and "max_seq_length" in {**keys, **trainer}:
             keys["max_length"] = keys.pop("max_seq_length", trainer.get("max_seq_length"))
         if (more := keys.pop("**", None)) is not None:
@@ -692,18 +935,27 @@ class _Reader(TrlScript):
         read = {key: plain(each) for key, each in keys.items()}
         self.unknown = {key: _written(keys[key]) for key, each in read.items() if each is UNKNOWN}
         given = self.given = {
-            key: each for key, each in {**DEFAULTS[self.stage], **read}.items() if each is not UNKNOWN
+            key: each
+            for key, each in {**DEFAULTS[self.stage], **read}.items()
+            if each is not UNKNOWN
         }
-        if wrong := [key for key in NUMBERS & given.keys() if not isinstance(given[key], int | float | None)]:
+        if wrong := [
+            key for key in NUMBERS & given.keys() if not isinstance(given[key], int | float | None)
+        ]:
             raise TypeError(", ".join(f"{key}={shown(given[key])}" for key in sorted(wrong)))
         if name := given.get("run_name") or Path(str(given.get("output_dir") or "")).name:
             self.values["name"] = name
         self._same()
         self._derived(f"{self.stage}.optimiser.schedule", self._schedule, "lr_scheduler_type")
         self._derived(
-            f"{self.stage}.optimiser.warmup", lambda share, steps: share or steps, "warmup_ratio", "warmup_steps"
+            f"{self.stage}.optimiser.warmup",
+            lambda share, steps: share or steps,
+            "warmup_ratio",
+            "warmup_steps",
         )
-        self._derived(f"{self.stage}.optimiser.betas", lambda *betas: [*betas], "adam_beta1", "adam_beta2")
+        self._derived(
+            f"{self.stage}.optimiser.betas", lambda *betas: [*betas], "adam_beta1", "adam_beta2"
+        )
         optimiser = str(given.get("optim", "adamw"))
         if "8bit" in optimiser:
             self.values[f"{self.stage}.optimiser.name"] = "adamw8bit"
@@ -721,7 +973,8 @@ class _Reader(TrlScript):
         self.notes += [
             f"{key}={_written(keys[key])} has no twin"
             for key in left
-            if read[key] not in USUAL.get(key, (None, False, "", [])) and read[key] not in self.options.values()
+            if read[key] not in USUAL.get(key, (None, False, "", []))
+            and read[key] not in self.options.values()
         ]
 
     def _same(self) -> None:
@@ -730,13 +983,22 @@ class _Reader(TrlScript):
             if self.stage == "sft" and twin.startswith(("rl", "sampling", "task")):
                 continue
             twin = twin.replace("*", self.stage)
-            if key in self.unknown and twin.startswith(("model.d", "model.g", "model.t", "run", "evaluation")):
-                self.notes.append(f"{key}={self.unknown[key]} is no constant: {twin} is left to what it is here")
+            if key in self.unknown and twin.startswith(
+                ("model.d", "model.g", "model.t", "run", "evaluation")
+            ):
+                self.notes.append(
+                    f"{key}={self.unknown[key]} is no constant: {twin} is left to what it is here"
+                )
             else:
                 self._derived(twin, lambda value: value, key)
         if isinstance(weights := values.get("task.options.weights"), list):
-            values["task.options.weights"] = [one for at, one in enumerate(weights) if at not in self.unscored]
-        for key, twin in (("eval_steps", "evaluation.every"), ("save_steps", "run.checkpoint_every")):
+            values["task.options.weights"] = [
+                one for at, one in enumerate(weights) if at not in self.unscored
+            ]
+        for key, twin in (
+            ("eval_steps", "evaluation.every"),
+            ("save_steps", "run.checkpoint_every"),
+        ):
             if not isinstance(values.get(twin, 1), int) or values.get(twin, 1) < 1:
                 self.notes.append(f"{key}={shown(values.pop(twin))} has no twin")
         if "bf16" in given:
@@ -748,7 +1010,8 @@ class _Reader(TrlScript):
             values["run.trackers"] = [item for item in known if item in TRACKERS]
 
     def _derived(self, twin: str, make: Callable[..., Any], *keys: str) -> None:
-        """A key of the recipe that is made of keys of the configuration; open where one of them is not known."""
+        """A key of the recipe that is made of keys of the configuration; open where one of them is
+        not known."""
         lacking = [f"{key}={self.unknown[key]}" for key in keys if key in self.unknown]
         if lacking and len(keys) == 1:
             self.open(twin, self.unknown[keys[0]])
@@ -761,23 +1024,30 @@ class _Reader(TrlScript):
 
     def _schedule(self, kind: Any) -> str:
         if kind not in SCHEDULES:
-            self.notes.append(f"lr_scheduler_type={shown(kind)} has no twin; there are {', '.join(SCHEDULES)}")
+            self.notes.append(
+                f"lr_scheduler_type={shown(kind)} has no twin; there are {', '.join(SCHEDULES)}"
+            )
         if kind in SCHEDULES or not str(kind).startswith("cosine"):
             return str(kind) if kind in SCHEDULES else TODO
         return "cosine"
 
     def _rl(self) -> None:
-        """Prompts of a batch of rollouts, and steps: TRL counts answers, and steps of the optimiser."""
+        """Prompts of a batch of rollouts, and steps: TRL counts answers, and steps of the
+        optimiser."""
         given = self.given
         if not self.unknown.keys() & {*BATCH}:
             group, rows, accumulated = (given[key] for key in BATCH[:3])
             generations = given.get("steps_per_generation") or accumulated
             answers = given.get("generation_batch_size") or rows * generations
             if answers % group:
-                self.notes.append(f"{answers} answers are no multiple of {group}: a batch is a group, as in Unsloth")
+                self.notes.append(
+                    f"{answers} answers are no multiple of {group}: a batch is a group, as in "
+                    "Unsloth"
+                )
                 rows, answers = group, group * generations
             self.notes.append(
-                f"{answers} answers a batch are those of one process: with several GPUs multiply rl.prompts_per_step"
+                f"{answers} answers a batch are those of one process: with several GPUs multiply "
+                "rl.prompts_per_step"
             )
             learnt = rows * accumulated
             self.values |= {"rl.minibatch": max(1, learnt // group)} if answers > learnt else {}
@@ -791,15 +1061,25 @@ class _Reader(TrlScript):
             self.epochs = given.get("num_train_epochs")
         else:
             repeated = ("max_steps", "num_iterations", *BATCH)
-            self._derived("rl.steps", lambda steps, times, *_: max(1, steps // (batches * times)), *repeated)
+            self._derived(
+                "rl.steps", lambda steps, times, *_: max(1, steps // (batches * times)), *repeated
+            )
         self._derived("rl.algorithm", self._algorithm, *ALGORITHM)
         if given.get("use_vllm") is True:
             self.values["engine.name"] = "vllm"
-            self.notes.append("use_vllm=True is engine: vllm, which needs the extra vllm; without it leave it out")
-            if flags := {flag: given[key] for key, flag in ENGINE.items() if given.get(key) is not None}:
-                self.values["engine.arguments"] = [str(one) for pair in flags.items() for one in pair]
+            self.notes.append(
+                "use_vllm=True is engine: vllm, which needs the extra vllm; without it leave it out"
+            )
+            if flags := {
+                flag: given[key] for key, flag in ENGINE.items() if given.get(key) is not None
+            }:
+                self.values["engine.arguments"] = [
+                    str(one) for pair in flags.items() for one in pair
+                ]
             if given.get("vllm_mode") == "server":
-                self.notes.append("vllm_mode='server' is TRL's own server: engine.address is that of vLLM's")
+                self.notes.append(
+                    "vllm_mode='server' is TRL's own server: engine.address is that of vLLM's"
+                )
 
     def _algorithm(self, loss: Any, level: Any, low: Any, high: Any, scale: Any) -> dict[str, Any]:
         options: dict[str, Any] = {"name": "gspo" if level == "sequence" else "grpo"}
@@ -812,7 +1092,9 @@ class _Reader(TrlScript):
         if loss != "cispo" and (low, high or low) != (0.2, 0.2):
             options |= {"clip_low": low, "clip_high": high or low}
         if scale == "batch":
-            self.notes.append("scale_rewards='batch' has no twin: each group's own deviation is written")
+            self.notes.append(
+                "scale_rewards='batch' has no twin: each group's own deviation is written"
+            )
         return {**options, "scale_advantages": "none" if scale in (False, "none") else "group"}
 
 
@@ -830,11 +1112,14 @@ def _written(value: Any) -> str:
 
 
 def _written_rows(value: list[Any] | dict[Any, Any]) -> list[dict[str, Any]] | None:
-    """Rows that stand in a script, each by itself or by columns; None where they are not all constants."""
+    """Rows that stand in a script, each by itself or by columns; None where they are not all
+    constants."""
     rows: Any = plain(value)
     if isinstance(rows, dict) and all(isinstance(each, list) for each in rows.values()):
         rows = [dict(zip(rows, each, strict=False)) for each in zip(*rows.values(), strict=False)]
-    sound = isinstance(rows, list) and all(isinstance(row, dict) and all(map(str.isidentifier, row)) for row in rows)
+    sound = isinstance(rows, list) and all(
+        isinstance(row, dict) and all(map(str.isidentifier, row)) for row in rows
+    )
     return rows or None if sound else None
 
 
@@ -848,7 +1133,10 @@ def _no_function(item: Any) -> str:
         case Function(node=node):
             given = node.args.args[: len(node.args.args) - len(node.args.defaults)]
             names = {one.arg for one in given} & TRAINER_ONLY
-        case Made(name="get_soft_overlong_punishment") | LibraryName(tail="get_soft_overlong_punishment"):
+        case (
+            Made(name="get_soft_overlong_punishment")
+            | LibraryName(tail="get_soft_overlong_punishment")
+        ):
             names = {"completion_ids"}
         case _:
             return ""
@@ -897,8 +1185,15 @@ def _expression(value: Any) -> str:
     if isinstance(value, list | dict):
         pairs = value.items() if isinstance(value, dict) else [("", each) for each in value]
         inner = [
-            f"{key!r}: {_expression(each)}" if isinstance(value, dict) else _expression(each) for key, each in pairs
+            f"{key!r}: {_expression(each)}" if isinstance(value, dict) else _expression(each)
+            for key, each in pairs
         ]
         return f"{{{', '.join(inner)}}}" if isinstance(value, dict) else f"[{', '.join(inner)}]"
     form = _template(value)
-    return _of_row(form) if form is not None else repr(plain(value)) if plain(value) is not UNKNOWN else "not_plain"
+    return (
+        _of_row(form)
+        if form is not None
+        else repr(plain(value))
+        if plain(value) is not UNKNOWN
+        else "not_plain"
+    )

@@ -12,11 +12,20 @@ OPTIONS = ("ratio", "objective", "clip_low", "clip_high", "scale_advantages", "n
 NAMES = {"trajectory": "grpo", "diffu": "diffu_grpo", "coupled": "coupled_grpo"}
 CONTROLS = {"temperature": "score_temperature"}
 GONE = {
-    "rl.credit": "every token of an answer has the answer's advantage; credit by values was no better on a real model",
+    "rl.credit": (
+        "every token of an answer has the answer's advantage; credit by values was no better on a "
+        "real model"
+    ),
     "rl.kl_target": "rl.beta is the weight of the KL in every step",
-    "rl.mask_truncated": "sampling.max_tokens is the longest answer, and `check` says when it is too short",
-    "controls.tokens_only": "controls.score_temperature scores at another temperature than was sampled at",
-    "sampling.scaffold": "a server reads JSON leniently and checks it, and RL reaches the same share of valid JSON",
+    "rl.mask_truncated": (
+        "sampling.max_tokens is the longest answer, and `check` says when it is too short"
+    ),
+    "controls.tokens_only": (
+        "controls.score_temperature scores at another temperature than was sampled at"
+    ),
+    "sampling.scaffold": (
+        "a server reads JSON leniently and checks it, and RL reaches the same share of valid JSON"
+    ),
     "evaluation.votes": "greedy answers earned as much as a vote of eight",
     "engine.in_flight": "the run asks for 256 answers at once",
 }
@@ -34,7 +43,8 @@ def check_gone(values: Any) -> None:
 
 
 def without_gone(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain values of a run's recipe without keys that are gone, which runs of earlier versions hold."""
+    """Plain values of a run's recipe without keys that are gone, which runs of earlier versions
+    hold."""
     kept = copy.deepcopy(dict(values))
     for key in GONE:
         if (parent := _parent(kept, key)) is not None:
@@ -51,7 +61,8 @@ def _parent(values: Any, key: str) -> Any:
 
 
 def check_moved(values: Any) -> None:
-    """Refuse plain values of a recipe in which keys stand under rl that are options of an algorithm, or controls.
+    """Refuse plain values of a recipe in which keys stand under rl that are options of an
+    algorithm, or controls.
 
     Raises:
         ValueError: names the keys, and the new ones with their values.
@@ -79,10 +90,15 @@ def _algorithm(options: Mapping[str, Any]) -> dict[str, Any]:
         name = "gspo"
     known = ALGORITHMS[name].model_fields if name in ALGORITHMS else {}
     given = {key: value for key, value in {**options, "bound": kind}.items() if key in known}
-    return {"name": name, **{key: value for key, value in given.items() if value != known[key].default}}
+    return {
+        "name": name,
+        **{key: value for key, value in given.items() if value != known[key].default},
+    }
 
 
 def _flow(values: Mapping[str, Any]) -> str:
     """Values as YAML on one line."""
-    said = [f"{key}: {json.dumps(value, default=str).strip(chr(34))}" for key, value in values.items()]
+    said = [
+        f"{key}: {json.dumps(value, default=str).strip(chr(34))}" for key, value in values.items()
+    ]
     return f"{{{', '.join(said)}}}"

@@ -1,8 +1,10 @@
-"""What the names of a Python script stand for, as far as its text says it; nothing of the script is run or imported.
+"""What the names of a Python script stand for, as far as its text says it; nothing of the script is
+run or imported.
 
-The syntax tree is followed in the order in which Python would run it. Constants are calculated, functions and classes
-of the script are followed into, and what a library would give is kept as the call that asks for it (`Made`). All else
-is `Unknown`. Steps, depth and the size of every value are bounded: a script is foreign text.
+The syntax tree is followed in the order in which Python would run it. Constants are calculated,
+functions and classes of the script are followed into, and what a library would give is kept as the
+call that asks for it (`Made`). All else is `Unknown`. Steps, depth and the size of every value are
+bounded: a script is foreign text.
 """
 
 import ast
@@ -25,7 +27,8 @@ LARGEST_NUMBER = 2**64
 LONGEST = 2**16
 """Letters of a text, and items of a list, that are calculated."""
 MOST_STEPS, DEEPEST, MOST_ROUNDS, MOST_FILES = 300_000, 90, 200, 20
-"""Expressions that are followed; expressions and statements inside each other; rounds of a loop; modules beside it."""
+"""Expressions that are followed; expressions and statements inside each other; rounds of a loop;
+modules beside it."""
 LONGEST_SHOWN = 120
 """Letters of a value or an expression in a note."""
 LIBRARY: dict[str, Any] = {
@@ -59,7 +62,8 @@ class Unknown:
     node: ast.AST | None = None
     why: str = ""
     unset: bool = False
-    """Whether it is nothing unless it is set: a variable of the environment, an option of a command line."""
+    """Whether it is nothing unless it is set: a variable of the environment, an option of a command
+    line."""
 
     def __str__(self) -> str:
         return self.why or source(self.node)
@@ -98,7 +102,8 @@ class Scope:
 
 @dataclass(eq=False, repr=False)
 class Made:
-    """What a library gives: the result of a `call`, an `attribute` or an `item` of what it gave before."""
+    """What a library gives: the result of a `call`, an `attribute` or an `item` of what it gave
+    before."""
 
     how: str
     name: str
@@ -150,23 +155,42 @@ class Kind:
 
     def fields(self) -> dict[str, Any]:
         """What is declared with a type, and those of classes above, with their defaults."""
-        found = {key: each for base in self.bases if isinstance(base, Kind) for key, each in base.fields().items()}
+        found = {
+            key: each
+            for base in self.bases
+            if isinstance(base, Kind)
+            for key, each in base.fields().items()
+        }
         for item in self.node.body:
             if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
                 name = item.target.id
-                found[name] = self.values.get(name, Unknown(why=f"{self.node.name}.{name} has no default"))
+                found[name] = self.values.get(
+                    name, Unknown(why=f"{self.node.name}.{name} has no default")
+                )
         return found
 
     def member(self, name: str) -> Any:
         """A method, or another value of the class; None where there is none."""
         if name in self.values:
             return self.values[name]
-        return next((found for base in self.bases if isinstance(base, Kind) and (found := base.member(name))), None)
+        return next(
+            (
+                found
+                for base in self.bases
+                if isinstance(base, Kind) and (found := base.member(name))
+            ),
+            None,
+        )
 
     def library(self) -> str:
         """The class of a library that it inherits from."""
-        names = [base.library() if isinstance(base, Kind) else getattr(base, "tail", "") for base in self.bases]
-        return next((name for name in names if name.endswith(("Trainer", "Config", "Arguments"))), "")
+        names = [
+            base.library() if isinstance(base, Kind) else getattr(base, "tail", "")
+            for base in self.bases
+        ]
+        return next(
+            (name for name in names if name.endswith(("Trainer", "Config", "Arguments"))), ""
+        )
 
 
 @dataclass(eq=False, repr=False)
@@ -189,7 +213,7 @@ class Bag(dict[str, Any]):
     """Values that some libraries give as attributes too."""
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 _MAGIC = re.compile(r"^([ \t]*)(?:[!%?].*|[\w.]+\?{1,2})$")
 _SHELL = re.compile(r"^([ \t]*[\w, ]+=[ \t]*)[!%].*$")
@@ -225,13 +249,17 @@ def read_module(path: Path, name: str = "__main__") -> Module:
 
 def _parsed(text: str, path: Path) -> ast.Module:
     if len(text) > LARGEST:
-        raise RecipeError(f"{path} has more than {LARGEST:,} letters of code", "give the script that trains alone")
+        raise RecipeError(
+            f"{path} has more than {LARGEST:,} letters of code", "give the script that trains alone"
+        )
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         deep = isinstance(error, MemoryError | RecursionError)
         why = "it is nested too deeply" if deep else one_line(error)
-        raise RecipeError(f"{path} is no Python: {why}", "give the script that trains with TRL") from error
+        raise RecipeError(
+            f"{path} is no Python: {why}", "give the script that trains with TRL"
+        ) from error
 
 
 def _without_magics(text: str) -> str:
@@ -251,9 +279,13 @@ def _cells(text: str, path: Path) -> Iterator[str]:
     try:
         whole = parse_json(text)
     except (PlumblineError, ValueError, RecursionError) as error:
-        raise RecipeError(f"{path} is no notebook: it is not JSON", "give the notebook as it is saved") from error
+        raise RecipeError(
+            f"{path} is no notebook: it is not JSON", "give the notebook as it is saved"
+        ) from error
     if not (cells := whole.get("cells") if isinstance(whole, dict) else None):
-        raise RecipeError(f"{path} is no notebook: it has no cells", "give the notebook as it is saved")
+        raise RecipeError(
+            f"{path} is no notebook: it has no cells", "give the notebook as it is saved"
+        )
     for cell in cells:
         if isinstance(cell, dict) and cell.get("cell_type") == "code":
             lines = cell.get("source", "")
@@ -269,13 +301,14 @@ def read_settings(path: Path) -> Any:
     return read_yaml(read_text(path, RecipeError, LARGEST), str(path), strict=False)
 
 
-# -- values ------------------------------------------------------------------------------------------------------------
+# -- values ----------------------------------------------------------------------------------------
 
 UNKNOWN = Unknown()
 
 
 def plain(value: Any) -> Any:
-    """A value that a recipe can hold; `UNKNOWN` for all else: bytes, endless numbers, NUL, half of a character."""
+    """A value that a recipe can hold; `UNKNOWN` for all else: bytes, endless numbers, NUL, half of
+    a character."""
     left = [10_000]
 
     def of(one: Any) -> Any:
@@ -331,8 +364,12 @@ def _joined(one: Any, other: Any) -> Any:
     if one is other or _equal(one, other):
         return one
     if UNKNOWN not in (plain(one), plain(other)):
-        return Unknown(why=f"{shown(plain(one))} or {shown(plain(other))}, as an if of the script decides")
-    return next((each for each in (one, other) if isinstance(each, Unknown)), Unknown(why="an if decides"))
+        return Unknown(
+            why=f"{shown(plain(one))} or {shown(plain(other))}, as an if of the script decides"
+        )
+    return next(
+        (each for each in (one, other) if isinstance(each, Unknown)), Unknown(why="an if decides")
+    )
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -368,7 +405,9 @@ def _filled(text: str, args: Sequence[Any], keys: Mapping[str, Any], node: ast.A
 
 
 def _bags(value: Any) -> Any:
-    return Bag({key: _bags(each) for key, each in value.items()}) if isinstance(value, dict) else value
+    return (
+        Bag({key: _bags(each) for key, each in value.items()}) if isinstance(value, dict) else value
+    )
 
 
 def _bound(function: Any, owner: Any) -> Any:
@@ -417,11 +456,39 @@ _OPERATIONS: dict[type, Callable[[Any, Any], Any]] = {
     ast.In: lambda one, some: one in some,
     ast.NotIn: lambda one, some: one not in some,
 }
-_FAILS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError, MemoryError)
+_FAILS = (
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+    MemoryError,
+)
 """What an operation on constants raises."""
 _METHODS = {
-    *("strip", "lstrip", "rstrip", "lower", "upper", "title", "capitalize", "split", "rsplit", "splitlines"),
-    *("removeprefix", "removesuffix", "startswith", "endswith", "partition", "rpartition", "replace", "index"),
+    *(
+        "strip",
+        "lstrip",
+        "rstrip",
+        "lower",
+        "upper",
+        "title",
+        "capitalize",
+        "split",
+        "rsplit",
+        "splitlines",
+    ),
+    *(
+        "removeprefix",
+        "removesuffix",
+        "startswith",
+        "endswith",
+        "partition",
+        "rpartition",
+        "replace",
+        "index",
+    ),
     *("get", "items", "keys", "values", "copy", "joinpath", "as_posix", "with_suffix", "with_name"),
 }
 """Of constants, that change nothing."""
@@ -458,10 +525,26 @@ _GATHERED: dict[str, Callable[..., Any]] = {
     "enumerate": lambda items, start=0: list(enumerate(items, start)),
 }
 """Functions of constants that hold anything."""
-_BAGS = {"SimpleNamespace", "Namespace", "EasyDict", "edict", "Munch", "DictConfig", "create", "AttrDict", "Box"}
+_BAGS = {
+    "SimpleNamespace",
+    "Namespace",
+    "EasyDict",
+    "edict",
+    "Munch",
+    "DictConfig",
+    "create",
+    "AttrDict",
+    "Box",
+}
 _COPIES = {"copy", "deepcopy", "to_container", "replace", "asdict", "vars"}
 _LOADERS = {"safe_load", "full_load", "load", "loads"}
-PARSED = {"parse_args_into_dataclasses", "parse_args_and_config", "parse_yaml_file", "parse_json_file", "parse_dict"}
+PARSED = {
+    "parse_args_into_dataclasses",
+    "parse_args_and_config",
+    "parse_yaml_file",
+    "parse_json_file",
+    "parse_dict",
+}
 _SEQUENCES = list | tuple | range | str
 
 
@@ -494,24 +577,37 @@ class Script:
         self._run(module.tree.body, self.scope)
 
     def follow_unasked(self, name: str) -> None:
-        """Follow functions that nothing calls, as a launcher would, until one makes what ends in `name`."""
+        """Follow functions that nothing calls, as a launcher would, until one makes what ends in
+        `name`."""
         own = [*self.scope.names.values()]
         found = [(None, one) for one in own if isinstance(one, Function)]
-        methods = [(kind, one) for kind in own if isinstance(kind, Kind) for one in kind.values.values()]
+        methods = [
+            (kind, one) for kind in own if isinstance(kind, Kind) for one in kind.values.values()
+        ]
         inner = {
-            last_name(node) for _, one in [*found, *methods] for node in ast.walk(getattr(one, "node", ast.Pass()))
+            last_name(node)
+            for _, one in [*found, *methods]
+            for node in ast.walk(getattr(one, "node", ast.Pass()))
         }
-        found.sort(key=lambda pair: getattr(pair[1].node, "name", "") in inner)  # first what no other names
+        # first what no other names
+        found.sort(key=lambda pair: getattr(pair[1].node, "name", "") in inner)
         for kind, one in [*found, *methods]:
             if any(call.name.endswith(name) for call in self.made):
                 break
-            if isinstance(one, Function) and one.node not in self._followed and one.scope is self.scope:
-                self._inline(_bound(one, kind and Instance(kind, dict(kind.values))), [], {}, one.node)
+            if (
+                isinstance(one, Function)
+                and one.node not in self._followed
+                and one.scope is self.scope
+            ):
+                self._inline(
+                    _bound(one, kind and Instance(kind, dict(kind.values))), [], {}, one.node
+                )
 
-    # -- statements ----------------------------------------------------------------------------------------------------
+    # -- statements --------------------------------------------------------------------------------
 
     def _run(self, body: Sequence[ast.stmt], scope: Scope) -> str:
-        """Follow statements; how they end their block: `return`, `raise`, `break`, `continue`, or empty."""
+        """Follow statements; how they end their block: `return`, `raise`, `break`, `continue`, or
+        empty."""
         for node in body:
             self._step()
             if self._depth >= DEEPEST:
@@ -529,7 +625,8 @@ class Script:
         self._steps += 1
         if self._steps > MOST_STEPS:
             raise RecipeError(
-                f"{self.main.path} takes more than {MOST_STEPS:,} steps to read", "give --model, --data and --reward"
+                f"{self.main.path} takes more than {MOST_STEPS:,} steps to read",
+                "give --model, --data and --reward",
             )
 
     def _statement(self, node: ast.stmt, scope: Scope) -> str:
@@ -553,7 +650,11 @@ class Script:
                 return type(node).__name__.lower()
             case ast.If(test=test, body=body, orelse=other):
                 true = self._truth(self.value(test, scope))
-                return self._either([body, other], scope) if true is None else self._run(body if true else other, scope)
+                return (
+                    self._either([body, other], scope)
+                    if true is None
+                    else self._run(body if true else other, scope)
+                )
             case ast.For(target=target, iter=items, body=body):
                 return self._loop(target, self.value(items, scope), body, scope)
             case ast.While(body=body):
@@ -575,13 +676,17 @@ class Script:
                 for found in inner.names.values():
                     if isinstance(found, Function) and found.scope is inner:
                         found.scope = scope
-                scope.names[name] = Kind(node, scope, inner.names, [self.value(base, scope) for base in bases])
+                scope.names[name] = Kind(
+                    node, scope, inner.names, [self.value(base, scope) for base in bases]
+                )
             case ast.Import(names=names):
                 for item in names:
                     name = item.name if item.asname else item.name.partition(".")[0]
                     beside = self._beside(item.name, scope)
                     library = LibraryName(name, ast.unparse(ast.Import([item])))
-                    scope.names[item.asname or name] = Instance(None, beside.names) if beside else library
+                    scope.names[item.asname or name] = (
+                        Instance(None, beside.names) if beside else library
+                    )
             case ast.ImportFrom(module=module, names=names, level=level):
                 beside = self._beside(module or "", scope)
                 for item in names:
@@ -611,7 +716,8 @@ class Script:
         return ""
 
     def _either(self, bodies: Sequence[Sequence[ast.stmt]], scope: Scope) -> str:
-        """Follow each of several blocks, and go on with what is true after all that do not leave."""
+        """Follow each of several blocks, and go on with what is true after all that do not
+        leave."""
         before, after = scope.names, []
         self._unsure += 1
         for body in bodies:
@@ -651,7 +757,7 @@ class Script:
             sure = not self._unsure or (key in owner and _equal(owner[key], value))
             owner[key] = value if sure else Unknown(why="an if or a loop of the script sets it")
 
-    # -- expressions ---------------------------------------------------------------------------------------------------
+    # -- expressions -------------------------------------------------------------------------------
 
     def value(self, node: ast.AST, scope: Scope) -> Any:
         """What an expression is."""
@@ -685,7 +791,11 @@ class Script:
                 for key, each in zip(keys, values, strict=True):
                     one = self.value(each, scope)
                     if key is None:
-                        own = one.keys if isinstance(one, Made) and one.name == "row" else {"**": Unknown(each)}
+                        own = (
+                            one.keys
+                            if isinstance(one, Made) and one.name == "row"
+                            else {"**": Unknown(each)}
+                        )
                         result |= one if isinstance(one, dict) else own
                     elif isinstance(name := self.value(key, scope), str | int | float | None):
                         result[name] = one
@@ -693,24 +803,34 @@ class Script:
             case ast.JoinedStr(values=parts):
                 return _text([self._formatted(part, scope) for part in parts])
             case ast.BinOp(left=left, op=operation, right=right):
-                return self._operated(operation, self.value(left, scope), self.value(right, scope), node)
+                return self._operated(
+                    operation, self.value(left, scope), self.value(right, scope), node
+                )
             case ast.UnaryOp(op=operation, operand=operand):
                 value = self.value(operand, scope)
                 if isinstance(operation, ast.Not):
                     true = self._truth(value)
                     return Unknown(node) if true is None else not true
                 known = isinstance(value, int | float)
-                return (-value if isinstance(operation, ast.USub) else value) if known else Unknown(node)
+                return (
+                    (-value if isinstance(operation, ast.USub) else value)
+                    if known
+                    else Unknown(node)
+                )
             case ast.BoolOp(op=operation, values=values):
                 for each in values:
                     found = self.value(each, scope)
-                    unset = isinstance(operation, ast.Or) and isinstance(found, Unknown) and found.unset
+                    unset = (
+                        isinstance(operation, ast.Or) and isinstance(found, Unknown) and found.unset
+                    )
                     true = False if unset else self._truth(found)
                     if true is None or true is isinstance(operation, ast.Or):
                         break
                 return Unknown(node) if true is None and each is not values[-1] else found
             case ast.Compare(left=left, ops=[operation], comparators=[right]):
-                return self._compared(operation, self.value(left, scope), self.value(right, scope), node)
+                return self._compared(
+                    operation, self.value(left, scope), self.value(right, scope), node
+                )
             case ast.IfExp(test=test, body=body, orelse=other):
                 true = self._truth(self.value(test, scope))
                 if true is None:
@@ -719,8 +839,15 @@ class Script:
             case ast.Subscript(value=owner, slice=key):
                 return self._item(self.value(owner, scope), self.value(key, scope), node)
             case ast.Slice(lower=lower, upper=upper, step=step):
-                ends = [None if part is None else self.value(part, scope) for part in (lower, upper, step)]
-                return slice(*ends) if all(isinstance(end, int | None) for end in ends) else Unknown(node)
+                ends = [
+                    None if part is None else self.value(part, scope)
+                    for part in (lower, upper, step)
+                ]
+                return (
+                    slice(*ends)
+                    if all(isinstance(end, int | None) for end in ends)
+                    else Unknown(node)
+                )
             case ast.Lambda():
                 return self._function(node, scope)
             case ast.NamedExpr(target=target, value=value):
@@ -738,7 +865,11 @@ class Script:
         for item in items:
             starred = isinstance(item, ast.Starred)
             one = self.value(item.value if isinstance(item, ast.Starred) else item, scope)
-            found += one if starred and isinstance(one, _SEQUENCES) else [Unknown(item) if starred else one]
+            found += (
+                one
+                if starred and isinstance(one, _SEQUENCES)
+                else [Unknown(item) if starred else one]
+            )
         return found
 
     def _name(self, name: str, scope: Scope) -> Any:
@@ -769,7 +900,10 @@ class Script:
                 found = None if kind is None else kind.member(name)
                 if not isinstance(found, Function):
                     return Unknown(node) if found is None else found
-                is_property = {getattr(one, "tail", "") for one in found.decorators} & {"property", "cached_property"}
+                is_property = {getattr(one, "tail", "") for one in found.decorators} & {
+                    "property",
+                    "cached_property",
+                }
                 method = _bound(found, owner)
                 return self._inline(method, [], {}, node or found.node) if is_property else method
             case Kind():
@@ -786,7 +920,8 @@ class Script:
         return Unknown(node)
 
     def _given(self, owner: Made, name: str, node: ast.AST | None, scope: Scope) -> Any:
-        """An attribute of what a library made: as it was given, or as a command line has it by default."""
+        """An attribute of what a library made: as it was given, or as a command line has it by
+        default."""
         known = self.settings_of(owner) if owner.name == "parse_args" else owner.keys
         if name in known:
             return known[name]
@@ -810,7 +945,9 @@ class Script:
         for call in self.made:
             if call.name == "set_defaults":
                 found |= call.keys
-            if call.name != "add_argument" or not (names := [one for one in call.args if isinstance(one, str)]):
+            if call.name != "add_argument" or not (
+                names := [one for one in call.args if isinstance(one, str)]
+            ):
                 continue
             long = next((one for one in names if one.startswith("--")), names[0])
             flag = {"store_true": False, "store_false": True}.get(str(call.keys.get("action")))
@@ -818,13 +955,17 @@ class Script:
             value = call.keys.get("default", missing)
             kind = getattr(call.keys.get("type"), "path", "")
             if isinstance(value, str) and kind in {"int", "float"}:
-                value = self.called(LibraryName(kind), [value], {}, call.node or ast.Pass(), call.scope)
+                value = self.called(
+                    LibraryName(kind), [value], {}, call.node or ast.Pass(), call.scope
+                )
             found[str(call.keys.get("dest") or long.lstrip("-").replace("-", "_"))] = value
         return found
 
     def _item(self, owner: Any, key: Any, node: ast.AST) -> Any:
         match owner:
-            case Made(how="call", keys=known) | Instance(values=known) if isinstance(key, str) and key in known:
+            case Made(how="call", keys=known) | Instance(values=known) if (
+                isinstance(key, str) and key in known
+            ):
                 return known[key]
             case Made():
                 self.read |= {key} if owner.name == "row" and isinstance(key, str) else set()
@@ -837,18 +978,26 @@ class Script:
                     return Unknown(node)
         return Unknown(node)
 
-    def _operated(self, operation: ast.operator | ast.cmpop, one: Any, other: Any, node: ast.AST) -> Any:
+    def _operated(
+        self, operation: ast.operator | ast.cmpop, one: Any, other: Any, node: ast.AST
+    ) -> Any:
         pair = {type(one), type(other)}
         if isinstance(operation, ast.Add) and pair & {str, Text} and pair <= {str, Text, Made}:
             return _text([one, other])
         if isinstance(operation, ast.Mod) and isinstance(one, str):
             given = other if isinstance(other, tuple) else (other,)
-            simple = one.count("%") == len(given) == len(re.findall(r"%[sd]", one)) and not {*one} & {*"{}"}
-            return _filled(re.sub(r"%[sd]", "{}", one), given, {}, node) if simple else Unknown(node)
+            simple = one.count("%") == len(given) == len(re.findall(r"%[sd]", one)) and not {
+                *one
+            } & {*"{}"}
+            return (
+                _filled(re.sub(r"%[sd]", "{}", one), given, {}, node) if simple else Unknown(node)
+            )
         sizes = [len(item) if isinstance(item, str | list | tuple) else 0 for item in (one, other)]
         numbers = [abs(item) for item in (one, other) if isinstance(item, int | float)]
         large = isinstance(operation, ast.Mult) and max(sizes) * max(numbers, default=0) > LONGEST
-        large |= isinstance(operation, ast.Pow) and not (len(numbers) == 2 and numbers[0] <= 10**6 and numbers[1] <= 64)
+        large |= isinstance(operation, ast.Pow) and not (
+            len(numbers) == 2 and numbers[0] <= 10**6 and numbers[1] <= 64
+        )
         constants = str | list | tuple | dict | int | float | PurePath
         if large or not isinstance(one, constants) or not isinstance(other, constants):
             return Unknown(node)
@@ -869,7 +1018,11 @@ class Script:
         """Whether a value counts as true; None where that is not known."""
         if isinstance(value, Function | Kind | Instance):
             return True
-        return bool(value) if isinstance(value, str | int | float | list | tuple | dict | None) else None
+        return (
+            bool(value)
+            if isinstance(value, str | int | float | list | tuple | dict | None)
+            else None
+        )
 
     def _comprehended(self, node: Any, scope: Scope) -> Any:
         found: list[Any] = []
@@ -899,7 +1052,7 @@ class Script:
         gather(node.generators, inner)
         return dict(found) if len(parts) == 2 else [one for (one,) in found]
 
-    # -- calls ---------------------------------------------------------------------------------------------------------
+    # -- calls -------------------------------------------------------------------------------------
 
     def _call(self, node: ast.Call, scope: Scope) -> Any:
         function = self.value(node.func, scope)
@@ -916,14 +1069,18 @@ class Script:
                 keys["**"] = given if is_row else Unknown(key.value, f"**{source(key.value)}")
         return self.called(function, args, keys, node, scope)
 
-    def called(self, function: Any, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope) -> Any:
+    def called(
+        self, function: Any, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope
+    ) -> Any:
         """What a call gives."""
         try:
             return self._called(function, args, keys, node, scope)
         except _FAILS:
             return Unknown(node)
 
-    def _called(self, function: Any, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope) -> Any:
+    def _called(
+        self, function: Any, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope
+    ) -> Any:
         match function:
             case Function():
                 return self._inline(function, args, keys, node, scope)
@@ -931,7 +1088,9 @@ class Script:
                 return self._instance(function, args, keys, node, scope)
             case LibraryName(path=path):
                 return self._library(path, args, keys, node, scope)
-            case Made(how="attribute", name=name, owner=Made() | LibraryName() | Unknown() as owner):
+            case Made(
+                how="attribute", name=name, owner=Made() | LibraryName() | Unknown() as owner
+            ):
                 return self._made(name, owner, args, keys, node, scope)
             case Made(how="attribute", name=name, owner=base):
                 return self._method(base, name, args, keys, node)
@@ -939,7 +1098,15 @@ class Script:
                 return self.called(inner, [*first, *args], {**function.keys, **keys}, node, scope)
         return Unknown(node)
 
-    def _made(self, name: str, owner: Any, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope) -> Any:
+    def _made(
+        self,
+        name: str,
+        owner: Any,
+        args: list[Any],
+        keys: dict[str, Any],
+        node: ast.AST,
+        scope: Scope,
+    ) -> Any:
         if name == "get" and args and getattr(owner, "name", "") == "row":
             return self._item(owner, args[0], node)
         if name in PARSED:
@@ -949,14 +1116,19 @@ class Script:
             parsed = Made("call", "parse_args", owner, args, keys, node, scope)
             return (parsed, []) if name == "parse_known_args" else parsed
         if name == "apply" and isinstance(owner, Made) and args and isinstance(args[0], Function):
-            return self.called(args[0], [owner], {}, node, scope)  # of a row of pandas, or of a column
+            # of a row of pandas, or of a column
+            return self.called(args[0], [owner], {}, node, scope)
         made = Made("call", name, owner, args, keys, node, scope)
         self.made.append(made)
         return made
 
     def _parsers(self, name: str, owner: Any, args: list[Any], scope: Scope, node: ast.AST) -> Any:
         """The objects that HfArgumentParser and TrlParser fill."""
-        kinds = next(iter(owner.args), owner.keys.get("dataclass_types")) if isinstance(owner, Made) else None
+        kinds = (
+            next(iter(owner.args), owner.keys.get("dataclass_types"))
+            if isinstance(owner, Made)
+            else None
+        )
         kinds = kinds if isinstance(kinds, list | tuple) else [kinds]
         given = self.settings
         if name == "parse_dict" or (name.endswith("_file") and args):
@@ -968,19 +1140,29 @@ class Script:
         for kind in kinds:
             library = kind.library() if isinstance(kind, Kind) else getattr(kind, "tail", "")
             own = {*kind.fields()} if isinstance(kind, Kind) else set()
-            if (library.endswith("Config") and library != "ModelConfig") or library == "TrainingArguments":
+            if (
+                library.endswith("Config") and library != "ModelConfig"
+            ) or library == "TrainingArguments":
                 own |= given.keys() - LIBRARY.keys() - known
             elif library:
                 own |= {*LIBRARY}
-            found.append(self.called(kind, [], {key: each for key, each in given.items() if key in own}, node, scope))
+            found.append(
+                self.called(
+                    kind, [], {key: each for key, each in given.items() if key in own}, node, scope
+                )
+            )
         return found
 
-    def _library(self, path: str, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope) -> Any:
+    def _library(
+        self, path: str, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope
+    ) -> Any:
         path = path.removeprefix("builtins.").removeprefix("pathlib.")
         tail, first = path.rpartition(".")[2], args[0] if args else None
         if path in _CALCULATED or (path in _GATHERED and not isinstance(first, Made)):
             given = [*args, *keys.values()]
-            if path in _CALCULATED and (unknown := next((one for one in given if plain(one) is UNKNOWN), None)):
+            if path in _CALCULATED and (
+                unknown := next((one for one in given if plain(one) is UNKNOWN), None)
+            ):
                 return Unknown(node, getattr(unknown, "why", ""))
             return {**_CALCULATED, **_GATHERED}[path](*args, **keys)
         match tail:
@@ -989,8 +1171,14 @@ class Script:
                 return Unknown(node, unset=True) if value is None else value
             case "getattr" if len(args) > 1 and isinstance(args[1], str):
                 found = self._attribute(first, args[1], node, scope)
-                missing = isinstance(found, Unknown) or (isinstance(found, Made) and found.how == "attribute")
-                return args[2] if missing and len(args) > 2 and not isinstance(first, Unknown) else found
+                missing = isinstance(found, Unknown) or (
+                    isinstance(found, Made) and found.how == "attribute"
+                )
+                return (
+                    args[2]
+                    if missing and len(args) > 2 and not isinstance(first, Unknown)
+                    else found
+                )
             case "cli" | "parse" if isinstance(first, Kind):
                 self.parsers.append(tail)
                 return self._instance(first, [], {}, node, scope)
@@ -1009,13 +1197,21 @@ class Script:
         while isinstance(what, Made):
             what = what.args[0] if what.name == "open" and what.args else what.owner
         name = Path(what if isinstance(what, str | PurePath) else "")
-        safe = name.suffix in {".yaml", ".yml", ".json"} and not name.is_absolute() and ".." not in name.parts
+        safe = (
+            name.suffix in {".yaml", ".yml", ".json"}
+            and not name.is_absolute()
+            and ".." not in name.parts
+        )
         folders = (Path(), scope.module.path.parent)
-        path = next((folder / name for folder in folders if safe and (folder / name).is_file()), None)
+        path = next(
+            (folder / name for folder in folders if safe and (folder / name).is_file()), None
+        )
         read = None if path is None else read_settings(path)
         return _bags(read) if isinstance(read, dict) else None
 
-    def _method(self, base: Any, name: str, args: list[Any], keys: dict[str, Any], node: ast.AST) -> Any:
+    def _method(
+        self, base: Any, name: str, args: list[Any], keys: dict[str, Any], node: ast.AST
+    ) -> Any:
         if name == "format":
             if isinstance(row := keys.get("**"), Made):
                 keys = {one: self._item(row, one, node) for one in re.findall(r"\{(\w+)\}", base)}
@@ -1035,30 +1231,46 @@ class Script:
             return None
         if name == "append" and not base and self._loops and self._loops[-1][0] == self._unsure:
             _, target, over = self._loops[-1]
-            if isinstance(over, Made) and isinstance(node, ast.Call):  # a row for each of a data set
+            # a row for each of a data set
+            if isinstance(over, Made) and isinstance(node, ast.Call):
                 loop = [ast.comprehension(target, target, [], 0)]
-                base.append(Made("call", "rows", over, args, {}, ast.ListComp(node.args[0], loop), over.scope))
+                base.append(
+                    Made(
+                        "call", "rows", over, args, {}, ast.ListComp(node.args[0], loop), over.scope
+                    )
+                )
                 return None
         if name in _CHANGES and self._unsure:
             if isinstance(base, list):
                 base.append(Unknown(node, f"{source(node)} is in an if or a loop"))
             return Unknown(node)
         large = name == "replace" and len(base) * max(1, len(args[1])) > LONGEST
-        if name not in _METHODS | _CHANGES or large or len(base if isinstance(base, list) else "") >= LONGEST:
+        if (
+            name not in _METHODS | _CHANGES
+            or large
+            or len(base if isinstance(base, list) else "") >= LONGEST
+        ):
             return Unknown(node)
         found = getattr(base, name)(*args, **keys)
         return list(found) if name in {"items", "keys", "values"} else found
 
     def _function(self, node: Any, scope: Scope, decorators: Sequence[Any] = ()) -> Function:
         given = node.args
-        names = [one.arg for one in (*given.posonlyargs, *given.args)][-len(given.defaults) or None :]
+        names = [one.arg for one in (*given.posonlyargs, *given.args)][
+            -len(given.defaults) or None :
+        ]
         pairs = [*zip(names, given.defaults, strict=False)]
         pairs += [*zip((one.arg for one in given.kwonlyargs), given.kw_defaults, strict=True)]
         defaults = {name: self.value(value, scope) for name, value in pairs if value is not None}
         return Function(node, scope, defaults, decorators)
 
     def _inline(
-        self, function: Function, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope | None = None
+        self,
+        function: Function,
+        args: list[Any],
+        keys: dict[str, Any],
+        node: ast.AST,
+        scope: Scope | None = None,
     ) -> Any:
         """Follow a function of the script; what it returns."""
         if function.node in self._active:
@@ -1075,7 +1287,9 @@ class Script:
         if given.vararg:
             inner.names[given.vararg.arg] = tuple(args[len(positional) :])
         if given.kwarg:
-            inner.names[given.kwarg.arg] = {key: each for key, each in keys.items() if key not in named}
+            inner.names[given.kwarg.arg] = {
+                key: each for key, each in keys.items() if key not in named
+            }
         self._followed.add(function.node)
         self._active.append(function.node)
         try:
@@ -1095,20 +1309,30 @@ class Script:
         return found
 
     def _configured(self, function: Function, name: str) -> Any:
-        """What a parameter has that has no default: the configuration that a decorator of hydra names."""
+        """What a parameter has that has no default: the configuration that a decorator of hydra
+        names."""
         for keys in (one.keys for one in function.decorators if isinstance(one, Made)):
             where = f"{keys.get('config_path') or '.'}/{str(keys.get('config_name')).removesuffix('.yaml')}.yaml"
             if (loaded := self._loaded(os.path.normpath(where), function.scope)) is not None:
                 return loaded
         return Unknown(why=f"{name} has no default")
 
-    def _instance(self, kind: Kind, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope) -> Any:
+    def _instance(
+        self, kind: Kind, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope
+    ) -> Any:
         fields = {name: _default(value, self) for name, value in kind.fields().items()}
         start, library = kind.member("__init__"), kind.library()
         trains = library.endswith("Trainer")
         if library and (trains or not isinstance(start, Function)):
             made = Made(
-                "call", library, None, args, keys if trains else {**fields, **keys}, node, scope, kind.node.name
+                "call",
+                library,
+                None,
+                args,
+                keys if trains else {**fields, **keys},
+                node,
+                scope,
+                kind.node.name,
             )
             self.made.append(made)
             return made

@@ -1,5 +1,5 @@
-"""Reward functions that a training script defines, as the text of a module of their own: the functions, and what they
-need of the script. Nothing of the script is run or imported."""
+"""Reward functions that a training script defines, as the text of a module of their own: the
+functions, and what they need of the script. Nothing of the script is run or imported."""
 
 import ast
 import builtins
@@ -25,9 +25,23 @@ from plumbline.recipe.script import (
     source,
 )
 
-TRAINS = ("Trainer", "GRPOConfig", "SFTConfig", "get_peft_model", "load_dataset", "load_from_disk", "from_pretrained")
+TRAINS = (
+    "Trainer",
+    "GRPOConfig",
+    "SFTConfig",
+    "get_peft_model",
+    "load_dataset",
+    "load_from_disk",
+    "from_pretrained",
+)
 """Calls that are the training: no reward takes what they give."""
-PARSES = {"parse_args", "parse_known_args", "parse_args_into_dataclasses", "parse_args_and_config", "cli"}
+PARSES = {
+    "parse_args",
+    "parse_known_args",
+    "parse_args_into_dataclasses",
+    "parse_args_and_config",
+    "cli",
+}
 CHANGES = {"append", "extend", "update", "add", "setdefault", "insert", "setLevel"}
 ROWS = "what the script makes of a row"
 CHAT = 'SimpleNamespace(apply_chat_template=lambda messages, **_: messages[-1]["content"], eos_token="")'
@@ -75,21 +89,31 @@ class RewardFile:
     def add(self, value: Any, taken: Sequence[str]) -> str:
         """Add a reward function of the script; the name that it has in the module."""
         scope = self.script.scope
-        name = next((key for key, each in scope.names.items() if each is value and key in self._bound), "")
+        name = next(
+            (key for key, each in scope.names.items() if each is value and key in self._bound), ""
+        )
         if name:
             self._need(name, scope, name)
             return name
         node, where = _origin(value)
-        if isinstance(value, Function) and value.origin is None and not isinstance(node, ast.Lambda):
+        if (
+            isinstance(value, Function)
+            and value.origin is None
+            and not isinstance(node, ast.Lambda)
+        ):
             name = value.node.name if not isinstance(value.node, ast.Lambda) else ""
             self._known[name] = where
             self._add(node, where, name, name)
             return name
         inner = value.node if isinstance(value, Function) else None
-        called = getattr(inner, "name", "") or (last_name(node.func) if isinstance(node, ast.Call) else "")
+        called = getattr(inner, "name", "") or (
+            last_name(node.func) if isinstance(node, ast.Call) else ""
+        )
         if isinstance(value, Made) and value.name == "partial" and value.args:
             called = getattr(getattr(value.args[0], "node", None), "name", "") or called
-        name = _unused(re.sub(r"\W", "", called).lower() or "reward", [*taken, *self._known, *self._bound])
+        name = _unused(
+            re.sub(r"\W", "", called).lower() or "reward", [*taken, *self._known, *self._bound]
+        )
         self._ends.append(f"{name} = {ast.unparse(node)}")
         self._needs(node, where, name)
         return name
@@ -100,12 +124,17 @@ class RewardFile:
         self._known[name] = None
 
     def add_steps(
-        self, steps: Sequence[tuple[ast.AST, Scope, str]], prompt: str, read: set[str], rewards: Sequence[str]
+        self,
+        steps: Sequence[tuple[ast.AST, Scope, str]],
+        prompt: str,
+        read: set[str],
+        rewards: Sequence[str],
     ) -> list[str]:
         """Let rewards see what the script makes of a row.
 
         Args:
-            steps: expressions of a function from a row, where they stand, and a form with {} for each.
+            steps: expressions of a function from a row, where they stand, and a form with {} for
+                each.
             prompt: the column that is asked.
             read: columns that they take from a row.
             rewards: names in the module.
@@ -118,10 +147,20 @@ class RewardFile:
             self._needs(node, scope, ROWS)
             texts.append(form.format(ast.unparse(node)))
         wrapper = _unused("of_row", [*self._known, *self._bound])
-        self._ends.append(OF_ROW.format(wrapper=wrapper, prompt=prompt, read={*read}, steps=", ".join(texts) + ","))
+        self._ends.append(
+            OF_ROW.format(
+                wrapper=wrapper, prompt=prompt, read={*read}, steps=", ".join(texts) + ","
+            )
+        )
         used = {name for part in self._parts.values() for name in _free(ast.parse(part))}
-        names = [name if name not in used else _unused(f"{name}_of_row", self._known) for name in rewards]
-        self._ends.append("\n".join(f"{new} = {wrapper}({name})" for new, name in zip(names, rewards, strict=True)))
+        names = [
+            name if name not in used else _unused(f"{name}_of_row", self._known) for name in rewards
+        ]
+        self._ends.append(
+            "\n".join(
+                f"{new} = {wrapper}({name})" for new, name in zip(names, rewards, strict=True)
+            )
+        )
         return names
 
     def drop_steps(self) -> None:
@@ -129,15 +168,18 @@ class RewardFile:
         self._ends = self._ends[:-2]
 
     def text(self) -> str:
-        """The module, whose first line has a digest of the others: who changed it is not overwritten."""
+        """The module, whose first line has a digest of the others: who changed it is not
+        overwritten."""
         future = [line for line in self._imports if "__future__" in line]
         imports = sorted(line for line in self._imports if line not in future)
         parts = [text for _, text in sorted(self._parts.items())]
-        body = "\n".join([*future, *imports, *(f"\n{part}" for part in [*parts, *self._ends])]) + "\n"
+        body = (
+            "\n".join([*future, *imports, *(f"\n{part}" for part in [*parts, *self._ends])]) + "\n"
+        )
         name = " ".join(self.script.main.path.name.split())
         return f"{FIRST} {name}, {digest(body)}: its rewards and what they need.\n{body}"
 
-    # -- names ---------------------------------------------------------------------------------------------------------
+    # -- names -------------------------------------------------------------------------------------
 
     def _needs(self, node: ast.AST, scope: Scope, user: str) -> None:
         for name in sorted(_free(node)):
@@ -168,7 +210,9 @@ class RewardFile:
             self._imports["from types import SimpleNamespace"] = None
             self._parts[0, 0, name] = f"{name} = {CHAT}"
         elif (
-            isinstance(value, LibraryName) and value.line and not any(isinstance(one, ast.Try | ast.If) for one in own)
+            isinstance(value, LibraryName)
+            and value.line
+            and not any(isinstance(one, ast.Try | ast.If) for one in own)
         ):
             self._imports[value.line] = None
         elif own:
@@ -183,7 +227,9 @@ class RewardFile:
         else:
             self.refused.append(f"{user} uses {name}, which only a run of the script would tell")
 
-    def _add_statement(self, statement: ast.stmt, name: str, value: Any, user: str, node: ast.AST | None) -> None:
+    def _add_statement(
+        self, statement: ast.stmt, name: str, value: Any, user: str, node: ast.AST | None
+    ) -> None:
         if isinstance(statement, ast.Import | ast.ImportFrom):
             self._imports[ast.unparse(statement)] = None
             return
@@ -200,7 +246,9 @@ class RewardFile:
     def _add_settings(self, name: str, value: Any, user: str, node: ast.AST | None) -> None:
         """The values that a command line has by default, in the place of a parser."""
         pairs = [one for one in ast.walk(node or ast.Pass()) if isinstance(one, ast.Attribute)]
-        used = {one.attr for one in pairs if isinstance(one.value, ast.Name) and one.value.id == name}
+        used = {
+            one.attr for one in pairs if isinstance(one.value, ast.Name) and one.value.id == name
+        }
         given = self.script.settings_of(value)
         known = {key: found for key, each in given.items() if (found := plain(each)) is not UNKNOWN}
         if lacking := sorted(used - known.keys()):
@@ -228,9 +276,15 @@ class RewardFile:
         last = getattr(node, "end_lineno", 0) or at[0]
         lines = self._lines[first - 1 : last]
         after = lines[-1].encode()[getattr(node, "end_col_offset", 0) :].strip()
-        whole = scope.module is self.script.main and at[1] == 0 and (not after or after.startswith(b"#"))
+        whole = (
+            scope.module is self.script.main
+            and at[1] == 0
+            and (not after or after.startswith(b"#"))
+        )
         self._parts[*at, ""] = "\n".join(lines) if whole else ast.unparse(node)
-        self._needs(node, scope, user if user in {name, ROWS} or f"({name})" in user else f"{user} ({name})")
+        self._needs(
+            node, scope, user if user in {name, ROWS} or f"({name})" in user else f"{user} ({name})"
+        )
 
 
 def digest(body: str) -> str:
@@ -259,13 +313,19 @@ def _origin(value: Any) -> tuple[Any, Scope]:
 
 
 def _unused(name: str, taken: Sequence[str] | dict[str, Any]) -> str:
-    return next(one for at in range(1, len(taken) + 2) if (one := name if at == 1 else f"{name}_{at}") not in taken)
+    return next(
+        one
+        for at in range(1, len(taken) + 2)
+        if (one := name if at == 1 else f"{name}_{at}") not in taken
+    )
 
 
 def _top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
     """The statements at the top, those below `if __name__` among them."""
     for statement in body:
-        if isinstance(statement, ast.If) and any(last_name(one) == "__name__" for one in ast.walk(statement.test)):
+        if isinstance(statement, ast.If) and any(
+            last_name(one) == "__name__" for one in ast.walk(statement.test)
+        ):
             yield from _top(statement.body)
         else:
             yield statement
@@ -282,7 +342,9 @@ def _binds(statement: ast.stmt) -> Iterator[str]:
                 yield other or name.partition(".")[0]
             case ast.Name(id=name, ctx=ast.Store()) | ast.FunctionDef(name=name):
                 yield name
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if method in CHANGES:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if (
+                method in CHANGES
+            ):
                 yield name
             case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
                 inner: ast.expr = node
@@ -313,10 +375,16 @@ def _is_tokenizer(value: Any) -> bool:
         value = value.owner  # the second of what Unsloth gives
         return isinstance(value, Made) and value.name == "from_pretrained"
     owner = getattr(getattr(value, "owner", None), "path", "")
-    return isinstance(value, Made) and value.name == "from_pretrained" and owner.endswith(("Tokenizer", "Processor"))
+    return (
+        isinstance(value, Made)
+        and value.name == "from_pretrained"
+        and owner.endswith(("Tokenizer", "Processor"))
+    )
 
 
 def _trains(call: ast.Call) -> bool:
     name = last_name(call.func)
-    reads = name == "from_pretrained" and any(one in source(call.func) for one in ("Tokenizer", "Processor"))
+    reads = name == "from_pretrained" and any(
+        one in source(call.func) for one in ("Tokenizer", "Processor")
+    )
     return name.endswith(TRAINS) and not reads

@@ -1,1 +1,2 @@
-"""From a run directory to what people read: HTML, Markdown, CSV, LaTeX. Functions of the records alone."""
+"""From a run directory to what people read: HTML, Markdown, CSV, LaTeX. Functions of the records
+alone."""

@@ -1,4 +1,5 @@
-"""The tables of a report. The same ones are in the HTML, the Markdown and the files; every row says its n."""
+"""The tables of a report. The same ones are in the HTML, the Markdown and the files; every row says
+its n."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -21,12 +22,17 @@ from plumbline.reports.view import RunView, name_of
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 
 SIDES = (Column("before", "Before", "interval"), Column("after", "After", "interval"))
-COUNTS = (Column("wins", "Better", "count"), Column("losses", "Worse", "count"), Column("ties", "Equal", "count"))
+COUNTS = (
+    Column("wins", "Better", "count"),
+    Column("losses", "Worse", "count"),
+    Column("ties", "Equal", "count"),
+)
 P_HOLM = Column("p", "p (Holm)", "p")
 
 
 def all_tables(view: RunView) -> list[Table]:
-    """Every table; one with nothing to say has its heading only, but `rise` and `breakdown` are left out then.
+    """Every table; one with nothing to say has its heading only, but `rise` and `breakdown` are
+    left out then.
 
     Of what several tasks have in common there are two; each task's view has the others.
     """
@@ -34,12 +40,22 @@ def all_tables(view: RunView) -> list[Table]:
     if view.tasks:
         return [tasks(view), *watched, time(view)]
     comparisons = view.on_each_split(view.last_two)
-    tables = [results(view, view.splits), differences(view, view.splits), parts(comparisons), strata(comparisons)]
-    tables += [parse_modes(view), curve(view), *watched, *([time(view)] if view.whole is None else [])]
+    tables = [
+        results(view, view.splits),
+        differences(view, view.splits),
+        parts(comparisons),
+        strata(comparisons),
+    ]
+    tables += [
+        parse_modes(view),
+        curve(view),
+        *watched,
+        *([time(view)] if view.whole is None else []),
+    ]
     return [*tables, rise(view), breakdown(view, view.rises)] if view.has_breakdown else tables
 
 
-# -- several tasks ------------------------------------------------------------------------------------------------
+# -- several tasks ---------------------------------------------------------------------------------
 
 
 def tasks(view: RunView) -> Table:
@@ -57,9 +73,25 @@ def tasks(view: RunView) -> Table:
         rows.append(Row((*asked, n, *means[-1], difference, p, *map(summary.get, bounds))))
     if len(means) == len(rows):
         first, last = (sum(values) / len(means) for values in zip(*means, strict=True))
-        rows.append(Row(("mean of the tasks' means", *[None] * 4, first, last, *[None] * 5), "reference"))
-    caption = "Mean reward by task, the last stage against the one before [each 95 %]; each task has its own rubric"
-    columns = ("task", "stages", "split", "mode", "n", "before", "after", "difference", "p", *bounds)
+        rows.append(
+            Row(("mean of the tasks' means", *[None] * 4, first, last, *[None] * 5), "reference")
+        )
+    caption = (
+        "Mean reward by task, the last stage against the one before [each 95 %]; each task has its "
+        "own rubric"
+    )
+    columns = (
+        "task",
+        "stages",
+        "split",
+        "mode",
+        "n",
+        "before",
+        "after",
+        "difference",
+        "p",
+        *bounds,
+    )
     return Table.of("tasks", caption, columns, rows)
 
 
@@ -67,12 +99,15 @@ def _stages(compared: Comparison) -> str:
     return f"{name_of(compared.before)} → {name_of(compared.after)}"
 
 
-# -- before and after --------------------------------------------------------------------------------------------
+# -- before and after ------------------------------------------------------------------------------
 
 
 def results(view: RunView, splits: Sequence[str]) -> Table:
-    """Stages, controls and oracle as rows: the reward under each reading, and what stands beside it."""
-    keys = [key for split in splits for key in (*view.final_keys(split), *view.reference_keys(split))]
+    """Stages, controls and oracle as rows: the reward under each reading, and what stands beside
+    it."""
+    keys = [
+        key for split in splits for key in (*view.final_keys(split), *view.reference_keys(split))
+    ]
     evaluations = [view.evaluations[key] for key in keys]
     named = reward_reading(evaluations)
     readings = [name for name in reading_names(evaluations) if name != named]
@@ -94,13 +129,24 @@ def results(view: RunView, splits: Sequence[str]) -> Table:
     for key in keys:
         summary = view.summary(key)
         is_reference = key.stage == REFERENCE
-        cells: list[Cell] = [_source(view, key), *([key.split] if several else []), None if is_reference else key.mode]
+        cells: list[Cell] = [
+            _source(view, key),
+            *([key.split] if several else []),
+            None if is_reference else key.mode,
+        ]
         cells += [summary["n"], view.reward(view.evaluations[key])]
         cells += [recorded(summary["readings"].get(name)) for name in readings]
-        cells += [summary.get("skill"), summary["nonzero_rate"], summary["truncated"], summary["mean_tokens"]]
+        cells += [
+            summary.get("skill"),
+            summary["nonzero_rate"],
+            summary["truncated"],
+            summary["mean_tokens"],
+        ]
         rows.append(Row((*cells, summary["failures"]), "reference" if is_reference else ""))
     where = "by split" if several else f"on {splits[0]}"
-    return Table.of("results", f"Mean reward {where} [each 95 %], with floor and ceiling", columns, rows)
+    return Table.of(
+        "results", f"Mean reward {where} [each 95 %], with floor and ceiling", columns, rows
+    )
 
 
 def _source(view: RunView, key: EvaluationKey) -> str:
@@ -124,14 +170,20 @@ def differences(view: RunView, splits: Sequence[str]) -> Table:
                 name = f"{name_of(before)} → {name_of(after)}"
                 if isinstance(result, Comparison):
                     cells = _change(result.reward)
-                    rows.append((name, split, mode, cells[0], cells[1].mean, cells[2].mean, *cells[3:]))
+                    rows.append(
+                        (name, split, mode, cells[0], cells[1].mean, cells[2].mean, *cells[3:])
+                    )
                 elif result is not None:
-                    rows.append((f"{name}: not comparable, {result.cause}", split, mode, *[None] * 8))
+                    rows.append(
+                        (f"{name}: not comparable, {result.cause}", split, mode, *[None] * 8)
+                    )
     columns = ("stages", "split", "mode", "n", "before", "after", "difference", "p", *COUNTS)
-    return Table.of("differences", "Paired differences of the same examples [each 95 %]", columns, rows)
+    return Table.of(
+        "differences", "Paired differences of the same examples [each 95 %]", columns, rows
+    )
 
 
-# -- parts, strata and kinds -------------------------------------------------------------------------------------
+# -- parts, strata and kinds -----------------------------------------------------------------------
 
 
 def parts(comparisons: Sequence[Comparison], *, split: bool = True) -> Table:
@@ -145,7 +197,10 @@ def strata(comparisons: Sequence[Comparison], *, split: bool = True) -> Table:
 
 
 def _changes(
-    name: str, title: str, changed: Sequence[tuple[Comparison, Sequence[QuantityChange]]], split: bool
+    name: str,
+    title: str,
+    changed: Sequence[tuple[Comparison, Sequence[QuantityChange]]],
+    split: bool,
 ) -> Table:
     caption = f"Reward by {title.lower()}"
     if compared := sorted({f"{_stages(one)}, {one.mode}" for one, _ in changed}):
@@ -159,13 +214,16 @@ def _changes(
 
 
 def rise(view: RunView) -> Table:
-    """The first stage against the last: a row for each split, reward first, then the task's own figures."""
+    """The first stage against the last: a row for each split, reward first, then the task's own
+    figures."""
     figures = view.task_headline.figures if view.task_headline else ()
     rows: list[tuple[Cell, ...]] = []
     for one in view.rises:
         changes = {change.name: change for change in one.parts_unadjusted}
         named = [("reward", one.reward)]
-        named += [(figure.title, changes[figure.part]) for figure in figures if figure.part in changes]
+        named += [
+            (figure.title, changes[figure.part]) for figure in figures if figure.part in changes
+        ]
         rows += [(one.split, name, _stages(one), *_change(change)[:5]) for name, change in named]
     columns = ("split", "figure", "stages", "n", *SIDES, "difference", "p")
     return Table.of("rise", "The first stage against the last, by split [each 95 %]", columns, rows)
@@ -176,27 +234,44 @@ def breakdown(view: RunView, compared: Sequence[Comparison]) -> Table:
     headline = view.task_headline
     rows: list[tuple[Cell, ...]] = []
     for one in compared:
-        named = [(headline.stratum if headline else "stratum", change.name, change) for change in one.strata]
+        named = [
+            (headline.stratum if headline else "stratum", change.name, change)
+            for change in one.strata
+        ]
         if headline is not None:
             kinds = one.kinds(headline.prefix)
-            named += [(headline.breakdown, change.name.removeprefix(headline.prefix), change) for change in kinds]
-        rows += [(one.split, what, name or "(none)", *_change(change)[:5]) for what, name, change in named]
+            named += [
+                (headline.breakdown, change.name.removeprefix(headline.prefix), change)
+                for change in kinds
+            ]
+        rows += [
+            (one.split, what, name or "(none)", *_change(change)[:5])
+            for what, name, change in named
+        ]
     columns = ("split", "by", "name", "n", *SIDES, "difference", P_HOLM)
-    return Table.of("breakdown", "The first stage against the last, by split and kind [each 95 %]", columns, rows)
+    return Table.of(
+        "breakdown",
+        "The first stage against the last, by split and kind [each 95 %]",
+        columns,
+        rows,
+    )
 
 
-def _change(change: QuantityChange) -> tuple[int, Interval, Interval, Interval, float, int, int, int]:
+def _change(
+    change: QuantityChange,
+) -> tuple[int, Interval, Interval, Interval, float, int, int, int]:
     """The cells under n, before, after, difference, p, and the counts."""
     pairs = change.paired
     shown = (pairs.difference.n, change.before, change.after, pairs.difference, change.p)
     return (*shown, pairs.wins, pairs.losses, pairs.ties)
 
 
-# -- parse modes -------------------------------------------------------------------------------------------------
+# -- parse modes -----------------------------------------------------------------------------------
 
 
 def parse_modes(view: RunView) -> Table:
-    """How answers had to be read, and what strict and lenient reading pay for them, before and after."""
+    """How answers had to be read, and what strict and lenient reading pay for them, before and
+    after."""
     columns = (
         Column("how", "Read as"),
         "stage",
@@ -214,13 +289,22 @@ def parse_modes(view: RunView) -> Table:
         for row in evaluation.rows:
             by_mode.setdefault(row.how, []).append(row)
         order = sorted(by_mode, key=lambda how: (-len(by_mode[how]), how))
-        modes: list[tuple[str, Sequence[Judged]]] = [(how or "(none)", by_mode[how]) for how in order]
+        modes: list[tuple[str, Sequence[Judged]]] = [
+            (how or "(none)", by_mode[how]) for how in order
+        ]
         n = len(evaluation.rows)
         for how, judged in (*modes, ("all answers", evaluation.rows)):
             counted = rescued(judged, evaluation.form)
             lost = (counted.earning, counted.right) if counted.n else (None, None)
             pays = (_reading(judged, STRICT), _reading(judged, LENIENT))
-            cells = (how, name_of(key.stage), len(judged), len(judged) / n if n else None, *pays, *lost)
+            cells = (
+                how,
+                name_of(key.stage),
+                len(judged),
+                len(judged) / n if n else None,
+                *pays,
+                *lost,
+            )
             rows.append(Row(cells, "reference" if judged is evaluation.rows else ""))
     where = f" ({view.headline[1]}, {view.headline[0]})" if view.headline else ""
     return Table.of("parse-modes", f"How answers were read{where}", columns, rows)
@@ -228,10 +312,14 @@ def parse_modes(view: RunView) -> Table:
 
 def _reading(rows: Sequence[Judged], name: str) -> Interval | None:
     having = [row for row in rows if name in row.readings]
-    return mean_interval([row.readings[name] for row in having], clusters_of(having)) if having else None
+    return (
+        mean_interval([row.readings[name] for row in having], clusters_of(having))
+        if having
+        else None
+    )
 
 
-# -- over time ---------------------------------------------------------------------------------------------------
+# -- over time -------------------------------------------------------------------------------------
 
 
 def curve(view: RunView) -> Table:
@@ -246,18 +334,27 @@ def curve(view: RunView) -> Table:
 
 
 def watch(view: RunView) -> Table:
-    """The recipe's watch rules, with what each did while the run trained, and what the records say of it now."""
+    """The recipe's watch rules, with what each did while the run trained, and what the records say
+    of it now."""
     done: dict[str, list[str]] = {}
     for event in view.events:
         if event["kind"] == EVENT:
-            done.setdefault(str(event.get("rule")), []).append(f"{event.get('action')} at step {event.get('step')}")
+            done.setdefault(str(event.get("rule")), []).append(
+                f"{event.get('action')} at step {event.get('step')}"
+            )
     rows = []
     for one in view.watched:
         live = ", ".join(done.get(one.rule, [])) or "nothing"
         fired = ", ".join(f"{each.action} at step {each.step}" for each in one.fired) or "nothing"
-        rows.append((one.rule, one.expected, one.stop_if or "-", one.warn_if or "-", live, fired, one.now))
+        rows.append(
+            (one.rule, one.expected, one.stop_if or "-", one.warn_if or "-", live, fired, one.now)
+        )
     caption = "Watch rules; noise: a bound was passed, but not by more than the interval is wide"
-    told = (Column("live", "While it trained"), Column("records", "By the records"), Column("now", "At the last step"))
+    told = (
+        Column("live", "While it trained"),
+        Column("records", "By the records"),
+        Column("now", "At the last step"),
+    )
     return Table.of("watch", caption, ("rule", "expected", "stop_if", "warn_if", *told), rows)
 
 

@@ -1,7 +1,9 @@
-"""Charts as inline SVG: over steps, of rows with dots, and of shares. Places are computed here; templates draw.
+"""Charts as inline SVG: over steps, of rows with dots, and of shares. Places are computed here;
+templates draw.
 
-Letters in shapes: n points. A value that was not computed is NaN in here; it makes a gap, never a 0. Colours are
-classes (`c1`, `muted`), so that one style sheet decides them for light and dark. Lines are labelled at their right
+Letters in shapes: n points. A value that was not computed is NaN in here; it makes a gap, never a
+0. Colours are classes (`c1`, `muted`), so that one style sheet decides them for light and dark.
+   Lines are labelled at their right
 end, not in a legend, and every layer says in a tooltip what it is and how it ended.
 """
 
@@ -45,7 +47,8 @@ def domain(values: Iterable[float]) -> tuple[float, float]:
         return (0.0, 1.0) if high == 0 else (min(0.0, 1.25 * low), max(0.0, 1.25 * high))
     air = 0.06 * (high - low)
     if 0 <= low < 0.5 * high:
-        return 0.0, high + air  # a quantity that cannot be negative is shown from 0 unless that would flatten it
+        # a quantity that cannot be negative is shown from 0 unless that would flatten it
+        return 0.0, high + air
     return low - air, high + air
 
 
@@ -64,7 +67,8 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def tick_labels(values: Sequence[float]) -> list[str]:
-    """Labels with the same number of decimals: 0.0, 0.5, 1.0; thousands as 12,000; very small as 5e-6."""
+    """Labels with the same number of decimals: 0.0, 0.5, 1.0; thousands as 12,000; very small as
+    5e-6."""
     if not values:
         return []
     largest = max(abs(value) for value in values)
@@ -81,21 +85,28 @@ def _scientific(values: Sequence[float], step: float, exponent: int) -> list[str
     """Labels with one exponent for all: 0.5e-4, 1.0e-4."""
     digits = max(0, exponent - math.floor(math.log10(step) + 1e-9))
     unit = 10.0**exponent
-    return [f"{v / unit:.{digits}f}e{exponent}".replace("-", "\u2212") if v else "0" for v in values]
+    return [
+        f"{v / unit:.{digits}f}e{exponent}".replace("-", "\u2212") if v else "0" for v in values
+    ]
 
 
 def whole_ticks(low: float, high: float, most: int = 6) -> list[float]:
     """Ticks of an axis that counts steps: whole numbers only."""
-    return [tick for tick in ticks(low, high, most) if abs(tick - round(tick)) < 1e-6] or [round(low)]
+    return [tick for tick in ticks(low, high, most) if abs(tick - round(tick)) < 1e-6] or [
+        round(low)
+    ]
 
 
 def numbers_of(values: Iterable[float | None]) -> Values:
     """Values [n] with NaN where there is none."""
-    return np.array([math.nan if value is None else float(value) for value in values], dtype=np.float64)
+    return np.array(
+        [math.nan if value is None else float(value) for value in values], dtype=np.float64
+    )
 
 
 def smooth(values: Values, window: int) -> tuple[Values, Values]:
-    """The mean [n] of the `window` values around each, and its 95 % half-width [n] (normal, values independent).
+    """The mean [n] of the `window` values around each, and its 95 % half-width [n] (normal, values
+    independent).
 
     Gaps are left out of the means and stay gaps; near the ends the window is what there is of it.
     """
@@ -124,7 +135,8 @@ def smoothing_window(n: int) -> int:
 
 
 def thin(values: Values, most: int) -> NDArray[np.int64]:
-    """Indices of at most `most` points to draw: the least and the greatest of each stretch, so that spikes stay.
+    """Indices of at most `most` points to draw: the least and the greatest of each stretch, so that
+    spikes stay.
 
     A gap that is as long as a stretch stays a gap, because its first missing point is kept.
     """
@@ -139,12 +151,16 @@ def thin(values: Values, most: int) -> NDArray[np.int64]:
         if not len(finite):
             kept.add(int(start))
             continue
-        kept |= {int(start + finite[part[finite].argmin()]), int(start + finite[part[finite].argmax()])}
+        kept |= {
+            int(start + finite[part[finite].argmin()]),
+            int(start + finite[part[finite].argmax()]),
+        }
     return np.array(sorted(kept), dtype=np.int64)
 
 
 def scattered(values: Values, most: int) -> NDArray[np.int64]:
-    """Indices of at most `most` finite points, evenly spread so that they look like all of them, and the extremes."""
+    """Indices of at most `most` finite points, evenly spread so that they look like all of them,
+    and the extremes."""
     finite = np.flatnonzero(np.isfinite(values))
     if len(finite) <= most:
         return finite
@@ -161,7 +177,8 @@ def evenly(n: int, most: int) -> list[int]:
 
 
 def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Move labels apart until neighbours are `gap` apart, staying between low and high where they fit."""
+    """Move labels apart until neighbours are `gap` apart, staying between low and high where they
+    fit."""
     order = sorted(range(len(places)), key=lambda index: places[index])
     moved = list(places)
     for before, after in pairwise(order):
@@ -173,7 +190,7 @@ def spread(places: Sequence[float], gap: float, low: float, high: float) -> list
     return [max(place, low) if len(places) * gap <= high - low else place for place in moved]
 
 
-# -- charts over steps -------------------------------------------------------------------------------------------
+# -- charts over steps -----------------------------------------------------------------------------
 
 UNIT = (0.0, 1.0)
 LINE = 200
@@ -189,7 +206,8 @@ CHARACTER = 6.4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Line:
-    """A line over steps, or without `joined` faint dots; `band` is the half-width [n] of an interval around it."""
+    """A line over steps, or without `joined` faint dots; `band` is the half-width [n] of an
+    interval around it."""
 
     steps: Values
     values: Values
@@ -249,7 +267,9 @@ class _Drawn:
     tip: str = ""
     level: float | None = None
     bands: list[str] = field(default_factory=list)
-    marks: list[tuple[float, float, tuple[float, float] | None, str, str]] = field(default_factory=list)
+    marks: list[tuple[float, float, tuple[float, float] | None, str, str]] = field(
+        default_factory=list
+    )
     """x, y, the ends of the interval, shape and tooltip of each."""
     name: tuple[float, str, str] | None = None
     """y, text and style of the label at the right end."""
@@ -310,7 +330,8 @@ def line_chart(
 def wide_chart(layers: Sequence[Layer], label: str, **sizes: int) -> tuple[str, str]:
     """A chart of rewards as wide as the page, and the same one for narrow screens."""
     wide, narrow = (
-        line_chart(layers, label=label, size=replace(size, **sizes), y_range=UNIT) for size in (WIDE, NARROW)
+        line_chart(layers, label=label, size=replace(size, **sizes), y_range=UNIT)
+        for size in (WIDE, NARROW)
     )
     return wide, narrow
 
@@ -339,14 +360,21 @@ def _drawn(layer: Line | Level, x: Scale, y: Scale, label: str) -> _Drawn:
         width = layer.band[kept]
         known = np.isfinite(values) & np.isfinite(width)
         drawn.bands = [
-            _band([xs[index] for index in stretch], (values - width)[stretch], (values + width)[stretch], y)
+            _band(
+                [xs[index] for index in stretch],
+                (values - width)[stretch],
+                (values + width)[stretch],
+                y,
+            )
             for stretch in _stretches(known)
             if len(stretch) > 1
         ]
     finite = np.flatnonzero(np.isfinite(layer.values))
     if len(finite):
         last = float(layer.values[finite[-1]])
-        drawn.tip = f"{layer.label or label}: {numbers.short(last)} at step {layer.steps[finite[-1]]:g}"
+        drawn.tip = (
+            f"{layer.label or label}: {numbers.short(last)} at step {layer.steps[finite[-1]]:g}"
+        )
         drawn.look, drawn.path = "line", _path(xs, values, y)
         drawn.name = (y(last), layer.label, layer.style) if layer.label else None
     return drawn
@@ -355,7 +383,9 @@ def _drawn(layer: Line | Level, x: Scale, y: Scale, label: str) -> _Drawn:
 def _points(layer: Points, x: Scale, y: Scale, shift: float, *, crowded: bool) -> _Drawn:
     """Marks with bars; where they would touch, a line with a band and the marks as small dots."""
     drawn = _Drawn(layer.style)
-    kept = [i for i in evenly(len(layer.steps), INTERVALS) if math.isfinite(layer.intervals[i].mean)]
+    kept = [
+        i for i in evenly(len(layer.steps), INTERVALS) if math.isfinite(layer.intervals[i].mean)
+    ]
     if not kept:
         return drawn
     intervals = [layer.intervals[i] for i in kept]
@@ -364,11 +394,15 @@ def _points(layer: Points, x: Scale, y: Scale, shift: float, *, crowded: bool) -
     if len(kept) > 1:
         drawn.look, drawn.path = "line" if crowded else "thin", _path(xs, means, y)
         if crowded:
-            drawn.bands.append(_band(xs, [i.low for i in intervals], [i.high for i in intervals], y))
+            drawn.bands.append(
+                _band(xs, [i.low for i in intervals], [i.high for i in intervals], y)
+            )
     for at, index, one in zip(xs, kept, intervals, strict=True):
         has_bar = not crowded and numbers.known(one.low) and numbers.known(one.high)
         ends = (y(one.low), y(one.high)) if has_bar else None
-        tip = f"step {layer.steps[index]:g}, {layer.label}: {numbers.interval_text(one)}, n = {one.n}"
+        tip = (
+            f"step {layer.steps[index]:g}, {layer.label}: {numbers.interval_text(one)}, n = {one.n}"
+        )
         drawn.marks.append((at, y(one.mean), ends, "small" if crowded else layer.shape, tip))
     drawn.name = (y(float(means[-1])), layer.label, layer.style)
     return drawn
@@ -381,24 +415,36 @@ def _stretches(known: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
 
 
 def _places(xs: Sequence[float], ys: Iterable[float], y: Scale) -> list[str]:
-    return [f"{coordinate(x)},{coordinate(y(float(value)))}" for x, value in zip(xs, ys, strict=True)]
+    return [
+        f"{coordinate(x)},{coordinate(y(float(value)))}" for x, value in zip(xs, ys, strict=True)
+    ]
 
 
 def _path(xs: Sequence[float], ys: Values, y: Scale) -> str:
-    """Path data through the points; a gap breaks the line, and a lone point is a dot of the line's width."""
+    """Path data through the points; a gap breaks the line, and a lone point is a dot of the line's
+    width."""
     stretches = [_places([xs[i] for i in one], ys[one], y) for one in _stretches(~np.isnan(ys))]
     return "".join(f"M{'L'.join(one)}{'h0' if len(one) == 1 else ''}" for one in stretches)
 
 
-def _band(xs: Sequence[float], low: Sequence[float] | Values, high: Sequence[float] | Values, y: Scale) -> str:
+def _band(
+    xs: Sequence[float], low: Sequence[float] | Values, high: Sequence[float] | Values, y: Scale
+) -> str:
     """Path data of the area between the bounds."""
     return f"M{'L'.join([*_places(xs, high, y), *_places(xs, low, y)[::-1]])}Z"
 
 
 def smoothed(
-    steps: Values, values: Values, style: str = "c1", label: str = "", *, band: bool = False, most: int = LINE
+    steps: Values,
+    values: Values,
+    style: str = "c1",
+    label: str = "",
+    *,
+    band: bool = False,
+    most: int = LINE,
 ) -> tuple[Layer, ...]:
-    """Faint raw points and the line of their moving mean; the points of a short series are joined as they are."""
+    """Faint raw points and the line of their moving mean; the points of a short series are joined
+    as they are."""
     if np.isfinite(values).sum() < SHORT:
         return Line(steps, values, style, joined=False), Line(steps, values, style, label)
     mean, width = smooth(values, smoothing_window(len(values)))
@@ -406,7 +452,7 @@ def smoothed(
     return dots, Line(steps, mean, style, label, width if band else None, most)
 
 
-# -- charts of rows ----------------------------------------------------------------------------------------------
+# -- charts of rows --------------------------------------------------------------------------------
 
 WIDTH = 420
 ROW = 30
@@ -435,8 +481,8 @@ def dot_chart(
     Args:
         rows: name, marks, and what stands at the right of each.
         label: what the figure shows, for those who do not see it.
-        references: vertical lines with their intervals as bands; each has its name in a line of its own at the top, so
-            that names never meet.
+        references: vertical lines with their intervals as bands; each has its name in a line of its
+            own at the top, so that names never meet.
         x_range: of the axis.
         x_title: under the axis.
     """
@@ -463,7 +509,8 @@ def dot_chart(
 
 
 def share_chart(shares: Sequence[tuple[str, float, str]], *, label: str) -> str:
-    """Bars from the left (name, value, and what stands at the right), the longest as long as there is space."""
+    """Bars from the left (name, value, and what stands at the right), the longest as long as there
+    is space."""
     return render(
         "share_chart.svg",
         shares=shares,

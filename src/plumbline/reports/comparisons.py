@@ -1,8 +1,9 @@
-"""Two evaluations of the same examples, pair by pair: the reward, its parts, its strata, and where the gain came from;
-answers read strictly and leniently; and which examples a report shows.
+"""Two evaluations of the same examples, pair by pair: the reward, its parts, its strata, and where
+the gain came from; answers read strictly and leniently; and which examples a report shows.
 
-What counts as a change is decided here, once: the 95 % interval of the paired difference excludes 0 and the paired
-test gives p < 0.05. Parts and strata are many questions at a time, so their p-values are Holm's.
+What counts as a change is decided here, once: the 95 % interval of the paired difference excludes 0
+and the paired test gives p < 0.05. Parts and strata are many questions at a time, so their p-values
+are Holm's.
 """
 
 import math
@@ -31,7 +32,8 @@ Pair = tuple[Judged, Judged]
 
 @dataclass(frozen=True, slots=True)
 class QuantityChange:
-    """One quantity of the same examples before and after; `p` is adjusted where it is one of several."""
+    """One quantity of the same examples before and after; `p` is adjusted where it is one of
+    several."""
 
     name: str
     before: Interval
@@ -49,10 +51,11 @@ class QuantityChange:
 
 @dataclass(frozen=True, slots=True)
 class FormShare:
-    """How much of the mean difference comes from the examples whose form parts changed, and how much from the rest.
+    """How much of the mean difference comes from the examples whose form parts changed, and how
+    much from the rest.
 
-    An answer that cannot be read has no content either, so content rises when form does; the rest shows whether it
-    rises by itself.
+    An answer that cannot be read has no content either, so content rises when form does; the rest
+    shows whether it rises by itself.
     """
 
     changed: int
@@ -96,19 +99,30 @@ class Comparison:
         if len(names) < 2:
             return []
         changes = (
-            _change(name, [pair for pair in self.pairs if pair[1].stratum == name], lambda row: row.reward)
+            _change(
+                name,
+                [pair for pair in self.pairs if pair[1].stratum == name],
+                lambda row: row.reward,
+            )
             for name in names
         )
         return holm([change for change in changes if change is not None])
 
     def kinds(self, prefix: str) -> list[QuantityChange]:
-        """The parts under a prefix; their p-values are adjusted for their own number. None where it is empty."""
-        return holm([part for part in self.parts_unadjusted if prefix and part.name.startswith(prefix)])
+        """The parts under a prefix; their p-values are adjusted for their own number. None where it
+        is empty."""
+        return holm(
+            [part for part in self.parts_unadjusted if prefix and part.name.startswith(prefix)]
+        )
 
     @cached_property
     def form_share(self) -> FormShare | None:
         """Where the difference came from; None where no part pays for form."""
-        names = [name for name in dict.fromkeys(n for _, after in self.pairs for n in after.parts) if name in self.form]
+        names = [
+            name
+            for name in dict.fromkeys(n for _, after in self.pairs for n in after.parts)
+            if name in self.form
+        ]
         if not names or not self.pairs:
             return None
         rest = [
@@ -165,19 +179,21 @@ def holm(changes: Sequence[QuantityChange]) -> list[QuantityChange]:
     return [replace(change, p=p) for change, p in zip(changes, adjusted, strict=True)]
 
 
-# -- strict and lenient readings ---------------------------------------------------------------------------------
+# -- strict and lenient readings -------------------------------------------------------------------
 
 STRICT, LENIENT, EXACT = "strict", "lenient", "exact"
 
 
 @dataclass(frozen=True, slots=True)
 class Rescued:
-    """Answers that strict parsing scores as 0 although they earn something, and those whose content is right."""
+    """Answers that strict parsing scores as 0 although they earn something, and those whose content
+    is right."""
 
     n: int
     earning: int
     right: int | None
-    """None where the parts are those of the strict reading, which say nothing about these answers."""
+    """None where the parts are those of the strict reading, which say nothing about these
+    answers."""
 
 
 def reading_names(evaluations: Iterable[Evaluation]) -> list[str]:
@@ -190,7 +206,9 @@ def reward_reading(evaluations: Iterable[Evaluation]) -> str | None:
     """The reading that the reward is, on every judged answer; None where it is none of them."""
     rows = [row for evaluation in evaluations for row in evaluation.rows if row.readings]
     names = {name for row in rows for name in row.readings}
-    same = [n for n in names if all(abs(row.readings.get(n, -1.0) - row.reward) < TIE for row in rows)]
+    same = [
+        n for n in names if all(abs(row.readings.get(n, -1.0) - row.reward) < TIE for row in rows)
+    ]
     return next((n for n in (LENIENT, STRICT, *sorted(names)) if n in same), None)
 
 
@@ -200,29 +218,40 @@ def has_both(evaluation: Evaluation) -> bool:
 
 
 def rescued(rows: Iterable[Judged], form: Sequence[str]) -> Rescued:
-    """Count the answers that only the lenient reading pays; `form` names the parts that are not content."""
+    """Count the answers that only the lenient reading pays; `form` names the parts that are not
+    content."""
     both = [row for row in rows if STRICT in row.readings and LENIENT in row.readings]
     paid = [row for row in both if row.readings[STRICT] <= TIE < row.readings[LENIENT]]
     is_known = all(abs(row.reward - row.readings[LENIENT]) < TIE for row in paid)
-    return Rescued(len(both), len(paid), sum(is_right(row, form) for row in paid) if is_known else None)
+    return Rescued(
+        len(both), len(paid), sum(is_right(row, form) for row in paid) if is_known else None
+    )
 
 
 def is_right(row: Judged, form: Sequence[str]) -> bool:
-    """Whether an answer's content is right; what it loses by its form (a code fence, say) does not matter.
+    """Whether an answer's content is right; what it loses by its form (a code fence, say) does not
+    matter.
 
     A part named `exact` decides, where there is one: it may allow a number to be a little off.
     """
-    content = {name: value for name, value in row.parts.items() if value is not None and name not in form}
+    content = {
+        name: value for name, value in row.parts.items() if value is not None and name not in form
+    }
     if EXACT in content:
         return content[EXACT] >= EARNED
-    return min(content.values()) >= EARNED if content else row.readings.get(LENIENT, row.reward) >= EARNED
+    return (
+        min(content.values()) >= EARNED
+        if content
+        else row.readings.get(LENIENT, row.reward) >= EARNED
+    )
 
 
-# -- which examples are shown ------------------------------------------------------------------------------------
+# -- which examples are shown ----------------------------------------------------------------------
 
 EACH, COUNT = 2, 10
 RULE = (
-    "Two of the largest gains, two of the largest losses, two nearest the median change and two failures that did not "
+    "Two of the largest gains, two of the largest losses, two nearest the median change and two "
+    "failures that did not "
     "change; equal candidates go by id, and examples nearest the median fill up."
 )
 
@@ -249,8 +278,11 @@ def select(comparison: Comparison) -> list[Picked]:
     middle = median(pair.gain for pair in pairs)
     chosen: dict[str, Picked] = {}
 
-    def take(candidates: Iterable[Picked], order: Callable[[Picked], float], why: str, most: int) -> None:
-        ranked = sorted(candidates, key=lambda pair: round(order(pair), 9))  # stable: equal ones stay in order of id
+    def take(
+        candidates: Iterable[Picked], order: Callable[[Picked], float], why: str, most: int
+    ) -> None:
+        # stable: equal ones stay in order of id
+        ranked = sorted(candidates, key=lambda pair: round(order(pair), 9))
         free = [pair for pair in ranked if pair.after.id not in chosen]
         chosen.update((pair.after.id, replace(pair, why=why)) for pair in free[:most])
 

@@ -1,4 +1,5 @@
-"""One evaluation to read and to publish: its tables, a page of its own, and where a command writes them.
+"""One evaluation to read and to publish: its tables, a page of its own, and where a command writes
+them.
 
 The figures beside the controls and the oracle, by stratum, and by kind. What they are made from is
 `evaluation.summary.detail`, so that the tables and the JSON cannot differ.
@@ -21,8 +22,8 @@ from plumbline.evaluation.inspect_log import check_log, write_log
 from plumbline.evaluation.replays import RULE
 from plumbline.evaluation.statistics import Interval
 from plumbline.evaluation.summary import ACCURACY, REWARD, RIGHT, TITLES, detail
-from plumbline.reports.templating import PageSection, is_page, page, section
 from plumbline.reports.tables import Cell, Column, Row, Table, recorded
+from plumbline.reports.templating import PageSection, is_page, page, section
 from plumbline.runs import output_guard
 from plumbline.runs.evaluations import Replay, is_evaluation, write_evaluation
 from plumbline.storage import dumps, write_text
@@ -39,7 +40,8 @@ TABLES = "tables"
 
 
 def evaluation_tables(summary: Values) -> list[Table]:
-    """The tables of an evaluation: always its figures, and a breakdown for each thing that it is broken down by.
+    """The tables of an evaluation: always its figures, and a breakdown for each thing that it is
+    broken down by.
 
     Args:
         summary: what `evaluation.summary.detail` gives.
@@ -81,18 +83,28 @@ def _where(summary: Values) -> str:
 
 
 def _figures(summary: Values) -> Table:
-    """The evaluation, then the oracle and the controls from the best to the worst, on the same examples; each once."""
+    """The evaluation, then the oracle and the controls from the best to the worst, on the same
+    examples; each once."""
     titles, limits, source = summary["titles"], summary["limits"], summary["source"]
     columns: list[str | Column] = ["source", "n"]
     columns += [Column(key, title, "interval") for key, title in titles.items()]
     columns += [Column("limit", "Limit", "number", 2), "holds"] if limits else []
-    references = {name: figures for name, figures in summary["references"].items() if name != source}
-    order = sorted(references, key=lambda name: (name != ORACLE, -references[name]["mean_reward"]["mean"], name))
+    references = {
+        name: figures for name, figures in summary["references"].items() if name != source
+    }
+    order = sorted(
+        references,
+        key=lambda name: (name != ORACLE, -references[name]["mean_reward"]["mean"], name),
+    )
     rows = []
     for name in (source, *order):
         figures: Values = references.get(name) or summary["figures"]
         shown = {ORACLE: "Oracle", source: source}.get(name, f"Control: {name}")
-        cells: list[Cell] = [shown, figures["mean_reward"]["n"], *(recorded(figures[key]) for key in titles)]
+        cells: list[Cell] = [
+            shown,
+            figures["mean_reward"]["n"],
+            *(recorded(figures[key]) for key in titles),
+        ]
         if limits:
             limit = limits.get(name)
             cells += [limit["limit"], "yes" if limit["holds"] else "no"] if limit else [None, None]
@@ -106,18 +118,27 @@ def _breakdown(summary: Values, what: str) -> Table:
     values: Mapping[str, Values] = summary["by"][what]
     keys = list(next(iter(values.values())))
     titles = {ACCURACY: "Accuracy", RIGHT: "All right", **summary["titles"]}
-    floors: Mapping[str, float] = summary["floors"] if values.keys() <= summary["floors"].keys() else {}
+    floors: Mapping[str, float] = (
+        summary["floors"] if values.keys() <= summary["floors"].keys() else {}
+    )
     columns: list[str | Column] = [Column(what, what.capitalize()), "n"]
     columns += [Column(key, titles[key], "interval") for key in keys]
     columns += [Column("floor", "Best control", "number")] if floors else []
     rows = [
-        (name, found[keys[0]]["n"], *(recorded(found[key]) for key in keys), *([floors[name]] if floors else []))
+        (
+            name,
+            found[keys[0]]["n"],
+            *(recorded(found[key]) for key in keys),
+            *([floors[name]] if floors else []),
+        )
         for name, found in values.items()
     ]
-    return Table.of(f"by-{what}", f"By {what}: {summary['source']}, {_where(summary)}", columns, rows)
+    return Table.of(
+        f"by-{what}", f"By {what}: {summary['source']}, {_where(summary)}", columns, rows
+    )
 
 
-# -- for a terminal ----------------------------------------------------------------------------------------------
+# -- for a terminal --------------------------------------------------------------------------------
 
 
 def _interval(values: Values) -> str:
@@ -125,18 +146,27 @@ def _interval(values: Values) -> str:
 
 
 def detail_tables(summary: Values) -> RenderableType:
-    """An evaluation's summary, and tables of what it is broken down by, if the task has figures of its own.
+    """An evaluation's summary, and tables of what it is broken down by, if the task has figures of
+    its own.
 
     Args:
         summary: what `evaluation.summary.detail` gives.
     """
     own = set(summary["titles"]) != set(TITLES)
     apart = summary["prefix"] if own else ""  # the parts below it have a table of their own
-    parts = [(name, _interval(one)) for name, one in summary["parts"].items() if not (apart and name.startswith(apart))]
-    modes = [(name, f"{count} ({count / summary['n']:.1%})") for name, count in list(summary["how"].items())[:12]]
+    parts = [
+        (name, _interval(one))
+        for name, one in summary["parts"].items()
+        if not (apart and name.startswith(apart))
+    ]
+    modes = [
+        (name, f"{count} ({count / summary['n']:.1%})")
+        for name, count in list(summary["how"].items())[:12]
+    ]
     tables = [
         _listing(
-            f"{summary['source']} on {summary['task']} {summary['split']}, n = {summary['n']}", _head(summary, own)
+            f"{summary['source']} on {summary['task']} {summary['split']}, n = {summary['n']}",
+            _head(summary, own),
         ),
         _listing("parts", parts),
         _listing("how the answers were read", modes, "answers"),
@@ -145,28 +175,53 @@ def detail_tables(summary: Values) -> RenderableType:
         return Group(*tables)
     note = [Text(f"{summary['note']}\n", style="bold yellow")] if summary["note"] else []
     further = [_broken_down(what, summary) for what in summary["by"]]
-    return Group(*note, *tables, *further, *([Text("\nall intervals: --json, --table md")] if further else []))
+    return Group(
+        *note,
+        *tables,
+        *further,
+        *([Text("\nall intervals: --json, --table md")] if further else []),
+    )
 
 
 def _head(summary: Values, own: bool) -> Iterator[tuple[str, ...]]:
-    """Name, value and maybe the style of each row: reward under each reading, floor and ceiling, what is amiss."""
+    """Name, value and maybe the style of each row: reward under each reading, floor and ceiling,
+    what is amiss."""
     yield "reward", _interval(summary["reward"]), "bold"
-    yield from ((f"  {name} reading", _interval(values)) for name, values in summary["readings"].items())
+    yield from (
+        (f"  {name} reading", _interval(values)) for name, values in summary["readings"].items()
+    )
     if not own:
         yield from ((f"  {name}", _interval(values)) for name, values in summary["strata"].items())
-    yield from ((key.replace("_", " "), _interval(one)) for key, one in summary["figures"].items() if key != REWARD)
+    yield from (
+        (key.replace("_", " "), _interval(one))
+        for key, one in summary["figures"].items()
+        if key != REWARD
+    )
     for name, value in sorted(summary["controls"].items(), key=lambda item: -item[1]):
         limit = summary["limits"].get(name)
-        said = "" if limit is None else f" ({'limit' if limit['holds'] else 'OVER ITS LIMIT'} {limit['limit']:.2f})"
-        yield f"  control: {name}", f"{value:.3f}{said}", "" if limit is None or limit["holds"] else "red"
+        said = (
+            ""
+            if limit is None
+            else f" ({'limit' if limit['holds'] else 'OVER ITS LIMIT'} {limit['limit']:.2f})"
+        )
+        yield (
+            f"  control: {name}",
+            f"{value:.3f}{said}",
+            "" if limit is None or limit["holds"] else "red",
+        )
     ceiling, skill = summary["ceiling"], summary["skill"]
     yield "ceiling (oracle)", "no gold answers: no ceiling" if ceiling is None else f"{ceiling:.3f}"
     yield "skill (0 = best control, 1 = oracle)", "-" if skill is None else f"{skill:.3f}"
-    if (covered := summary.get("coverage")) is not None:  # how much of the splits a file of answers covers
+    # how much of the splits a file of answers covers
+    if (covered := summary.get("coverage")) is not None:
         for split, count in covered["splits"].items():
             yield f"answered of {split}", f"{count['answered']} of {count['of']}"
         if covered["missing"]:
-            yield f"mean with the {covered['missing']} missing as 0", f"{covered['mean_missing_as_0']:.3f}", "bold"
+            yield (
+                f"mean with the {covered['missing']} missing as 0",
+                f"{covered['mean_missing_as_0']:.3f}",
+                "bold",
+            )
         if covered["train_rows"]:
             yield "answers to training rows", str(covered["train_rows"]), "red"
     if summary["truncated"] is not None:
@@ -177,7 +232,9 @@ def _head(summary: Values, own: bool) -> Iterator[tuple[str, ...]]:
         yield "could not be judged", str(summary["failures"]), "red"
 
 
-def _listing(title: str, rows: Iterable[tuple[str, ...]], values: str = "mean [each 95 %]") -> Terminal:
+def _listing(
+    title: str, rows: Iterable[tuple[str, ...]], values: str = "mean [each 95 %]"
+) -> Terminal:
     table = Terminal("", TerminalColumn(values, justify="right"), title=title, min_width=64)
     for name, value, *style in rows:
         table.add_row(name, value, style="".join(style))
@@ -185,12 +242,16 @@ def _listing(title: str, rows: Iterable[tuple[str, ...]], values: str = "mean [e
 
 
 def tasks_tables(summaries: Mapping[str, Values]) -> RenderableType:
-    """`detail_tables` of each task, and below them all tasks' rewards beside their floors and ceilings."""
+    """`detail_tables` of each task, and below them all tasks' rewards beside their floors and
+    ceilings."""
     first = next(iter(summaries.values()))
     headings = (
-        TerminalColumn(title, justify="right") for title in ("n", "reward [each 95 %]", "best control", "oracle")
+        TerminalColumn(title, justify="right")
+        for title in ("n", "reward [each 95 %]", "best control", "oracle")
     )
-    table = Terminal("task", *headings, title=f"{first['source']} on {first['split']}", min_width=64)
+    table = Terminal(
+        "task", *headings, title=f"{first['source']} on {first['split']}", min_width=64
+    )
     for name, summary in summaries.items():
         bounds = (summary["floor"], summary["ceiling"])
         shown = ["-" if bound is None else f"{bound:.3f}" for bound in bounds]
@@ -209,15 +270,20 @@ def _broken_down(what: str, summary: Values) -> RenderableType:
     for key in keys:
         words = key.removesuffix("_rate").split("_")
         widest = max(map(len, words))
-        table.add_column(" ".join(words), justify="right", min_width=widest, no_wrap=key == interval)
+        table.add_column(
+            " ".join(words), justify="right", min_width=widest, no_wrap=key == interval
+        )
     for name, found in values.items():
         shown = {key: Interval(**found[key]) if found[key]["n"] else None for key in keys}
-        cells = ["-" if one is None else f"{one if key == interval else one.mean:.2f}" for key, one in shown.items()]
+        cells = [
+            "-" if one is None else f"{one if key == interval else one.mean:.2f}"
+            for key, one in shown.items()
+        ]
         table.add_row(name, str(found[interval]["n"]), *cells)
     return table
 
 
-# -- what a command writes ---------------------------------------------------------------------------------------
+# -- what a command writes -------------------------------------------------------------------------
 
 
 def evaluation_page(summary: Values, replays: Sequence[Replay] = ()) -> str:
@@ -231,7 +297,8 @@ def evaluation_page(summary: Values, replays: Sequence[Replay] = ()) -> str:
     title = f"{summary['source']} on {summary['task']} {summary['split']}"
     sections = [PageSection("figures", title, tables[0].to_html())]
     sections += [
-        PageSection(table.name, table.name.replace("by-", "By "), table.to_html(limit=200)) for table in tables[1:]
+        PageSection(table.name, table.name.replace("by-", "By "), table.to_html(limit=200))
+        for table in tables[1:]
     ]
     if replays:
         sections.append(section("replays", "Episodes, replayed", replays={RULE: replays}))
@@ -260,16 +327,21 @@ class Outputs:
         """Refuse what contradicts itself.
 
         Raises:
-            RecipeError: two things to print, a format that there is not, or replays that would be shown nowhere.
+            RecipeError: two things to print, a format that there is not, or replays that would be
+                shown nowhere.
             ModelError: a package is not installed.
             StorageError: a place holds what is not ours.
         """
         if self.table is not None:
             check_format(self.table)
             if self.as_json:
-                raise RecipeError("--json and --table both decide what is printed", "give one, or --tables FOLDER")
+                raise RecipeError(
+                    "--json and --table both decide what is printed", "give one, or --tables FOLDER"
+                )
         if self.replays and self.report is None:
-            raise RecipeError("replays are shown in a page, and none is asked for", "add --report FILE.html")
+            raise RecipeError(
+                "replays are shown in a page, and none is asked for", "add --report FILE.html"
+            )
         if self.evaluation is not None:
             output_guard.check_file(self.evaluation, "evaluation", is_evaluation)
         if self.tables is not None:
@@ -287,12 +359,16 @@ class Outputs:
         """
         if len(tasks) > 1 and (self.evaluation or self.tables or self.report or self.inspect):
             raise RecipeError(
-                f"--out, --tables, --report and --inspect are of one task, and {', '.join(tasks)} would be evaluated",
-                "name one: --set task.options.job=NAME, or of a model that was trained on several --task NAME",
+                f"--out, --tables, --report and --inspect are of one task, and {', '.join(tasks)} "
+                "would be evaluated",
+                "name one: --set task.options.job=NAME, or of a model that was trained on several "
+                "--task NAME",
             )
 
 
-def write_outputs(outputs: Outputs, evaluated: Mapping[str, EvaluationResult]) -> str | RenderableType:
+def write_outputs(
+    outputs: Outputs, evaluated: Mapping[str, EvaluationResult]
+) -> str | RenderableType:
     """Write the files, and give what is printed: text as it is, or tables for a terminal.
 
     Args:

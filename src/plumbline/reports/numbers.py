@@ -1,4 +1,5 @@
-"""Numbers as people read them: the same digits in every table, figure and sentence; a dash where nothing was computed.
+"""Numbers as people read them: the same digits in every table, figure and sentence; a dash where
+nothing was computed.
 
 A value that was not computed is None or NaN, and is never shown as 0.
 """
@@ -38,7 +39,8 @@ def bounds(interval: Interval, digits: int = 3) -> str:
 
 
 def interval_text(interval: Interval, *, sign: bool = False) -> str:
-    """0.612 [0.560, 0.664], or 0.612 where there is no interval (one seed); the mean of a difference has its sign."""
+    """0.612 [0.560, 0.664], or 0.612 where there is no interval (one seed); the mean of a
+    difference has its sign."""
     if not known(interval.mean):
         return DASH
     mean = signed(interval.mean) if sign else fixed(interval.mean)
@@ -88,7 +90,8 @@ def duration(seconds: float) -> str:
 
 
 def short(value: float) -> str:
-    """A metric whose size is not known beforehand, with three digits that count: 153, 0.0412, 5.0e-06."""
+    """A metric whose size is not known beforehand, with three digits that count: 153, 0.0412,
+    5.0e-06."""
     if not known(value):
         return DASH
     size = abs(value)

@@ -1,4 +1,5 @@
-"""Runs beside one another, as tables, a page, and for a terminal: `plumbline runs`, `compare`, and `sweep`."""
+"""Runs beside one another, as tables, a page, and for a terminal: `plumbline runs`, `compare`, and
+`sweep`."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,8 +18,8 @@ from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe
 from plumbline.reports import numbers
 from plumbline.reports.charts import Layer, Mark, dot_chart, numbers_of, smoothed, wide_chart
-from plumbline.reports.templating import ChartFigure, page, section
 from plumbline.reports.tables import Cell, Column, Row, Table
+from plumbline.reports.templating import ChartFigure, page, section
 from plumbline.runs.lineage import in_words
 from plumbline.runs.run import Run
 from plumbline.storage import dumps
@@ -34,7 +35,7 @@ NUMBER = Column("at", "#")
 DETECTS = Column("detectable", "Detects", "number")
 
 
-# -- tables --------------------------------------------------------------------------------------------------------
+# -- tables ----------------------------------------------------------------------------------------
 
 
 def history_tables(found: Lineage) -> list[Table]:
@@ -45,13 +46,25 @@ def history_tables(found: Lineage) -> list[Table]:
 
 
 def runs_table(found: Lineage) -> Table:
-    """Each run: what it began from, when, how long, how far, how it ended, and what it has otherwise than before."""
+    """Each run: what it began from, when, how long, how far, how it ended, and what it has
+    otherwise than before."""
     columns = (
-        *("run", Column("from", "Began from"), "began", Column("trained", "Trained for"), "steps", "status"),
+        *(
+            "run",
+            Column("from", "Began from"),
+            "began",
+            Column("trained", "Trained for"),
+            "steps",
+            "status",
+        ),
         Column("changed", "Otherwise than before"),
     )
-    rows = tuple(Row(_run_cells(member), "head" if not member.depth else "") for member in found.members)
-    return Table.of("runs", "Runs by lineage; times are UTC, and of training as recorded", columns, rows)
+    rows = tuple(
+        Row(_run_cells(member), "head" if not member.depth else "") for member in found.members
+    )
+    return Table.of(
+        "runs", "Runs by lineage; times are UTC, and of training as recorded", columns, rows
+    )
 
 
 def _run_cells(member: Member) -> tuple[Cell, ...]:
@@ -60,7 +73,9 @@ def _run_cells(member: Member) -> tuple[Cell, ...]:
     steps = []
     for stage in dict.fromkeys([*run.planned, *run.steps]):
         done, planned = run.steps.get(stage, 0), run.planned.get(stage)
-        steps.append(f"{stage} {done}" + (f" of {planned}" if planned is not None and done < planned else ""))
+        steps.append(
+            f"{stage} {done}" + (f" of {planned}" if planned is not None and done < planned else "")
+        )
     status = f"{run.status}: {run.why}" if run.why else run.status
     control = ", negative control" if run.control else ""
     return (
@@ -93,7 +108,14 @@ def comparisons_table(found: Lineage) -> Table:
     for one in found.pairings:
         cells: tuple[Cell, ...] = (*[None] * 4, says(one, found), *[None] * 3)
         if (paired := one.paired) is not None:
-            cells = (paired.before, paired.after, paired.difference, one.p, says(one, found), one.detectable)
+            cells = (
+                paired.before,
+                paired.after,
+                paired.difference,
+                one.p,
+                says(one, found),
+                one.detectable,
+            )
             cells += (paired.difference.n, paired.p_value)
         rows.append((one.run, one.against, one.asked, *cells))
     caption = f"Differences on the same examples. {about(found)}"
@@ -104,8 +126,10 @@ def about(found: Lineage) -> str:
     """What the p-values of the table are."""
     several = f" over the {found.tests} comparisons of this table" if found.tests > 1 else ""
     return (
-        f"Intervals: each 95 %. p: two-sided sign-flip test; p (Holm): adjusted{several}. Detects: the least "
-        "difference that is found four times in five. Each row compares two trained models, not what other seeds "
+        f"Intervals: each 95 %. p: two-sided sign-flip test; p (Holm): adjusted{several}. Detects: "
+        "the least "
+        "difference that is found four times in five. Each row compares two trained models, not "
+        "what other seeds "
         "would give"
     )
 
@@ -136,11 +160,12 @@ def _value(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else dumps(value)
 
 
-# -- a terminal ----------------------------------------------------------------------------------------------------
+# -- a terminal ------------------------------------------------------------------------------------
 
 
 def history_terminal(found: Lineage) -> RenderableType:
-    """What a terminal of 80 columns holds: runs have numbers, and what needs words stands below the tables."""
+    """What a terminal of 80 columns holds: runs have numbers, and what needs words stands below the
+    tables."""
     number = {member.name: f"#{at}" for at, member in enumerate(found.members, 1)}
     tasks = len({one.task for member in found.members for one in member.results}) > 1
     runs: list[tuple[Cell, ...]] = []
@@ -155,7 +180,9 @@ def history_terminal(found: Lineage) -> RenderableType:
             asked = " ".join([*([one.task] if tasks else []), one.split, one.mode, *early])
             results.append((at, asked, one.reward.n, one.reward, one.floor, one.ceiling))
         if member.against and member.changes:
-            words.append(f"{at} has otherwise than {number[member.against]}: {in_words(member.changes)}")
+            words.append(
+                f"{at} has otherwise than {number[member.against]}: {in_words(member.changes)}"
+            )
         wrong += [f"{member.name}: {what}" for what in member.problems]
     differences = []
     for pairing in found.pairings:
@@ -172,12 +199,21 @@ def history_terminal(found: Lineage) -> RenderableType:
     reward = Column("reward", "Reward [each 95 %]", "interval")
     parts: list[RenderableType] = [
         Table.of("runs", "", shown, runs).to_rich(),
-        Table.of("results", "", (NUMBER, "asked", "n", reward, "floor", "ceiling"), results).to_rich(),
+        Table.of(
+            "results", "", (NUMBER, "asked", "n", reward, "floor", "ceiling"), results
+        ).to_rich(),
     ]
     if differences:
         columns = ("run", "asked", "before", "after", "difference", "p_holm", DETECTS)
-        parts += [Table.of("comparisons", "", columns, differences).to_rich(), Text(f"{about(found)}.\n", style="dim")]
-    return Group(*parts, *(Text(visible(one)) for one in words), *(Text(visible(one), style="yellow") for one in wrong))
+        parts += [
+            Table.of("comparisons", "", columns, differences).to_rich(),
+            Text(f"{about(found)}.\n", style="dim"),
+        ]
+    return Group(
+        *parts,
+        *(Text(visible(one)) for one in words),
+        *(Text(visible(one), style="yellow") for one in wrong),
+    )
 
 
 def _narrow_cells(member: Member, number: Mapping[str, str]) -> tuple[Cell, ...]:
@@ -185,11 +221,13 @@ def _narrow_cells(member: Member, number: Mapping[str, str]) -> tuple[Cell, ...]
     name, origin, began, trained, steps, status, _ = _run_cells(member)
     if member.origin:
         run = member.origin.run
-        origin = f"{number[run]} {member.origin.stage}" if run else str(member.origin).rpartition("/")[2]
+        origin = (
+            f"{number[run]} {member.origin.stage}" if run else str(member.origin).rpartition("/")[2]
+        )
     return name, origin, str(began or "")[5:], trained, f"{status} ({steps})" if steps else status
 
 
-# -- a page --------------------------------------------------------------------------------------------------------
+# -- a page ----------------------------------------------------------------------------------------
 
 
 def history_page(found: Lineage, command: str) -> str:
@@ -199,18 +237,26 @@ def history_page(found: Lineage, command: str) -> str:
         found: what is shown.
         command: that made it.
     """
-    headings = {"runs": "Runs", "results": "Results", "comparisons": "Differences", "changes": "Recipes"}
+    headings = {
+        "runs": "Runs",
+        "results": "Results",
+        "comparisons": "Differences",
+        "changes": "Recipes",
+    }
     sections = [section("top", "", "history_top", count=len(found.members), command=command)]
     for table in history_tables(found):
         figures = _figures(found) if table.name == "results" else []
-        sections.append(section(table.name, headings[table.name], "table", table=table, figures=figures))
+        sections.append(
+            section(table.name, headings[table.name], "table", table=table, figures=figures)
+        )
     if found.others:
         sections.append(section("others", "Other folders", others=found.others))
     return page("Runs · Plumbline", sections)
 
 
 def _figures(found: Lineage) -> list[ChartFigure]:
-    """A figure for each task, split and rubric: rewards under two rubrics do not stand on one axis."""
+    """A figure for each task, split and rubric: rewards under two rubrics do not stand on one
+    axis."""
     groups: dict[tuple[str, str, str], dict[str, list[StageResult]]] = {}
     for member in found.members:
         for one in member.results:
@@ -231,7 +277,9 @@ def _figure(title: str, rubric: str, runs: dict[str, list[StageResult]]) -> Char
     ]
     every = [one for results in runs.values() for one in results]
     label = f"{title}: reward by run; " + ", ".join(
-        f"{name} {numbers.fixed(one.reward.mean)} {one.mode}" for name, results in runs.items() for one in results
+        f"{name} {numbers.fixed(one.reward.mean)} {one.mode}"
+        for name, results in runs.items()
+        for one in results
     )
     left = len(runs) - MOST
     marks = {one.mode: _mark(one) for one in every}
@@ -254,7 +302,7 @@ def _mark(one: StageResult) -> Mark:
     return Mark(one.reward, one.mode, style, shape)
 
 
-# -- a sweep -------------------------------------------------------------------------------------------------------
+# -- a sweep ---------------------------------------------------------------------------------------
 
 SEEDS = ("c1", "c2", "c3", "c4")
 """Styles of the seeds."""
@@ -262,15 +310,25 @@ Outcomes = Sequence[Mapping[str, Any]]
 
 
 def sweep_table(rows: Outcomes) -> Terminal:
-    """A sweep's outcomes, one row for each run and mode; on 80 columns only the variants' names are broken."""
+    """A sweep's outcomes, one row for each run and mode; on 80 columns only the variants' names are
+    broken."""
     made: list[Row] = []
     for row in rows:
         if "error" in row:
-            made.append(Row((row["variant"], f"failed: {row['error'].splitlines()[0]}", *[""] * 6), "red"))
+            made.append(
+                Row((row["variant"], f"failed: {row['error'].splitlines()[0]}", *[""] * 6), "red")
+            )
         for mode, values in row.items():
             if isinstance(values, dict):
                 change = f"{Interval(values['difference'], values['low'], values['high'], values['n']):+.3f}"
-                cells = (row["variant"], mode, values["before"], values["after"], change, values["p_value"])
+                cells = (
+                    row["variant"],
+                    mode,
+                    values["before"],
+                    values["after"],
+                    change,
+                    values["p_value"],
+                )
                 made.append(Row((*cells, values["n"], row["kl"])))
     columns = (
         Column("variant", "variant"),
@@ -283,9 +341,9 @@ def sweep_table(rows: Outcomes) -> Terminal:
         Column("kl", "last KL", "number", 4),
     )
     split = next(row["split"] for row in rows if "split" in row)
-    return Table("sweep", f"last stage against the one before, on {split}", columns, tuple(made)).to_rich(
-        only_first=True
-    )
+    return Table(
+        "sweep", f"last stage against the one before, on {split}", columns, tuple(made)
+    ).to_rich(only_first=True)
 
 
 def seeds_terminal(summed: Outcomes) -> Terminal:
@@ -297,8 +355,13 @@ def seeds_terminal(summed: Outcomes) -> Terminal:
         assert isinstance(change, Interval)
         said = f"{change:+.3f}" if numbers.known(change.low) else f"{change.mean:+.3f}"
         rows.append(Row((*cells, said, n), row.style))
-    title = "over seeds: the mean of their differences, with Student's interval, each 95 %; below it each seed's own"
-    return replace(table, caption=title, columns=table.columns[:-1], rows=tuple(rows)).to_rich(only_first=True)
+    title = (
+        "over seeds: the mean of their differences, with Student's interval, each 95 %; below it "
+        "each seed's own"
+    )
+    return replace(table, caption=title, columns=table.columns[:-1], rows=tuple(rows)).to_rich(
+        only_first=True
+    )
 
 
 def seeds_table(summed: Outcomes) -> Table:
@@ -314,12 +377,19 @@ def seeds_table(summed: Outcomes) -> Table:
             rows.append(Row(cells, "head" if own is one else ""))
     asked = ("variant", "asked", "seed")
     columns = (*asked, "before", "after", "difference", "n", Column("p_value", "p", "p"))
-    caption = "Reward before and after the last stage [each 95 %]; n counts seeds in rows of all, examples in others"
+    caption = (
+        "Reward before and after the last stage [each 95 %]; n counts seeds in rows of all, "
+        "examples in others"
+    )
     return Table.of("seeds", caption, columns, rows)
 
 
 def sweep_page(
-    recipe: Recipe, summed: Outcomes, runs: Sequence[tuple[str, int, Run]], failed: Outcomes, command: str
+    recipe: Recipe,
+    summed: Outcomes,
+    runs: Sequence[tuple[str, int, Run]],
+    failed: Outcomes,
+    command: str,
 ) -> str:
     """The whole page.
 
@@ -342,7 +412,8 @@ def sweep_page(
 
 
 def _seed_figures(runs: Sequence[tuple[str, int, Run]]) -> list[ChartFigure]:
-    """For each variant and task a chart of the reward in training, a line a seed; of evaluations alike."""
+    """For each variant and task a chart of the reward in training, a line a seed; of evaluations
+    alike."""
     groups: dict[str, list[tuple[int, Run]]] = {}
     for label, seed, run in runs:
         groups.setdefault(label.removesuffix(f"seed={seed}").strip(), []).append((seed, run))

@@ -1,4 +1,5 @@
-"""What a run's page shows: the sentences, facts and figures that its templates call by their names."""
+"""What a run's page shows: the sentences, facts and figures that its templates call by their
+names."""
 
 import json
 import shlex
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from plumbline.checks.check import missing_data
+from plumbline.checks.findings_output import counted, remedies
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.replays import RULE as REPLAYED
 from plumbline.evaluation.statistics import Interval
@@ -18,9 +20,8 @@ from plumbline.records import Evaluation, Judged
 from plumbline.reports import charts, comparisons, numbers
 from plumbline.reports.charts import Layer, Mark, Values
 from plumbline.reports.comparisons import LENIENT, STRICT, Comparison, rescued
-from plumbline.checks.findings_output import counted, remedies
-from plumbline.reports.templating import ChartFigure, clip, minus
 from plumbline.reports.tables import Column, Table
+from plumbline.reports.templating import ChartFigure, clip, minus
 from plumbline.reports.view import RunView, name_of
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, Replay
 from plumbline.runs.lineage import RATES
@@ -32,12 +33,13 @@ Rows = Sequence[dict[str, Any]]
 LONGEST = 400
 """Characters of a message."""
 
-# -- the top -----------------------------------------------------------------------------------------------------
+# -- the top ---------------------------------------------------------------------------------------
 
 MOST_WARNINGS = 6
 CONTROL = (
     "This run is a negative control: RL deals its advantages at random within the batch "
-    "(controls.shuffle_advantages), so the reward should not rise. It shows what a rise without any teaching would "
+    "(controls.shuffle_advantages), so the reward should not rise. It shows what a rise without "
+    "any teaching would "
     "look like."
 )
 
@@ -57,32 +59,52 @@ def progress(view: RunView) -> str:
 
 def warning_lines(view: RunView) -> list[str]:
     """The first warnings, clipped, and how many more there are."""
-    lines = [f"{event['kind']}: {event['message'][:LONGEST]}" for event in view.warnings[:MOST_WARNINGS]]
+    lines = [
+        f"{event['kind']}: {event['message'][:LONGEST]}" for event in view.warnings[:MOST_WARNINGS]
+    ]
     left = len(view.warnings) - MOST_WARNINGS
     return [*lines, f"and {left} more, below under Events"] if left > 0 else lines
 
 
 def alarms(view: RunView) -> list[str]:
     """The fatal findings and the warnings, for the top of the page."""
-    return [f"{each.level}: {each.what}" for one in view.examined for each in one.findings if each.level != "note"]
+    return [
+        f"{each.level}: {each.what}"
+        for one in view.examined
+        for each in one.findings
+        if each.level != "note"
+    ]
 
 
-# -- before and after --------------------------------------------------------------------------------------------
+# -- before and after ------------------------------------------------------------------------------
 
 
 def unjudged(view: RunView) -> str:
-    """How many answers could not be judged, and the most frequent causes; empty where there is none."""
-    causes = Counter(row.failure for evaluation in view.evaluations.values() for row in evaluation.unjudged)
-    said = "; ".join(f"{count} because of {clip(cause, 200)[0]}" for cause, count in causes.most_common(3))
+    """How many answers could not be judged, and the most frequent causes; empty where there is
+    none."""
+    causes = Counter(
+        row.failure for evaluation in view.evaluations.values() for row in evaluation.unjudged
+    )
+    said = "; ".join(
+        f"{count} because of {clip(cause, 200)[0]}" for cause, count in causes.most_common(3)
+    )
     return f"Not judged, over all evaluations: {causes.total()} answers. {said}." if causes else ""
 
 
 def rewards(view: RunView, split: str) -> ChartFigure:
-    """The reward by stage and mode; beside it what another reading pays, and the best control and the oracle."""
+    """The reward by stage and mode; beside it what another reading pays, and the best control and
+    the oracle."""
     keys = view.final_keys(split)
     evaluations = [view.evaluations[key] for key in keys]
     named = comparisons.reward_reading(evaluations)
-    second = next((n for n in (STRICT, LENIENT) if n in comparisons.reading_names(evaluations) and n != named), None)
+    second = next(
+        (
+            n
+            for n in (STRICT, LENIENT)
+            if n in comparisons.reading_names(evaluations) and n != named
+        ),
+        None,
+    )
     rows, said = [], []
     for key, evaluation in zip(keys, evaluations, strict=True):
         label, reward = f"{name_of(key.stage)}, {key.mode}", view.reward(evaluation)
@@ -92,8 +114,14 @@ def rewards(view: RunView, split: str) -> ChartFigure:
             marks.append(Mark(Interval(**readings[second]), f"{second} reading", "c2", "hollow"))
         rows.append((label, marks, numbers.fixed(reward.mean)))
         said.append(f"{label} {numbers.interval_text(reward)}")
-    references = {key.mode: view.reward(view.evaluations[key]) for key in view.reference_keys(split)}
-    best = [(f"best control ({mode[:24]})", reward) for mode, reward in references.items() if mode != ORACLE][-1:]
+    references = {
+        key.mode: view.reward(view.evaluations[key]) for key in view.reference_keys(split)
+    }
+    best = [
+        (f"best control ({mode[:24]})", reward)
+        for mode, reward in references.items()
+        if mode != ORACLE
+    ][-1:]
     lines = [*best, *((mode, reward) for mode, reward in references.items() if mode == ORACLE)]
     counts = sorted({len(evaluation.rows) for evaluation in evaluations})
     keyed = [("c1", "circle", f"{named} reading, the reward" if named else "reward")]
@@ -106,7 +134,7 @@ def rewards(view: RunView, split: str) -> ChartFigure:
     )
 
 
-# -- curves over steps -------------------------------------------------------------------------------------------
+# -- curves over steps -----------------------------------------------------------------------------
 
 MOST_PARTS = 15
 SMALL_POINTS = 140
@@ -116,7 +144,11 @@ EVALUATED = {"greedy": ("c2", "diamond"), "sampled": ("c3", "circle")}
 Metrics = Mapping[str, tuple[str, str, tuple[float, float] | None]]
 """By key: the title of a metric's curve, what it says, and its range where that is fixed."""
 HEALTH: Metrics = {
-    "train/frac_reward_zero_std": ("No signal", "share of groups whose rewards are all equal", charts.UNIT),
+    "train/frac_reward_zero_std": (
+        "No signal",
+        "share of groups whose rewards are all equal",
+        charts.UNIT,
+    ),
     "train/completion_length": ("Completion length", "tokens, mean of the step's rollouts", None),
     "train/frac_truncated": ("Truncated", "share cut off by the limit", charts.UNIT),
     "train/frac_failed": ("Not judged", "share that the verifier broke on", charts.UNIT),
@@ -138,7 +170,8 @@ Group = tuple[str, str, list[ChartFigure], str]
 
 
 def curves(view: RunView) -> tuple[ChartFigure | None, list[Group]]:
-    """The reward in training and on held-out examples; and its parts and the health of the run, RL first."""
+    """The reward in training and on held-out examples; and its parts and the health of the run, RL
+    first."""
     rows = _trained(view.metrics.get("rl", []))
     reward = _reward(view, rows) if rows or view.inside() else None
     return reward, [group for group in _groups(view, rows) if group[2]]
@@ -156,7 +189,12 @@ def _groups(view: RunView, rows: Rows) -> Iterator[Group]:
     yield _health(view, rows)
     for stage, recorded in view.metrics.items():
         if stage != "rl":
-            yield name_of(stage), _ends_note(_trained(recorded)), _small_figures(_trained(recorded), SUPERVISED), ""
+            yield (
+                name_of(stage),
+                _ends_note(_trained(recorded)),
+                _small_figures(_trained(recorded), SUPERVISED),
+                "",
+            )
 
 
 def _trained(rows: Rows) -> Rows:
@@ -165,19 +203,28 @@ def _trained(rows: Rows) -> Rows:
 
 
 def _series(rows: Rows, key: str) -> tuple[Values, Values]:
-    return charts.numbers_of(row["step"] for row in rows), charts.numbers_of(row.get(key) for row in rows)
+    return charts.numbers_of(row["step"] for row in rows), charts.numbers_of(
+        row.get(key) for row in rows
+    )
 
 
 def _reward(view: RunView, rows: Rows) -> ChartFigure:
     steps, values = _series(rows, "train/reward")
     inside = view.inside()
     layers: list[Layer] = []
-    for points in list(inside.values())[:1]:  # floor and ceiling on the examples that are evaluated during training
+    # floor and ceiling on the examples that are evaluated during training
+    for points in list(inside.values())[:1]:
         bounds = view.bounds(points[-1][1])
         if bounds.oracle is not None:
-            layers.append(charts.Level(bounds.oracle.mean, f"oracle {numbers.fixed(bounds.oracle.mean)}"))
+            layers.append(
+                charts.Level(bounds.oracle.mean, f"oracle {numbers.fixed(bounds.oracle.mean)}")
+            )
         if bounds.floor is not None:
-            layers.append(charts.Level(bounds.floor[1].mean, f"best control {numbers.fixed(bounds.floor[1].mean)}"))
+            layers.append(
+                charts.Level(
+                    bounds.floor[1].mean, f"best control {numbers.fixed(bounds.floor[1].mean)}"
+                )
+            )
     layers += charts.smoothed(steps, values, "c1", "train", band=True) if len(steps) else ()
     notes = [_train_note(view, values)]
     for (split, mode), points in inside.items():
@@ -186,32 +233,50 @@ def _reward(view: RunView, rows: Rows) -> ChartFigure:
         name = f"{split} {mode}" if len({other for other, _ in inside}) > 1 else mode
         layers.append(charts.Points([step for step, _ in points], intervals, style, name, shape))
         sizes = sorted({interval.n for interval in intervals})
-        notes.append(f"{mode} answers to {', '.join(map(str, sizes))} examples of {split} with 95 % intervals")
-    label = f"Reward in training and on held-out examples; in training {_ending(values) or 'not recorded'}"
+        notes.append(
+            f"{mode} answers to {', '.join(map(str, sizes))} examples of {split} with 95 % "
+            "intervals"
+        )
+    label = (
+        "Reward in training and on held-out examples; in training "
+        f"{_ending(values) or 'not recorded'}"
+    )
     about = "; ".join(note for note in notes if note)
     chart, narrow = charts.wide_chart(layers, label)
-    return ChartFigure(title="Reward", about=f"{about[:1].upper() + about[1:]}.", chart=chart, narrow=narrow)
+    return ChartFigure(
+        title="Reward", about=f"{about[:1].upper() + about[1:]}.", chart=chart, narrow=narrow
+    )
 
 
 def _train_note(view: RunView, values: Values) -> str:
     if not np.isfinite(values).any():
         return ""
     rl = view.run.recipe.rl
-    of = f" ({rl.prompts_per_step * rl.group_size} rollouts each)" if rl and view.whole is None else ""
+    of = (
+        f" ({rl.prompts_per_step * rl.group_size} rollouts each)"
+        if rl and view.whole is None
+        else ""
+    )
     of += " (the mean of the tasks' means)" if view.tasks else ""
     if np.isfinite(values).sum() < charts.SHORT:
         return f"train: means of single steps{of}"
     window = charts.smoothing_window(len(values))
-    return f"dots: means of single training steps{of}; line: mean of {window} steps with its 95 % band"
+    return (
+        f"dots: means of single training steps{of}; line: mean of {window} steps with its 95 % band"
+    )
 
 
 def _parts_in_training(rows: Rows) -> Group:
     prefix = "train/reward/"
     keys = list(dict.fromkeys(key for row in rows for key in row if key.startswith(prefix)))
-    metrics: Metrics = {key: (key.removeprefix(prefix), "", charts.UNIT) for key in keys[:MOST_PARTS]}
+    metrics: Metrics = {
+        key: (key.removeprefix(prefix), "", charts.UNIT) for key in keys[:MOST_PARTS]
+    }
     drawn = _small_figures(rows, metrics, band=True)
     left = len(keys) - MOST_PARTS
-    about = _ends_note(rows) + (" Bands are 95 % intervals of the moving means." if len(rows) >= charts.SHORT else "")
+    about = _ends_note(rows) + (
+        " Bands are 95 % intervals of the moving means." if len(rows) >= charts.SHORT else ""
+    )
     more = f"{left} more parts are in metrics.jsonl." if left > 0 else ""
     return "Parts of the reward in training", about, drawn, more
 
@@ -221,17 +286,25 @@ def _health(view: RunView, rows: Rows) -> Group:
     shown = {key: one for key, one in HEALTH.items() if failed or key != "train/frac_failed"}
     drawn = _small_figures(rows, shown)
     titles = {figure.title for figure in drawn}
-    missing = [title for key, (title, *_) in shown.items() if title not in titles and not key.startswith("train/kl")]
+    missing = [
+        title
+        for key, (title, *_) in shown.items()
+        if title not in titles and not key.startswith("train/kl")
+    ]
     rl = view.run.recipe.rl
     notes = []
-    if not any(row.get(key) is not None for row in rows for key in ("train/kl", "train/kl_teacher")):
+    if not any(
+        row.get(key) is not None for row in rows for key in ("train/kl", "train/kl_teacher")
+    ):
         beta = rl.beta if rl is not None else 0
         none = "rl.beta is 0, so no KL to the start was computed and none is shown."
         notes.append(f"No KL is recorded, although rl.beta is {beta:g}." if beta > 0 else none)
     if missing and rows:
         notes.append(f"Not computed: {', '.join(missing)}.")
     if rl is not None and rl.inner_epochs == 1:
-        notes.append("One update is made on each batch, so a ratio differs from 1 by the gap alone.")
+        notes.append(
+            "One update is made on each batch, so a ratio differs from 1 by the gap alone."
+        )
     return "Health of RL", _ends_note(rows), drawn, " ".join(notes)
 
 
@@ -246,7 +319,9 @@ def _small_figures(rows: Rows, metrics: Metrics, *, band: bool = False) -> list[
         if key != "train/learning_rate":
             layers = charts.smoothed(steps, values, band=band, most=SMALL_POINTS)
         ending = _ending(values)
-        chart = charts.line_chart(layers, label=f"{title}: {ending}", size=charts.SMALL, y_range=y_range)
+        chart = charts.line_chart(
+            layers, label=f"{title}: {ending}", size=charts.SMALL, y_range=y_range
+        )
         figures.append(ChartFigure(title=title, about=about, chart=chart, ending=ending))
     return figures
 
@@ -258,10 +333,20 @@ def _few(n: int) -> int:
 
 def _ends_note(rows: Rows) -> str:
     few = _few(len(rows))
-    ends = f"the mean of its first {few} and of its last {few} values" if few > 1 else "its first and its last value"
+    ends = (
+        f"the mean of its first {few} and of its last {few} values"
+        if few > 1
+        else "its first and its last value"
+    )
     drawn = "lines are moving means" if few > 1 else "lines join them"
-    dots = "single steps" if len(rows) <= SMALL_POINTS else f"{SMALL_POINTS} of the steps, evenly spread"
-    return f"Beside each name: {ends}. Dots are {dots}, {drawn}; n = {numbers.count(len(rows))} steps."
+    dots = (
+        "single steps"
+        if len(rows) <= SMALL_POINTS
+        else f"{SMALL_POINTS} of the steps, evenly spread"
+    )
+    return (
+        f"Beside each name: {ends}. Dots are {dots}, {drawn}; n = {numbers.count(len(rows))} steps."
+    )
 
 
 def _ending(values: Values) -> str:
@@ -270,10 +355,13 @@ def _ending(values: Values) -> str:
     if not len(finite):
         return ""
     few = min(_few(len(values)), len(finite))
-    return f"{numbers.short(float(finite[:few].mean()))} → {numbers.short(float(finite[-few:].mean()))}"
+    return (
+        f"{numbers.short(float(finite[:few].mean()))} → "
+        f"{numbers.short(float(finite[-few:].mean()))}"
+    )
 
 
-# -- strict against lenient --------------------------------------------------------------------------------------
+# -- strict against lenient ------------------------------------------------------------------------
 
 
 def readings_in_training(view: RunView) -> ChartFigure | None:
@@ -286,7 +374,9 @@ def readings_in_training(view: RunView) -> ChartFigure | None:
             layers += charts.smoothed(steps, values, style, name, band=True)
     if not layers:
         return None
-    chart, narrow = charts.wide_chart(layers, "Strict and lenient reward in training", height=250, right=64)
+    chart, narrow = charts.wide_chart(
+        layers, "Strict and lenient reward in training", height=250, right=64
+    )
     return ChartFigure(
         title="Both readings in training",
         about="mean over each step's rollouts; lines are moving means with their 95 % band.",
@@ -297,8 +387,11 @@ def readings_in_training(view: RunView) -> ChartFigure | None:
 
 
 def reading_sentences(view: RunView) -> list[str]:
-    """Of the two stages that the verdict compares: how many answers only the lenient reading pays."""
-    return [_reading_sentence(name_of(key.stage), view.evaluations[key]) for key in view.headline_keys]
+    """Of the two stages that the verdict compares: how many answers only the lenient reading
+    pays."""
+    return [
+        _reading_sentence(name_of(key.stage), view.evaluations[key]) for key in view.headline_keys
+    ]
 
 
 def _reading_sentence(stage: str, evaluation: Evaluation) -> str:
@@ -310,13 +403,15 @@ def _reading_sentence(stage: str, evaluation: Evaluation) -> str:
         return f"{stage}: strict parsing scores none of {n} answers as 0 that earns something."
     right = f"; {numbers.count(lost.right)} of them are right" if lost.right is not None else ""
     return (
-        f"{stage}: strict parsing scores {numbers.count(lost.earning)} of {n} answers as 0 although they "
+        f"{stage}: strict parsing scores {numbers.count(lost.earning)} of {n} answers as 0 "
+        "although they "
         f"earn something read leniently{right}."
     )
 
 
 def lost_by_strict_parsing(view: RunView) -> tuple[str, str] | None:
-    """How many answers only the lenient reading pays, before and after, and of how many; None where there is none."""
+    """How many answers only the lenient reading pays, before and after, and of how many; None where
+    there is none."""
     evaluations = [view.evaluations[key] for key in view.headline_keys]
     if not all(map(comparisons.has_both, evaluations)):
         return None
@@ -330,7 +425,7 @@ def lost_by_strict_parsing(view: RunView) -> tuple[str, str] | None:
     return " → ".join(numbers.count(one.earning) for one in counts), under
 
 
-# -- parts, strata and kinds -------------------------------------------------------------------------------------
+# -- parts, strata and kinds -----------------------------------------------------------------------
 
 
 def form_sentence(compared: Comparison | None) -> str:
@@ -340,8 +435,10 @@ def form_sentence(compared: Comparison | None) -> str:
         return ""
     total, rest = compared.reward.paired.difference, len(compared.pairs) - share.changed
     return (
-        f"Of the mean difference of {numbers.signed(total.mean)}, {numbers.signed(share.from_changed)} comes from the "
-        f"{numbers.count(share.changed)} answers whose format parts changed and {numbers.signed(share.from_rest)} from "
+        f"Of the mean difference of {numbers.signed(total.mean)}, "
+        f"{numbers.signed(share.from_changed)} comes from the "
+        f"{numbers.count(share.changed)} answers whose format parts changed and "
+        f"{numbers.signed(share.from_rest)} from "
         f"the {numbers.count(rest)} whose format stayed as it was."
     )
 
@@ -355,31 +452,40 @@ def changes(
     prefix: str = "",
     left: int = 0,
 ) -> ChartFigure:
-    """Before and after as dots. `prefix` is taken from the names; `left` is how many there are where not all are."""
+    """Before and after as dots. `prefix` is taken from the names; `left` is how many there are
+    where not all are."""
     before, after = name_of(compared.before), name_of(compared.after)
     rows, said = [], []
     for change in changed:
         name = change.name.removeprefix(prefix) or "(none)"
         marks = (Mark(change.before, before, "c2", "hollow"), Mark(change.after, after, "c1"))
         rows.append((name, marks, minus(numbers.signed(change.paired.difference.mean))))
-        said.append(f"{name} {numbers.fixed(change.before.mean)} to {numbers.fixed(change.after.mean)}")
+        said.append(
+            f"{name} {numbers.fixed(change.before.mean)} to {numbers.fixed(change.after.mean)}"
+        )
     return ChartFigure(
         title=title,
-        chart=charts.dot_chart(rows, label=f"{title}, before and after: {'; '.join(said)}", x_title=x_title),
+        chart=charts.dot_chart(
+            rows, label=f"{title}, before and after: {'; '.join(said)}", x_title=x_title
+        ),
         about="Intervals of 95 % each; the difference at the right.",
         keys=(("c2", "hollow", before), ("c1", "circle", after)),
         more=f"The first {len(changed)} of {left}." if left > len(changed) else "",
     )
 
 
-# -- samples and replays -----------------------------------------------------------------------------------------
+# -- samples and replays ---------------------------------------------------------------------------
 
 MOST_VALUES, MOST_MISTAKES = 14, 30
 
 
 def rollouts(view: RunView) -> list[Judged]:
     """The two best and the two worst rollouts of the last recorded step of training."""
-    latest = [row for row in view.samples if row["step"] == view.samples[-1]["step"] and row["reward"] is not None]
+    latest = [
+        row
+        for row in view.samples
+        if row["step"] == view.samples[-1]["step"] and row["reward"] is not None
+    ]
     ranked = sorted(latest, key=lambda row: (-row["reward"], row["id"]))
     return [
         Judged(
@@ -398,8 +504,11 @@ def rollouts(view: RunView) -> list[Judged]:
     ]
 
 
-def side_by_side(view: RunView, compared: Comparison) -> list[tuple[comparisons.Picked, str, str | None, Table | None]]:
-    """The examples that are shown, each with its prompt and its gold answer, as far as known, and its values.
+def side_by_side(
+    view: RunView, compared: Comparison
+) -> list[tuple[comparisons.Picked, str, str | None, Table | None]]:
+    """The examples that are shown, each with its prompt and its gold answer, as far as known, and
+    its values.
 
     The gold answer is that of the example where it is given, else what the oracle answered.
     """
@@ -413,12 +522,15 @@ def side_by_side(view: RunView, compared: Comparison) -> list[tuple[comparisons.
         messages = view.examples[name].messages if name in view.examples else ()
         prompt = next((m["content"] for m in reversed(messages) if m["role"] == "user"), "")
         gold = golds.get(name)
-        shown.append((picked, prompt, gold, values_read(gold, {before: picked.before, after: picked.after})))
+        shown.append(
+            (picked, prompt, gold, values_read(gold, {before: picked.before, after: picked.after}))
+        )
     return shown
 
 
 def values_read(gold: str | None, answers: Mapping[str, Judged]) -> Table | None:
-    """Where the gold answer is a JSON object: each of its values beside the answered ones, with what a part earned."""
+    """Where the gold answer is a JSON object: each of its values beside the answered ones, with
+    what a part earned."""
     wanted = _object(gold)
     said = {name: _object(row.completion) for name, row in answers.items()}
     rows = []
@@ -426,12 +538,24 @@ def values_read(gold: str | None, answers: Mapping[str, Judged]) -> Table | None
         cells = [clip(key, 120)[0], _value(value)]
         for name, row in answers.items():
             earned = row.parts.get(key)
-            mark = "" if earned is None else "✓ " if earned == 1 else "✗ " if earned == 0 else f"{earned:.2f} "
+            mark = (
+                ""
+                if earned is None
+                else "✓ "
+                if earned == 1
+                else "✗ "
+                if earned == 0
+                else f"{earned:.2f} "
+            )
             # Read leniently, a text that is no JSON may have said it all the same; it stands below.
             absent = "(not said)" if said[name] else "(no plain JSON)"
             cells.append(mark + (_value(said[name][key]) if key in said[name] else absent))
         rows.append(cells)
-    columns = (Column("key", "What is asked"), Column("gold", "Gold"), *(Column(name, name) for name in answers))
+    columns = (
+        Column("key", "What is asked"),
+        Column("gold", "Gold"),
+        *(Column(name, name) for name in answers),
+    )
     return Table.of("read", "What was read, ✓ right, ✗ wrong", columns, rows) if rows else None
 
 
@@ -458,39 +582,61 @@ def replays(view: RunView) -> dict[str, Sequence[Replay]]:
 
 def mistakes(replay: Replay) -> Table:
     """What a replayed episode got wrong."""
-    wrong = ([clip(cell, 300)[0] for cell in (m.what, m.expected, m.received)] for m in replay.mistakes)
-    return Table.of("mistakes", "What is wrong", ("what", "expected", "received"), list(wrong)[:MOST_MISTAKES])
+    wrong = (
+        [clip(cell, 300)[0] for cell in (m.what, m.expected, m.received)] for m in replay.mistakes
+    )
+    return Table.of(
+        "mistakes", "What is wrong", ("what", "expected", "received"), list(wrong)[:MOST_MISTAKES]
+    )
 
 
-# -- what the checks and the recipe say --------------------------------------------------------------------------
+# -- what the checks and the recipe say ------------------------------------------------------------
 
 
 def check_facts(view: RunView) -> Facts:
-    """Stage by stage: each finding with causes and remedy, then how many checks are clear and which were not done."""
+    """Stage by stage: each finding with causes and remedy, then how many checks are clear and which
+    were not done."""
     said = []
     for one in view.examined:
         stage = name_of(one.context.name)
         said += [
-            (f"{stage}, {each.level}", " · ".join([f"{each.what} ({each.check})", *remedies(each, ours=True)]))
+            (
+                f"{stage}, {each.level}",
+                " · ".join([f"{each.what} ({each.check})", *remedies(each, ours=True)]),
+            )
             for each in one.findings
         ]
         said.append((stage, counted(one.findings, one.clear, one.not_run) + "."))
         if one.not_run:
-            said.append((f"{stage}, skipped", f"by the data that is missing: {missing_data(one.not_run)}"))
+            said.append(
+                (f"{stage}, skipped", f"by the data that is missing: {missing_data(one.not_run)}")
+            )
     return said
 
 
 def next_facts(view: RunView) -> Facts:
-    """Each question with its answer, the scenario, and the changes of the next recipe; nothing without a tree."""
+    """Each question with its answer, the scenario, and the changes of the next recipe; nothing
+    without a tree."""
     decision = view.decision
     if decision is None:
         return []
     asked = [
-        (one.ask, ". ".join([one.answer, *filter(None, [one.means.rstrip(".")]), *one.verdict.said]) + ".")
+        (
+            one.ask,
+            ". ".join([one.answer, *filter(None, [one.means.rstrip(".")]), *one.verdict.said])
+            + ".",
+        )
         for one in decision.answers
     ]
-    said = {"Because": decision.because, "Inside the noise": decision.noise, "What would decide it": decision.needs}
-    changes = [(f"Next: {key}", f"{dumps(one.to)}, because {one.because}") for key, one in decision.changes.items()]
+    said = {
+        "Because": decision.because,
+        "Inside the noise": decision.noise,
+        "What would decide it": decision.needs,
+    }
+    changes = [
+        (f"Next: {key}", f"{dumps(one.to)}, because {one.because}")
+        for key, one in decision.changes.items()
+    ]
     return [
         *asked,
         ("Scenario", f"{decision.scenario}. {decision.says}"),
@@ -499,14 +645,15 @@ def next_facts(view: RunView) -> Facts:
     ]
 
 
-# -- what the run cost and what it was ---------------------------------------------------------------------------
+# -- what the run cost and what it was -------------------------------------------------------------
 
 MOST_EVENTS, RECIPE = 40, 16_000
 COMMANDS = (
     "# RUN is the run's directory\n"
     "plumbline run RUN/recipe.yaml --out runs/again     # the same recipe, from the start\n"
     "plumbline compare RUN runs/again                   # pair by pair, example by example\n"
-    "plumbline report RUN                               # this report and its tables, from the records"
+    "plumbline report RUN                               # this report and its tables, from the "
+    "records"
 )
 
 
@@ -522,7 +669,10 @@ def seconds(view: RunView) -> ChartFigure:
         for (stage, work), seconds in view.seconds.items()
     ]
     label = "Seconds by kind of work: " + "; ".join(f"{name} {note}" for name, _, note in shares)
-    about = "recorded seconds of training steps; loading models and the evaluations after each stage are not in them."
+    about = (
+        "recorded seconds of training steps; loading models and the evaluations after each stage "
+        "are not in them."
+    )
     return ChartFigure(title="Time", about=about, chart=charts.share_chart(shares, label=label))
 
 
@@ -531,20 +681,32 @@ def tokens(view: RunView) -> Facts:
     found = [("Training, recorded", numbers.duration(sum(view.seconds.values())))]
     drawn = [int(row["tokens"]) for row in view.samples if isinstance(row.get("tokens"), int)]
     if drawn:
-        found.append(("RL rollouts", f"{numbers.count(len(drawn))} with {numbers.count(sum(drawn))} tokens"))
+        found.append(
+            ("RL rollouts", f"{numbers.count(len(drawn))} with {numbers.count(sum(drawn))} tokens")
+        )
         found.append(("Mean length", f"{numbers.fixed(sum(drawn) / len(drawn), 1)} tokens"))
         seconds = view.seconds.get(("rl", "rollouts"), 0.0)
         if seconds > 0:
-            found.append(("Sampling speed", f"{numbers.count(round(sum(drawn) / seconds))} tokens a second"))
+            found.append(
+                ("Sampling speed", f"{numbers.count(round(sum(drawn) / seconds))} tokens a second")
+            )
     peaks: dict[str, float] = {}
     for row in view.timings:
         if (gigabytes := row.get("memory/peak_gb")) is not None:
             peaks[row["stage"]] = max(gigabytes, peaks.get(row["stage"], 0.0))
-    found += [(f"{name_of(stage)}, peak memory", f"{numbers.fixed(peak, 2)} GB") for stage, peak in peaks.items()]
+    found += [
+        (f"{name_of(stage)}, peak memory", f"{numbers.fixed(peak, 2)} GB")
+        for stage, peak in peaks.items()
+    ]
     for stage, rows in view.metrics.items():
         shown = [row["train/tokens"] for row in rows if row.get("train/tokens") is not None]
         if shown:
-            found.append((f"{name_of(stage)} tokens", f"{numbers.count(int(sum(shown)))} in {len(shown)} steps"))
+            found.append(
+                (
+                    f"{name_of(stage)} tokens",
+                    f"{numbers.count(int(sum(shown)))} in {len(shown)} steps",
+                )
+            )
     return found
 
 
@@ -556,7 +718,13 @@ def identity(view: RunView) -> Facts:
     found = [
         ("Recipe", f"{recipe.name} ({recipe.identity()})"),
         ("Seed", str(recipe.seed)),
-        ("Task", ", ".join(f"{name}: {one.name}" if name else one.name for name, one in recipe.each_task.items())),
+        (
+            "Task",
+            ", ".join(
+                f"{name}: {one.name}" if name else one.name
+                for name, one in recipe.each_task.items()
+            ),
+        ),
         ("Model", without_folder(view, model)),
         ("Weights trained", f"LoRA of rank {lora.rank}" if lora else "all"),
     ]
@@ -564,7 +732,9 @@ def identity(view: RunView) -> Facts:
         exact = "exact: every choice that was sampled" if likelihood.get("exact") else "not exact"
         found.append(("Log-probability", f"{likelihood.get('kind')}, {exact}"))
     if recipe.sft is not None:
-        length = f"{recipe.sft.steps} steps" if recipe.sft.steps else f"{recipe.sft.epochs:g} epochs"
+        length = (
+            f"{recipe.sft.steps} steps" if recipe.sft.steps else f"{recipe.sft.epochs:g} epochs"
+        )
         length += _budget(recipe.sft.seconds)
         rate = _rate(view, "sft", recipe.sft.optimiser.learning_rate)
         found.append(("SFT", f"{length} of {recipe.sft.batch_size}, {rate}"))
@@ -572,7 +742,12 @@ def identity(view: RunView) -> Facts:
         rl = recipe.rl
         length = f"{rl.algorithm.name}, {rl.steps} steps{_budget(rl.seconds)}"
         length += f" of {rl.prompts_per_step} prompts × {rl.group_size} answers"
-        found.append((name_of("rl"), f"{length}, {_rate(view, 'rl', rl.optimiser.learning_rate)}, beta {rl.beta:g}"))
+        found.append(
+            (
+                name_of("rl"),
+                f"{length}, {_rate(view, 'rl', rl.optimiser.learning_rate)}, beta {rl.beta:g}",
+            )
+        )
     return found
 
 
@@ -582,14 +757,21 @@ def _budget(seconds: float | None) -> str:
 
 def _rate(view: RunView, stage: str, rate: float) -> str:
     """A stage's learning rate, and what it was before a resume changed it."""
-    changed = [event for event in view.events if event.get("kind") == "changed" and event.get("key") == RATES[stage]]
+    changed = [
+        event
+        for event in view.events
+        if event.get("kind") == "changed" and event.get("key") == RATES[stage]
+    ]
     past = ", ".join(f"{event.get('old')} before step {event.get('step')}" for event in changed)
     return f"lr {rate:g}" + (f" ({clip(past, LONGEST)[0]})" if past else "")
 
 
 def without_folder(view: RunView, text: str) -> str:
-    """A text in which this run's directory is called RUN: a report says nothing about the machine's folders."""
-    for folder in sorted({str(view.run.folder), str(view.run.folder.resolve())}, key=len, reverse=True):
+    """A text in which this run's directory is called RUN: a report says nothing about the machine's
+    folders."""
+    for folder in sorted(
+        {str(view.run.folder), str(view.run.folder.resolve())}, key=len, reverse=True
+    ):
         if len(folder) > 2:
             text = text.replace(folder, "RUN")
     return text
@@ -603,7 +785,11 @@ def environment(view: RunView) -> Facts:
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     for key, value in values.items():
         name = f"{prefix}{key}"
-        if isinstance(value, dict) and value and not any(isinstance(v, (dict, list)) for v in value.values()):
+        if (
+            isinstance(value, dict)
+            and value
+            and not any(isinstance(v, (dict, list)) for v in value.values())
+        ):
             yield name, ", ".join(f"{k} {v}" for k, v in value.items())
         elif isinstance(value, dict) and value and len(prefix) < 60:
             yield from _flat(value, f"{name}.")

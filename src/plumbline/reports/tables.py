@@ -1,7 +1,8 @@
-"""One table, five ways: HTML to read, Markdown to paste, CSV to compute with, LaTeX to publish, and a terminal.
+"""One table, five ways: HTML to read, Markdown to paste, CSV to compute with, LaTeX to publish, and
+a terminal.
 
-A column knows what its cells are, so that every form shows them in its own way: an interval is one cell for people
-and three columns in the CSV, where nothing is rounded.
+A column knows what its cells are, so that every form shows them in its own way: an interval is one
+cell for people and three columns in the CSV, where nothing is rounded.
 """
 
 import csv
@@ -17,8 +18,7 @@ from rich.text import Text
 
 from plumbline.errors import visible
 from plumbline.evaluation.statistics import Interval
-from plumbline.reports import numbers
-from plumbline.reports import templating
+from plumbline.reports import numbers, templating
 
 Kind = Literal["text", "count", "number", "share", "interval", "change", "p"]
 MINUS = re.compile(r"-(?=\d)")
@@ -77,7 +77,10 @@ COMMON = {
         Column("mode", "Asked"),
         Column("n", "n", "count"),
         Column("reward", "Reward", "interval"),
-        *(Column(key, key.capitalize(), "number") for key in ("before", "after", "floor", "ceiling")),
+        *(
+            Column(key, key.capitalize(), "number")
+            for key in ("before", "after", "floor", "ceiling")
+        ),
         Column("difference", "Difference", "change"),
         Column("p", "p", "p"),
         Column("p_holm", "p (Holm)", "p"),
@@ -114,15 +117,24 @@ class Table:
 
     @classmethod
     def of(
-        cls, name: str, caption: str, columns: Iterable[str | Column], rows: Iterable[Row | Iterable[Cell]]
+        cls,
+        name: str,
+        caption: str,
+        columns: Iterable[str | Column],
+        rows: Iterable[Row | Iterable[Cell]],
     ) -> "Table":
-        """A table whose columns may be keys, of `COMMON` or else of texts, and whose rows may be cells alone."""
+        """A table whose columns may be keys, of `COMMON` or else of texts, and whose rows may be
+        cells alone."""
         made = tuple(map(_column, columns))
-        return cls(name, caption, made, tuple(r if isinstance(r, Row) else Row(tuple(r)) for r in rows))
+        return cls(
+            name, caption, made, tuple(r if isinstance(r, Row) else Row(tuple(r)) for r in rows)
+        )
 
     def __post_init__(self) -> None:
         for row in self.rows:
-            assert len(row.cells) == len(self.columns), f"table {self.name}: {row.cells} under {len(self.columns)}"
+            assert len(row.cells) == len(self.columns), (
+                f"table {self.name}: {row.cells} under {len(self.columns)}"
+            )
 
     def to_html(self, limit: int = 60) -> str:
         """A table in a box of its own that scrolls sideways on a phone; at most `limit` rows."""
@@ -133,19 +145,26 @@ class Table:
         rows = [
             [templating.markdown(column.title) for column in self.columns],
             ["---" if column.kind == "text" else "--:" for column in self.columns],
-            *([templating.markdown(column.text(cell)) for column, cell in self._pairs(row)] for row in self.rows),
+            *(
+                [templating.markdown(column.text(cell)) for column, cell in self._pairs(row)]
+                for row in self.rows
+            ),
         ]
         lines = [f"| {' | '.join(row)} |" for row in rows]
         return f"**{templating.markdown(self.caption)}**\n\n" + "\n".join(lines) + "\n"
 
     def to_csv(self) -> str:
-        """Every number in full; an interval is three columns: its mean under the key, `_low` and `_high`."""
+        """Every number in full; an interval is three columns: its mean under the key, `_low` and
+        `_high`."""
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         endings = {True: ("", "_low", "_high"), False: ("",)}
-        writer.writerow(column.key + ending for column in self.columns for ending in endings[column.is_interval])
+        writer.writerow(
+            column.key + ending for column in self.columns for ending in endings[column.is_interval]
+        )
         writer.writerows(
-            [value for column, cell in self._pairs(row) for value in column.exact(cell)] for row in self.rows
+            [value for column, cell in self._pairs(row) for value in column.exact(cell)]
+            for row in self.rows
         )
         return file.getvalue()
 
@@ -164,16 +183,23 @@ class Table:
         for index, row in enumerate(self.rows):
             if index and row.style == "reference" != self.rows[index - 1].style:
                 lines.append(r"\midrule")
-            lines.append(rf"{' & '.join(column.latex(cell) for column, cell in self._pairs(row))} \\")
+            lines.append(
+                rf"{' & '.join(column.latex(cell) for column, cell in self._pairs(row))} \\"
+            )
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
     def to_rich(self, *, only_first: bool = False) -> Terminal:
-        """For a terminal; where it is narrow, texts are broken (or those of the first column), and numbers are not."""
-        shown = Terminal(title=self.caption or None, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+        """For a terminal; where it is narrow, texts are broken (or those of the first column), and
+        numbers are not."""
+        shown = Terminal(
+            title=self.caption or None, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
+        )
         for index, column in enumerate(self.columns):
             text = column.kind == "text"
             whole = not text or (only_first and index > 0)
-            shown.add_column(column.title, justify="left" if text else "right", no_wrap=whole, overflow="fold")
+            shown.add_column(
+                column.title, justify="left" if text else "right", no_wrap=whole, overflow="fold"
+            )
         for row in self.rows:
             cells = (Text(visible(column.text(cell))) for column, cell in self._pairs(row))
             shown.add_row(*cells, style=TERMINAL.get(row.style, row.style))

@@ -1,4 +1,5 @@
-"""Pages: data in templates. A page is one file, without a script or the network (its own policy forbids both)."""
+"""Pages: data in templates. A page is one file, without a script or the network (its own policy
+forbids both)."""
 
 import base64
 import html as markup
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 else:
     try:
         from markupsafe import Markup
-    except ModuleNotFoundError:  # it comes with jinja2, which pages need (`_environment` says so) and tables do not
+    # it comes with jinja2, which pages need (`_environment` says so) and tables do not
+    except ModuleNotFoundError:
         Markup = str
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -68,7 +70,9 @@ def is_page(path: Path) -> bool:
 def page(title: str, sections: Sequence[PageSection]) -> str:
     """The whole file."""
     # Text of models is escaped, so that only the replays can have written this.
-    policy = POLICY + (PICTURES if any('<img src="data:' in section.body for section in sections) else "")
+    policy = POLICY + (
+        PICTURES if any('<img src="data:' in section.body for section in sections) else ""
+    )
     return render("page.html", title=title, sections=sections, policy=policy)
 
 
@@ -83,7 +87,8 @@ def render(name: str, **values: object) -> str:
 
 
 def read_template(name: str) -> str:
-    """A template. One of HTML is a single line: between elements that stand on lines of their own there is no space."""
+    """A template. One of HTML is a single line: between elements that stand on lines of their own
+    there is no space."""
     text = files(__package__).joinpath("templates", name).read_text(encoding="utf-8")
     return text if name.endswith(".md.j2") else "".join(map(str.strip, text.splitlines()))
 
@@ -93,7 +98,12 @@ def _environment() -> "Environment":
     needed("jinja2", "a report")  # commands that make no page start without it
     import jinja2
 
-    from plumbline.reports import build_tables, comparisons, sections, verdict  # they render templates, too
+    from plumbline.reports import (  # they render templates, too
+        build_tables,
+        comparisons,
+        sections,
+        verdict,
+    )
     from plumbline.reports.view import name_of
 
     @jinja2.pass_context
@@ -110,10 +120,27 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"c": coordinate, "typeset": typeset, "minus": minus, "clipped": clipped, "code": code}
+    made.filters |= {
+        "c": coordinate,
+        "typeset": typeset,
+        "minus": minus,
+        "clipped": clipped,
+        "code": code,
+    }
     made.filters["base64"] = lambda data: base64.b64encode(data).decode()
-    made.globals |= {"numbers": numbers, "sections": sections, "tables": build_tables, "comparisons": comparisons}
-    made.globals |= {"verdict": verdict, "name_of": name_of, "skill": skill, "clip": clip, "zip": zip}
+    made.globals |= {
+        "numbers": numbers,
+        "sections": sections,
+        "tables": build_tables,
+        "comparisons": comparisons,
+    }
+    made.globals |= {
+        "verdict": verdict,
+        "name_of": name_of,
+        "skill": skill,
+        "clip": clip,
+        "zip": zip,
+    }
     return made
 
 
@@ -123,7 +150,8 @@ def coordinate(value: float) -> str:
 
 
 def typeset(text: str) -> str:
-    """Real minus signs before numbers, and no line break inside `n = 59` (for our own sentences)."""
+    """Real minus signs before numbers, and no line break inside `n = 59` (for our own
+    sentences)."""
     return RELATION.sub("\\1\u00a0\\2\u00a0", MINUS.sub("\u2212", text))
 
 
@@ -133,7 +161,8 @@ def clipped(text: str, limit: int) -> str:
 
 
 def code(text: str, limit: int | None = None) -> str:
-    """A code block of Markdown; a text that is longer than `limit` is clipped, and what is left out is counted."""
+    """A code block of Markdown; a text that is longer than `limit` is clipped, and what is left out
+    is counted."""
     shown, left = (text, 0) if limit is None else clip(text, limit)
     return Markup(markdown_block(shown + (f"\n… {left:,} more characters" if left else "")))
 
@@ -143,14 +172,15 @@ def minus(text: str) -> str:
     return text.replace("-", "\u2212")
 
 
-# -- escaping ----------------------------------------------------------------------------------------------------
-# Text from models, recipes and records is hostile until it is escaped: one function for each place it goes to. Every
-# one makes it harmless to show (`errors.visible`): no control characters, no marks that turn the reading direction,
-# no half of a surrogate pair, which no file can hold.
+# -- escaping --------------------------------------------------------------------------------------
+# Text from models, recipes and records is hostile until it is escaped: one function for each place
+# it goes to. Every one makes it harmless to show (`errors.visible`): no control characters, no
+# marks that turn the reading direction, no half of a surrogate pair, which no file can hold.
 
 LINE = re.compile(r"\s+")
 MARKDOWN = re.compile(r"([\\`*_|~#$]|\[(?![-+]?\d)|(?<!\d)\]|\](?=[(\[:]))")
-"""What is escaped; the brackets of an interval are left as they are, unless what follows could make them a link."""
+"""What is escaped; the brackets of an interval are left as they are, unless what follows could make
+them a link."""
 LATEX = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -184,7 +214,8 @@ def html(text: object) -> Markup:
 
 
 def clip(text: str, limit: int) -> tuple[str, int]:
-    """The beginning of a text whose HTML is at most `limit` bytes, and how many characters are left out."""
+    """The beginning of a text whose HTML is at most `limit` bytes, and how many characters are left
+    out."""
     if len(text) * 12 <= limit:  # no character needs more
         return text, 0
     size = 0
@@ -197,7 +228,8 @@ def clip(text: str, limit: int) -> tuple[str, int]:
 
 def markdown(text: str) -> str:
     """For a line or a table cell: nothing in it is a link, a picture, a tag or a column."""
-    escaped = markup.escape(line(text), quote=False).replace("&lt; ", "< ")  # no tag begins with a space
+    # no tag begins with a space
+    escaped = markup.escape(line(text), quote=False).replace("&lt; ", "< ")
     return MARKDOWN.sub(r"\\\1", escaped)
 
 
@@ -215,6 +247,11 @@ def latex(text: str) -> str:
 
 
 def csv(text: str) -> str:
-    """For a cell of a CSV file: what a spreadsheet would run as a formula begins with an apostrophe."""
+    """For a cell of a CSV file: what a spreadsheet would run as a formula begins with an
+    apostrophe."""
     shown = visible(text)
-    return f"'{shown}" if shown.lstrip()[:1] in {*"=+-@\uff1d\uff0b\uff0d\uff20"} or shown[:1] == "\t" else shown
+    return (
+        f"'{shown}"
+        if shown.lstrip()[:1] in {*"=+-@\uff1d\uff0b\uff0d\uff20"} or shown[:1] == "\t"
+        else shown
+    )

@@ -1,9 +1,9 @@
 """One honest sentence about a run, and at most one of reason.
 
-It says that the reward rose or fell only where the 95 % interval of the paired difference excludes 0 and the paired
-test gives p < 0.05, and that it did not change where two one-sided tests rule out a difference larger than the recipe's
-margin. Otherwise nothing is claimed, and it says how many examples, or clusters, would tell. On few examples it says
-that this is a trial.
+It says that the reward rose or fell only where the 95 % interval of the paired difference excludes
+0 and the paired test gives p < 0.05, and that it did not change where two one-sided tests rule out
+a difference larger than the recipe's margin. Otherwise nothing is claimed, and it says how many
+examples, or clusters, would tell. On few examples it says that this is a trial.
 """
 
 from collections.abc import Sequence
@@ -48,9 +48,11 @@ def verdict(
     whole: Comparison | None = None,
     margin: float = MARGIN,
 ) -> Verdict:
-    """What a stage did to the reward: raised it, lowered it, did not change it by more than a margin, or unknown.
+    """What a stage did to the reward: raised it, lowered it, did not change it by more than a
+    margin, or unknown.
 
-    Where that is unknown of the last stage, and all stages together surely changed it, they come first.
+    Where that is unknown of the last stage, and all stages together surely changed it, they come
+    first.
 
     Args:
         comparison: the last stage against the one before.
@@ -64,7 +66,10 @@ def verdict(
     reward = comparison.reward
     subject = name_of(comparison.after)
     if negative_control:
-        subject = f"Negative control (advantages dealt at random, so the reward should not rise): {subject}"
+        subject = (
+            "Negative control (advantages dealt at random, so the reward should not rise): "
+            f"{subject}"
+        )
     if not finished:
         subject = f"So far, {subject}"
     same = reward.paired.within <= margin
@@ -72,22 +77,34 @@ def verdict(
     sentence = f"{subject} {verb} {_claim(comparison, margin)}{_bounds(bounds)}."
     clauses = list(filter(None, [trial(reward.paired.difference.n)]))
     if negative_control and reward.direction == "rise":
-        clauses.append("it rose all the same, so a rise with real advantages is no proof that they taught anything")
+        clauses.append(
+            "it rose all the same, so a rise with real advantages is no proof that they taught "
+            "anything"
+        )
     elif negative_control and reward.direction == "same":
         clauses.append("that is what a negative control should show")
     if reward.direction == "same" and reward.paired.difference.excludes_zero != (reward.p < 0.05):
         clauses.append("the interval and the test disagree, so this is not called a change")
     if other is not None and other.reward.direction != reward.direction:
         moved = MOVED[other.reward.direction]
-        clauses.append(f"{other.mode} answers disagree: their reward {moved} ({_sure(other.reward)})")
+        clauses.append(
+            f"{other.mode} answers disagree: their reward {moved} ({_sure(other.reward)})"
+        )
     if reward.direction != "same" and any(change.is_form for change in comparison.parts):
         clauses.append(_origin(comparison))
     floor = bounds.floor if bounds else None
     if floor is not None and reward.after.mean <= floor[1].mean:
-        clauses.append(f"the reward after is no better than the control {floor[0][:40]}, which knows nothing")
+        clauses.append(
+            f"the reward after is no better than the control {floor[0][:40]}, which knows nothing"
+        )
     stages = whole if whole is not None and whole.before != comparison.before else None
     tone: Tone = "control" if negative_control else reward.direction
-    if stages is not None and verb == UNKNOWN and not negative_control and _tells_more(comparison, stages):
+    if (
+        stages is not None
+        and verb == UNKNOWN
+        and not negative_control
+        and _tells_more(comparison, stages)
+    ):
         clauses.insert(0, f"its last stage alone: {subject} {verb} {_claim(comparison, margin)}")
         subject = "The whole training" if finished else "So far, the whole training"
         tone = stages.reward.direction
@@ -95,16 +112,22 @@ def verdict(
     elif stages is not None:
         clauses.append(_first_to_last(comparison, stages))
     if comparison.unjudged:
-        clauses.append(f"{_examples(comparison.unjudged)} left out because an answer could not be judged")
+        clauses.append(
+            f"{_examples(comparison.unjudged)} left out because an answer could not be judged"
+        )
     reason = "; ".join(clauses)
     return Verdict(sentence, f"{reason[0].upper()}{reason[1:]}." if reason else "", tone)
 
 
 def run_verdict(view: RunView) -> Verdict:
-    """The verdict on a run: on the last two stages that were evaluated on its headline split, or what is missing."""
+    """The verdict on a run: on the last two stages that were evaluated on its headline split, or
+    what is missing."""
     if view.tasks:
         return _of_tasks(view)
-    control = "This run is a negative control: its RL deals advantages at random and should not raise the reward. "
+    control = (
+        "This run is a negative control: its RL deals advantages at random and should not raise "
+        "the reward. "
+    )
     prefix = control if view.negative_control else ""
     missing: Tone = "control" if view.negative_control else "none"
     if view.headline is None:
@@ -117,14 +140,20 @@ def run_verdict(view: RunView) -> Verdict:
         evaluation = view.evaluations[EvaluationKey(stage, split, mode)]
         reward = view.reward(evaluation)
         sentence = (
-            f"{prefix}Only {name_of(stage)} has been evaluated on {split}: it earns a {mode} reward of "
-            f"{numbers.interval_text(reward)} on {_examples(reward.n)}{_bounds(view.bounds(evaluation))}."
+            f"{prefix}Only {name_of(stage)} has been evaluated on {split}: it earns a {mode} "
+            "reward of "
+            f"{numbers.interval_text(reward)} on "
+            f"{_examples(reward.n)}{_bounds(view.bounds(evaluation))}."
         )
-        return Verdict(sentence, "Without a second stage there is nothing to compare it with.", missing)
+        return Verdict(
+            sentence, "Without a second stage there is nothing to compare it with.", missing
+        )
     if isinstance(found, IncomparableError):
         sentence = f"{prefix}The last two stages cannot be compared on {split}: {found.cause}."
         return Verdict(sentence, f"To fix it, {found.fix}." if found.fix else "", missing)
-    other = next((m for m in view.modes(split) if m != mode and len(view.evaluated(split, m)) > 1), None)
+    other = next(
+        (m for m in view.modes(split) if m != mode and len(view.evaluated(split, m)) > 1), None
+    )
     beside = view.compare(split, other, found.before, found.after) if other else None
     evaluation = view.evaluations[EvaluationKey(found.after, split, mode)]
     whole = view.first_to_last(split, mode)
@@ -144,14 +173,21 @@ def run_verdict(view: RunView) -> Verdict:
 
 
 def _of_tasks(view: RunView) -> Verdict:
-    """What happened to each task, those that fell first named; their rewards are of different rubrics."""
+    """What happened to each task, those that fell first named; their rewards are of different
+    rubrics."""
     said = {one.task: run_verdict(one) for one in view.tasks}
     directions: dict[str, list[str]] = {}
     for one in view.tasks:
         compared = one.headline_comparison()
-        directions.setdefault(compared.reward.direction if compared else "none", []).append(one.task)
+        directions.setdefault(compared.reward.direction if compared else "none", []).append(
+            one.task
+        )
     words = {"fall": "fell", "rise": "rose", "same": "did not change", "none": "cannot be compared"}
-    counts = [f"{' and '.join(directions[key])} {word}" for key, word in words.items() if key in directions]
+    counts = [
+        f"{' and '.join(directions[key])} {word}"
+        for key, word in words.items()
+        if key in directions
+    ]
     tone: Tone = "none" if "none" in directions else "same"
     if "fall" in directions or "rise" in directions:
         tone = "fall" if "fall" in directions else "rise"
@@ -167,7 +203,8 @@ def rise_sentences(view: RunView) -> list[str]:
     """By how much the reward rose on each split, from the first stage to the last."""
     return [
         f"On {one.split} ({numbers.count(len(one.pairs))} examples) the {one.mode} reward "
-        f"{MOVED[one.reward.direction]}: {numbers.fixed(one.reward.before.mean)} {name_of(one.before)}, "
+        f"{MOVED[one.reward.direction]}: {numbers.fixed(one.reward.before.mean)} "
+        f"{name_of(one.before)}, "
         f"{numbers.fixed(one.reward.after.mean)} {name_of(one.after)}, difference "
         f"{numbers.interval_text(one.reward.paired.difference, sign=True)}."
         for one in view.rises
@@ -185,24 +222,38 @@ def _claim(comparison: Comparison, margin: float) -> str:
     what = f"the {comparison.mode} reward on {_examples(difference.n, comparison.split)}"
     sure = _sure(reward)
     if reward.direction != "same":
-        return f"{what} from {numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}: {sure}"
+        return (
+            f"{what} from {numbers.fixed(reward.before.mean)} to "
+            f"{numbers.fixed(reward.after.mean)}: {sure}"
+        )
     if reward.paired.ties == difference.n:
-        return f"{what}: every example earned the same before and after ({numbers.fixed(reward.after.mean)} on average)"
-    found = f"{what} ({numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}: {sure})"
+        return (
+            f"{what}: every example earned the same before and after "
+            f"({numbers.fixed(reward.after.mean)} on average)"
+        )
+    found = (
+        f"{what} ({numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}: "
+        f"{sure})"
+    )
     if reward.paired.within <= margin:
         return f"{found}: there is no difference larger than {margin:g}"
     wanted, scatter = count_units_within(reward.paired, margin), reward.paired.scatter
     possible = numbers.fixed(reward.paired.within, 2)
     there = f", where there are {scatter.units}," if scatter.units < scatter.n else ""
-    others = f"; more examples of the same {scatter.units} cannot" if wanted.needs_other_clusters else ""
+    others = (
+        f"; more examples of the same {scatter.units} cannot" if wanted.needs_other_clusters else ""
+    )
     return (
-        f"{found}: a difference of up to {possible} is possible, and {wanted}{there} would rule out {margin:g} "
+        f"{found}: a difference of up to {possible} is possible, and {wanted}{there} would rule "
+        f"out {margin:g} "
         f"four times in five, if there is none{others}"
     )
 
 
 def _sure(change: QuantityChange) -> str:
-    return f"{numbers.interval_text(change.paired.difference, sign=True)}, {numbers.p_text(change.p)}"
+    return (
+        f"{numbers.interval_text(change.paired.difference, sign=True)}, {numbers.p_text(change.p)}"
+    )
 
 
 def _bounds(bounds: Bounds | None) -> str:
@@ -220,24 +271,36 @@ def _bounds(bounds: Bounds | None) -> str:
 
 
 def _tells_more(comparison: Comparison, whole: Comparison) -> bool:
-    """Whether all stages together surely changed the reward, on as many examples as the last one is judged on."""
+    """Whether all stages together surely changed the reward, on as many examples as the last one is
+    judged on."""
     return (
-        whole.reward.direction != "same" and whole.reward.paired.difference.n == comparison.reward.paired.difference.n
+        whole.reward.direction != "same"
+        and whole.reward.paired.difference.n == comparison.reward.paired.difference.n
     )
 
 
 def _first_to_last(comparison: Comparison, whole: Comparison) -> str:
     """What all of the training did: the last stage alone may take back what an earlier one gave."""
     reward = whole.reward
-    moved = {"rise": "higher than", "fall": "lower than", "same": "not shown to differ from"}[reward.direction]
+    moved = {"rise": "higher than", "fall": "lower than", "same": "not shown to differ from"}[
+        reward.direction
+    ]
     change = f"{numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}"
     shared = reward.paired.difference.n
-    on = "" if shared == comparison.reward.paired.difference.n else f" on the {shared} examples of both"
-    return f"first to last, the reward is {moved} that of {name_of(whole.before)}{on} ({change}: {_sure(reward)})"
+    on = (
+        ""
+        if shared == comparison.reward.paired.difference.n
+        else f" on the {shared} examples of both"
+    )
+    return (
+        f"first to last, the reward is {moved} that of {name_of(whole.before)}{on} ({change}: "
+        f"{_sure(reward)})"
+    )
 
 
 def _origin(comparison: Comparison) -> str:
-    """Whether the change is in the form of the answers or in their content, by the parts that moved with it."""
+    """Whether the change is in the form of the answers or in their content, by the parts that moved
+    with it."""
     direction = comparison.reward.direction
     moved = [change for change in comparison.parts if change.direction == direction]
     form = [change for change in moved if change.is_form]
@@ -246,7 +309,10 @@ def _origin(comparison: Comparison) -> str:
     if not moved:
         return f"no single part {MOVED[direction]} significantly"
     if not content:
-        return f"the {noun} is in format ({_named(form)}), not in content: no other part {MOVED[direction]}"
+        return (
+            f"the {noun} is in format ({_named(form)}), not in content: no other part "
+            f"{MOVED[direction]}"
+        )
     if not form:
         return f"the {noun} is in content ({_named(content)}), not in format"
     share = comparison.form_share
@@ -258,13 +324,18 @@ def _origin(comparison: Comparison) -> str:
         return said
     rest = share.rest.paired.difference
     others = f"the change of the other {numbers.count(rest.n)}"
-    unclear = "cannot be told from 0" if share.rest.direction == "same" else "is the other way round"
+    unclear = (
+        "cannot be told from 0" if share.rest.direction == "same" else "is the other way round"
+    )
     return f"{said}, and {others} {unclear} ({numbers.interval_text(rest, sign=True)})"
 
 
 def _named(changes: Sequence[QuantityChange], most: int = 3) -> str:
     """The largest changes by name: `parse +0.370, alone +0.210`."""
     largest = sorted(changes, key=lambda change: -abs(change.paired.difference.mean))
-    named = [f"{change.name} {numbers.signed(change.paired.difference.mean)}" for change in largest[:most]]
+    named = [
+        f"{change.name} {numbers.signed(change.paired.difference.mean)}"
+        for change in largest[:most]
+    ]
     more = len(largest) - most
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")

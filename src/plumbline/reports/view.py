@@ -1,4 +1,5 @@
-"""What a report shows, read from a run once: stages, splits, evaluations, floor and ceiling, metrics, events.
+"""What a report shows, read from a run once: stages, splits, evaluations, floor and ceiling,
+metrics, events.
 
 Nothing here is rendered, and nothing is computed that `evaluation.summary` does not define.
 """
@@ -57,7 +58,8 @@ class RunView:
     given: Mapping[str, Mapping[str, Example]] = field(default_factory=dict)
     """Held-out examples by task and id, as far as they are known."""
     task: str = ""
-    """What the recipe calls the task that is looked at; empty for the only one, and for what several have in common."""
+    """What the recipe calls the task that is looked at; empty for the only one, and for what
+    several have in common."""
     whole: "RunView | None" = None
     """The run that this is one task of."""
     _summaries: dict[EvaluationKey, dict[str, Any]] = field(default_factory=dict)
@@ -66,8 +68,9 @@ class RunView:
 
     @cached_property
     def tasks(self) -> "list[RunView]":
-        """A run of several tasks, task by task: each as if the run were of this one alone, as far as evaluations,
-        rewards and samples go. Empty for a run of one task, and inside such a view."""
+        """A run of several tasks, task by task: each as if the run were of this one alone, as far
+        as evaluations, rewards and samples go. Empty for a run of one task, and inside such a
+        view."""
         names = self.run.recipe.tasks if self.whole is None else None
         return [RunView(self.run, self.given, name, self) for name in names or ()]
 
@@ -76,12 +79,16 @@ class RunView:
         """The task's held-out examples by id."""
         return self.given.get(self.task, {})
 
-    # -- records -------------------------------------------------------------------------------------------------
+    # -- records -----------------------------------------------------------------------------------
 
     @cached_property
     def evaluations(self) -> dict[EvaluationKey, Evaluation]:
         """Every evaluation of the task; none where there are several."""
-        return {replace(key, task=""): found for key, found in self.recorded.items() if key.task == self.task}
+        return {
+            replace(key, task=""): found
+            for key, found in self.recorded.items()
+            if key.task == self.task
+        }
 
     @cached_property
     def recorded(self) -> dict[EvaluationKey, Evaluation]:
@@ -90,7 +97,8 @@ class RunView:
 
     @cached_property
     def metrics(self) -> dict[str, list[dict[str, Any]]]:
-        """The metrics rows of each stage that has any, in the order of training; of one of several tasks, its own."""
+        """The metrics rows of each stage that has any, in the order of training; of one of several
+        tasks, its own."""
         if self.whole is not None:
             return {"rl": [_of_task(row, self.task) for row in self.whole.metrics.get("rl", [])]}
         rows: dict[str, list[dict[str, Any]]] = {}
@@ -113,7 +121,11 @@ class RunView:
                 if key.startswith("time/") and value is not None:
                     work = WORK.get(key, key.removeprefix("time/"))
                     stage[work] = stage.get(work, 0.0) + float(value)
-        return {(stage, work): seconds for stage in ordered(spent) for work, seconds in spent[stage].items()}
+        return {
+            (stage, work): seconds
+            for stage in ordered(spent)
+            for work, seconds in spent[stage].items()
+        }
 
     @cached_property
     def samples(self) -> list[dict[str, Any]]:
@@ -134,19 +146,29 @@ class RunView:
 
     @cached_property
     def watched(self) -> list[RuleHistory]:
-        """What became of the recipe's watch rules; of several tasks, those of the run stand with the run alone."""
+        """What became of the recipe's watch rules; of several tasks, those of the run stand with
+        the run alone."""
         return afterwards(self.run) if self.whole is None else []
 
     @cached_property
     def decision(self) -> Decision | None:
         """What the recipe's tree makes of this run alone; None where it has none."""
         tree = self.run.recipe.decide
-        return decide(Evidence((RunFigures(self.run),)), tree) if tree is not None and self.whole is None else None
+        return (
+            decide(Evidence((RunFigures(self.run),)), tree)
+            if tree is not None and self.whole is None
+            else None
+        )
 
     @cached_property
     def examined(self) -> list[Examination[History]]:
-        """What the checks say of each stage that has recorded steps (`plumbline check`); of a task alone, nothing."""
-        return [examine(one, CHECKS) for one in own.read(self.run.folder)] if self.metrics and not self.whole else []
+        """What the checks say of each stage that has recorded steps (`plumbline check`); of a task
+        alone, nothing."""
+        return (
+            [examine(one, CHECKS) for one in own.read(self.run.folder)]
+            if self.metrics and not self.whole
+            else []
+        )
 
     @cached_property
     def environment(self) -> dict[str, Any]:
@@ -164,14 +186,18 @@ class RunView:
         """Replayed episodes, by evaluation."""
         folders = sorted(path.parent for path in self.run.folder.glob(f"replays/*/{INDEX}"))
         keys = {EvaluationKey.parse(folder.name): folder for folder in folders}
-        return {replace(key, task=""): read_replays(keys[key]) for key in keys if key.task == self.task}
+        return {
+            replace(key, task=""): read_replays(keys[key]) for key in keys if key.task == self.task
+        }
 
     @cached_property
     def task_headline(self) -> Headline | None:
         """What the run's task puts first; None where it says nothing about that."""
-        return next((one.headline for one in self.evaluations.values() if one.headline is not None), None)
+        return next(
+            (one.headline for one in self.evaluations.values() if one.headline is not None), None
+        )
 
-    # -- evaluations ---------------------------------------------------------------------------------------------
+    # -- evaluations -------------------------------------------------------------------------------
 
     @cached_property
     def finals(self) -> list[EvaluationKey]:
@@ -187,7 +213,11 @@ class RunView:
     def splits(self) -> list[str]:
         """Splits of those evaluations, as the recipe orders them."""
         section, present = self.run.recipe.evaluation, sorted({key.split for key in self.finals})
-        return [split for split in dict.fromkeys([*section.final, section.split, *present]) if split in present]
+        return [
+            split
+            for split in dict.fromkeys([*section.final, section.split, *present])
+            if split in present
+        ]
 
     @cached_property
     def further(self) -> list[str]:
@@ -205,11 +235,14 @@ class RunView:
 
     def final_keys(self, split: str) -> list[EvaluationKey]:
         """The evaluations after each stage on a split, in the order of training, greedy first."""
-        keys = [EvaluationKey(stage, split, mode) for stage in self.stages for mode in self.modes(split)]
+        keys = [
+            EvaluationKey(stage, split, mode) for stage in self.stages for mode in self.modes(split)
+        ]
         return [key for key in keys if key in self.evaluations]
 
     def summary(self, key: EvaluationKey) -> dict[str, Any]:
-        """`summarise` of an evaluation, with floor, ceiling and skill where references stand beside it."""
+        """`summarise` of an evaluation, with floor, ceiling and skill where references stand beside
+        it."""
         if key not in self._summaries:
             evaluation = self.evaluations[key]
             beside = {} if key.stage == REFERENCE else self._references(evaluation)
@@ -217,11 +250,14 @@ class RunView:
         return self._summaries[key]
 
     def _references(self, evaluation: Evaluation) -> dict[str, Evaluation]:
-        """The references on exactly the examples of an evaluation; those that lack one of them are left out."""
+        """The references on exactly the examples of an evaluation; those that lack one of them are
+        left out."""
         return {
             key.mode: found
             for key, reference in self.evaluations.items()
-            if key.stage == REFERENCE and key.split == evaluation.split and (found := aligned(reference, evaluation))
+            if key.stage == REFERENCE
+            and key.split == evaluation.split
+            and (found := aligned(reference, evaluation))
         }
 
     def bounds(self, evaluation: Evaluation) -> Bounds:
@@ -234,10 +270,13 @@ class RunView:
     def reference_keys(self, split: str) -> list[EvaluationKey]:
         """The controls from the worst to the best, then the oracle."""
         keys = [key for key in self.evaluations if key.stage == REFERENCE and key.split == split]
-        return sorted(keys, key=lambda key: (key.mode == ORACLE, self.evaluations[key].mean_reward, key.mode))
+        return sorted(
+            keys, key=lambda key: (key.mode == ORACLE, self.evaluations[key].mean_reward, key.mode)
+        )
 
     def inside(self) -> dict[tuple[str, str], list[tuple[int, Evaluation]]]:
-        """Evaluations during training: (split, mode) to (step, evaluation), in the order of the steps."""
+        """Evaluations during training: (split, mode) to (step, evaluation), in the order of the
+        steps."""
         series: dict[tuple[str, str], list[tuple[int, Evaluation]]] = {}
         for key, evaluation in self.evaluations.items():
             if key.step is not None:
@@ -248,12 +287,16 @@ class RunView:
     def reward(self, evaluation: Evaluation) -> Interval:
         """The mean reward with its interval, computed once for every evaluation."""
         if id(evaluation) not in self._rewards:
-            self._rewards[id(evaluation)] = mean_interval(evaluation.rewards(), evaluation.clusters())
+            self._rewards[id(evaluation)] = mean_interval(
+                evaluation.rewards(), evaluation.clusters()
+            )
         return self._rewards[id(evaluation)]
 
-    # -- comparisons ---------------------------------------------------------------------------------------------
+    # -- comparisons -------------------------------------------------------------------------------
 
-    def compare(self, split: str, mode: str, before: str, after: str) -> Comparison | IncomparableError | None:
+    def compare(
+        self, split: str, mode: str, before: str, after: str
+    ) -> Comparison | IncomparableError | None:
         """Two stages on a split; None where one of them was not evaluated there."""
         name = (split, mode, before, after)
         if name not in self._compared:
@@ -280,7 +323,8 @@ class RunView:
 
     @cached_property
     def headline(self) -> tuple[str, str] | None:
-        """The split and the mode that the verdict speaks of: the recipe's last final split, by greedy decoding."""
+        """The split and the mode that the verdict speaks of: the recipe's last final split, by
+        greedy decoding."""
         named = [split for split in self.splits if split not in self.further]
         order = [*reversed(named), *self.further]
         for least in (2, 1):
@@ -299,10 +343,17 @@ class RunView:
     def headline_keys(self) -> list[EvaluationKey]:
         """The evaluations of the last two stages that the verdict compares."""
         headline = self.headline
-        return [EvaluationKey(stage, *headline) for stage in self.evaluated(*headline)[-2:]] if headline else []
+        return (
+            [EvaluationKey(stage, *headline) for stage in self.evaluated(*headline)[-2:]]
+            if headline
+            else []
+        )
 
-    def on_each_split(self, compare: Callable[[str, str], Comparison | IncomparableError | None]) -> list[Comparison]:
-        """What `compare` (`last_two`, `first_to_last`) finds on every split, decoded as the verdict's answers were."""
+    def on_each_split(
+        self, compare: Callable[[str, str], Comparison | IncomparableError | None]
+    ) -> list[Comparison]:
+        """What `compare` (`last_two`, `first_to_last`) finds on every split, decoded as the
+        verdict's answers were."""
         mode = self.headline[1] if self.headline else "greedy"
         return [one for split in self.splits if isinstance(one := compare(split, mode), Comparison)]
 
@@ -313,7 +364,8 @@ class RunView:
 
     @property
     def has_breakdown(self) -> bool:
-        """Whether there is more to say than every run has: figures of the task's own, or splits of its own."""
+        """Whether there is more to say than every run has: figures of the task's own, or splits of
+        its own."""
         return self.task_headline is not None or bool(self.further)
 
     @property
@@ -323,11 +375,16 @@ class RunView:
 
 
 def _of_task(row: Mapping[str, Any], task: str) -> dict[str, Any]:
-    """What a row of metrics says of one of several tasks, under the names that the metrics of a single one have."""
+    """What a row of metrics says of one of several tasks, under the names that the metrics of a
+    single one have."""
     kept = {"stage": row["stage"], "step": row["step"]}
     for kind in ("train/reward", "train/reading"):
         inside = f"{kind}/{task}"
-        kept |= {f"{kind}{key.removeprefix(inside)}": row[key] for key in row if f"{key}/".startswith(f"{inside}/")}
+        kept |= {
+            f"{kind}{key.removeprefix(inside)}": row[key]
+            for key in row
+            if f"{key}/".startswith(f"{inside}/")
+        }
     return kept
 
 

@@ -1,4 +1,5 @@
-"""A run directory in, `report.html`, `report.md` and `tables/` out: functions of the records, always the same bytes."""
+"""A run directory in, `report.html`, `report.md` and `tables/` out: functions of the records,
+always the same bytes."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,8 +29,9 @@ def write_report(run: Run, examples: Mapping[str, Mapping[str, Example]] | None 
 
     Args:
         run: whose records are read.
-        examples: held-out examples by task and id, for the prompts and gold answers beside the samples; without them
-            the report shows the oracle's answers and no prompts. The only task of a run has the name "".
+        examples: held-out examples by task and id, for the prompts and gold answers beside the
+            samples; without them the report shows the oracle's answers and no prompts. The only
+            task of a run has the name "".
 
     Returns:
         The path of the HTML file.
@@ -41,7 +43,8 @@ def write_report(run: Run, examples: Mapping[str, Mapping[str, Example]] | None 
     with naming(run):
         files = _files(RunView(run, examples or {}))
     check_links(run.folder, "tables")
-    for name, text in files.items():  # last of all: a record that cannot be read leaves no half of a report
+    # last of all: a record that cannot be read leaves no half of a report
+    for name, text in files.items():
         write_text(run.folder / name, text)
     return run.folder / "report.html"
 
@@ -53,14 +56,18 @@ def _files(view: RunView) -> dict[str, str]:
     for one in (view, *view.tasks):
         place = Path("tables") / one.task
         for table in all_tables(one):
-            files |= {f"{place / table.name}.csv": table.to_csv(), f"{place / table.name}.tex": table.to_latex()}
+            files |= {
+                f"{place / table.name}.csv": table.to_csv(),
+                f"{place / table.name}.tex": table.to_latex(),
+            }
     marked = render("report.md", view=view, said=said)  # to paste into an issue or a model card
     files |= {"report.md": marked.rstrip() + "\n", "report.html": html_report(view, said)}
     return files
 
 
 def html_report(view: RunView, said: Verdict) -> str:
-    """The HTML file; of several tasks with sections for each. A section with nothing to say is left out."""
+    """The HTML file; of several tasks with sections for each. A section with nothing to say is left
+    out."""
     made = [
         section("top", "", view=view, said=said),
         section("checked", "What the checks say", "facts", pairs=sections.check_facts(view)),
@@ -77,7 +84,11 @@ def html_report(view: RunView, said: Verdict) -> str:
         }
         anchor, name = (f"-{one.task}", f": {one.task}") if one.task else ("", "")
         for what, heading in headings.items():
-            made.append(section(what + anchor, heading + name, what, view=one, replays=sections.replays(one)))
+            made.append(
+                section(
+                    what + anchor, heading + name, what, view=one, replays=sections.replays(one)
+                )
+            )
     if view.tasks:
         made.append(section("curves", "Curves", view=view))
     made += [
@@ -95,26 +106,37 @@ MOST_BARS, MOST_CHARACTERS = 60, 60
 
 def _curve(view: RunView) -> Text | None:
     """The reward of the RL steps as a line of bars; None where there are not two steps."""
-    earned = [row["train/reward"] for row in view.metrics.get("rl", []) if row.get("train/reward") is not None]
+    earned = [
+        row["train/reward"]
+        for row in view.metrics.get("rl", [])
+        if row.get("train/reward") is not None
+    ]
     if len(earned) < 2:
         return None
     parts = np.array_split(np.asarray(earned), min(MOST_BARS, len(earned)))
     low, high = min(earned), max(earned)
-    bars = "".join(BARS[round((len(BARS) - 1) * (part.mean() - low) / (high - low or 1))] for part in parts)
+    bars = "".join(
+        BARS[round((len(BARS) - 1) * (part.mean() - low) / (high - low or 1))] for part in parts
+    )
     told = f"reward of sampled answers, {len(earned)} steps"
     return Text(f"\n{told}:  {fixed(earned[0])} {bars} {fixed(earned[-1])}")
 
 
 def _answers(view: RunView) -> Table | None:
-    """Held-out answers of the first evaluated stage and of the last, chosen by `comparisons.select`."""
+    """Held-out answers of the first evaluated stage and of the last, chosen by
+    `comparisons.select`."""
     compared = view.first_to_last(*view.headline) if view.headline else None
     if not isinstance(compared, Comparison):
         return None
     before, after = name_of(compared.before), name_of(compared.after)
     table = Table("reference answer", before, after, "reward", box=SIMPLE_HEAD, show_lines=True)
     for picked, _, gold, _ in sections.side_by_side(view, compared):
-        cells = [_cell(text) for text in (gold or "", picked.before.completion, picked.after.completion)]
-        table.add_row(*cells, Text(f"{fixed(picked.before.reward, 2)} → {fixed(picked.after.reward, 2)}"))
+        cells = [
+            _cell(text) for text in (gold or "", picked.before.completion, picked.after.completion)
+        ]
+        table.add_row(
+            *cells, Text(f"{fixed(picked.before.reward, 2)} → {fixed(picked.after.reward, 2)}")
+        )
     return table
 
 
@@ -134,11 +156,16 @@ def run_summary(run: Run) -> RenderableType:
         lines.append(Text(said.reason))
     for one, pictures in zip(view.tasks or [view], shown, strict=True):
         if one.has_breakdown:
-            lines += [Text(f"{one.task}: {sentence}" if one.task else sentence) for sentence in rise_sentences(one)]
+            lines += [
+                Text(f"{one.task}: {sentence}" if one.task else sentence)
+                for sentence in rise_sentences(one)
+            ]
         lines += [part for part in pictures if part is not None]
     result = run.result() or {}
     trust = " --trust-code" * any(one.name == "jsonl" for one in run.recipe.each_task.values())
-    lines.append(Text(f"\nreport  {run.folder / 'report.html'}\nmodel   {result.get('model', '-')}\n"))
+    lines.append(
+        Text(f"\nreport  {run.folder / 'report.html'}\nmodel   {result.get('model', '-')}\n")
+    )
     if run.recipe.model.name is None:
         lines.append(
             Text(

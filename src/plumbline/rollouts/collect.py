@@ -1,7 +1,7 @@
 """Sampler times task gives judged groups. Training and evaluation both use this and nothing else.
 
-Two places that sample drift apart (10 denoising steps in one against 64 in the other, greedy against sampled), so both
-call `collect`.
+Two places that sample drift apart (10 denoising steps in one against 64 in the other, greedy
+against sampled), so both call `collect`.
 """
 
 from collections import Counter
@@ -12,28 +12,39 @@ from dataclasses import dataclass, field
 from plumbline.errors import DataError
 from plumbline.policies.policy import Sampler
 from plumbline.records import Example, Group, Key, Request, Rollout, Sampling, Trajectory
+from plumbline.rollouts.reward_workers import Judging, check_failures
 from plumbline.tasks.source import Source
 from plumbline.tasks.task import Task
-from plumbline.rollouts.reward_workers import Judging, check_failures
 
 
 def collect(
-    sampler: Sampler, task: Task, examples: Sequence[Example], *, copies: int, sampling: Sampling, key: Key
+    sampler: Sampler,
+    task: Task,
+    examples: Sequence[Example],
+    *,
+    copies: int,
+    sampling: Sampling,
+    key: Key,
 ) -> list[Group]:
-    """Go through `copies` episodes of each example, and judge each answer as soon as it is finished.
+    """Go through `copies` episodes of each example, and judge each answer as soon as it is
+    finished.
 
     Args:
         sampler: draws.
         task: judges.
-        examples: one may come several times (an epoch that ends within a step); its copies are then numbered on.
+        examples: one may come several times (an epoch that ends within a step); its copies are then
+            numbered on.
         copies: of each, G.
         sampling: the law.
-        key: what each request's key begins with; the example's id, the copy's number and the turn follow.
+        key: what each request's key begins with; the example's id, the copy's number and the turn
+            follow.
 
     Returns:
         One group an example, in the order of the examples.
     """
-    return collect_parts(sampler, [TaskPart("", task, examples, key)], copies=copies, sampling=sampling)
+    return collect_parts(
+        sampler, [TaskPart("", task, examples, key)], copies=copies, sampling=sampling
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,8 +58,11 @@ class TaskPart:
     key: Key
 
 
-def task_parts(source: Source, prompts: Mapping[str, Sequence[Example]], key: Key) -> list[TaskPart]:
-    """What is collected of each task for these prompts; of several tasks a key ends with the task's name."""
+def task_parts(
+    source: Source, prompts: Mapping[str, Sequence[Example]], key: Key
+) -> list[TaskPart]:
+    """What is collected of each task for these prompts; of several tasks a key ends with the task's
+    name."""
     return [
         TaskPart(name, source.tasks[name], examples, (*key, *([name] if name else [])))
         for name, examples in prompts.items()
@@ -64,25 +78,38 @@ def check_judged(groups: Sequence[Group]) -> None:
     """
     for task in dict.fromkeys(group.task for group in groups):
         rollouts = [rollout for group in groups if group.task == task for rollout in group.rollouts]
-        check_failures([str(one.failure) for one in rollouts if one.failure is not None], len(rollouts))
+        check_failures(
+            [str(one.failure) for one in rollouts if one.failure is not None], len(rollouts)
+        )
 
 
-def collect_parts(sampler: Sampler, parts: Sequence[TaskPart], *, copies: int, sampling: Sampling) -> list[Group]:
-    """`collect` for several tasks, whose requests are drawn together: on a GPU a call takes about as long as its
-    longest answer, so the tasks' calls one after the other would take the sum of theirs.
+def collect_parts(
+    sampler: Sampler, parts: Sequence[TaskPart], *, copies: int, sampling: Sampling
+) -> list[Group]:
+    """`collect` for several tasks, whose requests are drawn together: on a GPU a call takes about
+    as long as its longest answer, so the tasks' calls one after the other would take the sum of
+    theirs.
 
-    All episodes that are not over are asked together, turn by turn. One whose next prompt does not fit into the context
-    ends there, with what its answers came to so far (`Rollout.cut`).
+    All episodes that are not over are asked together, turn by turn. One whose next prompt does not
+    fit into the context ends there, with what its answers came to so far (`Rollout.cut`).
 
     Returns:
         The groups of all parts, in their order.
     """
     with ExitStack() as stack:
         running = [
-            (part, stack.enter_context(Judging(part.task, part.examples)), list(_attempts(part, copies)))
+            (
+                part,
+                stack.enter_context(Judging(part.task, part.examples)),
+                list(_attempts(part, copies)),
+            )
             for part in parts
         ]
-        owner = {attempt.key: (judging, attempt) for _, judging, attempts in running for attempt in attempts}
+        owner = {
+            attempt.key: (judging, attempt)
+            for _, judging, attempts in running
+            for attempt in attempts
+        }
         requests = [
             Request((*attempt.key, 0), part.examples[attempt.prompt].messages, sampling)
             for part, _, attempts in running
@@ -106,7 +133,11 @@ def collect_parts(sampler: Sampler, parts: Sequence[TaskPart], *, copies: int, s
                         else:
                             attempt.asked.append(messages[-1]["content"])
                             requests.append(Request((*attempt.key, turn), messages, sampling))
-    return [group for part, judging, attempts in running for group in _groups(part, judging, attempts, copies)]
+    return [
+        group
+        for part, judging, attempts in running
+        for group in _groups(part, judging, attempts, copies)
+    ]
 
 
 @dataclass(slots=True, eq=False)
@@ -131,7 +162,9 @@ def _attempts(part: TaskPart, copies: int) -> Iterator[_Attempt]:
         seen[example.id] += copies
 
 
-def _groups(part: TaskPart, judging: Judging, attempts: Sequence[_Attempt], copies: int) -> Iterator[Group]:
+def _groups(
+    part: TaskPart, judging: Judging, attempts: Sequence[_Attempt], copies: int
+) -> Iterator[Group]:
     """One group an example, once all is judged."""
     rollouts = []
     for attempt in attempts:
@@ -152,17 +185,24 @@ def _groups(part: TaskPart, judging: Judging, attempts: Sequence[_Attempt], copi
 
 
 def check_prompts(sampler: Sampler, examples: Sequence[Example], sampling: Sampling) -> None:
-    """Fail before anything is trained where a prompt and its answer would not fit into the model's context.
+    """Fail before anything is trained where a prompt and its answer would not fit into the model's
+    context.
 
     Raises:
         DataError: names the longest such example, and how many there are.
     """
     lengths = [sampler.prompt_length(example.messages) for example in examples]
-    too_long = [index for index, length in enumerate(lengths) if length + sampling.max_tokens > sampler.context]
+    too_long = [
+        index
+        for index, length in enumerate(lengths)
+        if length + sampling.max_tokens > sampler.context
+    ]
     if too_long:
         worst = max(too_long, key=lengths.__getitem__)
         raise DataError(
-            f"{len(too_long)} of {len(examples)} prompts do not fit: {examples[worst].id} has {lengths[worst]} tokens, "
-            f"and with an answer of up to {sampling.max_tokens} exceeds the context of {sampler.context}",
+            f"{len(too_long)} of {len(examples)} prompts do not fit: {examples[worst].id} has "
+            f"{lengths[worst]} tokens, "
+            f"and with an answer of up to {sampling.max_tokens} exceeds the context of "
+            f"{sampler.context}",
             "lower sampling.max_tokens, shorten the prompts, or use a model with a longer context",
         )

@@ -1,8 +1,10 @@
-"""Judges completions while the model goes on sampling: rewards that come from a browser take longer than tokens.
+"""Judges completions while the model goes on sampling: rewards that come from a browser take longer
+than tokens.
 
-Each completion is told to its episode as soon as the sampler has it. Threads of their own do that, with all that waits
-of one example in one call where the task asks once and has such a call (`Task.judge_group`). A task whose verdicts
-cost nothing is judged in place, which saves the threads (`Task.judges`).
+Each completion is told to its episode as soon as the sampler has it. Threads of their own do that,
+with all that waits of one example in one call where the task asks once and has such a call
+(`Task.judge_group`). A task whose verdicts cost nothing is judged in place, which saves the threads
+(`Task.judges`).
 """
 
 import threading
@@ -20,11 +22,13 @@ MAX_FAILED = 0.2
 FEW_FAILED = 2
 """So many may fail whatever the share: one time-out of four says nothing of the verifier."""
 _in_place = threading.Lock()
-"""A task without threads is judged by one at a time, also where an evaluation and a sampler ahead do so at once."""
+"""A task without threads is judged by one at a time, also where an evaluation and a sampler ahead
+do so at once."""
 Verdict = tuple[Outcome, Score | None, Failure | None]
 _FAILED = Outcome(how="failed")
 STOPS = (EngineError, RewardError)
-"""No failures of a single verdict: what judges is gone, or the task's scoring function returns what is no reward."""
+"""No failures of a single verdict: what judges is gone, or the task's scoring function returns what
+is no reward."""
 
 
 def judge(task: Task, example: Example, completion: str) -> Verdict:
@@ -35,26 +39,29 @@ def judge(task: Task, example: Example, completion: str) -> Verdict:
 
 
 def check_failures(causes: Sequence[str], total: int) -> None:
-    """Stop where the verifier itself breaks on many completions (a reward that is infinite, a database that is gone).
+    """Stop where the verifier itself breaks on many completions (a reward that is infinite, a
+    database that is gone).
 
     Args:
         causes: why, of each that could not be judged.
         total: completions.
 
     Raises:
-        TrainingStopped: more than `MAX_FAILED` of `total`, and more than `FEW_FAILED`, or all of them, could not be
-            judged.
+        TrainingStopped: more than `MAX_FAILED` of `total`, and more than `FEW_FAILED`, or all of
+            them, could not be judged.
     """
     if len(causes) > max(MAX_FAILED * total, min(FEW_FAILED, total - 1)):
         cause, count = Counter(causes).most_common(1)[0]
         raise TrainingStopped(
-            f"{len(causes)} of {total} completions could not be judged; {count} of them because of {cause}",
+            f"{len(causes)} of {total} completions could not be judged; {count} of them because of "
+            f"{cause}",
             "look at the task's verifier: it must return parts in [0, 1] for every text",
         )
 
 
 class Judging:
-    """Judges on threads of its own from `with` on, at whose end the last of them has its verdict."""
+    """Judges on threads of its own from `with` on, at whose end the last of them has its
+    verdict."""
 
     def __init__(self, task: Task, examples: Sequence[Example]) -> None:
         """Nothing is judged yet.
@@ -74,7 +81,8 @@ class Judging:
         self._ended = False
         self._gone: EngineError | RewardError | None = None
         self._threads = [
-            threading.Thread(target=self._work, name=f"judge-{number}", daemon=True) for number in range(task.judges)
+            threading.Thread(target=self._work, name=f"judge-{number}", daemon=True)
+            for number in range(task.judges)
         ]
 
     def __enter__(self) -> "Judging":
@@ -83,7 +91,10 @@ class Judging:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         with self._news:
             if kind is not None:
@@ -96,7 +107,8 @@ class Judging:
             raise self._gone
 
     def tell(self, prompt: int, copy: int, text: str) -> None:
-        """Take a copy's text; where there are threads, the one that tells does not wait for the verdict.
+        """Take a copy's text; where there are threads, the one that tells does not wait for the
+        verdict.
 
         Raises:
             EngineError, RewardError: see `STOPS`; here, in `asked` or at the end of `with`.
@@ -115,13 +127,15 @@ class Judging:
                 raise self._gone
 
     def left(self, seconds: float) -> int:
-        """How many of the texts that were told are not judged yet; waits up to `seconds` for the last of them."""
+        """How many of the texts that were told are not judged yet; waits up to `seconds` for the
+        last of them."""
         with self._news:
             self._news.wait_for(lambda: not self._unjudged or self._gone is not None, seconds)
             return 0 if self._gone is not None else self._unjudged
 
     def asked(self) -> dict[tuple[int, int], Sequence[Message]]:
-        """What the episodes ask that are not over, by prompt and copy, once all that was told is judged."""
+        """What the episodes ask that are not over, by prompt and copy, once all that was told is
+        judged."""
         with self._news:
             while self._unjudged and self._gone is None:
                 self._news.wait()
@@ -156,16 +170,19 @@ class Judging:
     def judge(self, prompt: int, told: Sequence[tuple[int, str]]) -> None:
         """Judge texts of copies of one prompt, in one call where the task has one and asks once.
 
-        A verifier that breaks is a counted failure with its cause, never a reward of 0. Every exception but `STOPS` is
-        caught here, because beyond lies a task's own code, fed with whatever a model wrote. Where the call for all of
-        them breaks, that is warned of and each is judged by itself, so that one of them cannot take the others along.
+        A verifier that breaks is a counted failure with its cause, never a reward of 0. Every
+        exception but `STOPS` is caught here, because beyond lies a task's own code, fed with
+        whatever a model wrote. Where the call for all of them breaks, that is warned of and each is
+        judged by itself, so that one of them cannot take the others along.
         """
         if len(told) > 1 and self.task.turns == 1:
             try:
                 verdicts = self.task.judge_group(self.examples[prompt], [text for _, text in told])
                 if verdicts is not None:
                     found: dict[tuple[int, int], Verdict] = {
-                        (prompt, copy): (_FAILED, None, each) if isinstance(each, Failure) else (*each, None)
+                        (prompt, copy): (_FAILED, None, each)
+                        if isinstance(each, Failure)
+                        else (*each, None)
                         for (copy, _), each in zip(told, verdicts, strict=True)
                     }
                     self._found |= found
@@ -175,7 +192,8 @@ class Judging:
             except Exception as error:  # noqa: BLE001 - the boundary to a task's code, see above
                 broke = f"{type(error).__name__}: {error}"
                 warnings.warn(
-                    f"{self.task.name} could not judge a group at once, but one by one: {broke}", stacklevel=2
+                    f"{self.task.name} could not judge a group at once, but one by one: {broke}",
+                    stacklevel=2,
                 )
         for copy, text in told:
             self._tell((prompt, copy), text)
@@ -192,4 +210,8 @@ class Judging:
         except STOPS:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary to a task's code, see `judge`
-            self._found[place] = (_FAILED, None, Failure(cause=type(error).__name__, detail=str(error)[:500]))
+            self._found[place] = (
+                _FAILED,
+                None,
+                Failure(cause=type(error).__name__, detail=str(error)[:500]),
+            )

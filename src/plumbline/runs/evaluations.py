@@ -1,6 +1,8 @@
-"""Evaluations on disk: one JSON file each, with every row, so that any two can be compared later, pair by pair.
+"""Evaluations on disk: one JSON file each, with every row, so that any two can be compared later,
+pair by pair.
 
-Replayed episodes of an evaluation lie in a folder of their own, with their pictures and an index that is written last:
+Replayed episodes of an evaluation lie in a folder of their own, with their pictures and an index
+that is written last:
 
     replays/rl.test.greedy/
       index.json           which episodes, what each got wrong, and its pictures' captions
@@ -18,7 +20,16 @@ from typing import Any, Self
 
 from plumbline.errors import DataError
 from plumbline.records import Evaluation, Figure, Frame, Headline, Judged, Mistake, Unjudged
-from plumbline.storage import SMALL, JsonLines, dumps, one_line, read_bytes, read_object, write_bytes, write_json
+from plumbline.storage import (
+    SMALL,
+    JsonLines,
+    dumps,
+    one_line,
+    read_bytes,
+    read_object,
+    write_bytes,
+    write_json,
+)
 
 INDEX = "index.json"
 """Of the replays of an evaluation."""
@@ -28,11 +39,12 @@ REFERENCE = "reference"
 
 @dataclass(frozen=True, slots=True, order=True)
 class EvaluationKey:
-    """Which evaluation of a run: `rl@000040.val.greedy` inside training, `rl.test.sampled` after a stage; in a run of
-    several tasks `rl.TASK.test.sampled`.
+    """Which evaluation of a run: `rl@000040.val.greedy` inside training, `rl.test.sampled` after a
+    stage; in a run of several tasks `rl.TASK.test.sampled`.
 
-    Fields: the stage (base, sft, rl, reference), the split, the mode (greedy, sampled, or a reference's name), the
-    step for one inside training (None for the one after the stage), and the task's name in a run of several.
+    Fields: the stage (base, sft, rl, reference), the split, the mode (greedy, sampled, or a
+    reference's name), the step for one inside training (None for the one after the stage), and the
+    task's name in a run of several.
     """
 
     stage: str
@@ -43,7 +55,9 @@ class EvaluationKey:
 
     def __str__(self) -> str:
         step = "" if self.step is None else f"@{self.step:06d}"
-        return ".".join([f"{self.stage}{step}", *([self.task] if self.task else []), self.split, self.mode])
+        return ".".join(
+            [f"{self.stage}{step}", *([self.task] if self.task else []), self.split, self.mode]
+        )
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -52,17 +66,21 @@ class EvaluationKey:
         Raises:
             DataError: it is none.
         """
-        found = re.fullmatch(r"([^.@]+)(?:@(\d{1,18}))?(?:\.([^.]+))?\.([^.]+)\.([^.]+)", text, re.ASCII)
+        found = re.fullmatch(
+            r"([^.@]+)(?:@(\d{1,18}))?(?:\.([^.]+))?\.([^.]+)\.([^.]+)", text, re.ASCII
+        )
         if found is None:
             raise DataError(
-                f"{text} does not name an evaluation", "names look like rl.val.greedy or rl@000040.val.greedy"
+                f"{text} does not name an evaluation",
+                "names look like rl.val.greedy or rl@000040.val.greedy",
             )
         stage, step, task, split, mode = found.groups()
         return cls(stage, split, mode, None if step is None else int(step), task or "")
 
 
 def to_json(evaluation: Evaluation) -> dict[str, Any]:
-    """Plain values, rows included; what only some rows have (several turns) stands in those alone."""
+    """Plain values, rows included; what only some rows have (several turns) stands in those
+    alone."""
     values = asdict(evaluation)
     for row in values["rows"]:
         _shorten(row)
@@ -81,9 +99,11 @@ def write_evaluation(path: Path, evaluation: Evaluation) -> None:
 
 
 class BegunEvaluation:
-    """An evaluation that is not finished: its rows so far, a line each, beside the place of the whole.
+    """An evaluation that is not finished: its rows so far, a line each, beside the place of the
+    whole.
 
-    The first line says under what they were made; what was begun under anything else is begun again.
+    The first line says under what they were made; what was begun under anything else is begun
+    again.
     """
 
     def __init__(self, path: Path, under: Mapping[str, Any]) -> None:
@@ -112,7 +132,9 @@ class BegunEvaluation:
                 for row in judged:
                     _check_judged(row)
             except (TypeError, KeyError, ValueError) as error:
-                raise DataError(f"{self._file.path}:{number}: {one_line(error)}", "delete the file") from error
+                raise DataError(
+                    f"{self._file.path}:{number}: {one_line(error)}", "delete the file"
+                ) from error
             found += (*judged, *unjudged)
         return found
 
@@ -138,7 +160,8 @@ def read_evaluation(path: Path) -> Evaluation:
     """Read an evaluation back.
 
     Raises:
-        DataError: the file is missing or is no evaluation, a reward lies outside [0, 1], or an id comes twice.
+        DataError: the file is missing or is no evaluation, a reward lies outside [0, 1], or an id
+            comes twice.
     """
     values = read_object(path)
     try:
@@ -146,7 +169,8 @@ def read_evaluation(path: Path) -> Evaluation:
     except (TypeError, KeyError, ValueError) as error:
         lacks = "it lacks " if isinstance(error, KeyError) else ""
         raise DataError(
-            f"{path} is not an evaluation of Plumbline: {lacks}{one_line(error)}", "give the JSON file of one"
+            f"{path} is not an evaluation of Plumbline: {lacks}{one_line(error)}",
+            "give the JSON file of one",
         ) from error
 
 
@@ -157,20 +181,33 @@ def _evaluation(values: dict[str, Any]) -> Evaluation:
     for row in rows:
         _check_judged(row)
     for failed in unjudged:
-        _check_texts({key: getattr(failed, key) for key in ("id", "stratum", "completion", "failure")}, "unjudged")
+        _check_texts(
+            {key: getattr(failed, key) for key in ("id", "stratum", "completion", "failure")},
+            "unjudged",
+        )
     counts = Counter([row.id for row in rows] + [row.id for row in unjudged])
     if not counts:
         raise ValueError("it has no answers")
     if (most := counts.most_common(1)[0])[1] > 1:
         raise ValueError(f"it has {most[1]} answers to {most[0]}")
-    _check_texts({key: values[key] for key in ("source", "task", "split", "rubric")}, "the evaluation")
+    _check_texts(
+        {key: values[key] for key in ("source", "task", "split", "rubric")}, "the evaluation"
+    )
     if not isinstance(values["sampling"], dict) or type(values["seed"]) is not int:
         raise TypeError("sampling is an object, and seed a whole number")
-    if not isinstance(values["form"], list) or not all(isinstance(name, str) for name in values["form"]):
+    if not isinstance(values["form"], list) or not all(
+        isinstance(name, str) for name in values["form"]
+    ):
         raise TypeError("form is a list of names")
     headline = _headline(values.get("headline"))
     return Evaluation(
-        **{**values, "rows": rows, "unjudged": unjudged, "form": tuple(values["form"]), "headline": headline}
+        **{
+            **values,
+            "rows": rows,
+            "unjudged": unjudged,
+            "form": tuple(values["form"]),
+            "headline": headline,
+        }
     )
 
 
@@ -181,12 +218,17 @@ def _objects(values: Any, name: str) -> list[dict[str, Any]]:
 
 
 def _rows(values: list[dict[str, Any]]) -> tuple[tuple[Judged, ...], tuple[Unjudged, ...]]:
-    """Rows as they stand; version 0.1.0 wrote those that could not be judged among them, with a reward of 0."""
+    """Rows as they stand; version 0.1.0 wrote those that could not be judged among them, with a
+    reward of 0."""
     judged, unjudged = [], []
     for row in values:
         failure = row.pop("failure", "")
         if failure:
-            unjudged.append(Unjudged(**{key: row[key] for key in ("id", "stratum", "completion")}, failure=failure))
+            unjudged.append(
+                Unjudged(
+                    **{key: row[key] for key in ("id", "stratum", "completion")}, failure=failure
+                )
+            )
         else:
             row.pop("drawn", None)  # what votes of earlier versions kept
             turns, asked = (tuple(row.pop(name, ())) for name in ("turns", "asked"))
@@ -195,14 +237,23 @@ def _rows(values: list[dict[str, Any]]) -> tuple[tuple[Judged, ...], tuple[Unjud
 
 
 def _check_judged(row: Judged) -> None:
-    _check_texts({key: getattr(row, key) for key in ("id", "stratum", "completion", "how", "cluster")}, "a row")
+    _check_texts(
+        {key: getattr(row, key) for key in ("id", "stratum", "completion", "how", "cluster")},
+        "a row",
+    )
     said = enumerate((*row.turns, *row.asked))
     _check_texts({f"turn {number}": text for number, text in said}, f"the turns of {row.id}")
     if row.turns and (len(row.turns) != len(row.asked) + 1 or row.turns[-1] != row.completion):
-        raise ValueError(f"the turns of {row.id} do not go with what was asked, or with its completion")
+        raise ValueError(
+            f"the turns of {row.id} do not go with what was asked, or with its completion"
+        )
     if not isinstance(row.parts, dict) or not isinstance(row.readings, dict):
         raise TypeError(f"parts and readings of {row.id} are objects")
-    shares = {"reward": row.reward, **row.readings, **{k: v for k, v in row.parts.items() if v is not None}}
+    shares = {
+        "reward": row.reward,
+        **row.readings,
+        **{k: v for k, v in row.parts.items() if v is not None},
+    }
     for name, value in shares.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
             raise ValueError(f"{name} of {row.id} is {str(value)[:40]}, and lies between 0 and 1")
@@ -211,7 +262,10 @@ def _check_judged(row: Judged) -> None:
         or type(row.cut) is not bool
         or not (row.tokens is None or type(row.tokens) is int)
     ):
-        raise TypeError(f"truncated (and cut) of {row.id} is true, false or null, and tokens a whole number or null")
+        raise TypeError(
+            f"truncated (and cut) of {row.id} is true, false or null, and tokens a whole number or "
+            "null"
+        )
 
 
 def _check_texts(values: Mapping[str, Any], where: str) -> None:
@@ -234,11 +288,13 @@ def _headline(values: dict[str, Any] | None) -> Headline | None:
         return None
     if not isinstance(values, dict):
         raise TypeError("headline is an object or null")
-    figures = tuple(Figure(**figure) for figure in _objects(values["figures"], "figures of headline"))
+    figures = tuple(
+        Figure(**figure) for figure in _objects(values["figures"], "figures of headline")
+    )
     return Headline(**{**values, "figures": figures})
 
 
-# -- replays -------------------------------------------------------------------------------------------------------
+# -- replays ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +324,9 @@ def write_replays(folder: Path, replays: Sequence[Replay]) -> None:
             write_bytes(folder / name, frame.image)
             frames.append({"caption": frame.caption, "image": name})
         plain = {key: getattr(replay, key) for key in ("id", "stratum", "reward", "problem")}
-        rows.append({**plain, "mistakes": [asdict(one) for one in replay.mistakes], "frames": frames})
+        rows.append(
+            {**plain, "mistakes": [asdict(one) for one in replay.mistakes], "frames": frames}
+        )
     write_json(folder / INDEX, {"replays": rows})
 
 
@@ -286,11 +344,15 @@ def read_replays(folder: Path) -> tuple[Replay, ...]:
             Replay(
                 **{key: _text(row[key]) for key in ("id", "stratum", "problem")},
                 reward=float(row["reward"]),
-                mistakes=tuple(Mistake(**{key: _text(value) for key, value in one.items()}) for one in row["mistakes"]),
+                mistakes=tuple(
+                    Mistake(**{key: _text(value) for key, value in one.items()})
+                    for one in row["mistakes"]
+                ),
                 # Only the name: an index from elsewhere cannot show other files.
                 frames=tuple(
                     Frame(
-                        caption=_text(one["caption"]), image=read_bytes(folder / Path(one["image"]).name, limit=SMALL)
+                        caption=_text(one["caption"]),
+                        image=read_bytes(folder / Path(one["image"]).name, limit=SMALL),
                     )
                     for one in row["frames"]
                 ),

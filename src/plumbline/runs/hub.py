@@ -1,6 +1,7 @@
 """The Hugging Face hub: whether it answers, and uploads to it.
 
-Without a connection the hub's own client tries again for half a minute and more, for each file that it asks for.
+Without a connection the hub's own client tries again for half a minute and more, for each file that
+it asks for.
 """
 
 import http.client
@@ -21,11 +22,15 @@ from plumbline.storage import one_line
 
 PATIENCE = 3.0
 """Seconds in which the hub has to answer."""
-HOW = "check the network and the proxy (HTTPS_PROXY), or set HF_ENDPOINT to a mirror that you can reach"
+HOW = (
+    "check the network and the proxy (HTTPS_PROXY), or set HF_ENDPOINT to a mirror that you can "
+    "reach"
+)
 
 
 def check_hub(what: str, *, cached: bool) -> None:
-    """See that the hub answers before its client is asked; where it does not, use the cache alone, or end at once.
+    """See that the hub answers before its client is asked; where it does not, use the cache alone,
+    or end at once.
 
     Args:
         what: is needed from the hub, for the message.
@@ -40,14 +45,17 @@ def check_hub(what: str, *, cached: bool) -> None:
         return
     said = f"the hub {constants.ENDPOINT} does not answer ({why})"
     if not cached:
-        raise ModelError(f"{what} is not on this machine, and {said}", f"{HOW}; or give a folder of this machine")
+        raise ModelError(
+            f"{what} is not on this machine, and {said}", f"{HOW}; or give a folder of this machine"
+        )
     sys.stderr.write(f"note: {visible(said)}; {what} is taken from the cache\n")
     os.environ["HF_HUB_OFFLINE"] = "1"  # for `datasets`, which reads it when it is imported
     constants.HF_HUB_OFFLINE = True
 
 
 def is_cached(name: str, *, data: bool = False) -> bool:
-    """Whether something of a model, or of a data set, of the hub is in the hub's cache on this machine."""
+    """Whether something of a model, or of a data set, of the hub is in the hub's cache on this
+    machine."""
     from huggingface_hub import constants
 
     kind = "datasets" if data else "models"
@@ -57,12 +65,15 @@ def is_cached(name: str, *, data: bool = False) -> bool:
 
 @cache
 def _silence(endpoint: str) -> str:
-    """Why an address does not answer within `PATIENCE`; empty where something answers, whatever it says."""
+    """Why an address does not answer within `PATIENCE`; empty where something answers, whatever it
+    says."""
     said = [f"no answer within {PATIENCE:g} s"]
 
     def ask() -> None:
         try:
-            urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=PATIENCE).close()  # noqa: S310
+            urllib.request.urlopen(
+                urllib.request.Request(endpoint, method="HEAD"), timeout=PATIENCE
+            ).close()  # noqa: S310
         except urllib.error.HTTPError as error:
             error.close()
         except (ssl.SSLError, http.client.HTTPException, ValueError):
@@ -82,14 +93,16 @@ def _silence(endpoint: str) -> str:
 
 
 class Repository:
-    """A model repository of the hub that a folder is uploaded to, with the token of the environment or the login."""
+    """A model repository of the hub that a folder is uploaded to, with the token of the environment
+    or the login."""
 
     def __init__(self, name: str, *, public: bool) -> None:
         """See that it can be written to, before anything is made for it.
 
         Raises:
             RecipeError: the name is not USER/NAME.
-            ModelError: huggingface_hub is missing, the hub does not answer, or does not know the token.
+            ModelError: huggingface_hub is missing, the hub does not answer, or does not know the
+                token.
         """
         self.hub = needed("huggingface_hub", "--push")
         # Not every version has its parts without an import of their own.
@@ -104,9 +117,15 @@ class Repository:
             raise RecipeError(f"--push is {name}, which names no user", "give USER/NAME")
         check_hub(f"the repository {name}", cached=False)
         if self.hub.get_token() is None:
-            raise ModelError("there is no token for the hub", "run `hf auth login`, or set HF_TOKEN to a write token")
+            raise ModelError(
+                "there is no token for the hub",
+                "run `hf auth login`, or set HF_TOKEN to a write token",
+            )
         self.api = self.hub.HfApi()
-        with self._clear("the hub does not take the token", "run `hf auth login`, or set HF_TOKEN to a write token"):
+        with self._clear(
+            "the hub does not take the token",
+            "run `hf auth login`, or set HF_TOKEN to a write token",
+        ):
             self.api.whoami()
 
     @contextmanager
@@ -117,19 +136,27 @@ class Repository:
             raise ModelError(f"{what}: {one_line(error)}", fix) from error
 
     def upload(self, folder: Path) -> str:
-        """Make the repository, private unless it is to be public, and upload a folder to it in one commit.
+        """Make the repository, private unless it is to be public, and upload a folder to it in one
+        commit.
 
         Returns:
             Its address.
 
         Raises:
-            ModelError: the hub refuses it, the connection breaks, or it is there and public unasked.
+            ModelError: the hub refuses it, the connection breaks, or it is there and public
+                unasked.
         """
-        fix = f"the export stays in {folder}; give a repository that the token may write to, and push again"
+        fix = (
+            f"the export stays in {folder}; give a repository that the token may write to, and "
+            "push again"
+        )
         with self._clear(f"cannot upload to {self.name}", fix):
             made = self.api.create_repo(self.name, private=not self.public, exist_ok=True)
             if not self.public and not self.api.model_info(self.name).private:
-                raise ModelError(f"the repository {self.name} is there already and public", f"add --public; {fix}")
+                raise ModelError(
+                    f"the repository {self.name} is there already and public",
+                    f"add --public; {fix}",
+                )
             self.api.upload_folder(
                 repo_id=self.name,
                 folder_path=folder,

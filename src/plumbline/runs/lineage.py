@@ -1,10 +1,11 @@
-"""The runs of some folders, and what they have to do with one another: which model each began from, which run it is to
-be compared with, what differs between their recipes, and what of a recipe may change while its run is stopped.
+"""The runs of some folders, and what they have to do with one another: which model each began from,
+which run it is to be compared with, what differs between their recipes, and what of a recipe may
+change while its run is stopped.
 
-A run is the run of one recipe, so most keys may not. Two kinds may, because errors advise them and nothing that was
-computed before becomes false: keys that say how a run is executed or when it gives up, and the learning rate of a stage
-that still trains. The recipe in the run's folder is then the one in force, and an event says from which step on, and
-what stood there before.
+A run is the run of one recipe, so most keys may not. Two kinds may, because errors advise them and
+nothing that was computed before becomes false: keys that say how a run is executed or when it gives
+up, and the learning rate of a stage that still trains. The recipe in the run's folder is then the
+one in force, and an event says from which step on, and what stood there before.
 """
 
 import json
@@ -49,8 +50,8 @@ HOW = (
     "engine.publish",
     "engine.timeout",
 )
-"""Keys that say how a run is executed, when it is stopped, or what is evaluated besides; results are the same but for
-rounding. A family names those of its model section (`ModelSection.how`)."""
+"""Keys that say how a run is executed, when it is stopped, or what is evaluated besides; results
+are the same but for rounding. A family names those of its model section (`ModelSection.how`)."""
 RATES = {
     "base": "model.tiny.learning_rate",
     "sft": "sft.optimiser.learning_rate",
@@ -76,7 +77,8 @@ class KeyChange(NamedTuple):
 
     @property
     def asked(self) -> bool:
-        """Whether it is of the questions and branches, dozens of keys that nothing in a run depends on."""
+        """Whether it is of the questions and branches, dozens of keys that nothing in a run depends
+        on."""
         return self.key.partition(".")[0] == "decide"
 
     def stage(self, present: str | None) -> str | None:
@@ -84,11 +86,12 @@ class KeyChange(NamedTuple):
         return next((stage for stage, key in RATES.items() if key == self.key), present)
 
 
-# -- which runs there are ------------------------------------------------------------------------------------------
+# -- which runs there are --------------------------------------------------------------------------
 
 
 def list_runs(folders: Sequence[Path]) -> tuple[list[RunRecord], dict[str, str]]:
-    """The runs in some folders, which may be runs themselves, and what lies beside them: its place, and what it is.
+    """The runs in some folders, which may be runs themselves, and what lies beside them: its place,
+    and what it is.
 
     Raises:
         RunError: a folder is not there, or there is no run in any of them.
@@ -98,9 +101,12 @@ def list_runs(folders: Sequence[Path]) -> tuple[list[RunRecord], dict[str, str]]
     for folder in folders:
         if not folder.is_dir():
             raise RunError(
-                f"{folder} is {'a file' if folder.exists() else 'not there'}", "give runs, or folders that hold runs"
+                f"{folder} is {'a file' if folder.exists() else 'not there'}",
+                "give runs, or folders that hold runs",
             )
-        for name, place, what in _walk(folder, folder.name if _is_run(folder) else "", DEEPEST, set()):
+        for name, place, what in _walk(
+            folder, folder.name if _is_run(folder) else "", DEEPEST, set()
+        ):
             if what is None:
                 runs.setdefault(place.resolve(), read_record(place, name or place.resolve().name))
             else:
@@ -111,12 +117,16 @@ def list_runs(folders: Sequence[Path]) -> tuple[list[RunRecord], dict[str, str]]
             f"there is no run in {', '.join(map(str, folders))}{f' ({found})' if found else ''}",
             "give a run, or a folder that holds runs: `plumbline run RECIPE` makes one",
         )
-    twice = len({run.name for run in runs.values()}) < len(runs)  # runs of several folders may have one name
+    # runs of several folders may have one name
+    twice = len({run.name for run in runs.values()}) < len(runs)
     return [replace(run, name=str(run.folder)) if twice else run for run in runs.values()], others
 
 
-def _walk(folder: Path, name: str, depth: int, seen: set[Path]) -> Iterator[tuple[str, Path, str | None]]:
-    """Yield the name and place of each run (with None) and of each folder without one (with what that is).
+def _walk(
+    folder: Path, name: str, depth: int, seen: set[Path]
+) -> Iterator[tuple[str, Path, str | None]]:
+    """Yield the name and place of each run (with None) and of each folder without one (with what
+    that is).
 
     A folder that was `seen` is passed over: a link may lead back to where we are.
     """
@@ -135,7 +145,11 @@ def _walk(folder: Path, name: str, depth: int, seen: set[Path]) -> Iterator[tupl
         return
     below = []
     if depth and not any((folder / file).is_file() for file in ELSEWHERE):
-        below = [one for path in folders for one in _walk(path, f"{name}/{path.name}".strip("/"), depth - 1, seen)]
+        below = [
+            one
+            for path in folders
+            for one in _walk(path, f"{name}/{path.name}".strip("/"), depth - 1, seen)
+        ]
     if any(what is None for *_, what in below) or (not name and below):
         yield from below
     else:
@@ -143,7 +157,8 @@ def _walk(folder: Path, name: str, depth: int, seen: set[Path]) -> Iterator[tupl
 
 
 def _is_run(folder: Path) -> bool:
-    """Whether a folder is a run, or was one: its mark, its recipe, or records that no other folder has together."""
+    """Whether a folder is a run, or was one: its mark, its recipe, or records that no other folder
+    has together."""
     try:
         mark = folder / output_guard.MARK
         marked = mark.is_file() and begins_with(mark, "run\n")
@@ -157,10 +172,14 @@ def _what(folder: Path, inside: Sequence[Path]) -> str:
     if not inside:
         return "empty"
     known = next((what for file, what in ELSEWHERE.items() if (folder / file).is_file()), None)
-    return f"no run: {known}" if known else f"no run (it holds {', '.join(path.name for path in inside[:3])})"
+    return (
+        f"no run: {known}"
+        if known
+        else f"no run (it holds {', '.join(path.name for path in inside[:3])})"
+    )
 
 
-# -- what each began from ------------------------------------------------------------------------------------------
+# -- what each began from --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +199,9 @@ class Origin:
 def origins(runs: Sequence[RunRecord]) -> dict[str, Origin]:
     """What each run began from, by its name.
 
-    A model that lies in a listed run is found by its path, which may be relative to any folder above the run; one that
-    was moved by its card, which names recipe and stage; one whose files are gone by the names in its path.
+    A model that lies in a listed run is found by its path, which may be relative to any folder
+    above the run; one that was moved by its card, which names recipe and stage; one whose files are
+    gone by the names in its path.
     """
     places = {run.folder.resolve(): run for run in runs}
     return {run.name: _origin(run, places) for run in runs}
@@ -201,7 +221,11 @@ def _origin(run: RunRecord, places: Mapping[Path, RunRecord]) -> Origin:
     for place in tried:
         with suppress(PlumblineError):
             if card := Card.read(place):
-                same = [one for one in others if card.recipe == f"{one.recipe.get('name')} {one.identity}"]
+                same = [
+                    one
+                    for one in others
+                    if card.recipe == f"{one.recipe.get('name')} {one.identity}"
+                ]
                 if len(same) == 1:
                     return Origin(model, same[0].name, card.stage)
     if len(path.parts) > 2 and path.parts[-2] == "models":
@@ -212,7 +236,8 @@ def _origin(run: RunRecord, places: Mapping[Path, RunRecord]) -> Origin:
 
 
 def in_order(runs: Sequence[RunRecord], begun: Mapping[str, Origin]) -> list[tuple[RunRecord, int]]:
-    """The runs by the time at which they began, each below the one whose model it began from, with how deep it is."""
+    """The runs by the time at which they began, each below the one whose model it began from, with
+    how deep it is."""
     ordered: dict[str, tuple[RunRecord, int]] = {}
 
     def place(run: RunRecord, depth: int) -> None:
@@ -238,25 +263,34 @@ def versions(runs: Sequence[RunRecord], begun: Mapping[str, Origin]) -> list[lis
     found: dict[str, list[RunRecord]] = {}
     for run in _by_time(runs):
         if run.recipe:
-            content = {key: value for key, value in run.recipe.items() if key not in {*UNSAID, "seed"}}
-            found.setdefault(_kind(run, begun[run.name]) + json.dumps(content, sort_keys=True), []).append(run)
+            content = {
+                key: value for key, value in run.recipe.items() if key not in {*UNSAID, "seed"}
+            }
+            found.setdefault(
+                _kind(run, begun[run.name]) + json.dumps(content, sort_keys=True), []
+            ).append(run)
     return list(found.values())
 
 
 def predecessors(runs: Sequence[RunRecord], begun: Mapping[str, Origin]) -> dict[str, str]:
     """The run that each is to be compared with, by name; nothing for the first of its kind.
 
-    Runs of one recipe with several seeds are one version (`versions`). A version follows the one before it in time that
-    began from the same model with the same tasks, that was evaluated where any was, and that is no negative control.
-    Its runs are compared with the run of the same seed there, or with the last; those of the first version with the run
-    whose model they began from. Where there is none, its seeds are compared with its first.
+    Runs of one recipe with several seeds are one version (`versions`). A version follows the one
+    before it in time that began from the same model with the same tasks, that was evaluated where
+    any was, and that is no negative control. Its runs are compared with the run of the same seed
+    there, or with the last; those of the first version with the run whose model they began from.
+    Where there is none, its seeds are compared with its first.
     """
     found: dict[str, str] = {}
     past: dict[str, list[list[RunRecord]]] = {}
     for version in versions(runs, begun):
         kind = _kind(version[0], begun[version[0].name])
         earlier = past.setdefault(kind, [])
-        evaluated = [with_results for other in earlier if (with_results := [run for run in other if run.finals])]
+        evaluated = [
+            with_results
+            for other in earlier
+            if (with_results := [run for run in other if run.finals])
+        ]
         last = (evaluated or earlier or [[]])[-1]
         for run in version:
             same = [one for one in last if one.recipe.get("seed") == run.recipe.get("seed")]
@@ -280,7 +314,7 @@ def _kind(run: RunRecord, origin: Origin) -> str:
     return json.dumps([model, task.get("name"), named, family])
 
 
-# -- what differs --------------------------------------------------------------------------------------------------
+# -- what differs ----------------------------------------------------------------------------------
 
 
 def changes(before: RunRecord, after: RunRecord) -> list[KeyChange]:
@@ -293,7 +327,11 @@ def changes(before: RunRecord, after: RunRecord) -> list[KeyChange]:
         top = _missing_section(key, before.recipe, after.recipe)
         if key.partition(".")[0] in UNSAID or any(top == one for one, *_ in found):
             continue
-        change = (key, old, new) if top is None else (top, _at(before.recipe, top), _at(after.recipe, top))
+        change = (
+            (key, old, new)
+            if top is None
+            else (top, _at(before.recipe, top), _at(after.recipe, top))
+        )
         found.append(KeyChange(*change))
     return found
 
@@ -304,7 +342,9 @@ def _missing_section(key: str, *recipes: Mapping[str, Any]) -> str | None:
     for count in range(1, len(parts) + 1):
         top = ".".join(parts[:count])
         values = [_at(recipe, top) for recipe in recipes]
-        if any(value is None for value in values) and any(isinstance(value, Mapping) for value in values):
+        if any(value is None for value in values) and any(
+            isinstance(value, Mapping) for value in values
+        ):
             return top
     return None
 
@@ -341,7 +381,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-# -- what may change -----------------------------------------------------------------------------------------------
+# -- what may change -------------------------------------------------------------------------------
 
 
 def same_but_seed(one: Recipe, other: Recipe) -> bool:
@@ -353,11 +393,15 @@ def more_than_seed(one: Recipe, other: Recipe) -> list[KeyChange]:
     """What differs besides the seed, the name and what changes no result."""
     free = {"seed", "name", *HOW, *(f"model.{key}" for key in one.model.how)}
     return [
-        change for each in differences(one, other) if not (change := KeyChange(*each)).free and change.key not in free
+        change
+        for each in differences(one, other)
+        if not (change := KeyChange(*each)).free and change.key not in free
     ]
 
 
-def allowed_changes(before: Recipe, now: Recipe, finished: Collection[str], folder: object) -> list[KeyChange]:
+def allowed_changes(
+    before: Recipe, now: Recipe, finished: Collection[str], folder: object
+) -> list[KeyChange]:
     """What differs between the recipe of a run and the one it is resumed with.
 
     Args:
@@ -370,7 +414,13 @@ def allowed_changes(before: Recipe, now: Recipe, finished: Collection[str], fold
         RunError: something differs that may not; says what may.
     """
     found = [KeyChange(*each) for each in differences(before, now)]
-    late = [each for stage, key in RATES.items() if stage in finished for each in found if each.key == key]
+    late = [
+        each
+        for stage, key in RATES.items()
+        if stage in finished
+        for each in found
+        if each.key == key
+    ]
     if late:
         raise RunError(
             f"{late[0]}, but the stage that trains at this rate is finished",
@@ -381,8 +431,10 @@ def allowed_changes(before: Recipe, now: Recipe, finished: Collection[str], fold
     if other:
         raise RunError(
             f"{folder} was started with another recipe ({'; '.join(map(str, other[:4]))})",
-            "resume with the recipe it was started with, or use --out for a new run; only what says how it is "
-            f"executed may change ({', '.join(how)}), and the learning rate of a stage that is not finished "
+            "resume with the recipe it was started with, or use --out for a new run; only what "
+            "says how it is "
+            f"executed may change ({', '.join(how)}), and the learning rate of a stage that is not "
+            "finished "
             f"({', '.join(RATES.values())})",
         )
     return found

@@ -1,7 +1,9 @@
-"""What a model directory that Plumbline wrote says about itself: `plumbline.json`, beside the weights.
+"""What a model directory that Plumbline wrote says about itself: `plumbline.json`, beside the
+weights.
 
-It names the task, or the tasks, with the options that rebuild the records, and the fingerprints of every prompt that
-the weights were trained on, in this run or before it; an evaluation on one of those prompts is refused.
+It names the task, or the tasks, with the options that rebuild the records, and the fingerprints of
+every prompt that the weights were trained on, in this run or before it; an evaluation on one of
+those prompts is refused.
 """
 
 import re
@@ -14,7 +16,14 @@ from pydantic import TypeAdapter
 
 from plumbline.config.imports import note_file
 from plumbline.errors import DataError, RecipeError
-from plumbline.recipe import TaskName, TaskSection, foreign_key, options_as_written, section, without_foreign
+from plumbline.recipe import (
+    TaskName,
+    TaskSection,
+    foreign_key,
+    options_as_written,
+    section,
+    without_foreign,
+)
 from plumbline.storage import one_line, read_object
 
 CARD = "plumbline.json"
@@ -34,7 +43,8 @@ class Card:
     tasks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Of several: {"name", "options"} of each, by the names that the recipe gave them."""
     model: Mapping[str, Any] = field(default_factory=dict)
-    """The recipe's model section, as far as it decides what the weights score (family, canvas, quantize, dtype ...)."""
+    """The recipe's model section, as far as it decides what the weights score (family, canvas,
+    quantize, dtype ...)."""
     sampling: Mapping[str, Any] = field(default_factory=dict)
     """The law that evaluations drew by (the fields of the family's `Sampling`)."""
     ends: Sequence[str] = ()
@@ -43,7 +53,8 @@ class Card:
     """Fingerprints of the prompts (`Example.fingerprint`)."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; the fingerprints as one string, which is a quarter of the size of a list."""
+        """Plain values; the fingerprints as one string, which is a quarter of the size of a
+        list."""
         return {**asdict(self), "trained_on": " ".join(sorted(self.trained_on))}
 
     @classmethod
@@ -61,7 +72,10 @@ class Card:
         advice = "remove it to treat the model as one from elsewhere"
         try:
             options = options_as_written(values.get("model", {}), values.get("sampling", {}))
-            own = {part: without_foreign(part, values.get(part, {}), options) for part in ("model", "sampling")}
+            own = {
+                part: without_foreign(part, values.get(part, {}), options)
+                for part in ("model", "sampling")
+            }
             seen, ends = frozenset(values["trained_on"].split()), tuple(values.get("ends", ()))
             card = cls(**{**values, **own, "trained_on": seen, "ends": ends})
             card._check()
@@ -74,10 +88,13 @@ class Card:
 
     def _check(self) -> None:
         """Raises TypeError or ValueError where a value is none that `to_json` writes."""
-        # With an adapter: of one the card says all but what stands in its own configuration, and 4 bits need one.
+        # With an adapter: of one the card says all but what stands in its own configuration, and 4
+        # bits need one.
         options = options_as_written(self.model, self.sampling)
         lora: dict[str, Any] = {"lora": {}} if "lora" in options.model.model_fields else {}
-        section(options.model, {**self.model, "name": "x", **lora}, inside="model.", hint=foreign_key)
+        section(
+            options.model, {**self.model, "name": "x", **lora}, inside="model.", hint=foreign_key
+        )
         section(options.sampling, self.sampling, inside="sampling.", hint=foreign_key)
         texts = all(isinstance(one, str) for one in (self.stage, self.task, *self.ends))
         if not texts or not isinstance(self.options, dict):
@@ -90,6 +107,7 @@ class Card:
 
 
 def trained_on(model: str | Path, prompts: Iterable[str]) -> frozenset[str]:
-    """The fingerprints that the model at `model` was trained on already, and those of further prompts."""
+    """The fingerprints that the model at `model` was trained on already, and those of further
+    prompts."""
     card = Card.read(model)
     return frozenset(prompts) | (card.trained_on if card is not None else frozenset())

@@ -1,12 +1,13 @@
-"""Who is told of a run as it goes on: the terminal, and trackers by name (Trackio, Weights & Biases, TensorBoard).
+"""Who is told of a run as it goes on: the terminal, and trackers by name (Trackio, Weights &
+Biases, TensorBoard).
 
-The terminal is standard error, so that standard output stays for results. On one: a bar for the present stage with its
-latest metrics and a curve of the last rewards. Elsewhere (a log file, CI): a line when something begins, one now and
-then with the time that is left, and one when it has ended.
+The terminal is standard error, so that standard output stays for results. On one: a bar for the
+present stage with its latest metrics and a curve of the last rewards. Elsewhere (a log file, CI): a
+line when something begins, one now and then with the time that is left, and one when it has ended.
 
-Trackers are told what the run's own files say and nothing else, so a run without one loses nothing. What the user
-should know is an alert in those that have such. A tracker that fails must not cost the run: `Guarded` turns its first
-failure into an event and stops calling it.
+Trackers are told what the run's own files say and nothing else, so a run without one loses nothing.
+What the user should know is an alert in those that have such. A tracker that fails must not cost
+the run: `Guarded` turns its first failure into an event and stops calling it.
 """
 
 import importlib
@@ -60,12 +61,15 @@ WORTH_SAYING = 2.0
 
 
 class Terminal(Console):
-    """Where people read: the texts of others are shown as they are, but for what would drive a terminal."""
+    """Where people read: the texts of others are shown as they are, but for what would drive a
+    terminal."""
 
     def __init__(self, file: IO[str] | None = None) -> None:
         super().__init__(file=file, markup=False, emoji=False)
 
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
         """See `Console.render`."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else visible(text), style, control)
@@ -101,7 +105,9 @@ class LiveView(Observer):
             self._draw()
             self.task = self.progress.add_task(name, total=total, completed=done)
         else:
-            self.console.print(f"{name}: {total} steps" + (f", {done} already done" if done else ""))
+            self.console.print(
+                f"{name}: {total} steps" + (f", {done} already done" if done else "")
+            )
             self.pace = Pace(done)
 
     def metrics(self, row: Mapping[str, Any]) -> None:
@@ -116,8 +122,15 @@ class LiveView(Observer):
             now = time.monotonic()
             if now - self.last_line > SECONDS_BETWEEN_LINES or row["step"] == total:
                 self.last_line = now
-                values = "  ".join(f"{label} {_short(self.latest[key])}" for key, label in SHOWN if key in self.latest)
-                self._line(f"{self.name} {row['step']}/{total}  {values}  {self.pace.left(row['step'], total)}")
+                values = "  ".join(
+                    f"{label} {_short(self.latest[key])}"
+                    for key, label in SHOWN
+                    if key in self.latest
+                )
+                self._line(
+                    f"{self.name} {row['step']}/{total}  {values}  "
+                    f"{self.pace.left(row['step'], total)}"
+                )
 
     def working(self, what: str, done: int, total: int) -> None:
         """See `Observer.working`."""
@@ -166,7 +179,12 @@ class LiveView(Observer):
             return self.progress
         table = Table.grid(padding=(0, 2))
         for start in range(0, len(shown), 6):
-            table.add_row(*[Text.assemble((f"{label} ", "dim"), value) for label, value in shown[start : start + 6]])
+            table.add_row(
+                *[
+                    Text.assemble((f"{label} ", "dim"), value)
+                    for label, value in shown[start : start + 6]
+                ]
+            )
         parts: list[RenderableType] = [self.progress, table]
         if len(self.rewards) > 1:
             parts.append(Text.assemble(("reward ", "dim"), sparkline(list(self.rewards))))
@@ -180,10 +198,13 @@ class Pace:
         self.began, self.first = time.monotonic(), done
 
     def left(self, done: int, total: int) -> str:
-        """The time that the rest takes at the pace so far; nothing where there is no rest, or no pace yet."""
+        """The time that the rest takes at the pace so far; nothing where there is no rest, or no
+        pace yet."""
         if done >= total or done <= self.first:
             return ""
-        return f"{_time((total - done) * (time.monotonic() - self.began) / (done - self.first))} left"
+        return (
+            f"{_time((total - done) * (time.monotonic() - self.began) / (done - self.first))} left"
+        )
 
 
 def _time(seconds: float) -> str:
@@ -207,19 +228,23 @@ def _short(value: float) -> str:
     return f"{value:.1e}" if abs(value) < 1e-3 or abs(value) >= 1e5 else f"{value:.3f}"
 
 
-# -- trackers ------------------------------------------------------------------------------------------------------
+# -- trackers --------------------------------------------------------------------------------------
 
 
 class HostedTracker:
     """A tracker with the calls of W&B: Trackio or Weights & Biases, by the name of its module.
 
-    Trackio stores on this machine, and `trackio show --project NAME` opens its dashboard. With WANDB_MODE=offline
-    nothing of W&B's leaves this machine.
+    Trackio stores on this machine, and `trackio show --project NAME` opens its dashboard. With
+    WANDB_MODE=offline nothing of W&B's leaves this machine.
     """
 
     def __init__(self, module: str, recipe: Recipe, folder: Path) -> None:
         self.module = module
-        own = {"id": f"{folder.name}-{recipe.identity()}", "dir": str(folder)} if module == "wandb" else {}
+        own = (
+            {"id": f"{folder.name}-{recipe.identity()}", "dir": str(folder)}
+            if module == "wandb"
+            else {}
+        )
         self.run = _imported(module).init(
             project=recipe.run.project,
             name=folder.name,
@@ -242,7 +267,8 @@ class HostedTracker:
 
 
 class TensorBoard:
-    """TensorBoard event files in the run's folder; `tensorboard --logdir RUN/tensorboard` shows them."""
+    """TensorBoard event files in the run's folder; `tensorboard --logdir RUN/tensorboard` shows
+    them."""
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         writing = _imported("tensorboard")
@@ -295,11 +321,14 @@ class Guarded(Observer):
         if self.tracker is None:
             return
         try:
-            with redirect_stdout(sys.stderr):  # trackers greet and say goodbye; standard output is for results
+            # trackers greet and say goodbye; standard output is for results
+            with redirect_stdout(sys.stderr):
                 getattr(self.tracker, method)(*arguments)
         except Exception as error:  # noqa: BLE001 - a tracker is a guest: whatever breaks in it, the run goes on
             self.tracker = None
-            self.say(f"{self.name} stopped working and is told no more: {type(error).__name__}: {error}")
+            self.say(
+                f"{self.name} stopped working and is told no more: {type(error).__name__}: {error}"
+            )
 
     def metrics(self, row: Mapping[str, Any]) -> None:
         """See `Observer.metrics`."""
@@ -341,7 +370,9 @@ def open_trackers(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> S
         except RunError:
             raise
         except Exception as error:
-            raise RunError(f"{name} does not start: {error}", f"remove {name} from run.trackers, or fix it") from error
+            raise RunError(
+                f"{name} does not start: {error}", f"remove {name} from run.trackers, or fix it"
+            ) from error
         opened.append(Guarded(name, tracker, say))
     return opened
 
@@ -355,10 +386,13 @@ def _imported(name: str) -> Any:
 
 
 def _named(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row without what was not computed; SFT's and the base's `train/loss` beside RL's, not over it."""
+    """The row without what was not computed; SFT's and the base's `train/loss` beside RL's, not
+    over it."""
     stage = row["stage"]
     prefix = "" if stage == "rl" else f"{stage}/"
     values = {
-        f"{prefix}{key}": value for key, value in row.items() if value is not None and key not in {"stage", "step"}
+        f"{prefix}{key}": value
+        for key, value in row.items()
+        if value is not None and key not in {"stage", "step"}
     }
     return {f"{stage}/step": row["step"], **values}

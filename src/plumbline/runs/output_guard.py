@@ -1,11 +1,12 @@
 """Which folders and files are ours to write: what we did not make is never touched.
 
-A folder is ours where it is empty or not there yet, or where `.plumbline` in it says that we made it, and what for.
-Commands ask before they do anything (`check`), and leave the mark when they begin to write (`claim`).
+A folder is ours where it is empty or not there yet, or where `.plumbline` in it says that we made
+it, and what for. Commands ask before they do anything (`check`), and leave the mark when they begin
+to write (`claim`).
 
-Nothing is written or removed behind a link that leads out of a run (`check_links`); a link that the user names, such as
-`--out LINK`, is the user's choice. What takes a while to build is built by one process at a time (`locked`), beside its
-place, and put there whole (`building`).
+Nothing is written or removed behind a link that leads out of a run (`check_links`); a link that the
+user names, such as `--out LINK`, is the user's choice. What takes a while to build is built by one
+process at a time (`locked`), beside its place, and put there whole (`building`).
 """
 
 import fcntl
@@ -37,13 +38,15 @@ def check(folder: Path, kind: str, earlier: Recognise = lambda _: False) -> None
         earlier: recognises what versions without the mark made.
 
     Raises:
-        StorageError: it is a file, cannot be looked into, holds something else, or is of a run and lies behind a link
-            that leads out of that. Nothing was touched.
+        StorageError: it is a file, cannot be looked into, holds something else, or is of a run and
+            lies behind a link that leads out of that. Nothing was touched.
     """
     with clear_os_errors(folder):
         _check_parents(folder)
         for parent in folder.parents:
-            if kind_of(parent) == RUN or all((parent / name).is_file() for name in ("recipe.yaml", ".lock")):
+            if kind_of(parent) == RUN or all(
+                (parent / name).is_file() for name in ("recipe.yaml", ".lock")
+            ):
                 check_link(folder, parent)
         if not folder.exists():
             return
@@ -53,14 +56,25 @@ def check(folder: Path, kind: str, earlier: Recognise = lambda _: False) -> None
         there = kind_of(folder)
     if there == kind or first is None or (there is None and earlier(folder)):
         return
-    what = f"is a folder of Plumbline's for another purpose ({there})" if there else f"holds other files ({first})"
-    raise StorageError(f"{folder} {what}; nothing in it was touched", f"give an empty or a new folder for the {kind}")
+    what = (
+        f"is a folder of Plumbline's for another purpose ({there})"
+        if there
+        else f"holds other files ({first})"
+    )
+    raise StorageError(
+        f"{folder} {what}; nothing in it was touched",
+        f"give an empty or a new folder for the {kind}",
+    )
 
 
 def kind_of(folder: Path) -> str | None:
     """What the mark in a folder says; None where there is none."""
     mark = folder / MARK
-    return read_bytes(mark, StorageError, 1000).decode(errors="replace").strip() if mark.is_file() else None
+    return (
+        read_bytes(mark, StorageError, 1000).decode(errors="replace").strip()
+        if mark.is_file()
+        else None
+    )
 
 
 def check_link(path: Path, folder: Path) -> None:
@@ -75,13 +89,15 @@ def check_link(path: Path, folder: Path) -> None:
         place /= part
         if place.is_symlink() and not Path(os.path.realpath(place)).is_relative_to(home):
             raise StorageError(
-                f"{place} is a link to {os.path.realpath(place)}, out of {folder}: nothing behind it was touched",
+                f"{place} is a link to {os.path.realpath(place)}, out of {folder}: nothing behind "
+                "it was touched",
                 "remove the link, or give another folder",
             )
 
 
 def check_links(folder: Path, *names: str) -> None:
-    """Refuse a folder of ours in which a link leads out of it, before anything is written or removed there.
+    """Refuse a folder of ours in which a link leads out of it, before anything is written or
+    removed there.
 
     Args:
         folder: a run's.
@@ -123,10 +139,13 @@ def locked(folder: Path, wait: Callable[[], None]) -> Iterator[None]:
 
 
 def _lock(path: Path, wait: Callable[[], None]) -> int:
-    """An open file that is locked and is the one at the path: its owner removes it, others may wait for it."""
+    """An open file that is locked and is the one at the path: its owner removes it, others may wait
+    for it."""
     told = False
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+        descriptor = os.open(
+            path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666
+        )
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -147,8 +166,11 @@ def _lock(path: Path, wait: Callable[[], None]) -> int:
 
 
 @contextmanager
-def building(folder: Path, kind: str, *, last: str, earlier: Recognise = lambda _: False) -> Iterator[Path]:
-    """A folder beside `folder` to build in, whose files are put into `folder` when all of them are there.
+def building(
+    folder: Path, kind: str, *, last: str, earlier: Recognise = lambda _: False
+) -> Iterator[Path]:
+    """A folder beside `folder` to build in, whose files are put into `folder` when all of them are
+    there.
 
     Only who has the lock (`locked`) may build. What a killed process left beside is removed first.
 
@@ -188,7 +210,8 @@ def _is_bare(folder: Path) -> bool:
 
 
 def _move(beside: Path, place: Path, last: str) -> None:
-    """Move what was built into a folder that holds something of ours; a kill in between leaves UNFINISHED there."""
+    """Move what was built into a folder that holds something of ours; a kill in between leaves
+    UNFINISHED there."""
     (place / UNFINISHED).touch()
     (place / last).unlink(missing_ok=True)
     sync_folder(place)
@@ -208,7 +231,9 @@ def _check_parents(path: Path) -> None:
     """Refuse a path below a file, before anything is computed that would be written there."""
     nearest = next((parent for parent in path.parents if parent.exists()), None)
     if nearest is not None and not nearest.is_dir():
-        raise StorageError(f"{nearest} is a file, so nothing can be written to {path}", "give a place in a folder")
+        raise StorageError(
+            f"{nearest} is a file, so nothing can be written to {path}", "give a place in a folder"
+        )
 
 
 def claim(folder: Path, kind: str, earlier: Recognise = lambda _: False) -> None:
@@ -230,11 +255,13 @@ def check_file(path: Path, kind: str, ours: Recognise) -> None:
             raise StorageError(f"{path} is a folder", f"give a file for the {kind}")
         if not path.exists():
             return
-        if not path.is_file():  # a pipe or a device would be replaced by the rename that ends a write
+        # a pipe or a device would be replaced by the rename that ends a write
+        if not path.is_file():
             raise StorageError(f"{path} is no ordinary file", f"give a file for the {kind}")
         if path.stat().st_size == 0:
             return
     if not ours(path):
         raise StorageError(
-            f"{path} is there already and is no {kind} of Plumbline's; it was not touched", "give another file"
+            f"{path} is there already and is no {kind} of Plumbline's; it was not touched",
+            "give another file",
         )

@@ -1,8 +1,9 @@
 """A run's folder as it is read: the one reader of recipe, records, evaluations and outcome.
 
-A `RunFolder` reads what is asked for, and raises where that cannot be read; `run.Run`, which writes, is one. A
-`RunRecord` is what a run is as a whole, as far as it can be read: how far it came, and what ended it. What a row of
-each record file must be, which a report takes for granted, is checked when it is read.
+A `RunFolder` reads what is asked for, and raises where that cannot be read; `run.Run`, which
+writes, is one. A `RunRecord` is what a run is as a whole, as far as it can be read: how far it
+came, and what ended it. What a row of each record file must be, which a report takes for granted,
+is checked when it is read.
 """
 
 import fcntl
@@ -23,21 +24,22 @@ from plumbline.errors import PlumblineError, RecipeError, RunError
 from plumbline.recipe import Recipe, load
 from plumbline.records import Evaluation
 from plumbline.runs import output_guard
-from plumbline.runs.metadata import CARD
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
+from plumbline.runs.metadata import CARD
 from plumbline.storage import SMALL, JsonLines, clear_read_errors, read_object, read_text
 
 STAGES = ("base", "sft", "rl")
 """In the order of training."""
 DIFFICULTY = "difficulty.jsonl"
-"""What the model that RL begins with earns on each training prompt, where `rl.filter` asks for it."""
+"""What the model that RL begins with earns on each training prompt, where `rl.filter` asks for
+it."""
 STOPPED = "stopped"
 """The status in the result of a run that a check or a watch rule stopped."""
 Status = Literal["finished", "running", "stopped", "never started", "damaged"]
 Found = TypeVar("Found")
 
 
-# -- rows ----------------------------------------------------------------------------------------------------------
+# -- rows ------------------------------------------------------------------------------------------
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Step = Annotated[int, Field(ge=0, le=10**15)]
@@ -106,12 +108,18 @@ class EvaluationSummary(_Row):
     ceiling: Share | None = None
 
 
-KINDS: Mapping[str, type[_Row]] = {"metrics": _Numbers, "timings": _Numbers, "samples": _Sample, "events": _Event}
+KINDS: Mapping[str, type[_Row]] = {
+    "metrics": _Numbers,
+    "timings": _Numbers,
+    "samples": _Sample,
+    "events": _Event,
+}
 """By the name of the file."""
 
 
 def checker(name: str) -> Callable[[Mapping[str, Any]], None]:
-    """What raises ValueError for a row that the file `name` cannot hold, and says which key is wrong."""
+    """What raises ValueError for a row that the file `name` cannot hold, and says which key is
+    wrong."""
     kind = KINDS[name]
 
     def check(row: Mapping[str, Any]) -> None:
@@ -119,21 +127,26 @@ def checker(name: str) -> Callable[[Mapping[str, Any]], None]:
             kind.model_validate(row)
         except ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"] if part not in {"float", "bool"})  # of a union
+            # of a union
+            where = ".".join(str(part) for part in first["loc"] if part not in {"float", "bool"})
             raise ValueError(f"{where}: {first['msg']}") from error
 
     return check
 
 
-# -- a folder ------------------------------------------------------------------------------------------------------
+# -- a folder --------------------------------------------------------------------------------------
 
 
 def is_blank(folder: Path) -> bool:
-    """Whether nothing was trained or evaluated in a run's folder; oracle and controls cost nothing."""
+    """Whether nothing was trained or evaluated in a run's folder; oracle and controls cost
+    nothing."""
     began = any(
-        (folder / name).exists() for name in ("models", "checkpoints", "metrics.jsonl", DIFFICULTY, "result.json")
+        (folder / name).exists()
+        for name in ("models", "checkpoints", "metrics.jsonl", DIFFICULTY, "result.json")
     )
-    evaluated = [path for path in folder.glob("evaluations/*") if not path.name.startswith(f"{REFERENCE}.")]
+    evaluated = [
+        path for path in folder.glob("evaluations/*") if not path.name.startswith(f"{REFERENCE}.")
+    ]
     return not began and not evaluated
 
 
@@ -197,7 +210,9 @@ class RunFolder:
         Raises:
             DataError: the folder cannot be read, or a name is that of none.
         """
-        return [key for key in self.evaluation_files() if key.step is None and key.stage != REFERENCE]
+        return [
+            key for key in self.evaluation_files() if key.step is None and key.stage != REFERENCE
+        ]
 
     def evaluations(self) -> dict[EvaluationKey, Evaluation]:
         """Every evaluation, in the order of the file names.
@@ -213,7 +228,8 @@ class RunFolder:
         return None if found.get("status") == STOPPED else found or None
 
     def stopped(self) -> dict[str, Any] | None:
-        """Which check or watch rule stopped the run, where and why; None where none did, or it has gone on since."""
+        """Which check or watch rule stopped the run, where and why; None where none did, or it has
+        gone on since."""
         found = self._outcome()
         return found if found.get("status") == STOPPED else None
 
@@ -235,13 +251,14 @@ class RunFolder:
 
 
 def last_model(source: str) -> str:
-    """The model of a run's last finished stage, where `source` is the folder of a run that has one; else `source`."""
+    """The model of a run's last finished stage, where `source` is the folder of a run that has one;
+    else `source`."""
     run = RunFolder(Path(source))
     done = [stage for stage in STAGES if run.model(stage).is_dir()]
     return str(run.model(done[-1])) if done and (run.folder / "recipe.yaml").is_file() else source
 
 
-# -- a run as a whole ----------------------------------------------------------------------------------------------
+# -- a run as a whole ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,13 +294,16 @@ class RunRecord(RunFolder):
 
     @property
     def planned(self) -> dict[str, int | None]:
-        """The stages that its recipe trains, in order, with their steps; None where these depend on the data."""
+        """The stages that its recipe trains, in order, with their steps; None where these depend on
+        the data."""
         return _planned(self.recipe)
 
     @property
     def control(self) -> bool:
         """Whether something is wrong on purpose."""
-        return any(self.section("controls").values()) or bool(self.section("rl").get("shuffle_advantages"))
+        return any(self.section("controls").values()) or bool(
+            self.section("rl").get("shuffle_advantages")
+        )
 
 
 def read_record(folder: Path, name: str) -> RunRecord:
@@ -304,11 +324,20 @@ def read_record(folder: Path, name: str) -> RunRecord:
     events = attempt(run.files["events"].rows) or []
     keys = attempt(run.final_keys) or []
     finals = _last_stage(keys, values)
-    elsewhere = as_mapping(values.get("model")).get("name") is not None and finals and finals[0].stage != "base"
+    elsewhere = (
+        as_mapping(values.get("model")).get("name") is not None
+        and finals
+        and finals[0].stage != "base"
+    )
     steps: dict[str, int] = {}
     for row in rows:
         steps[row["stage"]] = max(steps.get(row["stage"], 0), row["step"])
-    seconds = [value for row in rows for key, value in row.items() if key.startswith("time/") and value is not None]
+    seconds = [
+        value
+        for row in rows
+        for key, value in row.items()
+        if key.startswith("time/") and value is not None
+    ]
     status, why = _status(folder, result is not None, events)
     return RunRecord(
         folder=folder,
@@ -319,7 +348,11 @@ def read_record(folder: Path, name: str) -> RunRecord:
         identity=identity,
         started=_started(folder, events),
         seconds=float(sum(seconds)),
-        steps={stage: steps[stage] for stage in (*STAGES, *sorted(set(steps) - set(STAGES))) if stage in steps},
+        steps={
+            stage: steps[stage]
+            for stage in (*STAGES, *sorted(set(steps) - set(STAGES)))
+            if stage in steps
+        },
         finals=finals,
         starts=tuple(key for key in keys if key.stage == "base") if elsewhere else (),
         summaries=as_mapping((result or {}).get("evaluations")),
@@ -333,12 +366,15 @@ def recipe_file(folder: Path) -> Path:
         RunError: it is no run directory.
     """
     if not (folder / "recipe.yaml").is_file():
-        raise RunError(f"{folder} is not a run directory (it has no recipe.yaml)", "give the folder of a run")
+        raise RunError(
+            f"{folder} is not a run directory (it has no recipe.yaml)", "give the folder of a run"
+        )
     return folder / "recipe.yaml"
 
 
 def read_recipe(folder: Path) -> tuple[Mapping[str, Any], str]:
-    """A run's recipe as plain values, and its identity; of one that another version wrote, the values as they stand.
+    """A run's recipe as plain values, and its identity; of one that another version wrote, the
+    values as they stand.
 
     Raises:
         RunError: the folder has none.
@@ -362,19 +398,33 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, list):
         return [_plain(one) for one in value]
-    known = value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
+    known = (
+        value is None
+        or isinstance(value, str | int)
+        or (isinstance(value, float) and math.isfinite(value))
+    )
     return value if known else str(value)
 
 
 def _planned(recipe: Mapping[str, Any]) -> dict[str, int | None]:
     model = as_mapping(recipe.get("model"))
-    sections = {"base": as_mapping(model.get("tiny")), "sft": recipe.get("sft"), "rl": recipe.get("rl")}
-    trained = {"base": bool(recipe) and model.get("name") is None, "sft": sections["sft"], "rl": sections["rl"]}
+    sections = {
+        "base": as_mapping(model.get("tiny")),
+        "sft": recipe.get("sft"),
+        "rl": recipe.get("rl"),
+    }
+    trained = {
+        "base": bool(recipe) and model.get("name") is None,
+        "sft": sections["sft"],
+        "rl": sections["rl"],
+    }
     counts = {stage: as_mapping(sections[stage]).get("steps") for stage in STAGES if trained[stage]}
     return {stage: steps if isinstance(steps, int) else None for stage, steps in counts.items()}
 
 
-def _last_stage(keys: Sequence[EvaluationKey], recipe: Mapping[str, Any]) -> tuple[EvaluationKey, ...]:
+def _last_stage(
+    keys: Sequence[EvaluationKey], recipe: Mapping[str, Any]
+) -> tuple[EvaluationKey, ...]:
     """The keys of the last stage that was trained here and evaluated."""
     trained = list(_planned(recipe)) or (["base"] if recipe else STAGES)
     for stage in reversed(trained):
@@ -383,8 +433,12 @@ def _last_stage(keys: Sequence[EvaluationKey], recipe: Mapping[str, Any]) -> tup
     return ()
 
 
-def _status(folder: Path, finished: bool, events: Sequence[Mapping[str, Any]]) -> tuple[Status, str]:
-    said = next((row for row in reversed(events) if row["kind"] in {"started", "resumed", "stopped"}), None)
+def _status(
+    folder: Path, finished: bool, events: Sequence[Mapping[str, Any]]
+) -> tuple[Status, str]:
+    said = next(
+        (row for row in reversed(events) if row["kind"] in {"started", "resumed", "stopped"}), None
+    )
     stopped = said["message"] if said is not None and said["kind"] == "stopped" else ""
     if finished:
         return "finished", ""

@@ -5,10 +5,11 @@
       metrics.jsonl.3fa94c02d1e8    a record, named with the beginning of its sha256
       checkpoints/, models/         under their own names, for other tools
 
-The manifest is written after all that it names, in one write, so a reader finds a whole state of the run or the one
-before it. Every file is verified as it comes. All else in the package works on folders of this machine: a run at an
-address is fetched into the cache to be read, and `plumbline.runs.remote_sync` writes it. Imported without fsspec, which
-is asked for where a store is opened.
+The manifest is written after all that it names, in one write, so a reader finds a whole state of
+the run or the one before it. Every file is verified as it comes. All else in the package works on
+folders of this machine: a run at an address is fetched into the cache to be read, and
+`plumbline.runs.remote_sync` writes it. Imported without fsspec, which is asked for where a store is
+opened.
 """
 
 import errno
@@ -26,7 +27,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from plumbline.config.imports import check_reach, missing
-from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError, StorageError, visible
+from plumbline.errors import (
+    DataError,
+    ModelError,
+    PlumblineError,
+    RecipeError,
+    RunError,
+    StorageError,
+    visible,
+)
 from plumbline.storage import (
     LARGEST_JSON,
     check_regular,
@@ -46,7 +55,8 @@ NOTE = ".remote.json"
 LIGHT = ("plumbline.json", "config.json")
 """Of a model, what commands read that do not open it."""
 WRITTEN_HERE: dict[str, Path] = {}
-"""Addresses of runs that this process writes, with the folder in which each works: nothing of them is fetched."""
+"""Addresses of runs that this process writes, with the folder in which each works: nothing of them
+is fetched."""
 OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "memory"})
 """Stores without folders, in which a written object is there whole or not at all."""
 AT_ONCE = 4
@@ -74,7 +84,7 @@ class DamagedError(DataError):
     """A file at an address that is not there, or is not what was written."""
 
 
-# -- addresses -----------------------------------------------------------------------------------------------------
+# -- addresses -------------------------------------------------------------------------------------
 
 
 def is_address(place: object) -> bool:
@@ -86,20 +96,27 @@ def checked(address: str) -> str:
     """An address as it is kept in records: without a slash at its end.
 
     Raises:
-        RecipeError: it holds a password, which would stand in every record, is no folder's, or leads through another
-            file, whose reader may run code of its own (an archive, an index of references).
+        RecipeError: it holds a password, which would stand in every record, is no folder's, or
+            leads through another file, whose reader may run code of its own (an archive, an index
+            of references).
     """
     scheme, _, rest = address.rstrip("/").partition("://")
     if "@" in rest.partition("/")[0]:
         raise RecipeError(
-            f"the address {scheme}://...@{rest.partition('@')[2]} holds a user or a password, which would stand in "
+            f"the address {scheme}://...@{rest.partition('@')[2]} holds a user or a password, "
+            "which would stand in "
             "every record of the run",
-            "leave them out, and give them by the environment or fsspec's configuration (docs/cluster.md)",
+            "leave them out, and give them by the environment or fsspec's configuration "
+            "(docs/cluster.md)",
         )
     if "::" in address:
-        raise RecipeError(f"{address} leads through another file", "fetch that file, and give a folder of it")
+        raise RecipeError(
+            f"{address} leads through another file", "fetch that file, and give a folder of it"
+        )
     if not rest or ".." in rest.split("/") or address != visible(address):
-        raise RecipeError(f"{address} is no address of a folder", "write it as scheme://place/folder")
+        raise RecipeError(
+            f"{address} is no address of a folder", "write it as scheme://place/folder"
+        )
     return f"{scheme}://{rest}"
 
 
@@ -111,7 +128,8 @@ def only_here(place: str, what: str) -> Path:
     """
     if is_address(place):
         raise RecipeError(
-            f"{what} cannot be written to the address {place}", "give a folder of this machine with --out"
+            f"{what} cannot be written to the address {place}",
+            "give a folder of this machine with --out",
         )
     return Path(place)
 
@@ -122,7 +140,8 @@ def join(address: str, *parts: str) -> str:
 
 
 def folder_for(place: str) -> Path:
-    """The folder in which a run works: a path itself, of an address `runs/.remote/NAME-HASH` of the working directory.
+    """The folder in which a run works: a path itself, of an address `runs/.remote/NAME-HASH` of the
+    working directory.
 
     It is relative, so that a run names its files alike on every machine.
 
@@ -132,7 +151,9 @@ def folder_for(place: str) -> Path:
     if not is_address(place):
         return Path(place)
     address = checked(place)
-    return Path("runs", ".remote", f"{_name_of(address)}-{hashlib.sha256(address.encode()).hexdigest()[:8]}")
+    return Path(
+        "runs", ".remote", f"{_name_of(address)}-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
+    )
 
 
 def _name_of(address: str) -> str:
@@ -140,7 +161,8 @@ def _name_of(address: str) -> str:
 
 
 def cache() -> Path:
-    """Where fetched files are kept: PLUMBLINE_CACHE, else `plumbline` in the user's cache. It may be removed."""
+    """Where fetched files are kept: PLUMBLINE_CACHE, else `plumbline` in the user's cache. It may
+    be removed."""
     given = os.environ.get("PLUMBLINE_CACHE")
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(given or f"{home}/plumbline").expanduser()
@@ -149,8 +171,8 @@ def cache() -> Path:
 def portable(path: str) -> str:
     """The address of what lies in a folder of ours that stands for one; any other path as it is.
 
-    What a record says of a model must hold on another machine, too. A note counts in the cache and in `runs/.remote` of
-    the working directory alone: elsewhere anybody may have left it.
+    What a record says of a model must hold on another machine, too. A note counts in the cache and
+    in `runs/.remote` of the working directory alone: elsewhere anybody may have left it.
     """
     place = Path(path)
     if is_address(path) or not place.exists():
@@ -161,7 +183,9 @@ def portable(path: str) -> str:
         for folder in reversed(above):  # the outermost is the one that we made
             if (folder / NOTE).is_file():
                 try:
-                    return join(str(read_object(folder / NOTE)["address"]), *place.relative_to(folder).parts)
+                    return join(
+                        str(read_object(folder / NOTE)["address"]), *place.relative_to(folder).parts
+                    )
                 except (PlumblineError, KeyError):
                     return path
     return path
@@ -169,7 +193,8 @@ def portable(path: str) -> str:
 
 def is_known(address: str) -> bool:
     """Whether this machine has fetched from an address before, or from one above it."""
-    notes = (note for depth in ("*/*", "*/*/*") for note in cache().glob(f"{depth}/{NOTE}"))  # deeper ones are not ours
+    # deeper ones are not ours
+    notes = (note for depth in ("*/*", "*/*/*") for note in cache().glob(f"{depth}/{NOTE}"))
     return any(f"{address}/".startswith(f"{read_object(note).get('address')}/") for note in notes)
 
 
@@ -183,13 +208,14 @@ def check_named(place: str, what: str) -> None:
         check_reach(place, what)
 
 
-# -- a store -------------------------------------------------------------------------------------------------------
+# -- a store ---------------------------------------------------------------------------------------
 
 
 class Store:
     """What is stored under an address; keys are paths below it.
 
-    Credentials are fsspec's matter (its configuration, the environment, a cloud's own files): none pass through here.
+    Credentials are fsspec's matter (its configuration, the environment, a cloud's own files): none
+    pass through here.
 
     Raises:
         RecipeError: no such scheme, or no address that may be used.
@@ -223,7 +249,8 @@ class Store:
         """Write what is at a key into a file; `size` is what it has.
 
         Raises:
-            DamagedError: it has more (only where a look costs nothing: in a folder of this machine).
+            DamagedError: it has more (only where a look costs nothing: in a folder of this
+                machine).
             FileNotFoundError: there is nothing.
             OSError: this machine's disk is full.
             StorageError: the store does not answer.
@@ -232,7 +259,8 @@ class Store:
             self.fs.get_file(self._ordinary(key, size), str(path))
 
     def write(self, key: str, content: bytes | Path) -> None:
-        """Write bytes or a file in place of what is there: the new content is there whole, or the old still is.
+        """Write bytes or a file in place of what is there: the new content is there whole, or the
+        old still is.
 
         Raises:
             FileNotFoundError: there is no such file, or no such place (a bucket).
@@ -260,7 +288,11 @@ class Store:
         with suppress(FileNotFoundError), self._clear("list what is"):
             self.fs.invalidate_cache()
             below = len(self.root) + 1
-            return {name[below:]: said for name, said in self.fs.find(self.root, detail=True).items() if name[below:]}
+            return {
+                name[below:]: said
+                for name, said in self.fs.find(self.root, detail=True).items()
+                if name[below:]
+            }
         return {}
 
     def sizes(self) -> dict[str, int]:
@@ -277,13 +309,15 @@ class Store:
         return f"{self.root}/{key}"
 
     def _ordinary(self, key: str, most: int) -> str:
-        """Where a key is read; in a folder of this machine a pipe would be waited for, and a device has no end."""
+        """Where a key is read; in a folder of this machine a pipe would be waited for, and a device
+        has no end."""
         if getattr(self.fs, "local_file", False):
             status = Path(self._at(key)).stat()
             check_regular(Path(self._at(key)), status.st_mode, StorageError)
             if status.st_size > most:
                 raise DamagedError(
-                    f"{key} at {self.address} is damaged: it has {status.st_size} bytes, and at most {most} are read",
+                    f"{key} at {self.address} is damaged: it has {status.st_size} bytes, and at "
+                    f"most {most} are read",
                     "see docs/cluster.md on what to do",
                 )
         return self._at(key)
@@ -299,16 +333,20 @@ class Store:
                 raise
             raise StorageError(
                 f"cannot {what} at {self.address}: {one_line(error) or type(error).__name__}",
-                "check the address, the network, and what the store is told about you (docs/cluster.md)",
+                "check the address, the network, and what the store is told about you "
+                "(docs/cluster.md)",
             ) from error
 
 
-# -- a run in a store ----------------------------------------------------------------------------------------------
+# -- a run in a store ------------------------------------------------------------------------------
 
 
 def key_of(path: str, sha256: str) -> str:
-    """Where a file of a run is stored. What is written once has its own name; each state of a record has another."""
-    return path if path.startswith(f"{MODELS}/") or CHECKPOINT.match(path) else f"{path}.{sha256[:12]}"
+    """Where a file of a run is stored. What is written once has its own name; each state of a
+    record has another."""
+    return (
+        path if path.startswith(f"{MODELS}/") or CHECKPOINT.match(path) else f"{path}.{sha256[:12]}"
+    )
 
 
 def manifest_bytes(files: Files) -> bytes:
@@ -325,31 +363,46 @@ def parse_manifest(content: bytes, name: str) -> Files:
     try:
         values = parse_json(content)
         version = values["version"]
-        files = {path: ManifestEntry(*entry) for path, entry in values["files"].items()} if version == VERSION else {}
-        whole = all(type(size) is int and _SHA256.fullmatch(sha256) for size, sha256 in files.values())
+        files = (
+            {path: ManifestEntry(*entry) for path, entry in values["files"].items()}
+            if version == VERSION
+            else {}
+        )
+        whole = all(
+            type(size) is int and _SHA256.fullmatch(sha256) for size, sha256 in files.values()
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         version, files, whole = VERSION, {}, False
     if version == 1:
         raise DataError(
             f"{name} is of a former layout, which this Plumbline does not read",
-            "put the run again: remove what is at the address, and --resume where the run's working folder still is",
+            "put the run again: remove what is at the address, and --resume where the run's "
+            "working folder still is",
         )
     if version != VERSION:
-        raise DataError(f"{name} is of version {version}, and this Plumbline reads {VERSION}", "use a newer Plumbline")
+        raise DataError(
+            f"{name} is of version {version}, and this Plumbline reads {VERSION}",
+            "use a newer Plumbline",
+        )
     if not whole:
-        raise DataError(f"{name} is damaged: it is no list of files", "see docs/cluster.md on what to do")
+        raise DataError(
+            f"{name} is damaged: it is no list of files", "see docs/cluster.md on what to do"
+        )
     for path in files:
         if not _is_inside(path):
             raise DataError(
-                f"{name} names {path!r}, which is outside of its folder, or a file of Plumbline's own",
+                f"{name} names {path!r}, which is outside of its folder, or a file of Plumbline's "
+                "own",
                 "do not use this run",
             )
     return files
 
 
 def _is_inside(path: str) -> bool:
-    """Whether a path that others name is one below a folder, plainly written, and no file that we keep there."""
-    parts = [part.rstrip(". ") for part in path.casefold().split("/")]  # some file systems know no other difference
+    """Whether a path that others name is one below a folder, plainly written, and no file that we
+    keep there."""
+    # some file systems know no other difference
+    parts = [part.rstrip(". ") for part in path.casefold().split("/")]
     ours = NOTE in parts or parts == [RUN] or any(part.endswith(".tmp") for part in parts)
     return "" not in parts and "\\" not in path and path == visible(path) and not ours
 
@@ -366,7 +419,8 @@ def read_manifest(store: Store) -> Files:
 
 
 def fetch(store: Store, files: Files, folder: Path) -> None:
-    """Bring files of a manifest into a folder; each is there whole, or not at all, and one that is there stays.
+    """Bring files of a manifest into a folder; each is there whole, or not at all, and one that is
+    there stays.
 
     Raises:
         DamagedError: names a file that is not what was written.
@@ -394,7 +448,9 @@ def fetch(store: Store, files: Files, folder: Path) -> None:
             finally:
                 beside.unlink(missing_ok=True)
         if what:
-            raise DamagedError(f"{path} at {store.address} is damaged: {what}", _way_back(store, files, path))
+            raise DamagedError(
+                f"{path} at {store.address} is damaged: {what}", _way_back(store, files, path)
+            )
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(bring, files))
@@ -404,7 +460,8 @@ def _way_back(store: Store, files: Files, path: str) -> str:
     """What to do about a damaged file; a checkpoint can be given up for the one before it."""
     if (found := CHECKPOINT.match(path)) is None:
         return (
-            "restore that object from the store's older versions; or, where the run's working folder still is, remove "
+            "restore that object from the store's older versions; or, where the run's working "
+            "folder still is, remove "
             "the object and --resume there, which writes it again (docs/cluster.md)"
         )
     stage, step = found[1], int(found[2])
@@ -413,11 +470,12 @@ def _way_back(store: Store, files: Files, path: str) -> str:
     return f"remove {join(store.address, found[0])}, and the same command with --resume {where}"
 
 
-# -- what is read from there ---------------------------------------------------------------------------------------
+# -- what is read from there -----------------------------------------------------------------------
 
 
 def local_run(place: str | Path) -> Path:
-    """The folder of a run: a path as it is, an address as what was last published there (records, not weights).
+    """The folder of a run: a path as it is, an address as what was last published there (records,
+    not weights).
 
     An address inside a run (an evaluation's file) gives that file.
 
@@ -430,7 +488,10 @@ def local_run(place: str | Path) -> Path:
         return Path(place)
     run, inside = _run_of(checked(str(place)))
     if run is None:
-        raise RunError(f"there is no run at {place}", "check the address: `plumbline runs` lists those below one")
+        raise RunError(
+            f"there is no run at {place}",
+            "check the address: `plumbline runs` lists those below one",
+        )
     found = _cached(run, _is_record) / inside
     if not found.exists():
         raise RunError(f"there is no {inside} in the run at {run.address}", "check the address")
@@ -438,7 +499,8 @@ def local_run(place: str | Path) -> Path:
 
 
 def local_runs(places: Sequence[str | Path]) -> list[Path]:
-    """The same for several; an address may also be of a folder that holds runs, up to two levels below it.
+    """The same for several; an address may also be of a folder that holds runs, up to two levels
+    below it.
 
     Raises:
         RunError: there is no run at an address.
@@ -449,7 +511,9 @@ def local_runs(places: Sequence[str | Path]) -> list[Path]:
             found.append(local_run(place))
             continue
         store = Store(str(place))
-        runs = [key.removesuffix(f"/{RUN}") for key in sorted(store.sizes()) if key.endswith(f"/{RUN}")]
+        runs = [
+            key.removesuffix(f"/{RUN}") for key in sorted(store.sizes()) if key.endswith(f"/{RUN}")
+        ]
         if not runs:
             raise RunError(f"there is no run at {store.address}, nor below it", "check the address")
         found += [local_run(join(store.address, run)) for run in runs if run.count("/") < 2]
@@ -458,7 +522,8 @@ def local_runs(places: Sequence[str | Path]) -> list[Path]:
 
 @functools.cache
 def local_model(source: str) -> str:
-    """Where a model is on this machine: at an address it is fetched once, all else is as it is given.
+    """Where a model is on this machine: at an address it is fetched once, all else is as it is
+    given.
 
     Raises:
         ModelError: there is no model at the address; says what is there instead.
@@ -475,14 +540,17 @@ def local_model(source: str) -> str:
     if run is None:
         return str(_plain_model(address))
     files = read_manifest(run)
-    if not inside.startswith(f"{MODELS}/") or not any(path.startswith(f"{inside}/") for path in files):
+    if not inside.startswith(f"{MODELS}/") or not any(
+        path.startswith(f"{inside}/") for path in files
+    ):
         raise ModelError(f"there is no model at {address}", _instead(files, inside))
     wanted = (f"{inside}/", "data/")
     return str(_cached(run, lambda path: _is_record(path) or path.startswith(wanted)) / inside)
 
 
 def _run_of(address: str) -> tuple[Store | None, str]:
-    """The run that an address is of, or lies in, and the path inside of it; None where there is none."""
+    """The run that an address is of, or lies in, and the path inside of it; None where there is
+    none."""
     scheme, _, rest = address.partition("://")
     parts = rest.split("/")
     for depth in range(len(parts), max(0, len(parts) - 4), -1):
@@ -495,11 +563,14 @@ def _run_of(address: str) -> tuple[Store | None, str]:
 def _is_record(path: str) -> bool:
     """Whether reports, checks and comparisons read a file of a run."""
     top, _, rest = path.partition("/")
-    return top not in {MODELS, "data", CHECKPOINTS} or (top == MODELS and rest.rpartition("/")[2] in LIGHT)
+    return top not in {MODELS, "data", CHECKPOINTS} or (
+        top == MODELS and rest.rpartition("/")[2] in LIGHT
+    )
 
 
 def _cached(run: Store, wanted: Callable[[str], bool]) -> Path:
-    """The folder in the cache that stands for a run, with at least the wanted files as they are now."""
+    """The folder in the cache that stands for a run, with at least the wanted files as they are
+    now."""
     place = cache() / "runs" / _hash(run.address) / _name_of(run.address)
     note, before = place / NOTE, Files()
     known = read_object(note).get("files") if note.is_file() else ()
@@ -515,21 +586,28 @@ def _cached(run: Store, wanted: Callable[[str], bool]) -> Path:
     with clear_os_errors(place):
         for path in known if isinstance(known, list) else ():
             inside = isinstance(path, str) and _is_inside(path) and path not in manifest
-            if inside and (place / path).parent.resolve().is_relative_to(place.resolve()):  # through no link
+            # through no link
+            if inside and (place / path).parent.resolve().is_relative_to(place.resolve()):
                 (place / path).unlink(missing_ok=True)
     write_json(note, {"address": run.address, "files": sorted(manifest)})
     return place
 
 
 def _plain_model(address: str) -> Path:
-    """A model that no run of ours published: a directory with a config.json or an adapter, or a GGUF file.
+    """A model that no run of ours published: a directory with a config.json or an adapter, or a
+    GGUF file.
 
-    There is no hash that it could be verified by, so it is known by the sizes and marks that the store gives its files.
+    There is no hash that it could be verified by, so it is known by the sizes and marks that the
+    store gives its files.
     """
     parent, _, name = address.rpartition("/")
     gguf = address.lower().endswith(".gguf")
     store = Store(parent if gguf else address)
-    there = {key: said for key, said in store.listed().items() if (key == name if gguf else "/" not in key)}
+    there = {
+        key: said
+        for key, said in store.listed().items()
+        if (key == name if gguf else "/" not in key)
+    }
     there = {key: said for key, said in there.items() if _is_inside(key)}
     if not {name if gguf else "config.json", "adapter_config.json"} & set(there):
         holds = f"it holds {', '.join(sorted(there)[:3])}" if there else "nothing is there"
@@ -545,9 +623,13 @@ def _plain_model(address: str) -> Path:
                 try:
                     store.get(key, beside, int(said["size"] or 0))
                 except FileNotFoundError as error:
-                    raise ModelError(f"{key} at {address} has gone while it was read", "try again") from error
+                    raise ModelError(
+                        f"{key} at {address} has gone while it was read", "try again"
+                    ) from error
                 if beside.stat().st_size != said["size"]:
-                    raise DataError(f"{key} at {address} came with another size than it has there", "try again")
+                    raise DataError(
+                        f"{key} at {address} came with another size than it has there", "try again"
+                    )
                 beside.replace(folder / key)
     write_json(folder / NOTE, {"address": store.address})
     return place
@@ -557,32 +639,48 @@ def _hash(*texts: str) -> str:
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:32]
 
 
-# -- what is there in place of a model that is not -----------------------------------------------------------------
+# -- what is there in place of a model that is not -------------------------------------------------
 
 
 def _contents(paths: Collection[str]) -> tuple[list[str], dict[str, list[int]]]:
-    """The models of finished stages among the files of a run, and the steps of the checkpoints by stage."""
+    """The models of finished stages among the files of a run, and the steps of the checkpoints by
+    stage."""
     models = sorted({path.split("/")[1] for path in paths if path.startswith(f"{MODELS}/")})
     steps: dict[str, list[int]] = {}
-    for stage, step in sorted({(found[1], int(found[2])) for found in map(CHECKPOINT.match, paths) if found}):
+    for stage, step in sorted(
+        {(found[1], int(found[2])) for found in map(CHECKPOINT.match, paths) if found}
+    ):
         steps.setdefault(stage, []).append(step)
     return models, steps
 
 
 def _instead(paths: Collection[str], asked: str) -> str:
-    """What of models and checkpoints is there, in words; of the checkpoint that is asked for the nearest two first."""
+    """What of models and checkpoints is there, in words; of the checkpoint that is asked for the
+    nearest two first."""
     models, steps = _contents(paths)
-    said = [f"{stage} has checkpoints: step {', step '.join(map(str, of))}" for stage, of in steps.items()]
+    said = [
+        f"{stage} has checkpoints: step {', step '.join(map(str, of))}"
+        for stage, of in steps.items()
+    ]
     wanted = CHECKPOINT.match(asked)
     if wanted and (there := steps.get(wanted[1])):
         near = sorted(sorted(there, key=lambda step: (abs(step - int(wanted[2])), step))[:2])
-        said = [f"the nearest to step {int(wanted[2])} of {wanted[1]}: step {', step '.join(map(str, near))}"]
+        said = [
+            (
+                f"the nearest to step {int(wanted[2])} of {wanted[1]}: step "
+                f"{', step '.join(map(str, near))}"
+            )
+        ]
     said.append(f"models of finished stages: {', '.join(models) or 'none'}")
-    return f"{'; '.join(said)}. A checkpoint is no model: --resume of its run continues from the last one to a model"
+    return (
+        f"{'; '.join(said)}. A checkpoint is no model: --resume of its run continues from the last "
+        "one to a model"
+    )
 
 
 def instead_here(path: Path) -> str | None:
-    """The same for a path in a run's folder; None where it is in none, or names no checkpoint and no model."""
+    """The same for a path in a run's folder; None where it is in none, or names no checkpoint and
+    no model."""
     run = next((one for one in path.parents if (one / "recipe.yaml").is_file()), None)
     inside = "" if run is None else path.relative_to(run).as_posix()
     if run is None or not inside.startswith((CHECKPOINTS, MODELS)):

@@ -1,10 +1,12 @@
-"""A run at an address: it works in a folder of this machine, and what it leaves there is put at the address.
+"""A run at an address: it works in a folder of this machine, and what it leaves there is put at the
+address.
 
     files that changed  ->  run.json, the manifest  ->  what neither it nor the manifest before it names, removed
 
-A thread puts: training tells it of every landmark (a checkpoint, an evaluation, the end of a stage) and goes on; while
-it is busy, landmarks that come are one. A kill between any two writes leaves the state before. What the store refuses
-is tried again, then said in an event, and at the next landmark tried again; at the end of the run it is an error.
+A thread puts: training tells it of every landmark (a checkpoint, an evaluation, the end of a stage)
+and goes on; while it is busy, landmarks that come are one. A kill between any two writes leaves the
+state before. What the store refuses is tried again, then said in an event, and at the next landmark
+tried again; at the end of the run it is an error.
 """
 
 import hashlib
@@ -19,8 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from plumbline.errors import PlumblineError, RunError, StorageError
-from plumbline.runs import remote
-from plumbline.runs import output_guard
+from plumbline.runs import output_guard, remote
 from plumbline.runs.metadata import CARD
 from plumbline.runs.record import in_use, is_blank
 from plumbline.runs.remote import (
@@ -39,8 +40,8 @@ from plumbline.runs.run import Observer, Run, is_run
 from plumbline.storage import clear_os_errors, one_line, read_object, write_json
 
 NOT_PUBLISHED = frozenset({".lock", NOTE, remote.CHECKPOINTS, remote.MODELS, "wandb", "engine"})
-"""Of a run's folder: what is of this machine alone. W&B keeps names of the user and the machine, an engine its log and
-the weights that it serves."""
+"""Of a run's folder: what is of this machine alone. W&B keeps names of the user and the machine, an
+engine its log and the weights that it serves."""
 EMPTY = remote.manifest_bytes({})
 ATTEMPTS = 5
 """At a folder whose files are removed while they are read."""
@@ -70,7 +71,9 @@ class Publisher:
                 except FileNotFoundError as error:
                     if not str(error.filename or "").startswith(str(self.folder)):
                         raise  # a bucket that is not there
-            raise StorageError(f"the files in {self.folder} change while they are read", "use --resume")
+            raise StorageError(
+                f"the files in {self.folder} change while they are read", "use --resume"
+            )
 
     def _put(self) -> None:
         if self._present() is None:
@@ -78,22 +81,32 @@ class Publisher:
         paths = [path.relative_to(self.folder).as_posix() for path in files_of(self.folder)]
         sizes = self.store.sizes()
         with ThreadPoolExecutor(remote.AT_ONCE) as pool:
-            files = dict(zip(paths, pool.map(lambda path: self._send(path, sizes), paths), strict=True))
+            files = dict(
+                zip(paths, pool.map(lambda path: self._send(path, sizes), paths), strict=True)
+            )
         now, content = self._present() or EMPTY, remote.manifest_bytes(files)
         if now != content:
             _note(self.folder, self.store, now, content)
             self.store.write(remote.RUN, content)
         before = parse_manifest(now, remote.RUN)  # somebody may still be reading it
-        needed = {key_of(path, entry.sha256) for one in (files, before) for path, entry in one.items()}
+        needed = {
+            key_of(path, entry.sha256) for one in (files, before) for path, entry in one.items()
+        }
         self.store.remove(sorted(sizes.keys() - needed - {remote.RUN}))
 
     def _present(self) -> bytes | None:
-        """The manifest at the address, which must be one that this folder wrote, or went on from."""
+        """The manifest at the address, which must be one that this folder wrote, or went on
+        from."""
         content = self.store.read(remote.RUN)
-        if content is not None and _digest(content) not in _seen(self.folder) and parse_manifest(content, remote.RUN):
+        if (
+            content is not None
+            and _digest(content) not in _seen(self.folder)
+            and parse_manifest(content, remote.RUN)
+        ):
             raise RunError(
                 f"another process has put its run at {self.store.address}",
-                f"let that one continue; what this one did is in {self.folder}, and was not published since",
+                f"let that one continue; what this one did is in {self.folder}, and was not "
+                "published since",
             )
         return content
 
@@ -109,7 +122,9 @@ class Publisher:
         content: Path | bytes = place
         if key_of(path, "") == path:
             with place.open("rb") as file:
-                entry = ManifestEntry(found.st_size, hashlib.file_digest(file, "sha256").hexdigest())
+                entry = ManifestEntry(
+                    found.st_size, hashlib.file_digest(file, "sha256").hexdigest()
+                )
         else:  # it may grow meanwhile
             content = place.read_bytes()
             entry = ManifestEntry(len(content), _digest(content))
@@ -121,7 +136,8 @@ class Publisher:
 
 
 class Keeper(Observer):
-    """The observer of a run that has it published; the end is put by `finish`, after the run's own last words."""
+    """The observer of a run that has it published; the end is put by `finish`, after the run's own
+    last words."""
 
     def __init__(self, publisher: Publisher, notes: Iterable[str]) -> None:
         self.publisher, self.notes, self.failures = publisher, deque(notes), 0
@@ -153,17 +169,26 @@ class Keeper(Observer):
             self.publisher.put()
         except Exception as error:  # noqa: BLE001 - whatever fails here, the run goes on; at its end it is an error
             self.failures += 1
-            cause = error.cause if isinstance(error, PlumblineError) else f"{type(error).__name__}: {one_line(error)}"
+            cause = (
+                error.cause
+                if isinstance(error, PlumblineError)
+                else f"{type(error).__name__}: {one_line(error)}"
+            )
             said = f"not published yet: {cause}; it is tried again at the next checkpoint"
-            self.notes.append(said + (f" ({self.failures} failures so far)" if self.failures > 1 else ""))
+            self.notes.append(
+                said + (f" ({self.failures} failures so far)" if self.failures > 1 else "")
+            )
 
 
 @contextmanager
-def published(address: str, *, resume: bool, tell: Callable[[str], None]) -> Iterator[tuple[Path, Keeper]]:
+def published(
+    address: str, *, resume: bool, tell: Callable[[str], None]
+) -> Iterator[tuple[Path, Keeper]]:
     """The folder in which the run at an address works, and the observer that publishes it.
 
-    Where the run goes on that was written by another machine, it is fetched first: recipe, records, models and
-    checkpoints, each verified. What is in the folder and is not what the address went on from is set aside.
+    Where the run goes on that was written by another machine, it is fetched first: recipe, records,
+    models and checkpoints, each verified. What is in the folder and is not what the address went on
+    from is set aside.
 
     Args:
         address: of the run.
@@ -173,21 +198,26 @@ def published(address: str, *, resume: bool, tell: Callable[[str], None]) -> Ite
     Raises:
         RunError: there is a run and `resume` is False; a process of this machine is writing it.
         DataError: a file of it is damaged.
-        StorageError: something else is there; the store does not answer. After the run: not all could be published.
+        StorageError: something else is there; the store does not answer. After the run: not all
+            could be published.
     """
     store, folder, notes = Store(address), folder_for(address), list[str]()
     tell(f"the run at {store.address} works in {folder}")
     if in_use(folder):
-        raise RunError(f"another process is writing {folder}, for {store.address}", "wait for it, or use --out")
+        raise RunError(
+            f"another process is writing {folder}, for {store.address}", "wait for it, or use --out"
+        )
     content = store.read(remote.RUN)
     manifest = {} if content is None else parse_manifest(content, join(store.address, remote.RUN))
     if manifest and not resume:
         raise RunError(
-            f"{store.address} already holds a run", "add --resume to continue it, or --out to write somewhere else"
+            f"{store.address} already holds a run",
+            "add --resume to continue it, or --out to write somewhere else",
         )
     if content is None and not (folder / NOTE).is_file() and (others := sorted(store.sizes())):
         raise StorageError(
-            f"{store.address} holds other files ({others[0].partition('/')[0]}); nothing there was touched",
+            f"{store.address} holds other files ({others[0].partition('/')[0]}); nothing there was "
+            "touched",
             "give an address where nothing is yet",
         )
     if manifest and _digest(content or b"") not in _seen(folder):
@@ -204,22 +234,26 @@ def published(address: str, *, resume: bool, tell: Callable[[str], None]) -> Ite
         except BaseException:
             try:
                 keeper.finish()
-            except PlumblineError as error:  # what stopped the run is what is said; this stands before it
+            # what stopped the run is what is said; this stands before it
+            except PlumblineError as error:
                 print(f"not all of {where} was published: {error}", file=sys.stderr)  # noqa: T201
             raise
         try:
             keeper.finish()
         except StorageError as error:
             raise StorageError(
-                f"the run is finished in {where}, and not all of it could be published: {error.cause}",
-                "the same command with --resume publishes it when the store answers; nothing is trained again",
+                f"the run is finished in {where}, and not all of it could be published: "
+                f"{error.cause}",
+                "the same command with --resume publishes it when the store answers; nothing is "
+                "trained again",
             ) from error
     finally:
         WRITTEN_HERE.pop(store.address, None)
 
 
 def files_of(folder: Path) -> Iterator[Path]:
-    """The files of a run that are published; checkpoints first, so that no record is older than they are."""
+    """The files of a run that are published; checkpoints first, so that no record is older than
+    they are."""
     for pattern in ("begin.json", "step-*/*"):
         yield from sorted(folder.glob(f"{remote.CHECKPOINTS}/*/{pattern}"))
     for place in sorted(folder.iterdir()):
@@ -231,13 +265,16 @@ def files_of(folder: Path) -> Iterator[Path]:
 
 
 def _whole(place: Path) -> Iterator[Path]:
-    """A file or those in a folder, but for what is being written, and locks on what is being built."""
+    """A file or those in a folder, but for what is being written, and locks on what is being
+    built."""
     for path in [place] if place.is_file() else sorted(place.rglob("*")):
         names = (place.name, *path.relative_to(place).parts)
         passing = (
             name.endswith(".tmp")
             or name == NOTE
-            or (name.startswith(".") and (name.endswith(".lock") or output_guard.UNFINISHED in name))
+            or (
+                name.startswith(".") and (name.endswith(".lock") or output_guard.UNFINISHED in name)
+            )
             for name in names
         )
         if path.is_file() and not any(passing):
@@ -250,11 +287,17 @@ def _bring(store: Store, manifest: Files, folder: Path) -> list[str]:
     removed = {
         found[0]
         for path, entry in manifest.items()
-        if (found := remote.CHECKPOINT.match(path)) and not any(key.startswith(f"{found[0]}/") for key in sizes)
+        if (found := remote.CHECKPOINT.match(path))
+        and not any(key.startswith(f"{found[0]}/") for key in sizes)
     }
-    files = {path: entry for path, entry in manifest.items() if path.rpartition("/")[0] not in removed}
+    files = {
+        path: entry for path, entry in manifest.items() if path.rpartition("/")[0] not in removed
+    }
     if removed:
-        notes.append(f"checkpoints that were removed at {store.address} were left out: {', '.join(sorted(removed))}")
+        notes.append(
+            f"checkpoints that were removed at {store.address} were left out: "
+            f"{', '.join(sorted(removed))}"
+        )
     with clear_os_errors(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
@@ -268,7 +311,9 @@ def _bring(store: Store, manifest: Files, folder: Path) -> list[str]:
                     if not (place := folder.with_name(f"{folder.name}.aside-{number}")).exists()
                 )
                 folder.rename(aside)
-                notes.append(f"{folder} was not what {store.address} resumed from: it is now {aside}")
+                notes.append(
+                    f"{folder} was not what {store.address} resumed from: it is now {aside}"
+                )
             shutil.rmtree(folder, ignore_errors=True)
             beside.rename(folder)
     except BaseException:
@@ -279,7 +324,10 @@ def _bring(store: Store, manifest: Files, folder: Path) -> list[str]:
 
 def _note(folder: Path, store: Store, *manifests: bytes) -> None:
     """Keep which manifests at the address this folder writes, or goes on from."""
-    write_json(folder / NOTE, {"address": store.address, "seen": [_digest(content) for content in manifests]})
+    write_json(
+        folder / NOTE,
+        {"address": store.address, "seen": [_digest(content) for content in manifests]},
+    )
 
 
 def _seen(folder: Path) -> list[str]:

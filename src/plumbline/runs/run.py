@@ -16,9 +16,9 @@
                            check or a watch rule stopped it
       report.html ...
 
-A run is its records: reports, checks and comparisons are functions of these files, on a live run, a finished one, or
-one from another machine. The four `.jsonl` files are append-only; a checkpoint remembers their lengths, and a resumed
-run first cuts them back to it.
+A run is its records: reports, checks and comparisons are functions of these files, on a live run, a
+finished one, or one from another machine. The four `.jsonl` files are append-only; a checkpoint
+remembers their lengths, and a resumed run first cuts them back to it.
 """
 
 import fcntl
@@ -42,10 +42,20 @@ from plumbline.records import Evaluation
 from plumbline.runs import output_guard
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, write_evaluation
 from plumbline.runs.lineage import allowed_changes
-from plumbline.runs.record import DIFFICULTY, KINDS, STAGES, STOPPED, RunFolder, is_blank, recipe_file
+from plumbline.runs.record import (
+    DIFFICULTY,
+    KINDS,
+    STAGES,
+    STOPPED,
+    RunFolder,
+    is_blank,
+    recipe_file,
+)
 from plumbline.storage import clear_os_errors, one_line, read_object, write_json, write_text
 
-QUIET = frozenset({"note", "started", "resumed", "stopped", "changed", "engine", "forecast", "budget"})
+QUIET = frozenset(
+    {"note", "started", "resumed", "stopped", "changed", "engine", "forecast", "budget"}
+)
 """Kinds of events that are no warning."""
 PACKAGES = ("torch", "transformers", "peft", "numpy", "tokenizers", "safetensors")
 
@@ -54,7 +64,8 @@ class Listener(Protocol):
     """Somebody who is told how far something has come."""
 
     def working(self, what: str, done: int, total: int) -> None:
-        """Something that takes a while and leaves no metrics (building records, evaluating) has come so far."""
+        """Something that takes a while and leaves no metrics (building records, evaluating) has
+        come so far."""
         ...
 
     def event(self, kind: str, message: str) -> None:
@@ -63,7 +74,8 @@ class Listener(Protocol):
 
 
 class Observer:
-    """Somebody who is told what happens in a run: the terminal, a tracker. By default nothing comes of it."""
+    """Somebody who is told what happens in a run: the terminal, a tracker. By default nothing comes
+    of it."""
 
     def working(self, what: str, done: int, total: int) -> None:
         """See `Listener`."""
@@ -78,7 +90,8 @@ class Observer:
         """A row of metrics was recorded."""
 
     def landmark(self, run: "Run") -> None:
-        """The folder holds something new to go on from, or to look at: a checkpoint, an evaluation, a model."""
+        """The folder holds something new to go on from, or to look at: a checkpoint, an evaluation,
+        a model."""
 
     def close(self) -> None:
         """The run is over, well or badly."""
@@ -90,16 +103,25 @@ class Silent(Observer):
 
 RUN = output_guard.RUN
 RECORDS = (".building", "manifest.json", "train.jsonl", "val.jsonl", "test.jsonl")
-"""What a task writes into its folder in a run's data, beside the `splits` and `files` that its manifest names."""
+"""What a task writes into its folder in a run's data, beside the `splits` and `files` that its
+manifest names."""
 WRITTEN = (
-    *(".lock", output_guard.MARK, "recipe.yaml", "environment.json", "result.json", *(f"{name}.jsonl" for name in KINDS)),
+    *(
+        ".lock",
+        output_guard.MARK,
+        "recipe.yaml",
+        "environment.json",
+        "result.json",
+        *(f"{name}.jsonl" for name in KINDS),
+    ),
     *("evaluations", "replays", "checkpoints", "models", "engine", "tensorboard", DIFFICULTY),
 )
 """What a run writes into its folder, or removes there, beside its data."""
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder without our mark is a run of a version that left none: those had a recipe and a lock."""
+    """Whether a folder without our mark is a run of a version that left none: those had a recipe
+    and a lock."""
     return (folder / "recipe.yaml").is_file() and (folder / ".lock").is_file()
 
 
@@ -117,16 +139,21 @@ class Run(RunFolder):
         self._lock: int | None = None
 
     @classmethod
-    def start(cls, recipe: Recipe, folder: Path, *, resume: bool, observers: Sequence[Observer] = ()) -> "Run":
+    def start(
+        cls, recipe: Recipe, folder: Path, *, resume: bool, observers: Sequence[Observer] = ()
+    ) -> "Run":
         """Create a run directory, or open one to go on.
 
-        A run that ended before its first step (a misspelt model, a malformed record) has nothing to lose and is begun
-        again; with `resume` and the same recipe it keeps its records. Of one that continues, `recipe` may differ in a
-        few keys (see `lineage.allowed_changes`); they are recorded. What is finished keeps the recipe that made it.
+        A run that ended before its first step (a misspelt model, a malformed record) has nothing to
+        lose and is begun again; with `resume` and the same recipe it keeps its records. Of one that
+        continues, `recipe` may differ in a few keys (see `lineage.allowed_changes`); they are
+        recorded. What is finished keeps the recipe that made it.
 
         Raises:
-            RunError: it exists and `resume` is False, or was started with another recipe, or is in use.
-            StorageError: the folder holds what is no run's, or a link that leads out of it; nothing was touched.
+            RunError: it exists and `resume` is False, or was started with another recipe, or is in
+                use.
+            StorageError: the folder holds what is no run's, or a link that leads out of it; nothing
+                was touched.
         """
         output_guard.check(folder, RUN, is_run)
         output_guard.check_links(folder, *WRITTEN)
@@ -134,7 +161,8 @@ class Run(RunFolder):
         started = (folder / "recipe.yaml").is_file() and not is_blank(folder)
         if started and not resume:
             raise RunError(
-                f"{folder} already holds a run", "add --resume to continue it, or --out to write somewhere else"
+                f"{folder} already holds a run",
+                "add --resume to continue it, or --out to write somewhere else",
             )
         output_guard.claim(folder, RUN, is_run)
         run._acquire()
@@ -162,13 +190,20 @@ class Run(RunFolder):
         return cls(folder, load(recipe_file(folder), written=True))
 
     def _is_same(self) -> bool:
-        """Whether the folder was begun with this recipe: its records and the controls' evaluations then go on."""
+        """Whether the folder was begun with this recipe: its records and the controls' evaluations
+        then go on."""
         with suppress(PlumblineError):
-            return next(differences(load(self.folder / "recipe.yaml", written=True), self.recipe), None) is None
+            return (
+                next(
+                    differences(load(self.folder / "recipe.yaml", written=True), self.recipe), None
+                )
+                is None
+            )
         return False
 
     def _forget(self) -> None:
-        """Remove what a blank run left: the oracle's and controls' evaluations, and records that may differ now.
+        """Remove what a blank run left: the oracle's and controls' evaluations, and records that
+        may differ now.
 
         Raises:
             StorageError: a link in the data folder leads out of the run; nothing was removed.
@@ -195,11 +230,14 @@ class Run(RunFolder):
         with clear_os_errors(path):
             self._lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NONBLOCK, 0o666)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kernel frees it when the process dies
+            # the kernel frees it when the process dies
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(self._lock)
             self._lock = None
-            raise RunError(f"another process is writing {self.folder}", "wait for it, or use --out") from error
+            raise RunError(
+                f"another process is writing {self.folder}", "wait for it, or use --out"
+            ) from error
 
     def _release(self) -> None:
         if self._lock is not None:
@@ -207,7 +245,8 @@ class Run(RunFolder):
             self._lock = None
 
     def _sweep(self) -> None:
-        """Remove what a kill left half written: everything is written beside its place, under a dotted .tmp name."""
+        """Remove what a kill left half written: everything is written beside its place, under a
+        dotted .tmp name."""
         for leftover in list(self.folder.rglob(".*.tmp")):
             if leftover.is_dir():
                 shutil.rmtree(leftover, ignore_errors=True)
@@ -235,14 +274,24 @@ class Run(RunFolder):
             stage = change.stage(present)
             step = None if stage is None else self._checkpoint_step(stage)
             where = "after the last stage" if stage is None else f"from step {step} of {stage} on"
-            facts = {"key": change.key, "old": change.old, "new": change.new, "stage": stage, "step": step}
+            facts = {
+                "key": change.key,
+                "old": change.old,
+                "new": change.new,
+                "stage": stage,
+                "step": step,
+            }
             self.event("changed", f"{change}, {where}", **facts)
         if changes:
             write_text(self.folder / "recipe.yaml", self.recipe.to_yaml())
 
     def _stages(self) -> list[str]:
         """The stages of this run's recipe that train, in order."""
-        here = {"base": self.recipe.model.name is None, "sft": self.recipe.sft, "rl": self.recipe.rl}
+        here = {
+            "base": self.recipe.model.name is None,
+            "sft": self.recipe.sft,
+            "rl": self.recipe.rl,
+        }
         return [stage for stage in STAGES if here[stage]]
 
     def _checkpoint_step(self, stage: str) -> int:
@@ -254,17 +303,25 @@ class Run(RunFolder):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         for observer in self.observers:
             observer.close()
         if error is not None and self._lock is not None:
-            what = f"{type(error).__name__}: {error.cause if isinstance(error, PlumblineError) else one_line(error)}"
+            what = (
+                f"{type(error).__name__}: "
+                f"{error.cause if isinstance(error, PlumblineError) else one_line(error)}"
+            )
             with suppress(StorageError):  # it may be the full disk that stopped the run
-                self._record("stopped", "interrupted" if isinstance(error, KeyboardInterrupt) else what)
+                self._record(
+                    "stopped", "interrupted" if isinstance(error, KeyboardInterrupt) else what
+                )
         self._release()
 
-    # -- writing -------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
     def stage(self, name: str, total: int, done: int = 0) -> None:
         """Tell the observers that a stage begins."""
@@ -284,15 +341,19 @@ class Run(RunFolder):
             observer.metrics(row)
 
     def timings(self, stage: str, step: int, seconds: Mapping[str, float]) -> None:
-        """Record where one step's seconds went; apart from the metrics, which are the same in every repetition."""
-        self.files["timings"].append({"stage": stage, "step": step, **{k: round(v, 4) for k, v in seconds.items()}})
+        """Record where one step's seconds went; apart from the metrics, which are the same in every
+        repetition."""
+        self.files["timings"].append(
+            {"stage": stage, "step": step, **{k: round(v, 4) for k, v in seconds.items()}}
+        )
 
     def sample(self, row: Mapping[str, Any]) -> None:
         """Record one rollout of training."""
         self.files["samples"].append(row)
 
     def event(self, kind: str, message: str, **facts: Any) -> None:
-        """Record something that the user should know: a warning, a counted skip; `facts` are plain values."""
+        """Record something that the user should know: a warning, a counted skip; `facts` are plain
+        values."""
         self._record(kind, message, **facts)
         for observer in self.observers:
             observer.event(kind, message)
@@ -339,7 +400,10 @@ class Run(RunFolder):
         """
         for name, size in marks.items():
             if name not in self.files or type(size) is not int or size < 0:
-                raise RunError(f"a checkpoint of {self.folder} does not say how long its records were", "remove it")
+                raise RunError(
+                    f"a checkpoint of {self.folder} does not say how long its records were",
+                    "remove it",
+                )
             self.files[name].truncate(size)
 
 

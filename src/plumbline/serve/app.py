@@ -3,7 +3,15 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from functools import partial
 from importlib.resources import files
 from typing import Any, TypeVar
@@ -16,15 +24,18 @@ from starlette.routing import BaseRoute, Route
 
 from plumbline import __version__
 from plumbline.errors import PlumblineError
-from plumbline.serve.streaming import Numbered, Reply, event, together
 from plumbline.serve.backend import Backend
-from plumbline.serve.metrics import GONE, Book, RequestRecord, known
 from plumbline.serve.chat_body import ChatBody, askings, read_chat
 from plumbline.serve.limits import Refusal, RequestLimits, read_body, refusal_of, shutting_down
+from plumbline.serve.metrics import GONE, Book, RequestRecord, known
+from plumbline.serve.streaming import Numbered, Reply, event, together
 
 
-def application(models: Sequence[Backend], *, book: Book | None = None, routes: Sequence[BaseRoute] = ()) -> Starlette:
-    """The server as an ASGI application; it closes the models when it ends. Its token is asked for by `limits.Gate`.
+def application(
+    models: Sequence[Backend], *, book: Book | None = None, routes: Sequence[BaseRoute] = ()
+) -> Starlette:
+    """The server as an ASGI application; it closes the models when it ends. Its token is asked for
+    by `limits.Gate`.
 
     Args:
         models: each is asked for by its name.
@@ -44,15 +55,25 @@ def application(models: Sequence[Backend], *, book: Book | None = None, routes: 
 
     def described(served: Backend) -> dict[str, Any]:
         own = {"family": served.family, "context": served.context}
-        return {"id": served.name, "object": "model", "created": 0, "owned_by": "plumbline", "plumbline": own}
+        return {
+            "id": served.name,
+            "object": "model",
+            "created": 0,
+            "owned_by": "plumbline",
+            "plumbline": own,
+        }
 
     def health() -> Response:
         status = "shutting down" if book.closing else "ok"
-        return JSONResponse({"status": status, "version": __version__}, 503 if book.closing else 200)
+        return JSONResponse(
+            {"status": status, "version": __version__}, 503 if book.closing else 200
+        )
 
     kind = {"content-type": "text/plain; version=0.0.4; charset=utf-8"}
     answers: dict[str, Callable[..., Response]] = {
-        "/v1/models": lambda: JSONResponse({"object": "list", "data": [*map(described, by_name.values())]}),
+        "/v1/models": lambda: JSONResponse(
+            {"object": "list", "data": [*map(described, by_name.values())]}
+        ),
         "/v1/models/{model:path}": lambda model: JSONResponse(described(known(by_name, model))),
         "/healthz": health,
         "/metrics": lambda: Response(book.page(), headers=kind),
@@ -76,17 +97,25 @@ def application(models: Sequence[Backend], *, book: Book | None = None, routes: 
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """Answer what is refused, has no route, or broke; what broke stands in the server's log, and is not told."""
-    refusal = error if isinstance(error, Refusal) else Refusal(500, "the server failed; its log says how")
+    """Answer what is refused, has no route, or broke; what broke stands in the server's log, and is
+    not told."""
+    refusal = (
+        error if isinstance(error, Refusal) else Refusal(500, "the server failed; its log says how")
+    )
     if isinstance(error, HTTPException):
         said = {404: "there is no such path here", 405: f"this path does not take {request.method}"}
-        refusal = Refusal(error.status_code, said.get(error.status_code, error.detail), headers=error.headers)
+        refusal = Refusal(
+            error.status_code, said.get(error.status_code, error.detail), headers=error.headers
+        )
     return refusal.response()
 
 
 def openapi(models: Mapping[str, Backend], limits: RequestLimits) -> dict[str, Any]:
-    """The server's own OpenAPI page: the file's paths and answers, the body as it is read, its models and limits."""
-    page: dict[str, Any] = json.loads(files("plumbline.serve").joinpath("openapi.json").read_text("utf-8"))
+    """The server's own OpenAPI page: the file's paths and answers, the body as it is read, its
+    models and limits."""
+    page: dict[str, Any] = json.loads(
+        files("plumbline.serve").joinpath("openapi.json").read_text("utf-8")
+    )
     page["info"]["version"] = __version__
     schema = ChatBody.model_json_schema(ref_template="#/components/schemas/{model}")
     page["components"]["schemas"] |= {**schema.pop("$defs"), "ChatBody": schema}
@@ -98,7 +127,7 @@ def openapi(models: Mapping[str, Backend], limits: RequestLimits) -> dict[str, A
     return page
 
 
-# -- POST /v1/chat/completions -----------------------------------------------------------------------------------------
+# -- POST /v1/chat/completions ---------------------------------------------------------------------
 
 T = TypeVar("T")
 EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
@@ -148,9 +177,14 @@ class Chat:
                 await _while_there(request, self._send(pieces, reply, send, entry))
             finally:
                 await pieces.aclose()
-                entry.said |= {"prompt_tokens": reply.prompt_tokens, "completion_tokens": reply.completion_tokens}
+                entry.said |= {
+                    "prompt_tokens": reply.prompt_tokens,
+                    "completion_tokens": reply.completion_tokens,
+                }
                 entry.said["finish"] = [each[-1].finish if each else None for each in reply.pieces]
-                entry.contents["answers"] = ["".join(piece.text for piece in each) for each in reply.pieces]
+                entry.contents["answers"] = [
+                    "".join(piece.text for piece in each) for each in reply.pieces
+                ]
 
     async def _send(
         self, pieces: AsyncGenerator[Numbered, None], reply: Reply, send: Any, entry: RequestRecord
@@ -171,7 +205,9 @@ class Chat:
                     entry.piece()
                     if streams and not entry.begun:
                         entry.begun = True
-                        await send({"type": "http.response.start", "status": 200, "headers": EVENTS})
+                        await send(
+                            {"type": "http.response.start", "status": 200, "headers": EVENTS}
+                        )
                         await say(b"".join(map(event, reply.opening())))
                     if streams and (said := reply.chunk(index, piece)) is not None:
                         await say(event(said))
@@ -189,13 +225,16 @@ class Chat:
 
     @contextlib.asynccontextmanager
     async def _deadline(self) -> AsyncIterator[None]:
-        """Refuse what takes too long, what the server's end cuts off, and what the model refuses."""
+        """Refuse what takes too long, what the server's end cuts off, and what the model
+        refuses."""
         try:
             with _clear():
                 async with asyncio.timeout(self.limits.seconds):
                     yield
         except TimeoutError:
-            raise Refusal(504, f"the answer took more than {self.limits.seconds:g} seconds", code="timeout") from None
+            raise Refusal(
+                504, f"the answer took more than {self.limits.seconds:g} seconds", code="timeout"
+            ) from None
         except asyncio.CancelledError:
             if self.book.closing:
                 raise shutting_down() from None

@@ -1,11 +1,12 @@
-"""What the server asks of a model, and what a model gives it: pieces of one answer, as soon as they are there.
+"""What the server asks of a model, and what a model gives it: pieces of one answer, as soon as they
+are there.
 
-Whoever answers is a `Backend`: a model in this process (`batched`), a vLLM server, a router over several, or an agent's
-planner around one. The routes know nothing else.
+Whoever answers is a `Backend`: a model in this process (`batched`), a vLLM server, a router over
+several, or an agent's planner around one. The routes know nothing else.
 
-JSON from a model that cannot be held to it is read leniently, checked against the schema, and drawn again if need be.
-Numbers as Brazilians write them come out as JSON numbers, because the reader knows them. How an answer was read, and
-how often it was tried, stands in its facts.
+JSON from a model that cannot be held to it is read leniently, checked against the schema, and drawn
+again if need be. Numbers as Brazilians write them come out as JSON numbers, because the reader
+knows them. How an answer was read, and how often it was tried, stands in its facts.
 """
 
 import asyncio
@@ -22,20 +23,23 @@ from plumbline.records import Finish, Message, Request, Sampling
 from plumbline.tasks.text.lenient_json import Reading, Schema, read_json
 
 WARM = 1.0
-"""The temperature of a further try where the first one was greedy, which would say the same again."""
+"""The temperature of a further try where the first one was greedy, which would say the same
+again."""
 Judge = Callable[[str], tuple[Reading, bool]]
 """From a text to what was read, and whether that is valid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """One answer that a client wants; its `n` answers are as many of these, with keys of their own."""
+    """One answer that a client wants; its `n` answers are as many of these, with keys of their
+    own."""
 
     request: Request
-    """Chat, law and key: the random numbers come from the client's seed and the number of the answer."""
+    """Chat, law and key: the random numbers come from the client's seed and the number of the
+    answer."""
     said: Mapping[str, Any] | None = None
-    """What of the law the client said, by the names of its fields; the rest is the model's own (`law_of`). None: the
-    request's law as a whole."""
+    """What of the law the client said, by the names of its fields; the rest is the model's own
+    (`law_of`). None: the request's law as a whole."""
     schema: Mapping[str, Any] | None = None
     """The JSON schema that the answer has to follow, {} for any object; None for free text."""
     name: str = ""
@@ -55,22 +59,25 @@ class Piece:
     text: str = ""
     tokens: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
-    """Of the tokens, under the law that drew them; empty where the family has none of single tokens."""
+    """Of the tokens, under the law that drew them; empty where the family has none of single
+    tokens."""
     spelled: tuple[str, ...] = ()
     """The tokens as texts; empty where nobody asked for them, or their tokenizer is not known."""
     canvas: str | None = None
-    """The whole answer at this step of denoising, with hidden places shown; None for families that write on."""
+    """The whole answer at this step of denoising, with hidden places shown; None for families that
+    write on."""
     finish: Finish | None = None
     """Of the last piece, which has it: the model ended the answer, or the limit did."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Of the last piece: which model answered, how the answer was read or made valid, how often it was tried."""
+    """Of the last piece: which model answered, how the answer was read or made valid, how often it
+    was tried."""
 
 
 class Backend:
     """A model that answers requests of many clients at once.
 
-    By default it draws with a sampler: a subclass says how (`write`), and JSON is read from what was written. One that
-    asks others has its own `prompt_length` and `answer`.
+    By default it draws with a sampler: a subclass says how (`write`), and JSON is read from what
+    was written. One that asks others has its own `prompt_length` and `answer`.
     """
 
     name: str
@@ -113,7 +120,8 @@ class Backend:
         """End what was started for it; what is being answered ends with an error."""
 
     def law(self, asked: Asked) -> Sampling:
-        """The law of an answer: as the client said, and for the rest as the model's own run decoded.
+        """The law of an answer: as the client said, and for the rest as the model's own run
+        decoded.
 
         A limit beyond the places of the model's canvas is no limit.
 
@@ -123,7 +131,9 @@ class Backend:
         own, law = self.sampling, asked.request.sampling
         if asked.said is not None or not isinstance(law, type(own)):
             shared = ("temperature", "top_k", "top_p", "max_tokens")
-            said = {name: getattr(law, name) for name in shared} if asked.said is None else asked.said
+            said = (
+                {name: getattr(law, name) for name in shared} if asked.said is None else asked.said
+            )
             if foreign := sorted(set(said) - {one.name for one in fields(own)}):
                 advice = "leave it out, or ask another model"
                 raise RecipeError(f"this model's law has no {' and no '.join(foreign)}", advice)
@@ -133,17 +143,23 @@ class Backend:
                 raise RecipeError(
                     f"this model cannot be sampled like this: {error}", "ask for something else"
                 ) from error
-        return replace(law, max_tokens=min(law.max_tokens, getattr(self.sampler, "canvas", None) or law.max_tokens))
+        return replace(
+            law,
+            max_tokens=min(law.max_tokens, getattr(self.sampler, "canvas", None) or law.max_tokens),
+        )
 
     async def _json(self, asked: Asked, schema: Mapping[str, Any]) -> AsyncGenerator[Piece, None]:
-        """JSON as one piece. What is still not valid after the last try is given as it was drawn, and its facts say so.
+        """JSON as one piece. What is still not valid after the last try is given as it was drawn,
+        and its facts say so.
 
         Raises:
-            RecipeError: the schema is none; or log-probabilities are wanted of an answer that may be written again.
+            RecipeError: the schema is none; or log-probabilities are wanted of an answer that may
+                be written again.
         """
         if asked.logprobs:
             raise RecipeError(
-                f"{self.name} reads JSON from what was drawn, which has no log-probabilities of its own",
+                f"{self.name} reads JSON from what was drawn, which has no log-probabilities of "
+                "its own",
                 "leave out logprobs or response_format",
             )
         judge = await asyncio.to_thread(judge_of, schema)
@@ -161,11 +177,14 @@ class Backend:
         if valid and reading.how != "strict":
             text = json.dumps(reading.value, ensure_ascii=False)
         said = {"way": "lenient", "valid": valid, "how": reading.how, "retries": attempt}
-        yield replace(last, text=text, tokens=tokens, logprobs=(), facts={**last.facts, "json": said})
+        yield replace(
+            last, text=text, tokens=tokens, logprobs=(), facts={**last.facts, "json": said}
+        )
 
 
 def again(asked: Asked, attempt: int) -> Asked:
-    """What is asked in a try: text, with numbers of the try's own from the second on, and never greedily."""
+    """What is asked in a try: text, with numbers of the try's own from the second on, and never
+    greedily."""
     if attempt == 0:
         return replace(asked, schema=None)
     said, key, law = asked.said, (*asked.request.key, "again", attempt), asked.request.sampling
@@ -187,7 +206,9 @@ def judge_of(schema: Mapping[str, Any]) -> Judge:
     def judge(text: str) -> tuple[Reading, bool]:
         reading = read_json(text, expected)
         try:
-            valid = reading.complete and reading.value is not None and validator.is_valid(reading.value)
+            valid = (
+                reading.complete and reading.value is not None and validator.is_valid(reading.value)
+            )
         except ValueError:  # a pattern that takes too long
             valid = False
         return reading, valid
@@ -196,9 +217,11 @@ def judge_of(schema: Mapping[str, Any]) -> Judge:
 
 
 def validator_of(schema: Mapping[str, Any]) -> tuple[Any, Schema]:
-    """What says whether a value is right by a schema, and what a lenient reader expects; {} takes any object.
+    """What says whether a value is right by a schema, and what a lenient reader expects; {} takes
+    any object.
 
-    Nothing that a schema refers to is fetched, and its patterns are matched with a bound on their work.
+    Nothing that a schema refers to is fetched, and its patterns are matched with a bound on their
+    work.
 
     Raises:
         RecipeError: it is no schema, or refers to another one elsewhere.
@@ -209,4 +232,6 @@ def validator_of(schema: Mapping[str, Any]) -> tuple[Any, Schema]:
         return jsonschema_rs.validator_for(wanted, offline=True), Schema.from_json(wanted)
     except (PlumblineError, ValueError) as error:
         said = str(error).split("\n", 1)[0][:300]
-        raise RecipeError(f"response_format.json_schema.schema is no JSON Schema: {said}", "correct it") from error
+        raise RecipeError(
+            f"response_format.json_schema.schema is no JSON Schema: {said}", "correct it"
+        ) from error

@@ -1,7 +1,8 @@
 """Any policy as a `Backend`: requests that wait are drawn together, and handed on as they end.
 
-A policy draws in calls; what comes meanwhile waits for the next one. One thread draws, because a device does one thing
-at a time. What is drawn for a request depends on its key and on nothing beside it, so batching changes no answer.
+A policy draws in calls; what comes meanwhile waits for the next one. One thread draws, because a
+device does one thing at a time. What is drawn for a request depends on its key and on nothing
+beside it, so batching changes no answer.
 """
 
 import asyncio
@@ -37,7 +38,9 @@ class _Waiting:
 
     def __init__(self, asked: Asked, law: Sampling, constraint: SchemaConstraint | None) -> None:
         self.gone = threading.Event()  # set when nobody waits for it any more
-        self.request = LiveRequest(asked.request.key, asked.request.messages, law, self.gone, constraint)
+        self.request = LiveRequest(
+            asked.request.key, asked.request.messages, law, self.gone, constraint
+        )
         self.watched = asked.canvas
         self.found: asyncio.Queue[Found] = asyncio.Queue()
         self.loop = asyncio.get_running_loop()
@@ -54,12 +57,20 @@ class BatchedBackend(Backend):
     sampler: Policy
 
     def __init__(
-        self, name: str, sampler: Policy, law: Sampling, *, at_once: int = 64, grammars: Grammars | None = None
+        self,
+        name: str,
+        sampler: Policy,
+        law: Sampling,
+        *,
+        at_once: int = 64,
+        grammars: Grammars | None = None,
     ) -> None:
-        """Take also the most requests of one batch, and the `Grammars` that JSON can follow, where there are some."""
+        """Take also the most requests of one batch, and the `Grammars` that JSON can follow, where
+        there are some."""
         super().__init__(name, sampler, law)
         self.at_once, self.grammars = at_once, grammars
-        self._single = self.family == "autoregressive"  # whether an answer's terms are its tokens, one by one
+        # whether an answer's terms are its tokens, one by one
+        self._single = self.family == "autoregressive"
         self._drawing: dict[Key, _Waiting] = {}
         self._asked: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._closed, self._left = False, 0
@@ -81,22 +92,32 @@ class BatchedBackend(Backend):
         constraint, judge = await loop.run_in_executor(grammars.threads, grammars.follow, schema)
         async with aclosing(self.write(asked, constraint)) as pieces:
             async for piece in pieces:
-                valid = await asyncio.to_thread(judge, piece.text)  # a grammar leaves out what it cannot express
-                yield replace(piece, facts={**piece.facts, "json": {"way": "constrained", "valid": valid}})
+                # a grammar leaves out what it cannot express
+                valid = await asyncio.to_thread(judge, piece.text)
+                yield replace(
+                    piece, facts={**piece.facts, "json": {"way": "constrained", "valid": valid}}
+                )
 
-    async def write(self, asked: Asked, constraint: SchemaConstraint | None = None) -> AsyncGenerator[Piece, None]:
-        """See `Backend.write`: one piece when all is there, behind the canvas after each step where it is wanted.
+    async def write(
+        self, asked: Asked, constraint: SchemaConstraint | None = None
+    ) -> AsyncGenerator[Piece, None]:
+        """See `Backend.write`: one piece when all is there, behind the canvas after each step where
+        it is wanted.
 
         Raises:
-            RecipeError: the family has no log-probabilities of single tokens; or no token goes on as the constraint
-                wants it.
+            RecipeError: the family has no log-probabilities of single tokens; or no token goes on
+                as the constraint wants it.
         """
         if asked.logprobs and not self._single:
-            what = f"{self.name} is of family {self.family}, which has no log-probabilities of single tokens"
+            what = (
+                f"{self.name} is of family {self.family}, which has no log-probabilities of single "
+                "tokens"
+            )
             raise RecipeError(what, "leave out logprobs")
         waiting = _Waiting(asked, self.law(asked), constraint)
         await asyncio.to_thread(self._check, waiting.request)
-        if self._closed:  # asked here, because what is put behind the end of the queue waits for ever
+        # asked here, because what is put behind the end of the queue waits for ever
+        if self._closed:
             raise self._ends()
         self._asked.put(waiting)
         try:
@@ -110,7 +131,11 @@ class BatchedBackend(Backend):
             raise constraint.failure
         answer: Any = found.answer if found.answer is not None else found.tokens
         tokens = tuple(answer.tolist())
-        decode: Any = self.sampler.chat.tokenizer.decode if asked.logprobs and hasattr(self.sampler, "chat") else None
+        decode: Any = (
+            self.sampler.chat.tokenizer.decode
+            if asked.logprobs and hasattr(self.sampler, "chat")
+            else None
+        )
         yield Piece(
             text=found.text,
             tokens=tokens,
@@ -121,10 +146,14 @@ class BatchedBackend(Backend):
         )
 
     def _check(self, request: Request) -> None:
-        """Refuse a chat that does not fit before it stands in a batch, which would fail as a whole."""
+        """Refuse a chat that does not fit before it stands in a batch, which would fail as a
+        whole."""
         prompt, answer = self.sampler.prompt_length(request.messages), request.sampling.max_tokens
         if prompt + answer > self.context:
-            said = f"a prompt of {prompt} tokens and an answer of up to {answer} exceed the context of {self.context}"
+            said = (
+                f"a prompt of {prompt} tokens and an answer of up to {answer} exceed the context "
+                f"of {self.context}"
+            )
             raise DataError(said, "lower max_tokens, or shorten the messages")
 
     @property
@@ -136,7 +165,8 @@ class BatchedBackend(Backend):
         return EngineError(f"{self.name} is being closed", "ask again later")
 
     async def close(self) -> None:
-        """See `Backend.close`; a batch that is being drawn is waited for no longer than `CLOSING` seconds."""
+        """See `Backend.close`; a batch that is being drawn is waited for no longer than `CLOSING`
+        seconds."""
         self._closed = True
         for one in list(self._drawing.values()):
             one.gone.set()
@@ -145,25 +175,28 @@ class BatchedBackend(Backend):
         self._asked.put(None)
         await asyncio.to_thread(self._thread.join, CLOSING)
 
-    # -- the thread that draws ---------------------------------------------------------------------------------------
+    # -- the thread that draws ---------------------------------------------------------------------
 
     def _work(self) -> None:
         left: list[_Waiting] = []
         while not self._closed:
             left = [one for one in left + self._gather(wait=not left) if not one.gone.is_set()]
-            batch: dict[Key, _Waiting] = {}  # the first request, and those of its law whose keys are not there yet
+            # the first request, and those of its law whose keys are not there yet
+            batch: dict[Key, _Waiting] = {}
             for one in left:
                 if one.request.sampling == left[0].request.sampling and len(batch) < self.at_once:
                     batch.setdefault(one.request.key, one)
             left = [one for one in left if batch.get(one.request.key) is not one]
             self._left, self._drawing = len(left), batch
-            if batch and not self._closed:  # `close` has seen what is being drawn, or this sees that it is closed
+            # `close` has seen what is being drawn, or this sees that it is closed
+            if batch and not self._closed:
                 self._draw(batch)
         for one in [*self._drawing.values(), *left, *self._gather(wait=False)]:
             one.give(self._ends())
 
     def _gather(self, *, wait: bool) -> list[_Waiting]:
-        """What has been asked; where `wait`, at least one thing, and what comes within a moment of it."""
+        """What has been asked; where `wait`, at least one thing, and what comes within a moment of
+        it."""
         found = [self._asked.get()] if wait else []
         until = time.monotonic() + WAIT
         with suppress(Empty):
@@ -190,7 +223,9 @@ class BatchedBackend(Backend):
                 one.give(self._ends())
         except Exception as error:  # noqa: BLE001 - whatever breaks there, those who wait are told
             if is_full(error):
-                error = DeviceMemoryError("the memory does not hold this answer", "ask for fewer tokens")
+                error = DeviceMemoryError(
+                    "the memory does not hold this answer", "ask for fewer tokens"
+                )
             for one in batch.values():
                 one.give(error)
         finally:

@@ -24,7 +24,8 @@ from plumbline.serve.limits import Refusal, RequestLimits
 
 Text = Annotated[str, Field(min_length=1)]
 Stop = Annotated[str, Field(min_length=1, max_length=128)]
-"""Each piece of an answer is held against every beginning of every stop, so their lengths are its cost."""
+"""Each piece of an answer is held against every beginning of every stop, so their lengths are its
+cost."""
 Number = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
@@ -34,8 +35,22 @@ by_kind = Discriminator(lambda value: KINDS[isinstance(value, list)])
 
 
 NEUTRAL: Mapping[str, Any] = {
-    **dict.fromkeys(("min_p", "top_a", "tfs", "xtc_probability", "dry_multiplier", "dynatemp_range", "mirostat"), 0),
-    **dict.fromkeys(("repetition_penalty", "repeat_penalty", "length_penalty", "typical_p", "tfs_z", "best_of"), 1),
+    **dict.fromkeys(
+        (
+            "min_p",
+            "top_a",
+            "tfs",
+            "xtc_probability",
+            "dry_multiplier",
+            "dynatemp_range",
+            "mirostat",
+        ),
+        0,
+    ),
+    **dict.fromkeys(
+        ("repetition_penalty", "repeat_penalty", "length_penalty", "typical_p", "tfs_z", "best_of"),
+        1,
+    ),
     **dict.fromkeys(("min_tokens", "n_probs", "prompt_logprobs", "priority"), 0),
     **dict.fromkeys(("use_beam_search", "ignore_eos", "echo", "include_stop_str_in_output"), False),
     **dict.fromkeys(("add_special_tokens", "continue_final_message"), False),
@@ -43,11 +58,14 @@ NEUTRAL: Mapping[str, Any] = {
     **{name: [] for name in ("stop_token_ids", "bad_words", "documents")},
     "chat_template_kwargs": {},
 }
-"""Settings of other servers (vLLM, llama.cpp) with the value that asks for nothing; with it they are passed over."""
+"""Settings of other servers (vLLM, llama.cpp) with the value that asks for nothing; with it they
+are passed over."""
 
 
 class _Closed(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=()
+    )
 
 
 class TextPart(_Closed):
@@ -64,13 +82,15 @@ class ChatMessage(_Closed):
 
     role: Literal["system", "developer", "user", "assistant"]
     content: Annotated[
-        Annotated[Annotated[str, Tag("(text)")] | Annotated[list[TextPart], Tag("(list)")], by_kind] | None,
+        Annotated[Annotated[str, Tag("(text)")] | Annotated[list[TextPart], Tag("(list)")], by_kind]
+        | None,
         Field(validate_default=True),
     ] = None
     name: str | None = None
     function_call: None = None
     tool_calls: Annotated[list[Any], Field(max_length=0)] | None = None
-    # What replies have beside their text, and clients send back with them: passed over, and said so.
+    # What replies have beside their text, and clients send back with them: passed over, and said
+    # so.
     refusal: str | None = None
     reasoning: Any = None
     reasoning_content: Any = None
@@ -90,7 +110,9 @@ class ChatMessage(_Closed):
     @model_validator(mode="after")
     def _is_reply(self) -> Self:
         if self.role != "assistant" and (sent := self.ignored):
-            raise ValueError(f"{sent[0]} is a part of an assistant's message, and this is the {self.role}'s")
+            raise ValueError(
+                f"{sent[0]} is a part of an assistant's message, and this is the {self.role}'s"
+            )
         return self
 
     @property
@@ -100,7 +122,11 @@ class ChatMessage(_Closed):
 
     def plain(self) -> Message:
         """The message as the template takes it; an assistant's without content is empty."""
-        text = self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content or ())
+        text = (
+            self.content
+            if isinstance(self.content, str)
+            else "\n".join(part.text for part in self.content or ())
+        )
         return {"role": "system" if self.role == "developer" else self.role, "content": text}
 
 
@@ -129,7 +155,9 @@ def _finite(schema: dict[str, Any]) -> dict[str, Any]:
         value = left.pop()
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError("a number is too large")
-        left += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        left += (
+            value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        )
     return schema
 
 
@@ -138,7 +166,9 @@ class NamedSchema(_Closed):
 
     name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
     description: str | None = None
-    schema_: Annotated[Annotated[dict[str, Any], AfterValidator(_finite)] | None, Field(alias="schema")] = None
+    schema_: Annotated[
+        Annotated[dict[str, Any], AfterValidator(_finite)] | None, Field(alias="schema")
+    ] = None
     strict: bool | None = None
 
 
@@ -172,7 +202,11 @@ class ChatBody(_Closed):
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     n: Annotated[int, Field(ge=1)] | None = None
     stop: (
-        Annotated[Annotated[Stop, Tag("(text)")] | Annotated[list[Stop], Field(max_length=16), Tag("(list)")], by_kind]
+        Annotated[
+            Annotated[Stop, Tag("(text)")]
+            | Annotated[list[Stop], Field(max_length=16), Tag("(list)")],
+            by_kind,
+        ]
         | None
     ) = None
     seed: Number | None = None
@@ -192,7 +226,8 @@ class ChatBody(_Closed):
     modalities: list[Literal["text"]] | None = None
     audio: None = None
     web_search_options: None = None
-    # What clients send as a matter of course: passed over, and said so in the answer where it could mean something.
+    # What clients send as a matter of course: passed over, and said so in the answer where it could
+    # mean something.
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     prediction: dict[str, Any] | None = None
@@ -211,7 +246,11 @@ class ChatBody(_Closed):
     def _without_neutral(cls, body: Any) -> Any:
         if not isinstance(body, dict):
             return body
-        return {name: one for name, one in body.items() if name not in NEUTRAL or one not in (NEUTRAL[name], None)}
+        return {
+            name: one
+            for name, one in body.items()
+            if name not in NEUTRAL or one not in (NEUTRAL[name], None)
+        }
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -221,7 +260,9 @@ class ChatBody(_Closed):
     @property
     def ignored(self) -> list[str]:
         """What was asked for, has no effect here, and would have some elsewhere."""
-        sent = dict.fromkeys(f"messages.{name}" for message in self.messages for name in message.ignored)
+        sent = dict.fromkeys(
+            f"messages.{name}" for message in self.messages for name in message.ignored
+        )
         return [*(name for name in PASSED_OVER if getattr(self, name)), *sent]
 
     def chat(self) -> list[Message]:
@@ -233,7 +274,13 @@ OF_REPLIES = (
     *("refusal", "reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"),
     *("provider_specific_fields", "annotations", "audio"),
 )
-PASSED_OVER = ("frequency_penalty", "presence_penalty", "prediction", "reasoning_effort", "verbosity")
+PASSED_OVER = (
+    "frequency_penalty",
+    "presence_penalty",
+    "prediction",
+    "reasoning_effort",
+    "verbosity",
+)
 
 
 def read_chat(raw: bytes) -> ChatBody:
@@ -248,10 +295,18 @@ def read_chat(raw: bytes) -> ChatBody:
         errors = error.errors(include_url=False, include_input=False)
         first = errors[0]
         if first["type"] == "json_invalid":
-            raise Refusal(400, f"the body is not JSON: {first['msg'][:200]}", code="invalid_json") from error
+            raise Refusal(
+                400, f"the body is not JSON: {first['msg'][:200]}", code="invalid_json"
+            ) from error
         where = ".".join(str(part) for part in first["loc"] if part not in KINDS)[:200]
-        said = "this parameter is not known here" if first["type"] == "extra_forbidden" else first["msg"]
-        raise Refusal(400, f"{where or 'the body'}: {said[:300]}", param=where or None, code=first["type"]) from error
+        said = (
+            "this parameter is not known here"
+            if first["type"] == "extra_forbidden"
+            else first["msg"]
+        )
+        raise Refusal(
+            400, f"{where or 'the body'}: {said[:300]}", param=where or None, code=first["type"]
+        ) from error
 
 
 def askings(body: ChatBody, limits: RequestLimits) -> list[Asked]:
@@ -262,14 +317,27 @@ def askings(body: ChatBody, limits: RequestLimits) -> list[Asked]:
     """
     longest = body.max_completion_tokens or body.max_tokens
     for name, value, most in (
-        ("max_completion_tokens" if body.max_completion_tokens else "max_tokens", longest, limits.tokens),
+        (
+            "max_completion_tokens" if body.max_completion_tokens else "max_tokens",
+            longest,
+            limits.tokens,
+        ),
         ("n", body.n, limits.answers),
     ):
         if value is not None and value > most:
-            raise Refusal(400, f"{name} is {value}, and this server gives at most {most}", param=name)
+            raise Refusal(
+                400, f"{name} is {value}, and this server gives at most {most}", param=name
+            )
     top_k = body.top_k and max(body.top_k, 0)
-    said = {"temperature": body.temperature, "top_p": body.top_p, "top_k": top_k, "steps": body.steps}
-    said = {name: value for name, value in {**said, "max_tokens": longest}.items() if value is not None}
+    said = {
+        "temperature": body.temperature,
+        "top_p": body.top_p,
+        "top_k": top_k,
+        "steps": body.steps,
+    }
+    said = {
+        name: value for name, value in {**said, "max_tokens": longest}.items() if value is not None
+    }
     shared: dict[str, Any] = {name: value for name, value in said.items() if name != "steps"}
     seed = body.seed if body.seed is not None else int.from_bytes(os.urandom(8), "big")
     law, chat = Sampling(**shared), body.chat()

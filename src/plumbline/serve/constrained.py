@@ -1,10 +1,12 @@
-"""JSON schemas as constraints of decoding, by xgrammar (Dong et al. 2024, arXiv:2411.15100; the extra `constrained`).
+"""JSON schemas as constraints of decoding, by xgrammar (Dong et al. 2024, arXiv:2411.15100; the
+extra `constrained`).
 
-A schema is compiled once for a tokenizer, and the last few are kept. While an answer is drawn, its matcher says which
-tokens may come next, and the token that ends it only where the JSON is whole.
+A schema is compiled once for a tokenizer, and the last few are kept. While an answer is drawn, its
+matcher says which tokens may come next, and the token that ends it only where the JSON is whole.
 
-Schemas come from clients. xgrammar takes counts such as `maxLength` apart into states, so a line of schema can ask for
-hours; what may be asked is bounded before it sees a schema (`check`), and the time of compiling is, too.
+Schemas come from clients. xgrammar takes counts such as `maxLength` apart into states, so a line of
+schema can ask for hours; what may be asked is bounded before it sees a schema (`check`), and the
+time of compiling is, too.
 """
 
 import json
@@ -32,8 +34,8 @@ DEPTH = 32
 COUNT = 8192
 """What all counts of a schema may add up to."""
 PATTERN = 256
-"""Characters of a regular expression, and the product of its counts: counts within counts cost as much as all of them
-written out, and some a power of that."""
+"""Characters of a regular expression, and the product of its counts: counts within counts cost as
+much as all of them written out, and some a power of that."""
 COUNTED = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 SECONDS = 10.0
 """That compiling may take."""
@@ -49,7 +51,8 @@ class Grammars:
     def __init__(self, policy: "AutoregressivePolicy") -> None:
         """Take the policy whose tokenizer and whose ends of an answer they are for."""
         self._policy, self._width = policy, policy.model.get_output_embeddings().weight.shape[0]
-        self.threads = ThreadPoolExecutor(4, "schema")  # of its own: what is slow there delays no free text
+        # of its own: what is slow there delays no free text
+        self.threads = ThreadPoolExecutor(4, "schema")
         self._kept: OrderedDict[str, Any] = OrderedDict()
         self._lock = threading.Lock()
         self._one = threading.Semaphore()
@@ -58,12 +61,15 @@ class Grammars:
     def _compiler(self) -> Any:
         xgrammar: Any = needed("xgrammar", "a response_format", RecipeError)
         information = xgrammar.TokenizerInfo.from_huggingface(
-            self._policy.chat.tokenizer, vocab_size=self._width, stop_token_ids=list(self._policy.chat.stop_ids)
+            self._policy.chat.tokenizer,
+            vocab_size=self._width,
+            stop_token_ids=list(self._policy.chat.stop_ids),
         )
         return xgrammar.GrammarCompiler(information, max_threads=1, cache_enabled=False)
 
     def follow(self, schema: Mapping[str, Any]) -> tuple["SchemaConstraint", Callable[[str], bool]]:
-        """What holds one answer to a schema, and what judges it: grammars leave out `not`, `multipleOf` and the like.
+        """What holds one answer to a schema, and what judges it: grammars leave out `not`,
+        `multipleOf` and the like.
 
         Raises:
             RecipeError, EngineError: see `constraint` and `validator_of`.
@@ -73,7 +79,8 @@ class Grammars:
         def judge(text: str) -> bool:
             try:
                 return bool(validator.is_valid(json.loads(text)))
-            except (ValueError, RecursionError):  # no JSON; too deep; or a pattern that takes too long
+            # no JSON; too deep; or a pattern that takes too long
+            except (ValueError, RecursionError):
                 return False
 
         return constraint, judge
@@ -94,18 +101,24 @@ class Grammars:
             compiled = self._compiled(text)
             with self._lock:
                 self._kept[text] = compiled
-                while len(self._kept) > 1 and sum(one.memory_size_bytes for one in self._kept.values()) > KEPT_BYTES:
+                while (
+                    len(self._kept) > 1
+                    and sum(one.memory_size_bytes for one in self._kept.values()) > KEPT_BYTES
+                ):
                     self._kept.popitem(last=False)
         return SchemaConstraint(compiled, self._width, self._policy.chat.stop_ids[0])
 
     def _compiled(self, text: str) -> Any:
-        """Compile in a thread, which is left alone where it takes too long; there is one at a time."""
+        """Compile in a thread, which is left alone where it takes too long; there is one at a
+        time."""
         done: Future[Any] = Future()
 
         def work() -> None:
             try:
                 done.set_result(
-                    self._compiler.compile_json_schema(text, any_whitespace=True, max_whitespace_cnt=WHITESPACE)
+                    self._compiler.compile_json_schema(
+                        text, any_whitespace=True, max_whitespace_cnt=WHITESPACE
+                    )
                 )
             except BaseException as error:  # noqa: BLE001 - told to whoever asked
                 done.set_exception(error)
@@ -123,9 +136,12 @@ class Grammars:
             return done.result(SECONDS)
         except TooSlow:
             raise slow from None
-        except Exception as error:  # xgrammar's own are RuntimeError and ValueError, and whatever C++ raises
+        # xgrammar's own are RuntimeError and ValueError, and whatever C++ raises
+        except Exception as error:
             said = " ".join(str(error).split())[-300:]
-            raise RecipeError(f"the JSON schema cannot be followed: {said}", "change response_format") from error
+            raise RecipeError(
+                f"the JSON schema cannot be followed: {said}", "change response_format"
+            ) from error
 
 
 class SchemaConstraint:
@@ -146,12 +162,14 @@ class SchemaConstraint:
         self.failure = None
 
     def restrict(self, logits: Any) -> None:
-        """See `Constraint.restrict`. Where no token may come next, the answer ends, and `failure` says so."""
+        """See `Constraint.restrict`. Where no token may come next, the answer ends, and `failure`
+        says so."""
         if not self._matcher.fill_next_token_bitmask(self._mask):
             return  # everything may come next
         if not self._mask.any():
             self.failure = RecipeError(
-                "nothing that this model can write continues as the JSON schema wants it", "change it"
+                "nothing that this model can write continues as the JSON schema wants it",
+                "change it",
             )
             logits.fill_(-math.inf)[self._stop] = 0.0
             return
@@ -159,14 +177,17 @@ class SchemaConstraint:
 
     def accept(self, token: int) -> None:
         """See `Constraint.accept`."""
-        assert self.failure or self._matcher.accept_token(token), "a token was drawn that the mask excluded"
+        assert self.failure or self._matcher.accept_token(token), (
+            "a token was drawn that the mask excluded"
+        )
 
 
 def check(schema: Mapping[str, Any]) -> str:
     """A schema as compact JSON, if it is one that is safe to compile.
 
     Raises:
-        RecipeError: it is too long, too deep, counts too far, or refers to something outside of itself.
+        RecipeError: it is too long, too deep, counts too far, or refers to something outside of
+            itself.
     """
     nodes = list(_nodes(schema))
     try:
@@ -177,7 +198,11 @@ def check(schema: Mapping[str, Any]) -> str:
         raise _refused(f"it has {len(text)} characters, and {BYTES} are allowed")
     total = 0
     for node in nodes:
-        total += sum(int(count) for name in COUNTED if isinstance(count := node.get(name), int | float) and count > 0)
+        total += sum(
+            int(count)
+            for name in COUNTED
+            if isinstance(count := node.get(name), int | float) and count > 0
+        )
         patterns = node.get("patternProperties")
         for pattern in [node.get("pattern"), *(patterns if isinstance(patterns, Mapping) else ())]:
             if isinstance(pattern, str):
@@ -186,7 +211,10 @@ def check(schema: Mapping[str, Any]) -> str:
         if isinstance(reference, str) and not reference.startswith("#"):
             raise _refused("a $ref leads out of it")
     if total > COUNT:
-        raise _refused(f"what it counts (lengths, items, repetitions) adds up to {total}, and {COUNT} is the most")
+        raise _refused(
+            f"what it counts (lengths, items, repetitions) adds up to {total}, and {COUNT} is the "
+            "most"
+        )
     return text
 
 
@@ -217,7 +245,9 @@ def _nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
     for _ in range(DEPTH):
         yield from (value for value in level if isinstance(value, Mapping))
         inside = [value.values() if isinstance(value, Mapping) else value for value in level]
-        level = [part for parts in inside for part in parts if isinstance(part, Mapping | list | tuple)]
+        level = [
+            part for parts in inside for part in parts if isinstance(part, Mapping | list | tuple)
+        ]
         if not level:
             return
     raise _refused(f"it has more than {DEPTH} levels")

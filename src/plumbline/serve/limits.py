@@ -1,6 +1,8 @@
-"""Who may ask the server, and for what: a token, limits of requests, and what is said to those who get no answer.
+"""Who may ask the server, and for what: a token, limits of requests, and what is said to those who
+get no answer.
 
-A request needs the bearer token, comes from no page elsewhere, and on a loopback address calls it by its own name.
+A request needs the bearer token, comes from no page elsewhere, and on a loopback address calls it
+by its own name.
 """
 
 import asyncio
@@ -26,13 +28,15 @@ KINDS = {
 }
 """The error's type by its status; all others are the request's fault."""
 CLOSE = {"connection": "close"}
-"""For an answer that is given before the whole request was read: what is still to come is not waited for."""
+"""For an answer that is given before the whole request was read: what is still to come is not
+waited for."""
 LONGEST = 86_400
 """Seconds of any wait."""
 PUBLIC = frozenset({"/healthz", "/openapi.json"})
 """Paths that need no token."""
 WORK = ("/v1/", "/try/")
-"""Beginnings of paths that a page from elsewhere cannot ask: all others say what is there already."""
+"""Beginnings of paths that a page from elsewhere cannot ask: all others say what is there
+already."""
 
 
 class Refusal(Exception):  # noqa: N818 - it is an answer
@@ -54,7 +58,9 @@ class Refusal(Exception):  # noqa: N818 - it is an answer
     def body(self) -> dict[str, Any]:
         """The error as OpenAI's clients read it."""
         kind = KINDS.get(self.status, "invalid_request_error")
-        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+        return {
+            "error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}
+        }
 
     def response(self) -> JSONResponse:
         """The whole answer."""
@@ -63,23 +69,33 @@ class Refusal(Exception):  # noqa: N818 - it is an answer
 
 def shutting_down() -> Refusal:
     """What is said when the server ends."""
-    return Refusal(503, "this server is shutting down", code="shutting_down", headers={"retry-after": "5"})
+    return Refusal(
+        503, "this server is shutting down", code="shutting_down", headers={"retry-after": "5"}
+    )
 
 
 def refusal_of(error: PlumblineError) -> Refusal:
     """An error of the model as a refusal.
 
-    A chat that does not fit and a law or a schema that cannot be followed are the client's; all else is the server's.
+    A chat that does not fit and a law or a schema that cannot be followed are the client's; all
+    else is the server's.
     """
     said = " ".join(str(error).split())
     if isinstance(error, DataError):
-        return Refusal(400, said, param="messages", code="context_length_exceeded" if "context" in said else None)
+        return Refusal(
+            400,
+            said,
+            param="messages",
+            code="context_length_exceeded" if "context" in said else None,
+        )
     if isinstance(error, RecipeError):
         return Refusal(400, said)
     if isinstance(error, EngineError):
         return Refusal(502, "the engine behind this model does not answer", code="engine")
     if isinstance(error, DeviceMemoryError):
-        return Refusal(503, "the memory of the device is not enough for this request", code="memory")
+        return Refusal(
+            503, "the memory of the device is not enough for this request", code="memory"
+        )
     return Refusal(500, "the model failed; the server's log says how", code="model")
 
 
@@ -90,7 +106,8 @@ class RequestLimits:
     body: int = 1 << 20
     """Bytes of a request's body."""
     body_seconds: float = 10.0
-    """In which it must have come, and before it its head; also how long a client may not read what it is sent."""
+    """In which it must have come, and before it its head; also how long a client may not read what
+    it is sent."""
     tokens: int = 4096
     """Of an answer."""
     answers: int = 16
@@ -111,17 +128,24 @@ class RequestLimits:
 
 
 async def read_body(request: Request, limits: RequestLimits) -> bytes:
-    """The whole body of a request; of all that are being read there are never more bytes than of `requests` full ones.
+    """The whole body of a request; of all that are being read there are never more bytes than of
+    `requests` full ones.
 
     Raises:
-        Refusal: it is not said to be JSON, is too large, or does not come; or too much is being read.
+        Refusal: it is not said to be JSON, is too large, or does not come; or too much is being
+            read.
         ClientDisconnect: the client went away.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise Refusal(415, "send Content-Type: application/json", code="content_type", headers=CLOSE)
-    said = request.headers.get("content-length", "0")  # the server below has checked that it is a number
-    too_large = Refusal(413, f"a body has at most {limits.body} bytes", code="body_too_large", headers=CLOSE)
+        raise Refusal(
+            415, "send Content-Type: application/json", code="content_type", headers=CLOSE
+        )
+    # the server below has checked that it is a number
+    said = request.headers.get("content-length", "0")
+    too_large = Refusal(
+        413, f"a body has at most {limits.body} bytes", code="body_too_large", headers=CLOSE
+    )
     if len(said) > 15 or int(said) > limits.body:
         raise too_large
     body, reading = bytearray(), request.app.state
@@ -133,7 +157,10 @@ async def read_body(request: Request, limits: RequestLimits) -> bytes:
                 if len(body) > limits.body:
                     raise too_large
                 if reading.bytes > limits.body * limits.requests:
-                    said = "the bodies of other requests are being read, as many bytes as this server reads at once"
+                    said = (
+                        "the bodies of other requests are being read, as many bytes as this server "
+                        "reads at once"
+                    )
                     headers = {**CLOSE, "retry-after": "1"}
                     raise Refusal(429, said, code="too_many_requests", headers=headers)
     except TimeoutError:
@@ -145,17 +172,24 @@ async def read_body(request: Request, limits: RequestLimits) -> bytes:
 
 
 class Gate:
-    """The whole application behind its token; where there is none, for whoever calls this machine by a name of its own.
+    """The whole application behind its token; where there is none, for whoever calls this machine
+    by a name of its own.
 
-    Without the second, a page in the user's browser could have a name of its own resolved to 127.0.0.1 and read what
-    the models say. A browser always says the name in `Host`. A page from elsewhere could also ask without reading the
-    answer, which takes the machine's time; a browser says where a request is from.
+    Without the second, a page in the user's browser could have a name of its own resolved to
+    127.0.0.1 and read what the models say. A browser always says the name in `Host`. A page from
+    elsewhere could also ask without reading the answer, which takes the machine's time; a browser
+    says where a request is from.
     """
 
     def __init__(
-        self, app: Any, token: str | None = None, hosts: Collection[str] = (), public: Collection[str] = PUBLIC
+        self,
+        app: Any,
+        token: str | None = None,
+        hosts: Collection[str] = (),
+        public: Collection[str] = PUBLIC,
     ) -> None:
-        """Take the application, its token, the names that it may be called by (none: any), and the public paths."""
+        """Take the application, its token, the names that it may be called by (none: any), and the
+        public paths."""
         self.app, self.hosts, self.public = app, hosts, public
         self.token = None if token is None else f"Bearer {token}".encode()
 
@@ -177,16 +211,23 @@ class Gate:
             return None
         if hmac.compare_digest(headers.get(b"authorization", b""), self.token):
             return None
-        said, headers = "send the server's token as Authorization: Bearer TOKEN", {"www-authenticate": "Bearer"}
+        said, headers = (
+            "send the server's token as Authorization: Bearer TOKEN",
+            {"www-authenticate": "Bearer"},
+        )
         return Refusal(401, said, code="invalid_api_key", headers=headers)
 
 
 def _is_foreign(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a browser says that a page of another origin asks; a browser that does not say so names the origin."""
+    """Whether a browser says that a page of another origin asks; a browser that does not say so
+    names the origin."""
     if site := headers.get(b"sec-fetch-site"):
         return site not in {b"same-origin", b"none"}
     origin = headers.get(b"origin")
-    return origin is not None and origin.partition(b"://")[2].lower() != headers.get(b"host", b"").lower()
+    return (
+        origin is not None
+        and origin.partition(b"://")[2].lower() != headers.get(b"host", b"").lower()
+    )
 
 
 def _name(host: str) -> str:

@@ -51,7 +51,8 @@ class RequestRecord:
 
 
 class Disk:
-    """Where a log is written. It may refuse a row: that fails no request, and the first of a series is told loudly."""
+    """Where a log is written. It may refuse a row: that fails no request, and the first of a series
+    is told loudly."""
 
     def __init__(self, what: str) -> None:
         """Take what the log is called."""
@@ -78,7 +79,9 @@ def now() -> str:
 class Book:
     """Counts of one server, in a registry of its own, and its log."""
 
-    def __init__(self, limits: RequestLimits, log: Path | None = None, *, contents: bool = False) -> None:
+    def __init__(
+        self, limits: RequestLimits, log: Path | None = None, *, contents: bool = False
+    ) -> None:
         """Begin to count.
 
         Raises:
@@ -89,26 +92,48 @@ class Book:
         self._disk = Disk("the log of requests")
         if log is not None:
             with clear_os_errors(log):
-                waiting_for_nobody = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+                waiting_for_nobody = (
+                    os.O_WRONLY
+                    | os.O_APPEND
+                    | os.O_CREAT
+                    | os.O_CLOEXEC
+                    | os.O_NONBLOCK
+                    | os.O_NOCTTY
+                )
                 descriptor = os.open(log, waiting_for_nobody, 0o666)  # a pipe's reader
                 if contents and stat.S_ISREG(os.fstat(descriptor).st_mode):
                     os.fchmod(descriptor, 0o600)  # what people ask is theirs
                 self._log = os.fdopen(descriptor, "a", encoding="utf-8", buffering=1)
         self.registry = CollectorRegistry()
         own: Any = {"registry": self.registry}
-        self.requests = Counter("plumbline_requests", "Chat requests that ended", ["model", "status"], **own)
-        self.tokens = Counter("plumbline_tokens", "Tokens of prompts and answers", ["model", "kind"], **own)
-        self.seconds = Histogram("plumbline_request_seconds", "To a request's end", ["model"], buckets=SECONDS, **own)
-        self.first = Histogram(
-            "plumbline_first_piece_seconds", "To an answer's first piece", ["model"], buckets=SECONDS, **own
+        self.requests = Counter(
+            "plumbline_requests", "Chat requests that ended", ["model", "status"], **own
         )
-        self.in_flight = Gauge("plumbline_requests_in_flight", "Chat requests being answered", **own)
-        self.queue = Gauge("plumbline_answers_waiting", "Answers that are not begun", ["model"], **own)
+        self.tokens = Counter(
+            "plumbline_tokens", "Tokens of prompts and answers", ["model", "kind"], **own
+        )
+        self.seconds = Histogram(
+            "plumbline_request_seconds", "To a request's end", ["model"], buckets=SECONDS, **own
+        )
+        self.first = Histogram(
+            "plumbline_first_piece_seconds",
+            "To an answer's first piece",
+            ["model"],
+            buckets=SECONDS,
+            **own,
+        )
+        self.in_flight = Gauge(
+            "plumbline_requests_in_flight", "Chat requests being answered", **own
+        )
+        self.queue = Gauge(
+            "plumbline_answers_waiting", "Answers that are not begun", ["model"], **own
+        )
         self.lost = Counter("plumbline_log_rows_lost", "Rows that the log's disk refused", **own)
         self.busy = 0
 
     def watch(self, models: Sequence[Backend]) -> None:
-        """Show how many answers wait for each of these models, and what a router among them decided."""
+        """Show how many answers wait for each of these models, and what a router among them
+        decided."""
         for served in models:
             for collector in served.collectors:
                 self.registry.register(collector)
@@ -148,7 +173,9 @@ class Book:
             **entry.said,
             **(entry.contents if self.contents else {}),
         }
-        if not self._disk.takes(partial(self._log.write, json.dumps(row, ensure_ascii=False) + "\n")):
+        if not self._disk.takes(
+            partial(self._log.write, json.dumps(row, ensure_ascii=False) + "\n")
+        ):
             self.lost.inc()
 
     @contextmanager
@@ -161,7 +188,10 @@ class Book:
         if self.closing:
             raise shutting_down()
         if self.busy >= self.limits.requests:
-            said = f"{self.limits.requests} requests are being answered, which is all that this server does at once"
+            said = (
+                f"{self.limits.requests} requests are being answered, which is all that this "
+                "server does at once"
+            )
             raise Refusal(429, said, code="too_many_requests", headers={"retry-after": "1"})
         self.busy += 1
         self.in_flight.set(self.busy)

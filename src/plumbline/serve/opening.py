@@ -25,8 +25,8 @@ def named_models(words: Sequence[str]) -> dict[str, str]:
     """Where each model is, by the name that clients ask for.
 
     Args:
-        words: `NAME=PATH`, or a path, hub name or address alone, whose last part is the name; of a run, whose last
-            stage's model is meant, the run's.
+        words: `NAME=PATH`, or a path, hub name or address alone, whose last part is the name; of a
+            run, whose last stage's model is meant, the run's.
 
     Raises:
         RecipeError: two have one name; or a word is the name of nothing that is here.
@@ -40,7 +40,8 @@ def named_models(words: Sequence[str]) -> dict[str, str]:
         if "/" not in source and not Path(source).exists():
             raise RecipeError(
                 f"there is no model and no run at {source}",
-                "give a run's folder, a model directory, a GGUF file, or a hub name such as org/model",
+                "give a run's folder, a model directory, a GGUF file, or a hub name such as "
+                "org/model",
             )
         if name in found:
             raise RecipeError(f"two models are called {name}", f"name them: {name}-2={source}")
@@ -49,7 +50,8 @@ def named_models(words: Sequence[str]) -> dict[str, str]:
 
 
 def _of_run(source: str) -> tuple[str, str] | None:
-    """A run's name and its last stage's model; None for what is no folder of a run, or of a model in one."""
+    """A run's name and its last stage's model; None for what is no folder of a run, or of a model
+    in one."""
     folder = Path(source).absolute()
     if (model := last_model(source)) != source:
         return folder.name, model
@@ -91,8 +93,15 @@ def open_models(models: dict[str, str], options: ModelOptions, listener: Listene
                 if find_spec("xgrammar") is not None:
                     grammars = Grammars(policy)
                 else:
-                    said = f"{name}: JSON is read from free text, because xgrammar (constrained) is missing"
+                    said = (
+                        f"{name}: JSON is read from free text, because xgrammar (constrained) is "
+                        "missing"
+                    )
                     listener.event("lenient", said)
-            opened.append(BatchedBackend(name, policy, sampling, at_once=policy.rows_at_once, grammars=grammars))
+            opened.append(
+                BatchedBackend(
+                    name, policy, sampling, at_once=policy.rows_at_once, grammars=grammars
+                )
+            )
     listener.working("opening", len(models), len(models))
     return opened

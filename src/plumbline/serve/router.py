@@ -1,8 +1,10 @@
-"""A `Backend` over several: which model answers is read from a table, and each decision is logged and counted.
+"""A `Backend` over several: which model answers is read from a table, and each decision is logged
+and counted.
 
-The job of a request is what the client says in its metadata (`job`), else what the text asks for, else the table's
-default. Where a model fails before its first piece, the route's next one is asked. A shadow gets a copy of some
-requests when their answers have ended: it costs no client time, and its answers go to the log alone.
+The job of a request is what the client says in its metadata (`job`), else what the text asks for,
+else the table's default. Where a model fails before its first piece, the route's next one is asked.
+A shadow gets a copy of some requests when their answers have ended: it costs no client time, and
+its answers go to the log alone.
 """
 
 import asyncio
@@ -34,32 +36,44 @@ from plumbline.tasks.text.json_schema import Schema
 from plumbline.tasks.text.lenient_json import strict_json
 
 LONGEST = 8_000
-"""Characters of a request that classifiers look at, so that a long one does not hold up the others."""
+"""Characters of a request that classifiers look at, so that a long one does not hold up the
+others."""
 LOGGED = 4_000
 """Characters of an answer that are logged beside a shadow's."""
 COUNTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "answers": ("Answers of a router, by what became of them", ("job", "model", "status")),
     "refused": ("Requests that no route was found for", ()),
-    "fallbacks": ("Models that failed, and after which the route's next was asked", ("job", "model", "why")),
-    "shadows": ("Requests that a shadow got, or for which there was no space", ("job", "model", "status")),
+    "fallbacks": (
+        "Models that failed, and after which the route's next was asked",
+        ("job", "model", "why"),
+    ),
+    "shadows": (
+        "Requests that a shadow got, or for which there was no space",
+        ("job", "model", "status"),
+    ),
     "log_rows": ("Rows of the decision log", ("status",)),
 }
-"""What Prometheus reads, with labels. Jobs and models are the table's, so nobody can make counters at will."""
+"""What Prometheus reads, with labels. Jobs and models are the table's, so nobody can make counters
+at will."""
 
 
-# -- what was decided -------------------------------------------------------------------------------------------------
+# -- what was decided ------------------------------------------------------------------------------
 
 
 class DecisionLog:
-    """An append-only file of JSON lines that is renamed to `.1`, `.2`, ... when it is full, and the counters."""
+    """An append-only file of JSON lines that is renamed to `.1`, `.2`, ... when it is full, and the
+    counters."""
 
-    def __init__(self, path: Path | None = None, *, most_bytes: int = 50_000_000, kept: int = 4) -> None:
+    def __init__(
+        self, path: Path | None = None, *, most_bytes: int = 50_000_000, kept: int = 4
+    ) -> None:
         """Open the log.
 
         Args:
             path: of the file; None counts and writes nothing.
             most_bytes: the file is put aside before a row would be written to one of so many bytes.
-            kept: files that were put aside and are kept; with the open one the log takes (kept + 1) * most_bytes.
+            kept: files that were put aside and are kept; with the open one the log takes (kept + 1)
+                * most_bytes.
 
         Raises:
             StorageError: the place cannot be written, or holds a file that is no decision log.
@@ -81,7 +95,9 @@ class DecisionLog:
         """Write a row (a decision, or a shadow) with the present time, or count it as lost."""
         if self.path is None:
             return
-        kept = self._disk.takes(partial(self._write, self.path, {"kind": kind, "time": now(), **row}))
+        kept = self._disk.takes(
+            partial(self._write, self.path, {"kind": kind, "time": now(), **row})
+        )
         self.counts["log_rows", "written" if kept else "lost"] += 1
 
     def _write(self, path: Path, row: Mapping[str, Any]) -> None:
@@ -91,7 +107,10 @@ class DecisionLog:
         lines.append(row)
 
     def _put_aside(self, path: Path) -> None:
-        names = [path, *(path.with_name(f"{path.name}.{number}") for number in range(1, self.kept + 1))]
+        names = [
+            path,
+            *(path.with_name(f"{path.name}.{number}") for number in range(1, self.kept + 1)),
+        ]
         with clear_os_errors(path):
             for name, older in reversed([*pairwise(names)]):
                 if name.exists():
@@ -106,7 +125,7 @@ def _is_log(path: Path) -> bool:
     return False
 
 
-# -- router -----------------------------------------------------------------------------------------------------------
+# -- router ----------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -129,8 +148,8 @@ class RoutedRequest:
     """Seconds until the first piece was there."""
     text: list[str] = field(default_factory=list)
     status: str = "gone"
-    """ok; invalid, for JSON that is none; stopped, where the reader had enough (a stop text); the name of an error; or
-    gone, as its client is."""
+    """ok; invalid, for JSON that is none; stopped, where the reader had enough (a stop text); the
+    name of an error; or gone, as its client is."""
 
     @property
     def request(self) -> str:
@@ -139,7 +158,8 @@ class RoutedRequest:
 
 
 class Router(Backend, Collector):
-    """A `Backend` that asks others, and their counters; see the module. It runs in one event loop."""
+    """A `Backend` that asks others, and their counters; see the module. It runs in one event
+    loop."""
 
     name = family = "router"
 
@@ -159,10 +179,12 @@ class Router(Backend, Collector):
             table: which model does which job.
             models: by the names that the table gives them. Whoever opened them closes them.
             log: where decisions go; None only counts them.
-            timeout: seconds in which a model has to begin its answer, or to end it where it has to be JSON, while there
-                is another one to ask. The last one has the time that the server gives.
+            timeout: seconds in which a model has to begin its answer, or to end it where it has to
+                be JSON, while there is another one to ask. The last one has the time that the
+                server gives.
             shadow_timeout: seconds in which a shadow has to end its answer.
-            shadow_queue: requests that wait for shadows; what comes when so many wait is dropped, and counted.
+            shadow_queue: requests that wait for shadows; what comes when so many wait is dropped,
+                and counted.
 
         Raises:
             RecipeError: the table names a model that is not there, or sends nothing anywhere.
@@ -172,14 +194,21 @@ class Router(Backend, Collector):
                 close = difflib.get_close_matches(name, [*models, *table.routes], n=1)
                 raise RecipeError(
                     f"the routing table names {name}, which is not among the models that are served",
-                    f"did you mean {close[0]}?" if close else f"serve it, too, or name one of {', '.join(models)}",
+                    f"did you mean {close[0]}?"
+                    if close
+                    else f"serve it, too, or name one of {', '.join(models)}",
                 )
         if not table.models:
-            raise RecipeError("the routing table has no route", "`plumbline route RUN ... --out FILE` writes one")
+            raise RecipeError(
+                "the routing table has no route", "`plumbline route RUN ... --out FILE` writes one"
+            )
         self.table, self.models, self.log = table, models, log or DecisionLog()
         self.timeout, self.shadow_timeout = timeout, shadow_timeout
         self.collectors = (self,)
-        self.classifiers = [loaded(one, "classifier of requests") for one in plugins("plumbline.classifiers").values()]
+        self.classifiers = [
+            loaded(one, "classifier of requests")
+            for one in plugins("plumbline.classifiers").values()
+        ]
         # A model that is too short for a request refuses it, and the next is asked.
         self.context = max(models[name].context for name in table.models)
         self._seen: Counter[str] = Counter()
@@ -187,7 +216,8 @@ class Router(Backend, Collector):
         self._worker: asyncio.Task[None] | None = None
 
     def prompt_length(self, messages: Sequence[Message]) -> int:
-        """Tokens as the model counts them that does the job which the text asks for; else the table's first.
+        """Tokens as the model counts them that does the job which the text asks for; else the
+        table's first.
 
         Raises:
             DataError: the template refuses the chat.
@@ -212,7 +242,8 @@ class Router(Backend, Collector):
         """Where a request goes.
 
         Raises:
-            DataError: it names a job without a route; or nothing says its job, and the table has no default.
+            DataError: it names a job without a route; or nothing says its job, and the table has no
+                default.
         """
         routes, default, job = self.table.routes, self.table.default, asked.metadata.get("job")
         how: Literal["metadata", "classifier", "default"] = "metadata"
@@ -235,14 +266,19 @@ class Router(Backend, Collector):
         return next((job for job in jobs if job in self.table.routes), None)
 
     async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
-        """See `Backend.answer`; the facts of the last piece say under `route` who answered, and why.
+        """See `Backend.answer`; the facts of the last piece say under `route` who answered, and
+        why.
 
         Raises:
             DataError: see `destination`; the schema is none; or so said every model that was asked.
             EngineError: several models were asked, and none answered.
         """
         schema = asked.schema
-        wanted = None if schema is None else await asyncio.to_thread(Schema.from_json, schema or {"type": "object"})
+        wanted = (
+            None
+            if schema is None
+            else await asyncio.to_thread(Schema.from_json, schema or {"type": "object"})
+        )
         try:
             course = self.destination(asked)
         except DataError:
@@ -257,7 +293,12 @@ class Router(Backend, Collector):
                 if piece.finish is None:
                     yield piece
                     continue
-                route = {"job": course.job, "how": course.how, "model": course.model, "tried": course.tried}
+                route = {
+                    "job": course.job,
+                    "how": course.how,
+                    "model": course.model,
+                    "tried": course.tried,
+                }
                 yield replace(piece, facts={"model": course.model, **piece.facts, "route": route})
             course.status = "ok" if _is_valid("".join(course.text), wanted) else "invalid"
         except GeneratorExit:
@@ -297,11 +338,13 @@ class Router(Backend, Collector):
             raise errors[0]
         said = "; ".join(f"{one['model']}: {one['why']}" for one in course.tried)
         raise EngineError(
-            f"none of the models of this route answered: {said}", "look at the server's log, and ask again"
+            f"none of the models of this route answered: {said}",
+            "look at the server's log, and ask again",
         ) from errors[0]
 
     def _record(self, course: RoutedRequest) -> None:
-        """Count and log a decision, and have a shadow asked where this answer belongs to its share."""
+        """Count and log a decision, and have a shadow asked where this answer belongs to its
+        share."""
         job, route, shadow = course.job, course.route, None
         if course.status == "ok" and route.shadow is not None:
             # Evenly spread, the same at every repetition.
@@ -378,9 +421,13 @@ class Router(Backend, Collector):
 
 
 def open_router(
-    table: RoutingTable, models: Sequence[Backend], sources: Mapping[str, str], log: Path | None = None
+    table: RoutingTable,
+    models: Sequence[Backend],
+    sources: Mapping[str, str],
+    log: Path | None = None,
 ) -> Router:
-    """A router over models that are served; `sources` is where each is, by the name that it is served as.
+    """A router over models that are served; `sources` is where each is, by the name that it is
+    served as.
 
     Raises:
         RecipeError: it names a model that is not there, or the router's name is taken.
@@ -388,11 +435,16 @@ def open_router(
     """
     router = Router(table, as_named(table, models, sources), log=DecisionLog(log))
     if any(served.name == router.name for served in models):
-        raise RecipeError(f"a model is called {router.name}, as the router is", f"name it: NAME={sources[router.name]}")
+        raise RecipeError(
+            f"a model is called {router.name}, as the router is",
+            f"name it: NAME={sources[router.name]}",
+        )
     return router
 
 
-def as_named(table: RoutingTable, models: Sequence[Backend], sources: Mapping[str, str]) -> dict[str, Backend]:
+def as_named(
+    table: RoutingTable, models: Sequence[Backend], sources: Mapping[str, str]
+) -> dict[str, Backend]:
     """Models by the names that a table gives them: what they are served as, or where they are.
 
     Args:
@@ -402,7 +454,10 @@ def as_named(table: RoutingTable, models: Sequence[Backend], sources: Mapping[st
     """
     found = {served.name: served for served in models}
     places = {_place(source): found[name] for name, source in sources.items() if name in found}
-    return {**{name: places[_place(name)] for name in table.models if _place(name) in places}, **found}
+    return {
+        **{name: places[_place(name)] for name in table.models if _place(name) in places},
+        **found,
+    }
 
 
 def _place(source: str) -> str:
@@ -410,7 +465,8 @@ def _place(source: str) -> str:
 
 
 async def _held(source: AsyncIterator[Piece], wanted: Schema | None) -> list[Piece]:
-    """The first piece of an answer; all of them where they are to be looked at before they are given.
+    """The first piece of an answer; all of them where they are to be looked at before they are
+    given.
 
     Raises:
         EngineError: there is no piece, or they are not the JSON that is wanted.
@@ -428,7 +484,8 @@ async def _held(source: AsyncIterator[Piece], wanted: Schema | None) -> list[Pie
 
 
 def _is_valid(text: str, wanted: Schema | None) -> bool:
-    """Whether a text is valid JSON of the type and with the keys that are wanted at its top; any text is where none is.
+    """Whether a text is valid JSON of the type and with the keys that are wanted at its top; any
+    text is where none is.
 
     What is further inside is not compared with the schema.
     """
@@ -441,5 +498,10 @@ def _is_valid(text: str, wanted: Schema | None) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """Why, for clients: of errors that are not ours the type alone, because their texts may hold anything."""
-    return one_line(Exception(error.cause)) if isinstance(error, PlumblineError) else type(error).__name__
+    """Why, for clients: of errors that are not ours the type alone, because their texts may hold
+    anything."""
+    return (
+        one_line(Exception(error.cause))
+        if isinstance(error, PlumblineError)
+        else type(error).__name__
+    )

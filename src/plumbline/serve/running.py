@@ -19,15 +19,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from plumbline.errors import EngineError, RecipeError
 from plumbline.serve.app import application
 from plumbline.serve.backend import Backend
-from plumbline.serve.metrics import Book
 from plumbline.serve.limits import LONGEST, PUBLIC, Gate, RequestLimits
+from plumbline.serve.metrics import Book
 
 HEAD = 32_768
 """Bytes of a request's head."""
 BACKLOG = 2048
 KEEP_ALIVE = 30
-"""Seconds. Clients let go of an idle connection after 5 (httpx, and so OpenAI's): the server must not be the first, or
-a request that is on its way is lost."""
+"""Seconds. Clients let go of an idle connection after 5 (httpx, and so OpenAI's): the server must
+not be the first, or a request that is on its way is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,25 +62,37 @@ class Serving:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The names that the server may be called by (see `limits.Gate`); none where a token guards it."""
-        return frozenset() if self.token is not None else frozenset({self.host, "127.0.0.1", "::1", "localhost"})
+        """The names that the server may be called by (see `limits.Gate`); none where a token guards
+        it."""
+        return (
+            frozenset()
+            if self.token is not None
+            else frozenset({self.host, "127.0.0.1", "::1", "localhost"})
+        )
 
 
 def token_of(variable: str | None, serving: Serving) -> str | None:
     """The bearer token in an environment variable.
 
     Raises:
-        RecipeError: it is empty or unfit for a header; or none is named, and others than this machine could ask.
+        RecipeError: it is empty or unfit for a header; or none is named, and others than this
+            machine could ask.
     """
     if variable is None:
         if serving.is_loopback:
             return None
-        fix = "put a secret into an environment variable and name it with --token-env, or leave out --host"
-        raise RecipeError(f"{serving.host} can be reached from other machines, and anybody could ask", fix)
+        fix = (
+            "put a secret into an environment variable and name it with --token-env, or leave out "
+            "--host"
+        )
+        raise RecipeError(
+            f"{serving.host} can be reached from other machines, and anybody could ask", fix
+        )
     token = os.environ.get(variable, "")
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise RecipeError(
-            f"the environment variable {variable} holds no token", f"export {variable}=..., of letters and digits"
+            f"the environment variable {variable} holds no token",
+            f"export {variable}=..., of letters and digits",
         )
     return token
 
@@ -99,7 +111,9 @@ def bound(host: str, port: int) -> socket.socket:
             family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         opened = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
-        raise EngineError(f"cannot serve on {host}: {error.strerror or error}", "give another --host") from error
+        raise EngineError(
+            f"cannot serve on {host}: {error.strerror or error}", "give another --host"
+        ) from error
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         opened.bind(address)
@@ -112,7 +126,8 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 class Patient(H11Protocol):
-    """HTTP with clients that may be slow on purpose: a head that does not come and an answer that is not read end."""
+    """HTTP with clients that may be slow on purpose: a head that does not come and an answer that
+    is not read end."""
 
     patience = 10.0
     """Seconds."""
@@ -183,7 +198,10 @@ class Server(uvicorn.Server):
 
 
 def server_of(
-    models: Sequence[Backend], serving: Serving, routes: Sequence[BaseRoute] = (), public: Collection[str] = PUBLIC
+    models: Sequence[Backend],
+    serving: Serving,
+    routes: Sequence[BaseRoute] = (),
+    public: Collection[str] = PUBLIC,
 ) -> Server:
     """The server over these models, not started yet: `await server.serve([bound(host, port)])`.
 
@@ -224,7 +242,8 @@ def serve(
 ) -> None:
     """Serve until a signal says to end; `told` hears the address and how to ask.
 
-    The models are opened when the port is known to be free; who asks before they are waits for them.
+    The models are opened when the port is known to be free; who asks before they are waits for
+    them.
 
     Raises:
         EngineError: the port is taken.
@@ -236,10 +255,16 @@ def serve(
         server = server_of(models, serving, routes, public)
         port = listening.getsockname()[1]
         host = f"[{serving.host}]" if ":" in serving.host else serving.host
-        told(f"serving {', '.join(one.name for one in models)} at http://{host}:{port}/v1 (Ctrl-C ends it)")
+        told(
+            f"serving {', '.join(one.name for one in models)} at http://{host}:{port}/v1 (Ctrl-C "
+            "ends it)"
+        )
         if any(getattr(route, "path", "") == "/" for route in routes):
             told(f"  a page to try it: http://{host}:{port}/")
-        told(f"  try: {example(models[0].name, f'http://{host}:{port}', token=serving.token is not None)}")
+        told(
+            "  try: "
+            f"{example(models[0].name, f'http://{host}:{port}', token=serving.token is not None)}"
+        )
         asyncio.run(server.serve([listening]))
     told("ended")
 
@@ -248,11 +273,15 @@ def example(model: str, address: str, *, token: bool) -> str:
     """A call for the shell."""
     secret = " -H 'Authorization: Bearer TOKEN'" if token else ""
     body = f'{{"model": "{model}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
-    return f"curl {address}/v1/chat/completions{secret} -H 'Content-Type: application/json' -d '{body}'"
+    return (
+        f"curl {address}/v1/chat/completions{secret} -H 'Content-Type: application/json' -d "
+        f"'{body}'"
+    )
 
 
 def many_files() -> None:
-    """Let this process have as many connections as the system allows it, up to 8,192: each may send a head."""
+    """Let this process have as many connections as the system allows it, up to 8,192: each may send
+    a head."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = 8_192 if hard == resource.RLIM_INFINITY else min(hard, 8_192)
     if soft != resource.RLIM_INFINITY and soft < most:

@@ -1,4 +1,5 @@
-"""Answers on their way to a client: several at once, ended before a stop text, and in the shape of OpenAI's."""
+"""Answers on their way to a client: several at once, ended before a stop text, and in the shape of
+OpenAI's."""
 
 import asyncio
 import contextlib
@@ -17,14 +18,19 @@ from plumbline.serve.limits import Refusal
 Numbered = tuple[int, Piece]
 """Which of the answers, and its next piece."""
 Row = tuple[Any, ...]
-"""The character at which a token's text begins, the token, its log-probability and its text; None what is not known."""
+"""The character at which a token's text begins, the token, its log-probability and its text; None
+what is not known."""
 
 
-async def until_stop(pieces: AsyncIterator[Piece], stops: Sequence[str]) -> AsyncGenerator[Piece, None]:
-    """The pieces of an answer up to the first of the stop texts, which is left out; the work on it ends there.
+async def until_stop(
+    pieces: AsyncIterator[Piece], stops: Sequence[str]
+) -> AsyncGenerator[Piece, None]:
+    """The pieces of an answer up to the first of the stop texts, which is left out; the work on it
+    ends there.
 
-    Text that may be the beginning of a stop is held back until it is known not to be, and so are the tokens that begin
-    in it. Those that begin in the stop or behind it are left out, too, and stand among the facts (`after_stop`).
+    Text that may be the beginning of a stop is held back until it is known not to be, and so are
+    the tokens that begin in it. Those that begin in the stop or behind it are left out, too, and
+    stand among the facts (`after_stop`).
     """
     async with contextlib.aclosing(cast(AsyncGenerator[Piece, None], pieces)) as coming:
         held, waiting = "", list[Row]()
@@ -33,7 +39,9 @@ async def until_stop(pieces: AsyncIterator[Piece], stops: Sequence[str]) -> Asyn
             text = held + piece.text
             cut = min((at for stop in stops if (at := text.find(stop)) >= 0), default=None)
             if cut is not None:
-                shown, rest = ([row for row in waiting if (row[0] < cut) == kept] for kept in (True, False))
+                shown, rest = (
+                    [row for row in waiting if (row[0] < cut) == kept] for kept in (True, False)
+                )
                 beyond = {"tokens": [row[1] for row in rest], "logprobs": [row[2] for row in rest]}
                 facts = {**piece.facts, "stop": "text", **({"after_stop": beyond} if rest else {})}
                 yield replace(_of(piece, shown), text=text[:cut], finish="stop", facts=facts)
@@ -47,7 +55,8 @@ async def until_stop(pieces: AsyncIterator[Piece], stops: Sequence[str]) -> Asyn
 
 
 def _rows(piece: Piece, start: int) -> Iterator[Row]:
-    """The tokens of a piece whose text begins at `start`; where their own texts are not known, all begin there."""
+    """The tokens of a piece whose text begins at `start`; where their own texts are not known, all
+    begin there."""
     known = piece.spelled and "".join(piece.spelled) == piece.text
     lengths = [len(text) for text in piece.spelled] if known else [0] * len(piece.tokens)
     columns = [column or [None] * len(piece.tokens) for column in (piece.logprobs, piece.spelled)]
@@ -56,7 +65,9 @@ def _rows(piece: Piece, start: int) -> Iterator[Row]:
 
 def _of(piece: Piece, rows: Sequence[Row]) -> Piece:
     """A piece with these tokens in place of its own."""
-    columns = [tuple(value for value in column if value is not None) for column in zip(*rows, strict=True)]
+    columns = [
+        tuple(value for value in column if value is not None) for column in zip(*rows, strict=True)
+    ]
     _, tokens, logprobs, spelled = columns or ((),) * 4
     return replace(piece, tokens=tokens, logprobs=logprobs, spelled=spelled)
 
@@ -64,13 +75,21 @@ def _of(piece: Piece, rows: Sequence[Row]) -> Piece:
 def _may_begin(text: str, stops: Sequence[str]) -> int:
     """Characters at the end of a text with which a stop may begin."""
     return max(
-        (size for stop in stops for size in range(1, min(len(stop), len(text) + 1)) if text.endswith(stop[:size])),
+        (
+            size
+            for stop in stops
+            for size in range(1, min(len(stop), len(text) + 1))
+            if text.endswith(stop[:size])
+        ),
         default=0,
     )
 
 
-async def together(served: Backend, asked: Sequence[Asked], stops: Sequence[str]) -> AsyncGenerator[Numbered, None]:
-    """The pieces of several answers as they come; closing it before its end stops the work on all of them."""
+async def together(
+    served: Backend, asked: Sequence[Asked], stops: Sequence[str]
+) -> AsyncGenerator[Numbered, None]:
+    """The pieces of several answers as they come; closing it before its end stops the work on all
+    of them."""
     coming: asyncio.Queue[Numbered | asyncio.Task[None]] = asyncio.Queue()
 
     async def pump(index: int) -> None:
@@ -140,7 +159,11 @@ class Reply:
         choices = [
             {
                 "index": index,
-                "message": {"role": "assistant", "content": "".join(piece.text for piece in pieces), "refusal": None},
+                "message": {
+                    "role": "assistant",
+                    "content": "".join(piece.text for piece in pieces),
+                    "refusal": None,
+                },
                 "logprobs": self._logprobs(pieces),
                 "finish_reason": pieces[-1].finish,
                 "plumbline": dict(pieces[-1].facts),
@@ -148,7 +171,12 @@ class Reply:
             for index, pieces in enumerate(self.pieces)
         ]
         own = {**self.pieces[0][-1].facts, "ignored": self.body.ignored}
-        return {**self._head("chat.completion"), "choices": choices, "usage": self.usage(), "plumbline": own}
+        return {
+            **self._head("chat.completion"),
+            "choices": choices,
+            "usage": self.usage(),
+            "plumbline": own,
+        }
 
     def _logprobs(self, pieces: Sequence[Piece]) -> dict[str, Any] | None:
         if not self.body.logprobs:
@@ -162,7 +190,10 @@ class Reply:
             }
             for piece in pieces
             for token, logprob, spelled in zip(
-                piece.tokens, piece.logprobs, piece.spelled or [None] * len(piece.tokens), strict=True
+                piece.tokens,
+                piece.logprobs,
+                piece.spelled or [None] * len(piece.tokens),
+                strict=True,
             )
         ]
         return {"content": content, "refusal": None}
@@ -170,7 +201,13 @@ class Reply:
     def opening(self) -> list[dict[str, Any]]:
         """What a stream begins with: who speaks."""
         return [
-            self._chunk({"index": index, "delta": {"role": "assistant", "content": ""}, "finish_reason": None})
+            self._chunk(
+                {
+                    "index": index,
+                    "delta": {"role": "assistant", "content": ""},
+                    "finish_reason": None,
+                }
+            )
             for index in range(len(self.pieces))
         ]
 
@@ -184,7 +221,9 @@ class Reply:
         if self.body.logprobs:
             choice["logprobs"] = self._logprobs([piece])
         own: dict[str, Any] = {"canvas": piece.canvas} if shown else {}
-        return self._chunk(choice, {**own, **piece.facts, **({"ignored": self.body.ignored} if ends else {})})
+        return self._chunk(
+            choice, {**own, **piece.facts, **({"ignored": self.body.ignored} if ends else {})}
+        )
 
     def closing(self) -> list[dict[str, Any]]:
         """What a stream ends with: its usage, where it is asked for."""
@@ -193,8 +232,14 @@ class Reply:
             return []
         return [{**self._head("chat.completion.chunk"), "choices": [], "usage": self.usage()}]
 
-    def _chunk(self, choice: dict[str, Any], own: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        return {**self._head("chat.completion.chunk"), "choices": [choice], **({"plumbline": own} if own else {})}
+    def _chunk(
+        self, choice: dict[str, Any], own: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        return {
+            **self._head("chat.completion.chunk"),
+            "choices": [choice],
+            **({"plumbline": own} if own else {}),
+        }
 
 
 def event(data: Mapping[str, Any] | str) -> bytes:

@@ -1,4 +1,5 @@
-"""An autoregressive model behind a vLLM server of its own: asked by tokens, answered as they come."""
+"""An autoregressive model behind a vLLM server of its own: asked by tokens, answered as they
+come."""
 
 import asyncio
 import contextlib
@@ -25,8 +26,9 @@ UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 class Spelling:
     """The text of an answer, token by token: nothing is taken back, and no character is cut.
 
-    Some tokenizers write a token otherwise at the beginning than behind another. So each is decoded behind those
-    before it, a few of them: from the last two places at which whole characters had come.
+    Some tokenizers write a token otherwise at the beginning than behind another. So each is decoded
+    behind those before it, a few of them: from the last two places at which whole characters had
+    come.
     """
 
     def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
@@ -49,17 +51,22 @@ class Spelling:
 class VllmBackend(Backend):
     """A vLLM server that is started for it; close it.
 
-    What is drawn comes from the server's own random numbers: a client's seed is not used, and the facts say so.
+    What is drawn comes from the server's own random numbers: a client's seed is not used, and the
+    facts say so.
     """
 
     def __init__(self, name: str, policy: Policy, sampling: Sampling, listener: Listener) -> None:
         """Start the server with the policy's weights.
 
         Raises:
-            EngineError: the policy is of another family, vLLM is not installed, or its server does not start.
+            EngineError: the policy is of another family, vLLM is not installed, or its server does
+                not start.
         """
-        self._folder = Path(mkdtemp(prefix="plumbline-serve-"))  # stays after a failure: the error names the log in it
-        self.engine = VllmSampler(EngineSection(name="vllm"), policy, Place(self._folder, 0, listener))
+        # stays after a failure: the error names the log in it
+        self._folder = Path(mkdtemp(prefix="plumbline-serve-"))
+        self.engine = VllmSampler(
+            EngineSection(name="vllm"), policy, Place(self._folder, 0, listener)
+        )
         super().__init__(name, self.engine, sampling)
         self.chat: Any = self.engine.policy.chat
         self._client: Any = None
@@ -73,10 +80,19 @@ class VllmBackend(Backend):
         law = self.law(asked)
         prompt = await asyncio.to_thread(self.chat.prompt, asked.request.messages)
         self.engine.policy.check_length(len(prompt), law.max_tokens, self.context)
-        said = {"model": self.engine.weights.name, "stop_token_ids": list(self.chat.stop_ids), "stream_interval": 1}
+        said = {
+            "model": self.engine.weights.name,
+            "stop_token_ids": list(self.chat.stop_ids),
+            "stream_interval": 1,
+        }
         body = completion(prompt, law) | said
         if self._client is None:  # which belongs to the loop that serves
-            timeout = (10.0, self.engine.section.timeout, self.engine.section.timeout, self.engine.section.timeout)
+            timeout = (
+                10.0,
+                self.engine.section.timeout,
+                self.engine.section.timeout,
+                self.engine.section.timeout,
+            )
             address, socket = self.engine.client.address, self.engine.socket
             self._client = open_http(address, socket, timeout, AT_ONCE, loop=True)
         spelling = Spelling(self.chat.text)

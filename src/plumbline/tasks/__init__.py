@@ -1,11 +1,12 @@
 """Examples and verifiers: what to ask, and what an answer is worth.
 
-A name is `jsonl`, or what an installed package declares as an entry point of the group `plumbline.tasks`; `module:name`
-opens one of yours. An opener takes the recipe's options, a folder that it may build its records in, and a callback for
-progress, and returns a `Task`. It should build nothing yet: the first `examples` do, so that what is wrong with a
-command is said before anything is made. It may have three attributes: `variants`, a function of (options, folder) where
-its name alone stands for several tasks, `served`, options for a task that is opened for somebody who asks a server, and
-`part`, the option that `NAME:PART` sets (`reasoning_gym:basic_arithmetic`).
+A name is `jsonl`, or what an installed package declares as an entry point of the group
+`plumbline.tasks`; `module:name` opens one of yours. An opener takes the recipe's options, a folder
+that it may build its records in, and a callback for progress, and returns a `Task`. It should build
+nothing yet: the first `examples` do, so that what is wrong with a command is said before anything
+is made. It may have three attributes: `variants`, a function of (options, folder) where its name
+alone stands for several tasks, `served`, options for a task that is opened for somebody who asks a
+server, and `part`, the option that `NAME:PART` sets (`reasoning_gym:basic_arithmetic`).
 """
 
 import difflib
@@ -19,13 +20,15 @@ from plumbline.errors import RecipeError
 from plumbline.tasks.task import PARTS, Task, as_task
 
 JSONL = "jsonl"
-"""The task of a user's own rows and scoring function; every other task is an installed package's."""
+"""The task of a user's own rows and scoring function; every other task is an installed
+package's."""
 
 Progress = Callable[[str, int, int], None]
 """Told (what is being built, how many are done, of how many)."""
 Opener = Callable[[Mapping[str, Any], Path, Progress], Task]
 NOWHERE = Path("no-records")
-"""For a task that is opened for what it says about itself: nothing is there, and nothing is written there."""
+"""For a task that is opened for what it says about itself: nothing is there, and nothing is written
+there."""
 
 
 def task_names() -> list[str]:
@@ -37,7 +40,9 @@ def silent(what: str, done: int, total: int) -> None:
     """A progress callback for callers that show none."""
 
 
-def open_task(name: str, options: Mapping[str, Any], folder: Path, progress: Progress = silent) -> Task:
+def open_task(
+    name: str, options: Mapping[str, Any], folder: Path, progress: Progress = silent
+) -> Task:
     """Open a task by name.
 
     Args:
@@ -51,7 +56,9 @@ def open_task(name: str, options: Mapping[str, Any], folder: Path, progress: Pro
         DataError: its records are missing or malformed.
     """
     task = find_opener(name)(options, folder, progress)
-    own = {part: getattr(type(task), part, None) is not vars(Task).get(part, task) for part in PARTS}
+    own = {
+        part: getattr(type(task), part, None) is not vars(Task).get(part, task) for part in PARTS
+    }
     if lacking := [part for part in PARTS if not (own[part] and hasattr(task, part))]:
         raise RecipeError(
             f"{name} opened no task, but a {type(task).__name__} without {', '.join(lacking)}",
@@ -60,7 +67,9 @@ def open_task(name: str, options: Mapping[str, Any], folder: Path, progress: Pro
     return as_task(task)
 
 
-def variants_of(name: str, options: Mapping[str, Any], folder: Path) -> Mapping[str, Mapping[str, Any]]:
+def variants_of(
+    name: str, options: Mapping[str, Any], folder: Path
+) -> Mapping[str, Mapping[str, Any]]:
     """The options of each task that a name stands for, such as each of several jobs.
 
     Args:
@@ -99,7 +108,8 @@ def find_opener(name: str) -> Opener:
         opener = named(name, "task")
     try:
         inspect.signature(opener).bind({}, Path(), silent)
-    except (TypeError, ValueError) as error:  # ValueError: a builtin that does not say what it takes
+    # ValueError: a builtin that does not say what it takes
+    except (TypeError, ValueError) as error:
         raise RecipeError(
             f"{name} opens no task: it cannot be called with (options, folder, progress)",
             "name a function or a class that takes these three and returns a task",

@@ -1,4 +1,5 @@
-"""Controls that need to know nothing of a task: what they earn is the floor that every figure stands on."""
+"""Controls that need to know nothing of a task: what they earn is the floor that every figure
+stands on."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -38,7 +39,8 @@ def shuffled_gold(examples: Sequence[Example]) -> list[str]:
 
 
 def every_gold(examples: Sequence[Example]) -> list[str]:
-    """All gold answers, one after the other, the frequent ones first: a verifier that only looks for one pays."""
+    """All gold answers, one after the other, the frequent ones first: a verifier that only looks
+    for one pays."""
     text = ""
     for gold, _ in Counter(map(gold_of, examples)).most_common():
         if len(text) + len(gold) < MOST_CHARACTERS:

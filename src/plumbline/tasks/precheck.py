@@ -1,8 +1,8 @@
 """Tries a verifier that is somebody's own code, before anything is trained with it.
 
-What would make a result false is an error: it raises, gives no reward in [0, 1], says another thing the second time,
-gives the gold answers nothing, or does not come back. What makes it slow, or kind to answers that know nothing, is
-told.
+What would make a result false is an error: it raises, gives no reward in [0, 1], says another thing
+the second time, gives the gold answers nothing, or does not come back. What makes it slow, or kind
+to answers that know nothing, is told.
 """
 
 import json
@@ -45,14 +45,18 @@ HOSTILE = (
 """Texts that break careless verifiers."""
 GOLD = "gold answer"
 TRIED = 8
-"""Examples whose gold answers and controls are tried; the hostile texts are answers to the first."""
+"""Examples whose gold answers and controls are tried; the hostile texts are answers to the
+first."""
 BUDGET = 20.0
 """Seconds after which no further example is tried."""
 LIMIT = 60.0
 """Seconds that one example's texts may take, or one verdict."""
 SLOW = 600.0
 """Seconds of judging in a run from which on they are worth a word."""
-ALONE = "let a reward depend on the example and the answer alone: no random numbers, no clock, no other answers"
+ALONE = (
+    "let a reward depend on the example and the answer alone: no random numbers, no clock, no "
+    "other answers"
+)
 
 T = TypeVar("T")
 
@@ -92,7 +96,8 @@ TEMPLATES = (
     "({})",
     '{{"answer": "{}"}}',
 )
-"""Completions as models are asked for them, with a place for what is known of the answer (`str.format`)."""
+"""Completions as models are asked for them, with a place for what is known of the answer
+(`str.format`)."""
 LABEL = 80
 """Characters that a label has at most; a longer text is a completion of its own."""
 UNPAID = "the reward paid nothing"
@@ -103,7 +108,8 @@ BETTER = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A gold column that holds labels: what its texts earn, and what completions earn that contain them."""
+    """A gold column that holds labels: what its texts earn, and what completions earn that contain
+    them."""
 
     template: str
     """Of `TEMPLATES`."""
@@ -116,13 +122,16 @@ class Label:
     def cause(self) -> str:
         """The sentence for people."""
         return (
-            f"the gold column looks like a label, not a completion: its texts earn {self.gold:.3f} on average, and "
+            f"the gold column looks like a label, not a completion: its texts earn {self.gold:.3f} "
+            "on average, and "
             f"{self.example!r} and the like {self.earns:.3f}"
         )
 
     def fix(self, column: str) -> str:
         """What to do."""
-        template = json.dumps(self.template.replace("{}", column if column.startswith("{") else f"{{{column}}}"))
+        template = json.dumps(
+            self.template.replace("{}", column if column.startswith("{") else f"{{{column}}}")
+        )
         return f"give a template in place of the column: task.options.gold: {template}"
 
     @property
@@ -131,15 +140,19 @@ class Label:
         return self.gold < self.earns / 2
 
 
-def label(task: Task, examples: Sequence[Example], templates: Sequence[str] = TEMPLATES) -> Label | None:
-    """Whether gold answers earn less than all because they are labels: a completion that contains them earns more."""
+def label(
+    task: Task, examples: Sequence[Example], templates: Sequence[str] = TEMPLATES
+) -> Label | None:
+    """Whether gold answers earn less than all because they are labels: a completion that contains
+    them earns more."""
     golden = [(one, one.gold) for one in examples if one.gold is not None][:TRIED]
     if not golden or max(len(text) for _, text in golden) > LABEL:
         return None
     began = time.perf_counter()
     texts = [text for _, text in golden]
     wrong = [
-        next((other for other in texts[n:] + texts[:n] if other != text), NO_LABEL) for n, text in enumerate(texts)
+        next((other for other in texts[n:] + texts[:n] if other != text), NO_LABEL)
+        for n, text in enumerate(texts)
     ]
 
     def earns(template: str, labels: Sequence[str]) -> float:
@@ -151,11 +164,15 @@ def label(task: Task, examples: Sequence[Example], templates: Sequence[str] = TE
     try:
         plain = earns("{}", texts)
         for template in templates:
-            if time.perf_counter() - began > BUDGET or max(plain, found.earns if found else 0.0) > 1 - 1e-6:
+            if (
+                time.perf_counter() - began > BUDGET
+                or max(plain, found.earns if found else 0.0) > 1 - 1e-6
+            ):
                 break
             mean = earns(template, texts)
             better = mean > (plain + BETTER if found is None else found.earns + 1e-6)
-            if better and mean > earns(template, wrong) + BETTER:  # else the form is paid, whatever is in it
+            # else the form is paid, whatever is in it
+            if better and mean > earns(template, wrong) + BETTER:
                 found = Label(template, plain, mean, template.format(golden[0][1]))
     except DataError:
         return None  # what the verifier breaks on is said where every text is judged
@@ -180,13 +197,16 @@ def precheck(
         column: what the column of the gold answers is called.
         likely: texts that are tried besides, where there are no gold answers.
         reads: parts that compare an answer with what is known.
-        unpaid: what is said of so many texts where these should have earned something, and none did.
+        unpaid: what is said of so many texts where these should have earned something, and none
+            did.
 
     Returns:
-        What the user should know: how long judging will take, controls that earn what gold answers earn.
+        What the user should know: how long judging will take, controls that earn what gold answers
+            earn.
 
     Raises:
-        DataError: see the module; the message names a text, what happened, and where in the verifier.
+        DataError: see the module; the message names a text, what happened, and where in the
+            verifier.
     """
     tried: list[tuple[Case, Score]] = []
     began = time.perf_counter()
@@ -204,8 +224,10 @@ def precheck(
     seconds = each * verdicts / max(1, task.judges)
     if seconds >= SLOW:
         told.append(
-            f"a verdict takes {each:.2g} s, so the {verdicts:,} verdicts of this run take {seconds / 3600:.1f} hours. "
-            "Make it faster, or, where it waits for something, let more threads judge (task jsonl: task.options.judges)"
+            f"a verdict takes {each:.2g} s, so the {verdicts:,} verdicts of this run take "
+            f"{seconds / 3600:.1f} hours. "
+            "Make it faster, or, where it waits for something, let more threads judge (task jsonl: "
+            "task.options.judges)"
         )
     rewards: dict[str, list[float]] = defaultdict(list)
     for case, score in tried:
@@ -224,19 +246,26 @@ def precheck(
     if gold == 0:
         case = next(case for case, _ in tried if case.kind == GOLD)
         raise DataError(
-            f"none of the {len(rewards[GOLD])} gold answers tried earns anything, for example {case}",
-            "look at what the verifier expects of an answer, and at what the gold answers are: task.options.gold is a "
+            f"none of the {len(rewards[GOLD])} gold answers tried earns anything, for example "
+            f"{case}",
+            "look at what the verifier expects of an answer, and at what the gold answers are: "
+            "task.options.gold is a "
             "column of whole completions, or a template with a label in it, such as '#### {answer}'",
         )
     if labelled is not None:
         told.append(f"{labelled.cause}; {labelled.fix(column)}")
     elif gold < 1 - 1e-6:
-        told.append(f"the gold answers tried earn {gold:.3f} on average: that is the ceiling, not 1")
+        told.append(
+            f"the gold answers tried earn {gold:.3f} on average: that is the ceiling, not 1"
+        )
     if dead:
         told.append(f"{UNPAID} by {', '.join(dead)} for {len(tried)} texts, gold answers included")
     for kind, mean in means.items():
         if kind.startswith("control ") and mean >= gold:
-            told.append(f"the {kind} earns {mean:.3f}, and the gold answers {gold:.3f}: such answers will be learnt")
+            told.append(
+                f"the {kind} earns {mean:.3f}, and the gold answers {gold:.3f}: such answers will "
+                "be learnt"
+            )
     return told
 
 
@@ -251,16 +280,20 @@ def cases_of(task: Task, examples: Sequence[Example]) -> Iterator[list[Case]]:
 
 
 def judge_case(task: Task, case: Case, limit: float | None = None) -> Score:
-    """The score of a text, in at most `limit` seconds (by default `LIMIT`; outside of the main thread without end).
+    """The score of a text, in at most `limit` seconds (by default `LIMIT`; outside of the main
+    thread without end).
 
     Raises:
-        DataError: there is none; the cause names the text, what happened, and where in the verifier.
+        DataError: there is none; the cause names the text, what happened, and where in the
+            verifier.
     """
     limit = LIMIT if limit is None else limit
     try:
         with _limit(limit):
             score = task.judge(case.example, case.text)[1]
-            assert isinstance(score, Score), f"a verdict is (Outcome, Score), not (..., {type(score).__name__})"
+            assert isinstance(score, Score), (
+                f"a verdict is (Outcome, Score), not (..., {type(score).__name__})"
+            )
     except _NoAnswer:
         raise DataError(
             f"the verifier has not judged {case} after {limit:g} seconds",
@@ -270,32 +303,54 @@ def judge_case(task: Task, case: Case, limit: float | None = None) -> Score:
         raise DataError(f"{case} gets no reward: {error.cause}", error.fix) from error
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
-        python = (sysconfig.get_path("stdlib"), "<frozen")  # whose own code raises for what a verifier gives it
-        own = [one for one in frames if not one.filename.startswith(python) or "site-packages" in one.filename]
+        # whose own code raises for what a verifier gives it
+        python = (sysconfig.get_path("stdlib"), "<frozen")
+        own = [
+            one
+            for one in frames
+            if not one.filename.startswith(python) or "site-packages" in one.filename
+        ]
         last = (own or frames)[-1]
         raise DataError(
-            f"judging {case} raised {type(error).__name__}: {error} ({last.filename}, line {last.lineno})",
+            f"judging {case} raised {type(error).__name__}: {error} ({last.filename}, line "
+            f"{last.lineno})",
             _advice(task, case, error),
         ) from error
     return score
 
 
 OUTAGE = (
-    "see that what it asks is there, and let it raise: an answer that nobody judged is left out of a run, and counted. "
+    "see that what it asks is there, and let it raise: an answer that nobody judged is left out of "
+    "a run, and counted. "
     "Do not catch it: an answer would be paid for the outage"
 )
 READ = "read the row as it comes"
-_CLIENTS = frozenset({"requests", "httpx", "httpcore", "aiohttp", "urllib", "urllib3", "http", "openai", "anthropic"})
-_CLIENTS |= {"socket", "ssl", "grpc", "websockets", "websocket", "huggingface_hub", "litellm", "botocore", "redis"}
+_CLIENTS = frozenset(
+    {"requests", "httpx", "httpcore", "aiohttp", "urllib", "urllib3", "http", "openai", "anthropic"}
+)
+_CLIENTS |= {
+    "socket",
+    "ssl",
+    "grpc",
+    "websockets",
+    "websocket",
+    "huggingface_hub",
+    "litellm",
+    "botocore",
+    "redis",
+}
 """Modules whose errors are of a network, or of what answers there."""
-_SAYS_SO = re.compile(r"connection (refused|reset|error|aborted)|unreachable|HTTP\S* ?(status |error )?5\d\d", re.I)
+_SAYS_SO = re.compile(
+    r"connection (refused|reset|error|aborted)|unreachable|HTTP\S* ?(status |error )?5\d\d", re.I
+)
 SANE = "The answer is 42."
 """A text that nothing is wrong with, and that is no JSON."""
 
 
 def _advice(task: Task, case: Case, error: Exception) -> str:
     """What to do about what a verifier raised."""
-    slow_text = case.kind == "hostile text" and type(error) is TimeoutError  # the verifier's own limit, maybe
+    # the verifier's own limit, maybe
+    slow_text = case.kind == "hostile text" and type(error) is TimeoutError
     if is_outage(error) and not slow_text:
         return OUTAGE
     view = task.seen_by_functions(case)
@@ -310,7 +365,11 @@ def is_outage(error: BaseException | None) -> bool:
         if error is None:
             return False
         modules = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
-        if isinstance(error, ConnectionError | TimeoutError) or modules & _CLIENTS or _SAYS_SO.search(str(error)[:500]):
+        if (
+            isinstance(error, ConnectionError | TimeoutError)
+            or modules & _CLIENTS
+            or _SAYS_SO.search(str(error)[:500])
+        ):
             return True
         error = error.__cause__ or error.__context__
     return False
@@ -330,7 +389,8 @@ def _of_the_row(task: Task, case: Case) -> bool:
 
 
 def _again(task: Task, tried: Sequence[tuple[Case, Score]]) -> None:
-    """The second time: backwards, all texts of an example in one call, and in a thread where verdicts come from such.
+    """The second time: backwards, all texts of an example in one call, and in a thread where
+    verdicts come from such.
 
     Raises:
         DataError: something is said that was not said the first time.
@@ -351,7 +411,8 @@ def _again(task: Task, tried: Sequence[tuple[Case, Score]]) -> None:
                     after = whole(verdict)[1]
                     if (before.total, before.parts) != (after.total, after.parts):
                         cause = (
-                            f"the verifier gave {before.total:.4f} to {case}, and {after.total:.4f} the second time: a "
+                            f"the verifier gave {before.total:.4f} to {case}, and "
+                            f"{after.total:.4f} the second time: a "
                             "difference between two evaluations could be its own"
                         )
                         failed.append(DataError(cause, ALONE))
@@ -368,18 +429,23 @@ def _again(task: Task, tried: Sequence[tuple[Case, Score]]) -> None:
             else:
                 judge()
     except _NoAnswer:
-        failed.append(DataError("it did not come back", "make it end for every text: a model writes anything"))
+        failed.append(
+            DataError("it did not come back", "make it end for every text: a model writes anything")
+        )
     if failed and isinstance(failed[0], PlumblineError):
         raise failed[0]
     if failed:
         raise DataError(
-            f"the verifier judged texts one by one, and then raised {type(failed[0]).__name__}: {failed[0]}",
-            "it must work for several answers of one example at once, and in threads where task.options.judges is set",
+            f"the verifier judged texts one by one, and then raised {type(failed[0]).__name__}: "
+            f"{failed[0]}",
+            "it must work for several answers of one example at once, and in threads where "
+            "task.options.judges is set",
         )
 
 
 def within_budget(cases: Iterable[Case], call: Callable[[Case], T]) -> Iterator[tuple[Case, T]]:
-    """What a call gives for each text that it does not fail for, until the budget is spent or a call hangs."""
+    """What a call gives for each text that it does not fail for, until the budget is spent or a
+    call hangs."""
     began = time.perf_counter()
     for case in cases:
         try:
@@ -396,7 +462,8 @@ def within_budget(cases: Iterable[Case], call: Callable[[Case], T]) -> Iterator[
 
 @contextmanager
 def _limit(seconds: float) -> Iterator[None]:
-    """Raise `_NoAnswer` inside the block after so many seconds; outside of the main thread there is no such alarm."""
+    """Raise `_NoAnswer` inside the block after so many seconds; outside of the main thread there is
+    no such alarm."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

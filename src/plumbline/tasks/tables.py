@@ -5,8 +5,8 @@ from typing import Any
 
 import yaml
 
-# Nothing but text, lists and mappings, so that a word such as "no" stays a word and 0.10 stays 0.10; in C where that
-# is built in, which is ten times as fast.
+# Nothing but text, lists and mappings, so that a word such as "no" stays a word and 0.10 stays
+# 0.10; in C where that is built in, which is ten times as fast.
 _LOADER = yaml.CBaseLoader if yaml.__with_libyaml__ else yaml.BaseLoader
 
 

@@ -1,6 +1,8 @@
-"""What a task is: examples, a verifier, an oracle and controls; and an episode, what it asks turn by turn.
+"""What a task is: examples, a verifier, an oracle and controls; and an episode, what it asks turn
+by turn.
 
-A task never sees a policy. Adding one is a new folder or file and an entry point (`plumbline.tasks`).
+A task never sees a policy. Adding one is a new folder or file and an entry point
+(`plumbline.tasks`).
 """
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
@@ -19,17 +21,21 @@ Control = Callable[[Sequence[Example]], list[str]]
 """A way to answer without the knowledge that the task is about: a completion for each example."""
 
 
-# -- episodes ----------------------------------------------------------------------------------------------------------
+# -- episodes --------------------------------------------------------------------------------------
 
 
 class EpisodeFailed(PlumblineError):  # noqa: N818 - it says what happened
-    """An episode could not be gone through, through no fault of the answer: a counted failure, never a reward."""
+    """An episode could not be gone through, through no fault of the answer: a counted failure,
+    never a reward."""
 
 
 def named(where: str, found: T | Failure) -> T | Failure:
-    """With the name of what broke down, and as a raised `EpisodeFailed` is counted, where an episode failed."""
+    """With the name of what broke down, and as a raised `EpisodeFailed` is counted, where an
+    episode failed."""
     if isinstance(found, Failure):
-        return Failure(cause=EpisodeFailed.__name__, detail=f"{where}: {found.cause} {found.detail}".strip())
+        return Failure(
+            cause=EpisodeFailed.__name__, detail=f"{where}: {found.cause} {found.detail}".strip()
+        )
     return found
 
 
@@ -48,7 +54,8 @@ class Episode(Protocol):
     """One go at an example, told by one thread at a time. It never raises, whatever the text."""
 
     def ask(self) -> Sequence[Message] | None:
-        """The chat that the next answer continues, the example's own before the first; None where it is over."""
+        """The chat that the next answer continues, the example's own before the first; None where
+        it is over."""
         ...
 
     def tell(self, text: str) -> None:
@@ -56,7 +63,8 @@ class Episode(Protocol):
         ...
 
     def result(self) -> Verdict:
-        """What the answers so far come to, from the first on: an episode may be ended before it is over."""
+        """What the answers so far come to, from the first on: an episode may be ended before it is
+        over."""
         ...
 
 
@@ -86,15 +94,16 @@ class OneTurn:
         return self.found
 
 
-# -- tasks -------------------------------------------------------------------------------------------------------------
+# -- tasks -----------------------------------------------------------------------------------------
 
 
 class Task:
-    """Examples, and what a completion of one is worth. `PARTS` are a task's own; all else has a default.
+    """Examples, and what a completion of one is worth. `PARTS` are a task's own; all else has a
+    default.
 
-    The law of a task (`plumbline.api.check_task`): the oracle scores 1.0 on every example of every split, no
-    control does on average, a better answer never scores lower, and hostile text never raises. A task whose examples
-    have no gold answers has no oracle.
+    The law of a task (`plumbline.api.check_task`): the oracle scores 1.0 on every example of every
+    split, no control does on average, a better answer never scores lower, and hostile text never
+    raises. A task whose examples have no gold answers has no oracle.
     """
 
     name: str
@@ -102,7 +111,8 @@ class Task:
 
     @property
     def rubric(self) -> str:
-        """Identity of everything that decides a score: evaluations under different identities are not compared."""
+        """Identity of everything that decides a score: evaluations under different identities are
+        not compared."""
         raise NotImplementedError
 
     @property
@@ -143,11 +153,13 @@ class Task:
         return gold_of(example)
 
     def seen_by_functions(self, case: Any) -> str:  # noqa: ARG002
-        """How functions of the user's get the example of a case, in words; nothing where the task has none."""
+        """How functions of the user's get the example of a case, in words; nothing where the task
+        has none."""
         return ""
 
     def precheck(self, verdicts: int) -> Sequence[str]:  # noqa: ARG002
-        """Try a verifier that is somebody's own code before anything is trained (see `plumbline.tasks.precheck`).
+        """Try a verifier that is somebody's own code before anything is trained (see
+        `plumbline.tasks.precheck`).
 
         Args:
             verdicts: how many a run will ask for; 0 where there is no run.
@@ -156,38 +168,46 @@ class Task:
             What the user should know.
 
         Raises:
-            DataError: a result would be false: it raises, gives no reward in [0, 1], differs from call to call.
+            DataError: a result would be false: it raises, gives no reward in [0, 1], differs from
+                call to call.
         """
         return ()
 
     @property
     def judges(self) -> int:
-        """How many threads judge while the model goes on sampling, for verdicts that take time; 0 judges in place.
+        """How many threads judge while the model goes on sampling, for verdicts that take time; 0
+        judges in place.
 
         `judge`, and `tell` of an episode, are called from them.
         """
         return 0
 
-    def judge_group(self, example: Example, completions: Sequence[str]) -> Sequence[Verdict | Failure] | None:  # noqa: ARG002
-        """What `judge` gives for each of them, in order, in one call; a `Failure` in the place of one for which it
-        would raise. None where each is to be judged by itself."""
+    def judge_group(
+        self, example: Example, completions: Sequence[str]
+    ) -> Sequence[Verdict | Failure] | None:  # noqa: ARG002
+        """What `judge` gives for each of them, in order, in one call; a `Failure` in the place of
+        one for which it would raise. None where each is to be judged by itself."""
         return None
 
     # Several turns.
 
     @property
     def turns(self) -> int:
-        """The most answers of an episode; where it is 1, `judge` (or `judge_group`) is called, and no `episode`."""
+        """The most answers of an episode; where it is 1, `judge` (or `judge_group`) is called, and
+        no `episode`."""
         return 1
 
     def episode(self, example: Example) -> Episode:
-        """A new episode, before its first answer. `judge` is what one comes to that ends after the first answer."""
+        """A new episode, before its first answer. `judge` is what one comes to that ends after the
+        first answer."""
         return OneTurn(self, example)
 
     def demonstrations(self, example: Example, seed: int) -> Sequence[Sequence[Message]] | None:  # noqa: ARG002
-        """The chats that supervised training shows of an example, turn by turn, each with its answer at the end.
+        """The chats that supervised training shows of an example, turn by turn, each with its
+        answer at the end.
 
-        None where they are those of an episode: the demonstration, and then the gold answer to whatever is asked.
+        None where they are those of an episode: the demonstration, and then the gold answer to
+        whatever is asked.
 
         Raises:
             DataError: there is no gold answer to show.
@@ -214,7 +234,8 @@ class Task:
         return ()
 
     def replay_episode(self, example: Example, completions: Sequence[str]) -> Replayed | None:  # noqa: ARG002
-        """What `mistakes` and `replay` give, for all answers of an episode whose turns go on where one ended.
+        """What `mistakes` and `replay` give, for all answers of an episode whose turns go on where
+        one ended.
 
         None where each turn is replayed by itself.
 
@@ -224,15 +245,16 @@ class Task:
         return None
 
     def shown(self, example: Example, completion: str) -> Sequence[str]:  # noqa: ARG002
-        """The pages that an answer leaves behind, in order: HTML of their bodies, escaped, without scripts or links.
+        """The pages that an answer leaves behind, in order: HTML of their bodies, escaped, without
+        scripts or links.
 
         Never raises, whatever the text.
         """
         return ()
 
     def said(self, example: Example, completion: str) -> Set[Hashable] | None:  # noqa: ARG002
-        """What a completion says, so that answers can be counted together that are written otherwise: its values, or
-        what its query returns; None where its words are what it says.
+        """What a completion says, so that answers can be counted together that are written
+        otherwise: its values, or what its query returns; None where its words are what it says.
 
         Looks at no gold answer. Empty for what cannot be read. Never raises, whatever the text.
         """
@@ -242,7 +264,8 @@ class Task:
 
     @property
     def built(self) -> bool:
-        """Whether its records are there, so that to ask for examples reads them and builds nothing."""
+        """Whether its records are there, so that to ask for examples reads them and builds
+        nothing."""
         return True
 
     def sizes(self) -> Mapping[str, int]:
@@ -250,11 +273,13 @@ class Task:
         return {split: len(self.examples(split)) for split in self.splits}
 
     def sketch(self, folder: Path) -> "Task":  # noqa: ARG002
-        """The same task on a few records of a small world, to be built in `folder`: for the lengths of its texts."""
+        """The same task on a few records of a small world, to be built in `folder`: for the lengths
+        of its texts."""
         return self
 
     def elsewhere(self, ids: Collection[str]) -> str:  # noqa: ARG002
-        """Whose examples these are in records that hold those of other tasks, too, and how to ask for them.
+        """Whose examples these are in records that hold those of other tasks, too, and how to ask
+        for them.
 
         Of the splits that were read; empty for unknown ids.
         """
@@ -266,7 +291,8 @@ PARTS = ("name", "splits", "rubric", "examples", "judge", "controls")
 
 
 class Wrapped(Task):
-    """A task of a class that is no `Task`: what that lacks has the defaults, and what it has besides keeps its name."""
+    """A task of a class that is no `Task`: what that lacks has the defaults, and what it has
+    besides keeps its name."""
 
     def __init__(self, task: Any) -> None:
         self.task = task
@@ -302,14 +328,16 @@ def gold_of(example: Example) -> str:
     """
     if example.gold is None:
         raise DataError(
-            f"example {example.id} has no gold answer, so there is nothing to show to a model, and no ceiling",
+            f"example {example.id} has no gold answer, so there is nothing to show to a model, and "
+            "no ceiling",
             "give gold answers (task jsonl: task.options.gold), or leave out sft and the oracle",
         )
     return example.gold
 
 
 def export(task: Task, folder: Path) -> dict[str, int]:
-    """Write the examples of every split to `SPLIT.jsonl`, as chat messages with the gold answer, if any.
+    """Write the examples of every split to `SPLIT.jsonl`, as chat messages with the gold answer, if
+    any.
 
     The same examples give the same bytes.
 
@@ -327,7 +355,14 @@ def export(task: Task, folder: Path) -> dict[str, int]:
         for one in examples:
             gold = [] if one.gold is None else [{"role": "assistant", "content": one.gold}]
             messages = [*one.messages, *gold]
-            rows.append({"id": one.id, "stratum": one.stratum, "messages": messages, "reference": one.reference})
+            rows.append(
+                {
+                    "id": one.id,
+                    "stratum": one.stratum,
+                    "messages": messages,
+                    "reference": one.reference,
+                }
+            )
         output_guard.claim(folder, kind)
         write_jsonl(folder / f"{split}.jsonl", rows)
         counts[split] = len(examples)

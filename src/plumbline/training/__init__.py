@@ -1,1 +1,2 @@
-"""Two visible loops, `sft.py` and `rl.py`, and what they need: an optimiser, schedules, checkpoints, guards."""
+"""Two visible loops, `sft.py` and `rl.py`, and what they need: an optimiser, schedules,
+checkpoints, guards."""

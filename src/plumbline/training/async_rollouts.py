@@ -1,13 +1,16 @@
-"""Rollouts that are made while the learner trains: those of step n are of version max(0, n - lag) of the weights.
+"""Rollouts that are made while the learner trains: those of step n are of version max(0, n - lag)
+of the weights.
 
-Which version answers is fixed by the step and not by what happens to be ready, so a run is the same to the bit however
-fast sampler and learner are, and a resumed one is the run that was not interrupted. The sampler has weights of its own:
-a copy of the policy, in which frozen weights (below adapters) are shared. It works in one thread, and holds at most
-`lag` steps of finished rollouts. What that gains is the time in which one side would wait for the other: for verdicts
-(a browser, a judge), or for a device of its own. On one busy device it gains little.
+Which version answers is fixed by the step and not by what happens to be ready, so a run is the same
+to the bit however fast sampler and learner are, and a resumed one is the run that was not
+interrupted. The sampler has weights of its own: a copy of the policy, in which frozen weights
+(below adapters) are shared. It works in one thread, and holds at most `lag` steps of finished
+rollouts. What that gains is the time in which one side would wait for the other: for verdicts (a
+browser, a judge), or for a device of its own. On one busy device it gains little.
 
-The gap between sampler and scorer is measured by the sampler's copy under the very weights that drew, so it is
-rounding at any lag (law 1), and `rl.max_gap` means the same. How far the learner has gone since is `train/tis_gap`.
+The gap between sampler and scorer is measured by the sampler's copy under the very weights that
+drew, so it is rounding at any lag (law 1), and `rl.max_gap` means the same. How far the learner has
+gone since is `train/tis_gap`.
 """
 
 import copy
@@ -37,8 +40,8 @@ class StepRollouts:
 
     groups: list[Group]
     gap: float | None
-    """Mean |scored - recorded| log-probability [nats] of one rollout under the weights that drew it; None at lag 0,
-    where the update measures it on all of them."""
+    """Mean |scored - recorded| log-probability [nats] of one rollout under the weights that drew
+    it; None at lag 0, where the update measures it on all of them."""
     figures: Mapping[str, float | None] = field(default_factory=dict)
     """Of what was drawn, and what an engine found of the weights that drew."""
 
@@ -47,21 +50,25 @@ class StepRollouts:
 def drawing(
     policy: Policy, draw: Draw, section: RlSection, progress: Stage, engine: Engine | None = None
 ) -> Iterator[Callable[[int], StepRollouts]]:
-    """A function that gives the rollouts of a step, called once for each, in order, before it changes the weights.
+    """A function that gives the rollouts of a step, called once for each, in order, before it
+    changes the weights.
 
-    Each call publishes the policy's present weights as the version of that step. With a lag the sampler begins to draw
-    with them what is trained on `lag` steps later; with 0 the policy itself draws, at once.
+    Each call publishes the policy's present weights as the version of that step. With a lag the
+    sampler begins to draw with them what is trained on `lag` steps later; with 0 the policy itself
+    draws, at once.
 
     Args:
         policy: what is trained.
-        draw: is called in a thread of its own where there is a lag; what it raises is raised to whoever asks for the
-            step. Leaving the block ends it after the answer in progress.
+        draw: is called in a thread of its own where there is a lag; what it raises is raised to
+            whoever asks for the step. Leaving the block ends it after the answer in progress.
         section: the recipe's; its `lag` is how many versions the sampler is behind.
-        progress: of the stage; its checkpoints keep the versions that a resumed run draws with once more.
+        progress: of the stage; its checkpoints keep the versions that a resumed run draws with once
+            more.
         engine: draws in place of the policy; it is handed every version before it draws with it.
 
     Raises:
-        TrainingStopped: when called, where the sampler's copy does not score what it recorded (`rl.max_gap`).
+        TrainingStopped: when called, where the sampler's copy does not score what it recorded
+            (`rl.max_gap`).
     """
     lag = section.lag
     if lag == 0:
@@ -79,7 +86,8 @@ def drawing(
     with ThreadPoolExecutor(1, thread_name_prefix="sampler") as thread:
 
         def behind(step: int, version: int, weights: Mapping[str, Tensor]) -> StepRollouts:
-            """In the sampler's thread: take a version of the weights over, and draw a step's rollouts with them."""
+            """In the sampler's thread: take a version of the weights over, and draw a step's
+            rollouts with them."""
             with torch.no_grad():
                 for name, weight in twin.trainable().items():
                     weight.copy_(weights[name])
@@ -98,7 +106,10 @@ def drawing(
 
         def drawn(step: int) -> StepRollouts:
             policy.publish(step)
-            own = {f"{step}:{name}": weight.detach().clone() for name, weight in policy.trainable().items()}
+            own = {
+                f"{step}:{name}": weight.detach().clone()
+                for name, weight in policy.trainable().items()
+            }
             progress.older |= own
             for later in range(step + lag if waiting else step, step + lag + 1):
                 begin(later)
@@ -114,7 +125,8 @@ def drawing(
 
 
 def hand_over(policy: Policy, version: int, engine: Engine | None) -> None:
-    """Let the policy's present weights draw what follows as this version: its own sampler, and the engine."""
+    """Let the policy's present weights draw what follows as this version: its own sampler, and the
+    engine."""
     policy.publish(version)
     if engine is not None:
         engine.take(policy, version)
@@ -124,7 +136,12 @@ class _Stoppable:
     """A `Sampler` that ends between two answers once it is told to."""
 
     def __init__(self, inner: Sampler) -> None:
-        self.inner, self.family, self.context, self.engine = inner, inner.family, inner.context, inner.engine
+        self.inner, self.family, self.context, self.engine = (
+            inner,
+            inner.family,
+            inner.context,
+            inner.engine,
+        )
         self.stopped = threading.Event()
 
     def prompt_length(self, messages: Sequence[Message]) -> int:

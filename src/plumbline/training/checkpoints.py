@@ -1,8 +1,9 @@
 """Checkpoints that are whole or absent, and from which a run goes on bit for bit.
 
-A checkpoint holds the trainable weights, the optimiser's moments, the step, and the lengths of the run's record files
-at that moment. Randomness needs no saving: every draw is seeded by (recipe seed, stage, step). A folder is written
-beside its final name, flushed, and renamed, so a kill at any moment leaves the previous checkpoint.
+A checkpoint holds the trainable weights, the optimiser's moments, the step, and the lengths of the
+run's record files at that moment. Randomness needs no saving: every draw is seeded by (recipe seed,
+stage, step). A folder is written beside its final name, flushed, and renamed, so a kill at any
+moment leaves the previous checkpoint.
 """
 
 import os
@@ -19,12 +20,18 @@ from plumbline.storage import clear_os_errors, open_regular, read_object, sync_f
 
 TENSORS, STATE = "tensors.safetensors", "state.json"
 BEST = "best"
-"""In a stage's memory: the best value of `EVALUATED` so far, and its step; the earliest of equal ones."""
+"""In a stage's memory: the best value of `EVALUATED` so far, and its step; the earliest of equal
+ones."""
 EVALUATED = "eval/mean_reward"
 
 
 def save(
-    folder: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any], keep: int, best: int | None = None
+    folder: Path,
+    step: int,
+    tensors: Mapping[str, Tensor],
+    state: Mapping[str, Any],
+    keep: int,
+    best: int | None = None,
 ) -> Path:
     """Write `folder/step-000040` and remove all but the newest `keep` checkpoints and the best.
 
@@ -34,8 +41,8 @@ def save(
         tensors: weights and moments.
         state: what else the stage goes on from.
         keep: how many of the newest stay.
-        best: the step after which the evaluation was best, as far as is known; its checkpoint stays, or else the
-            nearest before it.
+        best: the step after which the evaluation was best, as far as is known; its checkpoint
+            stays, or else the nearest before it.
 
     Raises:
         StorageError: the disk is full; the earlier checkpoints are untouched.
@@ -47,7 +54,9 @@ def save(
         folder.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=folder, prefix=".writing-"))
         try:
-            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary / TENSORS)
+            save_file(
+                {name: tensor.contiguous() for name, tensor in tensors.items()}, temporary / TENSORS
+            )
             write_json(temporary / STATE, {"step": step, **state})
             with (temporary / TENSORS).open("rb") as file:
                 os.fsync(file.fileno())
@@ -78,7 +87,8 @@ def kept(steps: Sequence[int], keep: int, best: int | None) -> set[int]:
 
 
 def leave_best(folder: Path) -> None:
-    """Remove the checkpoints of a stage that is finished, but for that of an evaluation better than the last one's."""
+    """Remove the checkpoints of a stage that is finished, but for that of an evaluation better than
+    the last one's."""
     found = {_step(path): path for path in _all(folder)}
     best = read_object(found[max(found)] / STATE)["memory"].get(BEST) if found else None
     stays = [step for step in found if best is not None and step <= best[1] < max(found)][-1:]
@@ -108,10 +118,16 @@ def read(checkpoint: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         state = read_object(checkpoint / STATE)
         _check_state(state)
         open_regular(checkpoint / TENSORS).close()  # a pipe would be waited for
-        return load_file(checkpoint / TENSORS), {key: state[key] for key in ("step", "marks", "memory")}
+        return load_file(checkpoint / TENSORS), {
+            key: state[key] for key in ("step", "marks", "memory")
+        }
     except Exception as error:
         before = [step for step in map(_step, _all(checkpoint.parent)) if step < _step(checkpoint)]
-        where = f"the one before it, step {before[-1]}" if before else "the stage's beginning: there is none before it"
+        where = (
+            f"the one before it, step {before[-1]}"
+            if before
+            else "the stage's beginning: there is none before it"
+        )
         raise RunError(
             f"the checkpoint {checkpoint} cannot be read: {error}",
             f"remove this folder: the run then resumes from {where}",
@@ -120,7 +136,11 @@ def read(checkpoint: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def _check_state(state: dict[str, Any]) -> None:
     marks, memory = state["marks"], state["memory"]
-    whole = isinstance(marks, dict) and isinstance(memory, dict) and isinstance(memory.get("checks", {}), dict)
+    whole = (
+        isinstance(marks, dict)
+        and isinstance(memory, dict)
+        and isinstance(memory.get("checks", {}), dict)
+    )
     if not whole or {type(one) for one in (state["step"], *marks.values())} != {int}:
         raise ValueError(f"{STATE} holds other values than were written")
 
@@ -130,5 +150,6 @@ def _step(checkpoint: Path) -> int:
 
 
 def _all(folder: Path) -> list[Path]:
-    found = (path for path in folder.glob("step-*") if path.name[5:].isdecimal())  # a copy of one may lie beside it
+    # a copy of one may lie beside it
+    found = (path for path in folder.glob("step-*") if path.name[5:].isdecimal())
     return sorted((path for path in found if (path / STATE).is_file()), key=_step)

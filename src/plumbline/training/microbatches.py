@@ -1,7 +1,8 @@
-"""How much of a batch goes into one forward and backward pass: as much as the recipe says, or what the memory holds.
+"""How much of a batch goes into one forward and backward pass: as much as the recipe says, or what
+the memory holds.
 
-The gradient of a batch is the sum over its passes, however it was cut into them, so this decides about memory and speed
-and never about a result.
+The gradient of a batch is the sum over its passes, however it was cut into them, so this decides
+about memory and speed and never about a result.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,24 +27,29 @@ Cut = Callable[[int], Sequence[Part]]
 """From the most tokens of a pass to the passes of a batch."""
 
 TRIALS = (2048, 8192)
-"""Tokens of the passes that are measured. The smaller one has more answers than one slice of the head takes at once, so
-that logits, which never take more than a slice, are not counted for every token."""
+"""Tokens of the passes that are measured. The smaller one has more answers than one slice of the
+head takes at once, so that logits, which never take more than a slice, are not counted for every
+token."""
 MOST = 2**16
-"""Tokens of a pass, whatever the memory: the time in which it is started is then long hidden behind its arithmetic."""
+"""Tokens of a pass, whatever the memory: the time in which it is started is then long hidden behind
+its arithmetic."""
 SHARE = 0.8
-"""Of the memory that is planned with; the rest is for what is cut less evenly, and for holes between tensors."""
+"""Of the memory that is planned with; the rest is for what is cut less evenly, and for holes
+between tensors."""
 WORTH_A_PASS = 128
-"""Tokens that a thread's pass may have at least: with fewer rows a product reads more than it multiplies."""
+"""Tokens that a thread's pass may have at least: with fewer rows a product reads more than it
+multiplies."""
 ADAM = {"adamw": 8, "adamw8bit": 2}
 """Bytes of an optimiser's moments for a trained weight, which come with its first step."""
 
 
 class Threads:
-    """Threads of this process that do passes on replicas of the learner with its very weights; see `Helpers`.
+    """Threads of this process that do passes on replicas of the learner with its very weights; see
+    `Helpers`.
 
-    Each then multiplies with its share of the process's threads, and so does whoever asked. A pass of a small model is
-    a few thousand operations: two threads that meet after every one of them keep 1.5 of two cores busy, and with a
-    pass each 1.95.
+    Each then multiplies with its share of the process's threads, and so does whoever asked. A pass
+    of a small model is a few thousand operations: two threads that meet after every one of them
+    keep 1.5 of two cores busy, and with a pass each 1.95.
     """
 
     def __init__(self) -> None:
@@ -59,7 +65,10 @@ class Threads:
         places = [weight.data_ptr() for weight in learner.trainable().values()]
         if places != self.places or not self.replicas:
             made = (learner.replica() for _ in range(self.threads - 1))
-            self.places, self.replicas = places, [replica for replica in made if replica is not None]
+            self.places, self.replicas = (
+                places,
+                [replica for replica in made if replica is not None],
+            )
         self.count = len(self.replicas)
         return self.count > 0
 
@@ -90,11 +99,16 @@ class Threads:
 
 
 def shared_out(
-    helpers: Helpers | None, policy: Policy, parts: Sequence[Part], work: Callable[[Sequence[Part], Policy], Result]
+    helpers: Helpers | None,
+    policy: Policy,
+    parts: Sequence[Part],
+    work: Callable[[Sequence[Part], Policy], Result],
 ) -> list[Result]:
-    """What some work makes of the shares of its parts, the first done here and the others by helpers.
+    """What some work makes of the shares of its parts, the first done here and the others by
+    helpers.
 
-    The gradients that the work leaves are added up in the order of the shares, whoever is ready first.
+    The gradients that the work leaves are added up in the order of the shares, whoever is ready
+    first.
     """
     count = 1 if helpers is None else min(1 + helpers.count, len(parts))
     if helpers is None or count == 1:
@@ -114,11 +128,13 @@ class Passes:
     """Does work pass by pass, and again in smaller passes where the memory was not enough.
 
     Args:
-        optimiser: of the weights in which the gradients add up; those of an unfinished piece of work are cleared.
+        optimiser: of the weights in which the gradients add up; those of an unfinished piece of
+            work are cleared.
         policy: may compute activations again in the backward pass to save memory.
         run: is told what happens in the stage.
         stage: its name.
-        helpers: replicas that do some of the passes; by default threads of this process, where they gain something.
+        helpers: replicas that do some of the passes; by default threads of this process, where they
+            gain something.
     """
 
     def __init__(
@@ -142,12 +158,15 @@ class Passes:
         self._limit: int | None = None
         """Tokens that were too many, halved until they were not."""
 
-    def fitting(self, cut: Cut[Part], work: Callable[[Sequence[Part]], Result], tokens: int) -> Result:
+    def fitting(
+        self, cut: Cut[Part], work: Callable[[Sequence[Part]], Result], tokens: int
+    ) -> Result:
         """What `work` makes of the passes that `cut` makes of a batch.
 
-        Out of memory, the gradients are cleared and all of the work is done again from its start, in passes of half as
-        many tokens; so `work` draws nothing and changes no weight. What it then returns is what it would have returned
-        had the recipe asked for such passes. They stay that small.
+        Out of memory, the gradients are cleared and all of the work is done again from its start,
+        in passes of half as many tokens; so `work` draws nothing and changes no weight. What it
+        then returns is what it would have returned had the recipe asked for such passes. They stay
+        that small.
 
         Args:
             cut: from the most tokens of a pass to the passes.
@@ -171,22 +190,31 @@ class Passes:
                 self.clear()
                 free(error)
             if smaller is None:
-                self.say("out_of_memory", f"a pass that cannot be cut takes more memory than there is; {RECOMPUTED}")
+                self.say(
+                    "out_of_memory",
+                    f"a pass that cannot be cut takes more memory than there is; {RECOMPUTED}",
+                )
                 continue
             self.say(
                 "out_of_memory",
-                f"passes of up to {tokens} tokens take more memory than there is; from here on they have up to "
-                f"{smaller[0]}, and this step is done again with the same answers and random numbers, so no result "
-                "changes" + (f". Set {self.key}: {smaller[0]} to begin with that" if self.key else ""),
+                f"passes of up to {tokens} tokens take more memory than there is; from here on "
+                "they have up to "
+                f"{smaller[0]}, and this step is done again with the same answers and random "
+                "numbers, so no result "
+                "changes"
+                + (f". Set {self.key}: {smaller[0]} to begin with that" if self.key else ""),
             )
             tokens, parts = smaller
             self._limit = tokens
 
-    def tokens(self, cut: Cut[Part], work: Callable[[Sequence[Part]], Any], section: SftSection | RlSection) -> int:
-        """The most tokens of a pass: what the recipe says, or for auto what the first batch on a GPU shows.
+    def tokens(
+        self, cut: Cut[Part], work: Callable[[Sequence[Part]], Any], section: SftSection | RlSection
+    ) -> int:
+        """The most tokens of a pass: what the recipe says, or for auto what the first batch on a
+        GPU shows.
 
-        Where less fits there than this batch has use for (up to what a pass has on a CPU), activations are computed
-        from the start from then on, and it is measured once more.
+        Where less fits there than this batch has use for (up to what a pass has on a CPU),
+        activations are computed from the start from then on, and it is measured once more.
 
         Args:
             cut: see `fitting`.
@@ -201,13 +229,16 @@ class Passes:
             self._measured, figures = self._measure(cut, work)
             needed = _size(cut, section.on_cpu)
             if self._measured < needed and self.recompute():
-                self.say("note", f"{figures}, and this batch has passes of {needed} tokens; {RECOMPUTED}")
+                self.say(
+                    "note", f"{figures}, and this batch has passes of {needed} tokens; {RECOMPUTED}"
+                )
                 self._measured, figures = self._measure(cut, work)
             self.say("note", f"{figures}. Set {self.key or 'tokens_per_pass'} to have other passes")
         return self._measured
 
     def recompute(self) -> bool:
-        """Let the backward pass compute activations again; False where it does already, or may not."""
+        """Let the backward pass compute activations again; False where it does already, or may
+        not."""
         if self.policy is None or not self.policy.recompute():
             return False
         if isinstance(self.helpers, Threads):
@@ -215,8 +246,13 @@ class Passes:
         return True
 
     def _balanced(self, cut: Cut[Part]) -> Cut[Part]:
-        """A cut into as many passes for each thread, about equally long, which together hold so many tokens at once."""
-        if not (isinstance(self.helpers, Threads) and self.policy is not None and self.helpers.follow(self.policy)):
+        """A cut into as many passes for each thread, about equally long, which together hold so
+        many tokens at once."""
+        if not (
+            isinstance(self.helpers, Threads)
+            and self.policy is not None
+            and self.helpers.follow(self.policy)
+        ):
             return cut
         helpers = self.helpers.count
 
@@ -229,10 +265,12 @@ class Passes:
         return even
 
     def _measure(self, cut: Cut[Part], work: Callable[[Sequence[Part]], Any]) -> tuple[int, str]:
-        """Tokens of a pass that fit, from the peaks of one or two small passes, and these figures in words.
+        """Tokens of a pass that fit, from the peaks of one or two small passes, and these figures
+        in words.
 
-        Bytes are taken for linear in tokens: those of two passes give the slope and the constant, where the larger one
-        can be expected to fit; those of one the slope, with what lay in the memory before as the constant.
+        Bytes are taken for linear in tokens: those of two passes give the slope and the constant,
+        where the larger one can be expected to fit; those of one the slope, with what lay in the
+        memory before as the constant.
         """
         begin_peak(self.device)
         before = peak(self.device)
@@ -258,19 +296,33 @@ class Passes:
                 slope = max(1.0, (high - low) / (more - less))
                 constant = high - slope * more
         fits = int((most - constant) / slope) if found else TRIALS[0] // 2
-        told = " and ".join(f"{tokens} tokens took {size / 1e9:.2f} GB" for tokens, size in found) or "none fitted"
+        told = (
+            " and ".join(f"{tokens} tokens took {size / 1e9:.2f} GB" for tokens, size in found)
+            or "none fitted"
+        )
         tokens = max(1, min(MOST, fits))
-        return tokens, f"passes that were tried: {told}; {most / 1e9:.1f} GB may be used, so up to {tokens} tokens fit"
+        return (
+            tokens,
+            (
+                f"passes that were tried: {told}; {most / 1e9:.1f} GB may be used, so up to "
+                f"{tokens} "
+                "tokens fit"
+            ),
+        )
 
 
 RECOMPUTED = (
-    "from here on layers are computed a second time in the backward pass, which takes about a third more time and "
+    "from here on layers are computed a second time in the backward pass, which takes about a "
+    "third more time and "
     "changes no result (model.gradient_checkpointing: true begins with that, false forbids it)"
 )
 
 
-def _smaller(cut: Cut[Part], parts: Sequence[Part], tokens: int) -> tuple[int, Sequence[Part]] | None:
-    """Half of the tokens, or half of that, until the batch is cut otherwise; None where nothing is left to cut."""
+def _smaller(
+    cut: Cut[Part], parts: Sequence[Part], tokens: int
+) -> tuple[int, Sequence[Part]] | None:
+    """Half of the tokens, or half of that, until the batch is cut otherwise; None where nothing is
+    left to cut."""
     while tokens > 1:
         tokens //= 2
         if (found := cut(tokens)) != parts:
@@ -294,7 +346,8 @@ def _least(enough: Callable[[int], bool], tokens: int) -> int:
 
 
 def _first(cut: Cut[Part], tokens: int) -> int:
-    """Tokens of the first of the passes; of one that holds a single answer, half of what two need."""
+    """Tokens of the first of the passes; of one that holds a single answer, half of what two
+    need."""
 
     def first(tokens: int) -> Part:
         return cut(tokens)[0]

@@ -1,7 +1,9 @@
-"""AdamW (in 8 bits, too) with a schedule, gradient clipping, and master weights where the model is held in 16 bits.
+"""AdamW (in 8 bits, too) with a schedule, gradient clipping, and master weights where the model is
+held in 16 bits.
 
-An update of 5e-6 is far below bfloat16's resolution (2^-8 of the weight), so a 16-bit weight is updated in a float32
-copy and rounded once, after the step; otherwise most updates would vanish without a word.
+An update of 5e-6 is far below bfloat16's resolution (2^-8 of the weight), so a 16-bit weight is
+updated in a float32 copy and rounded once, after the step; otherwise most updates would vanish
+without a word.
 """
 
 from collections.abc import Mapping
@@ -47,15 +49,23 @@ class Optimiser:
         self.weights = dict(weights)
         self.section, self.total, self.rate_key = section, total, rate_key
         self.gone = 0.0
-        """The share of a budget of seconds that is spent; the schedule follows it where it is ahead of the steps'."""
+        """The share of a budget of seconds that is spent; the schedule follows it where it is ahead
+        of the steps'."""
         self.masters = {
-            name: weight.detach().float().clone() if weight.dtype in (torch.bfloat16, torch.float16) else weight
+            name: weight.detach().float().clone()
+            if weight.dtype in (torch.bfloat16, torch.float16)
+            else weight
             for name, weight in self.weights.items()
         }
         groups: dict[float, list[Tensor]] = {}
         for name, master in self.masters.items():
-            groups.setdefault(section.weight_decay if _decays(name, master) else 0.0, []).append(master)
-        self.adam = _adam([{"params": weights, "weight_decay": decay} for decay, weights in groups.items()], section)
+            groups.setdefault(section.weight_decay if _decays(name, master) else 0.0, []).append(
+                master
+            )
+        self.adam = _adam(
+            [{"params": weights, "weight_decay": decay} for decay, weights in groups.items()],
+            section,
+        )
 
     def learning_rate(self, step: int) -> float:
         """The learning rate of `step` (from 0)."""
@@ -63,7 +73,8 @@ class Optimiser:
         return self.section.learning_rate * self.section.share(at, self.total)
 
     def step(self, step: int) -> float:
-        """Clip the gradients, update the weights, clear the gradients; the norm [nats / weight] before clipping.
+        """Clip the gradients, update the weights, clear the gradients; the norm [nats / weight]
+        before clipping.
 
         Raises:
             TrainingStopped: the gradient is not finite; the weights are as they were.
@@ -94,19 +105,25 @@ class Optimiser:
             self.masters[name].grad = None
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that a resumed run needs, as flat tensors: weights, masters, moments, counts."""
+        """Everything that a resumed run needs, as flat tensors: weights, masters, moments,
+        counts."""
         tensors: dict[str, Tensor] = {}
         for name, weight in self.weights.items():
             tensors[f"weight:{name}"] = weight.detach()
             if self.masters[name] is not weight:
                 tensors[f"master:{name}"] = self.masters[name]
             moments = self.adam.state.get(self.masters[name], {})
-            tensors |= {f"{key}:{name}": torch.as_tensor(moments[key]) for key in self._moments if key in moments}
+            tensors |= {
+                f"{key}:{name}": torch.as_tensor(moments[key])
+                for key in self._moments
+                if key in moments
+            }
         return tensors
 
     @property
     def _moments(self) -> tuple[str, ...]:
-        """What of the optimiser's state of a weight is its own: the tables that 8 bits are read with are not."""
+        """What of the optimiser's state of a weight is its own: the tables that 8 bits are read
+        with are not."""
         return MOMENTS[self.section.name]
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
@@ -119,21 +136,26 @@ class Optimiser:
         if names != set(self.weights):
             odd = sorted(names ^ set(self.weights))
             raise RunError(
-                f"the checkpoint is of another model: {len(odd)} weights differ ({', '.join(odd[:3])})",
+                f"the checkpoint is of another model: {len(odd)} weights differ "
+                f"({', '.join(odd[:3])})",
                 "resume with the model that the run was started with",
             )
         with torch.no_grad():
             for name, weight in self.weights.items():
                 saved = tensors[f"weight:{name}"]
                 if saved.shape != weight.shape:
-                    raise RunError(f"the checkpoint is of another model: {name} is {tuple(saved.shape)} there")
-                # Where the run has moved, 16-bit weights may have become 32-bit ones (dtype: auto), or the reverse.
+                    raise RunError(
+                        f"the checkpoint is of another model: {name} is {tuple(saved.shape)} there"
+                    )
+                # Where the run has moved, 16-bit weights may have become 32-bit ones (dtype: auto),
+                # or the reverse.
                 saved = tensors.get(f"master:{name}", saved)
                 master = self.masters[name]
                 master.copy_(saved)
                 if master is not weight:
                     weight.copy_(master)
-                moments = {  # all of them where the weight is, the count as well: a fused step takes no other
+                # all of them where the weight is, the count as well: a fused step takes no other
+                moments = {
                     key: tensors[f"{key}:{name}"].clone().to(master.device)
                     for key in self._moments
                     if f"{key}:{name}" in tensors
@@ -152,7 +174,8 @@ class Optimiser:
 
 
 def _adam(groups: list[dict[str, Any]], section: OptimiserSection) -> Any:
-    """AdamW of torch, or that of bitsandbytes with moments in 8 bits, once it has done a step on the weights' device.
+    """AdamW of torch, or that of bitsandbytes with moments in 8 bits, once it has done a step on
+    the weights' device.
 
     Raises:
         ModelError: bitsandbytes is not installed, or does not work there.
@@ -174,5 +197,6 @@ def _adam(groups: list[dict[str, Any]], section: OptimiserSection) -> Any:
 
 
 def _decays(name: str, weight: Tensor) -> bool:
-    """Whether weight decay is for a weight: norms, biases and embeddings have a scale that nothing makes up for."""
+    """Whether weight decay is for a weight: norms, biases and embeddings have a scale that nothing
+    makes up for."""
     return weight.dim() > 1 and not any(part in name for part in ("embed", "wte", "wpe"))

@@ -1,8 +1,9 @@
-"""One run, readable from top to bottom: records, base, SFT, GRPO, an evaluation after each, and the report.
+"""One run, readable from top to bottom: records, base, SFT, GRPO, an evaluation after each, and the
+report.
 
-Every stage leaves a model directory in the standard format, and the next one starts from what is on disk: what is
-evaluated is what was saved. A stage whose model exists is not done again and an evaluation that exists is not
-repeated, so resuming is running again.
+Every stage leaves a model directory in the standard format, and the next one starts from what is on
+disk: what is evaluated is what was saved. A stage whose model exists is not done again and an
+evaluation that exists is not repeated, so resuming is running again.
 """
 
 import shutil
@@ -39,9 +40,10 @@ from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
 from plumbline.recipe.execution import ENGINES, WORKERS
 from plumbline.records import Example
 from plumbline.reports.write import write_report
+from plumbline.rollouts.collect import check_prompts
 from plumbline.runs import output_guard
-from plumbline.runs.metadata import Card, trained_on
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
+from plumbline.runs.metadata import Card, trained_on
 from plumbline.runs.remote import local_model, portable
 from plumbline.runs.run import RUN, Observer, Run, is_run
 from plumbline.seeds import derive
@@ -49,11 +51,12 @@ from plumbline.storage import read_object
 from plumbline.tasks import open_task
 from plumbline.tasks.source import Source, shares
 from plumbline.tasks.task import Task, gold_of
-from plumbline.rollouts.collect import check_prompts
 from plumbline.training.stage_evaluations import evaluate_inside, evaluate_stage, modes, replay_last
 
 
-def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers: Sequence[Observer] = ()) -> Run:
+def run_recipe(
+    recipe: Recipe, folder: Path, *, resume: bool = False, observers: Sequence[Observer] = ()
+) -> Run:
     """Do everything that a recipe says, or what is left of it.
 
     Args:
@@ -66,12 +69,14 @@ def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers:
         The finished run: `result()` has its numbers, its folder the report.
 
     Raises:
-        PlumblineError: what is wrong with the recipe, its records or its model, or why the run was stopped.
+        PlumblineError: what is wrong with the recipe, its records or its model, or why the run was
+            stopped.
     """
     output_guard.check(folder, RUN, is_run)
     reach([str(recipe.plain())])
     know(recipe.checks)
-    if not (resume and (folder / "recipe.yaml").is_file()):  # what a run goes on with was there when it began
+    # what a run goes on with was there when it began
+    if not (resume and (folder / "recipe.yaml").is_file()):
         check_recipe(recipe)
     with (
         Run.start(recipe, folder, resume=resume, observers=observers) as run,
@@ -108,7 +113,8 @@ def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers:
 
 
 def _open_ground(run: Run, name: str) -> TaskData:
-    """A task of the run, its records and what of them is held out, checked as far as it concerns this task alone."""
+    """A task of the run, its records and what of them is held out, checked as far as it concerns
+    this task alone."""
     recipe = run.recipe
     section = recipe.each_task[name]
     task = open_task(section.name, section.options, run.folder / "data" / name, run.working)
@@ -118,10 +124,14 @@ def _open_ground(run: Run, name: str) -> TaskData:
     train = task.examples("train")
     check_gold(recipe, train)
     finals = final_splits(recipe, task)
-    held_out = {split: task.examples(split) for split in dict.fromkeys([*finals, recipe.evaluation.split])}
+    held_out = {
+        split: task.examples(split) for split in dict.fromkeys([*finals, recipe.evaluation.split])
+    }
     held_out |= {split: held_out[split][: recipe.evaluation.final_limit] for split in finals}
     splits = {"train": train, **held_out}
-    return TaskData(name=name, task=task, splits=splits, finals=finals, inside=recipe.evaluation.split)
+    return TaskData(
+        name=name, task=task, splits=splits, finals=finals, inside=recipe.evaluation.split
+    )
 
 
 def _by_id(ground: TaskData) -> dict[str, Example]:
@@ -130,21 +140,31 @@ def _by_id(ground: TaskData) -> dict[str, Example]:
 
 def _mixed(recipe: Recipe, tasks: Mapping[str, tuple[Task, Sequence[Example]]]) -> Source:
     """The source of a stage's prompts, with the shares that the recipe gives its tasks."""
-    weights = {name: one.weight for name, one in (recipe.tasks or {}).items() if name in tasks} or {"": 1.0}
+    weights = {name: one.weight for name, one in (recipe.tasks or {}).items() if name in tasks} or {
+        "": 1.0
+    }
     examples = {name: found for name, (_, found) in tasks.items()}
     sizes = {name: len(found) for name, found in examples.items()}
     dealt = shares(weights, sizes, recipe.mix)
-    return Source(tasks={name: task for name, (task, _) in tasks.items()}, examples=examples, shares=dealt)
+    return Source(
+        tasks={name: task for name, (task, _) in tasks.items()}, examples=examples, shares=dealt
+    )
 
 
 def _less_memory(recipe: Recipe) -> str:
-    """What to do where the memory of the device is not enough: each of it may change at a resume."""
+    """What to do where the memory of the device is not enough: each of it may change at a
+    resume."""
     passes = {"sft.tokens_per_pass": recipe.sft, "rl.tokens_per_pass": recipe.rl}
-    advice = [f"lower {key} ({section.tokens_per_pass} now)" for key, section in passes.items() if section is not None]
+    advice = [
+        f"lower {key} ({section.tokens_per_pass} now)"
+        for key, section in passes.items()
+        if section is not None
+    ]
     if isinstance(recipe.model, PretrainedModel) and recipe.model.gradient_checkpointing is False:
         advice.append("set model.gradient_checkpointing: true")
     return (
-        ", ".join([*advice, "or, where answers were being drawn, set a small model.rows_at_once"]) + "; then --resume"
+        ", ".join([*advice, "or, where answers were being drawn, set a small model.rows_at_once"])
+        + "; then --resume"
     )
 
 
@@ -154,11 +174,13 @@ def _evaluate_references(run: Run, grounds: Sequence[TaskData]) -> None:
             for name in references_of(ground.task, examples):
                 key = EvaluationKey(REFERENCE, split, name, task=ground.name)
                 if not run.evaluated(key):
-                    found = evaluate_reference(ground.task, examples, source=name, split=split, progress=run.working)
+                    found = evaluate_reference(
+                        ground.task, examples, source=name, split=split, progress=run.working
+                    )
                     run.evaluation(key, found)
 
 
-# -- stages ------------------------------------------------------------------------------------------------------
+# -- stages ----------------------------------------------------------------------------------------
 
 
 def _base(recipe: Recipe, run: Run, grounds: Sequence[TaskData]) -> str:
@@ -171,12 +193,18 @@ def _base(recipe: Recipe, run: Run, grounds: Sequence[TaskData]) -> str:
     tiny = recipe.model.tiny or TinySection()
     tasks = {}
     for name, one in recipe.each_task.items():
-        task = open_task(one.name, recipe.tiny_options(name), run.folder / "data" / "base" / name, run.working)
+        task = open_task(
+            one.name, recipe.tiny_options(name), run.folder / "data" / "base" / name, run.working
+        )
         tasks[name] = (task, for_pretraining(run, name, task.examples("train"), grounds))
     source = _mixed(recipe, tasks)
     examples = [example for found in source.examples.values() for example in found]
     untrained = run.model("untrained")
-    texts = (text for example in examples for text in (*(m["content"] for m in example.messages), gold_of(example)))
+    texts = (
+        text
+        for example in examples
+        for text in (*(m["content"] for m in example.messages), gold_of(example))
+    )
     attention = recipe.model.attention if isinstance(recipe.model, DenoisingModel) else "full"
     make_tiny(untrained, tiny, texts, derive(recipe.seed, "tiny"), recipe.model.family, attention)
     section = SftSection.model_validate(
@@ -205,7 +233,11 @@ def _sft(recipe: Recipe, run: Run, train: Source, model: str) -> str:
             for examples in train.examples.values():
                 check_prompts(policy, examples, recipe.sampling)
         shown = _mixed(
-            recipe, {name: (train.tasks[name], train.examples[name]) for name in recipe.sft.tasks or train.tasks}
+            recipe,
+            {
+                name: (train.tasks[name], train.examples[name])
+                for name in recipe.sft.tasks or train.tasks
+            },
         )
         _supervise(run, policy, shown, recipe.sft, "sft")
         _finish_stage(run, policy, model_section(recipe), "sft", model, shown)
@@ -217,7 +249,9 @@ def _supervise(run: Run, policy: Policy, source: Source, section: SftSection, st
 
     seed = run.recipe.seed
     demonstrations = {
-        name: [demonstrate(policy, source.tasks[name], example, section, seed) for example in examples]
+        name: [
+            demonstrate(policy, source.tasks[name], example, section, seed) for example in examples
+        ]
         for name, examples in source.examples.items()
     }
     train_sft(policy, demonstrations, section, run, source=source, stage=stage)
@@ -248,7 +282,8 @@ def _rl(recipe: Recipe, run: Run, train: Source, grounds: Sequence[TaskData], mo
 
 
 def _teacher(run: Run, policy: Policy, grounds: Sequence[TaskData]) -> Policy | None:
-    """Another model that teaches, where the recipe names one; what any teacher is asked fits into its context.
+    """Another model that teaches, where the recipe names one; what any teacher is asked fits into
+    its context.
 
     Raises:
         RecipeError: it has another vocabulary, or a hint would be given to a task of several turns.
@@ -266,7 +301,9 @@ def _teacher(run: Run, policy: Policy, grounds: Sequence[TaskData]) -> Policy | 
     if section.model is not None:
         source = local_model(section.model)
         lora = adapter_settings(source) if is_adapter(source) else None
-        wanted = model_section(recipe).model_copy(update={"lora": lora, "name": section.model, "tiny": None})
+        wanted = model_section(recipe).model_copy(
+            update={"lora": lora, "name": section.model, "tiny": None}
+        )
         run.working(f"opening {section.model}", 0, 1)
         teacher = open_policy(wanted, source, derive(recipe.seed, "open", "teacher"))
         check_vocabularies(policy, teacher)
@@ -274,19 +311,26 @@ def _teacher(run: Run, policy: Policy, grounds: Sequence[TaskData]) -> Policy | 
     if section.has_hint:
         if any(ground.task.turns > 1 for ground in grounds):
             raise RecipeError(
-                "rl.teacher.hint and again are for tasks of one turn", "leave it out, or give rl.teacher.model"
+                "rl.teacher.hint and again are for tasks of one turn",
+                "leave it out, or give rl.teacher.model",
             )
         for ground in grounds:
-            told = [replace(example, messages=tuple(teacher_chat(example, section))) for example in ground.train]
+            told = [
+                replace(example, messages=tuple(teacher_chat(example, section)))
+                for example in ground.train
+            ]
             check_prompts(teacher or policy, told, recipe.sampling)
     return teacher
 
 
 @contextmanager
 def _engine(run: Run, policy: Policy, model: str) -> Iterator[Engine | None]:
-    """What draws in place of the policy, where the recipe names an engine or workers; it is closed at the end."""
+    """What draws in place of the policy, where the recipe names an engine or workers; it is closed
+    at the end."""
     recipe = run.recipe
-    opener = ENGINES[recipe.engine.name] if recipe.engine is not None else f"{WORKERS}:open_samplers"
+    opener = (
+        ENGINES[recipe.engine.name] if recipe.engine is not None else f"{WORKERS}:open_samplers"
+    )
     if recipe.engine is None and not recipe.scale.samplers:
         yield None
         return
@@ -304,7 +348,9 @@ def _learners(run: Run, policy: Policy, model: str) -> Iterator[Helpers | None]:
     if run.recipe.scale.learners == 1:
         yield None
         return
-    helpers: Helpers = of_ours(f"{WORKERS}:open_learners", "learner")(run.recipe, policy, model, run)
+    helpers: Helpers = of_ours(f"{WORKERS}:open_learners", "learner")(
+        run.recipe, policy, model, run
+    )
     try:
         yield helpers
     finally:
@@ -320,13 +366,17 @@ def _workers(recipe: Recipe) -> AbstractContextManager[None]:
 
 
 def _open(run: Run, source: str, *names: str) -> Policy:
-    """Open a stage's model as the recipe says, record what samples and scores it, and say once what makes it slow."""
+    """Open a stage's model as the recipe says, record what samples and scores it, and say once what
+    makes it slow."""
     from plumbline.training.stage import stop_requests
 
     run.working(f"opening {source}", 0, 1)
     release()  # the last stage's model, optimiser and graphs hold one another in cycles
-    with stop_requests() as asked:  # an interrupt inside safetensors would come out as an error of the model
-        policy = open_policy(model_section(run.recipe), source, derive(run.recipe.seed, "open", *names))
+    # an interrupt inside safetensors would come out as an error of the model
+    with stop_requests() as asked:
+        policy = open_policy(
+            model_section(run.recipe), source, derive(run.recipe.seed, "open", *names)
+        )
     if asked():
         raise KeyboardInterrupt
     run.working(f"opening {source}", 1, 1)
@@ -344,7 +394,8 @@ def _open(run: Run, source: str, *names: str) -> Policy:
 
 
 def _record_move(run: Run, policy: Policy) -> None:
-    """Say where a run goes on with other numbers or elsewhere than before: the environment keeps the last only."""
+    """Say where a run goes on with other numbers or elsewhere than before: the environment keeps
+    the last only."""
     path = run.folder / "environment.json"
     before = as_mapping(read_object(path).get("engine")) if path.is_file() else {}
     moved = [
@@ -357,7 +408,8 @@ def _record_move(run: Run, policy: Policy) -> None:
 
 
 def _likelihood(recipe: Recipe, policy: Policy) -> dict[str, Any]:
-    """What RL takes for a rollout's log-probability, and whether that covers every choice that was sampled."""
+    """What RL takes for a rollout's log-probability, and whether that covers every choice that was
+    sampled."""
     if recipe.rl is None:
         return {}
     algorithm = recipe.rl.algorithm
@@ -365,8 +417,11 @@ def _likelihood(recipe: Recipe, policy: Policy) -> dict[str, Any]:
     return {"likelihood": {"kind": algorithm.likelihood, "exact": exact}}
 
 
-def _finish_stage(run: Run, policy: Policy, section: ModelSection, stage: str, source: str, trained: Source) -> None:
-    """Save a stage's model with its card; of its checkpoints only one that was better than the model stays."""
+def _finish_stage(
+    run: Run, policy: Policy, section: ModelSection, stage: str, source: str, trained: Source
+) -> None:
+    """Save a stage's model with its card; of its checkpoints only one that was better than the
+    model stays."""
     from plumbline.training.checkpoints import leave_best
 
     recipe = run.recipe
@@ -378,11 +433,19 @@ def _finish_stage(run: Run, policy: Policy, section: ModelSection, stage: str, s
         stage=stage,
         task=recipe.task.name if recipe.task is not None else "",
         options=recipe.task.options if recipe.task is not None else {},
-        tasks={name: one.model_dump(include={"name", "options"}) for name, one in (recipe.tasks or {}).items()},
+        tasks={
+            name: one.model_dump(include={"name", "options"})
+            for name, one in (recipe.tasks or {}).items()
+        },
         model=model,
         sampling=asdict(list(modes(recipe).values())[-1]),  # as in training, where that is asked
         trained_on=trained_on(
-            source, (example.fingerprint() for examples in trained.examples.values() for example in examples)
+            source,
+            (
+                example.fingerprint()
+                for examples in trained.examples.values()
+                for example in examples
+            ),
         ),
     )
     policy.save(run.model(stage), card.to_json())
@@ -397,7 +460,11 @@ def _result(run: Run, source: str) -> dict[str, Any]:
     for key, evaluation in evaluations.items():
         if key.step is None and key.stage != REFERENCE:
             known = (key.task, key.split)
-            beside = {k.mode: e for k, e in evaluations.items() if k.stage == REFERENCE and (k.task, k.split) == known}
+            beside = {
+                k.mode: e
+                for k, e in evaluations.items()
+                if k.stage == REFERENCE and (k.task, k.split) == known
+            }
             summaries[str(key)] = summarise(evaluation, beside)
     return {
         "status": "finished",

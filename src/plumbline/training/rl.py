@@ -1,8 +1,10 @@
-"""RL over recorded trajectories: draw, credit, update, publish. Nothing here knows the family or the algorithm.
+"""RL over recorded trajectories: draw, credit, update, publish. Nothing here knows the family or
+the algorithm.
 
-What it does not do: no value model, no reward model, no KL unless asked, and unless `rl.lag` says so no sampling
-with weights that are older than this step.
-Groups without signal cost neither a forward nor a backward pass; the denominator counts them all the same.
+What it does not do: no value model, no reward model, no KL unless asked, and unless `rl.lag` says
+so no sampling with weights that are older than this step.
+Groups without signal cost neither a forward nor a backward pass; the denominator counts them all
+the same.
 """
 
 from collections import Counter
@@ -21,6 +23,7 @@ from plumbline.policies.memory import begin_peak, peak
 from plumbline.policies.policy import Engine, Helpers, Policy, Sampler
 from plumbline.recipe import Recipe, RlSection, TeacherSection
 from plumbline.records import Example, Group, Message
+from plumbline.rollouts.collect import check_judged, collect_parts, task_parts
 from plumbline.runs.lineage import RATES
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
@@ -30,7 +33,6 @@ from plumbline.training.async_rollouts import StepRollouts, drawing
 from plumbline.training.difficulty import choose_prompts
 from plumbline.training.microbatches import Passes
 from plumbline.training.optimiser import Optimiser
-from plumbline.rollouts.collect import check_judged, collect_parts, task_parts
 from plumbline.training.stage import Stage, StepTimer
 from plumbline.training.update import Credit, Update, credit, smoothed_ratio, update_policy
 
@@ -38,13 +40,16 @@ from plumbline.training.update import Credit, Update, credit, smoothed_ratio, up
 def step_metrics(
     drawn: StepRollouts, update: Update, section: RlSection, step: int, tasks: Collection[str]
 ) -> dict[str, float | int | None]:
-    """The metrics of one step, under the names that the field uses (docs/reference/metrics.md says what each means)."""
+    """The metrics of one step, under the names that the field uses (docs/reference/metrics.md says
+    what each means)."""
     groups = drawn.groups
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     logprobs = np.concatenate([turn.logprobs for rollout in rollouts for turn in rollout.turns])
     return {
         **_rewards(groups, tasks),
-        "train/reward_std": _mean([spread for group in groups if (spread := _spread(group)) is not None]),
+        "train/reward_std": _mean(
+            [spread for group in groups if (spread := _spread(group)) is not None]
+        ),
         "train/frac_reward_zero_std": _mean([not has_signal(group.rewards()) for group in groups]),
         "train/completion_length": _mean([rollout.num_tokens for rollout in rollouts]),
         "train/turns": _mean([len(rollout.turns) for rollout in rollouts]),
@@ -62,13 +67,17 @@ def step_metrics(
         **({} if section.teacher is None else {"train/kl_teacher": update.kl}),
         "train/tis_capped": update.capped,
         "train/scored_terms": update.terms,
-        "train/staleness": _mean([step - turn.version for rollout in rollouts for turn in rollout.turns]),
+        "train/staleness": _mean(
+            [step - turn.version for rollout in rollouts for turn in rollout.turns]
+        ),
         "train/sampler_scorer_gap": update.gap if drawn.gap is None else drawn.gap,
         "train/tis_gap": update.gap if section.lag or section.tis is not None else None,
     }
 
 
-def _of_algorithm(algorithm: Algorithm, update: Update, credits_: Sequence[Credit]) -> dict[str, float | None]:
+def _of_algorithm(
+    algorithm: Algorithm, update: Update, credits_: Sequence[Credit]
+) -> dict[str, float | None]:
     """Metrics that only some algorithms have, or lack."""
     if not algorithm.compares:
         return {"train/frac_reward_zero_std": None, "train/reward_std": None}
@@ -76,7 +85,9 @@ def _of_algorithm(algorithm: Algorithm, update: Update, credits_: Sequence[Credi
         return {}
     kept = {c.prompt for c in credits_ if c.advantage != 0}
     share = len(kept) / len({c.prompt for c in credits_})
-    return {"train/frac_prompts_kept": share} | ({"train/reward_margin": update.margin} if algorithm.paired else {})
+    return {"train/frac_prompts_kept": share} | (
+        {"train/reward_margin": update.margin} if algorithm.paired else {}
+    )
 
 
 def teacher_chat(example: Example, teacher: TeacherSection) -> list[Message]:
@@ -98,7 +109,9 @@ def _encoded(policy: Policy, teacher: TeacherSection, example: Example) -> NDArr
     return policy.encode(teacher_chat(example, teacher))
 
 
-def sample_rows(groups: Sequence[Group], credits_: Sequence[Credit], step: int) -> list[dict[str, Any]]:
+def sample_rows(
+    groups: Sequence[Group], credits_: Sequence[Credit], step: int
+) -> list[dict[str, Any]]:
     """Every rollout of the step as a plain row."""
     rollouts = [(group, rollout) for group in groups for rollout in group.rollouts]
     return [
@@ -107,7 +120,11 @@ def sample_rows(groups: Sequence[Group], credits_: Sequence[Credit], step: int) 
             **({"task": group.task} if group.task else {}),
             "id": group.example.id,
             "text": rollout.text,
-            **({"turns": [turn.text for turn in rollout.turns], "asked": rollout.asked} if rollout.asked else {}),
+            **(
+                {"turns": [turn.text for turn in rollout.turns], "asked": rollout.asked}
+                if rollout.asked
+                else {}
+            ),
             "reward": rollout.score.total if rollout.score else None,
             "parts": dict(rollout.score.parts) if rollout.score else {},
             "readings": dict(rollout.score.readings) if rollout.score else {},
@@ -122,10 +139,11 @@ def sample_rows(groups: Sequence[Group], credits_: Sequence[Credit], step: int) 
 
 
 def _rewards(groups: Sequence[Group], tasks: Collection[str]) -> dict[str, float | None]:
-    """The step's mean reward, its parts and its readings; of several tasks by task, and the mean of their means.
+    """The step's mean reward, its parts and its readings; of several tasks by task, and the mean of
+    their means.
 
-    Scores of two tasks are of two rubrics, so no mean runs over the rollouts of both. A task without a rollout that was
-    judged has no mean, and then there is none over the tasks either.
+    Scores of two tasks are of two rubrics, so no mean runs over the rollouts of both. A task
+    without a rollout that was judged has no mean, and then there is none over the tasks either.
     """
     values: dict[str, float | None] = {}
     for task in tasks:
@@ -137,7 +155,9 @@ def _rewards(groups: Sequence[Group], tasks: Collection[str]) -> dict[str, float
             parts = [part for score in judged if (part := score.parts.get(name)) is not None]
             values[f"train/reward{inside}/{name}"] = _mean(parts)
         for name in judged[0].readings if judged else ():
-            values[f"train/reading{inside}/{name}"] = _mean([score.readings[name] for score in judged])
+            values[f"train/reading{inside}/{name}"] = _mean(
+                [score.readings[name] for score in judged]
+            )
     if len(tasks) > 1:
         means = [mean for task in tasks if (mean := values[f"train/reward/{task}"]) is not None]
         values["train/reward"] = _mean(means) if len(means) == len(tasks) else None
@@ -174,15 +194,16 @@ def train_rl(
         policy: any family; as it is given, it is what a KL is measured to.
         source: deals the prompts of a step.
         run: where records and checkpoints go; a stage that was stopped goes on.
-        evaluate: called as often as the recipe's `evaluation.every` says; where that is not 0, also before the first
-            step and after the last.
+        evaluate: called as often as the recipe's `evaluation.every` says; where that is not 0, also
+            before the first step and after the last.
         engine: draws in place of the policy.
         helpers: do some of the passes of each update.
         teacher: another model that the KL is measured to.
 
     Raises:
         DataError: a task has no examples, or a prompt exceeds the context.
-        TrainingStopped: going on would make the result false (see `guards`), or a check or a watch rule says so.
+        TrainingStopped: going on would make the result false (see `guards`), or a check or a watch
+            rule says so.
     """
     recipe, section = run.recipe, run.recipe.rl
     assert section is not None
@@ -200,11 +221,14 @@ def train_rl(
 
     def draw(sampler: Sampler, step: int) -> tuple[list[Group], Mapping[str, float | None]]:
         groups = _collect(sampler, prompts, recipe, step)
-        return _resample(sampler, prompts, recipe, step, groups) if section.resample else (groups, {})
+        return (
+            _resample(sampler, prompts, recipe, step, groups) if section.resample else (groups, {})
+        )
 
     with drawing(policy, draw, section, progress, engine) as rollouts_of:
         if section.beta > 0 or section.algorithm.paired:
-            policy.keep_reference()  # before the stage resumes: the weights that this stage began with
+            # before the stage resumes: the weights that this stage began with
+            policy.keep_reference()
         for step in progress.steps():
             done = step + 1
             if step == 0 and (before := _evaluated(evaluate, recipe, 0, last=False)):
@@ -239,7 +263,9 @@ def train_rl(
             run.timings(STAGE, done, laps.seconds | {"memory/peak_gb": peak(passes.device) / 1e9})
 
 
-def _evaluated(evaluate: Evaluator | None, recipe: Recipe, done: int, *, last: bool) -> Mapping[str, float]:
+def _evaluated(
+    evaluate: Evaluator | None, recipe: Recipe, done: int, *, last: bool
+) -> Mapping[str, float]:
     """The metrics of an evaluation after so many steps; none where none is due."""
     assert recipe.rl is not None
     every = recipe.evaluation.every
@@ -259,9 +285,14 @@ def _collect(sampler: Sampler, source: Source, recipe: Recipe, step: int) -> lis
 
 
 def _judged(
-    sampler: Sampler, source: Source, recipe: Recipe, prompts: Mapping[str, Sequence[Example]], *words: str | int
+    sampler: Sampler,
+    source: Source,
+    recipe: Recipe,
+    prompts: Mapping[str, Sequence[Example]],
+    *words: str | int,
 ) -> list[Group]:
-    """The judged groups of some prompts by task; the words are part of the keys of their requests."""
+    """The judged groups of some prompts by task; the words are part of the keys of their
+    requests."""
     assert recipe.rl is not None
     parts = task_parts(source, prompts, (recipe.seed, STAGE, *words))
     groups = collect_parts(sampler, parts, copies=recipe.rl.group_size, sampling=recipe.sampling)
@@ -272,17 +303,19 @@ def _judged(
 def _resample(
     sampler: Sampler, source: Source, recipe: Recipe, step: int, first: Sequence[Group]
 ) -> tuple[list[Group], dict[str, float | None]]:
-    """Replace the groups of a step without a signal by groups of further prompts with one: dynamic sampling.
+    """Replace the groups of a step without a signal by groups of further prompts with one: dynamic
+    sampling.
 
-    Each of `rl.resample` rounds draws as many further prompts of each task as its groups still lack a signal; those
-    with a signal take the place of those without, in order (DAPO, Yu et al. 2025, arXiv:2503.14476, section 3.2, which
-    continues until the batch is full). What is left after the last round stays. Which prompts is a function of seed and
-    step.
+    Each of `rl.resample` rounds draws as many further prompts of each task as its groups still lack
+    a signal; those with a signal take the place of those without, in order (DAPO, Yu et al. 2025,
+    arXiv:2503.14476, section 3.2, which continues until the batch is full). What is left after the
+    last round stays. Which prompts is a function of seed and step.
 
-    The bias: prompts with a spread are over-represented, those that the policy always or never solves are left out, so
-    the step's gradient and `train/reward` are of that selection and not of the task's prompts. `train/reward_drawn` is
-    of all that was drawn. A step draws until it has a signal, so a mean of it over steps is right where steps are
-    weighted by `train/prompts_drawn` (Wald's identity).
+    The bias: prompts with a spread are over-represented, those that the policy always or never
+    solves are left out, so the step's gradient and `train/reward` are of that selection and not of
+    the task's prompts. `train/reward_drawn` is of all that was drawn. A step draws until it has a
+    signal, so a mean of it over steps is right where steps are weighted by `train/prompts_drawn`
+    (Wald's identity).
 
     Args:
         sampler: draws.
@@ -298,7 +331,11 @@ def _resample(
     further = source.further(recipe.rl.prompts_per_step, step, STAGE, recipe.seed)
     groups, drawn = list(first), list(first)
     for attempt in range(recipe.rl.resample):
-        if not (silent := [index for index, group in enumerate(groups) if not has_signal(group.rewards())]):
+        if not (
+            silent := [
+                index for index, group in enumerate(groups) if not has_signal(group.rewards())
+            ]
+        ):
             break
         counts = Counter(groups[index].task for index in silent)
         prompts = {task: list(islice(further[task], count)) for task, count in counts.items()}
@@ -306,7 +343,9 @@ def _resample(
         drawn += more
         better = [group for group in more if has_signal(group.rewards())]
         for index in silent:
-            place = next((at for at, group in enumerate(better) if group.task == groups[index].task), None)
+            place = next(
+                (at for at, group in enumerate(better) if group.task == groups[index].task), None
+            )
             groups[index] = groups[index] if place is None else better.pop(place)
     return groups, {
         "train/reward_drawn": _rewards(drawn, source.tasks)["train/reward"],

@@ -1,15 +1,17 @@
 """Supervised fine-tuning: the loss of the answers' tokens, and nothing else.
 
-Batches are drawn without replacement, epoch by epoch, from windows sorted by length, so that a batch's sequences are
-about equally long and little is padded. The loss of a batch is the sum over its targets divided by their number,
-however many passes it was cut into. Of several tasks every batch has each task's share, drawn as RL draws prompts; the
-shares are of examples, so a task with longer answers, or with more turns, has more of the targets.
+Batches are drawn without replacement, epoch by epoch, from windows sorted by length, so that a
+batch's sequences are about equally long and little is padded. The loss of a batch is the sum over
+its targets divided by their number, however many passes it was cut into. Of several tasks every
+batch has each task's share, drawn as RL draws prompts; the shares are of examples, so a task with
+longer answers, or with more turns, has more of the targets.
 
-Where a task asks again, its second turn is shown, too: the chat with what the careless first answer came to, and the
-gold answer to it. A task whose gold answer differs from turn to turn (`Task.demonstrations`) says what each turn shows.
+Where a task asks again, its second turn is shown, too: the chat with what the careless first answer
+came to, and the gold answer to it. A task whose gold answer differs from turn to turn
+(`Task.demonstrations`) says what each turn shows.
 
-A policy may lay a pass's sequences end to end, each of which sees itself alone; sorting by length leaves little padding
-to those that do not.
+A policy may lay a pass's sequences end to end, each of which sees itself alone; sorting by length
+leaves little padding to those that do not.
 """
 
 import math
@@ -53,7 +55,8 @@ def train_sft(
 
     Args:
         policy: any family.
-        demonstrations: of each task, in the order of the source's examples, and of each example, turn by turn.
+        demonstrations: of each task, in the order of the source's examples, and of each example,
+            turn by turn.
         section: the recipe's, or that of the tiny model's pretraining.
         run: where records and checkpoints go.
         source: deals a batch to its tasks, as it deals a step of RL.
@@ -67,12 +70,16 @@ def train_sft(
         raise DataError("there is nothing to train on: the training split is empty")
     seed = run.recipe.seed
     shown = [one for examples in demonstrations.values() for turns in examples for one in turns]
-    per_epoch = math.ceil((len(shown) if len(demonstrations) == 1 else source.size) / section.batch_size)
+    per_epoch = math.ceil(
+        (len(shown) if len(demonstrations) == 1 else source.size) / section.batch_size
+    )
     total = section.steps or max(1, round((section.epochs or 0) * per_epoch))
     optimiser = Optimiser(policy.trainable(), section.optimiser, total, RATES[stage])
     truncated = sum(one.truncated for one in shown)
     if truncated:
-        run.event("truncated", f"{truncated} of {len(shown)} demonstrations were cut to the context")
+        run.event(
+            "truncated", f"{truncated} of {len(shown)} demonstrations were cut to the context"
+        )
     passes = Passes(optimiser, policy, run, stage)
     progress = Stage(run, stage, optimiser, section.seconds)
     batches: list[list[int]] = []
@@ -82,15 +89,26 @@ def train_sft(
         begin_peak(passes.device)
         if len(demonstrations) > 1:
             dealt = source.deal(section.batch_size, step, stage, seed)
-            batch = [one for name, indices in dealt.items() for index in indices for one in demonstrations[name][index]]
-            batch.sort(key=lambda demonstration: len(demonstration.tokens))  # a pass of equally long ones pads little
+            batch = [
+                one
+                for name, indices in dealt.items()
+                for index in indices
+                for one in demonstrations[name][index]
+            ]
+            # a pass of equally long ones pads little
+            batch.sort(key=lambda demonstration: len(demonstration.tokens))
         else:
             if step // per_epoch != epoch:
                 epoch = step // per_epoch
-                batches = epoch_batches(shown, section.batch_size, generator(seed, stage, "order", epoch))
+                batches = epoch_batches(
+                    shown, section.batch_size, generator(seed, stage, "order", epoch)
+                )
             batch = [shown[index] for index in batches[step % per_epoch]]
         seed_of_step = derive(seed, stage, "noise", step)
-        cut, work = partial(_passes, batch), partial(_backward, policy, helpers=passes.helpers, seed=seed_of_step)
+        cut, work = (
+            partial(_passes, batch),
+            partial(_backward, policy, helpers=passes.helpers, seed=seed_of_step),
+        )
         loss = passes.fitting(cut, work, passes.tokens(cut, work, section))
         guards.check_finite(loss, "loss", step, optimiser.rate_key)
         norm = optimiser.step(step)
@@ -111,8 +129,11 @@ def train_sft(
         run.timings(stage, step + 1, {"time/step": time.perf_counter() - began} | beside)
 
 
-def demonstrate(policy: Policy, task: Task, example: Example, section: SftSection, seed: int) -> list[Demonstration]:
-    """What is shown of an example: its demonstration and, where the episode then asks again, the gold answer to that.
+def demonstrate(
+    policy: Policy, task: Task, example: Example, section: SftSection, seed: int
+) -> list[Demonstration]:
+    """What is shown of an example: its demonstration and, where the episode then asks again, the
+    gold answer to that.
 
     Raises:
         DataError: a turn exceeds the context.
@@ -129,7 +150,8 @@ def demonstrate(policy: Policy, task: Task, example: Example, section: SftSectio
 
 
 def _gone_through(task: Task, example: Example, seed: int) -> Iterator[list[Message]]:
-    """The chats of an episode, with the demonstration first and the gold answer to whatever is asked after it."""
+    """The chats of an episode, with the demonstration first and the gold answer to whatever is
+    asked after it."""
     answer = task.demonstration(example, seed)
     episode = episode_of(task, example)
     for left in reversed(range(task.turns)):
@@ -145,30 +167,40 @@ def _gone_through(task: Task, example: Example, seed: int) -> Iterator[list[Mess
 def epoch_batches(
     demonstrations: Sequence[Demonstration], batch_size: int, rng: np.random.Generator
 ) -> list[list[int]]:
-    """Indices of each batch of one epoch: every demonstration once, neighbours in length together."""
+    """Indices of each batch of one epoch: every demonstration once, neighbours in length
+    together."""
     order = rng.permutation(len(demonstrations))
     lengths = np.array([len(demonstration.tokens) for demonstration in demonstrations])
     batches: list[list[int]] = []
     for start in range(0, len(order), batch_size * WINDOW):
         window = order[start : start + batch_size * WINDOW]
         window = window[np.argsort(lengths[window], kind="stable")]
-        batches += [window[at : at + batch_size].tolist() for at in range(0, len(window), batch_size)]
-    # The short batch at an epoch's end stays the last one, so that a step's place in the epoch is its number.
+        batches += [
+            window[at : at + batch_size].tolist() for at in range(0, len(window), batch_size)
+        ]
+    # The short batch at an epoch's end stays the last one, so that a step's place in the epoch is
+    # its number.
     last = [batches.pop()] if len(batches[-1]) < batch_size else []
     return [batches[index] for index in rng.permutation(len(batches))] + last
 
 
 def _backward(
-    policy: Policy, parts: Sequence[Sequence[Demonstration]], seed: int, helpers: Helpers | None = None
+    policy: Policy,
+    parts: Sequence[Sequence[Demonstration]],
+    seed: int,
+    helpers: Helpers | None = None,
 ) -> float:
-    """Mean loss [nats a target] of a batch that is cut into parts, its gradient left in the weights."""
+    """Mean loss [nats a target] of a batch that is cut into parts, its gradient left in the
+    weights."""
     targets = sum(demonstration.num_targets for part in parts for demonstration in part)
     dealt = iter(noises(sum(map(len, parts)), seed))  # of the whole batch, however it is cut
     given = [(part, list(islice(dealt, len(part)))) for part in parts]
     return sum(shared_out(helpers, policy, given, partial(_add_up, targets)))
 
 
-def _add_up(targets: int, parts: Sequence[tuple[Sequence[Demonstration], Sequence[Noise]]], policy: Policy) -> float:
+def _add_up(
+    targets: int, parts: Sequence[tuple[Sequence[Demonstration], Sequence[Noise]]], policy: Policy
+) -> float:
     """The share of the mean loss that some parts have, with the noise that was dealt to each."""
     total = 0.0
     for part, noise in parts:
@@ -179,7 +211,8 @@ def _add_up(targets: int, parts: Sequence[tuple[Sequence[Demonstration], Sequenc
 
 
 def _passes(batch: Sequence[Demonstration], tokens_per_pass: int) -> list[list[Demonstration]]:
-    """Cut a batch into rectangles of at most `tokens_per_pass` tokens, at least one sequence each."""
+    """Cut a batch into rectangles of at most `tokens_per_pass` tokens, at least one sequence
+    each."""
     parts: list[list[Demonstration]] = []
     longest = 0
     for demonstration in batch:

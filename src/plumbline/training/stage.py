@@ -1,7 +1,7 @@
 """What the two loops share: going on from a checkpoint, leaving one, and stopping when asked.
 
-Ctrl-C and SIGTERM (a preempted job) let the step in progress end, leave a checkpoint, and stop; a second Ctrl-C stops
-at once, and the last checkpoint stands.
+Ctrl-C and SIGTERM (a preempted job) let the step in progress end, leave a checkpoint, and stop; a
+second Ctrl-C stops at once, and the last checkpoint stands.
 """
 
 import math
@@ -40,7 +40,8 @@ class StopReason:
 
 
 class StepTimer:
-    """Where a step's seconds go, by kind of work: the wall's (`time/...`), and those of all processors (`cpu/...`)."""
+    """Where a step's seconds go, by kind of work: the wall's (`time/...`), and those of all
+    processors (`cpu/...`)."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -58,20 +59,24 @@ class Stage:
     """A stage of a run (base, sft, rl) that can be stopped and resumed at any step.
 
     Args:
-        run: where records and checkpoints go; its recipe says how often to leave one, and how many to keep.
+        run: where records and checkpoints go; its recipe says how often to leave one, and how many
+            to keep.
         name: of the stage.
         optimiser: holds all weights and moments that change.
         seconds: processor-seconds that its steps may take; None for no limit.
     """
 
-    def __init__(self, run: Run, name: str, optimiser: Optimiser, seconds: float | None = None) -> None:
+    def __init__(
+        self, run: Run, name: str, optimiser: Optimiser, seconds: float | None = None
+    ) -> None:
         self.run, self.name, self.optimiser, self.section = run, name, optimiser, run.recipe.run
         self.seconds = seconds
         self.folder: Path = run.checkpoints(name)
         self.memory: dict[str, Any] = {}
         """Plain values that the loop must remember across a resume."""
         self.older: dict[str, Tensor] = {}
-        """Weights of earlier versions that a resumed run samples with once more, by `VERSION:NAME`."""
+        """Weights of earlier versions that a resumed run samples with once more, by
+        `VERSION:NAME`."""
         self._checker = Checker(run, self, optimiser.total)
         self._watcher = Watcher(run, self) if name == "rl" else None
         self._begin = run.marks()
@@ -89,20 +94,24 @@ class Stage:
             return 0
         tensors, state = checkpoints.read(checkpoint)
         self.optimiser.load(tensors)
-        self.older = {key: tensor for key, tensor in tensors.items() if key.partition(":")[0].isdigit()}
+        self.older = {
+            key: tensor for key, tensor in tensors.items() if key.partition(":")[0].isdigit()
+        }
         self.run.rewind(state["marks"])
         self.memory = state["memory"]
         self.spend(0.0)
         return int(state["step"])
 
     def spend(self, seconds: float) -> None:
-        """A step took so many processor-seconds; those of steps that a kill undid are not counted."""
+        """A step took so many processor-seconds; those of steps that a kill undid are not
+        counted."""
         if self.seconds is not None:
             self.memory[SPENT] = self.memory.get(SPENT, 0.0) + seconds
             self.optimiser.gone = min(1.0, self.memory[SPENT] / self.seconds)
 
     def expected(self, done: int) -> int:
-        """The steps that the stage will have had: all of them, or what its budget allows at the pace so far."""
+        """The steps that the stage will have had: all of them, or what its budget allows at the
+        pace so far."""
         gone, total = self.optimiser.gone, self.optimiser.total
         return min(total, max(done, math.ceil(done / gone - 1e-9))) if gone else total
 
@@ -117,12 +126,16 @@ class Stage:
             KeyboardInterrupt: the user or the system asked to stop; a checkpoint was left.
             TrainingStopped: `should_stop` gave a reason; a checkpoint was left.
         """
-        # Reading, too: an interrupt inside safetensors would come out as an error of the checkpoint.
+        # Reading, too: an interrupt inside safetensors would come out as an error of the
+        # checkpoint.
         with stop_requests() as asked:
             done, total = self.resume(), self.optimiser.total
             self.run.stage(self.name, total, done)
             if self.seconds is not None:
-                self.run.event("budget", f"{self.name} ends when {self.seconds:,.0f} processor-seconds are spent")
+                self.run.event(
+                    "budget",
+                    f"{self.name} ends when {self.seconds:,.0f} processor-seconds are spent",
+                )
             if asked():
                 raise KeyboardInterrupt
             for step in range(done, total):
@@ -130,7 +143,11 @@ class Stage:
                     return
                 yield step
                 stopping = asked() or self._stop is not None
-                if stopping or (step + 1) % self.section.checkpoint_every == 0 or self.is_last(step + 1):
+                if (
+                    stopping
+                    or (step + 1) % self.section.checkpoint_every == 0
+                    or self.is_last(step + 1)
+                ):
                     self._save(step + 1)
                 if self._stop is not None:
                     self.run.halt({"stage": self.name, "step": step + 1, **self._stop.facts})
@@ -139,7 +156,10 @@ class Stage:
                     raise KeyboardInterrupt
 
     def record(
-        self, step: int, values: Mapping[str, float | int | None], samples: Sequence[Mapping[str, Any]] = ()
+        self,
+        step: int,
+        values: Mapping[str, float | int | None],
+        samples: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         """Record a step's metrics, and stop after its checkpoint where `should_stop` says so.
 
@@ -157,9 +177,12 @@ class Stage:
         if not self.is_last(step):
             self._stop = reason
 
-    def should_stop(self, row: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> StopReason | None:
-        """Why going on is pointless after a step, by the recipe's watch rules or by the checks; both record what they
-        find as events. Interrupts, and numbers that must not reach the weights (`guards`), need no reason.
+    def should_stop(
+        self, row: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]
+    ) -> StopReason | None:
+        """Why going on is pointless after a step, by the recipe's watch rules or by the checks;
+        both record what they find as events. Interrupts, and numbers that must not reach the
+        weights (`guards`), need no reason.
 
         Args:
             row: the step's metrics with its number.
@@ -168,17 +191,26 @@ class Stage:
         found = self._checker.look(row, samples)
         fired = None if self._watcher is None else self._watcher.look(row)
         if fired is not None:
-            fix = f"{fired.advice} Then --resume, with --set watch.{fired.rule}=null to continue without this rule"
-            return StopReason(TrainingStopped(f"the rule {fired.rule}: {fired.said}", fix), fired.facts())
+            fix = (
+                f"{fired.advice} Then --resume, with --set watch.{fired.rule}=null to continue "
+                "without this rule"
+            )
+            return StopReason(
+                TrainingStopped(f"the rule {fired.rule}: {fired.said}", fix), fired.facts()
+            )
         if found is not None:
             ignored = ", ".join([*self.run.recipe.checks.ignore, found.check])
-            fix = f"{found.fix}. Or --resume with --set 'checks.ignore=[{ignored}]' to continue without this check"
+            fix = (
+                f"{found.fix}. Or --resume with --set 'checks.ignore=[{ignored}]' to continue "
+                "without this check"
+            )
             facts = {"check": found.check, "said": found.what, "since": found.since}
             return StopReason(TrainingStopped(f"the check {found.check}: {found.what}", fix), facts)
         return None
 
     def remember_best(self, step: int, values: Mapping[str, float | int | None]) -> None:
-        """Remember an evaluation that is better than all before: the checkpoint of its step stays."""
+        """Remember an evaluation that is better than all before: the checkpoint of its step
+        stays."""
         value, best = values.get(checkpoints.EVALUATED), self.memory.get(checkpoints.BEST)
         if value is not None and (best is None or value > best[0]):
             self.memory[checkpoints.BEST] = [value, step]
@@ -197,7 +229,8 @@ class Stage:
 
 @contextmanager
 def stop_requests() -> Iterator[Callable[[], bool]]:
-    """Count SIGINT and SIGTERM instead of dying of the first; yields a function that says whether one came.
+    """Count SIGINT and SIGTERM instead of dying of the first; yields a function that says whether
+    one came.
 
     Only the main thread can set handlers; elsewhere nothing is caught.
     """

@@ -1,4 +1,5 @@
-"""Evaluations of a run's stages: of what was saved on all of the final splits, of what is trained on some of one."""
+"""Evaluations of a run's stages: of what was saved on all of the final splits, of what is trained
+on some of one."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -11,18 +12,26 @@ from plumbline.evaluation.statistics import mean_interval
 from plumbline.policies.policy import Policy, Sampler
 from plumbline.recipe import Recipe
 from plumbline.records import Evaluation, Example, Sampling, SteppedSampling
-from plumbline.runs.evaluations import INDEX, BegunEvaluation, EvaluationKey, begun_file, read_evaluation, write_replays
+from plumbline.rollouts.collect import check_prompts
+from plumbline.runs.evaluations import (
+    INDEX,
+    BegunEvaluation,
+    EvaluationKey,
+    begun_file,
+    read_evaluation,
+    write_replays,
+)
 from plumbline.runs.run import Run
 from plumbline.seeds import derive
 from plumbline.tasks.source import Source
 from plumbline.tasks.task import Task
-from plumbline.rollouts.collect import check_prompts
 
 MEAN = "mean_reward"
 
 
 def modes(recipe: Recipe) -> dict[str, Sampling]:
-    """The laws by which a model is asked: greedily, and as in training (but for the number of denoising steps)."""
+    """The laws by which a model is asked: greedily, and as in training (but for the number of
+    denoising steps)."""
     law = recipe.sampling
     if isinstance(law, SteppedSampling):
         law = replace(law, steps=recipe.evaluation.steps or law.steps)
@@ -30,7 +39,11 @@ def modes(recipe: Recipe) -> dict[str, Sampling]:
 
 
 def evaluate_stage(
-    run: Run, grounds: Sequence[TaskData], stage: str, opened: Callable[[], Policy], train: Source | None = None
+    run: Run,
+    grounds: Sequence[TaskData],
+    stage: str,
+    opened: Callable[[], Policy],
+    train: Source | None = None,
 ) -> None:
     """Evaluate a stage's saved model on all of the final splits, where that was not done before.
 
@@ -53,7 +66,12 @@ def evaluate_stage(
         return
     policy = opened()
     trains = run.recipe.sft is not None or run.recipe.rl is not None
-    if train is not None and trains and run.recipe.model.name is not None and policy.family == "autoregressive":
+    if (
+        train is not None
+        and trains
+        and run.recipe.model.name is not None
+        and policy.family == "autoregressive"
+    ):
         from plumbline.training.forecast import foretell
 
         foretell(run, policy, train, later)
@@ -62,7 +80,8 @@ def evaluate_stage(
 
 
 def replay_last(run: Run, ground: TaskData) -> None:
-    """Pictures of the last stage's worst greedy answers, where the recipe asks for them and the task can."""
+    """Pictures of the last stage's worst greedy answers, where the recipe asks for them and the
+    task can."""
     recipe = run.recipe
     if not recipe.evaluation.replays or not ground.task.replayable:
         return
@@ -78,20 +97,30 @@ def replay_last(run: Run, ground: TaskData) -> None:
     write_replays(folder, replays)
 
 
-def _evaluate(run: Run, policy: Sampler, task: Task, examples: Sequence[Example], key: EvaluationKey) -> Evaluation:
-    """Evaluate and record; of a saved model also what is done so far, so that a run that was killed goes on there."""
+def _evaluate(
+    run: Run, policy: Sampler, task: Task, examples: Sequence[Example], key: EvaluationKey
+) -> Evaluation:
+    """Evaluate and record; of a saved model also what is done so far, so that a run that was killed
+    goes on there."""
     under = Conditions(
         source=key.stage if key.step is None else f"{key.stage}@{key.step}",
         split=key.split,
         sampling=modes(run.recipe)[key.mode],
-        seed=derive(run.recipe.seed, "evaluation", *([key.task] if key.task else []), key.split, key.mode),
+        seed=derive(
+            run.recipe.seed, "evaluation", *([key.task] if key.task else []), key.split, key.mode
+        ),
     )
     check_prompts(policy, examples, under.sampling)
     place, begun = run.evaluation_file(key), None
     if key.step is None:
         begun = BegunEvaluation(place, {**asdict(under), "task": task.name, "rubric": task.rubric})
     evaluation = evaluate_policy(
-        policy, task, examples, under, lambda done, total: run.working(f"evaluating {key}", done, total), begun
+        policy,
+        task,
+        examples,
+        under,
+        lambda done, total: run.working(f"evaluating {key}", done, total),
+        begun,
     )
     run.evaluation(key, evaluation)
     if begun is not None:
@@ -99,11 +128,13 @@ def _evaluate(run: Run, policy: Sampler, task: Task, examples: Sequence[Example]
     return evaluation
 
 
-def evaluate_inside(run: Run, policy: Sampler, grounds: Sequence[TaskData], step: int) -> dict[str, float]:
+def evaluate_inside(
+    run: Run, policy: Sampler, grounds: Sequence[TaskData], step: int
+) -> dict[str, float]:
     """Evaluations during RL: recorded whole, and as metrics under the names that the field uses.
 
-    Several tasks have metrics of their own, `eval/<task>` (the greedy mean) and `eval/<task>/...`, and the means over
-    them beside.
+    Several tasks have metrics of their own, `eval/<task>` (the greedy mean) and `eval/<task>/...`,
+    and the means over them beside.
     """
     found = {ground.name: _evaluate_task_inside(run, policy, ground, step) for ground in grounds}
     if set(found) == {""}:
@@ -118,7 +149,9 @@ def evaluate_inside(run: Run, policy: Sampler, grounds: Sequence[TaskData], step
     return values
 
 
-def _evaluate_task_inside(run: Run, policy: Sampler, ground: TaskData, step: int) -> dict[str, float]:
+def _evaluate_task_inside(
+    run: Run, policy: Sampler, ground: TaskData, step: int
+) -> dict[str, float]:
     section = run.recipe.evaluation
     examples = ground.held_out[section.split][: section.limit]
     values: dict[str, float] = {}
@@ -135,17 +168,23 @@ def _evaluate_task_inside(run: Run, policy: Sampler, ground: TaskData, step: int
             to = f" to {ground.name}" if ground.name else ""
             run.event(
                 "worse",
-                f"after {step} steps of RL the greedy answers{to} earn {found}: what the model could is unlearnt. "
-                "Start again with a lower rl.optimiser.learning_rate, one that falls (schedule: linear), or more "
+                f"after {step} steps of RL the greedy answers{to} earn {found}: what the model "
+                "could is unlearnt. "
+                "Start again with a lower rl.optimiser.learning_rate, one that falls (schedule: "
+                "linear), or more "
                 "answers a step (rl.prompts_per_step)",
             )
         strata = sorted({row.stratum for row in evaluation.rows if row.stratum})
-        for stratum in strata if len(strata) > 1 or not ground.name else ():  # eval/push, not eval/push/push
+        # eval/push, not eval/push/push
+        for stratum in strata if len(strata) > 1 or not ground.name else ():
             values[stratum] = _mean([r.reward for r in evaluation.rows if r.stratum == stratum])
-        for reading in evaluation.rows[0].readings:  # there is one: too many that cannot be judged stop the run
+        # there is one: too many that cannot be judged stop the run
+        for reading in evaluation.rows[0].readings:
             values[f"reading/{reading}"] = _mean([r.readings[reading] for r in evaluation.rows])
         if evaluation.unjudged:
-            values["frac_failed"] = len(evaluation.unjudged) / (len(evaluation.rows) + len(evaluation.unjudged))
+            values["frac_failed"] = len(evaluation.unjudged) / (
+                len(evaluation.rows) + len(evaluation.unjudged)
+            )
     return values
 
 

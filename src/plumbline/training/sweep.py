@@ -1,4 +1,5 @@
-"""The same recipe with some values varied, one run after the other or side by side, and what came of each."""
+"""The same recipe with some values varied, one run after the other or side by side, and what came
+of each."""
 
 import itertools
 from collections import Counter
@@ -36,7 +37,8 @@ DEATHS = 3
 def variants(
     source: str | Path, overrides: Sequence[str], varied: Sequence[str], seeds: str | None = None
 ) -> dict[str, Recipe]:
-    """Recipes by label, one for each combination of values; where there are seeds, they come last in a label.
+    """Recipes by label, one for each combination of values; where there are seeds, they come last
+    in a label.
 
     Args:
         source: a recipe's path or name.
@@ -49,10 +51,14 @@ def variants(
     """
     set_twice = [one for one in [*overrides, *varied] if one.partition("=")[0].strip() == "seed"]
     if seeds is not None and set_twice:
-        raise RecipeError(f"--seeds {seeds} and {set_twice[0]} both set the seed", "give --seeds alone")
+        raise RecipeError(
+            f"--seeds {seeds} and {set_twice[0]} both set the seed", "give --seeds alone"
+        )
     given = {f"--vary {item}": item for item in varied}
     choices = []
-    for said, item in (given if seeds is None else {**given, f"--seeds {seeds}": f"seed={seeds}"}).items():
+    for said, item in (
+        given if seeds is None else {**given, f"--seeds {seeds}": f"seed={seeds}"}
+    ).items():
         key, found, values = item.partition("=")
         if not found or not values:
             raise RecipeError(f"{said} names no values", "write it as --vary rl.beta=0,0.01,0.1")
@@ -61,13 +67,23 @@ def variants(
             raise RecipeError(f"{said} has {twice[0]} twice", "give each value once")
         choices.append(chosen)
     if not choices:
-        raise RecipeError("a sweep varies something", "add --seeds 42,123,456 or for example --vary rl.beta=0,0.01,0.1")
-    return {" ".join(chosen): load(source, [*overrides, *chosen]) for chosen in itertools.product(*choices)}
+        raise RecipeError(
+            "a sweep varies something",
+            "add --seeds 42,123,456 or for example --vary rl.beta=0,0.01,0.1",
+        )
+    return {
+        " ".join(chosen): load(source, [*overrides, *chosen])
+        for chosen in itertools.product(*choices)
+    }
 
 
 def _plain(value: Any) -> str:
     """A value as YAML on one line."""
-    return str(yaml.safe_dump(value, default_flow_style=True, width=10_000)).removesuffix("...\n").strip()
+    return (
+        str(yaml.safe_dump(value, default_flow_style=True, width=10_000))
+        .removesuffix("...\n")
+        .strip()
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +98,15 @@ class SideBySide:
 
 
 def run_sweep(
-    recipes: Mapping[str, Recipe], folder: Path, *, resume: bool, observers: Observers, spread: SideBySide | None = None
+    recipes: Mapping[str, Recipe],
+    folder: Path,
+    *,
+    resume: bool,
+    observers: Observers,
+    spread: SideBySide | None = None,
 ) -> list[dict[str, Any]]:
-    """Run them all, each in a folder of its own, and sum up. One that fails does not stop the others.
+    """Run them all, each in a folder of its own, and sum up. One that fails does not stop the
+    others.
 
     Args:
         recipes: by label.
@@ -94,9 +116,10 @@ def run_sweep(
         spread: how they run side by side; None runs them one after the other.
 
     Returns:
-        One row for each: label, seed, folder, and for each task and mode of decoding the reward before and after on
-        the last split of `evaluation.final`, with the paired difference; the last KL where one was computed. Of one
-        that failed, the error instead.
+        One row for each: label, seed, folder, and for each task and mode of decoding the reward
+            before and after on
+        the last split of `evaluation.final`, with the paired difference; the last KL where one was
+        computed. Of one that failed, the error instead.
 
     Raises:
         StorageError: the folder holds what is not ours.
@@ -114,7 +137,12 @@ def run_sweep(
         for label, recipe in recipes.items():
             place = places[label]
             try:
-                run_recipe(recipe, place, resume=resume and place.exists(), observers=observers(recipe, place))
+                run_recipe(
+                    recipe,
+                    place,
+                    resume=resume and place.exists(),
+                    observers=observers(recipe, place),
+                )
             except PlumblineError as error:
                 failures[label] = error
     if len(failures) == len(recipes):
@@ -123,14 +151,19 @@ def run_sweep(
     for label, recipe in recipes.items():
         row: dict[str, Any] = {"variant": label, "seed": recipe.seed, "folder": str(places[label])}
         failed = failures.get(label)
-        rows.append({**row, "error": str(failed)} if failed is not None else row | _outcome(Run.read(places[label])))
+        rows.append(
+            {**row, "error": str(failed)}
+            if failed is not None
+            else row | _outcome(Run.read(places[label]))
+        )
     return rows
 
 
 def _run_side_by_side(
     recipes: Mapping[str, Recipe], places: Mapping[str, Path], spread: SideBySide, *, resume: bool
 ) -> dict[str, PlumblineError]:
-    """Run them as Ray tasks; the errors of those that failed. One whose process dies is gone on with in another.
+    """Run them as Ray tasks; the errors of those that failed. One whose process dies is gone on
+    with in another.
 
     Raises:
         ModelError: Ray is not installed.
@@ -142,7 +175,9 @@ def _run_side_by_side(
     deaths: Counter[str] = Counter()
     import torch
 
-    each = max(one.scale.verdicts + one.scale.samplers + one.scale.learners for one in recipes.values())
+    each = max(
+        one.scale.verdicts + one.scale.samplers + one.scale.learners for one in recipes.values()
+    )
     with cluster(spread.address, spread.at_once * each, "a sweep side by side"):
         output_guard.claim(next(iter(places.values())).parent, "sweep", _holds_runs)
         import ray
@@ -178,16 +213,21 @@ def _run_side_by_side(
             if failed is not None:
                 failures[label] = PlumblineError(*failed)
             left = len(waiting) + len(going)
-            spread.told(f"{label}: {'ended' if failed is None else f'failed: {failed[0]}'}, {left} left")
+            spread.told(
+                f"{label}: {'ended' if failed is None else f'failed: {failed[0]}'}, {left} left"
+            )
     return failures
 
 
 def _on_gpu(device: str, has: Mapping[str, float]) -> bool:
-    """Whether a run takes a GPU of what the cluster has: Ray hides them from a task that asks for none."""
+    """Whether a run takes a GPU of what the cluster has: Ray hides them from a task that asks for
+    none."""
     return device.startswith("cuda") or (device == "auto" and has.get("GPU", 0) > 0)
 
 
-def _run_there(recipe: str, place: Path, home: "Home", threads: int, *, resume: bool) -> tuple[str, str] | None:
+def _run_there(
+    recipe: str, place: Path, home: "Home", threads: int, *, resume: bool
+) -> tuple[str, str] | None:
     """In a process of the cluster: the run, or cause and remedy of its error."""
     import torch
 
@@ -209,17 +249,21 @@ def over_seeds(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         rows: of `run_sweep`, of recipes that `variants` made with seeds.
 
     Returns:
-        A row for each variant (the label without its seed), task and mode: the means over the seeds before and after,
-        the mean of their differences with Student's interval over the seeds (null for a single one), each seed's own
-        row by its number, and the seeds that failed.
+        A row for each variant (the label without its seed), task and mode: the means over the seeds
+        before and after, the mean of their differences with Student's interval over the seeds (null
+        for a single one), each seed's own row by its number, and the seeds that failed.
     """
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
-        groups.setdefault(row["variant"].removesuffix(f"seed={row['seed']}").strip(), []).append(row)
+        groups.setdefault(row["variant"].removesuffix(f"seed={row['seed']}").strip(), []).append(
+            row
+        )
     found = []
     for label, members in groups.items():
         failed = [row["seed"] for row in members if "error" in row]
-        for mode in dict.fromkeys(key for row in members for key, value in row.items() if isinstance(value, dict)):
+        for mode in dict.fromkeys(
+            key for row in members for key, value in row.items() if isinstance(value, dict)
+        ):
             seeds = {row["seed"]: row[mode] for row in members if mode in row}
             changed = t_interval([one["difference"] for one in seeds.values()])
             found.append(
@@ -239,7 +283,9 @@ def over_seeds(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def write_page(recipes: Mapping[str, Recipe], folder: Path, rows: Sequence[Mapping[str, Any]], command: str) -> Path:
+def write_page(
+    recipes: Mapping[str, Recipe], folder: Path, rows: Sequence[Mapping[str, Any]], command: str
+) -> Path:
     """Write the report of a sweep over seeds into its folder, as one HTML file; its path.
 
     Args:
@@ -248,10 +294,17 @@ def write_page(recipes: Mapping[str, Recipe], folder: Path, rows: Sequence[Mappi
         rows: what `run_sweep` returned.
         command: that made it.
     """
-    runs = [(row["variant"], row["seed"], Run.read(Path(row["folder"]))) for row in rows if "error" not in row]
+    runs = [
+        (row["variant"], row["seed"], Run.read(Path(row["folder"])))
+        for row in rows
+        if "error" not in row
+    ]
     first = next(iter(recipes.values()))
     path = folder / "report.html"
-    write_text(path, sweep_page(first, over_seeds(rows), runs, [row for row in rows if "error" in row], command))
+    write_text(
+        path,
+        sweep_page(first, over_seeds(rows), runs, [row for row in rows if "error" in row], command),
+    )
     return path
 
 
@@ -268,7 +321,8 @@ def _holds_runs(folder: Path) -> bool:
 
 
 def _check_some(recipes: Iterable[Recipe]) -> None:
-    """Raise the first error where none of the recipes can begin; where one can, the others' errors are rows."""
+    """Raise the first error where none of the recipes can begin; where one can, the others' errors
+    are rows."""
     first: PlumblineError | None = None
     for recipe in recipes:
         try:
@@ -286,7 +340,9 @@ def _outcome(run: Run) -> dict[str, Any]:
     stages = [stage for stage in STAGES if any(k.stage == stage and k.step is None for k in found)]
     split = run.recipe.evaluation.final[-1]
     outcome: dict[str, Any] = {"split": split}
-    modes = dict.fromkeys(key.mode for key in sorted(found, key=str) if key.stage == stages[-1] and key.step is None)
+    modes = dict.fromkeys(
+        key.mode for key in sorted(found, key=str) if key.stage == stages[-1] and key.step is None
+    )
     for task, mode in itertools.product(run.recipe.each_task, modes):
         keys = [EvaluationKey(stage, split, mode, task=task) for stage in stages[-2:]]
         if len(keys) == 2 and all(key in found for key in keys):

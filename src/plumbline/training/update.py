@@ -1,4 +1,5 @@
-"""One batch of credited rollouts becomes `inner_epochs` optimiser steps, whatever the family and the likelihood.
+"""One batch of credited rollouts becomes `inner_epochs` optimiser steps, whatever the family and
+the likelihood.
 
 Letters in shapes: N terms of a pass, V views.
 """
@@ -27,29 +28,35 @@ from plumbline.training import guards
 from plumbline.training.microbatches import Cut, Passes, Threads, shared_out
 from plumbline.training.optimiser import Optimiser
 
-# -- noise -----------------------------------------------------------------------------------------------------------
+# -- noise -----------------------------------------------------------------------------------------
 #
-# How much of a step's gradient is signal, from the parts that the batch was cut into: no pass more than the step has.
+# How much of a step's gradient is signal, from the parts that the batch was cut into: no pass more
+# than the step has.
 #
-# Letters in shapes: C parts of a batch, P groups (prompts) in it, M of them in the parts; the others' gradient is 0.
+# Letters in shapes: C parts of a batch, P groups (prompts) in it, M of them in the parts; the
+# others' gradient is 0.
 #
-# Groups are drawn independently, so their gradients g_p are, too: with mean mu and summed variance s2 over all
-# weights, two different groups have E g_p . g_q = |mu|^2, and the batch has E |sum of g_p|^2 = P^2 |mu|^2 + P s2. Part
-# c holds n_c whole groups and adds up to S_c, so the products that can be seen are those between parts:
+# Groups are drawn independently, so their gradients g_p are, too: with mean mu and summed variance
+# s2 over all weights, two different groups have E g_p . g_q = |mu|^2, and the batch has E |sum of
+# g_p|^2 = P^2 |mu|^2 + P s2. Part c holds n_c whole groups and adds up to S_c, so the products that
+# can be seen are those between parts:
 #
 #     |sum of S_c|^2 - sum of |S_c|^2     over M^2 - sum of n_c^2 ordered pairs of groups
 #
-# Their mean stands for all M (M - 1) pairs that are not 0, of the P (P - 1) that there are. Pairs with a group of
-# gradient 0 must not be counted as seen: which groups these are is chance, too, and only the others share parts. So
-# the signal P^2 |mu|^2 and the noise P s2 in the squared norm of the batch's gradient are estimated without bias
-# (McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", arXiv:1812.06162, appendix A.1, for parts of
-# any size). Their ratio grows with the number of groups; the cosine that the gradients of two such batches have on
-# average is about ratio / (1 + ratio) where the noise goes in many directions, and less where it goes in few.
+# Their mean stands for all M (M - 1) pairs that are not 0, of the P (P - 1) that there are. Pairs
+# with a group of gradient 0 must not be counted as seen: which groups these are is chance, too, and
+# only the others share parts. So the signal P^2 |mu|^2 and the noise P s2 in the squared norm of
+# the batch's gradient are estimated without bias (McCandlish et al. 2018, "An Empirical Model of
+# Large-Batch Training", arXiv:1812.06162, appendix A.1, for parts of any size). Their ratio grows
+# with the number of groups; the cosine that the gradients of two such batches have on average is
+# about ratio / (1 + ratio) where the noise goes in many directions, and less where it goes in few.
 
 WATCHED = 2**20
-"""Elements of the gradient that are looked at, evenly spread over all: enough for a ratio, and cheap to keep."""
+"""Elements of the gradient that are looked at, evenly spread over all: enough for a ratio, and
+cheap to keep."""
 MEMORY = 0.9
-"""Share of the past in the smoothed ratio: about the last ten steps. One step's own estimate says little."""
+"""Share of the past in the smoothed ratio: about the last ten steps. One step's own estimate says
+little."""
 
 
 class SignalNoise(NamedTuple):
@@ -61,7 +68,9 @@ class SignalNoise(NamedTuple):
     """Unbiased, too."""
 
 
-def signal_and_noise(total: float, parts: Sequence[float], sizes: Sequence[int], groups: int) -> SignalNoise | None:
+def signal_and_noise(
+    total: float, parts: Sequence[float], sizes: Sequence[int], groups: int
+) -> SignalNoise | None:
     """Signal and noise of a batch; see the module.
 
     Args:
@@ -76,9 +85,11 @@ def signal_and_noise(total: float, parts: Sequence[float], sizes: Sequence[int],
     moving, apart = sum(sizes), sum(sizes) ** 2 - sum(size**2 for size in sizes)
     if groups < 2 or (moving > 1 and apart == 0):
         return None
-    product = (total - sum(parts)) / apart if apart else 0.0  # of two groups that have a gradient, on average
+    # of two groups that have a gradient, on average
+    product = (total - sum(parts)) / apart if apart else 0.0
     signal_one = product * moving * (moving - 1) / (groups * (groups - 1))
-    squares = sum(parts) - product * (sum(size**2 for size in sizes) - moving)  # of single groups, summed
+    # of single groups, summed
+    squares = sum(parts) - product * (sum(size**2 for size in sizes) - moving)
     return SignalNoise(groups**2 * signal_one, squares - groups * signal_one)
 
 
@@ -88,13 +99,15 @@ class GradientParts:
     def __init__(self, weights: Mapping[str, Tensor]) -> None:
         """Take the weights whose gradients add up, cleared."""
         self.weights = list(weights.values())
-        # Odd, so that it does not walk down a single column of matrices whose width is a power of two.
+        # Odd, so that it does not walk down a single column of matrices whose width is a power of
+        # two.
         self.stride = -(-sum(weight.numel() for weight in self.weights) // WATCHED) | 1
         self.before: Tensor | None = None
         self.sums: dict[int, Tensor] = {}
 
     def add(self, part: int) -> None:
-        """What was added since the last call belongs to `part`; parts may come in any order, and again."""
+        """What was added since the last call belongs to `part`; parts may come in any order, and
+        again."""
         now = torch.cat(
             [
                 weight.grad.flatten()[:: self.stride].float()
@@ -108,7 +121,8 @@ class GradientParts:
         self.sums[part] = self.sums[part] + gained if part in self.sums else gained
 
     def join(self, other: "GradientParts") -> None:
-        """Take in what a replica watched of the same batch: its gradient is added to that of the weights here."""
+        """Take in what a replica watched of the same batch: its gradient is added to that of the
+        weights here."""
         for part, gained in other.sums.items():
             self.sums[part] = self.sums[part] + gained if part in self.sums else gained
         if other.before is not None:
@@ -120,7 +134,9 @@ class GradientParts:
             return None
         squares = {part: float(gained.square().sum()) for part, gained in self.sums.items()}
         total = float(self.before.square().sum())
-        return signal_and_noise(total, list(squares.values()), [sizes[part] for part in squares], groups)
+        return signal_and_noise(
+            total, list(squares.values()), [sizes[part] for part in squares], groups
+        )
 
 
 def independent_parts(passes: Sequence[Sequence[bytes]]) -> tuple[list[int], dict[int, int]]:
@@ -159,25 +175,28 @@ def smoothed_ratio(measured: SignalNoise | None, memory: dict[str, Any]) -> floa
     return float(memory["grad_signal"] / memory["grad_noise"])
 
 
-# -- credit ----------------------------------------------------------------------------------------------------------
+# -- credit ----------------------------------------------------------------------------------------
 #
 # Which tokens are credited with what: every token of an answer with the answer's advantage.
 #
-# GRPO gives every token of an answer the answer's advantage (Shao et al. 2024, arXiv:2402.03300), and so every token
-# of every answer of an episode of several turns the episode's. The denominators count the tokens of all its answers,
-# and Dr. GRPO's constant is rollouts * max_tokens * turns allowed: the most tokens that the rollouts could have had,
-# whatever they had, so that a token weighs the same in an episode that took one turn and in one that took all.
+# GRPO gives every token of an answer the answer's advantage (Shao et al. 2024, arXiv:2402.03300),
+# and so every token of every answer of an episode of several turns the episode's. The denominators
+# count the tokens of all its answers, and Dr. GRPO's constant is rollouts * max_tokens * turns
+# allowed: the most tokens that the rollouts could have had, whatever they had, so that a token
+# weighs the same in an episode that took one turn and in one that took all.
 
 #
-# A batch may be learnt from in minibatches of some of its groups, every k-th of them, so that each has something of
-# every task; the weights of each minibatch's rollouts are those of a batch of that size.
+# A batch may be learnt from in minibatches of some of its groups, every k-th of them, so that each
+# has something of every task; the weights of each minibatch's rollouts are those of a batch of that
+# size.
 
 NO_CONTROLS = ControlsSection()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Credit:
-    """The turns of a rollout with its advantage, and the weight of each of their terms in the loss."""
+    """The turns of a rollout with its advantage, and the weight of each of their terms in the
+    loss."""
 
     turns: tuple[Trajectory, ...]
     advantage: float
@@ -218,7 +237,11 @@ def credit(
     given = [section.algorithm.credit(group) for group in groups]
     if controls.shuffle_advantages:
         paired = section.algorithm.paired  # pairs stay pairs, and are turned round or not
-        given = [float(rng.choice([-1, 1])) * each for each in given] if paired else shuffled(given, rng)
+        given = (
+            [float(rng.choice([-1, 1])) * each for each in given]
+            if paired
+            else shuffled(given, rng)
+        )
     count = -(-len(groups) // (section.minibatch or len(groups)))
     found: list[list[Credit]] = [[] for _ in groups]
     for minibatch in range(count):
@@ -248,8 +271,9 @@ class Update:
     kl: float | None
     """Mean nats: for each term where it is sampled, for each step where it is in closed form."""
     gap: float | None
-    """Mean |scored - recorded| log-probability [nats] before the first update. Where the weights that are trained drew
-    the rollouts it is 0 up to rounding, by law 1; at a lag it has what was learnt since in it, too."""
+    """Mean |scored - recorded| log-probability [nats] before the first update. Where the weights
+    that are trained drew the rollouts it is 0 up to rounding, by law 1; at a lag it has what was
+    learnt since in it, too."""
     terms: int
     """Choices that were scored with gradient; 0 where no group had a signal."""
     capped: float | None = None
@@ -257,7 +281,8 @@ class Update:
     margin: float | None = None
     """Mean of the margins of pairs, before the first update, where the algorithm has pairs."""
     gradient: SignalNoise | None = None
-    """What of the first update's squared gradient norm is signal, and what noise; None where one part holds all."""
+    """What of the first update's squared gradient norm is signal, and what noise; None where one
+    part holds all."""
 
 
 def update_policy(
@@ -271,16 +296,18 @@ def update_policy(
 ) -> Update:
     """`inner_epochs` times an optimiser step on each minibatch of rollouts.
 
-    A rollout with advantage 0 has gradient 0 and is skipped, unless a KL is asked for, which has a gradient everywhere.
-    Which states are looked at is drawn once: new, old and reference log-probabilities then differ by the weights alone.
-    Every turn of a rollout is scored at its own prompt and owned by the rollout's credit; a ratio of whole sequences is
-    one for each turn, because each is an answer of its own to a prompt of its own.
+    A rollout with advantage 0 has gradient 0 and is skipped, unless a KL is asked for, which has a
+    gradient everywhere. Which states are looked at is drawn once: new, old and reference
+    log-probabilities then differ by the weights alone. Every turn of a rollout is scored at its own
+    prompt and owned by the rollout's credit; a ratio of whole sequences is one for each turn,
+    because each is an answer of its own to a prompt of its own.
 
     Args:
         policy: any family.
         optimiser: of its trainable weights.
         credits_: all rollouts of the step.
-        recipe: of the run; with the step its seed decides which steps or hidden positions are scored.
+        recipe: of the run; with the step its seed decides which steps or hidden positions are
+            scored.
         step: which.
         passes: how the batch is cut; by default as the recipe says, in this process.
         teacher: what the KL is measured to in place of the reference.
@@ -289,11 +316,16 @@ def update_policy(
     assert section is not None
     passes = passes or Passes(optimiser)
     algorithm, sampling = section.algorithm, credits_[0].turns[0].sampling
-    limit = section.max_gap if section.lag == 0 else math.inf  # at a lag the sampler's copy is held to it
+    # at a lag the sampler's copy is held to it
+    limit = section.max_gap if section.lag == 0 else math.inf
     dice = generator(recipe.seed, "rl", "likelihood", step)
     batches = []
     for number in sorted({c.minibatch for c in credits_}):
-        useful = [c for c in credits_ if c.minibatch == number and c.weight > 0 and (section.beta > 0 or not c.is_idle)]
+        useful = [
+            c
+            for c in credits_
+            if c.minibatch == number and c.weight > 0 and (section.beta > 0 or not c.is_idle)
+        ]
         if useful and (batch := _batch(policy, recipe, useful, dice, passes, teacher)) is not None:
             batches.append(batch)
     if not batches:
@@ -309,12 +341,18 @@ def update_policy(
         if not section.recorded and updates > 1:
             batch.old = passes.fitting(batch.cut, batch.plain, tokens)
         if batch.estimated or algorithm.paired:
-            batch.reference = passes.fitting(batch.cut, partial(batch.plain, reference=True), tokens)
+            batch.reference = passes.fitting(
+                batch.cut, partial(batch.plain, reference=True), tokens
+            )
     done: list[_Sums] = []
     norm = 0.0
     for _ in range(section.inner_epochs):
         for batch in batches:
-            margin = batch.pair(passes.fitting(batch.cut, batch.plain, tokens)) if algorithm.paired else None
+            margin = (
+                batch.pair(passes.fitting(batch.cut, batch.plain, tokens))
+                if algorithm.paired
+                else None
+            )
             sums = passes.fitting(batch.cut, partial(batch.backward, watch=not done), tokens)
             sums.margin = margin
             if not done and algorithm.exact:
@@ -328,7 +366,9 @@ def update_policy(
         sum(each.loss for each in done) / updates,
         norm,
         sum(each.clipped for each in done) / units if algorithm.has_ratio else None,
-        sum(each.kl for each in done) / sum(each.kl_terms for each in done) if section.beta > 0 else None,
+        sum(each.kl for each in done) / sum(each.kl_terms for each in done)
+        if section.beta > 0
+        else None,
         first.gap / first.terms if algorithm.exact else None,
         sum(each.terms for each in done) // section.inner_epochs,
         sum(each.capped for each in done) / units if section.tis is not None else None,
@@ -345,16 +385,24 @@ def _batch(
     passes: Passes,
     teacher: Policy | None,
 ) -> "_Batch | None":
-    """A minibatch of the rollouts that have a gradient, as it is scored; None where nothing is to be."""
+    """A minibatch of the rollouts that have a gradient, as it is scored; None where nothing is to
+    be."""
     assert recipe.rl is not None
-    owners, trajectories = [c for c in useful for _ in c.turns], [turn for c in useful for turn in c.turns]
+    owners, trajectories = (
+        [c for c in useful for _ in c.turns],
+        [turn for c in useful for turn in c.turns],
+    )
     if (other := recipe.controls.score_temperature) is not None:
-        trajectories = [replace(t, sampling=replace(t.sampling, temperature=other)) for t in trajectories]
+        trajectories = [
+            replace(t, sampling=replace(t.sampling, temperature=other)) for t in trajectories
+        ]
     views = recipe.rl.algorithm.views(policy, trajectories, dice)
     if not views:
         return None
     credited = [owners[view.owner] for view in views]
-    return _Batch(policy, recipe, recipe.rl.beta, views, credited, helpers=passes.helpers, teacher=teacher)
+    return _Batch(
+        policy, recipe, recipe.rl.beta, views, credited, helpers=passes.helpers, teacher=teacher
+    )
 
 
 @dataclass(slots=True)
@@ -383,7 +431,8 @@ class _Sums:
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """What a step is made of, and what it is compared with. A pass is a list of indices of its views."""
+    """What a step is made of, and what it is compared with. A pass is a list of indices of its
+    views."""
 
     policy: Policy
     recipe: Recipe
@@ -392,8 +441,8 @@ class _Batch:
     credited: Sequence[Credit]
     """The credit of each view."""
     old: Sequence[Tensor] | None = None
-    """Log-probabilities of each view before the first update; None where the sampler's records are, or they are the new
-    ones."""
+    """Log-probabilities of each view before the first update; None where the sampler's records are,
+    or they are the new ones."""
     reference: Sequence[Tensor] | None = None
     helpers: Helpers | None = None
     teacher: Policy | None = None
@@ -422,7 +471,8 @@ class _Batch:
         return partial(self.policy.batches, [view.trajectory for view in self.views])
 
     def hinted(self, indices: Sequence[int]) -> list[Trajectory]:
-        """Views as the teacher, or the reference, is given them: later turns of an episode after their own prompts."""
+        """Views as the teacher, or the reference, is given them: later turns of an episode after
+        their own prompts."""
         found = []
         for index in indices:
             each, of = self.views[index].trajectory, self.credited[index]
@@ -441,23 +491,35 @@ class _Batch:
         for c, value in zip(self.credited, of_view, strict=True):
             gained[id(c.turns)] += value
         signs = np.sign([c.advantage for c in rollouts.values()])
-        advantages, self.loss, margin = algorithm.pair(signs, np.array([gained[key] for key in rollouts]))
+        advantages, self.loss, margin = algorithm.pair(
+            signs, np.array([gained[key] for key in rollouts])
+        )
         advantage_of = dict(zip(rollouts, map(float, advantages), strict=True))
         self.credited = [replace(c, advantage=advantage_of[id(c.turns)]) for c in self.credited]
         return margin
 
     def plain(self, passes: Sequence[Sequence[int]], *, reference: bool = False) -> list[Tensor]:
         """Log-probabilities of each view without gradient."""
-        found, near = dict[int, Tensor](), self.helpers if isinstance(self.helpers, Threads) else None
-        for share in shared_out(near, self.policy, passes, partial(_plain, self._bare(), reference)):
+        found, near = (
+            dict[int, Tensor](),
+            self.helpers if isinstance(self.helpers, Threads) else None,
+        )
+        for share in shared_out(
+            near, self.policy, passes, partial(_plain, self._bare(), reference)
+        ):
             found |= share
         return [found[index] for index in range(len(self.views))]
 
     def backward(self, passes: Sequence[Sequence[int]], *, watch: bool) -> _Sums:
-        """Add up the gradient of all passes in the weights; `watch` it, too. Helpers do their share of the passes."""
-        part_of, sizes = independent_parts([[self.credited[index].prompt for index in one] for one in passes])
+        """Add up the gradient of all passes in the weights; `watch` it, too. Helpers do their share
+        of the passes."""
+        part_of, sizes = independent_parts(
+            [[self.credited[index].prompt for index in one] for one in passes]
+        )
         numbered = list(zip(part_of, passes, strict=True))
-        own, *others = shared_out(self.helpers, self.policy, numbered, partial(_add_up, self._bare(), watch))
+        own, *others = shared_out(
+            self.helpers, self.policy, numbered, partial(_add_up, self._bare(), watch)
+        )
         own.sizes = sizes
         for theirs in others:
             own.join(theirs)
@@ -477,7 +539,11 @@ class _Batch:
             if closed and (self.section.teacher is not None or self.section.kl == "forward"):
                 hinted, present = self.hinted(indices), self.present
                 terms = self.policy.compare(
-                    trajectories, hinted, self.teacher, forward=self.section.kl == "forward", present=present
+                    trajectories,
+                    hinted,
+                    self.teacher,
+                    forward=self.section.kl == "forward",
+                    present=present,
                 )
             else:
                 terms = self.policy.score(trajectories, divergence=closed)
@@ -491,7 +557,9 @@ class _Batch:
         return sums
 
 
-def _add_up(batch: _Batch, watch: bool, numbered: Sequence[tuple[int, Sequence[int]]], policy: Policy) -> _Sums:
+def _add_up(
+    batch: _Batch, watch: bool, numbered: Sequence[tuple[int, Sequence[int]]], policy: Policy
+) -> _Sums:
     """A share of a batch's passes, as sums that can be sent."""
     sums = replace(batch, policy=policy).add_up(numbered, watch=watch)
     sums.watched.weights = []
@@ -499,14 +567,18 @@ def _add_up(batch: _Batch, watch: bool, numbered: Sequence[tuple[int, Sequence[i
 
 
 @torch.no_grad()
-def _plain(batch: _Batch, reference: bool, passes: Sequence[Sequence[int]], policy: Policy) -> dict[int, Tensor]:
+def _plain(
+    batch: _Batch, reference: bool, passes: Sequence[Sequence[int]], policy: Policy
+) -> dict[int, Tensor]:
     """Log-probabilities of the views of a share of the passes."""
     found = dict[int, Tensor]()
     for indices in passes:
         part = [batch.views[index].trajectory for index in indices]
         if reference:
             own = batch.teacher is None and not batch.present
-            logprobs = (batch.teacher or policy).score(batch.hinted(indices), reference=own).logprobs
+            logprobs = (
+                (batch.teacher or policy).score(batch.hinted(indices), reference=own).logprobs
+            )
         else:
             logprobs = policy.score(part).logprobs
         found |= zip(indices, logprobs.split([len(each.logprobs) for each in part]), strict=True)
@@ -544,7 +616,9 @@ def _loss(terms: Terms, batch: _Batch, indices: Sequence[int], sums: _Sums) -> T
     if losses.capped is not None:
         sums.capped += float(losses.capped)
     elif section.tis is not None:
-        raise RecipeError(f"rl.algorithm: {section.algorithm.name} does not weight by rl.tis", "leave out rl.tis")
+        raise RecipeError(
+            f"rl.algorithm: {section.algorithm.name} does not weight by rl.tis", "leave out rl.tis"
+        )
     if losses.clipped is not None:
         sums.clipped += float(losses.clipped)
         sums.units += losses.units
@@ -563,6 +637,7 @@ def _loss(terms: Terms, batch: _Batch, indices: Sequence[int], sums: _Sums) -> T
 
 @torch.no_grad()
 def probe_gap(policy: Policy, trajectories: Sequence[Trajectory]) -> float:
-    """The gap on one rollout, where not all have to be scored: the two laws are watched at every step."""
+    """The gap on one rollout, where not all have to be scored: the two laws are watched at every
+    step."""
     terms = policy.score(trajectories)
     return float((terms.logprobs - terms.recorded).abs().mean())

@@ -1,4 +1,5 @@
-"""The smallest environment: a package with a task, its entry point in pyproject.toml, and recipes beside the code."""
+"""The smallest environment: a package with a task, its entry point in pyproject.toml, and recipes
+beside the code."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,9 @@ from plumbline.tasks.task import Control
 
 LENGTH = 4
 """Letters of a right answer."""
-RUBRIC = Rubric("letters", 1, (Part("share", 1.0, "how much of the word that was asked for is there"),))
+RUBRIC = Rubric(
+    "letters", 1, (Part("share", 1.0, "how much of the word that was asked for is there"),)
+)
 
 
 class Letters:
@@ -28,7 +31,12 @@ class Letters:
         return [
             Example(
                 id=f"{split}-{number}",
-                messages=[{"role": "user", "content": f"{split} {number}: write {'abc'[number % 3]} four times"}],
+                messages=[
+                    {
+                        "role": "user",
+                        "content": f"{split} {number}: write {'abc'[number % 3]} four times",
+                    }
+                ],
                 gold="abc"[number % 3] * LENGTH,
                 reference={"letter": "abc"[number % 3]},
             )
@@ -47,6 +55,8 @@ class Letters:
         return example.gold
 
 
-def open_letters(options: Mapping[str, Any], folder: Path, progress: Callable[..., None]) -> Letters:
+def open_letters(
+    options: Mapping[str, Any], folder: Path, progress: Callable[..., None]
+) -> Letters:
     """Open the task; it has no options."""
     return Letters()

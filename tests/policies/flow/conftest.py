@@ -1,4 +1,5 @@
-"""A tiny flow network whose zero-initialised parts are filled with numbers, so that it says something."""
+"""A tiny flow network whose zero-initialised parts are filled with numbers, so that it says
+something."""
 
 import pytest
 import torch

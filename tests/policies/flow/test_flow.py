@@ -1,4 +1,5 @@
-"""The flow policy: both laws under both kernels and sources, scoring by itself and among others, its files."""
+"""The flow policy: both laws under both kernels and sources, scoring by itself and among others,
+its files."""
 
 import json
 from dataclasses import replace
@@ -16,7 +17,9 @@ from plumbline.policies.sampling_distribution import noises
 from tests.policies.families import LAWS, assert_both_laws_hold, drawn
 from tests.policies.flow.conftest import make, opened
 
-CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto chegou atrasado?", "sim")]
+CHATS = [
+    [{"role": "user", "content": text}] for text in ("nota?", "o produto chegou atrasado?", "sim")
+]
 LAW = LAWS["flow"]
 
 
@@ -28,7 +31,8 @@ def sourced(request, tmp_path_factory):
 @pytest.mark.parametrize("kernel", ["conditional", "marginal"])
 @pytest.mark.parametrize("options", [{}, {"temperature": 0.5}, {"top_p": 0.5}])
 def test_both_laws_hold(tmp_path, kernel, options, monkeypatch):
-    """With a start that is always the same (the noise has no term), one place, and few tokens that matter."""
+    """With a start that is always the same (the noise has no term), one place, and few tokens that
+    matter."""
     policy = opened(make(tmp_path / "m", source="mask"))
     law = FlowSampling(max_tokens=1, steps=3, top_k=4, kernel=kernel, **options)
     assert_both_laws_hold(policy, CHATS[0], law, draws=1500, gap=1e-5, least=0.97)
@@ -40,20 +44,34 @@ def test_the_laws_hold_from_one_noisy_start(flow_folder, kernel, monkeypatch):
     start = torch.tensor([5, 9])
     monkeypatch.setattr(policy, "_noise", lambda places, generator: start[:places])
     assert_both_laws_hold(
-        policy, CHATS[1], FlowSampling(max_tokens=2, steps=2, top_k=2, kernel=kernel), draws=1500, gap=1e-5, least=0.97
+        policy,
+        CHATS[1],
+        FlowSampling(max_tokens=2, steps=2, top_k=2, kernel=kernel),
+        draws=1500,
+        gap=1e-5,
+        least=0.97,
     )
 
 
 def test_a_scorer_of_another_kernel_breaks_them(flow_folder, monkeypatch):
     policy = opened(flow_folder)
-    ((greedy,),) = sampled(policy, [CHATS[0]], 1, FlowSampling(temperature=0, max_tokens=1, steps=2), seed=0)
-    likely = torch.from_numpy(greedy.answer)  # from an unlikely start nothing stays, and the kernels agree
+    ((greedy,),) = sampled(
+        policy, [CHATS[0]], 1, FlowSampling(temperature=0, max_tokens=1, steps=2), seed=0
+    )
+    # from an unlikely start nothing stays, and the kernels agree
+    likely = torch.from_numpy(greedy.answer)
     monkeypatch.setattr(policy, "_noise", lambda places, generator: likely)
     honest = policy.score
     monkeypatch.setattr(
-        policy, "score", lambda ts: honest([replace(t, sampling=replace(t.sampling, kernel="marginal")) for t in ts])
+        policy,
+        "score",
+        lambda ts: honest(
+            [replace(t, sampling=replace(t.sampling, kernel="marginal")) for t in ts]
+        ),
     )
-    laws = check_policy(policy, CHATS[0], FlowSampling(max_tokens=1, steps=2, top_k=3, temperature=3.0), draws=2500)
+    laws = check_policy(
+        policy, CHATS[0], FlowSampling(max_tokens=1, steps=2, top_k=3, temperature=3.0), draws=2500
+    )
     assert laws.gap > 1e-3
     assert laws.chi_square_p < 1e-3
 
@@ -64,18 +82,26 @@ def test_steps_follow_one_another_and_the_prompt_is_left_alone(sourced):
             assert step.tokens.tolist() == after.state.tolist()
             assert step.until == after.time
         assert trajectory.steps[-1].until == 1
-        assert trajectory.steps[-1].tokens[: trajectory.num_tokens].tolist() == trajectory.answer.tolist()
+        assert (
+            trajectory.steps[-1].tokens[: trajectory.num_tokens].tolist()
+            == trajectory.answer.tolist()
+        )
     if sourced.mask_id is not None:
         assert all((t.answer != sourced.mask_id).all() for t in drawn(sourced))
 
 
 def test_greedy_ends_with_the_most_probable_tokens(policy):
-    ((trajectory,),) = sampled(policy, [CHATS[0]], 1, FlowSampling(temperature=0, max_tokens=4, steps=3), seed=0)
+    ((trajectory,),) = sampled(
+        policy, [CHATS[0]], 1, FlowSampling(temperature=0, max_tokens=4, steps=3), seed=0
+    )
     last = trajectory.steps[-1]
     prefix = policy.network.encode([trajectory.prompt.tolist()])
     with torch.no_grad():
         hidden = policy.network.places(
-            prefix, torch.from_numpy(last.state)[None], torch.tensor([last.time]), torch.tensor([1 - last.time])
+            prefix,
+            torch.from_numpy(last.state)[None],
+            torch.tensor([last.time]),
+            torch.tensor([1 - last.time]),
         )
     assert policy.network.head(hidden)[0].argmax(-1).tolist() == last.tokens.tolist()
     assert trajectory.logprobs.tolist() == [0.0] * 12
@@ -85,7 +111,12 @@ def test_gradients_are_those_of_finite_differences(flow_folder):
     policy = opened(flow_folder, explore=True)
     trajectories = drawn(policy, replace(LAW, kernel="marginal", temperature=0.8), copies=1)
     policy.score(trajectories).logprobs.sum().backward()
-    for name in ("head.bias", "layers.0.query.weight", "time.outer.weight", "exploration.log_temperature"):
+    for name in (
+        "head.bias",
+        "layers.0.query.weight",
+        "time.outer.weight",
+        "exploration.log_temperature",
+    ):
         weight = policy.trainable()[name]
         index = np.unravel_index(int(weight.grad.abs().argmax()), weight.shape)
         values = []
@@ -99,7 +130,8 @@ def test_gradients_are_those_of_finite_differences(flow_folder):
 
 @pytest.mark.parametrize("kernel", ["conditional", "marginal"])
 def test_the_divergence_has_a_gradient_where_the_present_token_is_filtered_out(flow_folder, kernel):
-    """It was no number: a token outside the filters has a log-probability of minus infinity on both sides."""
+    """It was no number: a token outside the filters has a log-probability of minus infinity on both
+    sides."""
     policy = opened(flow_folder)
     policy.keep_reference()
     trajectories = drawn(policy, replace(LAW, kernel=kernel, top_k=2))
@@ -126,7 +158,9 @@ def test_training_lowers_its_loss(flow_folder):
         optimiser.step()
         losses.append(loss.item())
     assert np.mean(losses[-10:]) < 0.5 * np.mean(losses[:10])
-    ((trajectory,),) = sampled(policy, [CHATS[0]], 1, FlowSampling(temperature=0, max_tokens=6, steps=6), seed=0)
+    ((trajectory,),) = sampled(
+        policy, [CHATS[0]], 1, FlowSampling(temperature=0, max_tokens=6, steps=6), seed=0
+    )
     assert trajectory.finish in {"stop", "length"}
 
 
@@ -140,7 +174,9 @@ def test_what_cannot_be_is_said(flow_folder, tiny_folder, tmp_path):
     (broken / "config.json").write_text(json.dumps({**config, "hidden": 32}))
     with pytest.raises(ModelError, match="of another model"):
         opened(broken)
-    (broken / "config.json").write_text(json.dumps({k: v for k, v in config.items() if k != "layers"}))
+    (broken / "config.json").write_text(
+        json.dumps({k: v for k, v in config.items() if k != "layers"})
+    )
     with pytest.raises(ModelError, match="damaged"):
         opened(broken)
     save_file({}, broken / "model.safetensors")

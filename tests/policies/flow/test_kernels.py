@@ -1,4 +1,5 @@
-"""Kernels against direct probabilities: rows that sum to 1, whole trajectories by enumeration, extreme logits."""
+"""Kernels against direct probabilities: rows that sum to 1, whole trajectories by enumeration,
+extreme logits."""
 
 import itertools
 import math
@@ -29,10 +30,18 @@ def direct(p: torch.Tensor, current: int, kernel: str, step: ClockStep) -> torch
 
 def row_of(z, current, kernel, step):
     count = len(z)
-    return kernels.log_prob(z.expand(count, -1), torch.full((count,), current), torch.arange(count), kernel, step)
+    return kernels.log_prob(
+        z.expand(count, -1), torch.full((count,), current), torch.arange(count), kernel, step
+    )
 
 
-STEPS = [tick(0.0, 0.25, 1.0), tick(0.5, 0.75, 2.0), tick(0.999, 0.9999, 1.0), tick(0.75, 1.0, 1.0), tick(0, 1e-6, 1.0)]
+STEPS = [
+    tick(0.0, 0.25, 1.0),
+    tick(0.5, 0.75, 2.0),
+    tick(0.999, 0.9999, 1.0),
+    tick(0.75, 1.0, 1.0),
+    tick(0, 1e-6, 1.0),
+]
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -44,13 +53,21 @@ def test_rows_sum_to_one_and_are_the_direct_ones(kernel, step, scale):
         row = row_of(z, current, kernel, step)
         assert row.exp().sum().item() == pytest.approx(1, abs=1e-12)
         if scale <= 1:
-            torch.testing.assert_close(row.exp(), direct(z.softmax(-1), current, kernel, step), atol=1e-12, rtol=1e-9)
+            torch.testing.assert_close(
+                row.exp(), direct(z.softmax(-1), current, kernel, step), atol=1e-12, rtol=1e-9
+            )
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_whole_trajectories_sum_to_one(kernel):
-    """V = 3, two places, three steps: all 6,561 trajectories from one start, each place's law depending on both."""
-    weights = torch.randn((3, 3, 3, 2, 3), dtype=torch.float64, generator=torch.Generator().manual_seed(0)) / 0.7
+    """V = 3, two places, three steps: all 6,561 trajectories from one start, each place's law
+    depending on both."""
+    weights = (
+        torch.randn(
+            (3, 3, 3, 2, 3), dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+        )
+        / 0.7
+    )
     clock = ticks(FlowSampling(max_tokens=2, steps=3), 1.0)
     states = list(itertools.product(range(3), repeat=2))
     total = {state: (1.0 if state == (0, 1) else 0.0) for state in states}
@@ -59,7 +76,10 @@ def test_whole_trajectories_sum_to_one(kernel):
         for state, mass in total.items():
             if mass == 0:
                 continue
-            rows = [row_of(weights[index, state[0], state[1], place], state[place], kernel, step) for place in (0, 1)]
+            rows = [
+                row_of(weights[index, state[0], state[1], place], state[place], kernel, step)
+                for place in (0, 1)
+            ]
             for after in states:
                 following[after] += mass * float((rows[0][after[0]] + rows[1][after[1]]).exp())
         total = following
@@ -95,7 +115,8 @@ def test_the_divergence_is_the_enumerated_one(kernel, step):
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("other", [1e-1, 1e-4, 1e-8, 1e-12])
 def test_float32_keeps_its_digits_where_the_model_is_sure(kernel, other):
-    """The forms log's clamps lost the gradient at 1 - p_c = 1e-4; here float32 agrees with float64 down to 1e-12."""
+    """The forms log's clamps lost the gradient at 1 - p_c = 1e-4; here float32 agrees with float64
+    down to 1e-12."""
     vocabulary, current = 1000, 7
     z = torch.randn(vocabulary, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
     rest = z.index_fill(0, torch.tensor([current]), float("-inf")).logsumexp(0)
@@ -105,7 +126,9 @@ def test_float32_keeps_its_digits_where_the_model_is_sure(kernel, other):
     for dtype in (torch.float32, torch.float64):
         logits = z.to(dtype).clone().requires_grad_()
         rows = logits.expand(2, -1)
-        log_p = kernels.log_prob(rows, torch.tensor([current] * 2), torch.tensor([current, 3]), kernel, step)
+        log_p = kernels.log_prob(
+            rows, torch.tensor([current] * 2), torch.tensor([current, 3]), kernel, step
+        )
         log_p.sum().backward()
         assert logits.grad.isfinite().all()
         found[dtype] = (log_p.detach().double(), logits.grad.double())
@@ -114,7 +137,9 @@ def test_float32_keeps_its_digits_where_the_model_is_sure(kernel, other):
 
 
 def test_phi_has_no_seam():
-    x = torch.tensor([0.0, 1e-12, 1e-6, 9.9e-3, 1.01e-2, 0.5, 5.0, 50.0], dtype=torch.float64, requires_grad=True)
+    x = torch.tensor(
+        [0.0, 1e-12, 1e-6, 9.9e-3, 1.01e-2, 0.5, 5.0, 50.0], dtype=torch.float64, requires_grad=True
+    )
     values = kernels.phi(x)
     for value, at in zip(values.tolist(), x.tolist(), strict=True):
         wanted = math.log(-math.expm1(-at) / at) if at else 0.0
@@ -135,7 +160,9 @@ def test_the_path_loss_is_its_formula_and_finite_at_the_ends():
     torch.testing.assert_close(kernels.path_loss(log_p, noisy, clean, rate), wanted)
     assert (kernels.path_loss(log_p, noisy, clean, rate) >= 0).all()
     sure = torch.tensor([[200.0, 0.0, 0.0]], requires_grad=True)
-    loss = kernels.path_loss(sure.log_softmax(-1), torch.tensor([0]), torch.tensor([0]), torch.tensor([1000.0]))
+    loss = kernels.path_loss(
+        sure.log_softmax(-1), torch.tensor([0]), torch.tensor([0]), torch.tensor([1000.0])
+    )
     loss.sum().backward()
     assert sure.grad.isfinite().all()
 

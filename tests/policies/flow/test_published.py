@@ -1,4 +1,5 @@
-"""FS-DFM's published checkpoints at tiny size, converted, against a plain pass over what is in the file."""
+"""FS-DFM's published checkpoints at tiny size, converted, against a plain pass over what is in the
+file."""
 
 import pickle
 
@@ -53,7 +54,8 @@ def shapes(rows, *, student):
 def weights_of(rows, *, student, seed=0):
     generator = torch.Generator().manual_seed(seed)
     made = {
-        name: 0.3 * torch.randn(shape, generator=generator) for name, shape in shapes(rows, student=student).items()
+        name: 0.3 * torch.randn(shape, generator=generator)
+        for name, shape in shapes(rows, student=student).items()
     }
     return made | {"rotary_emb.inv_freq": 10_000.0 ** (-torch.arange(0, 8, 2).float() / 8)}
 
@@ -66,13 +68,17 @@ def plain(weights, ids, time, width):
         return functional.linear(states, w[f"{name}.weight"], w.get(f"{name}.bias"))
 
     def embedded(value, name):
-        angle = value * torch.exp(-torch.log(torch.tensor(10_000.0)) * torch.arange(128) / 128).double()
+        angle = (
+            value * torch.exp(-torch.log(torch.tensor(10_000.0)) * torch.arange(128) / 128).double()
+        )
         inner = functional.silu(linear(torch.cat([angle.cos(), angle.sin()]), f"{name}.mlp.0"))
         return linear(inner, f"{name}.mlp.2")
 
     condition = embedded(time, "time_embedding")
     if "time_condition_fuser.weight" in w:
-        condition = linear(torch.cat([condition, embedded(width, "dt_embedding")]), "time_condition_fuser")
+        condition = linear(
+            torch.cat([condition, embedded(width, "dt_embedding")]), "time_condition_fuser"
+        )
     condition = functional.silu(condition)
 
     def modulation(at, parts):
@@ -100,13 +106,19 @@ def plain(weights, ids, time, width):
         shift, scale, gate, shift_f, scale_f, gate_f = modulation(at, 6)
         inner = norm(states, f"{at}.norm1") * (1 + scale) + shift
         query, key, value = (heads(linear(inner, f"{at}.{name}")) for name in ("qw", "kw", "vw"))
-        mixed = (turned(query) @ turned(key).transpose(1, 2) / (HIDDEN // HEADS) ** 0.5).softmax(-1) @ value
-        states = states + gate * linear(mixed.transpose(0, 1).reshape(len(ids), -1), f"{at}.attn_out")
+        mixed = (turned(query) @ turned(key).transpose(1, 2) / (HIDDEN // HEADS) ** 0.5).softmax(
+            -1
+        ) @ value
+        states = states + gate * linear(
+            mixed.transpose(0, 1).reshape(len(ids), -1), f"{at}.attn_out"
+        )
         inner = norm(states, f"{at}.norm2") * (1 + scale_f) + shift_f
         inner = functional.gelu(linear(inner, f"{at}.mlp.0"), approximate="tanh")
         states = states + gate_f * linear(inner, f"{at}.mlp.2")
     shift, scale = modulation("output_layer", 2)
-    return linear(norm(states, "output_layer.norm_final") * (1 + scale) + shift, "output_layer.linear")
+    return linear(
+        norm(states, "output_layer.norm_final") * (1 + scale) + shift, "output_layer.linear"
+    )
 
 
 def far(folder, weights):
@@ -114,7 +126,9 @@ def far(folder, weights):
     ids = torch.tensor([5, 60, 7, 200, 33, 90])
     with torch.no_grad():
         prefix = network.encode([ids[:2].tolist()])
-        found = network.head(network.places(prefix, ids[None, 2:], torch.tensor([0.3]), torch.tensor([0.125])))[0]
+        found = network.head(
+            network.places(prefix, ids[None, 2:], torch.tensor([0.3]), torch.tensor([0.125]))
+        )[0]
     return float((found.double() - plain(weights, ids, 0.3, 0.125)[2:]).abs().max())
 
 
@@ -124,22 +138,35 @@ def vocabulary(tmp_path):
     (tmp_path / "gpt2").mkdir()
     (tmp_path / "gpt2" / "config.json").write_text('{"model_type": "gpt2"}')
     ids = tokenizer(
-        tmp_path / "gpt2", ("<|endoftext|>",), ("json",), tokenizer_class="GPT2Tokenizer", chat_template=None
+        tmp_path / "gpt2",
+        ("<|endoftext|>",),
+        ("json",),
+        tokenizer_class="GPT2Tokenizer",
+        chat_template=None,
     )
     return max(ids.values()) + 1
 
 
 def saved(path, vocabulary, kind):
-    """A file as published (`student`: distilled, with its teacher and optimiser; else of pretraining), its weights."""
+    """A file as published (`student`: distilled, with its teacher and optimiser; else of
+    pretraining), its weights."""
     counters = {"step": 190_000, "train_sampler": {"yielded": 3}, "test_sampler": {"yielded": 0}}
     weights = weights_of(vocabulary, student=kind == "student")
     prefix = "module._orig_mod." if kind == "student" else "_orig_mod."
     wrapped = {f"{prefix}{name}": tensor for name, tensor in weights.items()}
-    optimiser = {"state": {0: {"exp_avg": torch.ones(2)}}, "param_groups": [{"lr": 1e-5, "betas": (0.9, 0.95)}]}
+    optimiser = {
+        "state": {0: {"exp_avg": torch.ones(2)}},
+        "param_groups": [{"lr": 1e-5, "betas": (0.9, 0.95)}],
+    }
     if kind == "student":
         other = weights_of(vocabulary, student=True, seed=1)
         models = {"teacher_model": weights_of(vocabulary, student=False), "student_model": other}
-        content = {**counters, **models, "student_optimizer": optimiser, "student_ema_model": wrapped}
+        content = {
+            **counters,
+            **models,
+            "student_optimizer": optimiser,
+            "student_ema_model": wrapped,
+        }
     else:
         content = {**counters, "model": wrapped, "optimizer": optimiser}
     torch.save(content, path)
@@ -148,11 +175,24 @@ def saved(path, vocabulary, kind):
 
 @pytest.mark.parametrize("source", ["uniform", "mask"])
 @pytest.mark.parametrize("kind", ["student", "pretrained"])
-def test_it_gives_a_plain_pass_s_logits_and_obeys_both_laws(tmp_path, monkeypatch, vocabulary, kind, source):
+def test_it_gives_a_plain_pass_s_logits_and_obeys_both_laws(
+    tmp_path, monkeypatch, vocabulary, kind, source
+):
     weights = saved(tmp_path / "checkpoint.pth", vocabulary + (source == "mask"), kind)
-    config = convert(tmp_path / "checkpoint.pth", tmp_path / "ours", str(tmp_path / "gpt2"), heads=HEADS, context=64)
+    config = convert(
+        tmp_path / "checkpoint.pth",
+        tmp_path / "ours",
+        str(tmp_path / "gpt2"),
+        heads=HEADS,
+        context=64,
+    )
     assert (config.step_conditioned, config.source) == (kind == "student", source)
-    assert (config.layers, config.hidden, config.conditioning, config.context) == (LAYERS, HIDDEN, CONDITION, 64)
+    assert (config.layers, config.hidden, config.conditioning, config.context) == (
+        LAYERS,
+        HIDDEN,
+        CONDITION,
+        64,
+    )
     assert far(tmp_path / "ours", weights) < 1e-4
     policy = opened(tmp_path / "ours", attention="full", canvas=2, chat_template="chatml")
     if source == "uniform":
@@ -203,9 +243,13 @@ def test_hostile_and_foreign_files_are_refused(tmp_path, vocabulary, content, me
         (torch.tensor(1.0), "cannot|is no FS-DFM|has weights of another shape"),
     ],
 )
-@pytest.mark.parametrize("name", ["vocab_embed.weight", "time_embedding.mlp.2.weight", "blocks.0.mlp.0.weight"])
+@pytest.mark.parametrize(
+    "name", ["vocab_embed.weight", "time_embedding.mlp.2.weight", "blocks.0.mlp.0.weight"]
+)
 def test_tensors_that_are_not_what_is_stored_are_refused(tmp_path, vocabulary, name, odd, message):
-    torch.save({"model": weights_of(vocabulary, student=False) | {name: odd}}, tmp_path / "file.pth")
+    torch.save(
+        {"model": weights_of(vocabulary, student=False) | {name: odd}}, tmp_path / "file.pth"
+    )
     with pytest.raises(ModelError, match=message):
         convert(tmp_path / "file.pth", tmp_path / "out", str(tmp_path / "gpt2"), heads=HEADS)
     assert not (tmp_path / "out").exists()
@@ -214,7 +258,13 @@ def test_tensors_that_are_not_what_is_stored_are_refused(tmp_path, vocabulary, n
 @pytest.mark.parametrize("key", ["vocabulary", "hidden", "conditioning", "layers"])
 def test_a_config_of_far_more_than_its_weights(tmp_path, vocabulary, key):
     saved(tmp_path / "checkpoint.pth", vocabulary, "student")
-    convert(tmp_path / "checkpoint.pth", tmp_path / "ours", str(tmp_path / "gpt2"), heads=HEADS, context=64)
+    convert(
+        tmp_path / "checkpoint.pth",
+        tmp_path / "ours",
+        str(tmp_path / "gpt2"),
+        heads=HEADS,
+        context=64,
+    )
     edit(tmp_path / "ours" / "config.json", **{key: 10**4 if key == "layers" else 2**26})
     with pytest.raises(ModelError, match="far larger than its weights"):
         FlowNetwork.from_pretrained(tmp_path / "ours")
@@ -225,7 +275,12 @@ def test_planted_faults_do_not_pass(tmp_path, vocabulary):
 
     def attempt(weights, **options):
         torch.save({"student_ema_model": weights}, tmp_path / "file.pth")
-        convert(tmp_path / "file.pth", tmp_path / "out", str(tmp_path / "gpt2"), **{"heads": HEADS, **options})
+        convert(
+            tmp_path / "file.pth",
+            tmp_path / "out",
+            str(tmp_path / "gpt2"),
+            **{"heads": HEADS, **options},
+        )
         return far(tmp_path / "out", whole)
 
     with pytest.raises(ModelError, match="missing"):
@@ -243,6 +298,12 @@ def test_planted_faults_do_not_pass(tmp_path, vocabulary):
 
 def test_without_a_template_it_says_what_to_set(tmp_path, vocabulary):
     saved(tmp_path / "checkpoint.pth", vocabulary, "student")
-    convert(tmp_path / "checkpoint.pth", tmp_path / "ours", str(tmp_path / "gpt2"), heads=HEADS, context=64)
+    convert(
+        tmp_path / "checkpoint.pth",
+        tmp_path / "ours",
+        str(tmp_path / "gpt2"),
+        heads=HEADS,
+        context=64,
+    )
     with pytest.raises(ModelError, match=r"set model\.chat_template to chatml"):
         opened(tmp_path / "ours", attention="full")

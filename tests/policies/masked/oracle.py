@@ -1,7 +1,8 @@
-"""The probability of every way to fill a small canvas, by brute force: plain forward passes and explicit products.
+"""The probability of every way to fill a small canvas, by brute force: plain forward passes and
+explicit products.
 
-Nothing here comes from the package's samplers or scorers. Two tokens a place (top_k = 2) keep the enumeration small.
-A test that opens the model in float64 gets its numbers in float64.
+Nothing here comes from the package's samplers or scorers. Two tokens a place (top_k = 2) keep the
+enumeration small. A test that opens the model in float64 gets its numbers in float64.
 """
 
 import itertools
@@ -16,7 +17,8 @@ from plumbline.records import Step, Trajectory
 
 
 def laws(policy, prompt, state, temperature=1.0):
-    """Log-probabilities {place: {token: log p}} of the two best tokens of each hidden place, differentiable."""
+    """Log-probabilities {place: {token: log p}} of the two best tokens of each hidden place,
+    differentiable."""
     logits = logits_of(policy, prompt, state)
     result = {}
     for place, token in enumerate(state):
@@ -28,7 +30,8 @@ def laws(policy, prompt, state, temperature=1.0):
 
 
 def logits_of(policy, prompt, state):
-    """Logits [L, V] by one plain forward pass over prompt and canvas, the prompt blind to the canvas where it is."""
+    """Logits [L, V] by one plain forward pass over prompt and canvas, the prompt blind to the
+    canvas where it is."""
     return logits_of_many(policy, prompt, [state])[0]
 
 
@@ -40,14 +43,19 @@ def logits_of_many(policy, prompt, states):
     if policy.network.attention == "prefix":
         allowed[:start, start:] = False
     dtype = policy.model.dtype
-    mask = torch.zeros((1, 1, size, size), dtype=dtype).masked_fill(~allowed, torch.finfo(dtype).min)
+    mask = torch.zeros((1, 1, size, size), dtype=dtype).masked_fill(
+        ~allowed, torch.finfo(dtype).min
+    )
     logits = policy.model(ids, attention_mask=mask, use_cache=False).logits.double()
     logits = logits.index_fill(-1, torch.tensor([policy.mask_id]), float("-inf"))
     return logits[:, start - 1 : -1] if policy.network.shifted else logits[:, start:]
 
 
-def ways(policy, prompt, law, temperature=1.0) -> Iterator[tuple[tuple, torch.Tensor, tuple[int, ...]]]:
-    """(key, log-probability, canvas) of every trajectory; a key is a tuple of steps ((places), (tokens))."""
+def ways(
+    policy, prompt, law, temperature=1.0
+) -> Iterator[tuple[tuple, torch.Tensor, tuple[int, ...]]]:
+    """(key, log-probability, canvas) of every trajectory; a key is a tuple of steps ((places),
+    (tokens))."""
     start = (policy.mask_id,) * law.max_tokens
     todo = [((), torch.zeros((), dtype=torch.float64), start)]
     for piece in slices(law):
@@ -65,9 +73,14 @@ def ways(policy, prompt, law, temperature=1.0) -> Iterator[tuple[tuple, torch.Te
 
 
 def end_early(policy, canvas, piece, law):
-    """Fill what stands behind a finished block with an end token in it; of the leftmost selector, behind the token."""
-    done = piece.end if law.selector != "leftmost" else [*canvas, policy.mask_id].index(policy.mask_id)
-    if (piece.last or law.selector == "leftmost") and set(canvas[:done]) & set(policy.chat.stop_ids):
+    """Fill what stands behind a finished block with an end token in it; of the leftmost selector,
+    behind the token."""
+    done = (
+        piece.end if law.selector != "leftmost" else [*canvas, policy.mask_id].index(policy.mask_id)
+    )
+    if (piece.last or law.selector == "leftmost") and set(canvas[:done]) & set(
+        policy.chat.stop_ids
+    ):
         canvas[done:] = [policy.chat.end_of_turn] * (len(canvas) - done)
 
 
@@ -90,7 +103,9 @@ def steps(policy, prompt, state, piece, law, temperature):
     def in_order(order):
         left, log_s = dict(best), 0.0
         for place in order:
-            rest = torch.stack([value / law.position_temperature for value in left.values()]).logsumexp(0)
+            rest = torch.stack(
+                [value / law.position_temperature for value in left.values()]
+            ).logsumexp(0)
             log_s = log_s + left.pop(place) / law.position_temperature - rest
         return log_s
 
@@ -98,7 +113,10 @@ def steps(policy, prompt, state, piece, law, temperature):
         sets = list(itertools.combinations(hidden, piece.count))
         for places in sets:
             for tokens, log_p in tokens_of(places):
-                yield (places, tokens), log_p - torch.tensor(float(len(sets)), dtype=torch.float64).log()
+                yield (
+                    (places, tokens),
+                    log_p - torch.tensor(float(len(sets)), dtype=torch.float64).log(),
+                )
     elif law.selector == "leftmost":
         for tokens, log_p in tokens_of(hidden[: piece.count]):
             yield (tuple(hidden[: piece.count]), tokens), log_p
@@ -122,7 +140,10 @@ def steps(policy, prompt, state, piece, law, temperature):
             for tokens, log_p in tokens_of(places):
                 yield (places, tokens), torch.stack(parts).logsumexp(0) + log_p
     elif law.selector == "threshold":
-        passes = {p: torch.sigmoid((best[p].exp() - law.threshold) / law.position_temperature) for p in hidden}
+        passes = {
+            p: torch.sigmoid((best[p].exp() - law.threshold) / law.position_temperature)
+            for p in hidden
+        }
         weights = {p: (best[p].exp() / law.position_temperature).exp() for p in hidden}
         for size in range(1, len(hidden) + 1):
             for places in itertools.combinations(hidden, size):
@@ -143,7 +164,9 @@ def steps(policy, prompt, state, piece, law, temperature):
         grouped = {}
         for tokens, log_p in tokens_of(tuple(hidden)):
             drawn = dict(zip(hidden, tokens, strict=True))
-            ranked = sorted(hidden, key=lambda place: (-float(plain[place, drawn[place]]), place))[: piece.count]
+            ranked = sorted(hidden, key=lambda place: (-float(plain[place, drawn[place]]), place))[
+                : piece.count
+            ]
             places = tuple(sorted(ranked))
             grouped.setdefault((places, tuple(drawn[p] for p in places)), []).append(log_p)
         for action, parts in grouped.items():
@@ -151,7 +174,8 @@ def steps(policy, prompt, state, piece, law, temperature):
 
 
 def trajectory_of(policy, prompt, key, law):
-    """The record of a way to fill a canvas, as a sampler that took it would have written it (log-probabilities: 0)."""
+    """The record of a way to fill a canvas, as a sampler that took it would have written it
+    (log-probabilities: 0)."""
     state, steps, actions = [policy.mask_id] * law.max_tokens, [], list(key)
     for piece in slices(law):
         if policy.mask_id in state[piece.start : piece.end]:
@@ -171,4 +195,6 @@ def trajectory_of(policy, prompt, key, law):
                 state[place] = int(token)
         end_early(policy, state, piece, law)
     assert not actions
-    return Trajectory(prompt=np.array(prompt), steps=tuple(steps), text="", sampling=law, finish="length")
+    return Trajectory(
+        prompt=np.array(prompt), steps=tuple(steps), text="", sampling=law, finish="length"
+    )

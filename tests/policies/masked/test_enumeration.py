@@ -1,4 +1,5 @@
-"""Both laws, and the scorer against every trajectory there is, in float64: values, sums and gradients."""
+"""Both laws, and the scorer against every trajectory there is, in float64: values, sums and
+gradients."""
 
 from dataclasses import replace
 
@@ -16,21 +17,34 @@ from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import laws, trajectory_of, ways
 
 CHAT = [{"role": "user", "content": "nota?"}]
-KINDS = ("random", "ancestral", "leftmost", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence")
+KINDS = (
+    "random",
+    "ancestral",
+    "leftmost",
+    "plackett_luce",
+    "plackett_luce_set",
+    "threshold",
+    "low_confidence",
+)
 GRADIENT = 1e-6
-"""Llama's norm works in float32 whatever the model's type, which leaves its gradient about 5e-8 of noise."""
+"""Llama's norm works in float32 whatever the model's type, which leaves its gradient about 5e-8 of
+noise."""
 BLOCKS = MaskedSampling(max_tokens=4, steps=3, blocks=2, top_k=2, selector="plackett_luce")
 
 
 def law(selector, **options):
     extra = {"threshold": 0.6, "position_temperature": 0.3} if selector == "threshold" else {}
-    return replace(MaskedSampling(max_tokens=3, steps=2, top_k=2), selector=selector, **{**extra, **options})
+    return replace(
+        MaskedSampling(max_tokens=3, steps=2, top_k=2), selector=selector, **{**extra, **options}
+    )
 
 
 @pytest.fixture(scope="module")
 def policies(masked_folder):
     """{attention: policy in float64}."""
-    found = {attention: opened(masked_folder, attention=attention) for attention in ("prefix", "full")}
+    found = {
+        attention: opened(masked_folder, attention=attention) for attention in ("prefix", "full")
+    }
     for policy in found.values():
         policy.model.double()
     return found
@@ -44,7 +58,9 @@ def wide(policies):
 def totals(terms):
     """The scorer's log-probability of each trajectory, differentiable."""
     count = int(terms.owner.max()) + 1
-    return torch.zeros(count, dtype=torch.float64).index_add(0, terms.owner, terms.logprobs.double())
+    return torch.zeros(count, dtype=torch.float64).index_add(
+        0, terms.owner, terms.logprobs.double()
+    )
 
 
 @pytest.mark.parametrize("selector", KINDS)
@@ -65,7 +81,9 @@ def test_temperatures_filters_and_blocks_are_part_of_the_law(policy, options):
 
 
 def test_gradients_are_finite_at_extreme_scores():
-    scores = torch.tensor([[30.0, -30.0, 0.0, float("-inf")]], dtype=torch.float64, requires_grad=True)
+    scores = torch.tensor(
+        [[30.0, -30.0, 0.0, float("-inf")]], dtype=torch.float64, requires_grad=True
+    )
     chosen = torch.tensor([[True, False, True, False]])
     loss = plackett_luce.log_prob(scores, torch.tensor([[0, 2]])).sum()
     (loss + plackett_luce.set_log_prob(scores, chosen).sum()).backward()
@@ -89,22 +107,30 @@ def test_the_learnt_temperature_is_inside_the_law(masked_folder):
                 theta[index] += sign * 1e-2
                 values.append(policy.score(drawn).logprobs.sum().item())
                 theta[index] -= sign * 1e-2
-        assert theta.grad[index].item() == pytest.approx((values[0] - values[1]) / 2e-2, rel=2e-2, abs=2e-2)
+        assert theta.grad[index].item() == pytest.approx(
+            (values[0] - values[1]) / 2e-2, rel=2e-2, abs=2e-2
+        )
 
 
 @pytest.mark.parametrize(
     ("attention", "temperature"), [("prefix", 0.3), ("prefix", 1.0), ("prefix", 2.0), ("full", 1.0)]
 )
 @pytest.mark.parametrize("selector", KINDS)
-def test_all_trajectories_have_their_probability_and_sum_to_one(policies, selector, attention, temperature):
+def test_all_trajectories_have_their_probability_and_sum_to_one(
+    policies, selector, attention, temperature
+):
     wide, asked = policies[attention], law(selector, temperature=temperature)
     prompt = wide.chat.prompt(CHAT)
     with torch.no_grad():
         found = list(ways(wide, prompt, asked, temperature))
-        scored = totals(wide.score([trajectory_of(wide, prompt, key, asked) for key, _, _ in found]))
+        scored = totals(
+            wide.score([trajectory_of(wide, prompt, key, asked) for key, _, _ in found])
+        )
     # A choice that the model has no say in is a float32 number.
     free = 1e-6 if selector in {"random", "ancestral"} else 1e-9
-    torch.testing.assert_close(scored, torch.stack([log_p for _, log_p, _ in found]), atol=free, rtol=0)
+    torch.testing.assert_close(
+        scored, torch.stack([log_p for _, log_p, _ in found]), atol=free, rtol=0
+    )
     assert scored.exp().sum().item() == pytest.approx(1, abs=free)
 
 
@@ -113,36 +139,48 @@ def test_the_gradient_is_the_enumerated_one_and_a_baseline_does_not_change_it(wi
     """grad sum P R by the oracle is sum P R grad log P by the scorer; sum P grad log P is 0."""
     asked, prompt = law(selector, max_tokens=2), wide.chat.prompt(CHAT)
     found = list(ways(wide, prompt, asked))
-    rewards = torch.rand(len(found), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    rewards = torch.rand(
+        len(found), dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
     chance = torch.stack([log_p for _, log_p, _ in found]).exp()
     weights = list(wide.trainable().values())
     wanted = torch.autograd.grad((chance * rewards).sum(), weights, allow_unused=True)
     log_p = totals(wide.score([trajectory_of(wide, prompt, key, asked) for key, _, _ in found]))
     for baseline in (0.0, 7.0):
         loss = (chance.detach() * (rewards - baseline) * log_p).sum()
-        for mine, theirs in zip(torch.autograd.grad(loss, weights, retain_graph=True), wanted, strict=True):
+        for mine, theirs in zip(
+            torch.autograd.grad(loss, weights, retain_graph=True), wanted, strict=True
+        ):
             torch.testing.assert_close(mine, theirs, atol=GRADIENT, rtol=1e-4)
 
 
 def test_the_gradient_of_the_tokens_alone_is_not_that_of_the_native_sampler(wide):
-    """Negative control of the test above: without the choice of places a baseline changes the gradient."""
+    """Negative control of the test above: without the choice of places a baseline changes the
+    gradient."""
     asked, prompt = law("low_confidence"), wide.chat.prompt(CHAT)
-    terms = wide.score([trajectory_of(wide, prompt, key, asked) for key, _, _ in ways(wide, prompt, asked)])
+    terms = wide.score(
+        [trajectory_of(wide, prompt, key, asked) for key, _, _ in ways(wide, prompt, asked)]
+    )
     chance = totals(terms).detach().exp()
     weights = list(wide.trainable().values())
 
     def of_a_baseline(values):
-        gradients = torch.autograd.grad((chance[terms.owner] * values).sum(), weights, retain_graph=True)
+        gradients = torch.autograd.grad(
+            (chance[terms.owner] * values).sum(), weights, retain_graph=True
+        )
         return max(float(gradient.abs().max()) for gradient in gradients)
 
     assert of_a_baseline(terms.logprobs) < GRADIENT
     tokens = terms.logprobs * ~terms.selection
     assert of_a_baseline(tokens) > 1e-3
-    assert totals(replace(terms, logprobs=tokens)).exp().sum() > 1.2, "what token-only methods call the probability"
+    assert totals(replace(terms, logprobs=tokens)).exp().sum() > 1.2, (
+        "what token-only methods call the probability"
+    )
 
 
 def test_just_grpo_scores_the_product_of_left_to_right_conditionals(wide):
-    """By hand, not by steps: every answer has one trajectory, and its terms are log p(token | what is to its left)."""
+    """By hand, not by steps: every answer has one trajectory, and its terms are log p(token | what
+    is to its left)."""
     asked, prompt = law("leftmost", steps=3), wide.chat.prompt(CHAT)
     wanted = {}
     with torch.no_grad():
@@ -155,7 +193,10 @@ def test_just_grpo_scores_the_product_of_left_to_right_conditionals(wide):
                 for token, log_p in laws(wide, prompt, states[answer])[place].items()
             ]
         wanted = dict(todo)
-        drawn = [trajectory_of(wide, prompt, tuple(((i,), (t,)) for i, t in enumerate(a)), asked) for a in wanted]
+        drawn = [
+            trajectory_of(wide, prompt, tuple(((i,), (t,)) for i, t in enumerate(a)), asked)
+            for a in wanted
+        ]
         views = JustGrpo().views(wide, drawn, np.random.default_rng(0))
         terms = wide.score([view.trajectory for view in views])
     assert not bool(terms.selection.any())
@@ -166,11 +207,15 @@ def test_just_grpo_scores_the_product_of_left_to_right_conditionals(wide):
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_the_leftmost_places_are_filled_and_nothing_behind_an_end_is_drawn(masked_folder, temperature):
+def test_the_leftmost_places_are_filled_and_nothing_behind_an_end_is_drawn(
+    masked_folder, temperature
+):
     policy = opened(masked_folder)
     asked = MaskedSampling(max_tokens=4, steps=4, selector="leftmost", temperature=temperature)
     (plain,) = sampled(policy, [CHAT], 64, asked, seed=0)
-    assert {tuple(int(step.positions[0]) for step in t.steps) for t in plain} <= {tuple(range(n)) for n in range(1, 5)}
+    assert {tuple(int(step.positions[0]) for step in t.steps) for t in plain} <= {
+        tuple(range(n)) for n in range(1, 5)
+    }
     policy.chat.stop_ids = (int(plain[0].steps[0].tokens[0]),)
     (ended,) = sampled(policy, [CHAT], 64, asked, seed=0)
     assert len(ended[0].steps) == 1
@@ -194,22 +239,33 @@ class TestAnAnswerThatEndsEarly:
 
     @pytest.mark.parametrize("selector", KINDS)
     def test_both_laws_hold(self, ending, selector):
-        assert_both_laws_hold(ending, CHAT, replace(BLOCKS, selector=selector, threshold=0.6), draws=1200, least=0.97)
+        assert_both_laws_hold(
+            ending, CHAT, replace(BLOCKS, selector=selector, threshold=0.6), draws=1200, least=0.97
+        )
 
     def test_its_trajectories_are_the_enumerated_ones(self, ending):
         prompt = ending.chat.prompt(CHAT)
         with torch.no_grad():
             found = list(ways(ending, prompt, BLOCKS))
-            scored = totals(ending.score([trajectory_of(ending, prompt, key, BLOCKS) for key, _, _ in found]))
-        assert {len(key) for key, _, _ in found} == {2, 3}, "some end after the first block, some do not"
-        torch.testing.assert_close(scored, torch.stack([log_p for _, log_p, _ in found]), atol=2e-5, rtol=0)
+            scored = totals(
+                ending.score([trajectory_of(ending, prompt, key, BLOCKS) for key, _, _ in found])
+            )
+        assert {len(key) for key, _, _ in found} == {2, 3}, (
+            "some end after the first block, some do not"
+        )
+        torch.testing.assert_close(
+            scored, torch.stack([log_p for _, log_p, _ in found]), atol=2e-5, rtol=0
+        )
         assert scored.exp().sum().item() == pytest.approx(1, abs=1e-4)
 
     def test_the_answer_is_what_it_would_have_been(self, ending, masked_folder):
-        """The same seed, with and without an end token: equal up to the end, which is where the answer stops."""
+        """The same seed, with and without an end token: equal up to the end, which is where the
+        answer stops."""
         never = opened(masked_folder)
         never.chat.stop_ids = ()
-        (short,), (whole,) = (sampled(policy, [CHAT], 64, BLOCKS, seed=3) for policy in (ending, never))
+        (short,), (whole,) = (
+            sampled(policy, [CHAT], 64, BLOCKS, seed=3) for policy in (ending, never)
+        )
         ended = [t for t in short if len(t.steps) < 3]
         assert 0 < len(ended) < 64
         for mine, full in zip(short, whole, strict=True):

@@ -1,4 +1,5 @@
-"""The masked policy around its law: places, batches, losses, what is opened, and what is refused."""
+"""The masked policy around its law: places, batches, losses, what is opened, and what is
+refused."""
 
 import json
 import shutil
@@ -22,7 +23,11 @@ LAW = LAWS["masked"]
 
 
 def test_every_place_is_filled_once_and_never_with_the_mask(policy):
-    for law in (LAW, replace(LAW, selector="ancestral"), replace(LAW, selector="threshold", threshold=0.2)):
+    for law in (
+        LAW,
+        replace(LAW, selector="ancestral"),
+        replace(LAW, selector="threshold", threshold=0.2),
+    ):
         for trajectory in drawn(policy, law):
             places = np.concatenate([step.positions for step in trajectory.steps])
             assert sorted(places) == list(range(8))
@@ -38,7 +43,10 @@ def test_greedy_takes_the_most_confident_places_and_their_best_tokens(policy):
         assert step.state.tolist() == state
         with torch.no_grad():
             p = logits_of(policy, policy.chat.prompt(CHAT), state).softmax(-1)
-        best = max((place for place in range(4) if state[place] == policy.mask_id), key=lambda i: p[i].max())
+        best = max(
+            (place for place in range(4) if state[place] == policy.mask_id),
+            key=lambda i: p[i].max(),
+        )
         assert step.positions.tolist() == [best]
         assert step.tokens.tolist() == [int(p[best].argmax())]
         state[best] = int(step.tokens[0])
@@ -46,7 +54,8 @@ def test_greedy_takes_the_most_confident_places_and_their_best_tokens(policy):
 
 
 def test_the_divergence_is_the_enumerated_one(masked_folder):
-    """One step of one place: KL over (place, token) pairs, against the mean of the closed form over places."""
+    """One step of one place: KL over (place, token) pairs, against the mean of the closed form over
+    places."""
     policy = opened(masked_folder)
     law = MaskedSampling(max_tokens=2, steps=2, top_k=2, selector="plackett_luce")
     policy.keep_reference()
@@ -62,21 +71,26 @@ def test_the_divergence_is_the_enumerated_one(masked_folder):
     with torch.no_grad():
         before = first_steps()
         for weight in policy.trainable().values():
-            weight.add_(0.004 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
+            weight.add_(
+                0.004 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1))
+            )
         after = first_steps()
     assert set(before) == set(after), "the perturbation must not change the two best tokens"
     exact = sum(np.exp(after[key]) * (after[key] - before[key]) for key in after)
     (group,) = sampled(policy, [CHAT], 300, law, seed=0)
     by_place = {int(t.steps[0].positions[0]): replace(t, steps=t.steps[:1]) for t in group}
     terms = policy.score(list(by_place.values()), divergence=True)
-    chance = [sum(np.exp(v) for key, v in after.items() if key[0][0] == place) for place in by_place]
+    chance = [
+        sum(np.exp(v) for key, v in after.items() if key[0][0] == place) for place in by_place
+    ]
     mean = float((terms.divergence.detach().double() * torch.tensor(chance)).sum())
     assert mean == pytest.approx(exact, rel=0.01, abs=1e-6)
     assert exact > 1e-6
 
 
 def test_the_supervised_loss_is_the_any_order_bound_on_average(masked_folder):
-    """Two places: E over t of (1/t) sum over hidden = half of both hidden twice, or one after the other."""
+    """Two places: E over t of (1/t) sum over hidden = half of both hidden twice, or one after the
+    other."""
     policy = opened(masked_folder, canvas=2)
     chat = [*CHAT, {"role": "assistant", "content": "a"}]
     demonstration = policy.demonstrate(chat)
@@ -87,13 +101,18 @@ def test_the_supervised_loss_is_the_any_order_bound_on_average(masked_folder):
         one = logits_of(policy, prompt, [mask, canvas[1]]).log_softmax(-1)[0, canvas[0]]
         two = logits_of(policy, prompt, [canvas[0], mask]).log_softmax(-1)[1, canvas[1]]
         wanted = -0.5 * (both[0, canvas[0]] + two + both[1, canvas[1]] + one)
-        losses = [policy.supervised_loss([demonstration] * 500, noises(500, seed)) / 500 for seed in range(30)]
+        losses = [
+            policy.supervised_loss([demonstration] * 500, noises(500, seed)) / 500
+            for seed in range(30)
+        ]
     assert torch.stack(losses).mean().item() == pytest.approx(wanted.item(), rel=0.03)
 
 
 def test_an_answer_is_followed_by_end_tokens(policy):
     demonstration = policy.demonstrate([*CHAT, {"role": "assistant", "content": "a"}])
-    canvas = [t for t, wanted in zip(demonstration.tokens, demonstration.is_target, strict=True) if wanted]
+    canvas = [
+        t for t, wanted in zip(demonstration.tokens, demonstration.is_target, strict=True) if wanted
+    ]
     assert len(canvas) == 8
     assert canvas[1:] == [policy.chat.end_of_turn] * 7
 
@@ -114,7 +133,9 @@ def test_no_steps_at_all_are_refused_where_the_law_is_made():
 
 def test_an_answer_longer_than_the_canvas_is_an_error(masked_folder):
     with pytest.raises(DataError, match="exceeds the canvas of 8"):
-        opened(masked_folder).demonstrate([*CHAT, {"role": "assistant", "content": "muito longa " * 9}])
+        opened(masked_folder).demonstrate(
+            [*CHAT, {"role": "assistant", "content": "muito longa " * 9}]
+        )
 
 
 def made(model, source, folder):
@@ -135,10 +156,13 @@ def sizes(source, **more):
 
 
 def test_a_window_of_attention_and_a_config_without_cache_are_no_obstacle(masked_folder, tmp_path):
-    """The explicit mask says what is seen; a sliding window would drop a kept prompt's first keys."""
+    """The explicit mask says what is seen; a sliding window would drop a kept prompt's first
+    keys."""
     from transformers import MistralConfig, MistralForCausalLM
 
-    model = MistralForCausalLM(MistralConfig(**sizes(masked_folder, sliding_window=8, use_cache=False)))
+    model = MistralForCausalLM(
+        MistralConfig(**sizes(masked_folder, sliding_window=8, use_cache=False))
+    )
     policy = opened(made(model, masked_folder, tmp_path / "mistral"))
     trajectories = drawn(policy)
     assert max(len(t.prompt) for t in trajectories) > 8
@@ -157,7 +181,9 @@ def test_a_window_of_attention_and_a_config_without_cache_are_no_obstacle(masked
 def test_capped_logits_are_refused(masked_folder, tmp_path):
     from transformers import Gemma2Config, Gemma2ForCausalLM
 
-    model = Gemma2ForCausalLM(Gemma2Config(**sizes(masked_folder, head_dim=16, final_logit_softcapping=0.1)))
+    model = Gemma2ForCausalLM(
+        Gemma2Config(**sizes(masked_folder, head_dim=16, final_logit_softcapping=0.1))
+    )
     with pytest.raises(ModelError, match="not those of its linear head"):
         opened(made(model, masked_folder, tmp_path / "gemma"))
 

@@ -1,4 +1,5 @@
-"""Choices of places against sums over orders and over all draws, at scores and logits of every size, in float64."""
+"""Choices of places against sums over orders and over all draws, at scores and logits of every
+size, in float64."""
 
 import itertools
 from dataclasses import replace
@@ -18,7 +19,8 @@ GAPS = (-30.0, -3.0, 0.0, 3.0, 5.0, 8.0, 10.0, 13.0, 30.0)
 
 
 def over_orders(scores, places):
-    """log P that `places` come first in any order: P(S) = sum over the last one drawn, by subsets (exact)."""
+    """log P that `places` come first in any order: P(S) = sum over the last one drawn, by subsets
+    (exact)."""
     table = {frozenset(): scores.new_zeros(())}
     for size in range(1, len(places) + 1):
         for members in map(frozenset, itertools.combinations(places, size)):
@@ -42,7 +44,9 @@ def errors(log_prob, gap, size=8, count=4):
         mine, exact = scores.clone().requires_grad_(), scores.clone().requires_grad_()
         found, wanted = log_prob(mine.unsqueeze(0), chosen)[0], over_orders(exact, range(count))
         gradients = torch.autograd.grad(found, mine)[0], torch.autograd.grad(wanted, exact)[0]
-        now = torch.stack([(found - wanted).abs(), (gradients[0] - gradients[1]).abs().max()]).detach()
+        now = torch.stack(
+            [(found - wanted).abs(), (gradients[0] - gradients[1]).abs().max()]
+        ).detach()
         worst = torch.maximum(worst, now)
     return worst
 
@@ -63,7 +67,8 @@ def by_gauss(scores, chosen):
 
 
 def test_gauss_nodes_would_miss_places_that_lead_by_far():
-    """Negative control: where nothing leads both are exact, and where the model is sure only one is."""
+    """Negative control: where nothing leads both are exact, and where the model is sure only one
+    is."""
     assert errors(by_gauss, 0.0).max() < 1e-11
     assert errors(by_gauss, 10.0)[0] > 1e-4
 
@@ -72,9 +77,9 @@ def test_many_places_at_once():
     """32 of 64 equal places: one of the sets of that size."""
     chosen = torch.arange(64).unsqueeze(0) < 32
     wanted = -(np.log(np.arange(33, 65)).sum() - np.log(np.arange(1, 33)).sum())
-    assert float(plackett_luce.set_log_prob(torch.zeros((1, 64)).double(), chosen)[0]) == pytest.approx(
-        wanted, abs=1e-9
-    )
+    assert float(
+        plackett_luce.set_log_prob(torch.zeros((1, 64)).double(), chosen)[0]
+    ) == pytest.approx(wanted, abs=1e-9)
 
 
 @pytest.mark.parametrize("temperature", [0.05, 0.3, 2.0])
@@ -86,7 +91,9 @@ def test_the_threshold_chooses_some_set(temperature):
     for choice in itertools.product([False, True], repeat=4):
         chosen = torch.tensor([choice])
         if chosen.any() and not (chosen & ~eligible).any():
-            total += float(selectors.threshold_log_prob(confidence, eligible, (0.5, temperature), chosen).exp())
+            total += float(
+                selectors.threshold_log_prob(confidence, eligible, (0.5, temperature), chosen).exp()
+            )
     assert total == pytest.approx(1, abs=1e-12)
 
 
@@ -102,7 +109,8 @@ class Identity:
 
 LOGITS = {
     "drawn": torch.randn((4, 5), generator=torch.Generator().manual_seed(2), dtype=torch.float64),
-    "extreme": torch.randn((4, 5), generator=torch.Generator().manual_seed(3), dtype=torch.float64) * 30,
+    "extreme": torch.randn((4, 5), generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    * 30,
     "all equal": torch.zeros((4, 5), dtype=torch.float64),
 }
 
@@ -111,7 +119,8 @@ LOGITS = {
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 2.0])
 @pytest.mark.parametrize("which", LOGITS)
 def test_the_native_sampler_has_its_enumerated_probability(which, temperature, count):
-    """Every token at every place is drawn, the most confident are kept: all draws, one by one. Ties go by index."""
+    """Every token at every place is drawn, the most confident are kept: all draws, one by one. Ties
+    go by index."""
     logits, mask = LOGITS[which], 4
     laws = Places(Identity(5), mask, logits, None)
     law = MaskedSampling(max_tokens=4, steps=1, temperature=temperature, selector="low_confidence")
@@ -119,7 +128,9 @@ def test_the_native_sampler_has_its_enumerated_probability(which, temperature, c
     log_p = (logits[:, :mask] / temperature).log_softmax(-1)
     wanted = {}
     for tokens in itertools.product(range(mask), repeat=4):
-        ranked = sorted(range(4), key=lambda place: (-float(plain[place, tokens[place]]), place))[:count]
+        ranked = sorted(range(4), key=lambda place: (-float(plain[place, tokens[place]]), place))[
+            :count
+        ]
         action = tuple((place, tokens[place]) for place in sorted(ranked))
         chance = sum(log_p[place, token] for place, token in enumerate(tokens)).exp()
         wanted[action] = wanted.get(action, 0.0) + float(chance)
@@ -136,7 +147,8 @@ def test_the_native_sampler_has_its_enumerated_probability(which, temperature, c
 
 
 def test_no_block_has_more_steps_than_places():
-    """So a step always has something to fill, whatever the numbers (8 places, 7 steps, 5 blocks is such a case)."""
+    """So a step always has something to fill, whatever the numbers (8 places, 7 steps, 5 blocks is
+    such a case)."""
     for places in range(1, 13):
         for steps in range(1, places + 1):
             for blocks in range(1, steps + 1):

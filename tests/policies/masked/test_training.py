@@ -40,7 +40,8 @@ def test_some_steps_have_the_gradient_of_all_on_average(policy):
 
 
 class TestBounds:
-    """ELBOs of an answer on three places against all orders of filling it in, by plain forward passes."""
+    """ELBOs of an answer on three places against all orders of filling it in, by plain forward
+    passes."""
 
     law = MaskedSampling(max_tokens=3, steps=3)
 
@@ -74,25 +75,33 @@ class TestBounds:
                 hidden = np.isin(np.arange(3), places)
                 view = replace(trajectory, steps=(policy.hide(trajectory, hidden),))
                 with torch.no_grad():
-                    expected += float(policy.score([view]).logprobs.sum()) * (3 / size) / len(sets) / 3
+                    expected += (
+                        float(policy.score([view]).logprobs.sum()) * (3 / size) / len(sets) / 3
+                    )
         orders = self.orders(policy, trajectory)
         assert expected == pytest.approx(orders.mean(), abs=2e-5)
         likelihood = np.log(np.exp(orders).mean())
         assert expected <= likelihood
-        # The likelihood is that of the random sampler with a step for each place: all of its ways to this answer.
+        # The likelihood is that of the random sampler with a step for each place: all of its ways
+        # to this answer.
         answer = self.canvas(policy, trajectory)
         ways = [
-            trajectory_of(policy, trajectory.prompt, tuple(((i,), (answer[i],)) for i in order), self.law)
+            trajectory_of(
+                policy, trajectory.prompt, tuple(((i,), (answer[i],)) for i in order), self.law
+            )
             for order in itertools.permutations(range(3))
         ]
         with torch.no_grad():
             terms = policy.score(ways)
-        totals = torch.zeros(6, dtype=torch.float64).index_add(0, terms.owner, terms.logprobs.double())
+        totals = torch.zeros(6, dtype=torch.float64).index_add(
+            0, terms.owner, terms.logprobs.double()
+        )
         assert float(totals.logsumexp(0)) == pytest.approx(likelihood, abs=2e-5)
 
 
 def test_a_reward_is_learnt_step_by_step(masked_folder):
-    """A bandit: the share of places that hold one token. Its exact expectation rises at each update, and reaches 1."""
+    """A bandit: the share of places that hold one token. Its exact expectation rises at each
+    update, and reaches 1."""
     policy = opened(masked_folder)
     law = MaskedSampling(max_tokens=2, steps=2, selector="plackett_luce")
     prompt, mask = policy.chat.prompt(CHAT), policy.mask_id
@@ -101,13 +110,17 @@ def test_a_reward_is_learnt_step_by_step(masked_folder):
 
     @torch.no_grad()
     def expected():
-        """By enumeration: which place first, each token there, then the other place, with plain forward passes."""
+        """By enumeration: which place first, each token there, then the other place, with plain
+        forward passes."""
         first = logits_of(policy, prompt, [mask, mask]).softmax(-1)
         pick = first.amax(-1) / first.amax(-1).sum()
         vocabulary = first.shape[1]
         total = 0.0
         for place in (0, 1):
-            states = [[drawn_token, mask] if place == 0 else [mask, drawn_token] for drawn_token in range(vocabulary)]
+            states = [
+                [drawn_token, mask] if place == 0 else [mask, drawn_token]
+                for drawn_token in range(vocabulary)
+            ]
             then = logits_of_many(policy, prompt, states).softmax(-1)[:, 1 - place, token]
             share = (torch.arange(vocabulary) == token).double() + then
             total += float(pick[place] * (first[place] * share).sum() / 2)
@@ -118,7 +131,12 @@ def test_a_reward_is_learnt_step_by_step(masked_folder):
     values = [expected()]
     for step in range(24):
         (group,) = sampled(policy, [CHAT], 128, law, seed=step)
-        rewards = np.array([np.mean([t == token for s in trajectory.steps for t in s.tokens]) for trajectory in group])
+        rewards = np.array(
+            [
+                np.mean([t == token for s in trajectory.steps for t in s.tokens])
+                for trajectory in group
+            ]
+        )
         credits_ = [
             Credit((trajectory,), float(reward - rewards.mean()), 1 / (128 * 2))
             for trajectory, reward in zip(group, rewards, strict=True)
@@ -135,13 +153,19 @@ def test_a_rollout_none_of_whose_looks_hides_anything_adds_nothing(masked_folder
     """On a canvas of one place GDPO's two nodes leave every sixth rollout whole."""
     policy, law = opened(masked_folder), MaskedSampling(max_tokens=1, steps=1)
     rate = {"learning_rate": 1e-9}
-    recipe = toy_recipe(family="masked", max_tokens=1, algorithm={"name": "gdpo", "draws": 2}, optimiser=rate)
+    recipe = toy_recipe(
+        family="masked", max_tokens=1, algorithm={"name": "gdpo", "draws": 2}, optimiser=rate
+    )
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 4)
     credits_ = [Credit((each,), 1.0, 0.1) for each in drawn(policy, law, copies=8)]
-    views = bound_views(policy, [c.turns[0] for c in credits_], LOOKS["gdpo"], 2, np.random.default_rng(0))
+    views = bound_views(
+        policy, [c.turns[0] for c in credits_], LOOKS["gdpo"], 2, np.random.default_rng(0)
+    )
     assert 0 < len(views) < len(credits_)
     assert all(view.trajectory.steps for view in views)
     found = [update_policy(policy, optimiser, credits_, recipe, 0)]
     found += [update_policy(policy, optimiser, credits_[:1], recipe, step) for step in range(12)]
     assert found[0].terms > 0
-    assert {one.terms > 0 for one in found[1:]} == {True, False}, "a step without any look is one without a signal"
+    assert {one.terms > 0 for one in found[1:]} == {True, False}, (
+        "a step without any look is one without a signal"
+    )

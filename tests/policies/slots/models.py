@@ -1,4 +1,5 @@
-"""A Qwen3 of a few thousand weights whose vocabulary is three tokens and a mask, so that everything can be listed."""
+"""A Qwen3 of a few thousand weights whose vocabulary is three tokens and a mask, so that everything
+can be listed."""
 
 from pathlib import Path
 
@@ -13,13 +14,24 @@ LONGER = [{"role": "user", "content": "b b a b a"}]
 
 
 def save_mini(folder: Path, seed: int = 0, *, model_type: str = "qwen3", **config) -> Path:
-    """Weights far from uniform and unlike each other, with a tokenizer in which a word is a token."""
+    """Weights far from uniform and unlike each other, with a tokenizer in which a word is a
+    token."""
     from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+    from transformers import (
+        LlamaConfig,
+        LlamaForCausalLM,
+        PreTrainedTokenizerFast,
+        Qwen3Config,
+        Qwen3ForCausalLM,
+    )
 
-    tokenizer = Tokenizer(models.WordLevel({"a": A, "b": B, "<end>": END, "<mask>": MASK}, unk_token="a"))
+    tokenizer = Tokenizer(
+        models.WordLevel({"a": A, "b": B, "<end>": END, "<mask>": MASK}, unk_token="a")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>", mask_token="<mask>")
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<end>", mask_token="<mask>"
+    )
     fast.chat_template = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
     sizes = {
         "vocab_size": 4, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
@@ -27,7 +39,9 @@ def save_mini(folder: Path, seed: int = 0, *, model_type: str = "qwen3", **confi
         "tie_word_embeddings": False, "bos_token_id": None, "eos_token_id": END, "pad_token_id": None,
         "initializer_range": 0.4,
     }  # fmt: skip
-    kind = {"qwen3": (Qwen3Config, Qwen3ForCausalLM), "llama": (LlamaConfig, LlamaForCausalLM)}[model_type]
+    kind = {"qwen3": (Qwen3Config, Qwen3ForCausalLM), "llama": (LlamaConfig, LlamaForCausalLM)}[
+        model_type
+    ]
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = kind[1](kind[0](**{**sizes, **config}))
@@ -37,10 +51,16 @@ def save_mini(folder: Path, seed: int = 0, *, model_type: str = "qwen3", **confi
 
 
 def save_outlier(folder: Path) -> Path:
-    """One whose channel 0 is 100 times as large as any other from beginning to end, and says nothing."""
+    """One whose channel 0 is 100 times as large as any other from beginning to end, and says
+    nothing."""
     from transformers import Qwen3ForCausalLM
 
-    sizes = {"hidden_size": 128, "intermediate_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2}
+    sizes = {
+        "hidden_size": 128,
+        "intermediate_size": 256,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+    }
     save_mini(folder, **sizes, head_dim=32, num_hidden_layers=3, initializer_range=0.1)
     model, large = Qwen3ForCausalLM.from_pretrained(folder), 100.0
     with torch.no_grad():

@@ -1,6 +1,8 @@
-"""The slot policy once more, by definition: every context is written out and read by one plain forward pass.
+"""The slot policy once more, by definition: every context is written out and read by one plain
+forward pass.
 
-A context is a list of (token, position, indices that it sees). No cache, no packing, no selection code of the package.
+A context is a list of (token, position, indices that it sees). No cache, no packing, no selection
+code of the package.
 """
 
 import itertools
@@ -22,19 +24,26 @@ class Token:
 
 
 def logits(model, tokens, *, drawn=True):
-    """Logits [T, V] of a written-out context; the mask's are minus infinity where tokens are drawn."""
+    """Logits [T, V] of a written-out context; the mask's are minus infinity where tokens are
+    drawn."""
     count = len(tokens)
     allowed = torch.zeros((count, count), dtype=torch.bool)
     for index, token in enumerate(tokens):
         allowed[index, [*token.sees, index]] = True
-    bias = torch.zeros((count, count), dtype=model.dtype).masked_fill(~allowed, torch.finfo(model.dtype).min)
+    bias = torch.zeros((count, count), dtype=model.dtype).masked_fill(
+        ~allowed, torch.finfo(model.dtype).min
+    )
     result = model(
         torch.tensor([[token.id for token in tokens]]),
         attention_mask=bias[None, None],
         position_ids=torch.tensor([[token.position for token in tokens]]),
         use_cache=False,
     ).logits[0]
-    return result.masked_fill(torch.arange(result.shape[1]) == MASK, float("-inf")) if drawn else result
+    return (
+        result.masked_fill(torch.arange(result.shape[1]) == MASK, float("-inf"))
+        if drawn
+        else result
+    )
 
 
 def prompt_tokens(prompt):
@@ -42,7 +51,8 @@ def prompt_tokens(prompt):
 
 
 def behind(context, ids, positions, sees=None):
-    """A context with tokens behind it that see `sees` (all of it by default) and one another causally."""
+    """A context with tokens behind it that see `sees` (all of it by default) and one another
+    causally."""
     sees = list(range(len(context))) if sees is None else list(sees)
     made = list(context)
     for id_, position in zip(ids, positions, strict=True):
@@ -64,12 +74,15 @@ def token_logs(row, law):
             if total < law.top_p:
                 nucleus.append(token)
             total += float(chances[token])
-        values = values.masked_fill(~torch.isin(torch.arange(len(values)), torch.tensor(nucleus)), float("-inf"))
+        values = values.masked_fill(
+            ~torch.isin(torch.arange(len(values)), torch.tensor(nucleus)), float("-inf")
+        )
     return values.log_softmax(-1)
 
 
 def everything(model, prompt, law: Sampling, width, counts):
-    """Every trajectory under a law of one block, with its log-probability (a scalar with gradient)."""
+    """Every trajectory under a law of one block, with its log-probability (a scalar with
+    gradient)."""
     size = law.max_tokens
     start = (
         prompt_tokens(prompt),
@@ -101,7 +114,9 @@ def _rounds(model, state, law, width, counts, length):
     count, number = counts[len(steps)], len(steps)
     empty = [slot for slot in range(len(filled)) if filled[slot] < 0]
     places = [slot * width + offset for slot in empty for offset in range(width)]
-    plan = logits(model, behind(context, [MASK] * len(places), [length + place for place in places]))[len(context) :]
+    plan = logits(
+        model, behind(context, [MASK] * len(places), [length + place for place in places])
+    )[len(context) :]
     first = {slot: token_logs(plan[index * width], law) for index, slot in enumerate(empty)}
     chosen_all = count == len(empty)
     scores = {slot: first[slot].max() / law.position_temperature for slot in empty}
@@ -113,10 +128,15 @@ def _rounds(model, state, law, width, counts, length):
             choice = torch.tensor(-math.log(math.comb(len(empty), count)), dtype=model.dtype)
         elif not chosen_all:
             choice = sum(
-                scores[slot] - torch.stack([scores[other] for other in empty if other not in order[:rank]]).logsumexp(0)
+                scores[slot]
+                - torch.stack(
+                    [scores[other] for other in empty if other not in order[:rank]]
+                ).logsumexp(0)
                 for rank, slot in enumerate(order)
             )
-        fills = [list(_fills(model, context, slot, first[slot], law, width, length)) for slot in order]
+        fills = [
+            list(_fills(model, context, slot, first[slot], law, width, length)) for slot in order
+        ]
         for combination in itertools.product(*fills):
             new, after, round_of = list(context), canvas.copy(), filled.copy()
             positions, tokens, logs = [], [], []
@@ -135,11 +155,14 @@ def _rounds(model, state, law, width, counts, length):
                 state=canvas, history=np.repeat(filled, width),
             )  # fmt: skip
             chance = total + sum(logs) + (0 if choice is None else choice)
-            yield from _rounds(model, (new, after, round_of, (*steps, step), chance), law, width, counts, length)
+            yield from _rounds(
+                model, (new, after, round_of, (*steps, step), chance), law, width, counts, length
+            )
 
 
 def _fills(model, context, slot, first, law, width, length):
-    """What a slot may be filled with, up to its end token, and the log-probability of each token."""
+    """What a slot may be filled with, up to its end token, and the log-probability of each
+    token."""
     unfinished = [((), (), first)]
     while unfinished:
         drawn, logs, law_here = unfinished.pop()

@@ -1,4 +1,5 @@
-"""The law of the slot policy by full enumeration: nothing is left out, nothing counted twice, gradients are true."""
+"""The law of the slot policy by full enumeration: nothing is left out, nothing counted twice,
+gradients are true."""
 
 import itertools
 from collections import Counter
@@ -17,7 +18,9 @@ from tests.policies.slots.models import PROMPT, A
 from tests.policies.slots.oracle import everything
 
 DRAWS = 1500
-LAW = SlotSampling(max_tokens=4, steps=2, selector="plackett_luce", temperature=0.7, position_temperature=0.5)
+LAW = SlotSampling(
+    max_tokens=4, steps=2, selector="plackett_luce", temperature=0.7, position_temperature=0.5
+)
 LAWS = {
     "two rounds": (LAW, [1, 1]),
     "one round": (replace(LAW, steps=1, temperature=1.3), [2]),
@@ -66,7 +69,9 @@ def test_tokens_alone_do_not_sum_to_one(exact):
 def test_the_sampler_draws_the_oracles_law(policy, name):
     law, counts = LAWS[name]
     trajectories, wanted = listed(policy, law, counts)
-    chances = dict(zip((_key([one]) for one in trajectories), wanted.double().exp().tolist(), strict=True))
+    chances = dict(
+        zip((_key([one]) for one in trajectories), wanted.double().exp().tolist(), strict=True)
+    )
     (drawn,) = sampled(policy, [PROMPT], DRAWS, law, seed=3)
     counted = Counter(_key([one]) for one in drawn)
     assert set(counted) <= set(chances)
@@ -90,10 +95,14 @@ def test_both_laws_hold_under_every_selector_or_it_says_that_it_has_none(policy,
 
 
 def test_an_even_choice_moves_no_weight(exact):
-    """Its term is a number: loss and gradient are those of the tokens alone, and its divergence is none."""
+    """Its term is a number: loss and gradient are those of the tokens alone, and its divergence is
+    none."""
     exact.keep_reference()
     (drawn,) = sampled(exact, [PROMPT], 6, LAWS["three slots evenly"][0], seed=0)
-    bare = [replace(each, steps=tuple(replace(step, selection=None) for step in each.steps)) for each in drawn]
+    bare = [
+        replace(each, steps=tuple(replace(step, selection=None) for step in each.steps))
+        for each in drawn
+    ]
     with torch.no_grad():
         for weight in exact.trainable().values():
             weight.mul_(1.1)
@@ -102,14 +111,19 @@ def test_an_even_choice_moves_no_weight(exact):
     torch.testing.assert_close(whole.logprobs[~whole.selection], tokens.logprobs)
     torch.testing.assert_close(whole.divergence, tokens.divergence)
     found, wanted = (
-        torch.autograd.grad(terms.logprobs.sum(), list(exact.trainable().values())) for terms in (whole, tokens)
+        torch.autograd.grad(terms.logprobs.sum(), list(exact.trainable().values()))
+        for terms in (whole, tokens)
     )
-    assert all(torch.allclose(one, other, atol=1e-9) for one, other in zip(found, wanted, strict=True))
+    assert all(
+        torch.allclose(one, other, atol=1e-9) for one, other in zip(found, wanted, strict=True)
+    )
 
 
 def test_a_sampler_of_other_slots_fails_law_2(policy, monkeypatch):
     honest = plackett_luce.choose
-    monkeypatch.setattr(plackett_luce, "choose", lambda scores, uniforms, count: honest(scores * 3, uniforms, count))
+    monkeypatch.setattr(
+        plackett_luce, "choose", lambda scores, uniforms, count: honest(scores * 3, uniforms, count)
+    )
     laws = check_policy(policy, PROMPT, LAW, draws=DRAWS, seed=0)
     assert laws.gap < 1e-5
     assert laws.chi_square_p < 1e-6
@@ -117,24 +131,33 @@ def test_a_sampler_of_other_slots_fails_law_2(policy, monkeypatch):
 
 def test_a_scorer_of_other_slots_fails_law_1(policy):
     (drawn,) = sampled(policy, [PROMPT], 20, LAW, seed=0)
-    scored = policy.score([replace(each, sampling=replace(LAW, position_temperature=2.0)) for each in drawn])
+    scored = policy.score(
+        [replace(each, sampling=replace(LAW, position_temperature=2.0)) for each in drawn]
+    )
     assert (scored.logprobs - scored.recorded).abs().max() > 0.05
 
 
 def test_the_policy_gradient_is_the_gradient_of_the_expected_reward(exact):
-    """The oracle's gradient is of sum p R by brute force; the scorer's is of sum p R log p. A baseline changes none."""
+    """The oracle's gradient is of sum p R by brute force; the scorer's is of sum p R log p. A
+    baseline changes none."""
     prompt = exact.chat.prompt(PROMPT)
     pairs = everything(exact.model, prompt, LAW, exact.width, [1, 1])
-    rewards = torch.tensor([float((trajectory.answer == A).sum()) for trajectory, _ in pairs], dtype=torch.float64)
+    rewards = torch.tensor(
+        [float((trajectory.answer == A).sum()) for trajectory, _ in pairs], dtype=torch.float64
+    )
     weights = exact.trainable()
     chances = torch.stack([total for _, total in pairs]).exp()
     wanted = torch.autograd.grad((chances * rewards).sum(), list(weights.values()))
     for baseline in (0.0, 1.7):
-        surrogate = (chances.detach() * (rewards - baseline) * totals(exact, [t for t, _ in pairs])).sum()
+        surrogate = (
+            chances.detach() * (rewards - baseline) * totals(exact, [t for t, _ in pairs])
+        ).sum()
         found = torch.autograd.grad(surrogate, list(weights.values()))
         for name, one, other in zip(weights, found, wanted, strict=True):
             # The shared head sums its own gradient in single precision.
-            torch.testing.assert_close(one, other, atol=1e-6 if "lm_head" in name else 1e-10, rtol=0)
+            torch.testing.assert_close(
+                one, other, atol=1e-6 if "lm_head" in name else 1e-10, rtol=0
+            )
 
 
 def test_the_closed_form_divergence_is_the_enumerated_one(exact):
@@ -170,13 +193,18 @@ def test_the_divergence_has_the_gradient_of_its_finite_difference(exact):
         with torch.no_grad():
             weight[3, 5] += change
             sums.append(exact.score(drawn, divergence=True).divergence.sum())
-    assert weight.grad[3, 5].item() == pytest.approx((sums[0] - sums[1]).item() / 2e-5, rel=2e-3, abs=1e-5)
+    assert weight.grad[3, 5].item() == pytest.approx(
+        (sums[0] - sums[1]).item() / 2e-5, rel=2e-3, abs=1e-5
+    )
 
 
 def test_reinforce_on_enumerated_trajectories_reaches_the_optimum(exact):
-    """Reward: places that hold the first token. The expected reward only rises, and ends near 4 of 4."""
+    """Reward: places that hold the first token. The expected reward only rises, and ends near 4 of
+    4."""
     trajectories, _ = listed(exact, LAW, [1, 1])
-    rewards = torch.tensor([float((t.answer == A).sum()) for t in trajectories], dtype=torch.float64)
+    rewards = torch.tensor(
+        [float((t.answer == A).sum()) for t in trajectories], dtype=torch.float64
+    )
     optimiser = torch.optim.SGD(list(exact.trainable().values()), lr=0.05)
     expected = []
     for step in range(30):
@@ -194,17 +222,23 @@ def test_reinforce_on_enumerated_trajectories_reaches_the_optimum(exact):
 class TestPlackettLuce:
     @pytest.mark.parametrize("spread", [0.1, 1.0, 30.0])
     def test_ordered_choices_sum_to_one(self, spread):
-        scores = spread * torch.randn(5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        scores = spread * torch.randn(
+            5, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+        )
         for count in (1, 2, 5):
             orders = torch.tensor(list(itertools.permutations(range(5), count)))
             logs = plackett_luce.log_prob(scores.expand(len(orders), -1), orders)
             assert logs.exp().sum().item() == pytest.approx(1, abs=1e-12)
 
     def test_padding_changes_nothing(self):
-        scores = torch.randn((1, 3), generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
+        scores = torch.randn(
+            (1, 3), generator=torch.Generator().manual_seed(0), dtype=torch.float64
+        ).requires_grad_()
         other = scores.detach().flip(1)
         alone = plackett_luce.log_prob(scores, torch.tensor([[2, 0]]))
-        wide, wide_other = (torch.cat([s, torch.full((1, 1), float("-inf"))], 1).double() for s in (scores, other))
+        wide, wide_other = (
+            torch.cat([s, torch.full((1, 1), float("-inf"))], 1).double() for s in (scores, other)
+        )
         chosen = torch.tensor([[2, 0, -1]])
         padded = plackett_luce.log_prob(wide, chosen)
         torch.testing.assert_close(padded, alone)

@@ -1,4 +1,5 @@
-"""Which models can be opened as slots, what a saved one says of itself, and the messages for what does not fit."""
+"""Which models can be opened as slots, what a saved one says of itself, and the messages for what
+does not fit."""
 
 from dataclasses import replace
 
@@ -25,7 +26,9 @@ def test_other_causal_models_work_too(tmp_path):
 
 
 def test_a_model_that_keeps_to_a_window_is_an_error(tmp_path):
-    folder = save_mini(tmp_path / "m", use_sliding_window=True, sliding_window=8, max_window_layers=0)
+    folder = save_mini(
+        tmp_path / "m", use_sliding_window=True, sliding_window=8, max_window_layers=0
+    )
     with pytest.raises(ModelError, match="within a window of 8"):
         opened(folder)
 
@@ -33,8 +36,11 @@ def test_a_model_that_keeps_to_a_window_is_an_error(tmp_path):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("broken", ["mask", "positions", "head"])
 @pytest.mark.parametrize("save", [save_mini, save_outlier])
-def test_a_model_that_ignores_what_it_is_told_is_an_error(tmp_path, monkeypatch, save, broken, dtype):
-    """An outlier channel makes the largest hidden state large, and hid errors that were measured against it."""
+def test_a_model_that_ignores_what_it_is_told_is_an_error(
+    tmp_path, monkeypatch, save, broken, dtype
+):
+    """An outlier channel makes the largest hidden state large, and hid errors that were measured
+    against it."""
     from transformers import Qwen3Model
 
     folder = save(tmp_path / "model")

@@ -1,4 +1,5 @@
-"""ReFusion, as tiny files of the layout that its public training code writes; no weights of theirs are here."""
+"""ReFusion, as tiny files of the layout that its public training code writes; no weights of theirs
+are here."""
 
 import pytest
 import torch
@@ -12,13 +13,24 @@ from tests.policies.published import QWEN, QWEN_TOKENS, decode, tokenizer, weigh
 from tests.policies.slots.models import opened
 
 CHAT = [{"role": "user", "content": "nota?"}]
-SIZES = {"hidden": 16, "inner": 24, "layers": 2, "heads": 2, "kv_heads": 1, "head_size": 12, "eps": 1e-6, "theta": 1e6}
+SIZES = {
+    "hidden": 16,
+    "inner": 24,
+    "layers": 2,
+    "heads": 2,
+    "kv_heads": 1,
+    "head_size": 12,
+    "eps": 1e-6,
+    "theta": 1e6,
+}
 
 
 def refusion(folder):
-    """Config, weights and the mask's id: a Qwen3 with an embedding of exactly its tokens, two of them new.
+    """Config, weights and the mask's id: a Qwen3 with an embedding of exactly its tokens, two of
+    them new.
 
-    The tokenizer names no mask (the new tokens are "additional" ones), the config does; the head is not tied.
+    The tokenizer names no mask (the new tokens are "additional" ones), the config does; the head is
+    not tied.
     """
     ids = tokenizer(
         folder, (*QWEN_TOKENS, "<|beginoftext|>", "<|mask|>"), ("json", "vocab"), tokenizer_class="Qwen2Tokenizer",
@@ -40,18 +52,29 @@ def refusion(folder):
 
 
 def far(policy, weights, *, causal=True):
-    """The largest difference of logits to a plain pass over tokens that stand out of order, as slots do."""
+    """The largest difference of logits to a plain pass over tokens that stand out of order, as
+    slots do."""
     positions = [0, 1, 2, 3, 6, 7, 4, 5]
     ids = [30, 31, 32, 33, 40, 41, policy.mask_id, policy.mask_id]
-    allowed = torch.ones((8, 8), dtype=torch.bool).tril() if causal else torch.ones((8, 8), dtype=torch.bool)
+    allowed = (
+        torch.ones((8, 8), dtype=torch.bool).tril()
+        if causal
+        else torch.ones((8, 8), dtype=torch.bool)
+    )
     with torch.no_grad():
-        hidden = read_packed(policy.model, torch.tensor([ids]), torch.tensor([positions]), allowed[None, None])
+        hidden = read_packed(
+            policy.model, torch.tensor([ids]), torch.tensor([positions]), allowed[None, None]
+        )
         found = policy.model.get_output_embeddings()(hidden)[0].double()
-    wanted = decode(weights, QWEN, SIZES, ids, torch.ones((8, 8), dtype=torch.bool).tril(), positions)
+    wanted = decode(
+        weights, QWEN, SIZES, ids, torch.ones((8, 8), dtype=torch.bool).tril(), positions
+    )
     return float((found - wanted).abs().max())
 
 
-@pytest.mark.parametrize("names", [{}, {"model_type": "refusion"}, {"architectures": ["ReFusionForCausalLM"]}], ids=str)
+@pytest.mark.parametrize(
+    "names", [{}, {"model_type": "refusion"}, {"architectures": ["ReFusionForCausalLM"]}], ids=str
+)
 def test_it_gives_a_plain_pass_s_logits_and_obeys_both_laws(tmp_path, names):
     config, weights, mask = refusion(tmp_path)
     policy = opened(write(tmp_path, config | names, weights))
@@ -61,7 +84,11 @@ def test_it_gives_a_plain_pass_s_logits_and_obeys_both_laws(tmp_path, names):
     assert far(policy, weights) < 1e-3
     assert far(policy, weights, causal=False) > 0.1
     assert_both_laws_hold(
-        policy, CHAT, SlotSampling(max_tokens=4, steps=2, selector="plackett_luce", top_k=2), draws=600, gap=1e-4
+        policy,
+        CHAT,
+        SlotSampling(max_tokens=4, steps=2, selector="plackett_luce", top_k=2),
+        draws=600,
+        gap=1e-4,
     )
     policy.save(tmp_path / "saved", {})
     again = opened(tmp_path / "saved")
@@ -77,7 +104,9 @@ def test_planted_faults_do_not_pass(tmp_path):
     config, weights, _ = refusion(tmp_path)
     name = "model.layers.1.self_attn.q_norm.weight"
     with pytest.raises(ModelError, match="lacks 1 weights"):
-        opened(write(tmp_path, config, {key: weight for key, weight in weights.items() if key != name}))
+        opened(
+            write(tmp_path, config, {key: weight for key, weight in weights.items() if key != name})
+        )
     with pytest.raises(ModelError, match="also has 1 weights"):
         opened(write(tmp_path, config, weights | {"model.slots.weight": torch.ones(3)}))
     with pytest.raises(ModelError, match="no token of its own but the word"):

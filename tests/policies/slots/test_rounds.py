@@ -1,4 +1,5 @@
-"""Packed scoring against the rollout it stands for; what must change nothing; how rounds and answers end."""
+"""Packed scoring against the rollout it stands for; what must change nothing; how rounds and
+answers end."""
 
 import math
 from dataclasses import replace
@@ -9,14 +10,16 @@ import torch
 
 from benchmarks.slots import by_rounds
 from plumbline.api import sampled
+from plumbline.policies.sampling_distribution import noises
 from plumbline.policies.slots import packing
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.packing import Grid, pack, read_packed
-from plumbline.policies.sampling_distribution import noises
 from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened, save_mini
 from tests.policies.slots.oracle import behind, logits, prompt_tokens
 
-LAW = SlotSampling(max_tokens=12, steps=2, selector="plackett_luce", temperature=0.8, position_temperature=0.5)
+LAW = SlotSampling(
+    max_tokens=12, steps=2, selector="plackett_luce", temperature=0.8, position_temperature=0.5
+)
 LAWS = {
     "4 slots in 2 rounds": (LAW, 3),
     "blocks": (replace(LAW, blocks=2, steps=4), 2),
@@ -27,20 +30,31 @@ LAWS = {
 
 
 def drawn(policy, law, copies=4, seed=0):
-    return [each for group in sampled(policy, [PROMPT, LONGER], copies, law, seed) for each in group]
+    return [
+        each for group in sampled(policy, [PROMPT, LONGER], copies, law, seed) for each in group
+    ]
 
 
 @torch.no_grad()
 def by_definition(model, trajectory, law, width):
-    """Each term by a plain pass over a written-out context: the slots of a round see what was there before it."""
+    """Each term by a plain pass over a written-out context: the slots of a round see what was there
+    before it."""
     start, context, found = len(trajectory.prompt), prompt_tokens(trajectory.prompt.tolist()), []
     for step in trajectory.steps:
         slots = len(step.history) // width
-        at = {slot: [start + slot * width + offset for offset in range(width)] for slot in range(slots)}
+        at = {
+            slot: [start + slot * width + offset for offset in range(width)]
+            for slot in range(slots)
+        }
         empty = [slot for slot in at if step.history[slot * width] < 0]
-        empty = [slot for slot in empty if slot * law.blocks // slots == empty[0] * law.blocks // slots]
+        empty = [
+            slot for slot in empty if slot * law.blocks // slots == empty[0] * law.blocks // slots
+        ]
         asked = [place for slot in empty for place in at[slot]]
-        plan = logits(model, behind(context, [MASK] * len(asked), asked))[len(context) :: width] / law.temperature
+        plan = (
+            logits(model, behind(context, [MASK] * len(asked), asked))[len(context) :: width]
+            / law.temperature
+        )
         first = dict(zip(empty, plan.log_softmax(-1), strict=True))
         scores = {slot: row.max() / law.position_temperature for slot, row in first.items()}
         choice, new = 0.0, context
@@ -48,7 +62,9 @@ def by_definition(model, trajectory, law, width):
             choice = choice + scores[slot] - torch.stack(list(scores.values())).logsumexp(0)
             del scores[slot]
             tokens = step.tokens[step.positions // width == slot].tolist()
-            following = logits(model, behind(context, tokens, at[slot][: len(tokens)]))[len(context) : -1]
+            following = logits(model, behind(context, tokens, at[slot][: len(tokens)]))[
+                len(context) : -1
+            ]
             rows = [first[slot], *(following / law.temperature).log_softmax(-1)]
             found += [row[token] for row, token in zip(rows, tokens, strict=True)]
             whole = [*tokens, *[END] * (width - len(tokens))]
@@ -63,7 +79,8 @@ def by_definition(model, trajectory, law, width):
 
 @pytest.mark.parametrize("name", LAWS)
 def test_packed_scoring_is_the_rollout_by_definition_and_a_pass_for_every_round(mini, name):
-    """Values against written-out contexts and the sampler's cache, gradients against a pass for every round."""
+    """Values against written-out contexts and the sampler's cache, gradients against a pass for
+    every round."""
     law, width = LAWS[name]
     policy = opened(mini, double=True, slot=width)
     trajectories = drawn(policy, law)
@@ -75,10 +92,13 @@ def test_packed_scoring_is_the_rollout_by_definition_and_a_pass_for_every_round(
     weights = policy.trainable()
     factors = torch.arange(len(wanted)) % 3 - 0.7
     one, other = (
-        torch.autograd.grad((each * factors).sum(), list(weights.values())) for each in (terms.logprobs, apart)
+        torch.autograd.grad((each * factors).sum(), list(weights.values()))
+        for each in (terms.logprobs, apart)
     )
     for weight_name, mine, theirs in zip(weights, one, other, strict=True):
-        torch.testing.assert_close(mine, theirs, atol=1e-5 if "lm_head" in weight_name else 1e-9, rtol=0)
+        torch.testing.assert_close(
+            mine, theirs, atol=1e-5 if "lm_head" in weight_name else 1e-9, rtol=0
+        )
 
 
 def test_slots_that_see_one_another_are_another_law(policy, monkeypatch):
@@ -86,7 +106,9 @@ def test_slots_that_see_one_another_are_another_law(policy, monkeypatch):
     trajectories = drawn(policy, LAW)
     assert max(len(step.positions) for each in trajectories for step in each.steps) > policy.width
     honest = policy.score(trajectories)
-    monkeypatch.setattr(packing, "_visible", lambda at: torch.ones((len(at), len(at)), dtype=torch.bool).tril())
+    monkeypatch.setattr(
+        packing, "_visible", lambda at: torch.ones((len(at), len(at)), dtype=torch.bool).tril()
+    )
     assert (honest.logprobs - honest.recorded).abs().max() < 1e-5
     assert (policy.score(trajectories).logprobs - honest.recorded).abs().max() > 0.05
 
@@ -105,7 +127,9 @@ def test_any_of_a_trajectorys_rounds_can_be_scored_by_themselves(exact):
     with pytest.raises(ValueError, match="in the order in which they were drawn"):
         exact.score([replace(trajectories[0], steps=trajectories[0].steps[::-1])])
     with pytest.raises(ValueError, match="has no history"):
-        exact.score([replace(trajectories[0], steps=(replace(trajectories[0].steps[0], history=None),))])
+        exact.score(
+            [replace(trajectories[0], steps=(replace(trajectories[0].steps[0], history=None),))]
+        )
 
 
 def test_order_changes_no_score(policy):
@@ -115,7 +139,9 @@ def test_order_changes_no_score(policy):
         terms = policy.score([trajectories[index] for index in order])
         for place, index in enumerate(order):
             each = policy.score([trajectories[index]]).logprobs
-            torch.testing.assert_close(terms.logprobs[terms.owner == place], each, atol=1e-5, rtol=0)
+            torch.testing.assert_close(
+                terms.logprobs[terms.owner == place], each, atol=1e-5, rtol=0
+            )
     packed = pack(trajectories, Grid.of(LAW, policy.width), MASK, policy.device)
     hidden = read_packed(policy.model, packed.ids, packed.positions, packed.mask)[0]
     order = torch.randperm(len(hidden), generator=torch.Generator().manual_seed(0))
@@ -125,7 +151,8 @@ def test_order_changes_no_score(policy):
 
 
 def test_how_an_answer_ends(policy):
-    """Behind an end token a slot is filled without terms; a row is done when no slot before its end is empty."""
+    """Behind an end token a slot is filled without terms; a row is done when no slot before its end
+    is empty."""
     law = replace(LAW, steps=6, temperature=1.3)
     trajectories = drawn(policy, law, copies=40)
     kinds = set()
@@ -164,9 +191,15 @@ def plainly_greedy(model, prompt, places, width, counts):
     for count in counts:
         empty = [slot for slot in range(places // width) if slot not in filled]
         asked = [len(prompt) + slot * width + offset for slot in empty for offset in range(width)]
-        first = logits(model, behind(context, [MASK] * len(asked), asked))[len(context) :: width].softmax(-1).max(-1)
+        first = (
+            logits(model, behind(context, [MASK] * len(asked), asked))[len(context) :: width]
+            .softmax(-1)
+            .max(-1)
+        )
         new = context
-        for index in sorted(range(len(empty)), key=lambda index: -float(first.values[index]))[:count]:
+        for index in sorted(range(len(empty)), key=lambda index: -float(first.values[index]))[
+            :count
+        ]:
             slot, tokens = empty[index], [int(first.indices[index])]
             at = [len(prompt) + slot * width + offset for offset in range(width)]
             while len(tokens) < width:
@@ -205,23 +238,32 @@ class TestMasksAreAlwaysGiven:
         policy = opened(mini, canvas=12)
 
         def watched(self, *args, attention_mask=None, position_ids=None, **kwargs):
-            seen.append(None if attention_mask is None or position_ids is None else attention_mask.ndim)
-            return honest(self, *args, attention_mask=attention_mask, position_ids=position_ids, **kwargs)
+            seen.append(
+                None if attention_mask is None or position_ids is None else attention_mask.ndim
+            )
+            return honest(
+                self, *args, attention_mask=attention_mask, position_ids=position_ids, **kwargs
+            )
 
         monkeypatch.setattr(Qwen3Model, "forward", watched)
         trajectories = drawn(policy, LAW)
         policy.score(trajectories)
         sampled(policy, [PROMPT], 1, replace(LAW, selector="threshold", temperature=0.0), 0)
-        policy.supervised_loss([policy.demonstrate([*PROMPT, {"role": "assistant", "content": "a b a"}])], noises(1, 0))
+        policy.supervised_loss(
+            [policy.demonstrate([*PROMPT, {"role": "assistant", "content": "a b a"}])], noises(1, 0)
+        )
         assert set(seen) == {4}
 
     @torch.no_grad()
     def test_transformers_still_cuts_the_attention_where_none_is_given(self, policy):
-        """Why: positions out of order look like packed documents. If this fails, the trap is gone."""
+        """Why: positions out of order look like packed documents. If this fails, the trap is
+        gone."""
         ids, positions = torch.tensor([[0, 1, 0, 1]]), torch.tensor([[0, 1, 6, 2]])
         body = policy.model.get_decoder()
         trapped = body(ids, position_ids=positions, use_cache=False).last_hidden_state
-        ones = body(ids, position_ids=positions, attention_mask=torch.ones_like(ids), use_cache=False).last_hidden_state
+        ones = body(
+            ids, position_ids=positions, attention_mask=torch.ones_like(ids), use_cache=False
+        ).last_hidden_state
         causal = torch.ones((1, 1, 4, 4), dtype=torch.bool).tril()
         explicit = read_packed(policy.model, ids, positions, causal)
         torch.testing.assert_close(ones, explicit, atol=1e-5, rtol=0)

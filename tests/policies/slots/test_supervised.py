@@ -1,13 +1,14 @@
-"""ReFusion's training loss against loops over plain forward passes, at its edges, and by what it teaches."""
+"""ReFusion's training loss against loops over plain forward passes, at its edges, and by what it
+teaches."""
 
 import pytest
 import torch
 
 from plumbline.api import sampled
 from plumbline.errors import DataError, RecipeError
+from plumbline.policies.sampling_distribution import noises
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.policy import noised
-from plumbline.policies.sampling_distribution import noises
 from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened
 from tests.policies.slots.oracle import behind, logits, prompt_tokens
 
@@ -21,18 +22,30 @@ def by_loops(model, demonstration, width, noise):
     places = demonstration.num_targets
     prompt, canvas = demonstration.tokens[:-places], demonstration.tokens[-places:]
     chance = 0.999 * noise.time + 0.001
-    masked = (torch.rand(places // width, generator=noise.generator, dtype=torch.float64) < chance).tolist()
-    order = [s for s in torch.randperm(places // width, generator=noise.generator).tolist() if not masked[s]]
+    masked = (
+        torch.rand(places // width, generator=noise.generator, dtype=torch.float64) < chance
+    ).tolist()
+    order = [
+        s
+        for s in torch.randperm(places // width, generator=noise.generator).tolist()
+        if not masked[s]
+    ]
     context = prompt_tokens(prompt)
     clean = [slot * width + offset for slot in order for offset in range(width)]
     hidden = [place for place in range(places) if masked[place // width]]
-    context = behind(context, [canvas[place] for place in clean], [len(prompt) + place for place in clean])
+    context = behind(
+        context, [canvas[place] for place in clean], [len(prompt) + place for place in clean]
+    )
     context = behind(context, [MASK] * len(hidden), [len(prompt) + place for place in hidden])
     rows = logits(model, context, drawn=False).log_softmax(-1)
     following = [
-        -rows[len(prompt) + index, canvas[place + 1]] for index, place in enumerate(clean) if (place + 1) % width
+        -rows[len(prompt) + index, canvas[place + 1]]
+        for index, place in enumerate(clean)
+        if (place + 1) % width
     ]
-    filling = [-rows[len(prompt) + len(clean) + index, canvas[place]] for index, place in enumerate(hidden)]
+    filling = [
+        -rows[len(prompt) + len(clean) + index, canvas[place]] for index, place in enumerate(hidden)
+    ]
     total = sum(filling) / chance / places
     return (total + sum(following) / len(following) if following else total), masked
 
@@ -43,7 +56,10 @@ def test_the_loss_is_the_formula_for_every_noise(mini):
     patterns = set()
     for seed in range(30):
         loss = policy.supervised_loss(batch, noises(3, seed)) / 24
-        parts = [by_loops(policy.model, each, 2, own) for each, own in zip(batch, noises(3, seed), strict=True)]
+        parts = [
+            by_loops(policy.model, each, 2, own)
+            for each, own in zip(batch, noises(3, seed), strict=True)
+        ]
         torch.testing.assert_close(loss, sum(part for part, _ in parts) / 3, atol=1e-9, rtol=0)
         patterns |= {tuple(masked) for _, masked in parts}
     assert {(True,) * 4, (False,) * 4} <= patterns  # the edges were met
@@ -55,7 +71,9 @@ def test_it_is_finite_with_everything_or_nothing_masked(mini, width):
     for seed in range(25):
         loss = policy.supervised_loss([shown(policy)], noises(1, seed))
         assert bool(loss.isfinite())
-        for gradient in torch.autograd.grad(loss, list(policy.trainable().values()), materialize_grads=True):
+        for gradient in torch.autograd.grad(
+            loss, list(policy.trainable().values()), materialize_grads=True
+        ):
             assert bool(gradient.isfinite().all())
 
 
@@ -64,7 +82,9 @@ def test_a_batch_may_be_cut_anywhere(policy, mini):
     batch = [shown(policy), shown(policy, LONGER), shown(policy, PROMPT, "b a")]
     whole = policy.supervised_loss(batch, noises(3, 3))
     noise = noises(3, 3)
-    parts = [policy.supervised_loss(batch[part], noise[part]) for part in (slice(0, 1), slice(1, 3))]
+    parts = [
+        policy.supervised_loss(batch[part], noise[part]) for part in (slice(0, 1), slice(1, 3))
+    ]
     torch.testing.assert_close(whole, sum(parts), atol=1e-4, rtol=0)
     assert torch.equal(whole, policy.supervised_loss(batch, noises(3, 3)))
 
@@ -91,8 +111,14 @@ def test_a_demonstration_is_learnt_and_then_answered_in_any_number_of_rounds(min
         (policy.supervised_loss(batch * 4, noises(8, step)) / 64).backward()
         optimiser.step()
         falling.step()
-    laws = [SlotSampling(max_tokens=8, steps=steps, selector="plackett_luce", temperature=0.0) for steps in (1, 2, 4)]
-    laws += [SlotSampling(max_tokens=8, selector="threshold", threshold=t, temperature=0.0) for t in (0.5, 0.9)]
+    laws = [
+        SlotSampling(max_tokens=8, steps=steps, selector="plackett_luce", temperature=0.0)
+        for steps in (1, 2, 4)
+    ]
+    laws += [
+        SlotSampling(max_tokens=8, selector="threshold", threshold=t, temperature=0.0)
+        for t in (0.5, 0.9)
+    ]
     for law in laws:
         texts = [group[0].text for group in sampled(policy, [PROMPT, LONGER], 1, law, 0)]
         assert texts == ["a b b a b", "b b a"]
@@ -103,7 +129,9 @@ def test_canvases_that_do_not_fit_are_errors(mini):
     assert shown(policy, answer="a b").tokens[-8:] == (0, 1, *[END] * 6)
     with pytest.raises(DataError, match="exceeds the canvas of 8"):
         shown(policy, answer="a b " * 5)
-    cut = policy.demonstrate([*PROMPT, {"role": "assistant", "content": "a b " * 5}], allow_truncation=True)
+    cut = policy.demonstrate(
+        [*PROMPT, {"role": "assistant", "content": "a b " * 5}], allow_truncation=True
+    )
     assert cut.truncated
     assert cut.num_targets == 8
     with pytest.raises(RecipeError, match=r"model\.canvas is not set"):

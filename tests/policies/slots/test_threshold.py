@@ -16,23 +16,32 @@ LAW = SlotSampling(max_tokens=12, selector="threshold", temperature=0.0)
 
 
 def published(model, prompt, places, width, threshold, blocks=1):
-    """The paper's rounds, every context written out; the slots of a round share no token of each other."""
+    """The paper's rounds, every context written out; the slots of a round share no token of each
+    other."""
     context, canvas, done = prompt_tokens(prompt), np.full(places, END), set()
     last, size, rounds = places // width, places // width // blocks, 0
     while todo := [slot for slot in range(last) if slot not in done]:
         rounds += 1
         todo = [slot for slot in todo if slot // size == todo[0] // size]
         asked = [len(prompt) + slot * width + offset for slot in todo for offset in range(width)]
-        plan = logits(model, behind(context, [MASK] * len(asked), asked))[len(context) :].softmax(-1).max(-1)
+        plan = (
+            logits(model, behind(context, [MASK] * len(asked), asked))[len(context) :]
+            .softmax(-1)
+            .max(-1)
+        )
         sure = plan.values[::width]
         columns = [c for c in range(len(todo)) if sure[c] > threshold] or [int(sure.argmax())]
         slots = [todo[column] for column in columns]
         drafts = [plan.indices[c * width : (c + 1) * width].tolist() for c in columns]
-        at = {slot: [len(prompt) + slot * width + offset for offset in range(width)] for slot in slots}
+        at = {
+            slot: [len(prompt) + slot * width + offset for offset in range(width)] for slot in slots
+        }
         flat = [token for draft in drafts for token in draft]
         spots = [spot for slot in slots for spot in at[slot]]
         chances = logits(model, behind(context, flat, spots)).softmax(-1)[len(context) :]
-        passed = [i % width == 0 or bool(chances[i - 1, flat[i]] > threshold) for i in range(len(flat))]
+        passed = [
+            i % width == 0 or bool(chances[i - 1, flat[i]] > threshold) for i in range(len(flat))
+        ]
         prefix = passed.index(False) if False in passed else len(passed)
         ends = [i for i in range(prefix) if flat[i] == END]
         keep = ends[0] + 1 if ends else prefix // width * width
@@ -43,16 +52,32 @@ def published(model, prompt, places, width, threshold, blocks=1):
             settled = slots[: -(-keep // width)]
         else:
             start, settled, count = list(context), slots, None
-            good = [[all(passed[n * width : n * width + j + 1]) for j in range(width)] for n in range(len(slots))]
+            good = [
+                [all(passed[n * width : n * width + j + 1]) for j in range(width)]
+                for n in range(len(slots))
+            ]
             for n, slot in enumerate(slots):
                 tokens, ok = drafts[n], good[n]
                 while not all(ok):
-                    masked = [token if fine else MASK for token, fine in zip(tokens, ok, strict=True)]
-                    proposed = logits(model, behind(start, masked, at[slot]))[len(start) :].argmax(-1).tolist()
-                    tokens = [t if fine else p for t, fine, p in zip(tokens, ok, proposed, strict=True)]
-                    chance = logits(model, behind(start, tokens, at[slot])).softmax(-1)[len(start) :]
+                    masked = [
+                        token if fine else MASK for token, fine in zip(tokens, ok, strict=True)
+                    ]
+                    proposed = (
+                        logits(model, behind(start, masked, at[slot]))[len(start) :]
+                        .argmax(-1)
+                        .tolist()
+                    )
+                    tokens = [
+                        t if fine else p for t, fine, p in zip(tokens, ok, proposed, strict=True)
+                    ]
+                    chance = logits(model, behind(start, tokens, at[slot])).softmax(-1)[
+                        len(start) :
+                    ]
                     fresh = ok.index(False)
-                    fine = [j <= fresh or bool(chance[j - 1, tokens[j]] > threshold) for j in range(width)]
+                    fine = [
+                        j <= fresh or bool(chance[j - 1, tokens[j]] > threshold)
+                        for j in range(width)
+                    ]
                     ok = [all(fine[: j + 1]) for j in range(width)]
                     if END in [t for t, good_ in zip(tokens, ok, strict=True) if good_]:
                         break
@@ -72,7 +97,9 @@ def published(model, prompt, places, width, threshold, blocks=1):
 @pytest.fixture(scope="module", params=range(4))
 def model(request, tmp_path_factory):
     """Several models, so that the branches of the algorithm are met."""
-    folder = save_mini(tmp_path_factory.mktemp("threshold") / "m", seed=request.param, initializer_range=0.5)
+    folder = save_mini(
+        tmp_path_factory.mktemp("threshold") / "m", seed=request.param, initializer_range=0.5
+    )
     return opened(folder, double=True, slot=3)
 
 

@@ -1,4 +1,5 @@
-"""What both tasks share: options, examples made from a seed, wordings that the split `test` alone has, two rewards."""
+"""What both tasks share: options, examples made from a seed, wordings that the split `test` alone
+has, two rewards."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -26,7 +27,8 @@ class GeneratedOptions(Section):
     """Options of both tasks; each adds its kinds."""
 
     reward: Literal["strict", "slope"] = "strict"
-    """strict pays a right answer alone; slope pays the graded parts, too. The parts are measured in both."""
+    """strict pays a right answer alone; slope pays the graded parts, too. The parts are measured in
+    both."""
     train: int = Field(default=1280, ge=4, le=5000)
     """Examples to train on, over all kinds."""
     seed: int = Field(default=0, ge=0, le=10_000)
@@ -48,15 +50,24 @@ def read_options(kind: type[Options], values: Mapping[str, Any], task: str) -> O
 
 
 class GeneratedTask(Task):
-    """A task whose examples are made in memory: `make` draws one, and no prompt stands in two splits.
+    """A task whose examples are made in memory: `make` draws one, and no prompt stands in two
+    splits.
 
-    The examples of a kind do not depend on the other kinds, nor `val` and `test` on the size of `train`.
+    The examples of a kind do not depend on the other kinds, nor `val` and `test` on the size of
+    `train`.
     """
 
     splits = ("train", "val", "test")
 
-    def __init__(self, rubric: Rubric, options: GeneratedOptions, kinds: Sequence[str], make: Maker) -> None:
-        self.scores, self.options, self.kinds, self.make = rubric, options, tuple(dict.fromkeys(kinds)), make
+    def __init__(
+        self, rubric: Rubric, options: GeneratedOptions, kinds: Sequence[str], make: Maker
+    ) -> None:
+        self.scores, self.options, self.kinds, self.make = (
+            rubric,
+            options,
+            tuple(dict.fromkeys(kinds)),
+            make,
+        )
         self._of_kind = cache(self._make_kind)
 
     @property
@@ -72,15 +83,20 @@ class GeneratedTask(Task):
     def examples(self, split: str) -> Sequence[Example]:
         """See `Task.examples`: the kinds in turn."""
         if split not in self.splits:
-            raise DataError(f"the {self.name} task has no split {split!r}", f"it has {', '.join(self.splits)}")
+            raise DataError(
+                f"the {self.name} task has no split {split!r}", f"it has {', '.join(self.splits)}"
+            )
         by_kind = [self._of_kind(kind)[split] for kind in self.kinds]
         longest = max(map(len, by_kind))
         return [examples[at] for at in range(longest) for examples in by_kind if at < len(examples)]
 
     def _make_kind(self, kind: str) -> dict[str, list[Example]]:
-        """The examples of a kind by split; `train` comes last, so that its size changes no other split."""
+        """The examples of a kind by split; `train` comes last, so that its size changes no other
+        split."""
         place, kinds = self.kinds.index(kind), len(self.kinds)
-        sizes = PER_KIND | {"train": self.options.train // kinds + (place < self.options.train % kinds)}
+        sizes = PER_KIND | {
+            "train": self.options.train // kinds + (place < self.options.train % kinds)
+        }
         found: dict[str, list[Example]] = {}
         prompts: set[str] = set()
         for split, size in sizes.items():

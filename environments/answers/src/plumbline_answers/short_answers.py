@@ -1,4 +1,5 @@
-"""The task short-answers: words to reverse, sort or select and numbers to add, with answers of a few tokens."""
+"""The task short-answers: words to reverse, sort or select and numbers to add, with answers of a
+few tokens."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,17 +16,30 @@ from plumbline.tasks.baselines import blank, constant, shuffled_gold
 from plumbline.tasks.rubric import Part, Rubric
 from plumbline.tasks.tables import read_table
 from plumbline.tasks.task import Control, gold_of
-from plumbline_answers.generated import GeneratedOptions, GeneratedTask, Made, pick, read_options, sample
+from plumbline_answers.generated import (
+    GeneratedOptions,
+    GeneratedTask,
+    Made,
+    pick,
+    read_options,
+    sample,
+)
 
 Kind = Literal["reverse", "sort", "sum", "select"]
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
 _SEPARATORS = re.compile(r"[\s,]+")
 _MARKS = ".:;!?\"'`*()[]"
 _EXACT = Part("exact", 1.0, "the answer is the gold answer, letter by letter")
-_ITEMS = "the share of words at their place; of a word or number among others its share of the answer"
+_ITEMS = (
+    "the share of words at their place; of a word or number among others its share of the answer"
+)
 _BARE = "nothing stands around the words or the number"
-STRICT = Rubric("short-answers", 1, (_EXACT, Part("items", 0.0, _ITEMS)), form=(Part("bare", 0.0, _BARE),))
-SLOPE = Rubric("short-answers-slope", 1, (_EXACT, Part("items", 1.0, _ITEMS)), form=(Part("bare", 0.2, _BARE),))
+STRICT = Rubric(
+    "short-answers", 1, (_EXACT, Part("items", 0.0, _ITEMS)), form=(Part("bare", 0.0, _BARE),)
+)
+SLOPE = Rubric(
+    "short-answers-slope", 1, (_EXACT, Part("items", 1.0, _ITEMS)), form=(Part("bare", 0.2, _BARE),)
+)
 
 
 class ShortAnswersOptions(GeneratedOptions):
@@ -37,7 +51,9 @@ class ShortAnswersOptions(GeneratedOptions):
     """See `GeneratedOptions.train`."""
 
 
-def open_short_answers(options: Mapping[str, Any], folder: Path, progress: Progress) -> "ShortAnswers":  # noqa: ARG001
+def open_short_answers(
+    options: Mapping[str, Any], folder: Path, progress: Progress
+) -> "ShortAnswers":  # noqa: ARG001
     """Open the task short-answers.
 
     Raises:
@@ -52,7 +68,9 @@ class ShortAnswers(GeneratedTask):
     name = "short-answers"
 
     def __init__(self, options: ShortAnswersOptions) -> None:
-        super().__init__(SLOPE if options.reward == "slope" else STRICT, options, options.kinds, make_request)
+        super().__init__(
+            SLOPE if options.reward == "slope" else STRICT, options, options.kinds, make_request
+        )
 
     @property
     def controls(self) -> Mapping[str, Control]:
@@ -62,7 +80,9 @@ class ShortAnswers(GeneratedTask):
             "constant": constant,
             "shuffled-gold": shuffled_gold,
             "as-given": lambda examples: [example.reference["given"] for example in examples],
-            "sentence": lambda examples: [f"The answer is: {gold_of(example)}" for example in examples],
+            "sentence": lambda examples: [
+                f"The answer is: {gold_of(example)}" for example in examples
+            ],
         }
 
     def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
@@ -92,7 +112,13 @@ def make_request(kind: str, held_out: bool, rng: np.random.Generator) -> Made:
         return _asked(kind, held_out, rng, given, gold, a=given[0], b=given[1])
     words = sample(rng, table()["words"], int(rng.integers(3, 7 if kind == "select" else 6)))
     if kind in ("reverse", "sort"):
-        return _asked(kind, held_out, rng, words, " ".join(words[::-1] if kind == "reverse" else sorted(words)))
+        return _asked(
+            kind,
+            held_out,
+            rng,
+            words,
+            " ".join(words[::-1] if kind == "reverse" else sorted(words)),
+        )
     place = int(rng.integers(len(words)))
     gold, letter = words[place], words[place][0]
     ways = ["nth"]
@@ -100,11 +126,25 @@ def make_request(kind: str, held_out: bool, rng: np.random.Generator) -> Made:
         ways.append("letter")
     if all(len(word) < len(gold) for word in words if word != gold):
         ways.append("longest")
-    return _asked(pick(rng, ways), held_out, rng, words, gold, nth=ORDINALS[place], place=place + 1, letter=letter)
+    return _asked(
+        pick(rng, ways),
+        held_out,
+        rng,
+        words,
+        gold,
+        nth=ORDINALS[place],
+        place=place + 1,
+        letter=letter,
+    )
 
 
 def _asked(
-    way: str, held_out: bool, rng: np.random.Generator, given: Sequence[str], gold: str, **slots: object
+    way: str,
+    held_out: bool,
+    rng: np.random.Generator,
+    given: Sequence[str],
+    gold: str,
+    **slots: object,
 ) -> Made:
     wording = pick(rng, table()["wordings"][way]["test" if held_out else "train"])
     prompt = wording.format(words=", ".join(given), list=" ".join(given), **slots)

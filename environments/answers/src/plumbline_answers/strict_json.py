@@ -1,4 +1,5 @@
-"""The task strict-json: a request in English for a JSON value, and a verifier that accepts that value alone."""
+"""The task strict-json: a request in English for a JSON value, and a verifier that accepts that
+value alone."""
 
 import json
 import math
@@ -17,14 +18,22 @@ from plumbline.tasks.baselines import blank, constant, shuffled_gold
 from plumbline.tasks.rubric import Part, Rubric
 from plumbline.tasks.tables import read_table
 from plumbline.tasks.task import Control, gold_of
-from plumbline_answers.generated import GeneratedOptions, GeneratedTask, Made, pick, read_options, sample
+from plumbline_answers.generated import (
+    GeneratedOptions,
+    GeneratedTask,
+    Made,
+    pick,
+    read_options,
+    sample,
+)
 
 Kind = Literal["object", "array", "records", "schema"]
 NAMES = {"list": "list of strings"}
 """How a request calls a type, where it is not by its own name."""
 SCHEMAS: dict[str, dict[str, Any]] = {"list": {"type": "array", "items": {"type": "string"}}}
 MOST_BRACKETS = 200
-"""No request asks for a value with as many; how deep a parser can go would depend on who calls it."""
+"""No request asks for a value with as many; how deep a parser can go would depend on who calls
+it."""
 MOST_DIGITS = 40
 MOST_TRIES = 16
 """Brackets in an answer at which a value is looked for."""
@@ -35,21 +44,28 @@ SLOPE = Rubric(
     1,
     (
         Part("strict", 0.5, "the whole answer is the JSON value that was asked for"),
-        Part("json", 0.1, "the answer is an object or array; half where it stands among other text"),
+        Part(
+            "json", 0.1, "the answer is an object or array; half where it stands among other text"
+        ),
         Part("container", 0.1, "the value is the container that was asked for"),
         Part("count", 0.1, "how near the number of items, or of keys, is to the one asked for"),
         Part("keys", 0.1, "the names of keys: those asked for and present among all"),
         Part("types", 0.1, "the share of values asked for that have the right type"),
     ),
 )
-STRICT = Rubric("strict-json", 1, tuple(Part(p.name, float(p.name == "strict"), p.pays_for) for p in SLOPE.parts))
+STRICT = Rubric(
+    "strict-json",
+    1,
+    tuple(Part(p.name, float(p.name == "strict"), p.pays_for) for p in SLOPE.parts),
+)
 
 
 class StrictJsonOptions(GeneratedOptions):
     """Options of the strict-json task."""
 
     kinds: list[Kind] = Field(default=["object", "array", "records", "schema"], min_length=1)
-    """What is asked for: an object, items of one type, several objects, an instance of a JSON schema."""
+    """What is asked for: an object, items of one type, several objects, an instance of a JSON
+    schema."""
 
 
 def open_strict_json(options: Mapping[str, Any], folder: Path, progress: Progress) -> "StrictJson":  # noqa: ARG001
@@ -67,7 +83,9 @@ class StrictJson(GeneratedTask):
     name = "strict-json"
 
     def __init__(self, options: StrictJsonOptions) -> None:
-        super().__init__(SLOPE if options.reward == "slope" else STRICT, options, options.kinds, make_request)
+        super().__init__(
+            SLOPE if options.reward == "slope" else STRICT, options, options.kinds, make_request
+        )
 
     @property
     def controls(self) -> Mapping[str, Control]:
@@ -76,12 +94,17 @@ class StrictJson(GeneratedTask):
             "blank": blank,
             "constant": constant,
             "shuffled-gold": shuffled_gold,
-            "fenced": lambda examples: [f"```json\n{gold_of(example)}\n```" for example in examples],
-            "empty": lambda examples: ["{}" if _is_object(example.reference) else "[]" for example in examples],
+            "fenced": lambda examples: [
+                f"```json\n{gold_of(example)}\n```" for example in examples
+            ],
+            "empty": lambda examples: [
+                "{}" if _is_object(example.reference) else "[]" for example in examples
+            ],
         }
 
     def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
-        """See `Task.judge`. The reading `parses` is the total of a verifier that accepts all JSON, fenced or not."""
+        """See `Task.judge`. The reading `parses` is the total of a verifier that accepts all JSON,
+        fenced or not."""
         value, how = find_value(completion)
         parts = measure(value, example.reference)
         parts["json"] = {"strict": 1.0, "prose": 0.5, "none": 0.0}[how]
@@ -92,14 +115,15 @@ class StrictJson(GeneratedTask):
         return Outcome(how=how), self.scores.score(parts | {"strict": right}, readings)
 
 
-# -- the verifier ------------------------------------------------------------------------------------------------------
+# -- the verifier ----------------------------------------------------------------------------------
 
 
 def parse(text: str, start: int | None = None) -> tuple[Any, int] | None:
-    """Read a text as JSON: the whole of it, or the value that begins at `start`; and where the value ends.
+    """Read a text as JSON: the whole of it, or the value that begins at `start`; and where the
+    value ends.
 
-    None where it is no JSON, and where a key stands twice, a number is not finite or has too many digits, or there are
-    too many brackets.
+    None where it is no JSON, and where a key stands twice, a number is not finite or has too many
+    digits, or there are too many brackets.
     """
     if text.count("[") + text.count("{") > MOST_BRACKETS:
         return None
@@ -112,7 +136,8 @@ def parse(text: str, start: int | None = None) -> tuple[Any, int] | None:
 
 
 def find_value(text: str) -> tuple[Any, str]:
-    """The object or array that a text is, or the longest that stands in it; and how: strict, prose or none."""
+    """The object or array that a text is, or the longest that stands in it; and how: strict, prose
+    or none."""
     whole = parse(text)
     if whole is not None and isinstance(whole[0], dict | list):
         return whole[0], "strict"
@@ -134,19 +159,28 @@ def measure(value: Any, asked: Mapping[str, Any]) -> dict[str, float | None]:
     items, keys, count = asked["items"], asked["keys"], asked["count"]
     if not isinstance(value, dict if _is_object(asked) else list):
         return {"container": 0.0, "count": 0.0, "keys": None if items else 0.0, "types": 0.0}
-    parts: dict[str, float | None] = {"container": 1.0, "count": max(0.0, 1 - abs(len(value) - count) / count)}
+    parts: dict[str, float | None] = {
+        "container": 1.0,
+        "count": max(0.0, 1 - abs(len(value) - count) / count),
+    }
     if items:
         right = sum(fits(one, items) for one in value[:count])
         return parts | {"keys": None, "types": right / count}
-    objects = [one if isinstance(one, dict) else {} for one in (value if isinstance(value, list) else [value])]
+    objects = [
+        one if isinstance(one, dict) else {}
+        for one in (value if isinstance(value, list) else [value])
+    ]
     shared = [len(one.keys() & keys.keys()) / len(one.keys() | keys.keys()) for one in objects]
     slots = count * len(keys) if isinstance(value, list) else len(keys)
-    right = sum(key in one and fits(one[key], kind) for one in objects[:count] for key, kind in keys.items())
+    right = sum(
+        key in one and fits(one[key], kind) for one in objects[:count] for key, kind in keys.items()
+    )
     return parts | {"keys": sum(shared) / len(shared) if shared else 0.0, "types": right / slots}
 
 
 def fits(value: Any, kind: str) -> bool:
-    """Whether a value has a type. A boolean is no number, an integer has no point, and no text or list is empty."""
+    """Whether a value has a type. A boolean is no number, an integer has no point, and no text or
+    list is empty."""
     if kind == "list":
         return isinstance(value, list) and bool(value) and all(fits(one, "string") for one in value)
     if kind == "string":
@@ -178,10 +212,12 @@ def _finite(digits: str) -> float:
     return number
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_integer, parse_float=_finite, parse_constant=_finite)
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_int=_integer, parse_float=_finite, parse_constant=_finite
+)
 
 
-# -- the requests ------------------------------------------------------------------------------------------------------
+# -- the requests ----------------------------------------------------------------------------------
 
 
 @cache
@@ -214,7 +250,12 @@ def make_request(kind: str, held_out: bool, rng: np.random.Generator) -> Made:
     wording = pick(rng, table()["wordings"][kind]["test" if held_out else "train"])
     called = {key: NAMES.get(types()[key], types()[key]) for key in names}
     properties = {key: SCHEMAS.get(one, {"type": one}) for key, one in keys.items()}
-    schema = {"type": "object", "properties": properties, "required": names, "additionalProperties": False}
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": names,
+        "additionalProperties": False,
+    }
     prompt = wording.format(
         a=f"{_article(topic)} {topic}",
         n=count,
@@ -242,7 +283,11 @@ def make_value(key: str, rng: np.random.Generator) -> Any:
     if kind == "list":
         return sample(rng, among, int(rng.integers(1, 3)))
     low, high = map(float, among)
-    return int(rng.integers(int(low), int(high) + 1)) if kind == "integer" else round(float(rng.uniform(low, high)), 2)
+    return (
+        int(rng.integers(int(low), int(high) + 1))
+        if kind == "integer"
+        else round(float(rng.uniform(low, high)), 2)
+    )
 
 
 def _article(noun: str) -> str:

@@ -11,7 +11,15 @@ from plumbline.config.overrides import as_mapping
 from plumbline.errors import DataError
 from plumbline.runs import output_guard
 from plumbline.runs.output_guard import UNFINISHED
-from plumbline.storage import read_bytes, read_jsonl, read_object, sha256_of, write_bytes, write_json, write_jsonl
+from plumbline.storage import (
+    read_bytes,
+    read_jsonl,
+    read_object,
+    sha256_of,
+    write_bytes,
+    write_json,
+    write_jsonl,
+)
 from plumbline.tasks import Progress, silent
 from plumbline_commerce.database.build import build_database
 from plumbline_commerce.database.schema import PARTIAL
@@ -27,14 +35,20 @@ RECORDS = "commerce records"
 
 def _was_built(folder: Path) -> bool:
     """Whether a folder without our mark holds records that we built, or began to."""
-    return (folder / UNFINISHED).is_file() or ((folder / MANIFEST).is_file() and (folder / "commerce.db").is_file())
+    return (folder / UNFINISHED).is_file() or (
+        (folder / MANIFEST).is_file() and (folder / "commerce.db").is_file()
+    )
 
 
-def make_commerce(options: CommerceOptions, folder: Path, progress: Progress = silent) -> dict[str, Any]:
-    """Build the records in a folder of their own, or find the same ones there; what is there is never replaced.
+def make_commerce(
+    options: CommerceOptions, folder: Path, progress: Progress = silent
+) -> dict[str, Any]:
+    """Build the records in a folder of their own, or find the same ones there; what is there is
+    never replaced.
 
     Returns:
-        What stands in the folder: the options, and the number of prompts of each split, and by job of each (`jobs`).
+        What stands in the folder: the options, and the number of prompts of each split, and by job
+            of each (`jobs`).
 
     Raises:
         DataError: the folder holds records of other options.
@@ -46,10 +60,12 @@ def make_commerce(options: CommerceOptions, folder: Path, progress: Progress = s
 
 
 def ensure_commerce(options: CommerceOptions, folder: Path, progress: Progress = silent) -> None:
-    """Build the records in `folder` unless it has some already: built before, or put there by the user.
+    """Build the records in `folder` unless it has some already: built before, or put there by the
+    user.
 
     Raises:
-        DataError: the folder holds records that were built with other options than those that the caller set.
+        DataError: the folder holds records that were built with other options than those that the
+            caller set.
     """
     if not has_records(options, folder):
         build_commerce(options, folder, progress)
@@ -59,7 +75,8 @@ def has_records(options: CommerceOptions, folder: Path) -> bool:
     """Whether `folder` holds records already, whole; if not, they can be built there.
 
     Raises:
-        DataError: they are of other options than those that the caller set, or others than their manifest says.
+        DataError: they are of other options than those that the caller set, or others than their
+            manifest says.
         StorageError: it holds what is not ours.
     """
     whole = not (folder / UNFINISHED).exists()
@@ -85,18 +102,21 @@ def _check_files(folder: Path) -> None:
         path = folder / f"{split}.jsonl"
         if hashes and sha256_of(path) != hashes.get(split):
             what = "is another file than was built with them"
-        elif not hashes and sum(1 for _ in read_jsonl(path)) != count:  # of a version that wrote no hashes
+        # of a version that wrote no hashes
+        elif not hashes and sum(1 for _ in read_jsonl(path)) != count:
             what = f"has not the {count} rows that they had"
         else:
             continue
         raise DataError(
             f"{folder} holds no whole records: {path} {what}",
-            f"remove the folder to build them again, or remove {folder / MANIFEST} to use the files as they are",
+            f"remove the folder to build them again, or remove {folder / MANIFEST} to use the "
+            "files as they are",
         )
 
 
 def each_job(options: Mapping[str, Any], folder: Path) -> dict[str, Mapping[str, Any]]:
-    """The options of each job that is meant where none is named: those that the records have, or would be built with.
+    """The options of each job that is meant where none is named: those that the records have, or
+    would be built with.
 
     Args:
         options: of the task.
@@ -116,28 +136,37 @@ def each_job(options: Mapping[str, Any], folder: Path) -> dict[str, Mapping[str,
     counts = _jobs_there(place) or counted(options)
     if len(counts) == 1:
         return {"": {**options, "job": next(iter(counts))}}
-    return {job: {**options, **(counts if checked.data is None else {}), "job": job} for job in counts}
+    return {
+        job: {**options, **(counts if checked.data is None else {}), "job": job} for job in counts
+    }
 
 
 def counted(options: Mapping[str, Any]) -> dict[str, int]:
-    """How many prompts of each job are built: of those whose number is given, else of all as the commerce log had."""
+    """How many prompts of each job are built: of those whose number is given, else of all as the
+    commerce log had."""
     return {job: options[job] for job in COUNTS if options.get(job) is not None} or dict(COUNTS)
 
 
 def _jobs_there(folder: Path) -> dict[str, int]:
-    """The jobs that records in a folder have, with how many prompts of each; none where there are no records."""
+    """The jobs that records in a folder have, with how many prompts of each; none where there are
+    no records."""
     if (folder / UNFINISHED).exists():
         return {}
     if (folder / MANIFEST).is_file():
         built = read_object(folder / MANIFEST).get("options")
-        return {job: built[job] for job in COUNTS if job in built} if isinstance(built, dict) else {}
+        return (
+            {job: built[job] for job in COUNTS if job in built} if isinstance(built, dict) else {}
+        )
     return {job: sum(splits.values()) for job, splits in _prompts_there(folder).items()}
 
 
 def _prompts_there(folder: Path) -> dict[str, dict[str, int]]:
     """How many prompts of each job each split's file has, of rows that say their job."""
     files = {split: path for split in SPLITS if (path := folder / f"{split}.jsonl").is_file()}
-    found = {split: Counter(str(row.get("task")) for _, row in read_jsonl(path)) for split, path in files.items()}
+    found = {
+        split: Counter(str(row.get("task")) for _, row in read_jsonl(path))
+        for split, path in files.items()
+    }
     jobs = [job for job in COUNTS if any(counts[job] for counts in found.values())]
     return {job: {split: counts[job] for split, counts in found.items()} for job in jobs}
 
@@ -145,8 +174,8 @@ def _prompts_there(folder: Path) -> dict[str, dict[str, int]]:
 def as_built(options: CommerceOptions, folder: Path) -> CommerceOptions:
     """Check that the records in `folder` are those that the options mean.
 
-    An option that the caller left alone is whatever they were built with; where the caller named their folder (`data`),
-    so are the shop and the numbers of prompts.
+    An option that the caller left alone is whatever they were built with; where the caller named
+    their folder (`data`), so are the shop and the numbers of prompts.
 
     Returns:
         The options with the records' keys, which are part of the rubric's identity.
@@ -166,13 +195,17 @@ def as_built(options: CommerceOptions, folder: Path) -> CommerceOptions:
     if "olist" in wanted and there.get("olist") is not None:
         # The same files may have moved, and others may have their names.
         del wanted["olist"]
-        if others := changed(Path(str(options.olist)), as_mapping(as_mapping(manifest.get("olist")).get("sources"))):
+        if others := changed(
+            Path(str(options.olist)), as_mapping(as_mapping(manifest.get("olist")).get("sources"))
+        ):
             raise DataError(
                 f"{folder} holds records of other files ({', '.join(others)})",
                 "give another folder, or remove this one to build it again",
             )
     differing = [
-        f"{key}: {there.get(key)} there, {value} wanted" for key, value in wanted.items() if there.get(key) != value
+        f"{key}: {there.get(key)} there, {value} wanted"
+        for key, value in wanted.items()
+        if there.get(key) != value
     ]
     if differing:
         raise DataError(
@@ -182,14 +215,17 @@ def as_built(options: CommerceOptions, folder: Path) -> CommerceOptions:
     return options.model_copy(update={"keys": there.get("keys")})
 
 
-def build_commerce(options: CommerceOptions, folder: Path, progress: Progress = silent) -> dict[str, Any]:
+def build_commerce(
+    options: CommerceOptions, folder: Path, progress: Progress = silent
+) -> dict[str, Any]:
     """Write `commerce.db`, `train.jsonl`, `val.jsonl`, `test.jsonl` and `manifest.json`.
 
     Returns:
         What was written: the options, and the number of prompts of each split.
 
     Raises:
-        DataError: the database has too few reviews for so many prompts; what `import_olist` refuses.
+        DataError: the database has too few reviews for so many prompts; what `import_olist`
+            refuses.
         StorageError: the disk is full, or the folder holds what is not ours.
     """
     counts = {job: count for job in COUNTS if (count := options.count(job))}
@@ -205,10 +241,13 @@ def build_commerce(options: CommerceOptions, folder: Path, progress: Progress = 
             try:
                 manifest = _write(options, counts, beside, progress)
             except DataError as error:
-                if (beside / LOG).is_file():  # what the error tells to look at stays, in a folder that is ours
+                # what the error tells to look at stays, in a folder that is ours
+                if (beside / LOG).is_file():
                     output_guard.claim(folder, RECORDS, _was_built)
                     write_bytes(folder / LOG, read_bytes(beside / LOG))
-                cause, fix = (text.replace(str(beside), str(folder)) for text in (error.cause, error.fix))
+                cause, fix = (
+                    text.replace(str(beside), str(folder)) for text in (error.cause, error.fix)
+                )
                 raise DataError(cause, fix) from error
             malformed = (beside / LOG).is_file()
         if not malformed:
@@ -216,7 +255,9 @@ def build_commerce(options: CommerceOptions, folder: Path, progress: Progress = 
     return manifest
 
 
-def _write(options: CommerceOptions, counts: Mapping[str, int], folder: Path, progress: Progress) -> dict[str, Any]:
+def _write(
+    options: CommerceOptions, counts: Mapping[str, int], folder: Path, progress: Progress
+) -> dict[str, Any]:
     """Write everything into an empty folder; returns the manifest."""
     database = folder / "commerce.db"
     shop = Shop(database, folder, options, progress)

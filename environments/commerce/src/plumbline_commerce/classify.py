@@ -1,4 +1,5 @@
-"""Which job a text asks for, for prompts from elsewhere; those that Plumbline writes say it themselves."""
+"""Which job a text asks for, for prompts from elsewhere; those that Plumbline writes say it
+themselves."""
 
 import re
 from functools import cache
@@ -10,7 +11,8 @@ from plumbline.tasks.text.numbers import without_accents
 
 
 def job_of(text: str) -> str | None:
-    """The job that a request in Portuguese asks for, by what it is recognised by in `classify.yaml`.
+    """The job that a request in Portuguese asks for, by what it is recognised by in
+    `classify.yaml`.
 
     Args:
         text: of the user, with or without what stands before it.
@@ -20,7 +22,8 @@ def job_of(text: str) -> str | None:
     """
     plain = without_accents(text.casefold())
     sums = {
-        job: sum(worth for pattern, worth in marks if pattern.search(plain)) for job, marks in _recognised().items()
+        job: sum(worth for pattern, worth in marks if pattern.search(plain))
+        for job, marks in _recognised().items()
     }
     best = max(sums.values())
     meant = [job for job, worth in sums.items() if worth == best]

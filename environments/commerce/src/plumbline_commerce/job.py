@@ -1,4 +1,5 @@
-"""What a job of the commerce task is: pairs from a shop's records, a verifier, an oracle and controls.
+"""What a job of the commerce task is: pairs from a shop's records, a verifier, an oracle and
+controls.
 
 A job is a folder beside `extraction/` and one line in `JOBS`.
 """
@@ -29,21 +30,24 @@ JOBS = {
     "insights": "plumbline_commerce.insights.job:Insights",
     "push": "plumbline_commerce.push.job:Push",
 }
-"""Where each job is; imported when it is asked for, because not every job needs what another imports."""
+"""Where each job is; imported when it is asked for, because not every job needs what another
+imports."""
 SHARES = {"val": 0.1, "test": 0.1}
 """Of a job's pairs; the rest is train."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A prompt, its gold answer, and what the verifier needs to know: one line of a split's file."""
+    """A prompt, its gold answer, and what the verifier needs to know: one line of a split's
+    file."""
 
     id: str
     prompt: Sequence[Message]
     gold: str
     reference: Mapping[str, Any]
     about: Mapping[str, str]
-    """Ids of the shop's rows that it is about (order_id, customer_unique_id ...), written beside it."""
+    """Ids of the shop's rows that it is about (order_id, customer_unique_id ...), written beside
+    it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,8 @@ class Job:
     name: str
     rubric: Rubric
     limits: Mapping[str, float]
-    """The highest mean reward that each control may earn on a split; evaluations say where one earns more."""
+    """The highest mean reward that each control may earn on a split; evaluations say where one
+    earns more."""
     ways: Mapping[str, Control]
     """The controls that are the job's own, by name."""
     cluster: str
@@ -114,7 +119,8 @@ class Job:
         """
 
     def check_gold(self, examples: Iterable[Example]) -> None:
-        """Check that the gold answers of records that we did not build say something; by default any answer does.
+        """Check that the gold answers of records that we did not build say something; by default
+        any answer does.
 
         Raises:
             RewardError: names the first whose gold answer says nothing.
@@ -137,7 +143,8 @@ def job_named(name: str) -> type[Job]:
 
 
 def read_rubric(job: str, version: int) -> Rubric:
-    """A job's rubric, from its `rubric.yaml`: `parts` and `form`, of each part its weight and what it asks for."""
+    """A job's rubric, from its `rubric.yaml`: `parts` and `form`, of each part its weight and what
+    it asks for."""
     groups = {
         group: tuple(Part(part, float(weight), asks) for part, (weight, asks) in listed.items())
         for group, listed in read_table(HERE / job / "rubric.yaml").items()
@@ -147,7 +154,10 @@ def read_rubric(job: str, version: int) -> Rubric:
 
 def read_limits(job: str) -> dict[str, float]:
     """The limits of a job's controls, from its `controls.yaml`."""
-    return {name: float(most) for name, most in read_table(HERE / job / "controls.yaml")["limits"].items()}
+    return {
+        name: float(most)
+        for name, most in read_table(HERE / job / "controls.yaml")["limits"].items()
+    }
 
 
 def brazilian(value: float, decimals: int) -> str:
@@ -160,7 +170,9 @@ def pick(choices: Sequence[Any], rng: np.random.Generator) -> Any:
     return choices[int(rng.integers(len(choices)))]
 
 
-def split_evenly(sizes: Mapping[str, int], kinds: Sequence[str], rng: np.random.Generator) -> dict[str, list[int]]:
+def split_evenly(
+    sizes: Mapping[str, int], kinds: Sequence[str], rng: np.random.Generator
+) -> dict[str, list[int]]:
     """Deal rows to splits, each kind in the same shares, and shuffle each split.
 
     Args:
@@ -171,7 +183,8 @@ def split_evenly(sizes: Mapping[str, int], kinds: Sequence[str], rng: np.random.
     Returns:
         Indices of rows by split, train first.
     """
-    # Every k-th row of the list sorted by kind: each split gets its share of each kind, within one row.
+    # Every k-th row of the list sorted by kind: each split gets its share of each kind, within one
+    # row.
     left = sorted(range(len(kinds)), key=lambda index: (kinds[index], index))
     place = rng.random()
     members: dict[str, list[int]] = {}
@@ -180,7 +193,10 @@ def split_evenly(sizes: Mapping[str, int], kinds: Sequence[str], rng: np.random.
         members[name] = [index for position, index in enumerate(left) if position in positions]
         left = [index for position, index in enumerate(left) if position not in positions]
     members = {"train": left, **members}
-    return {name: [int(index) for index in rng.permutation(indices)] for name, indices in members.items()}
+    return {
+        name: [int(index) for index in rng.permutation(indices)]
+        for name, indices in members.items()
+    }
 
 
 def split_sizes(count: int) -> dict[str, int]:
@@ -211,4 +227,6 @@ def rows_of(database: Path, query: str, arguments: Sequence[Any] = ()) -> Iterat
             for row in connection.execute(query, arguments):
                 yield dict(row)
     except sqlite3.Error as error:
-        raise DataError(f"{database}: {error}", "build it again: plumbline data commerce --out FOLDER") from error
+        raise DataError(
+            f"{database}: {error}", "build it again: plumbline data commerce --out FOLDER"
+        ) from error

@@ -14,9 +14,11 @@ COUNTS = {"extraction": 590, "sql_qa": 594, "insights": 148, "push": 148}
 
 
 class Sloppiness(Section):
-    """How carelessly the demonstrations are written: each fault's probability. All 0: they are the gold answers.
+    """How carelessly the demonstrations are written: each fault's probability. All 0: they are the
+    gold answers.
 
-    People's records are seldom clean. These faults are of format and style alone: what is written is right.
+    People's records are seldom clean. These faults are of format and style alone: what is written
+    is right.
     """
 
     abridged: Probability = 0.0
@@ -32,7 +34,8 @@ class Sloppiness(Section):
     chatty: Probability = 0.0
     """A sentence before the object."""
     over: int = Field(default=0, ge=0)
-    """Only records of reviews with more characters than this are careless: people tire of long ones."""
+    """Only records of reviews with more characters than this are careless: people tire of long
+    ones."""
 
 
 MOST_ORDERS = 10_000_000
@@ -47,41 +50,48 @@ class CommerceOptions(Section):
     """Options of the commerce task; those of its records decide their bytes."""
 
     data: str | None = None
-    """A folder of records to use as they are, whatever the numbers below; None builds them from these."""
+    """A folder of records to use as they are, whatever the numbers below; None builds them from
+    these."""
     seed: int = 42
     orders: int = Field(default=20_000, ge=1, le=MOST_ORDERS)
     """Orders in the database of a synthetic shop; with `olist`, all of Olist's are taken."""
     olist: str | None = None
-    """A folder with the CSV files of the public Olist data set, to build the database from instead."""
+    """A folder with the CSV files of the public Olist data set, to build the database from
+    instead."""
     job: Literal["extraction", "sql_qa", "insights", "push"] = "extraction"
     """What is asked for; a run of several jobs lists them under `tasks`."""
     extraction: Count = None
-    """Prompts of this job over the three splits (80, 10 and 10 %). None: of the job that is asked for as many as the
-    commerce log had (590, 594, 148 and 148), and none of the others."""
+    """Prompts of this job over the three splits (80, 10 and 10 %). None: of the job that is asked
+    for as many as the commerce log had (590, 594, 148 and 148), and none of the others."""
     sql_qa: Count = None
     insights: Count = None
     push: Count = None
     insights_from: Literal["all", "negative"] = "all"
-    """Which orders the figures of insights are computed from: all, or those with a review of negative sentiment."""
+    """Which orders the figures of insights are computed from: all, or those with a review of
+    negative sentiment."""
     fixed: bool = False
-    """Also the split `fixed`: the first 20 extractions, 15 questions, 15 insights or 15 messages of val, the 65 prompts
-    that the commerce log settled on to compare models by."""
+    """Also the split `fixed`: the first 20 extractions, 15 questions, 15 insights or 15 messages of
+    val, the 65 prompts that the commerce log settled on to compare models by."""
     keys: list[str] | None = None
-    """Ask for these keys only (tiny models); None asks for all ten. The three issue flags go together."""
+    """Ask for these keys only (tiny models); None asks for all ten. The three issue flags go
+    together."""
     instructions: Literal["full", "short"] = "full"
     """full explains every key; short is for tiny models, which cannot read instructions anyway."""
     titles: bool = False
     """Of the job push: ask for a title of at most 50 characters above each message."""
     reading: Literal["lenient", "strict"] = "lenient"
-    """How the reward reads an answer: what was meant, or only what `json.loads` accepts as it stands."""
+    """How the reward reads an answer: what was meant, or only what `json.loads` accepts as it
+    stands."""
     sloppiness: Sloppiness = Sloppiness()
     databases: int = Field(default=3, ge=1, le=20)
-    """Small shops of other rows on which the query of an answer must be right, all of them (sql_qa)."""
+    """Small shops of other rows on which the query of an answer must be right, all of them
+    (sql_qa)."""
 
     @field_validator("keys")
     @classmethod
     def _whole(cls, keys: list[str] | None) -> list[str] | None:
-        """In the order of the schema; all three flags or none, because one part of the rubric judges them together."""
+        """In the order of the schema; all three flags or none, because one part of the rubric
+        judges them together."""
         if keys is None:
             return None
         if not keys or not set(keys) <= set(KEYS):
@@ -109,8 +119,17 @@ def read_options(values: dict[str, Any]) -> CommerceOptions:
         RecipeError: an unknown key or a value out of range.
     """
     gone = {
-        "task.options.enriched": "task.options.enriched is gone: the rules label all reviews; rows with labels of "
+        "task.options.enriched": "task.options.enriched is gone: the rules label all reviews; rows "
+        "with "
+        "labels "
+        "of "
         "your own are a task jsonl"
     }
     advice = f"the commerce task knows {', '.join(CommerceOptions.model_fields)}"
-    return section(CommerceOptions, values, inside="task.options.", advice=advice, hint=lambda key: gone.get(key, ""))
+    return section(
+        CommerceOptions,
+        values,
+        inside="task.options.",
+        advice=advice,
+        hint=lambda key: gone.get(key, ""),
+    )

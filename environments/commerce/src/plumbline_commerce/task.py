@@ -1,4 +1,5 @@
-"""The commerce task: records in a folder, of which one job is asked; each job has its own verifier (`job.py`)."""
+"""The commerce task: records in a folder, of which one job is asked; each job has its own verifier
+(`job.py`)."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
@@ -11,13 +12,21 @@ from plumbline.records import Example, Headline, Outcome, Score
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.task import Control, Task
-from plumbline_commerce.build import MANIFEST, SPLITS, as_built, each_job, ensure_commerce, has_records
+from plumbline_commerce.build import (
+    MANIFEST,
+    SPLITS,
+    as_built,
+    each_job,
+    ensure_commerce,
+    has_records,
+)
 from plumbline_commerce.classify import job_of
 from plumbline_commerce.job import JOBS, job_named, split_sizes
 from plumbline_commerce.options import COUNTS, CommerceOptions, read_options
 
 FIXED = {"extraction": 20, "sql_qa": 15, "insights": 15, "push": 15}
-"""Of each job's val split, in the split `fixed`: the evaluation of 65 prompts that the commerce log settled on."""
+"""Of each job's val split, in the split `fixed`: the evaluation of 65 prompts that the commerce log
+settled on."""
 
 SKETCHED, SKETCHED_ORDERS = 120, 3000
 """Prompts, and orders, of the records that are built to see how long texts are."""
@@ -39,7 +48,9 @@ def open_commerce(options: Mapping[str, Any], folder: Path, progress: Progress) 
         raise DataError(f"there is no folder {checked.data}", "correct task.options.data")
     if checked.data is None and not has_records(checked, folder):
         return CommerceTask(folder, checked, lambda: ensure_commerce(checked, folder, progress))
-    return CommerceTask(place, as_built(checked, place) if (place / MANIFEST).is_file() else checked)
+    return CommerceTask(
+        place, as_built(checked, place) if (place / MANIFEST).is_file() else checked
+    )
 
 
 open_commerce.variants = each_job  # type: ignore[attr-defined]
@@ -50,14 +61,21 @@ class CommerceTask(Task):
 
     name = "commerce"
 
-    def __init__(self, folder: Path, options: CommerceOptions, build: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, folder: Path, options: CommerceOptions, build: Callable[[], None] | None = None
+    ) -> None:
         """Nothing is read yet; `build` is called once before the first records are."""
-        self.folder, self.options, self.job = folder, options, job_named(options.job)(options, folder)
+        self.folder, self.options, self.job = (
+            folder,
+            options,
+            job_named(options.job)(options, folder),
+        )
         self.splits = (*SPLITS, "fixed") if options.fixed else SPLITS
         self._build = build
         self._checked = False
         self._read = cache(self._read_split)
-        self._others: dict[str, str] = {}  # the job of each row that was read and is not of this one
+        # the job of each row that was read and is not of this one
+        self._others: dict[str, str] = {}
 
     @property
     def rubric(self) -> str:
@@ -78,7 +96,10 @@ class CommerceTask(Task):
         """See `Task.examples`."""
         if split not in self.splits:
             hint = "; task.options.fixed: true adds fixed" if split == "fixed" else ""
-            raise DataError(f"the commerce task has no split {split!r}", f"it has {', '.join(self.splits)}{hint}")
+            raise DataError(
+                f"the commerce task has no split {split!r}",
+                f"it has {', '.join(self.splits)}{hint}",
+            )
         return self._read("val")[: FIXED[self.job.name]] if split == "fixed" else self._read(split)
 
     @property
@@ -91,13 +112,21 @@ class CommerceTask(Task):
         count = self.options.count(self.job.name)
         held_out = split_sizes(count)
         sizes = {"train": count - sum(held_out.values()), **held_out}
-        return {**sizes, "fixed": min(FIXED[self.job.name], sizes["val"])} if self.options.fixed else sizes
+        return (
+            {**sizes, "fixed": min(FIXED[self.job.name], sizes["val"])}
+            if self.options.fixed
+            else sizes
+        )
 
     def sketch(self, folder: Path) -> "CommerceTask":
         """See `Task.sketch`."""
-        few = dict.fromkeys(COUNTS) | {self.job.name: min(SKETCHED, self.options.count(self.job.name))}
+        few = dict.fromkeys(COUNTS) | {
+            self.job.name: min(SKETCHED, self.options.count(self.job.name))
+        }
         orders = min(self.options.orders, SKETCHED_ORDERS)
-        return open_commerce({**self.options.model_dump(exclude_unset=True), **few, "orders": orders}, folder, silent)
+        return open_commerce(
+            {**self.options.model_dump(exclude_unset=True), **few, "orders": orders}, folder, silent
+        )
 
     def _read_split(self, split: str) -> list[Example]:
         if self._build is not None:
@@ -112,11 +141,15 @@ class CommerceTask(Task):
             if (example := self._example(row, f"{path}:{number}")) is None:
                 continue
             if example.id in seen:
-                raise DataError(f"{path}:{number}: {example.id} is the id of an earlier row, too", "give each its own")
+                raise DataError(
+                    f"{path}:{number}: {example.id} is the id of an earlier row, too",
+                    "give each its own",
+                )
             seen.add(example.id)
             if examples and (differing := example.reference.keys() ^ examples[0].reference.keys()):
                 raise DataError(
-                    f"{path}:{number}: {', '.join(sorted(differing))} of the reference stands in some rows only",
+                    f"{path}:{number}: {', '.join(sorted(differing))} of the reference stands in "
+                    "some rows only",
                     "give every row of a file the same keys",
                 )
             examples.append(example)
@@ -128,7 +161,8 @@ class CommerceTask(Task):
         return examples
 
     def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
-        """See `Task.judge`; the first verdict on records that we did not build checks the gold answers of all splits.
+        """See `Task.judge`; the first verdict on records that we did not build checks the gold
+        answers of all splits.
 
         Raises:
             RewardError: one of them says nothing, so that no answer to it can be judged.
@@ -158,8 +192,13 @@ class CommerceTask(Task):
 
     def elsewhere(self, ids: Collection[str]) -> str:
         """See `Task.elsewhere`."""
-        jobs = sorted(Counter(self._others[identity] for identity in ids if identity in self._others).items())
-        return "; ".join(f"add --set task.options.job={job} for the {count} of the job {job}" for job, count in jobs)
+        jobs = sorted(
+            Counter(self._others[identity] for identity in ids if identity in self._others).items()
+        )
+        return "; ".join(
+            f"add --set task.options.job={job} for the {count} of the job {job}"
+            for job, count in jobs
+        )
 
     def _example(self, row: Mapping[str, Any], where: str) -> Example | None:
         """Check and type one row of a split's file; None where it is of another job.
@@ -168,9 +207,14 @@ class CommerceTask(Task):
             DataError: a key is missing or of the wrong kind; the message has file and line.
         """
         messages, reference = row.get("messages"), row.get("reference")
-        if not isinstance(row.get("id"), str) or not isinstance(messages, list) or not isinstance(reference, dict):
+        if (
+            not isinstance(row.get("id"), str)
+            or not isinstance(messages, list)
+            or not isinstance(reference, dict)
+        ):
             raise DataError(
-                f"{where}: a row needs id (text), messages (a list) and reference (an object)", "correct that line"
+                f"{where}: a row needs id (text), messages (a list) and reference (an object)",
+                "correct that line",
             )
         well_formed = all(
             isinstance(message, dict)
@@ -178,15 +222,20 @@ class CommerceTask(Task):
             and isinstance(message.get("content"), str)
             for message in messages
         )
-        if not well_formed or [message["role"] for message in messages][-2:] != ["user", "assistant"]:
+        if not well_formed or [message["role"] for message in messages][-2:] != [
+            "user",
+            "assistant",
+        ]:
             raise DataError(
-                f"{where}: messages are role and content, and end with user, then assistant", "correct that line"
+                f"{where}: messages are role and content, and end with user, then assistant",
+                "correct that line",
             )
         job = row.get("task", job_of(messages[-2]["content"]))
         if job not in JOBS:
             raise DataError(
                 f"{where}: the task is {job!r}, and there are {', '.join(JOBS)}",
-                'say "task" in that line; the text alone does not tell, and `plumbline data commerce` writes such rows',
+                'say "task" in that line; the text alone does not tell, and `plumbline data '
+                "commerce` writes such rows",
             )
         if job != self.job.name:
             self._others[row["id"]] = job

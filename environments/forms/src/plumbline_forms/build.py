@@ -1,6 +1,8 @@
-"""From options to examples: records, splits, noise, prompts and gold plans. The same options give the same bytes.
+"""From options to examples: records, splits, noise, prompts and gold plans. The same options give
+the same bytes.
 
-Nothing is written: the records are drawn in a tenth of a second, so there is no folder that could be stale.
+Nothing is written: the records are drawn in a tenth of a second, so there is no folder that could
+be stale.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,14 +48,23 @@ def held_out_of(options: FormsOptions, forms: Mapping[str, Form]) -> tuple[str, 
     """Which of the chosen forms are held out whole.
 
     Raises:
-        DataError: a form is to be held out that is not among the chosen ones, or none is left to train on.
+        DataError: a form is to be held out that is not among the chosen ones, or none is left to
+            train on.
     """
-    if options.held_out is not None and (missing := [name for name in options.held_out if name not in forms]):
-        raise DataError(f"{', '.join(missing)} cannot be held out: not among task.options.forms", "name it there, too")
+    if options.held_out is not None and (
+        missing := [name for name in options.held_out if name not in forms]
+    ):
+        raise DataError(
+            f"{', '.join(missing)} cannot be held out: not among task.options.forms",
+            "name it there, too",
+        )
     names = HELD_OUT if options.held_out is None else options.held_out
     held = tuple(name for name in forms if name in names)
     if len(held) == len(forms):
-        raise DataError("every form is held out, so there is nothing to train on", "set task.options.held_out: []")
+        raise DataError(
+            "every form is held out, so there is nothing to train on",
+            "set task.options.held_out: []",
+        )
     return held
 
 
@@ -77,7 +88,9 @@ def build_split(
         examples += [_example(form, records[index], index, options) for index in members]
     if split == "train":
         own = options.model_copy(update={"noise": options.mixed_noise or options.noise})
-        made = (_example(form, draw_record(form, options.seed, 0), 0, own) for form in mixed.values())
+        made = (
+            _example(form, draw_record(form, options.seed, 0), 0, own) for form in mixed.values()
+        )
         examples += [replace(one, stratum=MIXED) for one in made]
     order = generator(options.seed, "forms", "order", split).permutation(len(examples))
     return [examples[index] for index in order]
@@ -111,7 +124,8 @@ def distinct_records(form: Form, options: FormsOptions) -> list[dict[str, Value]
                 break
         else:
             raise DataError(
-                f"the form {form.name} with {len(form.fields)} fields has no {options.records} different records",
+                f"the form {form.name} with {len(form.fields)} fields has no {options.records} "
+                "different records",
                 "raise task.options.max_fields, or lower task.options.records",
             )
     return records
@@ -127,7 +141,9 @@ def _example(form: Form, values: Mapping[str, Value], index: int, options: Forms
     if options.surface == "document":
         given = document_text(form, told, rng)
     else:
-        aside = form.asides[int(rng.integers(len(form.asides)))] if rng.random() < noise.asides else ""
+        aside = (
+            form.asides[int(rng.integers(len(form.asides)))] if rng.random() < noise.asides else ""
+        )
         given = values_text(told, aside)
     return example_of(f"{form.name}-{index:03d}", view, values, given, index, options)
 
@@ -160,7 +176,10 @@ def example_of(
         reference={
             "form": form.name,
             "index": index,
-            "values": {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
+            "values": {
+                name: list(value) if isinstance(value, tuple) else value
+                for name, value in values.items()
+            },
             "prefilled": dict(view.prefilled),
             "stars": view.stars,
             **(more or {}),
@@ -191,7 +210,11 @@ def write_plan(actions: Sequence[Action], form: Form, plan: str) -> str:
 
 
 def _prefilled(
-    form: Form, values: Mapping[str, Value], options: FormsOptions, index: int, rng: np.random.Generator
+    form: Form,
+    values: Mapping[str, Value],
+    options: FormsOptions,
+    index: int,
+    rng: np.random.Generator,
 ) -> dict[str, str]:
     """What the page comes with: half of it right, half of it from somebody else's form."""
     if options.noise.prefilled == 0:
@@ -200,13 +223,20 @@ def _prefilled(
     found = {}
     for one in form.fields:
         typed = one.kind in TYPED - {"password"} or one.kind == "select"
-        if not typed or one.shown_if is not None or values.get(one.name) is None or not is_shown(one, values):
+        if (
+            not typed
+            or one.shown_if is not None
+            or values.get(one.name) is None
+            or not is_shown(one, values)
+        ):
             continue
         if rng.random() < options.noise.prefilled:
             value = (values if rng.random() < 0.5 else others).get(one.name)
             if isinstance(value, str):
                 found[one.name] = value
-    if found and all(found.get(name) == value for name, value in values.items() if value not in (None, False, ())):
+    if found and all(
+        found.get(name) == value for name, value in values.items() if value not in (None, False, ())
+    ):
         found.popitem()  # else there is nothing to do, and nothing to earn
     return found
 
@@ -221,7 +251,8 @@ def values_of(reference: Mapping[str, Any]) -> dict[str, Value]:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Forms, their splits and examples, and what identifies them: ours (`own_suite`) or another's (`formfactory`)."""
+    """Forms, their splits and examples, and what identifies them: ours (`own_suite`) or another's
+    (`formfactory`)."""
 
     forms: Mapping[str, Form]
     splits: tuple[str, ...]

@@ -11,13 +11,19 @@ from plumbline.cli.output import say
 app = typer.Typer()
 
 
-@app.command("forms", epilog="Example: `plumbline data forms --set task.options.surface=document --out data/letters`")
+@app.command(
+    "forms",
+    epilog="Example: `plumbline data forms --set task.options.surface=document --out data/letters`",
+)
 def data_forms(
-    out: Annotated[Path, typer.Option(help="Folder for a file of each split.")] = Path("data/forms"),
+    out: Annotated[Path, typer.Option(help="Folder for a file of each split.")] = Path(
+        "data/forms"
+    ),
     overrides: take.TaskOptions = None,
     as_json: take.Json = False,
 ) -> None:
-    """Write the forms task's examples: `train`, `val`, `test` and `held-out-forms.jsonl`, with gold plans.
+    """Write the forms task's examples: `train`, `val`, `test` and `held-out-forms.jsonl`, with gold
+    plans.
 
     For training elsewhere; recipes and evaluations need no files.
     """
@@ -26,4 +32,8 @@ def data_forms(
     from plumbline.tasks.task import export
 
     counts = export(open_task("forms", task_options(overrides or ()), out), out)
-    say({"splits": counts}, f"{out}: {', '.join(f'{name} {count}' for name, count in counts.items())}", as_json)
+    say(
+        {"splits": counts},
+        f"{out}: {', '.join(f'{name} {count}' for name, count in counts.items())}",
+        as_json,
+    )

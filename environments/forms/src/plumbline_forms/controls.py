@@ -1,4 +1,5 @@
-"""Ways to answer without reading what to enter: what they earn is the floor that every figure stands on."""
+"""Ways to answer without reading what to enter: what they earn is the floor that every figure
+stands on."""
 
 import json
 import re
@@ -10,7 +11,18 @@ from plumbline.seeds import generator
 from plumbline.tasks.baselines import blank, echo
 from plumbline.tasks.task import Control
 from plumbline_forms.build import values_of, write_gold
-from plumbline_forms.plans.actions import ADDRESS, Action, Attach, Check, Fill, Navigate, Select, Submit, Type, plan_for
+from plumbline_forms.plans.actions import (
+    ADDRESS,
+    Action,
+    Attach,
+    Check,
+    Fill,
+    Navigate,
+    Select,
+    Submit,
+    Type,
+    plan_for,
+)
 from plumbline_forms.plans.writer import write_steps
 from plumbline_forms.site.page import FormView
 from plumbline_forms.suite.catalogue import RECORDS, draw_record, is_shown
@@ -29,7 +41,9 @@ def controls(view_of: ViewOf) -> dict[str, Control]:
     return {
         "blank": blank,
         "submit-only": lambda examples: [_submit_only(view_of(example)) for example in examples],
-        "type-after-submit": lambda examples: [_type_after(view_of(example), example) for example in examples],
+        "type-after-submit": lambda examples: [
+            _type_after(view_of(example), example) for example in examples
+        ],
         "success-text": lambda examples: [_success_text(view_of(example)) for example in examples],
         "echo": echo,
         "constant": lambda examples: _constant(examples, view_of),
@@ -39,7 +53,8 @@ def controls(view_of: ViewOf) -> dict[str, Control]:
 
 
 def _submit_only(view: FormView) -> str:
-    """Every page's button, and nothing else: what a rubric pays most for that looks for words of success."""
+    """Every page's button, and nothing else: what a rubric pays most for that looks for words of
+    success."""
     presses = [Submit() for _ in view.form.pages]
     return write_steps([Navigate(ADDRESS + view.form.path), *presses], view.form.language)
 
@@ -53,18 +68,23 @@ def _type_after(view: FormView, example: Example) -> str:
 
 
 def _success_text(view: FormView) -> str:
-    """Types into every field that all went well, which a rubric that looks for these words would pay for."""
+    """Types into every field that all went well, which a rubric that looks for these words would
+    pay for."""
     lines = [
         f"Step {number}: Type 'form submitted, success, thank you' into the '{one.label}' field"
         for number, one in enumerate(view.form.fields, 1)
     ]
-    return "\n".join([*lines, "Click the Submit button", "The form was successfully submitted. Thank you."])
+    return "\n".join(
+        [*lines, "Click the Submit button", "The form was successfully submitted. Thank you."]
+    )
 
 
 def _spray(view: FormView, example: Example) -> str:
-    """Tries every kind of action with every line "label: value" of the prompt, on every page, and reads no more of it.
+    """Tries every kind of action with every line "label: value" of the prompt, on every page, and
+    reads no more of it.
 
-    It knows what is to be entered, because the prompt says so, and not how: three of four of its actions fail.
+    It knows what is to be entered, because the prompt says so, and not how: three of four of its
+    actions fail.
     """
     actions: list[Action] = []
     given = example.messages[-1]["content"].split("\n\n")[1]  # between what is asked and the page
@@ -79,14 +99,20 @@ def _spray(view: FormView, example: Example) -> str:
 def _constant(examples: Sequence[Example], view_of: ViewOf) -> list[str]:
     """For each form one plan: every field's most frequent value over other records of the form.
 
-    Other records, because a form has five examples in a small split, and any one's own values are right for a fifth.
+    Other records, because a form has five examples in a small split, and any one's own values are
+    right for a fifth.
     """
     best: dict[str, dict[str, Value]] = {}
     for example in examples:
         form = view_of(example).form
         if form.name not in best:
-            best[form.name] = _most_frequent(form, [draw_record(form, _OTHER, index) for index in range(RECORDS)])
-    return [write_gold(FormView(view_of(one).form), best[one.reference["form"]], "steps") for one in examples]
+            best[form.name] = _most_frequent(
+                form, [draw_record(form, _OTHER, index) for index in range(RECORDS)]
+            )
+    return [
+        write_gold(FormView(view_of(one).form), best[one.reference["form"]], "steps")
+        for one in examples
+    ]
 
 
 def _most_frequent(form: Form, records: Sequence[dict[str, Value]]) -> dict[str, Value]:
@@ -95,14 +121,20 @@ def _most_frequent(form: Form, records: Sequence[dict[str, Value]]) -> dict[str,
         if one.kind == "hidden" or not is_shown(one, best):
             best[one.name] = None
             continue
-        # A field that is shown needs a value where the form requires one, even if most records do not show it.
-        found = [record[one.name] for record in records if record[one.name] is not None or not one.required]
+        # A field that is shown needs a value where the form requires one, even if most records do
+        # not show it.
+        found = [
+            record[one.name]
+            for record in records
+            if record[one.name] is not None or not one.required
+        ]
         counts = Counter(json.dumps(value) for value in found)
         value = json.loads(counts.most_common(1)[0][0]) if counts else None
         best[one.name] = tuple(value) if isinstance(value, list) else value
     entered = {name: value for name, value in best.items() if isinstance(value, str)}
     for rule in form.rules:
-        if not rule.holds(entered):  # values that do not fit together would not be accepted: take one record's
+        # values that do not fit together would not be accepted: take one record's
+        if not rule.holds(entered):
             best |= {name: records[0][name] for name in rule.names}
     return best
 
@@ -114,9 +146,14 @@ def _shuffled(examples: Sequence[Example], view_of: ViewOf) -> list[str]:
         by_form[example.reference["form"]].append(index)
     answers = [""] * len(examples)
     for name, members in sorted(by_form.items()):
-        order = [members[place] for place in generator(0, "shuffled-gold", name).permutation(len(members))]
+        order = [
+            members[place]
+            for place in generator(0, "shuffled-gold", name).permutation(len(members))
+        ]
         others = [*order[1:], order[0]] if len(order) > 1 else []
         for index, other in zip(order, others, strict=False):
             form = view_of(examples[index]).form
-            answers[index] = write_gold(FormView(form), values_of(examples[other].reference), "steps")
+            answers[index] = write_gold(
+                FormView(form), values_of(examples[other].reference), "steps"
+            )
     return answers

@@ -1,4 +1,5 @@
-"""Plans with something wrong or left out: careless recordings, and plans of a model that misreads the page."""
+"""Plans with something wrong or left out: careless recordings, and plans of a model that misreads
+the page."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -6,19 +7,33 @@ from dataclasses import replace
 import numpy as np
 
 from plumbline_forms.options import RecordingFaults
-from plumbline_forms.plans.actions import Action, Attach, Check, Element, Fill, Select, Submit, Type, Uncheck
+from plumbline_forms.plans.actions import (
+    Action,
+    Attach,
+    Check,
+    Element,
+    Fill,
+    Select,
+    Submit,
+    Type,
+    Uncheck,
+)
 
-# -- careless recordings ----------------------------------------------------------------------------------------------
-# The gold plan as somebody in a hurry would have recorded it: things left out, nothing wrong in what is there.
+# -- careless recordings ---------------------------------------------------------------------------
+# The gold plan as somebody in a hurry would have recorded it: things left out, nothing wrong in
+# what is there.
 
 
-def sloppily(actions: Sequence[Action], sloppiness: RecordingFaults, rng: np.random.Generator) -> list[Action]:
+def sloppily(
+    actions: Sequence[Action], sloppiness: RecordingFaults, rng: np.random.Generator
+) -> list[Action]:
     """Leave things out of a gold plan, each at its probability.
 
     Args:
         actions: the plan.
         sloppiness: probabilities.
-        rng: decides; as many numbers are drawn whatever they come to, so one probability moves no other.
+        rng: decides; as many numbers are drawn whatever they come to, so one probability moves no
+            other.
     """
     unsent, chances = rng.random(), rng.random(len(actions))
     kept = [
@@ -31,18 +46,22 @@ def sloppily(actions: Sequence[Action], sloppiness: RecordingFaults, rng: np.ran
     return kept
 
 
-# -- misread pages ----------------------------------------------------------------------------------------------------
-# Plans as a small model writes them for a form that it has not seen: what the page says is misread or miscopied.
+# -- misread pages ---------------------------------------------------------------------------------
+# Plans as a small model writes them for a form that it has not seen: what the page says is misread
+# or miscopied.
 #
-# The mistakes of trained models: the right label with the action of another kind of control, a label for its
-# neighbour's or for an option of its own, letters lost in copying, the second of several files left out.
+# The mistakes of trained models: the right label with the action of another kind of control, a
+# label for its neighbour's or for an option of its own, letters lost in copying, the second of
+# several files left out.
 
 MOST = 3
 """Mistakes of a plan."""
 _Fill = Type | Select | Check | Uncheck | Attach
 
 
-def misread(actions: Sequence[Action], elements: Sequence[Element], rng: np.random.Generator) -> tuple[Action, ...]:
+def misread(
+    actions: Sequence[Action], elements: Sequence[Element], rng: np.random.Generator
+) -> tuple[Action, ...]:
     """A copy of a plan in which one to `MOST` entries are misread; one without entries is itself.
 
     Args:
@@ -65,14 +84,27 @@ def misread(actions: Sequence[Action], elements: Sequence[Element], rng: np.rand
 def _other_kind(entry: _Fill, _: Sequence[Element], rng: np.random.Generator) -> list[Action]:
     """What another kind of control would take."""
     label, value = entry.label, _value(entry)
-    ways: list[Action] = [Type(label, value or "yes"), Select(label, value or "yes"), Check(label), Check(label, value)]
+    ways: list[Action] = [
+        Type(label, value or "yes"),
+        Select(label, value or "yes"),
+        Check(label),
+        Check(label, value),
+    ]
     others = [way for way in ways if type(way) is not type(entry)]
     return [others[int(rng.integers(len(others)))]]
 
 
-def _other_label(entry: _Fill, elements: Sequence[Element], rng: np.random.Generator) -> list[Action]:
+def _other_label(
+    entry: _Fill, elements: Sequence[Element], rng: np.random.Generator
+) -> list[Action]:
     """Another control's label, or a choice of its own for the label."""
-    own = [text for one in elements if one.label == entry.label for text in (*one.offers, one.option) if text]
+    own = [
+        text
+        for one in elements
+        if one.label == entry.label
+        for text in (*one.offers, one.option)
+        if text
+    ]
     labels = [one.label for one in elements if one.label != entry.label]  # a button's at least
     choices = own if own and rng.random() < 0.5 else labels
     return [replace(entry, label=choices[int(rng.integers(len(choices)))])]

@@ -1,4 +1,5 @@
-"""The prompt of an example: what to enter, as values or in a document, and what the page and the plan look like."""
+"""The prompt of an example: what to enter, as values or in a document, and what the page and the
+plan look like."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from plumbline_forms.suite.catalogue import is_shown
 from plumbline_forms.suite.declaration import Field, Form, Language, Value
 from plumbline_forms.values import MONTHS
 
-# -- how a value is told ----------------------------------------------------------------------------------------------
+# -- how a value is told ---------------------------------------------------------------------------
 
 _BOOLS: Mapping[Language, tuple[str, str]] = {"en": ("no", "yes"), "pt": ("não", "sim")}
 
@@ -31,7 +32,12 @@ class RenderedField:
 
 
 def tell(
-    form: Form, values: Mapping[str, Value], noise: FormNoise, rng: np.random.Generator, *, stars: bool
+    form: Form,
+    values: Mapping[str, Value],
+    noise: FormNoise,
+    rng: np.random.Generator,
+    *,
+    stars: bool,
 ) -> list[RenderedField]:
     """Every field that a record fills in, or says no to, in the order of the page or another."""
     told = []
@@ -47,12 +53,16 @@ def tell(
     return told
 
 
-def _value(one: Field, value: Value, language: Language, noise: FormNoise, rng: np.random.Generator) -> str:
+def _value(
+    one: Field, value: Value, language: Language, noise: FormNoise, rng: np.random.Generator
+) -> str:
     if isinstance(value, bool):
         return _BOOLS[language][value]
     if isinstance(value, tuple):
         texts = value if one.kind == "file" else tuple(one.text_of(option) for option in value)
-        return "; ".join(_choice(text, noise, rng) if one.kind != "file" else text for text in texts)
+        return "; ".join(
+            _choice(text, noise, rng) if one.kind != "file" else text for text in texts
+        )
     text = value or ""
     if one.options:
         return _choice(one.text_of(text), noise, rng)
@@ -79,7 +89,11 @@ def _date(text: str, language: Language, rng: np.random.Generator) -> str:
         styles = (f"{day:%d/%m/%Y}", f"{day.day} de {month} de {day.year}", f"{day:%d.%m.%Y}")
     else:
         styles = (
-            *(f"{day:%m/%d/%Y}", f"{month} {day.day}, {day.year}", f"{day.day} {month[:3]} {day.year}"),
+            *(
+                f"{day:%m/%d/%Y}",
+                f"{month} {day.day}, {day.year}",
+                f"{day.day} {month[:3]} {day.year}",
+            ),
             f"{day:%Y/%m/%d}",
         )
     return styles[int(rng.integers(len(styles)))]
@@ -93,20 +107,24 @@ def _number(text: str, language: Language) -> str:
     return grouped + point + cents
 
 
-# -- prompts -------------------------------------------------------------------------------------------------------
+# -- prompts ---------------------------------------------------------------------------------------
 
 _TEXTS: Mapping[Language, Mapping[str, Any]] = read_table(Path(__file__).with_name("prompts.yaml"))
 MOST_FAILED, MOST_READ = 8, 400
-"""Steps that came to nothing, and characters of the page, that are told before a further attempt."""
+"""Steps that came to nothing, and characters of the page, that are told before a further
+attempt."""
 
 
 def values_text(told: Sequence[RenderedField], aside: str = "") -> str:
     """The values surface: a line for each field."""
-    return "\n".join([*(f"- {one.label}: {one.value}" for one in told), *([f"({aside})"] if aside else [])])
+    return "\n".join(
+        [*(f"- {one.label}: {one.value}" for one in told), *([f"({aside})"] if aside else [])]
+    )
 
 
 def document_text(form: Form, told: Sequence[RenderedField], rng: np.random.Generator) -> str:
-    """The document surface: a text in one of several styles, with the form's asides between its sentences.
+    """The document surface: a text in one of several styles, with the form's asides between its
+    sentences.
 
     Every value stands in it literally, so that the example can be solved.
     """
@@ -114,7 +132,9 @@ def document_text(form: Form, told: Sequence[RenderedField], rng: np.random.Gene
     style = styles[int(rng.integers(len(styles)))]
     sentences = style["sentences"]
     lines = [
-        sentences[int(rng.integers(len(sentences)))].replace("{label}", one.label).replace("{value}", one.value)
+        sentences[int(rng.integers(len(sentences)))]
+        .replace("{label}", one.label)
+        .replace("{value}", one.value)
         for one in told
     ]
     for aside in form.asides:
@@ -135,9 +155,11 @@ def messages(form: Form, given: str, *, surface: str, plan: str, full: bool) -> 
 
 
 def again(form: Form, execution: Execution, *, prefilled: bool) -> str:
-    """What somebody at the page saw of an attempt that sent nothing complete, and the request for another.
+    """What somebody at the page saw of an attempt that sent nothing complete, and the request for
+    another.
 
-    Only the page, the server's messages and what became of the plan's own steps: nothing of what is right.
+    Only the page, the server's messages and what became of the plan's own steps: nothing of what is
+    right.
     """
     words = _TEXTS[form.language]
     failed = [
@@ -147,14 +169,20 @@ def again(form: Form, execution: Execution, *, prefilled: bool) -> str:
     ]
     labels = {one.name: one.label for one in form.fields}
     complaints = execution.receipts[-1].errors if execution.receipts else {}
-    seen = [*failed[:MOST_FAILED], *(f"- {labels.get(name, name)}: {said}" for name, said in complaints.items())]
+    seen = [
+        *failed[:MOST_FAILED],
+        *(f"- {labels.get(name, name)}: {said}" for name, said in complaints.items()),
+    ]
     seen += [] if execution.attempts else [f"- {words['nothing']}"]
     retry = f"{words['refilled' if prefilled else 'empty']} {words['retry']}"
-    return "\n".join([words["again"], *seen, f"{words['reads']} {execution.text[:MOST_READ]}", retry])
+    return "\n".join(
+        [words["again"], *seen, f"{words['reads']} {execution.text[:MOST_READ]}", retry]
+    )
 
 
 def _outline(form: Form, plan: str) -> str:
-    """The controls of the form, with their kinds and options; numbered where the plan names them by number."""
+    """The controls of the form, with their kinds and options; numbered where the plan names them by
+    number."""
     if plan == "agent":
         return "\n".join(
             f"[{one.index}] {one.label}: {one.option} ({one.kind})"
@@ -164,8 +192,16 @@ def _outline(form: Form, plan: str) -> str:
         )
     lines = []
     for number, page in enumerate(form.pages, 1):
-        lines += [f"- {one.label} ({_kind(form, one.label, one.kind)})" for one in page.fields if one.kind != "hidden"]
-        lines += [f"- {one.label} (button)" for one in elements_of(form) if one.kind == "button" and one.page == number]
+        lines += [
+            f"- {one.label} ({_kind(form, one.label, one.kind)})"
+            for one in page.fields
+            if one.kind != "hidden"
+        ]
+        lines += [
+            f"- {one.label} (button)"
+            for one in elements_of(form)
+            if one.kind == "button" and one.page == number
+        ]
     return "\n".join(lines)
 
 

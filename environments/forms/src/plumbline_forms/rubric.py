@@ -1,10 +1,11 @@
 """What a form is worth: what the server received for it, and nothing else.
 
-A field pays if an untouched form would have sent something else, and it pays in proportion to how hard it is to guess:
-1 for what is typed or attached, 1 - 1/k for one of k options, nothing for a box that must be ticked anyway. So the
-blank form, the prefilled one, and the one that agrees to everything stand at or near zero. Changing what should have
-stayed alone takes away, and so does every action that came to nothing: who tries every kind of action on every control
-has not said what is to be done. Without a complete form at the server there is no reward at all: not for actions that
+A field pays if an untouched form would have sent something else, and it pays in proportion to how
+hard it is to guess: 1 for what is typed or attached, 1 - 1/k for one of k options, nothing for a
+box that must be ticked anyway. So the blank form, the prefilled one, and the one that agrees to
+everything stand at or near zero. Changing what should have stayed alone takes away, and so does
+every action that came to nothing: who tries every kind of action on every control has not said what
+is to be done. Without a complete form at the server there is no reward at all: not for actions that
 were carried out, not for a page that says thank you, not for what the plan says.
 """
 
@@ -25,7 +26,7 @@ from plumbline_forms.suite.declaration import Field, Form, Value
 from plumbline_forms.suite.drawing import plain
 from plumbline_forms.values import read_decimal
 
-# -- canonical forms: what two entries of a kind have in common when they say the same -----------------------------
+# -- canonical forms: what two entries of a kind have in common when they say the same -------------
 
 Canonical = str | tuple[str, ...]
 _PHONE = re.compile(r"[^\d+]")
@@ -50,7 +51,13 @@ def canonical(one: Field, values: tuple[str, ...]) -> Canonical:
         return text
     if one.kind == "number":
         number = read_decimal(text)
-        return text if number is None else plain(number) if -50 < number.adjusted() < 50 else f"{number:E}"
+        return (
+            text
+            if number is None
+            else plain(number)
+            if -50 < number.adjusted() < 50
+            else f"{number:E}"
+        )
     if one.kind == "email":
         return text.strip().casefold()
     if one.kind == "tel":
@@ -61,23 +68,34 @@ def canonical(one: Field, values: tuple[str, ...]) -> Canonical:
     return folded
 
 
-# -- what the server received ------------------------------------------------------------------------------------------
+# -- what the server received ----------------------------------------------------------------------
 
 RUBRIC = Rubric(
     "forms-received",
     2,
     parts=(
-        Part("fields", 0.8, "entries that had to be made: each right one, weighted by how hard it is to guess"),
+        Part(
+            "fields",
+            0.8,
+            "entries that had to be made: each right one, weighted by how hard it is to guess",
+        ),
         Part("exact", 0.2, "the whole form is right, every field of it"),
     ),
-    form=(Part("clean", 1.0, "what should have stayed as it was did, and the plan's actions came to something"),),
+    form=(
+        Part(
+            "clean",
+            1.0,
+            "what should have stayed as it was did, and the plan's actions came to something",
+        ),
+    ),
 )
 _CHANGES_TAKE, _WASTE_TAKES = 0.5, 0.9
-"""Of the reward, at most: changing what should have stayed alone, and actions that came to nothing. `clean` is the
-product of what both leave; a change of either number is a new version of the rubric, because its hash has only the
-weights."""
+"""Of the reward, at most: changing what should have stayed alone, and actions that came to nothing.
+`clean` is the product of what both leave; a change of either number is a new version of the rubric,
+because its hash has only the weights."""
 KIND = "kind-"
-"""Prefix of the parts that say what share of the entries of one kind was right; they are reported and do not pay."""
+"""Prefix of the parts that say what share of the entries of one kind was right; they are reported
+and do not pay."""
 _SET_WORTH = 0.75
 """Of a group of boxes or a list with several choices: more than one option, less than a text."""
 
@@ -89,7 +107,8 @@ class Expected:
     field: Field
     gold: Canonical
     weight: float
-    """What it pays; 0 where an untouched form is right already, or where nothing else could be sent."""
+    """What it pays; 0 where an untouched form is right already, or where nothing else could be
+    sent."""
     kept: bool
     """Whether it should stay as it was."""
     untouched: Canonical
@@ -111,7 +130,8 @@ def expected(view: FormView, values: Mapping[str, Value]) -> tuple[Expected, ...
 
 
 def worth(one: Field) -> float:
-    """What a field pays where it had to be changed: 1 less the chance that a blind guess is right."""
+    """What a field pays where it had to be changed: 1 less the chance that a blind guess is
+    right."""
     if one.kind == "checkbox":
         return 0.0 if one.required else 0.5
     if one.kind in {"select", "radio"}:
@@ -122,7 +142,8 @@ def worth(one: Field) -> float:
 
 
 def needed(asked: Sequence[Expected], pages: int) -> int:
-    """How many actions a form takes: going there, one for each entry that was told, and a button a page.
+    """How many actions a form takes: going there, one for each entry that was told, and a button a
+    page.
 
     What is right already counts as well, because whoever writes a plan has not seen the page.
     """
@@ -136,12 +157,16 @@ def needed(asked: Sequence[Expected], pages: int) -> int:
 def wasted(plan: Plan, execution: Execution, need: int) -> int:
     """How many actions of a plan came to nothing.
 
-    These are: actions that failed (no such control or option, not of this kind, a form that was not sent) or were
-    never carried out, lines that claim to be steps and are not understood, forms that the server refused, and whatever
-    succeeds beyond use: more entries than the form takes actions, or more of the rest (clicks into a field, keys,
-    waiting) than that.
+    These are: actions that failed (no such control or option, not of this kind, a form that was not
+    sent) or were never carried out, lines that claim to be steps and are not understood, forms that
+    the server refused, and whatever succeeds beyond use: more entries than the form takes actions,
+    or more of the rest (clicks into a field, keys, waiting) than that.
     """
-    done = [action for action, attempt in zip(plan.actions, execution.attempts, strict=False) if attempt.status == "ok"]
+    done = [
+        action
+        for action, attempt in zip(plan.actions, execution.attempts, strict=False)
+        if attempt.status == "ok"
+    ]
     entries = sum(isinstance(action, Fill) for action in done)
     refused = sum(bool(receipt.errors) for receipt in execution.receipts)
     beyond = max(0, entries - need) + max(0, len(done) - entries + plan.idle - need)
@@ -183,10 +208,18 @@ def score(asked: Sequence[Expected], plan: Plan, execution: Execution, pages: in
         need = needed(asked, pages)
         facts["kept"] = 1 - min(1.0, 2 * changed / max(len(asked), 1))
         facts["economy"] = 1 - min(1.0, wasted(plan, execution, need) / need)
-        clean = (1 - _CHANGES_TAKE * (1 - facts["kept"])) * (1 - _WASTE_TAKES * (1 - facts["economy"]))
-        values = {"fields": paid / weight if weight else 0.0, "exact": float(exact and bool(weight)), "clean": clean}
+        clean = (1 - _CHANGES_TAKE * (1 - facts["kept"])) * (
+            1 - _WASTE_TAKES * (1 - facts["economy"])
+        )
+        values = {
+            "fields": paid / weight if weight else 0.0,
+            "exact": float(exact and bool(weight)),
+            "clean": clean,
+        }
     extra = {KIND + kind: sum(worths) / len(worths) for kind, worths in sorted(kinds.items())}
-    return Score(total=RUBRIC.total(values), parts={**values, **facts, **extra}, rubric=RUBRIC.identity)
+    return Score(
+        total=RUBRIC.total(values), parts={**values, **facts, **extra}, rubric=RUBRIC.identity
+    )
 
 
 def _received(one: Expected, submission: Submission | None) -> Canonical:
@@ -198,13 +231,16 @@ def _received(one: Expected, submission: Submission | None) -> Canonical:
 
 
 def closeness(one: Expected, got: Canonical) -> float:
-    """What an entry that is not right is worth: sets and long texts that are mostly right pay in part.
+    """What an entry that is not right is worth: sets and long texts that are mostly right pay in
+    part.
 
-    From half on: what shares half of its words, or half of its options, with the right one is still worth nothing.
+    From half on: what shares half of its words, or half of its options, with the right one is still
+    worth nothing.
     """
     if isinstance(one.gold, tuple):
         both, either = set(one.gold) & set(got), set(one.gold) | set(got)
-        return max(0.0, 2 * len(both) / len(either) - 1)  # two empty sets would be equal, and so right
+        # two empty sets would be equal, and so right
+        return max(0.0, 2 * len(both) / len(either) - 1)
     if one.field.kind != "textarea" or not isinstance(got, str):
         return 0.0
     mine, wanted = got.split(), one.gold.split()
@@ -214,21 +250,27 @@ def closeness(one: Expected, got: Canonical) -> float:
 
 
 def _in_order(mine: Sequence[str], wanted: Sequence[str]) -> int:
-    """Length of the longest common subsequence of words: the same words in another order are another text."""
+    """Length of the longest common subsequence of words: the same words in another order are
+    another text."""
     row = [0] * (len(wanted) + 1)
     for word in mine:
         before = 0
         for place, other in enumerate(wanted, 1):
-            before, row[place] = row[place], before + 1 if word == other else max(row[place], row[place - 1])
+            before, row[place] = (
+                row[place],
+                before + 1 if word == other else max(row[place], row[place - 1]),
+            )
     return row[-1]
 
 
-# -- the rubric of the log --------------------------------------------------------------------------------------------
-# seed-v6: the rubric of the forms log's tables, for figures that are compared with them. It does not judge well.
+# -- the rubric of the log -------------------------------------------------------------------------
+# seed-v6: the rubric of the forms log's tables, for figures that are compared with them. It does
+# not judge well.
 #
-# 0.4 for words of success on the last page, 0.4 for what the plan says that it typed, 0.2 for the share of its actions
-# that raised no error. It never looks at what the server received, pays for sending an empty form, and pays a perfect
-# plan no more than one that types after the form is gone: that is what it is here to show.
+# 0.4 for words of success on the last page, 0.4 for what the plan says that it typed, 0.2 for the
+# share of its actions that raised no error. It never looks at what the server received, pays for
+# sending an empty form, and pays a perfect plan no more than one that types after the form is gone:
+# that is what it is here to show.
 
 SEED_RUBRIC = Rubric(
     "forms-seed-v6",
@@ -239,7 +281,14 @@ SEED_RUBRIC = Rubric(
         Part("execution_completeness", 0.2, "the share of the actions that raised no error"),
     ),
 )
-_WORDS = ("successfully submitted", "thank you", "submission received", "form submitted", "success", "com sucesso")
+_WORDS = (
+    "successfully submitted",
+    "thank you",
+    "submission received",
+    "form submitted",
+    "success",
+    "com sucesso",
+)
 _LONGEST = 2000
 """Characters of a text that is compared; the time that it takes grows with the square."""
 
@@ -250,9 +299,15 @@ def seed_score(form: Form, values: Mapping[str, Value], plan: Plan, execution: E
     if not done:
         return SEED_RUBRIC.score(dict.fromkeys(SEED_RUBRIC.names, 0.0))
     # A click always counts as carried out, and an action on a page that is gone does, too.
-    ran = [action for action, attempt in done if attempt.status != "refused" or not isinstance(action, Fill)]
+    ran = [
+        action
+        for action, attempt in done
+        if attempt.status != "refused" or not isinstance(action, Fill)
+    ]
     claims = _claims(ran)
-    wanted = {one.label: value for one in form.fields if (value := values.get(one.name)) is not None}
+    wanted = {
+        one.label: value for one in form.fields if (value := values.get(one.name)) is not None
+    }
     alike = [_alike(value, claims.get(label.casefold(), [])) for label, value in wanted.items()]
     text = execution.text.casefold()
     return SEED_RUBRIC.score(
@@ -288,7 +343,10 @@ def _alike(value: Value, claimed: list[str]) -> float:
     if isinstance(value, tuple):
         mine, wanted = {_plain(text) for text in claimed}, {_plain(text) for text in value}
         return len(mine & wanted) / len(mine | wanted)
-    first, second = (value or "").casefold().strip()[:_LONGEST], claimed[-1].casefold().strip()[:_LONGEST]
+    first, second = (
+        (value or "").casefold().strip()[:_LONGEST],
+        claimed[-1].casefold().strip()[:_LONGEST],
+    )
     if not first or not second:
         return 0.0
     return SequenceMatcher(None, first, second).ratio()
@@ -298,7 +356,7 @@ def _plain(text: str) -> str:
     return text.casefold().replace(" ", "_").strip()
 
 
-# -- which fields are wrong, in words ---------------------------------------------------------------------------------
+# -- which fields are wrong, in words --------------------------------------------------------------
 
 NOTHING = "(nothing)"
 _MOST_REASONS = 6
@@ -308,7 +366,9 @@ def mistakes_of(asked: Sequence[Expected], execution: Execution) -> list[Mistake
     """Every field that is wrong; for a form that never arrived whole, what was refused instead."""
     submission = submission_of(execution.receipts)
     if submission is None:
-        return [Mistake(what="the form", expected="sent, and accepted", received=_why_not(execution))]
+        return [
+            Mistake(what="the form", expected="sent, and accepted", received=_why_not(execution))
+        ]
     return [
         Mistake(what=one.field.label, expected=_text(one.gold), received=_text(got))
         for one in asked
@@ -318,7 +378,11 @@ def mistakes_of(asked: Sequence[Expected], execution: Execution) -> list[Mistake
 
 def _why_not(execution: Execution) -> str:
     """What the server said, else which actions failed."""
-    said = [f"{name}: {error}" for receipt in execution.receipts for name, error in receipt.errors.items()]
+    said = [
+        f"{name}: {error}"
+        for receipt in execution.receipts
+        for name, error in receipt.errors.items()
+    ]
     failed = [
         f"action {number} {attempt.status}: {attempt.reason}".removesuffix(": ")
         for number, attempt in enumerate(execution.attempts, 1)
@@ -326,7 +390,9 @@ def _why_not(execution: Execution) -> str:
     ]
     reasons = said or failed
     if not reasons:
-        return "nothing was sent" if execution.attempts else "no action could be read from the answer"
+        return (
+            "nothing was sent" if execution.attempts else "no action could be read from the answer"
+        )
     left = len(reasons) - _MOST_REASONS
     return "; ".join(reasons[:_MOST_REASONS]) + (f"; and {left} more" if left > 0 else "")
 
@@ -335,7 +401,7 @@ def _text(value: Canonical) -> str:
     return (value if isinstance(value, str) else ", ".join(value)) or NOTHING
 
 
-# -- what evaluations put first ---------------------------------------------------------------------------------------
+# -- what evaluations put first --------------------------------------------------------------------
 
 RECEIVED = Headline(
     figures=(
@@ -362,5 +428,8 @@ SEED_V6 = Headline(
         Figure(key="executed", title="Executed", part="execution_completeness"),
     ),
     stratum="form",
-    note="seed-v6: the rubric of the forms log's tables, which never looks at what the server received",
+    note=(
+        "seed-v6: the rubric of the forms log's tables, which never looks at what the server "
+        "received"
+    ),
 )

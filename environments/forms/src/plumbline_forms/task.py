@@ -1,4 +1,5 @@
-"""The forms task: examples drawn from the suite, plans carried out on the site, judged by what the server received."""
+"""The forms task: examples drawn from the suite, plans carried out on the site, judged by what the
+server received."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -28,7 +29,8 @@ from plumbline_forms.site.site import Site, submission_of
 from plumbline_forms.suite.declaration import Value
 
 STRICT, FILLABLE = "strict", "fillable"
-"""FormFactory: two readings of a score, with the values that nobody could enter, and without them."""
+"""FormFactory: two readings of a score, with the values that nobody could enter, and without
+them."""
 _KEPT = 4096
 """Examples whose preparation is remembered."""
 _MISREAD = 16
@@ -36,11 +38,14 @@ _MISREAD = 16
 
 
 def open_forms(options: Mapping[str, Any], folder: Path, progress: Progress) -> "FormsTask":  # noqa: ARG001
-    """Open the forms task; its examples are drawn from the options, so nothing is read from or written to the folder.
+    """Open the forms task; its examples are drawn from the options, so nothing is read from or
+    written to the folder.
 
     Raises:
-        RecipeError: an unknown option, or something is not installed that an executor or a suite needs.
-        DataError: the chosen forms cannot be split as the options say, or a checkout is missing or incomplete.
+        RecipeError: an unknown option, or something is not installed that an executor or a suite
+            needs.
+        DataError: the chosen forms cannot be split as the options say, or a checkout is missing or
+            incomplete.
     """
     checked = read_options(dict(options))
     if checked.suite == "own":
@@ -83,7 +88,8 @@ class _Prepared:
     values: Mapping[str, Value]
     expected: tuple[Expected, ...]
     raw: tuple[Expected, ...] | None
-    """FormFactory: what is expected in the strict reading, where values that nobody could enter count as missed."""
+    """FormFactory: what is expected in the strict reading, where values that nobody could enter
+    count as missed."""
     elements: tuple[Element, ...]
 
 
@@ -92,7 +98,9 @@ class FormsTask(Task):
 
     name = "forms"
 
-    def __init__(self, options: FormsOptions, executor: Executor, suite: Suite | None = None) -> None:
+    def __init__(
+        self, options: FormsOptions, executor: Executor, suite: Suite | None = None
+    ) -> None:
         self.options, self.executor = options, executor
         self.suite = suite if suite is not None else own_suite(options)
         self.forms, self.splits = self.suite.forms, self.suite.splits
@@ -102,11 +110,15 @@ class FormsTask(Task):
 
     @property
     def rubric(self) -> str:
-        """See `Task.rubric`; the suite's identity is part of it, because it decides what is asked for, and how often.
+        """See `Task.rubric`; the suite's identity is part of it, because it decides what is asked
+        for, and how often.
 
-        A further attempt takes nothing away: whoever needs one has sent nothing yet, and one that sends is the last.
+        A further attempt takes nothing away: whoever needs one has sent nothing yet, and one that
+        sends is the last.
         """
-        identity = (rubric.SEED_RUBRIC if self.options.rubric == "seed-v6" else rubric.RUBRIC).identity
+        identity = (
+            rubric.SEED_RUBRIC if self.options.rubric == "seed-v6" else rubric.RUBRIC
+        ).identity
         often = f":{self.turns} attempts" if self.turns > 1 else ""
         return f"{identity}:{self.suite.identity}{often}"
 
@@ -137,7 +149,10 @@ class FormsTask(Task):
                 fix += "; task.options.splits: 80-10-10 deals the records to train, val and test"
                 fix += ", and task.options.held_out names forms for held-out-forms"
             elif split == HELD_OUT_FORMS:
-                fix = "add one of the held-out forms to task.options.forms, or name one in task.options.held_out"
+                fix = (
+                    "add one of the held-out forms to task.options.forms, or name one in "
+                    "task.options.held_out"
+                )
             raise DataError(f"the forms task has no split {split!r} with these options", fix)
         return self._build(split)
 
@@ -149,11 +164,19 @@ class FormsTask(Task):
         """
         return whole(self.judge_group(example, [completion])[0])
 
-    def judge_group(self, example: Example, completions: Sequence[str]) -> list[tuple[Outcome, Score] | Failure]:
-        """Judge several completions of one example in one call to the executor, for those that gain from it."""
-        return [one if isinstance(one, Failure) else one[:2] for one in self.attempt(example, completions)]
+    def judge_group(
+        self, example: Example, completions: Sequence[str]
+    ) -> list[tuple[Outcome, Score] | Failure]:
+        """Judge several completions of one example in one call to the executor, for those that gain
+        from it."""
+        return [
+            one if isinstance(one, Failure) else one[:2]
+            for one in self.attempt(example, completions)
+        ]
 
-    def attempt(self, example: Example, completions: Sequence[str]) -> list[tuple[Outcome, Score, Execution] | Failure]:
+    def attempt(
+        self, example: Example, completions: Sequence[str]
+    ) -> list[tuple[Outcome, Score, Execution] | Failure]:
         """Carry completions out, each on a fresh visit, and judge them; see `judge_group`."""
         prepared = self._prepare(example)
         plans = [read_plan(completion, prepared.elements) for completion in completions]
@@ -165,7 +188,10 @@ class FormsTask(Task):
         ]
 
     def _run(self, prepared: _Prepared, plans: Sequence[Plan]) -> list[Execution | Failure]:
-        return [named(f"{self.executor.name} executor", one) for one in self.executor.run(prepared.case, plans)]
+        return [
+            named(f"{self.executor.name} executor", one)
+            for one in self.executor.run(prepared.case, plans)
+        ]
 
     def _score(self, prepared: _Prepared, plan: Plan, execution: Execution) -> Score:
         if self.options.rubric == "seed-v6":
@@ -191,7 +217,9 @@ class FormsTask(Task):
         try:
             from plumbline_forms.executors.pictures import film
         except ImportError as error:
-            raise missing("a replay, which is filmed in a browser,", error, RecipeError, extra="browser") from error
+            raise missing(
+                "a replay, which is filmed in a browser,", error, RecipeError, extra="browser"
+            ) from error
         prepared = self._prepare(example)
         return film(prepared.case, read_plan(completion, prepared.elements), self.executor.site)
 
@@ -213,14 +241,17 @@ class FormsTask(Task):
         return write_plan(actions, view.form, self.options.plan)
 
     def demonstrations(self, example: Example, seed: int) -> Sequence[Sequence[Message]]:
-        """See `Task.demonstrations`: where plans may fail, the gold plan after one that has sent nothing comes second.
+        """See `Task.demonstrations`: where plans may fail, the gold plan after one that has sent
+        nothing comes second.
 
-        Careless recordings fail by themselves. Faultless ones never do, and would leave second plans untrained: there a
-        plan with a learner's mistakes (`corruptions.py`) stands before the page's reply. It is read, and not learnt. No
-        browser is asked what failing plans come to.
+        Careless recordings fail by themselves. Faultless ones never do, and would leave second
+        plans untrained: there a plan with a learner's mistakes (`corruptions.py`) stands before the
+        page's reply. It is read, and not learnt. No browser is asked what failing plans come to.
         """
         shown = self.demonstration(example, seed)
-        chats: list[Sequence[Message]] = [[*example.messages, {"role": "assistant", "content": shown}]]
+        chats: list[Sequence[Message]] = [
+            [*example.messages, {"role": "assistant", "content": shown}]
+        ]
         for failing in self._failing(example, shown, seed) if self.turns > 1 else ():
             episode = Attempts(self._direct, example)
             episode.tell(failing)
@@ -263,7 +294,8 @@ class FormsTask(Task):
         return self._prepare(example).case
 
     def _prepare(self, example: Example) -> _Prepared:
-        # By the identity of the reference, which is kept alive here: an id may come with another reference.
+        # By the identity of the reference, which is kept alive here: an id may come with another
+        # reference.
         found = self._prepared.get(id(example.reference))
         if found is not None and found.reference is example.reference:
             return found
@@ -280,24 +312,33 @@ class FormsTask(Task):
         )
         expected, raw = rubric.expected(view, values), None
         if (unfillable := example.reference.get("unfillable")) is not None:
-            raw = rubric.expected(view, {**values, **{name: one["gold"] for name, one in unfillable.items()}})
+            raw = rubric.expected(
+                view, {**values, **{name: one["gold"] for name, one in unfillable.items()}}
+            )
             expected = tuple(one for one in expected if one.field.name not in unfillable)
-        prepared = _Prepared(example.reference, FormCase(view, files), values, expected, raw, elements_of(view.form))
+        prepared = _Prepared(
+            example.reference, FormCase(view, files), values, expected, raw, elements_of(view.form)
+        )
         self._prepared[id(example.reference)] = prepared
         return prepared
 
     def _view(self, example: Example) -> FormView:
-        """One view for all examples that meet the form in the same way, so that pages are rendered and parsed once."""
+        """One view for all examples that meet the form in the same way, so that pages are rendered
+        and parsed once."""
         name, prefilled = example.reference["form"], example.reference["prefilled"]
         form = self.forms.get(name)
         if form is None:
-            raise DataError(f"{example.id}: the form {name} is not among the chosen ones", "open the task with it")
+            raise DataError(
+                f"{example.id}: the form {name} is not among the chosen ones",
+                "open the task with it",
+            )
         key = (name, tuple(sorted(prefilled.items())), example.reference["stars"])
         return self._views.setdefault(key, FormView(form, prefilled, example.reference["stars"]))
 
 
 class Attempts:
-    """Plans for one form until one sends it whole, which cannot be taken back; see `plumbline.tasks.task`."""
+    """Plans for one form until one sends it whole, which cannot be taken back; see
+    `plumbline.tasks.task`."""
 
     def __init__(self, task: FormsTask, example: Example) -> None:
         self.task, self.example = task, example
@@ -326,7 +367,10 @@ class Attempts:
             return
         view = self.task.view_of(self.example)
         shown = again(view.form, execution, prefilled=bool(view.prefilled))
-        told: list[Message] = [{"role": "assistant", "content": text}, {"role": "user", "content": shown}]
+        told: list[Message] = [
+            {"role": "assistant", "content": text},
+            {"role": "user", "content": shown},
+        ]
         self._messages = [*self._messages, *told]
 
     def result(self) -> tuple[Outcome, Score]:

@@ -1,10 +1,13 @@
-"""What controls hold and which values a browser does not send: rules of HTML and of a user, as functions of texts.
+"""What controls hold and which values a browser does not send: rules of HTML and of a user, as
+functions of texts.
 
-The site uses them to check what it receives, and the direct executor to know what a browser would send. They cover the
-kinds of controls and the patterns that Plumbline's forms and FormFactory's have.
+The site uses them to check what it receives, and the direct executor to know what a browser would
+send. They cover the kinds of controls and the patterns that Plumbline's forms and FormFactory's
+have.
 
-A user's text follows one law in every executor: a line break in a single line becomes a blank, maxlength cuts off, a
-date is a date however it is spelled, and keys that a control does not take leave no trace.
+A user's text follows one law in every executor: a line break in a single line becomes a blank,
+maxlength cuts off, a date is a date however it is spelled, and keys that a control does not take
+leave no trace.
 """
 
 import datetime
@@ -29,13 +32,17 @@ MAX_DIGITS = 100
 """Longer texts are no numbers: nobody enters them, and arithmetic on them would take long."""
 _BLANK = " \t\n\f\r"
 
-# -- numbers, dates and times in the form that HTML sends -----------------------------------------------------------
+# -- numbers, dates and times in the form that HTML sends ------------------------------------------
 
 _NUMBER = re.compile(r"-?(\d+(\.\d+)?|\.\d+)([eE][-+]?\d{1,3})?")
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,3}))?)?")
 _DAYS = {
     kind: re.compile(form, re.ASCII)
-    for kind, form in (("date", r"\d{4}-\d\d-\d\d"), ("month", r"\d{4}-\d\d"), ("week", r"\d{4}-W\d\d"))
+    for kind, form in (
+        ("date", r"\d{4}-\d\d-\d\d"),
+        ("month", r"\d{4}-\d\d"),
+        ("week", r"\d{4}-W\d\d"),
+    )
 }
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:.+)")
 _LIMIT = re.compile(r"[ \t\n\f\r]*\+?(\d{1,9})(?!\d)", re.ASCII)
@@ -71,12 +78,15 @@ def read_limit(text: str) -> int | None:
 
 
 def _scalar(kind: str, text: str) -> Decimal | None:
-    """A value as a number: days, months, or milliseconds of a day; None where it is no value of the kind."""
+    """A value as a number: days, months, or milliseconds of a day; None where it is no value of the
+    kind."""
     if kind in _NUMBERS:
         return read_decimal(text)
     if kind == "datetime-local":
         parts = _MOMENT.fullmatch(text)
-        day, clock = (_scalar("date", parts[1]), _scalar("time", parts[2])) if parts else (None, None)
+        day, clock = (
+            (_scalar("date", parts[1]), _scalar("time", parts[2])) if parts else (None, None)
+        )
         return None if day is None or clock is None else day * _DAY + clock
     if kind != "time":
         try:
@@ -87,7 +97,9 @@ def _scalar(kind: str, text: str) -> Decimal | None:
     if match is None:
         return None
     hours, minutes, seconds = (int(part or 0) for part in match.groups()[:3])
-    return Decimal(((hours * 60 + minutes) * 60 + seconds) * 1000 + int((match.group(4) or "").ljust(3, "0")))
+    return Decimal(
+        ((hours * 60 + minutes) * 60 + seconds) * 1000 + int((match.group(4) or "").ljust(3, "0"))
+    )
 
 
 def _days(kind: str, text: str) -> Decimal | None:
@@ -99,13 +111,21 @@ def _days(kind: str, text: str) -> Decimal | None:
     if not _DAYS[kind].fullmatch(text):
         return None
     first = datetime.date.fromisoformat(f"{text}-01" if kind == "month" else text)
-    return Decimal((first.year - 1970) * 12 + first.month - 1 if kind == "month" else first.toordinal())
+    return Decimal(
+        (first.year - 1970) * 12 + first.month - 1 if kind == "month" else first.toordinal()
+    )
 
 
 def range_problem(
-    kind: str, text: str, minimum: str | None, maximum: str | None, step: str | None, value: str | None = None
+    kind: str,
+    text: str,
+    minimum: str | None,
+    maximum: str | None,
+    step: str | None,
+    value: str | None = None,
 ) -> str:
-    """Why a number, date or time is out of its range or off its step: "min", "max", "step", or "" where it is not.
+    """Why a number, date or time is out of its range or off its step: "min", "max", "step", or ""
+    where it is not.
 
     Args:
         kind: of the control.
@@ -136,7 +156,8 @@ def range_problem(
     size *= scale
     if kind not in _NUMBERS:
         size = max(Decimal(1), size.quantize(Decimal(1), ROUND_HALF_UP)) if size < 10**20 else size
-    # A browser counts in doubles: beyond 53 bits each number is on a step, and so is what differs by a float's error.
+    # A browser counts in doubles: beyond 53 bits each number is on a step, and so is what differs
+    # by a float's error.
     away = abs(number - base)
     if away / 2**53 > size:
         return ""
@@ -144,7 +165,7 @@ def range_problem(
     return "step" if error < away % size < size - error else ""
 
 
-# -- addresses --------------------------------------------------------------------------------------------------------
+# -- addresses -------------------------------------------------------------------------------------
 
 _EMAIL = re.compile(
     r"[a-zA-Z0-9.!#$%&'*+/=?^_`{|}~-]+@[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
@@ -165,7 +186,8 @@ def _parts(kind: str, text: str, attributes: Mapping[str, str]) -> list[str]:
 
 
 def is_url(text: str) -> bool:
-    """Whether a browser takes it for an absolute address: a scheme, and a host where the scheme needs one."""
+    """Whether a browser takes it for an absolute address: a scheme, and a host where the scheme
+    needs one."""
     text = re.sub(r"[\t\n\r]", "", text.strip(_BLANK))
     if _SPECIAL.match(text):
         text = re.sub(" |xn--", "x", text)  # Chromium lets blanks and any such prefix be in a host
@@ -184,7 +206,8 @@ def is_valid(kind: str, text: str) -> bool:
 
 
 def _ascii_host(address: str) -> str:
-    """An address with its host in the ASCII form of internationalised names, as browsers send it."""
+    """An address with its host in the ASCII form of internationalised names, as browsers send
+    it."""
     local, _, host = address.rpartition("@")
     if address.isascii() or not is_email(f"{local}@{_WIDE.sub('x', host)}"):
         return address
@@ -195,7 +218,7 @@ def _ascii_host(address: str) -> str:
     return found if is_email(found) else address
 
 
-# -- patterns ---------------------------------------------------------------------------------------------------------
+# -- patterns --------------------------------------------------------------------------------------
 
 
 class UnreadPatternError(ValueError):
@@ -203,19 +226,27 @@ class UnreadPatternError(ValueError):
 
 
 _MEMBER = r"(?:[\w .,:;@'\"#%+=!?*<>]|\\[-\\^$.*+?()[\]{}|/dw])"
-_ATOM = rf"(?:[^\\^$.*+?()\[\]{{}}|]|\\[\\^$.*+?()[\]{{}}|/dw]|\[\^?(?:{_MEMBER}(?:-{_MEMBER})?)+\])"
+_ATOM = (
+    rf"(?:[^\\^$.*+?()\[\]{{}}|]|\\[\\^$.*+?()[\]{{}}|/dw]|\[\^?(?:{_MEMBER}(?:-{_MEMBER})?)+\])"
+)
 _TIMES = r"(?:\{\d{1,3}\})?"
 _STRETCH = rf"(?:{_ATOM}{_TIMES}|\((?:{_ATOM}{_TIMES})+\){_TIMES})*"
 _DOUBLED = re.compile(r"([!#%*+,.:;<=>?@])\1")  # JavaScript reserves them in classes
-_ERRONEOUS = re.compile(rf"(?<!\\)\[\^?(?:{_MEMBER}(?:-{_MEMBER})?+)*+(?:-(?!-)|[(){{}}/|])", re.ASCII)
-_READ = re.compile(rf"{_STRETCH}(?:{_ATOM}(?:[?*+]|\{{\d{{1,3}},\d{{0,3}}\}}){_STRETCH})?", re.ASCII)
+_ERRONEOUS = re.compile(
+    rf"(?<!\\)\[\^?(?:{_MEMBER}(?:-{_MEMBER})?+)*+(?:-(?!-)|[(){{}}/|])", re.ASCII
+)
+_READ = re.compile(
+    rf"{_STRETCH}(?:{_ATOM}(?:[?*+]|\{{\d{{1,3}},\d{{0,3}}\}}){_STRETCH})?", re.ASCII
+)
 
 
 @lru_cache(maxsize=512)
 def read_pattern(pattern: str) -> re.Pattern[str] | None:
-    """The attribute pattern: letters, classes and groups with fixed counts, and one piece of any length.
+    """The attribute pattern: letters, classes and groups with fixed counts, and one piece of any
+    length.
 
-    None for a class with a sign that JavaScript wants escaped there ("[0-9-()]"): a browser ignores such a pattern.
+    None for a class with a sign that JavaScript wants escaped there ("[0-9-()]"): a browser ignores
+    such a pattern.
 
     Python and JavaScript read such a pattern alike, and it takes no long on any text.
 
@@ -242,7 +273,7 @@ def matches(pattern: str, text: str) -> bool:
     return compiled is None or compiled.fullmatch(text) is not None
 
 
-# -- what a control holds ---------------------------------------------------------------------------------------------
+# -- what a control holds --------------------------------------------------------------------------
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _BREAKS = re.compile(r"\r\n?|\n")
@@ -263,7 +294,8 @@ def utf16_length(text: str) -> int:
 
 
 def sanitised(kind: str, value: str, attributes: Mapping[str, str]) -> str:
-    """The value that a control of this kind holds where it is given this one: the standard's sanitisation."""
+    """The value that a control of this kind holds where it is given this one: the standard's
+    sanitisation."""
     if kind == "range":
         return _on_the_range(value, attributes)
     if kind == "color":
@@ -272,7 +304,9 @@ def sanitised(kind: str, value: str, attributes: Mapping[str, str]) -> str:
         value = value.replace("\n", "").replace("\r", "")
         value = value.strip(_BLANK) if kind == "url" else value
         if kind == "email":
-            value = ",".join(_ascii_host(one.strip(_BLANK)) for one in _parts(kind, value, attributes))
+            value = ",".join(
+                _ascii_host(one.strip(_BLANK)) for one in _parts(kind, value, attributes)
+            )
         return value
     if not is_valid(kind, value):
         return ""
@@ -295,7 +329,9 @@ def _on_the_range(value: str, attributes: Mapping[str, str]) -> str:
     size = read_decimal(step) or Decimal(0)
     size = size if size > 0 else Decimal(1)
     if step != "any":
-        number = base + size * ((number - base) / size + Decimal("0.5")).to_integral_value(ROUND_FLOOR)
+        number = base + size * ((number - base) / size + Decimal("0.5")).to_integral_value(
+            ROUND_FLOOR
+        )
         number = number - size if number > high else number
         number = min(max(number + size if number < low else number, low), high)
     text = str(number).lower()
@@ -321,8 +357,9 @@ def typed(kind: str, text: str, language: str = "en", maxlength: int | None = No
     Args:
         kind: "textarea", or the type of the input.
         text: what was entered.
-        language: of the page ("en", "pt"): it decides 03/04/2026, and what 1.234 is. So a text goes through here once:
-            on a page in Portuguese 12,345 is 12.345, and that would be twelve thousand.
+        language: of the page ("en", "pt"): it decides 03/04/2026, and what 1.234 is. So a text goes
+            through here once: on a page in Portuguese 12,345 is 12.345, and that would be twelve
+            thousand.
         maxlength: in UTF-16 code units.
     """
     if kind in PICKED or kind == "number":
@@ -349,7 +386,8 @@ def _cut(text: str, units: int) -> str:
 
 
 def invalid(kind: str, text: str, attributes: Mapping[str, str], *, edited: bool) -> str:
-    """Why a browser does not send a form with this text in a control; "" where it does, and for an empty text.
+    """Why a browser does not send a form with this text in a control; "" where it does, and for an
+    empty text.
 
     Args:
         kind: of the control, one that a user types into or picks a value of.
@@ -360,7 +398,9 @@ def invalid(kind: str, text: str, attributes: Mapping[str, str], *, edited: bool
     if not text:
         return ""
     if kind in _STEPS:
-        found = range_problem(kind, text, *(attributes.get(name) for name in ("min", "max", "step", "value")))
+        found = range_problem(
+            kind, text, *(attributes.get(name) for name in ("min", "max", "step", "value"))
+        )
         return f"out of range ({found})" if found else ""
     parts = _parts(kind, text, attributes)
     if not all(is_valid(kind, one) for one in parts):
@@ -371,10 +411,14 @@ def invalid(kind: str, text: str, attributes: Mapping[str, str], *, edited: bool
                 return "not in the format that is asked for"
         except UnreadPatternError as error:
             return str(error)
-    return "too short" if edited and utf16_length(text) < (read_limit(attributes.get("minlength", "")) or 0) else ""
+    return (
+        "too short"
+        if edited and utf16_length(text) < (read_limit(attributes.get("minlength", "")) or 0)
+        else ""
+    )
 
 
-# -- numbers, dates and times as people write them --------------------------------------------------------------------
+# -- numbers, dates and times as people write them -------------------------------------------------
 
 MONTHS: Mapping[str, tuple[str, ...]] = {
     "en": (
@@ -394,15 +438,21 @@ _DAY_FIRST = re.compile(
 _MONTH_FIRST = re.compile(r"([^\W\d_]{3,9})\.?\s+(\d{1,2})(?:st|nd|rd|th)?,?\s+(\d{4})")
 _WEEKDAY = re.compile(r"^[^\W\d_]{3,9}(?:-feira)?,\s+")
 _CLOCK = re.compile(
-    r"(\d{1,2})(?:[:h.](\d{2}))?(?::(\d{2}(?:\.\d{1,3})?))?\s*(h|hs|horas|min)?\s*([ap])?\.?(?:m\.?)?", re.IGNORECASE
+    r"(\d{1,2})(?:[:h.](\d{2}))?(?::(\d{2}(?:\.\d{1,3})?))?\s*(h|hs|horas|min)?\s*([ap])?\.?(?:m\.?)?",
+    re.IGNORECASE,
 )
 _LONGEST_SPAN = 60
 _GAP = re.compile(r"[T,]\s*|,?\s+(?:(?:at|às)\s+)?")
 _YEAR_FIRST = re.compile(r"(\d{4})[-/.](\d{1,2})", re.ASCII)
 _MONTH_NUMBER = re.compile(r"(\d{1,2})[-/. ](\d{4})", re.ASCII)
 _WEEK_LAST = re.compile(r"(\d{4})[- ]?w(\d{1,2})", re.ASCII | re.IGNORECASE)
-_WEEK_NUMBER = re.compile(r"(?:w|week|semana)\s?(\d{1,2})(?:,|\s(?:of|de))?\s(\d{4})", re.ASCII | re.IGNORECASE)
-_MONEY = re.compile(r"(?:r\$|us\$|\$|€|£|usd|eur|gbp|brl)|[\s\u00a0\u202f]|(?:%|reais|euros|dollars)$", re.IGNORECASE)
+_WEEK_NUMBER = re.compile(
+    r"(?:w|week|semana)\s?(\d{1,2})(?:,|\s(?:of|de))?\s(\d{4})", re.ASCII | re.IGNORECASE
+)
+_MONEY = re.compile(
+    r"(?:r\$|us\$|\$|€|£|usd|eur|gbp|brl)|[\s\u00a0\u202f]|(?:%|reais|euros|dollars)$",
+    re.IGNORECASE,
+)
 _GROUPED = re.compile(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _GROUPED_PT = re.compile(r"-?\d{1,3}(?:\.\d{3})*(?:,\d+)?|-?\d+,\d+")
 
@@ -446,8 +496,8 @@ def _read_span(kind: str, text: str, language: str) -> str:
 def read_date(text: str, language: str = "en") -> str:
     """An ISO date for a date in one of the usual spellings; "" where it is none.
 
-    03/04/2026 is March 4 on an English page and 3 April on a Portuguese one; where only one reading is a date, it is
-    that.
+    03/04/2026 is March 4 on an English page and 3 April on a Portuguese one; where only one reading
+    is a date, it is that.
     """
     text = _WEEKDAY.sub("", text.strip()) if len(text) < 60 else ""
     if match := _ISO.fullmatch(text):
@@ -478,7 +528,8 @@ def _month(name: str) -> int:
 
 
 def read_time(text: str) -> str:
-    """HH:MM for a time of day in one of the usual spellings (14:30, 2:30 PM, 14h30, 2pm); "" where it is none.
+    """HH:MM for a time of day in one of the usual spellings (14:30, 2:30 PM, 14h30, 2pm); "" where
+    it is none.
 
     Seconds stay where there are any: 14:30:15.
     """
@@ -498,12 +549,14 @@ def read_time(text: str) -> str:
 def read_number(text: str, language: str = "en") -> str:
     """A number as a number control holds it, for one in the usual spellings; "" where it is none.
 
-    Currency, blanks and thousands separators are what nobody types into such a control. A comma is the decimal mark
-    on a Portuguese page, and between groups of three digits on an English one.
+    Currency, blanks and thousands separators are what nobody types into such a control. A comma is
+    the decimal mark on a Portuguese page, and between groups of three digits on an English one.
     """
     if len(text) > 60:
         return ""
-    if read_decimal(text) is not None and not (language == "pt" and re.fullmatch(r"-?[1-9]\d{0,2}(\.\d{3})+", text)):
+    if read_decimal(text) is not None and not (
+        language == "pt" and re.fullmatch(r"-?[1-9]\d{0,2}(\.\d{3})+", text)
+    ):
         return text
     plain = _MONEY.sub("", text).removeprefix("+")
     if language == "pt" and _GROUPED_PT.fullmatch(plain):

@@ -1,8 +1,10 @@
-"""A browser agent without a browser: it tells the page as browser-use tells it, and carries out what it is answered.
+"""A browser agent without a browser: it tells the page as browser-use tells it, and carries out
+what it is answered.
 
-The page is the site's own, kept by the direct executor's `Visit`; what is copied from browser-use are the markers and
-the order of attributes by which its text is read, and what its actions do that a person's do not: `select_dropdown`
-chooses one option alone, `upload_file` replaces, and an action that fails ends the step.
+The page is the site's own, kept by the direct executor's `Visit`; what is copied from browser-use
+are the markers and the order of attributes by which its text is read, and what its actions do that
+a person's do not: `select_dropdown` chooses one option alone, `upload_file` replaces, and an action
+that fails ends the step.
 """
 
 import copy
@@ -22,7 +24,9 @@ from plumbline_forms.executors.page import parse_page
 HOST = "http://127.0.0.1:41733"
 FIRST = 7
 """Added to a control's place: the agent's numbers do not begin with 1."""
-_SYSTEM = "You are an agent. {noise}\n- You are allowed to use a maximum of {actions} actions per step.\n"
+_SYSTEM = (
+    "You are an agent. {noise}\n- You are allowed to use a maximum of {actions} actions per step.\n"
+)
 
 
 def _object(required=None, **properties):
@@ -34,11 +38,17 @@ def _object(required=None, **properties):
     }
 
 
-_INDEX, _TEXT, _FLAG = {"type": "integer", "minimum": 1}, {"type": "string"}, {"type": "boolean", "default": True}
+_INDEX, _TEXT, _FLAG = (
+    {"type": "integer", "minimum": 1},
+    {"type": "string"},
+    {"type": "boolean", "default": True},
+)
 _MAYBE = {"anyOf": [_TEXT, {"type": "null"}], "default": None}
 ACTIONS = {
     "done": _object(
-        text=_TEXT, success=_FLAG, files_to_display={"anyOf": [{"type": "array", "items": _TEXT}, {"type": "null"}]}
+        text=_TEXT,
+        success=_FLAG,
+        files_to_display={"anyOf": [{"type": "array", "items": _TEXT}, {"type": "null"}]},
     ),
     "navigate": _object(url=_TEXT, new_tab={"type": "boolean", "default": False}),
     "wait": _object(seconds={"type": "integer", "default": 3}),
@@ -48,7 +58,9 @@ ACTIONS = {
     "upload_file": _object(index=_INDEX, path=_TEXT),
     "send_keys": _object(keys=_TEXT),
     "scroll": _object(
-        down=_FLAG, pages={"type": "number", "default": 1.0}, index={"anyOf": [_INDEX, {"type": "null"}]}
+        down=_FLAG,
+        pages={"type": "number", "default": 1.0},
+        index={"anyOf": [_INDEX, {"type": "null"}]},
     ),
     "evaluate": _object(code=_TEXT),
 }
@@ -56,10 +68,16 @@ ACTIONS = {
 
 def schema(variant="thinking", only=None):
     """The schema of a variant: thinking, plain or flash; `only` keeps these actions."""
-    offered = [_object(**{name: one}) for name, one in ACTIONS.items() if only is None or name in only]
+    offered = [
+        _object(**{name: one}) for name, one in ACTIONS.items() if only is None or name in only
+    ]
     brain = {"flash": ["memory"], "plain": ["evaluation_previous_goal", "memory", "next_goal"]}
     keys = brain.get(variant, ["thinking", *brain["plain"]])
-    plan = {} if variant == "flash" else {"current_plan_item": {"anyOf": [{"type": "integer"}, {"type": "null"}]}}
+    plan = (
+        {}
+        if variant == "flash"
+        else {"current_plan_item": {"anyOf": [{"type": "integer"}, {"type": "null"}]}}
+    )
     actions = {"type": "array", "min_items": 1, "items": {"anyOf": offered}}
     required = [key for key in keys if key != "thinking"] + ["action"]
     return copy.deepcopy(_object(required, **dict.fromkeys(keys, _MAYBE), **plan, action=actions))
@@ -69,7 +87,13 @@ class FakeAgent:
     """An agent at a form of the site."""
 
     def __init__(self, site, view, task, files=(), actions=5, screen=10_000):
-        self.site, self.task, self.files, self.actions, self.screen = site, task, files, actions, screen
+        self.site, self.task, self.files, self.actions, self.screen = (
+            site,
+            task,
+            files,
+            actions,
+            screen,
+        )
         self.episode = site.open(view)
         self.base = site.address(self.episode, view)
         self.task = task.replace("ADDRESS", HOST + self.base)
@@ -92,20 +116,29 @@ class FakeAgent:
         self.path, self.url, self.body = path, HOST + path, response.body
         self.visit, self.top, self.collects = Visit(parse_page(response.body)), 0, set()
 
-    # -- what it tells -------------------------------------------------------------------------------------------
+    # -- what it tells -----------------------------------------------------------------------------
 
     def messages(self):
         """The chat of the step that is next."""
         lines = self._lines() if self.url else ["Empty DOM tree"]
-        shown = lines[self.top : self.top + 2 * self.screen]  # what is a little outside is shown as well
-        above, below = self.top / self.screen, max(0, len(lines) - self.top - self.screen) / self.screen
+        # what is a little outside is shown as well
+        shown = lines[self.top : self.top + 2 * self.screen]
+        above, below = (
+            self.top / self.screen,
+            max(0, len(lines) - self.top - self.screen) / self.screen,
+        )
         history = "\n".join(["Agent initialized", *self.history])
         paths = "".join(f"{path}\n" for path in self.files)
         state = (
             f"<user_request>\n{self.task}\n</user_request>\n\n<agent_history>\n{history}\n</agent_history>\n\n"
             "<agent_state>\n<todo_contents>\n[empty]\n</todo_contents>\n"
-            + (f"<available_file_paths>{paths}Use with absolute paths</available_file_paths>\n" if paths else "")
-            + "</agent_state>\n<browser_state>\n<page_stats>0 links</page_stats>\nCurrent tab: 7B43\nAvailable tabs:\n"
+            + (
+                f"<available_file_paths>{paths}Use with absolute paths</available_file_paths>\n"
+                if paths
+                else ""
+            )
+            + "</agent_state>\n<browser_state>\n<page_stats>0 links</page_stats>\nCurrent tab: "
+            "7B43\nAvailable tabs:\n"
             f"Tab 7B43: {self.url or 'about:blank'} - a page\n\n"
             f"<page_info>{above:.1f} pages above, {below:.1f} pages below</page_info>\n\n"
             "Interactive elements:\n"
@@ -120,12 +153,19 @@ class FakeAgent:
         law = Sampling(temperature=0.2, max_tokens=4096)
         said = {"temperature": 0.2, "max_tokens": 4096}
         return Asked(
-            request=Request((1, "serve", 0), self.messages(), law), schema=wanted, name="agent_output", said=said
+            request=Request((1, "serve", 0), self.messages(), law),
+            schema=wanted,
+            name="agent_output",
+            said=said,
         )
 
     def _lines(self):
         tree = LexborHTMLParser(self.body.decode())
-        nodes = tree.css_first("form").css("input,textarea,select,button") if tree.css_first("form") else []
+        nodes = (
+            tree.css_first("form").css("input,textarea,select,button")
+            if tree.css_first("form")
+            else []
+        )
         places = {node.mem_id: control for node, control in zip(nodes, self.visit.now, strict=True)}
         return self._of(tree.body, places, 0)
 
@@ -140,7 +180,10 @@ class FakeAgent:
                 if control.kind != "hidden" and self.visit.usable(control):
                     lines += ["\t" * depth + line for line in self._element(control)]
             elif child.tag == "label" and not child.attributes.get("for"):
-                lines += ["\t" * depth + f"[{900 + len(lines)}]<label />", *self._of(child, places, depth + 1)]
+                lines += [
+                    "\t" * depth + f"[{900 + len(lines)}]<label />",
+                    *self._of(child, places, depth + 1),
+                ]
             elif child.tag not in {"script", "style"}:
                 lines += self._of(child, places, depth)
         return lines
@@ -148,11 +191,17 @@ class FakeAgent:
     def _element(self, control):
         """The lines of a control."""
         kind, own = control.kind, control.attributes
-        tag = {"textarea": "textarea", "select": "select", "multiselect": "select", "button": "button"}.get(
-            kind, "input"
-        )
+        tag = {
+            "textarea": "textarea",
+            "select": "select",
+            "multiselect": "select",
+            "button": "button",
+        }.get(kind, "input")
         told = {"type": "submit" if tag == "button" else kind if tag == "input" else ""}
-        told |= {key: own.get(key, "") for key in ("name", "id", "placeholder", "aria-label", "title", "pattern")}
+        told |= {
+            key: own.get(key, "")
+            for key in ("name", "id", "placeholder", "aria-label", "title", "pattern")
+        }
         if kind in {"checkbox", "radio"}:
             told |= {"value": control.value, "checked": str(control.checked).lower()}
         elif control.is_typed and kind != "password":
@@ -172,17 +221,22 @@ class FakeAgent:
             )
         if kind == "multiselect":
             after = [
-                f"\t[{500 + place}]<option value={one.value} selected={str(place in control.chosen).lower()} />"
+                (
+                    f"\t[{500 + place}]<option value={one.value} "
+                    f"selected={str(place in control.chosen).lower()} />"
+                )
                 for place, one in enumerate(control.choices)
             ]
         if kind == "file":
             several = "Files" if "multiple" in own else "File"
-            told["compound_components"] = f"(name=Browse Files,role=button),(name={several} Selected,role=textbox)"
+            told["compound_components"] = (
+                f"(name=Browse Files,role=button),(name={several} Selected,role=textbox)"
+            )
         attributes = "".join(f" {key}={value}" for key, value in told.items() if value)
         inner = [f"\t{control.label}"] if tag == "button" else []
         return [f"|SHADOW(open)|*[{control.index + FIRST}]<{tag}{attributes} />", *inner, *after]
 
-    # -- what it does --------------------------------------------------------------------------------------------
+    # -- what it does ------------------------------------------------------------------------------
 
     def carry_out(self, text):
         """One step's answer; False when it was the last."""
@@ -197,7 +251,11 @@ class FakeAgent:
                 return False
             before, result = self.url, self._do(name, values)
             results.append(result)
-            if self.url != before or name in {"navigate", "evaluate"} or result.startswith("Failed"):
+            if (
+                self.url != before
+                or name in {"navigate", "evaluate"}
+                or result.startswith("Failed")
+            ):
                 break
         brain = [answer.get(key) for key in ("evaluation_previous_goal", "memory", "next_goal")]
         self.history.append("\n".join(["<step>", *filter(None, brain), "Result", *results]))
@@ -252,7 +310,8 @@ class FakeAgent:
             self._show(self.path, self.site.handle("POST", self.path, kind, body))
 
     def _script(self, code):
-        """The two scripts that there are; whatever is in their data must not end the text that it stands in."""
+        """The two scripts that there are; whatever is in their data must not end the text that it
+        stands in."""
         (data,) = re.findall(r"decodeURIComponent\('([A-Za-z0-9%_.~-]*)'\)", code)
         asked = json.loads(unquote(data))
         control = next(one for one in self.visit.model.controls if one.name == asked["name"])
@@ -260,7 +319,9 @@ class FakeAgent:
             self.collects.add(control.index)
             return "Plumbline: files are collected"
         for text in asked["texts"]:
-            place = next(at for at, one in enumerate(control.choices) if text in {one.text, one.value})
+            place = next(
+                at for at, one in enumerate(control.choices) if text in {one.text, one.value}
+            )
             self.visit.apply(Choose(control, place, on=True))
         return f"Plumbline: {len(asked['texts'])} options chosen"
 

@@ -1,4 +1,5 @@
-"""A browser agent's steps, answered: a fake agent at the suite's own forms, whose text has browser-use's format."""
+"""A browser agent's steps, answered: a fake agent at the suite's own forms, whose text has
+browser-use's format."""
 
 import asyncio
 import json
@@ -40,16 +41,21 @@ def at(forms, example, **options):
     """An agent with an example's task, in front of its form."""
     case = forms.case_of(example)
     task = example.messages[-1]["content"].partition("\n\nThe controls of the form:")[0]
-    task = task.partition("\n\nOs controles do formulário:")[0].replace(ADDRESS + case.view.form.path, "ADDRESS")
+    task = task.partition("\n\nOs controles do formulário:")[0].replace(
+        ADDRESS + case.view.form.path, "ADDRESS"
+    )
     agent = FakeAgent(forms.executor.site, case.view, task, paths(case.files), **options)
     agent.go(agent.base)
     return agent
 
 
 def filled_in(forms, example, planner, planning=None, **options):
-    """An agent that went on until it was done, answered by this planner, and what was said of its last step."""
+    """An agent that went on until it was done, answered by this planner, and what was said of its
+    last step."""
     agent = at(forms, example, **options)
-    facts = asyncio.run(run(AgentServed(planner, planning or Planning()), agent, schema(), most=200))["agent"]
+    facts = asyncio.run(
+        run(AgentServed(planner, planning or Planning()), agent, schema(), most=200)
+    )["agent"]
     return agent, facts
 
 
@@ -57,7 +63,9 @@ def exact(forms, example, agent):
     """Whether the server received what it should have."""
     view = forms.view_of(example)
     receipts = forms.executor.site.receipts(agent.episode)
-    judged = score(expected(view, values_of(example.reference)), Plan(()), Execution((), receipts, ""))
+    judged = score(
+        expected(view, values_of(example.reference)), Plan(()), Execution((), receipts, "")
+    )
     return judged.parts["exact"] == 1.0
 
 
@@ -79,22 +87,30 @@ def test_a_planner_is_asked_once_and_in_the_words_that_it_was_trained_on(forms, 
     filled_in(forms, example, planner)
     (asked,) = planner.asked
     assert [one["role"] for one in asked.request.messages] == ["system", "user"]
-    told, wanted = (one[-1]["content"].split("\n\n") for one in (asked.request.messages, example.messages))
+    told, wanted = (
+        one[-1]["content"].split("\n\n") for one in (asked.request.messages, example.messages)
+    )
     assert asked.request.messages[0] == example.messages[0]
     assert told[:2] == wanted[:2]
     seen, declared = (part[2].splitlines() for part in (told, wanted))
-    hidden = [line for line in declared if line.startswith("- Student number (")]  # shown for one answer alone
+    # shown for one answer alone
+    hidden = [line for line in declared if line.startswith("- Student number (")]
     assert len(hidden) == 1
     declared.remove(hidden[0])
     options = [line for line in seen if "..." in line or line not in declared]
-    assert [line.partition(" (")[0] for line in seen] == [line.partition(" (")[0] for line in declared]
-    assert all("select: " in line for line in options), options  # the agent shows four options of a list
+    assert [line.partition(" (")[0] for line in seen] == [
+        line.partition(" (")[0] for line in declared
+    ]
+    # the agent shows four options of a list
+    assert all("select: " in line for line in options), options
     assert asked.schema is None
     assert asked.said == {"temperature": 0.2}  # its answers end where they did in training
 
 
 @pytest.mark.parametrize("first", [0, 1], ids=["whole", "without the address"])
-def test_what_the_page_says_to_a_plan_is_a_further_turn_on_the_page_loaded_anew(forms, examples, first):
+def test_what_the_page_says_to_a_plan_is_a_further_turn_on_the_page_loaded_anew(
+    forms, examples, first
+):
     example = examples["device-return"]
     bad = example.gold.replace(values_of(example.reference)["lot_number"], "nonsense")
     planner = Saying(bad, "\n".join(example.gold.splitlines()[first:]))
@@ -115,7 +131,9 @@ def test_what_the_server_says_to_a_plan_is_told_by_field(forms, examples):
     """A rule between two fields, which no browser checks."""
     example = examples["device-return"]
     values = values_of(example.reference)
-    late = example.gold.replace(values["delivered_on"], "2026-12-30").replace(values["fault_seen_on"], "2026-12-01")
+    late = example.gold.replace(values["delivered_on"], "2026-12-30").replace(
+        values["fault_seen_on"], "2026-12-01"
+    )
     planner = Saying(late, example.gold)
     agent, _ = filled_in(forms, example, planner)
     receipts = forms.executor.site.receipts(agent.episode)
@@ -146,7 +164,9 @@ def test_it_gives_up_after_so_many_plans(forms, examples):
     assert len(planner.asked) == 2
     assert not agent.outcome["success"]
     assert not facts["received"]
-    assert any("No such field" in reason or "Nowhere" in reason for reason in facts["failed"].values())
+    assert any(
+        "No such field" in reason or "Nowhere" in reason for reason in facts["failed"].values()
+    )
 
 
 def test_an_action_that_fails_is_tried_once_more_and_then_given_up(forms, examples):
@@ -154,16 +174,23 @@ def test_an_action_that_fails_is_tried_once_more_and_then_given_up(forms, exampl
     example = examples["library-card"]
     agent = at(forms, example)
     agent.broken = values_of(example.reference)["home_address"]
-    facts = asyncio.run(run(AgentServed(Saying(example.gold), Planning(attempts=1)), agent, schema()))["agent"]
+    facts = asyncio.run(
+        run(AgentServed(Saying(example.gold), Planning(attempts=1)), agent, schema())
+    )["agent"]
     ((_, reason),) = list(facts["failed"].items())[:1]
     assert "Failed: it does not answer" in reason
     tries = [
-        act for answer in agent.said for act in answer["action"] if act.get("input", {}).get("text") == agent.broken
+        act
+        for answer in agent.said
+        for act in answer["action"]
+        if act.get("input", {}).get("text") == agent.broken
     ]
     assert len(tries) == 2
 
 
-@pytest.mark.parametrize("answer", ["", "I cannot do that.", "{", "[" * 5000, "1. Type '" + "x" * 50_000])
+@pytest.mark.parametrize(
+    "answer", ["", "I cannot do that.", "{", "[" * 5000, "1. Type '" + "x" * 50_000]
+)
 def test_no_answer_of_a_planner_breaks_a_step(forms, examples, answer):
     agent, _ = filled_in(forms, examples["library-card"], Saying(answer))
     assert not agent.outcome["success"]
@@ -193,7 +220,10 @@ def test_a_server_that_was_begun_anew_goes_on_where_the_plan_was(forms, examples
 
     async def go():
         while True:
-            pieces = [piece async for piece in AgentServed(Saying(example.gold)).answer(agent.asked(schema()))]
+            pieces = [
+                piece
+                async for piece in AgentServed(Saying(example.gold)).answer(agent.asked(schema()))
+            ]
             if not agent.carry_out(pieces[-1].text):
                 return
 
@@ -216,10 +246,13 @@ def test_it_goes_to_the_address_of_the_task_and_waits_for_the_form(forms, exampl
 
 
 def test_what_a_page_says_cannot_move_a_plan(forms, examples):
-    """Text of the page that looks like an answer's memory, and values that look like elements and scripts."""
+    """Text of the page that looks like an answer's memory, and values that look like elements and
+    scripts."""
     example = examples["device-return"]
     agent = at(forms, example)
-    agent.history.append("<step>\nPlan 0123456789ab: sent 1 2 of 3, next 99, page 00000000.\nResult\nClicked x")
+    agent.history.append(
+        "<step>\nPlan 0123456789ab: sent 1 2 of 3, next 99, page 00000000.\nResult\nClicked x"
+    )
     facts = asyncio.run(run(AgentServed(Saying(example.gold)), agent, schema()))["agent"]
     assert exact(forms, example, agent), facts
 
@@ -241,14 +274,19 @@ def test_what_is_no_step_of_an_agent_is_refused():
 def test_another_schema_is_refused(forms, examples):
     agent = at(forms, examples["library-card"])
     served = AgentServed(Saying("x"))
-    wanted = {"type": "object", "properties": {"verdict": {"type": "boolean"}}, "required": ["verdict"]}
+    wanted = {
+        "type": "object",
+        "properties": {"verdict": {"type": "boolean"}},
+        "required": ["verdict"],
+    }
     with pytest.raises(RecipeError, match="action"):
         asyncio.run(run(served, agent, wanted))
 
 
 def test_values_stand_below_their_heading_or_are_the_task():
     assert given_of(
-        "Fill in 'X' at http://a/b.\n\nWhat to enter:\n- A: b\n\nThe controls of the form:\n- A (text)"
+        "Fill in 'X' at http://a/b.\n\nWhat to enter:\n- A: b\n\nThe controls of the form:\n- A "
+        "(text)"
     ) == (
         "- A: b",
         "values",
@@ -290,7 +328,9 @@ def test_an_agent_asks_a_model_as_its_card_says_that_it_was_trained(tmp_path):
     common = {"recipe": "forms 0123abcd", "stage": "rl", "trained_on": frozenset()}
     cards = {
         "forms": Card(**common, task="forms", options=given),
-        "several": Card(**common, task="", options={}, tasks={"f": {"name": "forms", "options": given}}),
+        "several": Card(
+            **common, task="", options={}, tasks={"f": {"name": "forms", "options": given}}
+        ),
         "other": Card(**common, task="commerce", options={"jobs": ["push"]}),
     }
     for name, card in cards.items():
@@ -298,7 +338,12 @@ def test_an_agent_asks_a_model_as_its_card_says_that_it_was_trained(tmp_path):
         (tmp_path / name / CARD).write_text(json.dumps(card.to_json()))
     (tmp_path / "bare").mkdir()
     trained = Planning(plan="agent", full=False, attempts=4)
-    for name, wanted in {"forms": trained, "several": trained, "other": Planning(), "bare": Planning()}.items():
+    for name, wanted in {
+        "forms": trained,
+        "several": trained,
+        "other": Planning(),
+        "bare": Planning(),
+    }.items():
         planner = Saying("")
         model, agent = with_agents([planner], {"saying": str(tmp_path / name)})
         assert (model, agent.planner, agent.name) == (planner, planner, "saying-agent")

@@ -18,7 +18,9 @@ def test_browser_use_fills_in_a_form():
     pytest.importorskip("starlette")
     python = os.environ.get("PLUMBLINE_BROWSER_USE_PYTHON")
     if not python or shutil.which(python) is None:
-        pytest.skip("PLUMBLINE_BROWSER_USE_PYTHON names no interpreter of an environment with browser-use")
+        pytest.skip(
+            "PLUMBLINE_BROWSER_USE_PYTHON names no interpreter of an environment with browser-use"
+        )
     try:
         find_chromium()
     except RecipeError as error:

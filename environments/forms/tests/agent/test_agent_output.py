@@ -55,8 +55,10 @@ Secret
 
 def scene(page=PAGE, extra="", files=""):
     told = (
-        "<user_request>\nFill it in.\n</user_request>\n\n<agent_history>\n\n</agent_history>\n\n<agent_state>\n"
-        f"{files}</agent_state>\n<browser_state>\n{extra}Available tabs:\nTab 0001: http://a/b - A\n\n"
+        "<user_request>\nFill it "
+        "in.\n</user_request>\n\n<agent_history>\n\n</agent_history>\n\n<agent_state>\n"
+        f"{files}</agent_state>\n<browser_state>\n{extra}Available tabs:\nTab 0001: http://a/b - "
+        "A\n\n"
         f"Interactive elements (truncated to 40000 characters):\n{page}\n</browser_state>\n"
     )
     return read_scene([{"role": "user", "content": told}])
@@ -90,7 +92,9 @@ def test_a_schema_may_stand_in_the_system_prompt_or_nowhere(forms, examples):
         assert set(agent.said[0]) == ({"memory", "action"} if noise else {*BRAIN, "action"})
 
 
-@pytest.mark.parametrize("text", ["{'schema': {'properties'", "__import__('os').getcwd()", "(" * 9000, "[]", "x"])
+@pytest.mark.parametrize(
+    "text", ["{'schema': {'properties'", "__import__('os').getcwd()", "(" * 9000, "[]", "x"]
+)
 def test_what_is_no_schema_in_a_system_prompt_is_passed_over(text):
     chat = [{"role": "system", "content": f"<json_schema>\n{text}\n</json_schema>"}]
     assert set(schema_of(chat, None)["properties"]) == {*BRAIN, "action"}
@@ -118,7 +122,8 @@ def test_an_agent_that_may_only_end_is_told_how_far_it_came(forms, examples):
 
 
 def test_a_schema_with_references_and_with_optional_keys_is_followed():
-    """As pydantic writes it where nothing is made flat: one model with every action as a key that may be null."""
+    """As pydantic writes it where nothing is made flat: one model with every action as a key that
+    may be null."""
     wanted = {
         "$defs": {
             "Done": {
@@ -143,7 +148,10 @@ def test_a_schema_with_references_and_with_optional_keys_is_followed():
         "action": [{"done": {"text": "x", "success": True}}],
         "memory": "m",
     }
-    circle = {"$defs": {"A": {"$ref": "#/$defs/A"}}, "properties": {"action": {"items": {"$ref": "#/$defs/A"}}}}
+    circle = {
+        "$defs": {"A": {"$ref": "#/$defs/A"}},
+        "properties": {"action": {"items": {"$ref": "#/$defs/A"}}},
+    }
     with pytest.raises(RecipeError, match="leads nowhere"):
         actions_of(circle)
 
@@ -152,15 +160,20 @@ def test_what_does_not_conform_is_not_sent():
     with pytest.raises(RecipeError, match="conforms"):
         write_output(schema(only={"done"}), BRAIN, [{"click": {"index": 3}}])
     wanted = schema(only={"done"})
-    wanted["properties"]["action"]["items"]["anyOf"][0]["properties"]["done"]["properties"]["data"] = {"type": "object"}
-    wanted["properties"]["action"]["items"]["anyOf"][0]["properties"]["done"]["required"].append("data")
+    wanted["properties"]["action"]["items"]["anyOf"][0]["properties"]["done"]["properties"][
+        "data"
+    ] = {"type": "object"}
+    wanted["properties"]["action"]["items"]["anyOf"][0]["properties"]["done"]["required"].append(
+        "data"
+    )
     with pytest.raises(RecipeError, match="output_model_schema"):
         write_output(wanted, BRAIN, [DONE])
 
 
 @pytest.mark.parametrize(
     "properties",
-    [{"action": one} for one in (True, {"items": False}, {"items": {"anyOf": [True]}})] + [{"action": {}, "x": True}],
+    [{"action": one} for one in (True, {"items": False}, {"items": {"anyOf": [True]}})]
+    + [{"action": {}, "x": True}],
 )
 def test_a_schema_that_says_nothing_is_no_trouble(properties):
     wanted = {"properties": properties, "required": [*properties, "y"]}
@@ -169,7 +182,9 @@ def test_a_schema_that_says_nothing_is_no_trouble(properties):
         write_output(wanted, BRAIN, [DONE])
 
 
-@pytest.mark.parametrize("wanted", [{"type": "nothing"}, {"$ref": "http://127.0.0.1:9/x"}, {"properties": 3}])
+@pytest.mark.parametrize(
+    "wanted", [{"type": "nothing"}, {"$ref": "http://127.0.0.1:9/x"}, {"properties": 3}]
+)
 def test_what_is_no_schema_is_an_error_and_nothing_is_fetched(wanted):
     with pytest.raises(RecipeError, match="no JSON Schema"):
         schema_of([], wanted)
@@ -178,13 +193,18 @@ def test_what_is_no_schema_is_an_error_and_nothing_is_fetched(wanted):
 def test_a_page_is_read_from_its_lines():
     found = {one.index: one for one in scene().page.controls}
     assert ", ".join(f"{one.kind} {one.label}" for one in found.values()) == (
-        "text Name *, select Colour, multiselect , checkbox Send me news, textarea Notes, text Code, tel Telephone, "
+        "text Name *, select Colour, multiselect , checkbox Send me news, textarea Notes, text "
+        "Code, tel Telephone, "
         "text Same, text Same, password Secret, button Help, button Send it"
     )
     assert found[3].value == "Ann"
-    assert found[9].value == "one\ntwo /> of it\nthree"  # what is in a value may look like the end of its element
+    # what is in a value may look like the end of its element
+    assert found[9].value == "one\ntwo /> of it\nthree"
     assert [one.text for one in found[4].choices] == ["-", "Red", "Blue", "Green"]
-    assert [(one.value, one.text) for one in found[5].choices] == [("s", "Small"), ("xl", "Very large")]
+    assert [(one.value, one.text) for one in found[5].choices] == [
+        ("s", "Small"),
+        ("xl", "Very large"),
+    ]
     assert found[5].chosen == (1,)
     assert found[8].checked
 
@@ -192,9 +212,14 @@ def test_a_page_is_read_from_its_lines():
 def test_actions_go_by_the_element():
     assert act(Type("name", "Bea")).act == {"input": {"index": 3, "text": "Bea", "clear": True}}
     assert act(Type("Name", "Ann")).act is None  # it holds that already
-    assert act(Type("Name", "Ann", clear=False)).act == {"input": {"index": 3, "text": "Ann", "clear": False}}
+    assert act(Type("Name", "Ann", clear=False)).act == {
+        "input": {"index": 3, "text": "Ann", "clear": False}
+    }
     assert act(Type("Telephone", "1")).act == {"input": {"index": 10, "text": "1", "clear": True}}
-    assert act(Select("Colour", "Yellow")).act == {"select_dropdown": {"index": 4, "text": "Yellow"}}  # not shown
+    # not shown
+    assert act(Select("Colour", "Yellow")).act == {
+        "select_dropdown": {"index": 4, "text": "Yellow"}
+    }
     assert act(Check("Send me news")).act is None
     assert act(Uncheck("Send me news")).act == {"click": {"index": 8}}
     assert act(Press("Enter")).act == {"send_keys": {"keys": "Enter"}}
@@ -216,12 +241,16 @@ def test_what_cannot_be_done_says_why():
         found = act(action)
         assert isinstance(found, Attempt), action
         assert why in found.reason
-    assert act(Select("size", "Small"), offered={"click"}).reason.startswith("the agent cannot choose several")
+    assert act(Select("size", "Small"), offered={"click"}).reason.startswith(
+        "the agent cannot choose several"
+    )
 
 
 def test_scripts_hold_their_data_encoded():
     hostile = "');alert(1)//\\\"</script>\n"
-    page = PAGE.replace("name=size", "name=si'ze\\").replace("options=Small", f"options={hostile.strip()}")
+    page = PAGE.replace("name=size", "name=si'ze\\").replace(
+        "options=Small", f"options={hostile.strip()}"
+    )
     found = act(Select("si'ze\\", hostile.strip()), of=scene(page))
     code = found.act["evaluate"]["code"]
     assert found.ends
@@ -232,14 +261,19 @@ def test_scripts_hold_their_data_encoded():
 
 def test_several_files_are_collected_where_the_agent_has_scripts():
     page = (
-        "Photos\n[3]<input type=file name=photos compound_components=(name=Files Selected,role=textbox,current=None) />"
+        "Photos\n[3]<input type=file name=photos compound_components=(name=Files "
+        "Selected,role=textbox,current=None) />"
     )
-    files = "<available_file_paths>/x/a.png\n/y/b.png\nUse with absolute paths</available_file_paths>\n"
+    files = (
+        "<available_file_paths>/x/a.png\n/y/b.png\nUse with absolute paths</available_file_paths>\n"
+    )
     both, given = (Attach("Photos", "a.png"), Attach("Photos", "b.png")), scene(page, files=files)
     first = act(*both, of=given)
     assert first.prepares
     assert list(first.act) == ["evaluate"]
-    assert act(*both, of=given, prepared=True).act == {"upload_file": {"index": 3, "path": "/x/a.png"}}
+    assert act(*both, of=given, prepared=True).act == {
+        "upload_file": {"index": 3, "path": "/x/a.png"}
+    }
     assert act(both[1], of=given).act == {"upload_file": {"index": 3, "path": "/y/b.png"}}
     assert act(Attach("Photos", "c.png"), of=given).reason.startswith("there is no file")
 
@@ -252,7 +286,15 @@ def test_dialogs_are_counted_and_limits_read():
 
 
 @pytest.mark.parametrize(
-    "page", ["", "[3]<input", "[3]<input type=text name=x value=", "[]<>", "[99999999999]<a />", "\t" * 999]
+    "page",
+    [
+        "",
+        "[3]<input",
+        "[3]<input type=text name=x value=",
+        "[]<>",
+        "[99999999999]<a />",
+        "\t" * 999,
+    ],
 )
 def test_no_page_breaks_the_reading(page):
     read = scene(page)

@@ -40,11 +40,14 @@ def browser(request, browsers):
 
 @pytest.fixture(scope="session")
 def differing():
-    """The trials in which two executors differ; both have several under way at once, so that none waits alone."""
+    """The trials in which two executors differ; both have several under way at once, so that none
+    waits alone."""
 
     def found(first, second, trials, **options):
         with ThreadPoolExecutor(second.at_once) as threads:
-            each = threads.map(lambda trial: list(compare(first, second, [trial], **options)), trials)
+            each = threads.map(
+                lambda trial: list(compare(first, second, [trial], **options)), trials
+            )
         return [one for one in chain.from_iterable(each) if one is not None]
 
     return found
@@ -52,7 +55,8 @@ def differing():
 
 @pytest.fixture(scope="session", params=["browser", "in-page"])
 def foreign(request):
-    """A browser executor and a direct one for pages that are not the site's own, and these pages."""
+    """A browser executor and a direct one for pages that are not the site's own, and these
+    pages."""
     from plumbline_forms.executors.browser import BrowserExecutor
 
     pages = Pages()

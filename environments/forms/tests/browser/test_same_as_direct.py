@@ -1,4 +1,5 @@
-"""Two executors, one semantics: what the server receives is the same, for right plans and damaged ones."""
+"""Two executors, one semantics: what the server receives is the same, for right plans and damaged
+ones."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,7 +29,8 @@ from plumbline_forms.site.page import FormView
 from plumbline_forms.task import open_forms
 
 COUNTS = {"browser": (5, 15, 10), "in-page": (40, 150, 60)}
-"""Oracle plans, damaged plans and random pages here; docs/research/forms.md has the figures of many more."""
+"""Oracle plans, damaged plans and random pages here; docs/research/forms.md has the figures of many
+more."""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,10 @@ def task():
 
 def test_the_servers_receipts_are_the_same(browser, task, differing):
     oracle, damaged, _ = COUNTS[browser.name]
-    trials = [*list(oracle_trials(task))[:: 1250 // oracle], *damaged_trials(task, damaged, seed=11)]
+    trials = [
+        *list(oracle_trials(task))[:: 1250 // oracle],
+        *damaged_trials(task, damaged, seed=11),
+    ]
     differences = differing(task.executor, browser, trials)
     assert not differences, differences[0]
 
@@ -53,7 +58,13 @@ def test_random_pages_are_sent_alike(foreign, differing):
 def test_pages_are_sent_as_html_says(foreign):
     executor, direct, pages = foreign
     with ThreadPoolExecutor(executor.at_once) as threads:
-        found = dict(zip(CASES, threads.map(lambda name: carry_out(executor, pages, name), CASES), strict=True))
+        found = dict(
+            zip(
+                CASES,
+                threads.map(lambda name: carry_out(executor, pages, name), CASES),
+                strict=True,
+            )
+        )
     assert {name: got for name, got in found.items() if got[0] != CASES[name][2]} == {}
     assert {name: got for name, got in found.items() if got != carry_out(direct, pages, name)} == {}
 
@@ -78,13 +89,27 @@ ACTIONS = (
     [Type("Hour", "2:30 PM")],
     [Type("Secret", "s'e\"c\\ret")],
     [Select("Colour", "Dark blue"), Select("Size", "l")],
-    [Select("Languages", "English"), Select("Languages", "German"), Uncheck("Languages", "English")],
+    [
+        Select("Languages", "English"),
+        Select("Languages", "German"),
+        Uncheck("Languages", "English"),
+    ],
     [Select("Way", "Pick up"), Check("Way", "Post")],
-    [Check("Days", "Monday"), Check("Days", "Wednesday"), Uncheck("Days", "Monday"), Click("Tuesday")],
+    [
+        Check("Days", "Monday"),
+        Check("Days", "Wednesday"),
+        Uncheck("Days", "Monday"),
+        Click("Tuesday"),
+    ],
     [Check("News")],
     [Check("News"), Type("Why news", "because"), Uncheck("News")],
     [Click("News"), Type("Why news", "because")],
-    [Attach("CV", "cv.pdf"), Attach("CV", "b.pdf"), Attach("Pictures", "photo.png"), Attach("Pictures", "b.pdf")],
+    [
+        Attach("CV", "cv.pdf"),
+        Attach("CV", "b.pdf"),
+        Attach("Pictures", "photo.png"),
+        Attach("Pictures", "b.pdf"),
+    ],
     [Attach("CV", "/etc/passwd")],
     [Type("Name", "a"), Press("Enter")],
     [Type("Notes", "a"), Press("Enter"), Type("Notes", "b", clear=False)],
@@ -98,7 +123,10 @@ ACTIONS = (
 
 def test_every_kind_of_action(browser):
     """The attempts, too: a second one reads the reasons."""
-    case, plans = FormCase(FormView(small_form()), FILES), [Plan((*actions, Submit())) for actions in ACTIONS]
+    case, plans = (
+        FormCase(FormView(small_form()), FILES),
+        [Plan((*actions, Submit())) for actions in ACTIONS],
+    )
     found = zip(plans, DirectExecutor().run(case, plans), browser.run(case, plans), strict=True)
     wrong = [
         (plan, wanted, got)
@@ -110,20 +138,34 @@ def test_every_kind_of_action(browser):
 
 
 def test_errors_of_the_server_come_back_and_can_be_corrected(browser):
-    plan = Plan((Type("Start", "2026-05-02"), Type("End", "2026-05-01"), Submit(), Type("End", "2026-05-03"), Submit()))
+    plan = Plan(
+        (
+            Type("Start", "2026-05-02"),
+            Type("End", "2026-05-01"),
+            Submit(),
+            Type("End", "2026-05-03"),
+            Submit(),
+        )
+    )
     (got,) = browser.run(FormCase(FormView(ordered_form())), [plan])
     assert [bool(receipt.errors) for receipt in got.receipts] == [True, False]
     assert got.receipts[1].complete
-    assert got.receipts == DirectExecutor().run(FormCase(FormView(ordered_form())), [plan])[0].receipts
+    assert (
+        got.receipts == DirectExecutor().run(FormCase(FormView(ordered_form())), [plan])[0].receipts
+    )
 
 
 def test_plans_of_a_group_do_not_see_one_another(browser):
     case = FormCase(FormView(small_form()), FILES)
-    plans = [Plan((Type("Name", f"n{number}"), Check("News"), Submit())) for number in range(6)] + [Plan((Submit(),))]
+    plans = [Plan((Type("Name", f"n{number}"), Check("News"), Submit())) for number in range(6)] + [
+        Plan((Submit(),))
+    ]
     results = browser.run(case, plans)
     assert not any(isinstance(result, Failure) for result in results)
     # A ticked box shows a required field, so the six are not sent; the last, untouched one is.
     assert [len(result.receipts) for result in results] == [0] * 6 + [1]
     plans = [Plan((Type("Name", f"n{number}"), Submit())) for number in range(6)]
-    assert [one.receipts[0].entries["name"] for one in browser.run(case, plans)] == [(f"n{n}",) for n in range(6)]
+    assert [one.receipts[0].entries["name"] for one in browser.run(case, plans)] == [
+        (f"n{n}",) for n in range(6)
+    ]
     assert browser.site.open_episodes == 0

@@ -20,7 +20,14 @@ RECIPE = {
     },
     "model": {
         "threads": 1,
-        "tiny": {"hidden": 32, "layers": 1, "heads": 2, "vocabulary": 300, "context": 512, "steps": 2},
+        "tiny": {
+            "hidden": 32,
+            "layers": 1,
+            "heads": 2,
+            "vocabulary": 300,
+            "context": 512,
+            "steps": 2,
+        },
     },
     "sft": {"steps": 1, "batch_size": 2},
     "rl": {"steps": 1, "prompts_per_step": 2, "group_size": 3},
@@ -48,6 +55,7 @@ def test_rewards_come_from_a_browser_while_the_model_samples(executor, tmp_path,
     assert row["train/frac_failed"] == 0
     assert all(name.startswith("judge-") for name, _, _ in seen)
     assert sum(count for _, count, _ in seen) >= 2 * 3
-    # An untrained model sends nothing; the oracle, which stands beside its evaluation, sends everything.
+    # An untrained model sends nothing; the oracle, which stands beside its evaluation, sends
+    # everything.
     evaluations = {str(key): one for key, one in finished.evaluations().items()}
     assert evaluations["reference.val.oracle"].rewards().min() == 1.0

@@ -1,4 +1,5 @@
-"""What a browser can do to a run: nothing. Crashes, hangs, silent sites, dialogs and requests to elsewhere."""
+"""What a browser can do to a run: nothing. Crashes, hangs, silent sites, dialogs and requests to
+elsewhere."""
 
 import os
 import signal
@@ -30,7 +31,9 @@ def children(marker):
     parents, commands = {}, {}
     for folder in Path("/proc").iterdir():
         try:
-            parents[int(folder.name)] = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            parents[int(folder.name)] = int(
+                (folder / "stat").read_text().rsplit(")", 1)[1].split()[1]
+            )
             commands[int(folder.name)] = (folder / "cmdline").read_text()
         except (OSError, ValueError, IndexError):
             continue
@@ -132,7 +135,10 @@ def visit():
     executor = BrowserExecutor(Hostile())
 
     def carried_out(script, seconds=3.0):
-        executor.seconds, executor.site.script = seconds, f"<script>{script}</script></body>".encode()
+        executor.seconds, executor.site.script = (
+            seconds,
+            f"<script>{script}</script></body>".encode(),
+        )
         return executor.run(case(), [PLAN])[0]
 
     yield carried_out
@@ -163,8 +169,14 @@ def test_nothing_but_the_site_can_be_reached(visit):
 
     with serve(Other()) as other:
         # Another port of this machine, by its number and by its name, and the world.
-        targets = [other + "/health", other.replace("127.0.0.1", "localhost") + "/health", "http://192.0.2.1/"]
-        script = "".join(f"fetch('{target}', {{mode: 'no-cors'}}).catch(() => 0);" for target in targets)
+        targets = [
+            other + "/health",
+            other.replace("127.0.0.1", "localhost") + "/health",
+            "http://192.0.2.1/",
+        ]
+        script = "".join(
+            f"fetch('{target}', {{mode: 'no-cors'}}).catch(() => 0);" for target in targets
+        )
         script += f"new Image().src = '{other}/image';"
         result = visit(script)
     assert len(result.receipts) == 1

@@ -1,4 +1,5 @@
-"""Values and patterns: what Chromium makes of them, and what is known without one. See also ../test_values.py."""
+"""Values and patterns: what Chromium makes of them, and what is known without one. See also
+../test_values.py."""
 
 import random
 
@@ -16,12 +17,40 @@ PATTERNS = [
         r"[0-9]{3}[.][0-9]{3}[.][0-9]{3}-[0-9]{2}",
         r"[0-9]{2}[.][0-9]{3}/[0-9]{4}-[0-9]{2}",
     ),
-    *(r"CC-[0-9]{4}", r"\d{3}-\d{3}-\d{4}", r"[A-Za-z]{3}", r"[a-z]{4,8}", r"[A-Za-z0-9_\-]{3,16}", r"[a-z]+", r"\w+"),
-    *(r"\d*", r"\$?5", r"a?b", r"[^@]+", r"(ab){2}", r"(a{2}b)c*", r"#[0-9A-Fa-f]{6}", r"[0-9+]+", r"https?://a"),
-    *(r"\(\d{3}\)\d{3}-\d{4}", r"[\d.]+", r"[0-9,.]+", r"[\-\]]+", r"[\^a]+", r"[a-c\d]+", r"[\w ]+", r"[^\w]"),
+    *(
+        r"CC-[0-9]{4}",
+        r"\d{3}-\d{3}-\d{4}",
+        r"[A-Za-z]{3}",
+        r"[a-z]{4,8}",
+        r"[A-Za-z0-9_\-]{3,16}",
+        r"[a-z]+",
+        r"\w+",
+    ),
+    *(
+        r"\d*",
+        r"\$?5",
+        r"a?b",
+        r"[^@]+",
+        r"(ab){2}",
+        r"(a{2}b)c*",
+        r"#[0-9A-Fa-f]{6}",
+        r"[0-9+]+",
+        r"https?://a",
+    ),
+    *(
+        r"\(\d{3}\)\d{3}-\d{4}",
+        r"[\d.]+",
+        r"[0-9,.]+",
+        r"[\-\]]+",
+        r"[\^a]+",
+        r"[a-c\d]+",
+        r"[\w ]+",
+        r"[^\w]",
+    ),
 ]
 _TEXTS = (
-    "a b A ab abc abcab ABC aab abab xyz 12345 12345-6789 555-123-4567 (555)123-4567 123.456.789-09 12.345/6789-01 "
+    "a b A ab abc abcab ABC aab abab xyz 12345 12345-6789 555-123-4567 (555)123-4567 "
+    "123.456.789-09 12.345/6789-01 "
     "CC-1234 L1234567 #ff00AA https://a $5 5 1.2 1,234 +5 a_b a-b ^a ] - _ @ a@b é ٣٤ 😀 \u2028 \\ x"
 )
 TEXTS = [*_TEXTS.split(" "), "a b", " a ", "a" * 30 + "!"]
@@ -68,12 +97,16 @@ def ask(browsers):
 
 def test_patterns_match_what_they_match_in_chromium(ask):
     differences, read = [], 0
-    for pattern, found in zip(PATTERNS, ask(MATCH, [[one, TEXTS] for one in PATTERNS]), strict=True):
+    for pattern, found in zip(
+        PATTERNS, ask(MATCH, [[one, TEXTS] for one in PATTERNS]), strict=True
+    ):
         try:
             mine = [matches(pattern, one) for one in TEXTS]
         except UnreadPatternError:
             continue
-        differences += [(pattern, one) for one, a, b in zip(TEXTS, mine, found, strict=True) if a != b]
+        differences += [
+            (pattern, one) for one, a, b in zip(TEXTS, mine, found, strict=True) if a != b
+        ]
         read += 1
     assert not differences
     assert read > 20
@@ -84,8 +117,12 @@ def _split(text):
 
 
 KINDS = {
-    "number": _split("0 1 5 10 2.5 0.1 0.3 -3 1e2 .5 100 99.99 1500 7 33.333 1e400 abc 1,500 $12 1. 007"),
-    "date": _split("2026-03-04 2024-02-29 2026-02-29 1969-12-31 9999-12-31 04/03/2026 x 2026-03-11"),
+    "number": _split(
+        "0 1 5 10 2.5 0.1 0.3 -3 1e2 .5 100 99.99 1500 7 33.333 1e400 abc 1,500 $12 1. 007"
+    ),
+    "date": _split(
+        "2026-03-04 2024-02-29 2026-02-29 1969-12-31 9999-12-31 04/03/2026 x 2026-03-11"
+    ),
     "time": _split("14:30 00:00 23:59 14:30:15 14:30:15.5 24:00 2pm 06:00 22:00 12:00 x"),
     "email": [
         "a@b",
@@ -101,12 +138,16 @@ KINDS = {
         "a@b,",
     ],
     "url": _split(
-        "http://a http:a http:///a http:// a.org mailto:a@b javascript:x foo://u@ http://h:99999 http://[::1]/ x:"
+        "http://a http:a http:///a http:// a.org mailto:a@b javascript:x foo://u@ http://h:99999 "
+        "http://[::1]/ x:"
     ),
     "month": _split("2026-03 2024-12 2026-13 0000-01 0001-01 2026-3 1969-12 x"),
     "week": _split("2026-W09 2026-W53 2025-W53 2026-W00 2026-w09 2026-W9 1970-W01 x"),
     "datetime-local": [
-        *_split("2026-03-04T14:30 2026-03-04T14:30:00.100 2026-03-04T24:00 2026-02-29T00:00 2026-03-04 x"),
+        *_split(
+            "2026-03-04T14:30 2026-03-04T14:30:00.100 2026-03-04T24:00 2026-02-29T00:00 2026-03-04 "
+            "x"
+        ),
         *("2026-03-04 14:30:15", "2026-03-04  14:30", "1969-12-31T23:59"),
     ],
     "range": _split("0 1 5 10 2.5 0.1 0.34 -3 .5 100 99.99 1500 7 33.3 abc"),
@@ -137,7 +178,11 @@ def _job(rng):
     if kind in {"number", "date", "time", "month", "week", "datetime-local", "range"}:
         attributes = {name: rng.choice(texts) for name in ("min", "max") if rng.random() < 0.4}
         # Where no step lies between min and max, Chromium has no rule that could be told.
-        attributes |= {"step": rng.choice(STEPS[:3] if kind == "range" else STEPS)} if rng.random() < 0.5 else {}
+        attributes |= (
+            {"step": rng.choice(STEPS[:3] if kind == "range" else STEPS)}
+            if rng.random() < 0.5
+            else {}
+        )
     elif rng.random() < 0.4:
         attributes["maxlength"] = rng.choice(LIMITS)
     if kind == "email" and rng.random() < 0.4:
@@ -155,7 +200,9 @@ def test_controls_hold_what_they_hold_in_chromium(ask):
     differences = []
     for (kind, attributes, text), found in zip(jobs, ask(HOLD, jobs), strict=True):
         first = sanitised(kind, attributes.get("value", ""), attributes)
-        for value, (there, why) in zip((first, held(kind, text, attributes).value), found, strict=True):
+        for value, (there, why) in zip(
+            (first, held(kind, text, attributes).value), found, strict=True
+        ):
             reason = invalid(kind, value, attributes, edited=False)
             if value != there or bool(why) != bool(reason) or why not in reason:
                 differences.append((kind, attributes, text, (value, reason), (there, why)))
@@ -177,7 +224,13 @@ PLANS = [
     (_page("number", {"step": "any"}), (Type("Entry", "2"), Type("Entry", "1.5", clear=False))),
     (_page("number", {"step": "any"}), (Type("Entry", "2"), Type("Entry", "-1", clear=False))),
     (_page("text", {"maxlength": "4"}), (Type("Entry", "abc"), Type("Entry", "def", clear=False))),
-    ('<label for=n>Entry</label><select id=n name=n required><option>a<option value="" selected>-</select>', ()),
+    (
+        (
+            '<label for=n>Entry</label><select id=n name=n required><option>a<option value="" '
+            "selected>-</select>"
+        ),
+        (),
+    ),
 ]
 
 

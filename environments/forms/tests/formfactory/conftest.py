@@ -15,7 +15,8 @@ def layout(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def open_layout(layout, tmp_path_factory):
-    """Opens the forms task on the layout; the drift (it is not the real benchmark) is another test's matter."""
+    """Opens the forms task on the layout; the drift (it is not the real benchmark) is another
+    test's matter."""
 
     def opened(path=layout, **options):
         with warnings.catch_warnings():

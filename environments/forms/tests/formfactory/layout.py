@@ -1,8 +1,10 @@
-"""A directory in the layout of the benchmark, with forms, records and texts of our own, written by the tests.
+"""A directory in the layout of the benchmark, with forms, records and texts of our own, written by
+the tests.
 
-Eight forms carry the ids and addresses that the importer knows, and the mismatches that it must cope with: labels with
-stars, a group and a list that no label is tied to, keys without a field, values that no option has, a second schema,
-required files, styles from elsewhere, an address in a form's action, a form that a script builds.
+Eight forms carry the ids and addresses that the importer knows, and the mismatches that it must
+cope with: labels with stars, a group and a list that no label is tied to, keys without a field,
+values that no option has, a second schema, required files, styles from elsewhere, an address in a
+form's action, a form that a script builds.
 """
 
 import json
@@ -162,14 +164,21 @@ GOLD = {
     ),
     "B14": [
         {"Full Name": "Ada Moor", "Email": "ada@moss.example"},
-        {"name": "Bo Lind", "email": "bo@moss.example", "degree": "none yet", "reference": {"name": "Ute Amsel"}},
+        {
+            "name": "Bo Lind",
+            "email": "bo@moss.example",
+            "degree": "none yet",
+            "reference": {"name": "Ute Amsel"},
+        },
     ],
     "D12": _records(
         "Brief description of the issue, Subject, Users, Screenshots",
         ("broken", 'The "blue" screen', 12, "None"),
         ("slow", "Slow", 1, "None"),
     ),
-    "E12": _records("Full Name, Account Type", ("Ada Moor", "Saving Account"), ("Bo Lind", "Student Account")),
+    "E12": _records(
+        "Full Name, Account Type", ("Ada Moor", "Saving Account"), ("Bo Lind", "Student Account")
+    ),
     "F13": _records("Policy Number", ("P-1",), ("P-2",)),
 }
 MARKS = {"A15": ")", "D12": ")"}
@@ -182,7 +191,9 @@ def write_layout(root):
     (root / "app.py").write_text(APP, encoding="utf-8")
     for form, page in PAGES.items():
         (root / f"templates/{form}.html").write_text(page, encoding="utf-8")
-        (root / f"data/data1/{STEMS[form]}.json").write_text(json.dumps(GOLD[form]), encoding="utf-8")
+        (root / f"data/data1/{STEMS[form]}.json").write_text(
+            json.dumps(GOLD[form]), encoding="utf-8"
+        )
         mark = MARKS.get(form, ".")
         texts = [f"{n}{mark} {text_of(form, n)}" for n in range(1, len(GOLD[form]) + 1)]
         (root / f"data/data2/{STEMS[form]}.txt").write_text("\n\n".join(texts), encoding="utf-8")
@@ -190,7 +201,8 @@ def write_layout(root):
 
 
 def text_of(form, number):
-    """A text with a numbered list of its own; with another sign than the texts have, its numbers are theirs, too."""
+    """A text with a numbered list of its own; with another sign than the texts have, its numbers
+    are theirs, too."""
     name = next(iter(GOLD[form][number - 1].values()))
     second = "2. another one\n" if form in MARKS else ""
     return f"Text {number} of {form} about {name}.\n1. a point\n{second}7. a last one"

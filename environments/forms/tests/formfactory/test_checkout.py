@@ -1,4 +1,5 @@
-"""What a checkout must hold, what is said where it does not, and that nothing is written into it."""
+"""What a checkout must hold, what is said where it does not, and that nothing is written into
+it."""
 
 import builtins
 import shutil
@@ -41,7 +42,9 @@ def test_missing_files_are_listed(layout, tmp_path):
     copy = shutil.copytree(layout, tmp_path / "copy")
     (copy / "app.py").unlink()
     (copy / f"data/data1/{STEMS['A15']}.json").unlink()
-    with pytest.raises(DataError, match=r"lacks app\.py, data/data1/student_courses\.json\n") as caught:
+    with pytest.raises(
+        DataError, match=r"lacks app\.py, data/data1/student_courses\.json\n"
+    ) as caught:
         open_forms({**BENCHMARK, "path": str(copy), "forms": ["A15"]}, tmp_path, silent)
     assert "no complete checkout" in caught.value.cause
 
@@ -55,9 +58,15 @@ def test_a_whole_checkout_is_asked_for_where_no_forms_are_named(layout, tmp_path
     ("options", "said"),
     [
         ({"splits": "80-10-10"}, "the suite own has no use for task.options.splits"),
-        ({**BENCHMARK, "path": "x", "records": 20, "noise": {"stars": 1}}, "no use for .*records, .*noise"),
+        (
+            {**BENCHMARK, "path": "x", "records": 20, "noise": {"stars": 1}},
+            "no use for .*records, .*noise",
+        ),
         ({**BENCHMARK, "path": "x", "forms": ["A16"]}, "there is no form A16"),
-        ({**BENCHMARK, "path": "x", "forms": ["thesis-defence"]}, "there is no form thesis-defence"),
+        (
+            {**BENCHMARK, "path": "x", "forms": ["thesis-defence"]},
+            "there is no form thesis-defence",
+        ),
     ],
 )
 def test_options_of_the_other_suite(options, said, tmp_path):
@@ -69,7 +78,9 @@ def test_how_options_of_a_models_own_run_are_set_back(tmp_path):
     given = {"records": 20, "noise": {"stars": 1}, "max_fields": 3}
     with pytest.raises(RecipeError) as caught:
         open_forms({**BENCHMARK, "path": "x", **given}, tmp_path, silent)
-    assert caught.value.fix.endswith(": task.options.records=50, task.options.max_fields=null, task.options.noise={}")
+    assert caught.value.fix.endswith(
+        ": task.options.records=50, task.options.max_fields=null, task.options.noise={}"
+    )
     back = {"records": 50, "max_fields": None, "noise": {}}
     with pytest.raises(DataError):  # of the checkout, which is not there
         open_forms({**BENCHMARK, "path": "x", **back}, tmp_path, silent)
@@ -110,7 +121,9 @@ def test_another_app(open_layout, root, source, said):
 
 
 def test_a_page_that_fails(open_layout, root):
-    (root / "app.py").write_text((root / "app.py").read_text().replace("/tech-software/", "/elsewhere/"))
+    (root / "app.py").write_text(
+        (root / "app.py").read_text().replace("/tech-software/", "/elsewhere/")
+    )
     with pytest.raises(DataError, match=r"answers 404 for /tech-software/support-request \(D12\)"):
         open_layout(root)
 
@@ -127,7 +140,9 @@ def test_drift_is_said(layout, tmp_path):
         warnings.simplefilter("always")
         open_forms({**BENCHMARK, "path": str(layout), "forms": ["D12"]}, tmp_path, silent)
     (said,) = [str(one.message) for one in caught if one.category is DriftWarning]
-    assert said == "FormFactory D12 has drifted: 3 fields, where 11 are known; 2 records, where 50 are known"
+    assert said == (
+        "FormFactory D12 has drifted: 3 fields, where 11 are known; 2 records, where 50 are known"
+    )
 
 
 def test_records_that_nobody_could_send_are_left_out(root, tmp_path):

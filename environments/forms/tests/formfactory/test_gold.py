@@ -1,4 +1,5 @@
-"""Placing and resolving gold values: every level, every mismatch, and what is noted of what has no place."""
+"""Placing and resolving gold values: every level, every mismatch, and what is noted of what has no
+place."""
 
 import pytest
 
@@ -68,7 +69,10 @@ def test_values(field, raw, value, level):
 @pytest.mark.parametrize(
     ("text", "options", "place"),
     [
-        *((text, SUMS, place) for text, place in (("0", 0), ("10000", 0), ("10001", 1), ("81234", 2))),
+        *(
+            (text, SUMS, place)
+            for text, place in (("0", 0), ("10000", 0), ("10001", 1), ("81234", 2))
+        ),
         *((text, SUMS, None) for text in ("-5", "much")),
         *((text, SLOTS, place) for text, place in (("10AM", 0), ("11AM", 0), ("2PM", 1))),
         *((text, SLOTS, None) for text in ("7PM", "11:30 AM", "9")),
@@ -81,9 +85,14 @@ def test_brackets(text, options, place):
 
 def test_keys_that_differ_are_placed_and_those_without_a_field_are_noted():
     fields = (one("text"), Field(name="partyName", label="Party Name (whoever)", kind="text"))
-    gold = read_gold(row_of("G11"), fields, {"Party Name": "Moss Ltd", "x": "1", "X *": "2", "Colour": "red"})
+    gold = read_gold(
+        row_of("G11"), fields, {"Party Name": "Moss Ltd", "x": "1", "X *": "2", "Colour": "red"}
+    )
     assert gold.values == {"x": "1", "partyName": "Moss Ltd"}
-    assert gold.unplaced == {"X *": "X has a value already", "Colour": "no label of the page reads so"}
+    assert gold.unplaced == {
+        "X *": "X has a value already",
+        "Colour": "no label of the page reads so",
+    }
     assert gold.unknown == ("Colour",)
 
 
@@ -95,7 +104,13 @@ def test_what_is_known_to_have_no_field_is_no_drift():
 
 
 def test_references_say_where_every_value_came_from(examples):
-    levels = {"n": "exact", "g": "exact", "financialAid": "alias", "income": "bucket", "essay": "folded"}
+    levels = {
+        "n": "exact",
+        "g": "exact",
+        "financialAid": "alias",
+        "income": "bucket",
+        "essay": "folded",
+    }
     assert examples["A13-000"].reference["levels"] == levels
     assert examples["A13-000"].reference["values"]["income"] == "mid"
     assert examples["A13-001"].reference["values"]["income"] == "high"
@@ -106,17 +121,30 @@ def test_references_say_where_every_value_came_from(examples):
     assert examples["A15-001"].reference["unfillable"]["semester"]["gold"] == "Winter 2030"
     assert examples["B13-000"].reference["values"]["address"] == "1 Fern Way Mossby"
     assert examples["B13-002"].reference["unfillable"]["session_time"]["gold"] == "12PM"
-    assert examples["B14-001"].reference["values"] == {"full_name": "Bo Lind", "email": "bo@moss.example"}
+    assert examples["B14-001"].reference["values"] == {
+        "full_name": "Bo Lind",
+        "email": "bo@moss.example",
+    }
     assert set(examples["B14-001"].reference["unplaced"]) == {"degree", "reference"}
     assert set(examples["D12-000"].reference["unplaced"]) == {"Brief description of the issue"}
     assert examples["E12-000"].reference["values"]["accountType"] == "savings"
-    assert {key for key, one in examples.items() if one.reference["stubbed"]} == {"F13-000", "F13-001"}
-    assert {key for key, one in examples.items() if one.reference["ported"]} == {"A12-000", "A12-001"}
+    assert {key for key, one in examples.items() if one.reference["stubbed"]} == {
+        "F13-000",
+        "F13-001",
+    }
+    assert {key for key, one in examples.items() if one.reference["ported"]} == {
+        "A12-000",
+        "A12-001",
+    }
 
 
 def test_documents_are_split_at_the_number_that_is_due():
     text = "  1)One.\n1. a\n2. b\n\n2) Two\n 12) not a text\n3) Three\n2) again\n"
-    assert split_documents(text, 3, "x") == ("One.\n1. a\n2. b", "Two\n 12) not a text", "Three\n2) again")
+    assert split_documents(text, 3, "x") == (
+        "One.\n1. a\n2. b",
+        "Two\n 12) not a text",
+        "Three\n2) again",
+    )
 
 
 @pytest.mark.parametrize("count", [2, 4])

@@ -1,4 +1,5 @@
-"""The app behind the site: what it is sent is kept whole, for the episode that sent it, and nothing leads elsewhere."""
+"""The app behind the site: what it is sent is kept whole, for the episode that sent it, and nothing
+leads elsewhere."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,21 +21,27 @@ def site(task):
 
 
 def visit(task, site, name, *actions, files=frozenset()):
-    (result,) = DirectExecutor(site).run(FormCase(FormView(task.forms[name]), files), [Plan((*actions, Submit()))])
+    (result,) = DirectExecutor(site).run(
+        FormCase(FormView(task.forms[name]), files), [Plan((*actions, Submit()))]
+    )
     return result
 
 
 def post(site, view, entries, *, multipart=False):
     episode = site.open(view)
     response = site.handle(
-        "POST", site.address(episode, view), *encode(entries, "multipart/form-data" if multipart else "")
+        "POST",
+        site.address(episode, view),
+        *encode(entries, "multipart/form-data" if multipart else ""),
     )
     return response, site.close(episode)
 
 
 def test_every_value_of_a_name_is_kept(task, site):
     group = "Select Courses"
-    result = visit(task, site, "course-registration", Check(group, "K3 - Kilns"), Check(group, "K1 - Knots"))
+    result = visit(
+        task, site, "course-registration", Check(group, "K3 - Kilns"), Check(group, "K1 - Knots")
+    )
     (receipt,) = result.receipts
     assert receipt.entries["courses[]"] == ("K1", "K3")
     assert receipt.complete
@@ -47,7 +54,13 @@ def test_a_list_is_found_by_the_heading_above_it(task, site):
 
 
 def test_names_of_files_are_kept_in_both_encodings(task, site):
-    booked = visit(task, site, "workshop-registration", Attach("Programme", "a.pdf"), files=frozenset({"a.pdf"}))
+    booked = visit(
+        task,
+        site,
+        "workshop-registration",
+        Attach("Programme", "a.pdf"),
+        files=frozenset({"a.pdf"}),
+    )
     assert booked.receipts[0].files == {"programme": ("a.pdf",)}
     assert "programme" not in booked.receipts[0].entries
     filled = (Type("Policy Number", "P-9"), Attach("Bills", "b.pdf"))
@@ -77,7 +90,13 @@ def test_an_app_that_fails_has_not_taken_the_form(task, site):
 
 def test_a_reply_is_text_and_no_page(task, site):
     """What was typed comes back in it; a form in that text is none."""
-    result = visit(task, site, "account-opening", Type("Full Name", "<form><button>again</button></form>"), Submit())
+    result = visit(
+        task,
+        site,
+        "account-opening",
+        Type("Full Name", "<form><button>again</button></form>"),
+        Submit(),
+    )
     assert len(result.receipts) == 1
     assert result.attempts[-1].status == "not found"
     assert "<button>again" in result.text
@@ -88,7 +107,11 @@ def test_parallel_submissions_lose_nothing(task, site):
     episodes = [site.open(view) for _ in range(64)]
 
     def send(number):
-        entries = [FormEntry("name", f"N {number}"), FormEntry("courses[]", "K1"), FormEntry("courses[]", f"x{number}")]
+        entries = [
+            FormEntry("name", f"N {number}"),
+            FormEntry("courses[]", "K1"),
+            FormEntry("courses[]", f"x{number}"),
+        ]
         kind, body = encode(entries, "multipart/form-data" if number % 2 else "")
         return site.handle("POST", site.address(episodes[number], view), kind, body).status
 
@@ -103,7 +126,10 @@ def test_limits_hold_here_too(task, site):
     view = FormView(task.forms["account-opening"])
     episode = site.open(view)
     kind, body = encode([FormEntry("fullName", "A")])
-    sent = [site.handle("POST", site.address(episode, view), kind, body).status for _ in range(MAX_RECEIPTS + 1)]
+    sent = [
+        site.handle("POST", site.address(episode, view), kind, body).status
+        for _ in range(MAX_RECEIPTS + 1)
+    ]
     assert sent == [200] * MAX_RECEIPTS + [429]
     assert len(site.close(episode)) == MAX_RECEIPTS
 
@@ -117,7 +143,13 @@ def test_a_form_has_one_page(task, site, rest):
 
 
 def test_outside_of_episodes_there_is_nothing_of_the_app(site):
-    for path in ("/", "/form-config", "/finance-banking/account-opening", "/static/nothing.js", "/static/../app.py"):
+    for path in (
+        "/",
+        "/form-config",
+        "/finance-banking/account-opening",
+        "/static/nothing.js",
+        "/static/../app.py",
+    ):
         assert site.handle("GET", path).status == 404, path
     assert site.handle("POST", "/finance-banking/account-opening").status == 404
 
@@ -134,7 +166,10 @@ def test_no_page_names_another_place(task, site):
 
 
 def test_only_what_leads_elsewhere_is_changed():
-    here = '<link href="/static/a.css"><script src="b.js"></script><script>let c = "https://d"</script>'
+    here = (
+        '<link href="/static/a.css"><script src="b.js"></script><script>let c = '
+        '"https://d"</script>'
+    )
     assert local_page(here, "/x") == here
     assert local_page(PAGES["D12"], "/tech-software/support-request") == PAGES["D12"]
     kept = '<form method="POST" action="/elsewhere">'
@@ -145,7 +180,8 @@ def test_a_form_that_a_script_builds_is_ported(task, site):
     view = FormView(task.forms["grant-application"])
     page = parse_page(site.handle("GET", site.address(site.open(view), view)).body)
     assert ", ".join(f"{one.kind} {one.name} {one.label}" for one in page.controls) == (
-        "hidden page_type , text who Gardener, text mail Mail, text since Since, radio plot North, radio plot South, "
+        "hidden page_type , text who Gardener, text mail Mail, text since Since, radio plot North, "
+        "radio plot South, "
         "checkbox water Water needed, button  Apply now"
     )
     assert view.form.title == "Garden Grant"

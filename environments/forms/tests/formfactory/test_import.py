@@ -18,8 +18,12 @@ def test_laws(task):
     laws = check_task(task, "test")
     assert laws.oracle == 1.0
     assert laws.raised == ()
-    assert all(laws.controls[name] <= 0.05 for name in ("blank", "submit-only", "type-after-submit", "success-text"))
-    assert all(laws.controls[name] < 0.6 for name in ("constant", "shuffled-gold"))  # of two records, one is a half
+    assert all(
+        laws.controls[name] <= 0.05
+        for name in ("blank", "submit-only", "type-after-submit", "success-text")
+    )
+    # of two records, one is a half
+    assert all(laws.controls[name] < 0.6 for name in ("constant", "shuffled-gold"))
 
 
 def test_values_that_nobody_could_enter_count_in_the_strict_reading_only(task, examples):
@@ -31,7 +35,9 @@ def test_values_that_nobody_could_enter_count_in_the_strict_reading_only(task, e
 
 def test_a_field_that_nobody_could_fill_in_costs_nothing_in_the_fillable_reading(task, examples):
     example = examples["A15-001"]
-    chosen = example.gold.replace("Step 4", "Step 4: Select 'Fall 2030' from the 'Semester' field\nStep 5")
+    chosen = example.gold.replace(
+        "Step 4", "Step 4: Select 'Fall 2030' from the 'Semester' field\nStep 5"
+    )
     outcome, score = task.judge(example, chosen)
     assert outcome.facts["received"]["semester"] == ("Fall 2030",)
     assert score.total == 1.0
@@ -98,16 +104,25 @@ def test_forms_are_held_out_whole(open_layout, examples, splits):
     """Every record of a form that is held out is in that split, and none of it in another."""
     task = open_layout(splits=splits, held_out=["A15"])
     name = row_of("A15").name
-    assert task.splits == (*(("test",) if splits == "test-only" else ("train", "val", "test")), "held-out-forms")
+    assert task.splits == (
+        *(("test",) if splits == "test-only" else ("train", "val", "test")),
+        "held-out-forms",
+    )
     held_out = task.examples("held-out-forms")
-    assert {one.id for one in held_out} == {key for key, one in examples.items() if one.stratum == name} != set()
+    assert (
+        {one.id for one in held_out}
+        == {key for key, one in examples.items() if one.stratum == name}
+        != set()
+    )
     seen = task.examples("test" if splits == "test-only" else "train")
     assert {one.id for one in seen} == set(examples) - {one.id for one in held_out}
 
 
 @pytest.mark.parametrize(("records", "sizes"), [(50, (40, 5, 5)), (40, (32, 4, 4))])
 def test_the_deal(records, sizes):
-    one, other = (deal(range(records), generator(42, "formfactory", "split", name)) for name in ("A11", "A13"))
+    one, other = (
+        deal(range(records), generator(42, "formfactory", "split", name)) for name in ("A11", "A13")
+    )
     assert tuple(len(one[split]) for split in ("train", "val", "test")) == sizes
     assert sorted(index for members in one.values() for index in members) == list(range(records))
     assert one["test"] != other["test"]
@@ -124,11 +139,17 @@ def test_figures(task, examples):
     levels = {row["kind"]: row for row in levels_table(task.forms, list(examples.values()))}
     counts = {"exact": 5, "folded": 2, "alias": 3, "bucket": 4, "unfillable": 2, "values": 16}
     assert levels["select"] == {"kind": "select", **counts}
-    assert levels["all"]["values"] == sum(len(example.reference["levels"]) for example in examples.values())
+    assert levels["all"]["values"] == sum(
+        len(example.reference["levels"]) for example in examples.values()
+    )
     flags = {row["flag"]: row["records"] for row in notes_table(list(examples.values()))}
     assert flags == {"unfillable": 3, "unplaced": 3, "stubbed": 2, "ported": 2}
     rewards = {row["source"]: row for row in rewards_table(task, list(examples.values()))}
-    assert (rewards["oracle"]["submitted"], rewards["oracle"]["exact"], rewards["oracle"]["fillable"]) == (18, 18, 1.0)
+    assert (
+        rewards["oracle"]["submitted"],
+        rewards["oracle"]["exact"],
+        rewards["oracle"]["fillable"],
+    ) == (18, 18, 1.0)
     assert rewards["oracle"]["strict"] < 1
     assert rewards["blank"]["submitted"] == 0
     assert rewards["submit-only"]["submitted"] == 16  # all but the form with required fields
@@ -146,7 +167,9 @@ def test_a_browser_gets_the_same_submissions(open_layout, task, examples, execut
         for example in (example for name, example in examples.items() if name.endswith("-000")):
             outcome, score = there.judge(example, example.gold)
             assert score.total == 1.0, (example.id, outcome.facts)
-            assert outcome.facts["received"] == task.judge(example, example.gold)[0].facts["received"]
+            assert (
+                outcome.facts["received"] == task.judge(example, example.gold)[0].facts["received"]
+            )
     finally:
         there.executor.close()
 

@@ -7,7 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-Verb = Literal["click", "double", "hover", "type", "select", "check", "uncheck", "drag", "scroll", "key", "wait"]
+Verb = Literal[
+    "click",
+    "double",
+    "hover",
+    "type",
+    "select",
+    "check",
+    "uncheck",
+    "drag",
+    "scroll",
+    "key",
+    "wait",
+]
 VERBS: frozenset[str] = frozenset(get_args(Verb))
 MOST_PIXELS = 10_000
 """Of a point's coordinates, and of a scroll."""
@@ -68,7 +80,10 @@ class Act:
         needs, may = _FIELDS[self.do]
         given = {name for name in _NAMES if getattr(self, name) is not None}
         if not needs <= given <= needs | may:
-            raise ValueError(f"{self.do} needs {sorted(needs)} and may have {sorted(may)}, but has {sorted(given)}")
+            raise ValueError(
+                f"{self.do} needs {sorted(needs)} and may have {sorted(may)}, but has "
+                f"{sorted(given)}"
+            )
 
 
 _NAMES = ("on", "to", "text", "option", "key", "by", "ms")
@@ -92,12 +107,28 @@ _FIELDS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
 
 
 _KEYS = (
-    *("Enter", "Tab", "Escape", "Space", "Backspace", "Delete", "Insert", "Home", "End", "PageUp", "PageDown"),
+    *(
+        "Enter",
+        "Tab",
+        "Escape",
+        "Space",
+        "Backspace",
+        "Delete",
+        "Insert",
+        "Home",
+        "End",
+        "PageUp",
+        "PageDown",
+    ),
     *("ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"),
 )
-_MODIFIERS = {"control": "Control", "ctrl": "Control", "shift": "Shift", "alt": "Alt", "option": "Alt"} | dict.fromkeys(
-    ("meta", "cmd", "command", "super", "windows"), "Meta"
-)
+_MODIFIERS = {
+    "control": "Control",
+    "ctrl": "Control",
+    "shift": "Shift",
+    "alt": "Alt",
+    "option": "Alt",
+} | dict.fromkeys(("meta", "cmd", "command", "super", "windows"), "Meta")
 _SPELLED = (
     {key.casefold(): key for key in _KEYS}
     | {key.removeprefix("Arrow").casefold(): key for key in _KEYS if key.startswith("Arrow")}
@@ -107,12 +138,15 @@ _JOIN = re.compile(r"(?<=[^\s+-])\s*[+-]\s*(?=\S)")
 
 
 def key_named(text: str) -> str | None:
-    """A key as the page's hand knows it ("ctrl + c" is Control+C, "arrow down" ArrowDown); None where it is none."""
+    """A key as the page's hand knows it ("ctrl + c" is Control+C, "arrow down" ArrowDown); None
+    where it is none."""
     *held, last = _JOIN.split(text.strip()[:40])
     modifiers = [_MODIFIERS.get(one.casefold()) for one in held]
     plain = re.sub(r"[\s_-]", "", last.casefold()) or last
     plain = "arrow" + plain.removesuffix("arrow") if plain.endswith("arrow") else plain
-    key = _SPELLED.get(plain, last if len(last) == 1 and last.isprintable() and last != " " else None)
+    key = _SPELLED.get(
+        plain, last if len(last) == 1 and last.isprintable() and last != " " else None
+    )
     if key is None or None in modifiers:
         return None
     key = key.upper() if modifiers and len(key) == 1 and key.upper() in _LETTERS else key
@@ -183,7 +217,11 @@ def target_from(value: object) -> Target:
         ref, name, role, nth = (value.get(key) for key in ("ref", "name", "role", "nth"))
         if _is_count(ref):
             return Ref(ref)  # type: ignore[arg-type]
-        if isinstance(name, str) and (role is None or isinstance(role, str)) and (nth is None or _is_count(nth)):
+        if (
+            isinstance(name, str)
+            and (role is None or isinstance(role, str))
+            and (nth is None or _is_count(nth))
+        ):
             return Named(name, role, nth)
         if "x" in value and "y" in value:
             x, y = _pair((value["x"], value["y"]))
@@ -202,6 +240,11 @@ def _pair(value: object) -> tuple[float, float]:
 
 
 def _number(value: object, most: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or abs(value) > most:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not math.isfinite(value)
+        or abs(value) > most
+    ):
         raise ValueError(f"{reprlib.repr(value)} is no number up to {most}")
     return value

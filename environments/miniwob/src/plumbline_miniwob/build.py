@@ -1,8 +1,10 @@
-"""From pages and seeds to records: how each episode begins, and the plan that its oracle goes through it with.
+"""From pages and seeds to records: how each episode begins, and the plan that its oracle goes
+through it with.
 
-No prompt stands in two splits. Many pages come in few ways (one of them always says "Click Me!"), so examples are dealt
-to what is held out first, and train gets those that are left; a page that has fewer ways than a split has places fills
-fewer of them. A split is built when it is asked for, after those that prompts are dealt to before it; train is last.
+No prompt stands in two splits. Many pages come in few ways (one of them always says "Click Me!"),
+so examples are dealt to what is held out first, and train gets those that are left; a page that has
+fewer ways than a split has places fills fewer of them. A split is built when it is asked for, after
+those that prompts are dealt to before it; train is last.
 """
 
 import hashlib
@@ -49,7 +51,8 @@ _Found = Sequence[tuple[str, Solved | Failure]]
 
 
 def pages_version() -> str:
-    """The version of the pages and of what goes through them; with another, episodes may begin and end otherwise."""
+    """The version of the pages and of what goes through them; with another, episodes may begin and
+    end otherwise."""
     try:
         pages = version("miniwob")
     except PackageNotFoundError:
@@ -70,7 +73,8 @@ def sizes_of(options: MiniwobOptions) -> dict[str, int]:
 
 
 def has_records(options: MiniwobOptions, folder: Path, split: str = DEALT[-1]) -> bool:
-    """Whether `folder` holds the records of a split already, by default of all; if not, they can be built there.
+    """Whether `folder` holds the records of a split already, by default of all; if not, they can be
+    built there.
 
     Raises:
         DataError: they are of other options, or of other pages.
@@ -79,31 +83,43 @@ def has_records(options: MiniwobOptions, folder: Path, split: str = DEALT[-1]) -
     if (folder / output_guard.UNFINISHED).exists() or not (folder / MANIFEST).is_file():
         output_guard.check(folder, RECORDS)
         return False
-    there, wanted = read_object(folder / MANIFEST), {"options": options.records(), "pages": pages_version()}
+    there, wanted = (
+        read_object(folder / MANIFEST),
+        {"options": options.records(), "pages": pages_version()},
+    )
     differing = [key for key, value in wanted.items() if there.get(key) != value]
     if differing:
         raise DataError(
             f"{folder} holds other records (their {' and '.join(differing)} differ)",
-            "give another folder (of `plumbline eval` that is --data), or remove this one to build it again",
+            "give another folder (of `plumbline eval` that is --data), or remove this one to build "
+            "it again",
         )
     for name, digest in as_mapping(there.get("sha256")).items():
         if sha256_of(folder / f"{name}.jsonl") != digest:
             raise DataError(
-                f"{folder} holds no whole records: {name}.jsonl is another file than was built with them",
+                f"{folder} holds no whole records: {name}.jsonl is another file than was built "
+                "with them",
                 "remove the folder to build them again",
             )
     return split in as_mapping(there.get("splits"))
 
 
 def build_records(
-    options: MiniwobOptions, folder: Path, world: World, progress: Progress = silent, split: str = DEALT[-1]
+    options: MiniwobOptions,
+    folder: Path,
+    world: World,
+    progress: Progress = silent,
+    split: str = DEALT[-1],
 ) -> dict[str, Any]:
-    """Write a file for a split, and for each that prompts are dealt to before it; and what was left out.
+    """Write a file for a split, and for each that prompts are dealt to before it; and what was left
+    out.
 
-    What is there stays: the examples of a split are the same ones, whichever split is asked for first.
+    What is there stays: the examples of a split are the same ones, whichever split is asked for
+    first.
 
     Returns:
-        The manifest: options, pages, rows of each split, and for each page why seeds of it were left out.
+        The manifest: options, pages, rows of each split, and for each page why seeds of it were
+            left out.
 
     Raises:
         DataError: a split comes out empty.
@@ -111,28 +127,41 @@ def build_records(
         StorageError: the disk is full, or the folder holds what is not ours.
     """
     output_guard.check(folder, RECORDS)
-    with output_guard.locked(folder, partial(progress, f"waiting for another process, which builds {folder}", 0, 1)):
+    with output_guard.locked(
+        folder, partial(progress, f"waiting for another process, which builds {folder}", 0, 1)
+    ):
         if has_records(options, folder, split):  # another process has built them
             return read_object(folder / MANIFEST)
         whole = (folder / MANIFEST).is_file() and not (folder / output_guard.UNFINISHED).exists()
         before = read_object(folder / MANIFEST) if whole else {}
         with output_guard.building(folder, RECORDS, last=MANIFEST) as beside:
-            return _write(options, beside, _Maker(options, world, progress, folder, before, split), before)
+            return _write(
+                options, beside, _Maker(options, world, progress, folder, before, split), before
+            )
 
 
-def _write(options: MiniwobOptions, folder: Path, maker: "_Maker", before: Mapping[str, Any]) -> dict[str, Any]:
+def _write(
+    options: MiniwobOptions, folder: Path, maker: "_Maker", before: Mapping[str, Any]
+) -> dict[str, Any]:
     """Write the splits that are lacking into an empty folder; returns the manifest of all."""
     rows = {split: maker.split(split) for split in maker.lacking}
     if empty := [split for split, members in rows.items() if not members]:
         reasons = [why for counts in maker.left_out.values() for why in counts]
         raise DataError(
-            f"no example of {', '.join(empty)} could be built ({Counter(reasons).most_common(1)[0][0]})",
+            f"no example of {', '.join(empty)} could be built "
+            f"({Counter(reasons).most_common(1)[0][0]})",
             "choose other pages in task.options.tasks",
         )
     for split, members in rows.items():
         write_jsonl(folder / f"{split}.jsonl", members)
-    counts = {**before.get("splits", {}), **{split: len(members) for split, members in rows.items()}}
-    digests = {**before.get("sha256", {}), **{split: sha256_of(folder / f"{split}.jsonl") for split in rows}}
+    counts = {
+        **before.get("splits", {}),
+        **{split: len(members) for split, members in rows.items()},
+    }
+    digests = {
+        **before.get("sha256", {}),
+        **{split: sha256_of(folder / f"{split}.jsonl") for split in rows},
+    }
     built = [split for split in splits_of(options) if split in counts]
     manifest = {
         "options": options.records(),
@@ -149,7 +178,11 @@ def _wanted(options: MiniwobOptions, split: str) -> dict[str, int]:
     """How many examples of each page a split wants."""
     counts = options.per_task.model_dump()
     count = counts[split.replace("-", "_")]
-    return {name: count for name in options.chosen if (name in options.held) == (split == HELD_OUT_TASKS)}
+    return {
+        name: count
+        for name in options.chosen
+        if (name in options.held) == (split == HELD_OUT_TASKS)
+    }
 
 
 class _Maker:
@@ -176,10 +209,18 @@ class _Maker:
         self.options, self.world, self.progress = options, world, progress
         built = before.get("splits", {})
         paths = (folder / f"{split}.jsonl" for split in built)
-        self.seen = {(row["utterance"], row["page"]) for path in paths for _, row in read_jsonl(path)}
-        self.left_out = {task: Counter(counts) for task, counts in before.get("left_out", {}).items()}
+        self.seen = {
+            (row["utterance"], row["page"]) for path in paths for _, row in read_jsonl(path)
+        }
+        self.left_out = {
+            task: Counter(counts) for task, counts in before.get("left_out", {}).items()
+        }
         sizes = sizes_of(options)
-        self.lacking = [split for split in DEALT[: DEALT.index(last) + 1] if split in sizes and split not in built]
+        self.lacking = [
+            split
+            for split in DEALT[: DEALT.index(last) + 1]
+            if split in sizes and split not in built
+        ]
         self.done = 0
         self.total = sum(sizes[split] for split in self.lacking)
 
@@ -189,7 +230,9 @@ class _Maker:
         rows: list[dict[str, Any]] = []
         threads = ThreadPoolExecutor(max(1, self.world.at_once))
         try:
-            first = threads.map(lambda task: self._solve(task, split, 0, wanted[task] + _MORE), wanted)
+            first = threads.map(
+                lambda task: self._solve(task, split, 0, wanted[task] + _MORE), wanted
+            )
             for task, solved in zip(wanted, first, strict=True):
                 more = partial(self._solve, task, split)
                 rows += self._taken(task, wanted[task], _episodes(solved, wanted[task], more))
@@ -207,11 +250,15 @@ class _Maker:
             found = [self._named(task, seed, one) for seed, one in zip(seeds, found, strict=True)]
         failures = [one for one in found if isinstance(one, Failure)]
         if len(failures) > MAX_FAILED * count:
-            raise EpisodeFailed(f"{task}: {len(failures)} of {count} episodes broke down ({failures[0]})", "try again")
+            raise EpisodeFailed(
+                f"{task}: {len(failures)} of {count} episodes broke down ({failures[0]})",
+                "try again",
+            )
         return list(zip(seeds, found, strict=True))
 
     def _named(self, task: str, seed: str, solved: Solved | Failure) -> Solved | Failure:
-        """With a plan that says names, where it earns as much: a later page may have two that are called the same."""
+        """With a plan that says names, where it earns as much: a later page may have two that are
+        called the same."""
         if isinstance(solved, Failure) or solved.why:
             return solved
         given = tuple(map(from_json, solved.acts))
@@ -222,14 +269,18 @@ class _Maker:
         earns = isinstance(played, Played) and played.answered and played.raw == 1
         return replace(solved, acts=tuple(map(to_json, acts))) if earns else solved
 
-    def _taken(self, task: str, count: int, each: Iterator[tuple[str, Solved | Failure]]) -> list[dict[str, Any]]:
+    def _taken(
+        self, task: str, count: int, each: Iterator[tuple[str, Solved | Failure]]
+    ) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
         for seed, solved in each:
             if isinstance(solved, Failure):
                 self._leave_out(task, f"the browser broke down: {solved.cause}")
                 continue
             prompt = (solved.utterance, solved.text)
-            why = solved.why or ("" if _is_told(solved) else "the plan is not read as it was written")
+            why = solved.why or (
+                "" if _is_told(solved) else "the plan is not read as it was written"
+            )
             if prompt in self.seen:
                 why = "the same prompt again"
             elif why and "oracle" in table()[task]:
@@ -247,11 +298,17 @@ class _Maker:
         self.left_out.setdefault(task, Counter())[why.split("\n")[0][:100]] += 1
 
 
-def _episodes(first: _Found, count: int, more: Callable[[int, int], _Found]) -> Iterator[tuple[str, Solved | Failure]]:
-    """The first episodes, and then further ones for as long as they are asked for and there may be something new."""
+def _episodes(
+    first: _Found, count: int, more: Callable[[int, int], _Found]
+) -> Iterator[tuple[str, Solved | Failure]]:
+    """The first episodes, and then further ones for as long as they are asked for and there may be
+    something new."""
     yield from first
     whole = [solved for _, solved in first if isinstance(solved, Solved)]
-    if all(solved.why == NO_ORACLE for solved in whole) or len({(one.utterance, one.text) for one in whole}) == 1:
+    if (
+        all(solved.why == NO_ORACLE for solved in whole)
+        or len({(one.utterance, one.text) for one in whole}) == 1
+    ):
         return
     at = len(first)
     while at < _TRIES * count + _MORE:
@@ -267,7 +324,9 @@ def _is_told(solved: Solved) -> bool:
 
 def _row(task: str, seed: str, solved: Solved) -> dict[str, Any]:
     acts = None if solved.why else [to_json(from_json(act)) for act in solved.acts]
-    turns = [{"page": one["page"], "act": to_json(from_json(one["act"]))} for one in solved.turns or ()]
+    turns = [
+        {"page": one["page"], "act": to_json(from_json(one["act"]))} for one in solved.turns or ()
+    ]
     return {
         "id": f"{task}-{seed}",
         "task": task,

@@ -1,7 +1,9 @@
-"""Ways to act without reading what is asked: what they earn is the floor that every figure stands on.
+"""Ways to act without reading what is asked: what they earn is the floor that every figure stands
+on.
 
-Some pages give a reward to whoever clicks what there is (one button, and it is the right one). That is no fault of a
-verdict, so no control has a limit here; the floor of each page is printed beside its figure.
+Some pages give a reward to whoever clicks what there is (one button, and it is the right one). That
+is no fault of a verdict, so no control has a limit here; the floor of each page is printed beside
+its figure.
 """
 
 from collections import defaultdict
@@ -47,7 +49,12 @@ def _anything(rng: np.random.Generator, count: int) -> Ref | Point:
 
 def _click_everything(example: Example) -> str:
     """Each element once, in the order of the page."""
-    return write_steps([Act(do="click", on=Ref(number + 1)) for number in range(len(example.reference["elements"]))])
+    return write_steps(
+        [
+            Act(do="click", on=Ref(number + 1))
+            for number in range(len(example.reference["elements"]))
+        ]
+    )
 
 
 def _shuffled(examples: Sequence[Example]) -> list[str]:
@@ -57,7 +64,10 @@ def _shuffled(examples: Sequence[Example]) -> list[str]:
         by_task[example.stratum].append(index)
     answers = [""] * len(examples)
     for name, members in sorted(by_task.items()):
-        order = [members[place] for place in generator(0, "shuffled-gold", name).permutation(len(members))]
+        order = [
+            members[place]
+            for place in generator(0, "shuffled-gold", name).permutation(len(members))
+        ]
         others = [*order[1:], order[0]] if len(order) > 1 else []
         for index, other in zip(order, others, strict=False):
             answers[index] = gold_of(examples[other])

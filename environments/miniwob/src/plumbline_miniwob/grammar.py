@@ -1,7 +1,9 @@
-"""One step as one action: a verb, and one or two elements, numbers or keys at the places where they belong.
+"""One step as one action: a verb, and one or two elements, numbers or keys at the places where they
+belong.
 
-This is the language that plans are written in, with the synonyms of `words.yaml`, from the same pieces as the plans of
-forms. Nothing is guessed: a step with a word that has no place in it is not read.
+This is the language that plans are written in, with the synonyms of `words.yaml`, from the same
+pieces as the plans of forms. Nothing is guessed: a step with a word that has no place in it is not
+read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,8 +13,25 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.tasks.tables import read_table
-from plumbline_forms.plans.grammar import Between, Phrases, Piece, Work, loose, pieces_of, quotations
-from plumbline_miniwob.actions import MOST_PIXELS, MOST_WAIT, Act, Named, Point, Ref, Target, key_named
+from plumbline_forms.plans.grammar import (
+    Between,
+    Phrases,
+    Piece,
+    Work,
+    loose,
+    pieces_of,
+    quotations,
+)
+from plumbline_miniwob.actions import (
+    MOST_PIXELS,
+    MOST_WAIT,
+    Act,
+    Named,
+    Point,
+    Ref,
+    Target,
+    key_named,
+)
 
 WORDS: Mapping[str, Any] = read_table(Path(__file__).with_name("words.yaml"))
 ROLES: Mapping[str, str] = {role: spellings[0] for role, spellings in WORDS["roles"].items()}
@@ -64,7 +83,8 @@ class PageText:
         return not self.elements or any(loose(one.name) == loose(name) for one in known)
 
     def settled(self, target: Named) -> Named:
-        """With the role that the page gives it, where plans have one word for several and only one is there."""
+        """With the role that the page gives it, where plans have one word for several and only one
+        is there."""
         if target.role is None:
             return target
         roles = {one.role for one in self.called.get(loose(target.name), ())}
@@ -105,9 +125,14 @@ def read_pieces(text: str, pieces: Sequence[Piece], page: PageText) -> Act | Non
 
 
 def begins(pieces: Sequence[Piece]) -> tuple[str, int] | None:
-    """The verb that a line of these pieces begins with, and where it ends; None where it begins with none."""
+    """The verb that a line of these pieces begins with, and where it ends; None where it begins
+    with none."""
     start = 0
-    while start < len(pieces) and pieces[start].kind in {"word", "sign"} and pieces[start].value in _LEAD | {","}:
+    while (
+        start < len(pieces)
+        and pieces[start].kind in {"word", "sign"}
+        and pieces[start].value in _LEAD | {","}
+    ):
         start += 1
     return _VERBS.at(pieces, start)
 
@@ -123,22 +148,33 @@ class _Step:
         return target_of(self.text, self.rest[start:end], self.page)
 
 
-# -- what a step is about -----------------------------------------------------------------------------------------
+# -- what a step is about --------------------------------------------------------------------------
 
 
 def target_of(text: str, pieces: Sequence[Piece], page: PageText) -> Target | None:
-    """The element or place that some pieces of a text name; None where they name none, or say more."""
-    kinds: dict[str, list[Piece]] = {kind: [] for kind in ("word", "quote", "ref", "point", "nth", "number", "sign")}
+    """The element or place that some pieces of a text name; None where they name none, or say
+    more."""
+    kinds: dict[str, list[Piece]] = {
+        kind: [] for kind in ("word", "quote", "ref", "point", "nth", "number", "sign")
+    }
     for piece in pieces:
         kinds[piece.kind].append(piece)
-    if len(kinds["quote"]) + len(kinds["point"]) > 1 or any(one.value not in "#,:.()" for one in kinds["sign"]):
+    if len(kinds["quote"]) + len(kinds["point"]) > 1 or any(
+        one.value not in "#,:.()" for one in kinds["sign"]
+    ):
         return None
     words = [one.value for one in kinds["word"]]
-    nth = [one.value for one in kinds["nth"]] + [_ORDINALS[word] for word in words if word in _ORDINALS]
+    nth = [one.value for one in kinds["nth"]] + [
+        _ORDINALS[word] for word in words if word in _ORDINALS
+    ]
     said = [word for word in words if word not in _ORDINALS]
     role = _role(said)
     if role is None:
-        return _unquoted(text, pieces, page) if not (kinds["quote"] or kinds["ref"] or kinds["point"]) else None
+        return (
+            _unquoted(text, pieces, page)
+            if not (kinds["quote"] or kinds["ref"] or kinds["point"])
+            else None
+        )
     if kinds["ref"]:
         return _by_number(kinds, nth, page)
     numbers = [one.value for one in kinds["number"] if isinstance(one.value, int)]
@@ -166,8 +202,16 @@ def _role(words: Sequence[str]) -> str | None:
     return None
 
 
-def _by_number(kinds: Mapping[str, Sequence[Piece]], nth: Sequence[int], page: PageText) -> Ref | None:
-    if len(kinds["ref"]) != 1 or kinds["point"] or kinds["number"] or nth or kinds["ref"][0].value == 0:
+def _by_number(
+    kinds: Mapping[str, Sequence[Piece]], nth: Sequence[int], page: PageText
+) -> Ref | None:
+    if (
+        len(kinds["ref"]) != 1
+        or kinds["point"]
+        or kinds["number"]
+        or nth
+        or kinds["ref"][0].value == 0
+    ):
         return None
     number = kinds["ref"][0].value
     # A number and a name are one element, or nobody knows which of the two is meant.
@@ -191,7 +235,7 @@ def _unquoted(text: str, pieces: Sequence[Piece], page: PageText) -> Named | Non
     return None
 
 
-# -- the verbs ----------------------------------------------------------------------------------------------------
+# -- the verbs -------------------------------------------------------------------------------------
 
 
 def _on(step: _Step, verb: str) -> Act | None:
@@ -221,9 +265,14 @@ def _select(step: _Step) -> Act | None:
 
 
 def _given(step: _Step) -> tuple[str, Target | None] | None:
-    """What stands first, and the element that it goes into: "'V' into T", "the option 'V' from T"."""
+    """What stands first, and the element that it goes into: "'V' into T", "the option 'V' from
+    T"."""
     rest, at = step.rest, 0
-    while at < len(rest) and rest[at].kind == "word" and rest[at].value in _FILLERS | {"option", "value", "word"}:
+    while (
+        at < len(rest)
+        and rest[at].kind == "word"
+        and rest[at].value in _FILLERS | {"option", "value", "word"}
+    ):
         at += 1
     if at == len(rest) or rest[at].kind != "quote":
         return None
@@ -250,7 +299,9 @@ def _scroll(step: _Step) -> Act | None:
     """Scroll [T] down [by N] · scroll [T] by (X, Y) · scroll down [by N] [in T]."""
     rest = list(step.rest)
     by = next((at for at, one in enumerate(rest) if one.kind == "word" and one.value == "by"), None)
-    directions = [at for at, one in enumerate(rest) if one.kind == "word" and one.value in _DIRECTIONS]
+    directions = [
+        at for at, one in enumerate(rest) if one.kind == "word" and one.value in _DIRECTIONS
+    ]
     far: float | tuple[float, float] = SCROLLED
     used = set(directions)
     if by is not None:
@@ -289,7 +340,11 @@ def _key(step: _Step) -> Act | None:
         if (target := step.target(into[1])) is not None:
             return Act(do="key", key=key, on=target)
     target = step.target()
-    if isinstance(target, Named) and target.role is None and loose(target.name) not in step.page.called:
+    if (
+        isinstance(target, Named)
+        and target.role is None
+        and loose(target.name) not in step.page.called
+    ):
         return None
     return None if target is None else Act(do="click", on=target)
 
@@ -301,7 +356,9 @@ def _key_of(text: str, pieces: Sequence[Piece]) -> str | None:
         pieces = pieces[:-1]
     if not pieces:
         return None
-    return key_named(pieces[0].value if len(pieces) == 1 and pieces[0].kind == "quote" else _raw(text, pieces))
+    return key_named(
+        pieces[0].value if len(pieces) == 1 and pieces[0].kind == "quote" else _raw(text, pieces)
+    )
 
 
 def _raw(text: str, pieces: Sequence[Piece]) -> str:
@@ -319,7 +376,10 @@ def _wait(step: _Step) -> Act | None:
 
 
 _READERS: Mapping[str, Callable[[_Step], Act | None]] = {
-    **{verb: lambda step, verb=verb: _on(step, verb) for verb in ("click", "double", "hover", "check", "uncheck")},  # type: ignore[misc]
+    **{
+        verb: lambda step, verb=verb: _on(step, verb)
+        for verb in ("click", "double", "hover", "check", "uncheck")
+    },  # type: ignore[misc]
     "type": _type,
     "select": _select,
     "drag": _drag,

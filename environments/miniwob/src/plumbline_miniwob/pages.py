@@ -1,4 +1,5 @@
-"""The pages of MiniWoB++: what is known of each, and where it is: in the package `miniwob`, found and not imported.
+"""The pages of MiniWoB++: what is known of each, and where it is: in the package `miniwob`, found
+and not imported.
 
 Importing it would import gymnasium and selenium, of which nothing is needed here.
 """
@@ -20,7 +21,8 @@ def table() -> dict[str, dict[str, str]]:
 
 
 def is_reloaded(task: str) -> bool:
-    """Whether a task's page is loaded again for each episode; one that `tasks.yaml` does not know is not."""
+    """Whether a task's page is loaded again for each episode; one that `tasks.yaml` does not know
+    is not."""
     return table().get(task, {}).get("reloaded") == "true"
 
 
@@ -34,8 +36,13 @@ def folder() -> Path:
     try:
         found = Path(str(distribution("miniwob").locate_file("miniwob/html/miniwob")))
     except PackageNotFoundError as error:
-        lighter = "`pip install --no-deps miniwob` and '.[browser]', which leaves out selenium and gymnasium"
-        raise missing("the miniwob task", "miniwob", RecipeError, extra="miniwob", lighter=lighter) from error
+        lighter = (
+            "`pip install --no-deps miniwob` and '.[browser]', which leaves out selenium and "
+            "gymnasium"
+        )
+        raise missing(
+            "the miniwob task", "miniwob", RecipeError, extra="miniwob", lighter=lighter
+        ) from error
     if not (found / "click-button.html").is_file():
         raise RecipeError(f"the package miniwob has no pages in {found}", "install miniwob 1.1.0")
     return found

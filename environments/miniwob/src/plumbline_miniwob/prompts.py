@@ -15,12 +15,21 @@ MOST_FAILED = 5
 
 def messages(utterance: str, text: str, *, plan: str, full: bool, turns: int) -> list[Message]:
     """The chat of an example, without its answer."""
-    asked: Message = {"role": "user", "content": f"{utterance}\n\n{_WORDS['page']}\n{text or _WORDS['empty']}"}
+    asked: Message = {
+        "role": "user",
+        "content": f"{utterance}\n\n{_WORDS['page']}\n{text or _WORDS['empty']}",
+    }
     told = f"{_WORDS[plan]}\n{_WORDS['turns' if turns > 1 else 'whole']}"
     return [{"role": "system", "content": told}, asked] if full else [asked]
 
 
-def again(text: str, acts: Sequence[Act] = (), attempts: Sequence[tuple[str, str]] = (), *, empty: bool = False) -> str:
+def again(
+    text: str,
+    acts: Sequence[Act] = (),
+    attempts: Sequence[tuple[str, str]] = (),
+    *,
+    empty: bool = False,
+) -> str:
     """What the page shows after an answer, and which of its actions came to nothing."""
     wrong = [
         f"- {write_step(act)}: {reason or status}"

@@ -1,7 +1,9 @@
-"""Reads what a model wrote into actions: steps in plain English, or the JSON of browser agents. Never raises.
+"""Reads what a model wrote into actions: steps in plain English, or the JSON of browser agents.
+Never raises.
 
-A step is read by grammar.py, the language that plans are written in; what that does not understand is given to the
-reader of forms, which knows more words. What neither understands, and claims to be a step, is counted as unread.
+A step is read by grammar.py, the language that plans are written in; what that does not understand
+is given to the reader of forms, which knows more words. What neither understands, and claims to be
+a step, is counted as unread.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +28,15 @@ from plumbline_forms.plans.grammar import (
 )
 from plumbline_forms.plans.reader import SUBMIT_WORDS, Names, names_of, read_line
 from plumbline_miniwob.actions import Act, Named, from_json, key_named, target_json
-from plumbline_miniwob.grammar import NOWHERE, PAUSE, SCROLLED, PageText, begins, read_pieces, read_step
+from plumbline_miniwob.grammar import (
+    NOWHERE,
+    PAUSE,
+    SCROLLED,
+    PageText,
+    begins,
+    read_pieces,
+    read_step,
+)
 from plumbline_miniwob.writing import CALLED
 
 MAX_CHARACTERS = 20_000
@@ -38,7 +48,9 @@ MAX_LINE = 2_000
 _MOST_LINES = 2_000
 _ENDS = frozenset({"done", "finish", "stop"})
 """What ends a plan; what follows is not carried out."""
-_IDLE = frozenset({"screenshot", "dropdown_options", "find_text", "get_dropdown_options", "navigate", "go_to_url"})
+_IDLE = frozenset(
+    {"screenshot", "dropdown_options", "find_text", "get_dropdown_options", "navigate", "go_to_url"}
+)
 """Actions of agents that change nothing on these pages."""
 
 
@@ -48,8 +60,8 @@ class PagePlan:
 
     acts: tuple[Act, ...]
     how: str
-    """steps, json or none; +unread where something was not understood, +cut where it was too long; none+costly where
-    reading it takes more than `MOST_WORK`."""
+    """steps, json or none; +unread where something was not understood, +cut where it was too long;
+    none+costly where reading it takes more than `MOST_WORK`."""
     unread: int = 0
     """Lines that claim to be steps, or actions, that were not understood."""
     idle: int = 0
@@ -99,7 +111,9 @@ def _read_line(line: str, page: PageText, work: Work) -> Sequence[Act] | None:
     for text in dict.fromkeys((body, *plainer(body))):
         if (act := read_step(text, page, work)) is not None:
             return (act,)
-        if (acts := _several(text, page)) is not None or (acts := _foreign(text, page, work)) is not None:
+        if (acts := _several(text, page)) is not None or (
+            acts := _foreign(text, page, work)
+        ) is not None:
             return acts
     return None
 
@@ -111,7 +125,9 @@ def _several(text: str, page: PageText) -> Sequence[Act] | None:
         return None
     parts: list[list[Piece]] = [[]]
     for piece in pieces_of(text, quoted):
-        if piece.value in {",", ";", ".", "·"} or (piece.kind == "word" and piece.value in {"and", "then"}):
+        if piece.value in {",", ";", ".", "·"} or (
+            piece.kind == "word" and piece.value in {"and", "then"}
+        ):
             parts.append([])
         else:
             parts[-1].append(piece)
@@ -119,7 +135,7 @@ def _several(text: str, page: PageText) -> Sequence[Act] | None:
     return [act for act in acts if act is not None] if len(acts) > 1 and None not in acts else None
 
 
-# -- what the reader of forms says --------------------------------------------------------------------------------
+# -- what the reader of forms says -----------------------------------------------------------------
 
 _KINDS = {"textbox": "text", "slider": "number", "textarea": "textarea"} | {
     kind: kind for kind in ("password", "date", "time", "number", "select", "checkbox")
@@ -130,14 +146,19 @@ _OWN = frozenset({"double", "hover", "drag", "scroll", "wait"})
 
 
 def _foreign(text: str, page: PageText, work: Work) -> Sequence[Act] | None:
-    """A step in words that forms know, which names its elements, and not their numbers or places."""
+    """A step in words that forms know, which names its elements, and not their numbers or
+    places."""
     pieces = pieces_of(text, next(quotations(text), ()))
     verb = begins(pieces)
-    if (verb is not None and verb[0] in _OWN) or any(one.kind in {"ref", "point"} for one in pieces):
+    if (verb is not None and verb[0] in _OWN) or any(
+        one.kind in {"ref", "point"} for one in pieces
+    ):
         return None
     said = read_line(text, _names(page), work)
     acts = [_act(action, page) for action in said or ()]
-    return [act for act in acts if act is not None] if said is not None and None not in acts else None
+    return (
+        [act for act in acts if act is not None] if said is not None and None not in acts else None
+    )
 
 
 @lru_cache(maxsize=256)
@@ -171,7 +192,10 @@ def _act(action: forms.Action, page: PageText) -> Act | None:
             found = [name for name in buttons if name.casefold() in SUBMIT_WORDS]
             return Act(do="click", on=Named(found[0], "button")) if len(found) == 1 else None
         case forms.Submit(label):
-            is_button = any(one.role == "button" for one in page.called.get(loose(label), ())) or not page.elements
+            is_button = (
+                any(one.role == "button" for one in page.called.get(loose(label), ()))
+                or not page.elements
+            )
             return Act(do="click", on=on(label, "button" if is_button else None))
         case forms.Click(label):
             return Act(do="click", on=on(label))
@@ -180,10 +204,12 @@ def _act(action: forms.Action, page: PageText) -> Act | None:
     return None
 
 
-# -- the JSON of browser agents -----------------------------------------------------------------------------------
+# -- the JSON of browser agents --------------------------------------------------------------------
 
 _AGENT = {name: verb for verb, name in CALLED.items()} | {
-    **dict.fromkeys(("click_element", "click_element_by_index", "left_click", "mouse_click", "tap"), "click"),
+    **dict.fromkeys(
+        ("click_element", "click_element_by_index", "left_click", "mouse_click", "tap"), "click"
+    ),
     **dict.fromkeys(("input_text", "type", "fill", "type_text"), "type"),
     **dict.fromkeys(("select_dropdown_option", "select", "select_option"), "select"),
     **dict.fromkeys(("drag_drop", "drag_and_drop", "left_click_drag"), "drag"),
@@ -197,7 +223,8 @@ _NUMBERS = ("index", "ref", "element", "element_id")
 
 
 def _read_json(values: Sequence[Any], page: PageText) -> tuple[list[Act], int, int] | None:
-    """The actions of agents' objects, how many were not understood, and how many change nothing; None without any."""
+    """The actions of agents' objects, how many were not understood, and how many change nothing;
+    None without any."""
     items: list[Any] = []
     for value in values:
         if isinstance(value, dict) and isinstance(value.get("action"), list | dict):
@@ -220,13 +247,16 @@ def _read_json(values: Sequence[Any], page: PageText) -> tuple[list[Act], int, i
 
 
 def _call(item: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """What an object says is to be done, and with what: {"click": {...}}, {"action": "click", ...}."""
+    """What an object says is to be done, and with what: {"click": {...}}, {"action": "click",
+    ...}."""
     if len(item) == 1:
         ((name, given),) = item.items()
         return str(name), given if isinstance(given, dict) else {"": given}
     for key in ("action", "action_type", "type", "name", "do"):
         if isinstance(item.get(key), str):
-            return item[key].casefold().replace("-", "_"), {other: one for other, one in item.items() if other != key}
+            return item[key].casefold().replace("-", "_"), {
+                other: one for other, one in item.items() if other != key
+            }
     return "", item
 
 
@@ -263,7 +293,9 @@ def _agent_act(verb: str, given: Mapping[str, Any], page: PageText) -> Act:
     elif verb == "wait":
         seconds = given.get("seconds", given.get("", PAUSE / 1000))
         # What is no number is refused by who reads the act: a list must not be multiplied.
-        value["ms"] = given.get("ms", 1000 * seconds if isinstance(seconds, int | float) else seconds)
+        value["ms"] = given.get(
+            "ms", 1000 * seconds if isinstance(seconds, int | float) else seconds
+        )
     return from_json(value)
 
 

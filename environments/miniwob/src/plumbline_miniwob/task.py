@@ -1,4 +1,5 @@
-"""The miniwob task: an instruction and a page, plans carried out there, and the page's own reward."""
+"""The miniwob task: an instruction and a page, plans carried out there, and the page's own
+reward."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -6,7 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import DataError
-from plumbline.records import Example, Failure, Figure, Frame, Headline, Message, Mistake, Outcome, Score
+from plumbline.records import (
+    Example,
+    Failure,
+    Figure,
+    Frame,
+    Headline,
+    Message,
+    Mistake,
+    Outcome,
+    Score,
+)
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.task import Control, Task, gold_of, named, whole
@@ -32,11 +43,13 @@ from plumbline_miniwob.writing import write_plan
 VERSION = 1
 """Of how a reward is made of what a page says."""
 _FEW = 24
-"""Pages, evenly from all, on whose episodes the lengths of prompts are measured before records are built."""
+"""Pages, evenly from all, on whose episodes the lengths of prompts are measured before records are
+built."""
 
 
 def open_miniwob(options: Mapping[str, Any], folder: Path, progress: Progress) -> "MiniwobTask":
-    """Open the miniwob task; a split that `folder` has no records of is built there when it is asked for.
+    """Open the miniwob task; a split that `folder` has no records of is built there when it is
+    asked for.
 
     Raises:
         RecipeError: an unknown option, or the pages, Playwright or a Chromium are not installed.
@@ -47,7 +60,11 @@ def open_miniwob(options: Mapping[str, Any], folder: Path, progress: Progress) -
 
     checked = read_options(dict(options))
     world = BrowserWorld()
-    build = None if has_records(checked, folder) else partial(build_records, checked, folder, world, progress)
+    build = (
+        None
+        if has_records(checked, folder)
+        else partial(build_records, checked, folder, world, progress)
+    )
     return MiniwobTask(folder, checked, world, build)
 
 
@@ -57,7 +74,11 @@ class MiniwobTask(Task):
     name = "miniwob"
 
     def __init__(
-        self, folder: Path, options: MiniwobOptions, world: World, build: Callable[[str], object] | None = None
+        self,
+        folder: Path,
+        options: MiniwobOptions,
+        world: World,
+        build: Callable[[str], object] | None = None,
     ) -> None:
         """Nothing is read yet; `build` is called with a split's name before its records are."""
         self.folder, self.options, self.world = folder, options, world
@@ -91,14 +112,17 @@ class MiniwobTask(Task):
 
     @property
     def judges(self) -> int:
-        """See `Task.judges`: one more than pages that work at once, so that plans are read while all of these do."""
+        """See `Task.judges`: one more than pages that work at once, so that plans are read while
+        all of these do."""
         return self.world.at_once + 1
 
     def examples(self, split: str) -> Sequence[Example]:
         """See `Task.examples`."""
         if split not in self.splits:
             hint = "; name pages in task.options.held_out" if split == HELD_OUT_TASKS else ""
-            raise DataError(f"the miniwob task has no split {split!r}", f"it has {', '.join(self.splits)}{hint}")
+            raise DataError(
+                f"the miniwob task has no split {split!r}", f"it has {', '.join(self.splits)}{hint}"
+            )
         return self._read(split)
 
     @property
@@ -116,8 +140,12 @@ class MiniwobTask(Task):
         seen = [name for name in self.options.chosen if name not in held]
         few = [*seen[:: len(seen) // _FEW + 1], *self.options.held[:2]]
         one = PerTask(train=1, val=1, test=1, held_out_tasks=1)
-        options = self.options.model_copy(update={"tasks": few, "held_out": [*self.options.held[:2]], "per_task": one})
-        return MiniwobTask(folder, options, self.world, partial(build_records, options, folder, self.world, silent))
+        options = self.options.model_copy(
+            update={"tasks": few, "held_out": [*self.options.held[:2]], "per_task": one}
+        )
+        return MiniwobTask(
+            folder, options, self.world, partial(build_records, options, folder, self.world, silent)
+        )
 
     def _read_split(self, split: str) -> list[Example]:
         if self._build is not None:
@@ -127,7 +155,9 @@ class MiniwobTask(Task):
         path = self.folder / f"{split}.jsonl"
         found = [self._example(row, f"{path}:{number}") for number, row in read_jsonl(path)]
         if not found:
-            raise DataError(f"{path} has no examples", "remove the folder, so that it is built again")
+            raise DataError(
+                f"{path} has no examples", "remove the folder, so that it is built again"
+            )
         return found
 
     def _example(self, row: Mapping[str, Any], where: str) -> Example:
@@ -151,11 +181,12 @@ class MiniwobTask(Task):
             self._turns[example.id] = row["turns"]
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
-                f"{where}: no record of ours ({error})", "remove the folder, so that it is built again"
+                f"{where}: no record of ours ({error})",
+                "remove the folder, so that it is built again",
             ) from error
         return example
 
-    # -- verdicts --------------------------------------------------------------------------------------------------
+    # -- verdicts ----------------------------------------------------------------------------------
 
     def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
         """See `Task.judge`.
@@ -165,26 +196,36 @@ class MiniwobTask(Task):
         """
         return whole(self.judge_group(example, [completion])[0])
 
-    def judge_group(self, example: Example, completions: Sequence[str]) -> list[tuple[Outcome, Score] | Failure]:
-        """See `Task.judge_group`: all in one call to the browser; a failure where it broke down, twice."""
+    def judge_group(
+        self, example: Example, completions: Sequence[str]
+    ) -> list[tuple[Outcome, Score] | Failure]:
+        """See `Task.judge_group`: all in one call to the browser; a failure where it broke down,
+        twice."""
         page = self.page_of(example)
         plans = [read_plan(completion, page) for completion in completions]
         task, seed = example.reference["task"], example.reference["seed"]
-        results = [named(f"{task} {seed}", one) for one in self.world.play(task, seed, [plan.acts for plan in plans])]
+        results = [
+            named(f"{task} {seed}", one)
+            for one in self.world.play(task, seed, [plan.acts for plan in plans])
+        ]
         return [
-            played if isinstance(played, Failure) else (outcome_of(plan, played), self.score(played))
+            played
+            if isinstance(played, Failure)
+            else (outcome_of(plan, played), self.score(played))
             for plan, played in zip(plans, results, strict=True)
         ]
 
     def score(self, played: Played) -> Score:
-        """The page's own reward where it has ended the episode; success is what others count, a raw reward above 0."""
+        """The page's own reward where it has ended the episode; success is what others count, a raw
+        reward above 0."""
         raw = played.raw if played.answered else 0.0
         parts = {"success": float(raw > 0), "answered": float(played.answered)}
         return Score(total=min(1.0, max(0.0, raw)), parts=parts, rubric=self.rubric)
 
     def page_of(self, example: Example) -> PageText:
         """The elements of an example's page, as it is shown first."""
-        # By the identity of the reference, which is kept alive here: an id may come with another reference.
+        # By the identity of the reference, which is kept alive here: an id may come with another
+        # reference.
         kept = self._pages.get(id(example.reference))
         if kept is None or kept[0] is not example.reference:
             kept = example.reference, page_of(example.reference["elements"])
@@ -195,14 +236,15 @@ class MiniwobTask(Task):
         """See `Task.episode`."""
         return Looks(self, example)
 
-    # -- what is shown ---------------------------------------------------------------------------------------------
+    # -- what is shown -----------------------------------------------------------------------------
 
     def demonstration(self, example: Example, seed: int) -> str:
         """See `Task.demonstration`: of several turns the first."""
         return self.demonstrations(example, seed)[0][-1]["content"]
 
     def demonstrations(self, example: Example, seed: int) -> Sequence[Sequence[Message]]:  # noqa: ARG002
-        """See `Task.demonstrations`: one action of the oracle's a turn, each with the page that it is about.
+        """See `Task.demonstrations`: one action of the oracle's a turn, each with the page that it
+        is about.
 
         The whole plan at once, where one action a turn would take more turns than there are.
         """
@@ -215,14 +257,22 @@ class MiniwobTask(Task):
         for number, turn in enumerate(turns):
             if number:
                 chat = [*chat, {"role": "user", "content": again(turn["page"])}]
-            chat = [*chat, {"role": "assistant", "content": write_plan([from_json(turn["act"])], self.options.plan)}]
+            chat = [
+                *chat,
+                {
+                    "role": "assistant",
+                    "content": write_plan([from_json(turn["act"])], self.options.plan),
+                },
+            ]
             chats.append(chat)
         return chats
 
     @property
     def controls(self) -> Mapping[str, Control]:
         """See `Task.controls`."""
-        return controls(with_gold=all("oracle" not in table()[name] for name in self.options.chosen))
+        return controls(
+            with_gold=all("oracle" not in table()[name] for name in self.options.chosen)
+        )
 
     def mistakes(self, example: Example, completion: str) -> Sequence[Mistake]:
         """See `Task.mistakes`."""
@@ -232,7 +282,9 @@ class MiniwobTask(Task):
         """See `Task.replay`."""
         return self.replay_episode(example, [completion])[1]
 
-    def replay_episode(self, example: Example, completions: Sequence[str]) -> tuple[Sequence[Mistake], Sequence[Frame]]:
+    def replay_episode(
+        self, example: Example, completions: Sequence[str]
+    ) -> tuple[Sequence[Mistake], Sequence[Frame]]:
         """See `Task.replay_episode`."""
         again = self._again(example, completions)
         stretches = [plan.acts for plan in again.plans]
@@ -253,7 +305,8 @@ class MiniwobTask(Task):
 
 
 class Looks:
-    """An episode in which the model sees the page again after each answer; see `plumbline.tasks.task`."""
+    """An episode in which the model sees the page again after each answer; see
+    `plumbline.tasks.task`."""
 
     def __init__(self, task: MiniwobTask, example: Example) -> None:
         self.task, self.example = task, example
@@ -284,7 +337,10 @@ class Looks:
             return
         acts = self.plans[-1].acts
         shown = again(played.text, acts, played.attempts[before:], empty=not acts)
-        told: list[Message] = [{"role": "assistant", "content": text}, {"role": "user", "content": shown}]
+        told: list[Message] = [
+            {"role": "assistant", "content": text},
+            {"role": "user", "content": shown},
+        ]
         self._messages = [*self._messages, *told]
 
     def turn(self, text: str) -> Played:
@@ -348,8 +404,14 @@ def _failed(played: Played) -> dict[int, str]:
 def _why_not(plan: PagePlan, played: Played) -> str:
     if not plan.acts:
         return "no action could be read from the answer"
-    failed = "; ".join(f"action {number} {why}" for number, why in list(_failed(played).items())[:3])
+    failed = "; ".join(
+        f"action {number} {why}" for number, why in list(_failed(played).items())[:3]
+    )
     if not played.answered:
-        return f"the page has not ended the episode; {failed}" if failed else "the page has not ended the episode"
+        return (
+            f"the page has not ended the episode; {failed}"
+            if failed
+            else "the page has not ended the episode"
+        )
     said = f"reward {played.raw:g}" + (f" ({played.reason})" if played.reason else "")
     return f"{said}; {failed}" if failed else said

@@ -22,8 +22,8 @@ class Solved:
     why: str
     """Why these earn no full reward; empty where they do."""
     turns: tuple[Mapping[str, Any], ...] | None
-    """The same, one action a turn: the text of the page before it (page) and the action (act) with the numbers of that
-    text. None where an action cannot be told so, or nobody asked."""
+    """The same, one action a turn: the text of the page before it (page) and the action (act) with
+    the numbers of that text. None where an action cannot be told so, or nobody asked."""
 
 
 class ActionOutcome(NamedTuple):
@@ -59,18 +59,20 @@ class Played:
 
 
 Turns = Callable[[Sequence[Act]], Played | Failure]
-"""An episode turn by turn: takes the actions of the next one, whose numbers are those of the page as it was shown last,
-and gives how the episode stands then, with the attempts of all turns."""
+"""An episode turn by turn: takes the actions of the next one, whose numbers are those of the page
+as it was shown last, and gives how the episode stands then, with the attempts of all turns."""
 
 
 class World(Protocol):
-    """The pages in a browser. Safe to call from several threads; a page that breaks gives a `Failure`."""
+    """The pages in a browser. Safe to call from several threads; a page that breaks gives a
+    `Failure`."""
 
     at_once: int
     """Calls that gain from running beside one another."""
 
     def solve(self, task: str, seeds: Sequence[str], *, turns: bool) -> list[Solved | Failure]:
-        """Each episode as it begins, with its oracle's plan, and that turn by turn where it is asked for."""
+        """Each episode as it begins, with its oracle's plan, and that turn by turn where it is
+        asked for."""
         ...
 
     def play(self, task: str, seed: str, plans: Sequence[Sequence[Act]]) -> list[Played | Failure]:
@@ -92,4 +94,6 @@ class World(Protocol):
 
 def page_of(elements: Sequence[Sequence[str]]) -> PageText:
     """The elements of a page from their roles and names, in order."""
-    return PageText(tuple(TextElement(number, role, name) for number, (role, name) in enumerate(elements, 1)))
+    return PageText(
+        tuple(TextElement(number, role, name) for number, (role, name) in enumerate(elements, 1))
+    )

@@ -1,4 +1,5 @@
-"""Writes actions as steps, one to a line, or as a browser agent's JSON, such that reading gives the same actions."""
+"""Writes actions as steps, one to a line, or as a browser agent's JSON, such that reading gives the
+same actions."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -36,10 +37,11 @@ def write_plan(acts: Sequence[Act], plan: str) -> str:
 
 
 def by_name(acts: Sequence[Act], page: PageText) -> tuple[Act, ...]:
-    """The same plan with elements named by what they are called instead of by their numbers in the page's text.
+    """The same plan with elements named by what they are called instead of by their numbers in the
+    page's text.
 
-    An element keeps its number where it has no name or a long one, where another of its role is called the same, or
-    where the step would be read as something else.
+    An element keeps its number where it has no name or a long one, where another of its role is
+    called the same, or where the step would be read as something else.
     """
     return tuple(_called(act, page) for act in acts)
 
@@ -54,7 +56,11 @@ def _name_of(target: Target | None, page: PageText) -> Target | None:
         return target
     one = page.elements[target.number - 1]
     alike = [each for each in page.called[loose(one.name)] if each.role == one.role]
-    return Named(one.name, one.role) if 0 < len(one.name) <= LONGEST_NAME and len(alike) == 1 else target
+    return (
+        Named(one.name, one.role)
+        if 0 < len(one.name) <= LONGEST_NAME and len(alike) == 1
+        else target
+    )
 
 
 def write_steps(acts: Sequence[Act]) -> str:
@@ -63,13 +69,18 @@ def write_steps(acts: Sequence[Act]) -> str:
 
 
 def write_step(act: Act) -> str:
-    """One step. Quotes inside a text stay as they are unless that would be read as something else."""
+    """One step. Quotes inside a text stay as they are unless that would be read as something
+    else."""
     plain = _sentence(act, _plain)
     return plain if read_step(plain) == act else _sentence(act, _escaped)
 
 
 def _plain(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t") + "'"
+    return (
+        "'"
+        + text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+        + "'"
+    )
 
 
 def _escaped(text: str) -> str:
@@ -179,4 +190,8 @@ def _where(target: Target) -> dict[str, Any]:
         case Point(x, y):
             return {"coordinate_x": x, "coordinate_y": y}
         case Named(name, role, nth):
-            return {"name": name, **({"role": role} if role else {}), **({"nth": nth} if nth is not None else {})}
+            return {
+                "name": name,
+                **({"role": role} if role else {}),
+                **({"nth": nth} if nth is not None else {}),
+            }

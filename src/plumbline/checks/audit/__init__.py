@@ -1,1 +1,2 @@
-"""The reward audited without a model, before any GPU-hour: what earns, what should and does not, and what breaks."""
+"""The reward audited without a model, before any GPU-hour: what earns, what should and does not,
+and what breaks."""

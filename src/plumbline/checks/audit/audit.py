@@ -17,6 +17,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from plumbline.checks.audit.cheats import cheapest_cheat
+from plumbline.checks.audit.checks import checks_for, misjudged
+from plumbline.checks.audit.elsewhere import elsewhere
 from plumbline.checks.audit.scoring_runner import (
     ANYTHING,
     DAMAGED,
@@ -27,10 +30,15 @@ from plumbline.checks.audit.scoring_runner import (
     scored,
     shown,
 )
-from plumbline.checks.audit.cheats import cheapest_cheat
-from plumbline.checks.audit.checks import checks_for, misjudged
-from plumbline.checks.audit.elsewhere import elsewhere
-from plumbline.checks.audit.texts import a_few, damaged, marks_damaged, shape_of, writes_commas, writings, wrong
+from plumbline.checks.audit.texts import (
+    a_few,
+    damaged,
+    marks_damaged,
+    shape_of,
+    writes_commas,
+    writings,
+    wrong,
+)
 from plumbline.checks.check import Examination, examine
 from plumbline.config.imports import dotted, named
 from plumbline.errors import DataError, RecipeError, RewardError
@@ -45,8 +53,8 @@ from plumbline.tasks.precheck import GOLD, HOSTILE, Case
 from plumbline.tasks.task import Task
 
 PROBED, STRUCK, POOL = 24, 4, 300
-"""Examples whose gold answers are damaged and written otherwise; that hostile texts are answers to; that cheats are
-sought among."""
+"""Examples whose gold answers are damaged and written otherwise; that hostile texts are answers to;
+that cheats are sought among."""
 NONSENSE = "}{]["
 """Tried on every row: what pays this pays anything."""
 STYLES = {"fatal": "bold red", "warning": "yellow", "note": "dim"}
@@ -73,7 +81,11 @@ class Audit(Examination[ScoringRunner]):
     def plain(self) -> dict[str, Any]:
         """All figures, for JSON."""
         seen, cheat = self.context, self.context.cheat
-        golds = {"n": len(seen.golds), "mean": seen.ceiling, "least": min((v.reward for v in seen.golds), default=0)}
+        golds = {
+            "n": len(seen.golds),
+            "mean": seen.ceiling,
+            "least": min((v.reward for v in seen.golds), default=0),
+        }
         return {
             "task": seen.task.name,
             "rubric": seen.task.rubric,
@@ -83,7 +95,8 @@ class Audit(Examination[ScoringRunner]):
             "findings": [asdict(finding) for finding in self.findings],
             "gold": golds if seen.golds else None,
             "controls": {
-                name: {"limit": seen.limits.get(name)} | {split: mean(found) for split, found in splits.items()}
+                name: {"limit": seen.limits.get(name)}
+                | {split: mean(found) for split, found in splits.items()}
                 for name, splits in seen.controls.items()
             },
             "parts": {
@@ -91,7 +104,9 @@ class Audit(Examination[ScoringRunner]):
                 for name, known in seen.values().items()
             },
             "writings": seen.written(),
-            "misjudged": {what: {"count": count, "n": n} for what, (count, n) in misjudged(seen).items()},
+            "misjudged": {
+                what: {"count": count, "n": n} for what, (count, n) in misjudged(seen).items()
+            },
             "cheat": cheat
             and {
                 "reward": asdict(cheat.interval),
@@ -130,11 +145,13 @@ def audit(
     few = a_few(chosen, PROBED // 3 if quick else PROBED, seed)
     if not few:
         raise DataError(f"the task {task.name} has no examples", "give it some rows")
-    printed = io.StringIO()  # standard output is no place for what a verifier prints: the audit's figures stand there
+    # standard output is no place for what a verifier prints: the audit's figures stand there
+    printed = io.StringIO()
     with redirect_stdout(printed):
         fitted = task.fitted() if isinstance(task, JsonlTask) else task
         bench = ScoringRunner(fitted, progress, commas=writes_commas(few))
-        with suppress(TooManyTimeoutsError):  # which is a finding; what was judged until then is looked at
+        # which is a finding; what was judged until then is looked at
+        with suppress(TooManyTimeoutsError):
             _judge_all(bench, chosen, few, seed)
             _try_again(bench, chosen, few, seed, quick)
     bench.printed = printed.getvalue()
@@ -160,7 +177,8 @@ def is_audit(path: Path) -> bool:
 def _judge_all(
     bench: ScoringRunner, splits: Mapping[str, Sequence[Example]], few: Sequence[Example], seed: int
 ) -> None:
-    """Judge hostile texts, gold answers, controls, damaged gold answers, and gold answers written otherwise.
+    """Judge hostile texts, gold answers, controls, damaged gold answers, and gold answers written
+    otherwise.
 
     Raises:
         Hung: see `ScoringRunner.judge`.
@@ -171,15 +189,21 @@ def _judge_all(
     golds = [Case(one, GOLD, one.gold) for one in every if one.gold is not None]
     if golds:
         bench.judge("gold answers", {("gold",): golds})
-    bench.judge("one text on every row", {ANYTHING: [Case(one, "hostile text", NONSENSE) for one in every]})
+    bench.judge(
+        "one text on every row", {ANYTHING: [Case(one, "hostile text", NONSENSE) for one in every]}
+    )
     if bench.users is not None:  # what fails for a row that is left out is no fault
-        lacking = [bench.one(Case(one, "hostile text", NONSENSE)) for one in bench.users.without_gold]
+        lacking = [
+            bench.one(Case(one, "hostile text", NONSENSE)) for one in bench.users.without_gold
+        ]
         bench.kept[ANYTHING] += [verdict for verdict in lacking if verdict.score is not None]
     answers: dict[Group, list[Case]] = {}
     for split, examples in splits.items():
         for name, control in bench.task.controls.items():
             texts = zip(examples, control(examples), strict=True)
-            answers["control", name, split] = [Case(one, f"control {name}", text) for one, text in texts]
+            answers["control", name, split] = [
+                Case(one, f"control {name}", text) for one, text in texts
+            ]
     bench.judge("controls", answers)
     if bench.users is not None and not golds:
         bench.judge("likely answers", {("likely",): bench.users.likely(few[: len(few) // 3 + 1])})
@@ -197,7 +221,11 @@ def _judge_all(
         for way, text in writings(one, language, others):
             ways["writing", way].append(Case(one, f"gold answer ({way})", text))
         own = shape_of(one.gold or "")  # rows of several tasks have answers of several kinds
-        different = min((each for each in others if each != one.gold), key=lambda e: shape_of(e) != own, default="")
+        different = min(
+            (each for each in others if each != one.gold),
+            key=lambda e: shape_of(e) != own,
+            default="",
+        )
         for way, text in wrong(one, different, language):
             ways["wrong", way].append(Case(one, way, text))
         for way, text in marks_damaged(one.gold or ""):
@@ -206,9 +234,14 @@ def _judge_all(
 
 
 def _try_again(
-    bench: ScoringRunner, splits: Mapping[str, Sequence[Example]], few: Sequence[Example], seed: int, quick: bool
+    bench: ScoringRunner,
+    splits: Mapping[str, Sequence[Example]],
+    few: Sequence[Example],
+    seed: int,
+    quick: bool,
 ) -> None:
-    """Look for what explains the rewards, search for a cheat, and judge a second time, here and elsewhere.
+    """Look for what explains the rewards, search for a cheat, and judge a second time, here and
+    elsewhere.
 
     Raises:
         Hung: see `ScoringRunner.judge`.
@@ -217,7 +250,9 @@ def _try_again(
         strange = any(one.kind == RewardError.__name__ for one in bench.every)
         bench.misread = None if strange else bench.users.misread(few)
         bench.label = bench.users.label(few) if bench.misread is None else None
-        bench.unnamed = bench.users.unnamed_form([one for examples in splits.values() for one in examples])
+        bench.unnamed = bench.users.unnamed_form(
+            [one for examples in splits.values() for one in examples]
+        )
     if not quick and bench.misread is None and not (bench.label is not None and bench.label.grave):
         bench.cheat = cheapest_cheat(bench, a_few(splits, POOL, seed), bench.task.controls, seed)
     probed = {example.id for example in few}
@@ -228,22 +263,32 @@ def _try_again(
         bench.elsewhere = elsewhere(bench.task, repeated)
 
 
-# -- for a terminal ----------------------------------------------------------------------------------------------------
+# -- for a terminal --------------------------------------------------------------------------------
 
 
 def audit_tables(name: str, audit: Audit) -> RenderableType:
     """What was tried with its figures, and the findings below."""
     seen, cheat, parts = audit.context, audit.context.cheat, audit.context.weights
     splits = ", ".join(f"{split} {count}" for split, count in audit.counts.items())
-    title = Text(f"{name or seen.task.name}: {splits}; {audit.verdicts:,} verdicts, {audit.rate:,.0f} a second")
+    title = Text(
+        f"{name or seen.task.name}: {splits}; {audit.verdicts:,} verdicts, {audit.rate:,.0f} a "
+        "second"
+    )
     if tried := misjudged(seen):
-        title.append("\n" + "; ".join(f"{what}: {count} of {n}" for what, (count, n) in tried.items()))
+        title.append(
+            "\n" + "; ".join(f"{what}: {count} of {n}" for what, (count, n) in tried.items())
+        )
     if len(parts) > 1 and seen.knows_ranges:
-        title.append(f"\neffective weights: {', '.join(f'{part} {share:.2f}' for part, share in parts.items())}")
+        title.append(
+            "\neffective weights: "
+            f"{', '.join(f'{part} {share:.2f}' for part, share in parts.items())}"
+        )
 
     earned = _table("who earns what", "n", "reward [each 95 %]", "at most")
     if seen.golds:
-        earned.add_row("gold answers", str(len(seen.golds)), f"{seen.ceiling:.3f}", "", style="bold")
+        earned.add_row(
+            "gold answers", str(len(seen.golds)), f"{seen.ceiling:.3f}", "", style="bold"
+        )
     for control, found in seen.controls.items():
         split, verdicts = max(found.items(), key=lambda item: mean(item[1]))
         limit = seen.limits.get(control)
@@ -260,15 +305,27 @@ def audit_tables(name: str, audit: Audit) -> RenderableType:
 
     ways = seen.written()
     readings = sorted({reading for way in ways.values() for reading in way["readings"]})
-    written = _table("a gold answer written otherwise", "n", "loses", *(f"{one} reading" for one in readings))
+    written = _table(
+        "a gold answer written otherwise", "n", "loses", *(f"{one} reading" for one in readings)
+    )
     for way, figures in ways.items():
-        totals = [f"{figures['readings'][one]:.3f}" for one in readings if one in figures["readings"]]
+        totals = [
+            f"{figures['readings'][one]:.3f}" for one in readings if one in figures["readings"]
+        ]
         written.add_row(way, str(figures["n"]), f"{figures['loss']:.1%}", *totals)
     lines = []
     for one in audit.findings:
         lines.append(Text(f"{one.level}: {one.check}: {one.what}", style=STYLES[one.level]))
-        further = {"causes": "; ".join(one.causes), "fix": one.fix, "examples": ", ".join(one.samples)}
-        lines += [Text(f"    {heading}: {' '.join(text.split())}") for heading, text in further.items() if text]
+        further = {
+            "causes": "; ".join(one.causes),
+            "fix": one.fix,
+            "examples": ", ".join(one.samples),
+        }
+        lines += [
+            Text(f"    {heading}: {' '.join(text.split())}")
+            for heading, text in further.items()
+            if text
+        ]
     tables = [table for table in (values, written) if table.row_count]
     return Shown(title, earned, *rule, *tables, *(lines or [Text("nothing found\n")]))
 
@@ -281,20 +338,24 @@ def _table(title: str, *headings: str) -> Table:
     return table
 
 
-# -- what the word after `plumbline audit` names -----------------------------------------------------------------------
+# -- what the word after `plumbline audit` names ---------------------------------------------------
 
 
 Opening = Callable[[Progress], Task]
 
 
-def targets(name: str, options: Mapping[str, Any], rows: Path | None, data: Path | None) -> dict[str, Opening]:
+def targets(
+    name: str, options: Mapping[str, Any], rows: Path | None, data: Path | None
+) -> dict[str, Opening]:
     """What is meant, task by task, to be opened; a single one has the name "".
 
     Args:
-        name: a task (one with variants stands for each), a recipe (for all its tasks, or RECIPE:NAME for one), or,
-            with rows, a reward function as `module:function`, or several with commas between.
+        name: a task (one with variants stands for each), a recipe (for all its tasks, or
+            RECIPE:NAME for one), or, with rows, a reward function as `module:function`, or several
+            with commas between.
         options: of the task, over a recipe's.
-        rows: for a reward function; columns of prompts and gold answers are guessed where options do not name them.
+        rows: for a reward function; columns of prompts and gold answers are guessed where options
+            do not name them.
         data: where the records are, else data/TASK.
 
     Raises:
@@ -313,12 +374,19 @@ def targets(name: str, options: Mapping[str, Any], rows: Path | None, data: Path
         return {"": opened}
     path, _, one = name.partition(":")
     if path not in task_names() and (Path(path).suffix in {".yaml", ".yml"} or path in names()):
-        sections = {one: task_section(name, ())} if one and Path(path).suffix else load(path).each_task
+        sections = (
+            {one: task_section(name, ())} if one and Path(path).suffix else load(path).each_task
+        )
         if one and one not in sections:
-            raise RecipeError(f"the recipe {path} has no task {one}", f"it has {', '.join(filter(None, sections))}")
+            raise RecipeError(
+                f"the recipe {path} has no task {one}",
+                f"it has {', '.join(filter(None, sections))}",
+            )
         wanted = {one: sections[one]} if one else sections
         return {
-            label: partial(open_task, task.name, {**task.options, **options}, records_folder(task.name, data))
+            label: partial(
+                open_task, task.name, {**task.options, **options}, records_folder(task.name, data)
+            )
             for label, task in wanted.items()
         }
     if one and path not in task_names():
@@ -327,7 +395,9 @@ def targets(name: str, options: Mapping[str, Any], rows: Path | None, data: Path
             parameters = inspect.signature(named(name, "task")).parameters
         # A scoring function opens no task, though its parameters may be as many as an opener's.
         if {"completion", "completions", "solution_str"}.intersection(parameters):
-            raise RecipeError(f"{name} is a scoring function, and no task", "add --rows with a file of JSON lines")
+            raise RecipeError(
+                f"{name} is a scoring function, and no task", "add --rows with a file of JSON lines"
+            )
     folder = records_folder(name, data)
     variants = variants_of(name, options, folder)
     return {label: partial(open_task, name, one_of, folder) for label, one_of in variants.items()}

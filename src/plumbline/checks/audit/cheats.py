@@ -1,9 +1,10 @@
-"""The cheapest cheat: a search for a text, or a rule that makes texts of prompts, that earns much and knows nothing.
+"""The cheapest cheat: a search for a text, or a rule that makes texts of prompts, that earns much
+and knows nothing.
 
-An answer is made of pieces: texts, and rules. It is begun from what the task's controls answer to other examples, from
-other examples' gold answers and from rules alone, and is cut, repeated, joined, crossed and changed value by value.
-What is sought on some examples is measured on others, so that the best of many is not taken for good by chance; the
-gold answers of neither are looked at.
+An answer is made of pieces: texts, and rules. It is begun from what the task's controls answer to
+other examples, from other examples' gold answers and from rules alone, and is cut, repeated,
+joined, crossed and changed value by value. What is sought on some examples is measured on others,
+so that the best of many is not taken for good by chance; the gold answers of neither are looked at.
 """
 
 import re
@@ -24,10 +25,12 @@ from plumbline.tasks.task import Control
 VERDICTS, SECONDS = 12_000, 15.0
 """What the search may take, whichever is reached first."""
 GLANCE, SEEKING, MEASURING = 6, 48, 100
-"""Examples that show whether an answer is worth more, that are sought on, and that the best are measured on."""
+"""Examples that show whether an answer is worth more, that are sought on, and that the best are
+measured on."""
 KEPT, FINALISTS = 12, 4
 PIECES, IDLE = 4, 10
-"""Pieces of an answer, at most; generations without a change of what is kept, after which the search ends."""
+"""Pieces of an answer, at most; generations without a change of what is kept, after which the
+search ends."""
 LENGTH = 3000
 """Characters of an answer, at most."""
 
@@ -36,13 +39,25 @@ RULES: Mapping[str, Callable[[str], str]] = {
     "<the prompt's first line>": lambda prompt: prompt.strip().split("\n")[0],
     "<the prompt's last line>": lambda prompt: prompt.strip().split("\n")[-1],
     "<the prompt's longest line>": lambda prompt: max(prompt.split("\n"), key=len),
-    "<the prompt's labelled lines>": lambda prompt: "\n".join(re.findall(r"^[^\n:]{1,60}:.*$", prompt, re.MULTILINE)),
-    "<the prompt's last labelled value>": lambda prompt: "".join(re.findall(r":[ \t]*(\S[^\n]*)", prompt)[-1:]),
-    "<the prompt's quoted texts>": lambda prompt: "\n".join(re.findall(r"[\"“']([^\"”'\n]{1,200})[\"”']", prompt)),
+    "<the prompt's labelled lines>": lambda prompt: "\n".join(
+        re.findall(r"^[^\n:]{1,60}:.*$", prompt, re.MULTILINE)
+    ),
+    "<the prompt's last labelled value>": lambda prompt: "".join(
+        re.findall(r":[ \t]*(\S[^\n]*)", prompt)[-1:]
+    ),
+    "<the prompt's quoted texts>": lambda prompt: "\n".join(
+        re.findall(r"[\"“']([^\"”'\n]{1,200})[\"”']", prompt)
+    ),
     "<the prompt's numbers>": lambda prompt: " ".join(re.findall(r"-?\d+(?:[.,]\d+)*", prompt)),
-    "<the prompt's last number>": lambda prompt: "".join(re.findall(r"-?\d+(?:[.,]\d+)*", prompt)[-1:]),
-    "<the prompt's capitalised words>": lambda prompt: " ".join(re.findall(r"\b[^\W\d_a-z]\w+", prompt)),
-    "<the prompt's braces>": lambda prompt: "".join(re.findall(r"\A[^{]*+(\{.*\})", prompt, re.DOTALL)),
+    "<the prompt's last number>": lambda prompt: "".join(
+        re.findall(r"-?\d+(?:[.,]\d+)*", prompt)[-1:]
+    ),
+    "<the prompt's capitalised words>": lambda prompt: " ".join(
+        re.findall(r"\b[^\W\d_a-z]\w+", prompt)
+    ),
+    "<the prompt's braces>": lambda prompt: "".join(
+        re.findall(r"\A[^{]*+(\{.*\})", prompt, re.DOTALL)
+    ),
 }
 """What can be made of the prompt's last message without understanding it."""
 
@@ -66,7 +81,11 @@ def cheapest_cheat(
     rng = generator(seed, "audit", "cheat")
     order = [examples[place] for place in rng.permutation(len(examples))]
     third = max(1, len(order) // 3)
-    seeking, measuring, lending = order[:third][:SEEKING], order[third : 2 * third][:MEASURING], order[2 * third :]
+    seeking, measuring, lending = (
+        order[:third][:SEEKING],
+        order[third : 2 * third][:MEASURING],
+        order[2 * third :],
+    )
     search = _Search(bench, seeking)
     population = list(_first(lending, controls))
     crowd = [population[place] for place in rng.permutation(len(population))]
@@ -82,7 +101,9 @@ def cheapest_cheat(
         idle = idle + 1 if best == before else 0
     if bench.hangs >= HANGS:
         return None
-    finals = {answer: [search.judge(one, answer) for one in measuring] for answer in best[:FINALISTS]}
+    finals = {
+        answer: [search.judge(one, answer) for one in measuring] for answer in best[:FINALISTS]
+    }
     answer = max(finals, key=lambda one: sum(finals[one]))
     return Cheat(
         rule="\n".join(answer),
@@ -111,7 +132,11 @@ class _Search:
 
     def goes_on(self) -> bool:
         self.bench.progress("search for cheats", min(self.count, VERDICTS), VERDICTS)
-        return self.count < VERDICTS and time.monotonic() - self.began < SECONDS and self.bench.hangs < HANGS
+        return (
+            self.count < VERDICTS
+            and time.monotonic() - self.began < SECONDS
+            and self.bench.hangs < HANGS
+        )
 
     def judge(self, example: Example, answer: Answer) -> float:
         self.count += 1
@@ -128,7 +153,8 @@ class _Search:
         return kept
 
     def _earns(self, answer: Answer) -> float:
-        """The mean over the examples; of the first few alone where those earn far less than what is kept already."""
+        """The mean over the examples; of the first few alone where those earn far less than what is
+        kept already."""
         rewards = [self.judge(one, answer) for one in self.examples[:GLANCE]]
         if sum(rewards) / len(rewards) >= 0.75 * self.least:
             rewards += [self.judge(one, answer) for one in self.examples[GLANCE:]]
@@ -143,8 +169,13 @@ def _first(lending: Sequence[Example], controls: Mapping[str, Control]) -> Itera
     if golds:
         yield ("\n".join(common)[:LENGTH],)
         if objects := [one for one in map(as_object, golds) if one]:
-            values = {key: Counter(dump({key: one[key]}) for one in objects if key in one) for key in objects[0]}
-            usual = {key: as_object(found.most_common(1)[0][0])[key] for key, found in values.items()}
+            values = {
+                key: Counter(dump({key: one[key]}) for one in objects if key in one)
+                for key in objects[0]
+            }
+            usual = {
+                key: as_object(found.most_common(1)[0][0])[key] for key, found in values.items()
+            }
             yield (dump(usual),)
     for control in controls.values():
         yield from ((text,) for text, _ in Counter(control(lending[:24])).most_common(4))
@@ -183,7 +214,12 @@ def _changed(text: str, other: str, rng: np.random.Generator) -> str:
     """A text cut, repeated, crossed with another, or with values of another."""
     first, second = as_object(text), as_object(other)
     if first and second and rng.random() < 0.7:
-        return dump({key: second[key] if key in second and rng.random() < 0.3 else one for key, one in first.items()})
+        return dump(
+            {
+                key: second[key] if key in second and rng.random() < 0.3 else one
+                for key, one in first.items()
+            }
+        )
     if first and rng.random() < 0.5:
         left_out = list(first)[int(rng.integers(len(first)))]
         return dump({key: one for key, one in first.items() if key != left_out})

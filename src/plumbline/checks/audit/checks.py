@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from plumbline.checks.audit.elsewhere import DIRECTORY, GROUPED, LATE, PROCESS, THREAD
 from plumbline.checks.audit.scoring_runner import (
     ANYTHING,
     DAMAGED,
@@ -21,7 +22,6 @@ from plumbline.checks.audit.scoring_runner import (
     scored,
     shown,
 )
-from plumbline.checks.audit.elsewhere import DIRECTORY, GROUPED, LATE, PROCESS, THREAD
 from plumbline.checks.audit.texts import DECIMAL_COMMA, NEGATED, OTHER, UNCLOSED, WHOLE_FLOAT
 from plumbline.checks.check import Check, Finding, Level, check
 from plumbline.errors import RewardError
@@ -31,15 +31,17 @@ from plumbline.tasks.precheck import OUTAGE, READ
 EXACT = 1e-6
 """By what a reward of 1 may fall short."""
 HIGH, AS_GOOD = 0.5, 0.9
-"""Shares of what gold answers earn, from which on a control or a cheat is warned of, and is fatal: more than half of
-what can be learnt knows nothing of the task, or nearly all. A task's own limits (`Headline.limits`) go before the
-first. A gold answer that itself earns no more than the second is fatal; a length penalty may cost it less."""
+"""Shares of what gold answers earn, from which on a control or a cheat is warned of, and is fatal:
+more than half of what can be learnt knows nothing of the task, or nearly all. A task's own limits
+(`Headline.limits`) go before the first. A gold answer that itself earns no more than the second is
+fatal; a length penalty may cost it less."""
 EARNS = 0.05
-"""Reward over the worst text's from which on a hostile text earns something; fatal from `HIGH` on."""
+"""Reward over the worst text's from which on a hostile text earns something; fatal from `HIGH`
+on."""
 LOSES = 0.25
-"""Share of its reward that a gold answer may lose by how it is written: a rubric may ask for form, with less weight
-than the value has. From `HIGH` on it is fatal for decimal commas where the prompts' language has them: one
-team's parser took `4,5` for no answer."""
+"""Share of its reward that a gold answer may lose by how it is written: a rubric may ask for form,
+with less weight than the value has. From `HIGH` on it is fatal for decimal commas where the
+prompts' language has them: one team's parser took `4,5` for no answer."""
 OPPOSED, FEW = -0.5, 20
 """Correlation of two parts from which on they are opposed, and the verdicts that it needs."""
 BOTH = 0.9
@@ -48,8 +50,14 @@ FLOOR = 0.05
 """What a part may pay for any text."""
 RANGE = "task.options.range"
 """In the advice of a reward outside of its range."""
-CONTENT = "let form take away instead of pay, and measure content; or raise the limit, if it is that of the data"
-ANYWHERE = ("the gold answer is looked for anywhere in the text", "any mention of it counts, not the last one")
+CONTENT = (
+    "let form take away instead of pay, and measure content; or raise the limit, if it is that of "
+    "the data"
+)
+ANYWHERE = (
+    "the gold answer is looked for anywhere in the text",
+    "any mention of it counts, not the last one",
+)
 AT_ONE_PLACE = "read the answer at one place, such as the last one that is marked as the answer"
 SOME, ROWS = 0.05, 50
 """Share of the rows that may pay anything before that is fatal, and how many are listed."""
@@ -61,7 +69,8 @@ SLOW, TIMES = 2.0, 50
 
 @check("reward", name="raises")
 def raises(seen: ScoringRunner) -> Iterator[Finding]:
-    """A verifier that raises, or returns what is no reward: one finding for each thing to do about it."""
+    """A verifier that raises, or returns what is no reward: one finding for each thing to do about
+    it."""
     by_fix: dict[str, list[CaseVerdict]] = defaultdict(list)
     for verdict in seen.every:
         if verdict.failure and not verdict.hung:
@@ -69,11 +78,17 @@ def raises(seen: ScoringRunner) -> Iterator[Finding]:
     for fix, verdicts in by_fix.items():
         counts = dict(Counter(verdict.kind for verdict in verdicts).most_common())
         named = ", ".join(f"{kind} {count}" for kind, count in counts.items())
-        what = f"{len(verdicts)} of {len(seen.every)} texts got no reward ({named}): {verdicts[0].failure}"
+        what = (
+            f"{len(verdicts)} of {len(seen.every)} texts got no reward ({named}): "
+            f"{verdicts[0].failure}"
+        )
         evidence = {"count": len(verdicts), "of": len(seen.every), "raised": counts}
         cause = "the verifier takes a text for granted that a model need not write"
         if fix == RANGE:
-            cause = "the range is another one than the recipe says; a run stops at the first such number"
+            cause = (
+                "the range is another one than the recipe says; a run stops at the first such "
+                "number"
+            )
         elif fix == OUTAGE:
             cause = "what the verifier asks does not answer"
         elif fix.startswith(READ):
@@ -86,26 +101,43 @@ def raises(seen: ScoringRunner) -> Iterator[Finding]:
 def slow(seen: ScoringRunner) -> Iterator[Finding]:
     """A verdict that does not come, or one that a text makes slow."""
     if hung := [verdict for verdict in seen.every if verdict.hung]:
-        what, fix = f"{hung[0].failure}{'; the audit stopped there' if len(hung) > 1 else ''}", hung[0].fix
+        what, fix = (
+            f"{hung[0].failure}{'; the audit stopped there' if len(hung) > 1 else ''}",
+            hung[0].fix,
+        )
         evidence: dict[str, float] = {"count": len(hung), "limit": LIMIT}
-        causes = ("a regular expression that backtracks", "a loop that the text decides on", "a wait for something")
+        causes = (
+            "a regular expression that backtracks",
+            "a loop that the text decides on",
+            "a wait for something",
+        )
         yield Finding("fatal", what, evidence=evidence, samples=ids(hung), causes=causes, fix=fix)
     usual = float(np.median([one.seconds for one in seen.every])) if seen.every else 0.0
-    late = [one for one in seen.kept.get(HOSTILE, ()) if not one.hung and one.seconds > max(SLOW, TIMES * usual)]
+    late = [
+        one
+        for one in seen.kept.get(HOSTILE, ())
+        if not one.hung and one.seconds > max(SLOW, TIMES * usual)
+    ]
     if late:
         worst = max(late, key=lambda one: one.seconds)
-        what = f"judging {worst.case} took {worst.seconds:.1f} s, and the median verdict {usual:.2g} s"
+        what = (
+            f"judging {worst.case} took {worst.seconds:.1f} s, and the median verdict {usual:.2g} s"
+        )
         evidence = {"seconds": worst.seconds, "median": usual}
         cause = "work that grows with more than the text's length"
         fix = "bound what the verifier does for one text"
-        yield Finding("warning", what, evidence=evidence, samples=ids(late), causes=(cause,), fix=fix)
+        yield Finding(
+            "warning", what, evidence=evidence, samples=ids(late), causes=(cause,), fix=fix
+        )
 
 
 @check("reward", name="parts")
 def parts(seen: ScoringRunner) -> Iterator[Finding]:
     """Parts that nothing reaches, that never vary, or that pay every text."""
     golden = any(one.score is not None for one in seen.golds)
-    paid = any(score.total for _, score in seen.scored) or any(one.kind == RewardError.__name__ for one in seen.every)
+    paid = any(score.total for _, score in seen.scored) or any(
+        one.kind == RewardError.__name__ for one in seen.every
+    )
     if not golden and not paid and seen.users is not None and seen.users.may_answer:
         what = seen.users.unpaid(len(seen.scored))
         yield Finding("fatal", what, check="unpaid", samples=ids(seen.every))
@@ -114,30 +146,54 @@ def parts(seen: ScoringRunner) -> Iterator[Finding]:
         known = [value for _, value in values if value is not None]
         evidence: dict[str, Any] = {"part": name, "texts": len(values)}
         if not known:
-            what = f"the part {name} was None for all {len(values)} texts: it is no part of this reward"
+            what = (
+                f"the part {name} was None for all {len(values)} texts: it is no part of this "
+                "reward"
+            )
             yield Finding("note", what, check="part-silent", evidence=evidence)
             continue
         least, most = min(known), max(known)
         evidence = {"part": name, "least": least, "most": most, "texts": len(known)}
         if most < 1 - EXACT and not golden:
-            what = f"no text tried raised the part {name} over {most:.2f}, and no gold answer says whether one can"
+            what = (
+                f"no text tried raised the part {name} over {most:.2f}, and no gold answer says "
+                "whether one can"
+            )
             yield Finding("note", what, check="part-unreached", evidence=evidence)
         elif name in penalties and most - least < EXACT:
             what = f"the part {name} took nothing away from any of {len(known)} texts"
             yield Finding("note", what, check="part-silent", evidence=evidence)
         elif most == 0 and seen.label is None:
             what = f"the part {name} was 0 for all {len(known)} texts, gold answers included"
-            causes = ("it looks for what no answer has", "it reads the wrong column, or another unit or case")
+            causes = (
+                "it looks for what no answer has",
+                "it reads the wrong column, or another unit or case",
+            )
             fix = "judge a gold answer by hand and see why the part is 0; or take it out"
-            yield Finding("fatal", what, check="part-dead", evidence=evidence, causes=causes, fix=fix)
+            yield Finding(
+                "fatal", what, check="part-dead", evidence=evidence, causes=causes, fix=fix
+            )
         elif most > 0 and most - least < EXACT:
-            what = f"the part {name} was {most:.3g} for all {len(known)} texts, blank and hostile ones included: it "
+            what = (
+                f"the part {name} was {most:.3g} for all {len(known)} texts, blank and hostile "
+                "ones included: it "
+            )
             what += "teaches nothing"
-            cause, fix = "it does not look at the answer", "make it depend on the answer, or take it out"
-            yield Finding("warning", what, check="part-constant", evidence=evidence, causes=(cause,), fix=fix)
+            cause, fix = (
+                "it does not look at the answer",
+                "make it depend on the answer, or take it out",
+            )
+            yield Finding(
+                "warning", what, check="part-constant", evidence=evidence, causes=(cause,), fix=fix
+            )
         elif least > FLOOR and name not in seen.task.form:
-            worst = min((pair for pair in values if pair[1] is not None), key=lambda pair: pair[1] or 0.0)[0]
-            what = f"the part {name} pays at least {least:.2f} for every text, for example {worst.case}"
+            worst = min(
+                (pair for pair in values if pair[1] is not None), key=lambda pair: pair[1] or 0.0
+            )[0]
+            what = (
+                f"the part {name} pays at least {least:.2f} for every text, for example "
+                f"{worst.case}"
+            )
             fix = "give 0 to an answer that has nothing of it"
             yield Finding("warning", what, check="part-floor", evidence=evidence, fix=fix)
 
@@ -153,16 +209,26 @@ def opposed(seen: ScoringRunner) -> Iterator[Finding]:
             for (verdict, a), (_, b) in zip(found[first], found[second], strict=False)
             if a is not None and b is not None
         ]
-        among = np.array([(a, b) for chosen, a, b in pairs if chosen], dtype=np.float64).reshape(-1, 2)
+        among = np.array([(a, b) for chosen, a, b in pairs if chosen], dtype=np.float64).reshape(
+            -1, 2
+        )
         best = max((min(a, b) for _, a, b in pairs), default=0.0)
         if len(among) < FEW or (np.ptp(among, axis=0) < EXACT).any() or best >= BOTH:
             continue
         a, b = (values - values.mean() for values in among.T)
         correlation = float((a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum()))
         if correlation <= OPPOSED:
-            what = f"the parts {first} and {second} contradict each other: over {len(among)} gold and damaged answers "
+            what = (
+                f"the parts {first} and {second} contradict each other: over {len(among)} gold and "
+                "damaged answers "
+            )
             what += f"they correlate by {correlation:.2f}; none has over {best:.2f} of both"
-            evidence = {"parts": [first, second], "correlation": correlation, "n": len(among), "best": best}
+            evidence = {
+                "parts": [first, second],
+                "correlation": correlation,
+                "n": len(among),
+                "best": best,
+            }
             cause = "one pays for what the other punishes"
             fix = "keep one of them, or make the gold answer the best answer for both"
             level: Level = "fatal" if best < HIGH + EXACT else "warning"
@@ -172,13 +238,21 @@ def opposed(seen: ScoringRunner) -> Iterator[Finding]:
 @check("reward", name="oracle")
 def oracle(seen: ScoringRunner) -> Iterator[Finding]:
     """Gold answers that earn less than 1, but for parts that are named already, and for labels."""
-    if not seen.golds and not any(verdict.hung for verdict in seen.every):  # else none was tried yet
-        what = "there are no gold answers: no ceiling was checked, no damaged answers and no other ways to write one"
-        yield Finding("note", what, check="no-oracle", fix="give gold answers (task jsonl: task.options.gold)")
+    # else none was tried yet
+    if not seen.golds and not any(verdict.hung for verdict in seen.every):
+        what = (
+            "there are no gold answers: no ceiling was checked, no damaged answers and no other "
+            "ways to write one"
+        )
+        yield Finding(
+            "note", what, check="no-oracle", fix="give gold answers (task jsonl: task.options.gold)"
+        )
     scored = [(one, one.score) for one in seen.golds if one.score is not None]
     if not scored or seen.label is not None:
         return  # without scores it is said where it is said why
-    named = {one.evidence["part"] for one in parts(seen) if one.check in {"part-dead", "part-constant"}}
+    named = {
+        one.evidence["part"] for one in parts(seen) if one.check in {"part-dead", "part-constant"}
+    }
     named |= {part for one in opposed(seen) for part in one.evidence["parts"]}
     low = [(one, score) for one, score in scored if score.total < 1 - EXACT]
     lacking: dict[str, int] = defaultdict(int)
@@ -193,13 +267,25 @@ def oracle(seen: ScoringRunner) -> Iterator[Finding]:
     if unexplained:
         unexplained.sort(key=lambda pair: pair[1].total)
         (worst, score), ceiling = unexplained[0], mean(seen.golds)
-        short_of = f"; short of {', '.join(f'{name} ({count})' for name, count in lacking.items())}" if lacking else ""
-        what = f"{len(low)} of {len(scored)} gold answers earn less than 1 (mean {ceiling:.3f}, least "
+        short_of = (
+            f"; short of {', '.join(f'{name} ({count})' for name, count in lacking.items())}"
+            if lacking
+            else ""
+        )
+        what = (
+            f"{len(low)} of {len(scored)} gold answers earn less than 1 (mean {ceiling:.3f}, least "
+        )
         what += f"{score.total:.3f}: {worst.case}){short_of}"
         yield Finding(
             "fatal" if score.total <= AS_GOOD + EXACT else "warning",
             what,
-            evidence={"n": len(scored), "low": len(low), "mean": ceiling, "least": score.total, "parts": dict(lacking)},
+            evidence={
+                "n": len(scored),
+                "low": len(low),
+                "mean": ceiling,
+                "least": score.total,
+                "parts": dict(lacking),
+            },
             samples=ids([one for one, _ in unexplained]),
             causes=(
                 "the verifier does not read what the gold answers are written like",
@@ -215,22 +301,44 @@ def controls(seen: ScoringRunner) -> Iterator[Finding]:
     """Controls that earn too much."""
     for name, splits in seen.controls.items():
         split, verdicts = max(splits.items(), key=lambda item: mean(item[1]))
-        if name not in seen.limits:  # the general limit is rough, and a small split may lie over it by chance
-            split, verdicts = "all splits", [verdict for found in splits.values() for verdict in found]
+        # the general limit is rough, and a small split may lie over it by chance
+        if name not in seen.limits:
+            split, verdicts = (
+                "all splits",
+                [verdict for found in splits.values() for verdict in found],
+            )
         if name == "every-gold":  # whose length is bounded: of long gold answers it holds some
-            there = [one for one in verdicts if (one.case.example.gold or "").strip() in one.case.text]
-            split = split if len(there) == len(verdicts) else f"the {len(there)} rows whose gold answer it holds"
+            there = [
+                one for one in verdicts if (one.case.example.gold or "").strip() in one.case.text
+            ]
+            split = (
+                split
+                if len(there) == len(verdicts)
+                else f"the {len(there)} rows whose gold answer it holds"
+            )
             verdicts = there
         reward, limit = mean(verdicts), seen.limits.get(name, HIGH * seen.ceiling)
         totals, clusters = scored(verdicts)
         if not surely_over(totals, limit, clusters) or reward - seen.floor < EXACT:
-            continue  # not too high; or it earns what any text does, which is said of the part that pays it
+            # not too high; or it earns what any text does, which is said of the part that pays it
+            continue
         of = mean_interval(totals, clusters)
-        worth = f"of the {seen.ceiling:.3f} that gold answers earn" if seen.golds else "where gold answers are unknown"
-        what = f"the control {name} earns {of:.3f} {worth} ({split}), and should earn at most {limit:.3f}: such "
+        worth = (
+            f"of the {seen.ceiling:.3f} that gold answers earn"
+            if seen.golds
+            else "where gold answers are unknown"
+        )
+        what = (
+            f"the control {name} earns {of:.3f} {worth} ({split}), and should earn at most "
+            f"{limit:.3f}: such "
+        )
         what += "answers will be learnt"
         what += " (it writes all gold answers one after the other)" if name == "every-gold" else ""
-        causes = ("form is paid for without content", "few different gold answers", "an answer that suits many")
+        causes = (
+            "form is paid for without content",
+            "few different gold answers",
+            "an answer that suits many",
+        )
         yield Finding(
             "fatal" if reward >= AS_GOOD * seen.ceiling else "warning",
             what,
@@ -246,15 +354,29 @@ def hostile(seen: ScoringRunner) -> Iterator[Finding]:
     """Texts made to break verifiers that earn something."""
     by_text: dict[str, list[CaseVerdict]] = defaultdict(list)
     for verdict in seen.kept.get(HOSTILE, ()):
-        if verdict.score is not None and verdict.case.text.strip() != (verdict.case.example.gold or "").strip():
+        if (
+            verdict.score is not None
+            and verdict.case.text.strip() != (verdict.case.example.gold or "").strip()
+        ):
             by_text[verdict.case.text].append(verdict)
-    earning = {text: mean(found) for text, found in by_text.items() if mean(found) - seen.floor > EARNS}
+    earning = {
+        text: mean(found) for text, found in by_text.items() if mean(found) - seen.floor > EARNS
+    }
     if earning:
         text = max(earning, key=lambda one: earning[one])
         level: Level = "fatal" if earning[text] - seen.floor > HIGH else "warning"
-        what = f"{len(earning)} of {len(by_text)} hostile texts earn something, most {shown(text)}: {earning[text]:.3f}"
-        evidence = {"rewards": {shown(one): reward for one, reward in earning.items()}, "floor": seen.floor}
-        causes = ("what cannot be read is taken for an answer", "an empty or broken answer gets a part by default")
+        what = (
+            f"{len(earning)} of {len(by_text)} hostile texts earn something, most {shown(text)}: "
+            f"{earning[text]:.3f}"
+        )
+        evidence = {
+            "rewards": {shown(one): reward for one, reward in earning.items()},
+            "floor": seen.floor,
+        }
+        causes = (
+            "what cannot be read is taken for an answer",
+            "an empty or broken answer gets a part by default",
+        )
         fix, samples = "give nothing to a text that is no answer", ids(by_text[text])
         yield Finding(level, what, evidence=evidence, samples=samples, causes=causes, fix=fix)
 
@@ -263,7 +385,10 @@ def hostile(seen: ScoringRunner) -> Iterator[Finding]:
 def anything(seen: ScoringRunner) -> Iterator[Finding]:
     """Rows that pay a blank answer or nonsense, where others do not."""
     golds = {one.case.example.id: one.reward for one in seen.golds}
-    tried = [*seen.kept.get(ANYTHING, ()), *(one for found in seen.controls.get("blank", {}).values() for one in found)]
+    tried = [
+        *seen.kept.get(ANYTHING, ()),
+        *(one for found in seen.controls.get("blank", {}).values() for one in found),
+    ]
     paid: dict[str, CaseVerdict] = {}
     for verdict in tried:
         example, gold = verdict.case.example, golds.get(verdict.case.example.id, 1.0)
@@ -273,13 +398,21 @@ def anything(seen: ScoringRunner) -> Iterator[Finding]:
     rows = {verdict.case.example.id for verdict in tried}
     if paid and len(paid) <= AS_GOOD * len(rows):
         worst = next(iter(paid.values()))
-        what = f"{len(paid)} of {len(rows)} rows pay a blank answer or nonsense in full, and the others do not: "
+        what = (
+            f"{len(paid)} of {len(rows)} rows pay a blank answer or nonsense in full, and the "
+            "others do not: "
+        )
         what += f"{worst.case} earns {worst.reward:.3f}"
         evidence = {"rows": list(paid)[:ROWS], "count": len(paid), "n": len(rows)}
         causes = ("a row without tests, or whose gold answer is empty or cannot be read",)
-        fix = "give these rows what they lack, or leave them out; a missing gold answer should raise, not pay"
+        fix = (
+            "give these rows what they lack, or leave them out; a missing gold answer should "
+            "raise, not pay"
+        )
         level: Level = "fatal" if len(paid) > SOME * len(rows) else "warning"
-        yield Finding(level, what, evidence=evidence, samples=tuple(paid)[:5], causes=causes, fix=fix)
+        yield Finding(
+            level, what, evidence=evidence, samples=tuple(paid)[:5], causes=causes, fix=fix
+        )
 
 
 @check("reward", name="wrong-paid")
@@ -288,37 +421,56 @@ def accepted(seen: ScoringRunner) -> Iterator[Finding]:
     for way, (paid, n) in wrongly_paid(seen).items():
         if len(paid) <= LOSES * n:
             continue
-        what = f"{way} is paid like the gold answer, {len(paid)} of {n} times: {shown(paid[0].case.text, 160)}"
+        what = (
+            f"{way} is paid like the gold answer, {len(paid)} of {n} times: "
+            f"{shown(paid[0].case.text, 160)}"
+        )
         evidence = {"way": way, "count": len(paid), "n": n}
         level: Level = "note" if way == NEGATED else "warning"
-        yield Finding(level, what, evidence=evidence, samples=ids(paid), causes=ANYWHERE, fix=AT_ONE_PLACE)
+        yield Finding(
+            level, what, evidence=evidence, samples=ids(paid), causes=ANYWHERE, fix=AT_ONE_PLACE
+        )
 
 
 def wrongly_paid(seen: ScoringRunner) -> dict[str, tuple[list[CaseVerdict], int]]:
-    """Of each way to name the gold answer in a wrong one: those that earn more than halfway from what the wrong answer
-    by itself earns to what gold earns, and how many were tried."""
+    """Of each way to name the gold answer in a wrong one: those that earn more than halfway from
+    what the wrong answer by itself earns to what gold earns, and how many were tried."""
     golds = {one.case.example.id: one.reward for one in seen.golds}
     ways = dict(seen.ways("wrong"))
     alone = {one.case.example.id: one.reward for one in ways.pop(OTHER, ())}
     found = {}
     for way, verdicts in ways.items():
-        tried = [(one, alone.get(key, 0.0), golds.get(key, 0.0)) for one in verdicts for key in [one.case.example.id]]
+        tried = [
+            (one, alone.get(key, 0.0), golds.get(key, 0.0))
+            for one in verdicts
+            for key in [one.case.example.id]
+        ]
         tried = [(one, low, high) for one, low, high in tried if high - low > EARNS]
-        found[way] = [one for one, low, high in tried if one.reward > low + HIGH * (high - low) + EXACT], len(tried)
+        found[way] = (
+            [one for one, low, high in tried if one.reward > low + HIGH * (high - low) + EXACT],
+            len(tried),
+        )
     return {way: pair for way, pair in found.items() if pair[1]}
 
 
 def misjudged(seen: ScoringRunner) -> dict[str, tuple[int, int]]:
-    """False rejects and false accepts, each with how many texts were tried: right answers written otherwise that lose
-    more than `LOSES`, and wrong answers and nonsense that are paid like gold ones."""
+    """False rejects and false accepts, each with how many texts were tried: right answers written
+    otherwise that lose more than `LOSES`, and wrong answers and nonsense that are paid like gold
+    ones."""
     golds = {one.case.example.id: one.reward for one in seen.golds}
-    right = [(one, golds.get(one.case.example.id, 0.0)) for found in seen.ways("writing").values() for one in found]
+    right = [
+        (one, golds.get(one.case.example.id, 0.0))
+        for found in seen.ways("writing").values()
+        for one in found
+    ]
     right = [(one, gold) for one, gold in right if gold]
     wrong = wrongly_paid(seen).values()
     nonsense = [(one, golds.get(one.case.example.id, 0.0)) for one in seen.kept.get(ANYTHING, ())]
     nonsense = [(one, gold) for one, gold in nonsense if gold > EARNS]
     refused = sum(one.reward < (1 - LOSES) * gold - EXACT for one, gold in right)
-    paid = sum(len(found) for found, _ in wrong) + sum(one.reward >= AS_GOOD * gold for one, gold in nonsense)
+    paid = sum(len(found) for found, _ in wrong) + sum(
+        one.reward >= AS_GOOD * gold for one, gold in nonsense
+    )
     table = {"right answers refused": (refused, len(right))}
     table["wrong answers paid"] = (paid, sum(n for _, n in wrong) + len(nonsense))
     return {what: pair for what, pair in table.items() if pair[1]}
@@ -333,7 +485,11 @@ def marks(seen: ScoringRunner) -> Iterator[Finding]:
     for way, verdicts in seen.ways("marks").items():
         for name in names:
             pairs = [(one, golds.get(one.case.example.id, {}).get(name)) for one in verdicts]
-            tried = [(one, (one.score.parts.get(name) or 0.0) - gold) for one, gold in pairs if one.score and gold]
+            tried = [
+                (one, (one.score.parts.get(name) or 0.0) - gold)
+                for one, gold in pairs
+                if one.score and gold
+            ]
             paid = [one for one, more in tried if more >= -EXACT]
             if tried and len(paid) > HIGH * len(tried):
                 blind[name].append((way, paid[0]))
@@ -342,7 +498,10 @@ def marks(seen: ScoringRunner) -> Iterator[Finding]:
         what += shown(found[0][1].case.text, 120)
         evidence = {"part": name, "ways": [way for way, _ in found]}
         causes = ("a pattern that looks for the marks and does not count them",)
-        fix, samples = "count each mark once, and let no mark stand inside of another", ids([one for _, one in found])
+        fix, samples = (
+            "count each mark once, and let no mark stand inside of another",
+            ids([one for _, one in found]),
+        )
         level: Level = "warning" if UNCLOSED in dict(found) else "note"
         yield Finding(level, what, evidence=evidence, samples=samples, causes=causes, fix=fix)
 
@@ -356,32 +515,57 @@ def writings(seen: ScoringRunner) -> Iterator[Finding]:
         return
     minor = lost.keys() <= {WHOLE_FLOAT}
     comma = seen.commas and lost.get(DECIMAL_COMMA, 0.0) > HIGH
-    named = ", ".join(f"{way} {loss:.0%}" for way, loss in sorted(lost.items(), key=lambda item: -item[1]))
+    named = ", ".join(
+        f"{way} {loss:.0%}" for way, loss in sorted(lost.items(), key=lambda item: -item[1])
+    )
     worst = DECIMAL_COMMA if comma else max(lost, key=lambda way: lost[way])
-    what = f"a gold answer loses over {LOSES:.0%} of its reward when it is written otherwise: {named}"
+    what = (
+        f"a gold answer loses over {LOSES:.0%} of its reward when it is written otherwise: {named}"
+    )
     causes = ("a strict parser", "texts compared letter by letter")
-    fix = "read leniently (plumbline.tasks.text has lenient_json.read_json and numbers.read_number), and let form "
+    fix = (
+        "read leniently (plumbline.tasks.text has lenient_json.read_json and numbers.read_number), "
+        "and let form "
+    )
     fix += "take away a share of its own; or ask for the form in the prompt, if it matters"
     level: Level = "fatal" if comma else "note" if minor else "warning"
-    yield Finding(level, what, evidence=ways, samples=ids(seen.ways("writing")[worst]), causes=causes, fix=fix)
+    yield Finding(
+        level, what, evidence=ways, samples=ids(seen.ways("writing")[worst]), causes=causes, fix=fix
+    )
 
 
 @check("reward", name="readings")
 def readings(seen: ScoringRunner) -> Iterator[Finding]:
-    """A lenient reading that pays less than the strict one, or readings that differ on gold answers."""
-    both = [(one, score) for one, score in seen.scored if {"strict", "lenient"} <= score.readings.keys()]
-    if worse := [pair for pair in both if pair[1].readings["lenient"] < pair[1].readings["strict"] - EXACT]:
+    """A lenient reading that pays less than the strict one, or readings that differ on gold
+    answers."""
+    both = [
+        (one, score) for one, score in seen.scored if {"strict", "lenient"} <= score.readings.keys()
+    ]
+    if worse := [
+        pair for pair in both if pair[1].readings["lenient"] < pair[1].readings["strict"] - EXACT
+    ]:
         verdict, score = worse[0]
-        what = f"{len(worse)} of {len(both)} texts earn less when they are read leniently, for example {verdict.case} "
+        what = (
+            f"{len(worse)} of {len(both)} texts earn less when they are read leniently, for "
+            f"example {verdict.case} "
+        )
         what += f"({score.readings['lenient']:.3f}, strictly {score.readings['strict']:.3f})"
         evidence = {"count": len(worse), "of": len(both)}
         causes = ("the lenient reader changes what the strict one can read",)
-        fix, samples = "read strictly first, and repair only what cannot be read so", ids([one for one, _ in worse])
+        fix, samples = (
+            "read strictly first, and repair only what cannot be read so",
+            ids([one for one, _ in worse]),
+        )
         yield Finding("fatal", what, evidence=evidence, samples=samples, causes=causes, fix=fix)
     golds = {id(one) for one in seen.golds}
-    differ = [one for one, score in both if score.readings["lenient"] - score.readings["strict"] > EXACT]
+    differ = [
+        one for one, score in both if score.readings["lenient"] - score.readings["strict"] > EXACT
+    ]
     if apart := [one for one in differ if id(one) in golds]:
-        what = f"{len(apart)} gold answers earn less when they are read strictly: they are not well written themselves"
+        what = (
+            f"{len(apart)} gold answers earn less when they are read strictly: they are not well "
+            "written themselves"
+        )
         evidence = {"count": len(apart), "of": len(golds)}
         fix = "write the gold answers as a strict reader wants them: SFT teaches their form"
         yield Finding("warning", what, evidence=evidence, samples=ids(apart), fix=fix)
@@ -408,8 +592,15 @@ def form(seen: ScoringRunner) -> Iterator[Finding]:
 def ranges(seen: ScoringRunner) -> Iterator[Finding]:
     """Ranges that nobody declared."""
     if seen.users is not None and seen.users.inferred:
-        what = "the functions' ranges are not declared; these figures take them from what gold answers, controls and "
-        yield Finding("note", f"{what}hostile texts were given, and a run takes [0, 1]", fix=seen.users.declared())
+        what = (
+            "the functions' ranges are not declared; these figures take them from what gold "
+            "answers, controls and "
+        )
+        yield Finding(
+            "note",
+            f"{what}hostile texts were given, and a run takes [0, 1]",
+            fix=seen.users.declared(),
+        )
 
 
 @check("reward", name="rows")
@@ -425,7 +616,9 @@ def prints(seen: ScoringRunner) -> Iterator[Finding]:
     """A verifier that prints."""
     if count := seen.printed.count("\n"):
         first = seen.printed.split("\n")[0][:80]
-        yield Finding("note", f"the verifier printed {count:,} lines, first {first!r}: a run's log would too")
+        yield Finding(
+            "note", f"the verifier printed {count:,} lines, first {first!r}: a run's log would too"
+        )
 
 
 ALONE = "let a reward depend on the example and the answer alone"
@@ -436,15 +629,33 @@ def conditions(seen: ScoringRunner) -> Iterator[Finding]:
     """Verdicts that come out otherwise on another thread, in another process and the like."""
     for found in seen.elsewhere:
         (called, causes), fix, verdict = CONDITIONS[found.where], ALONE, found.verdict
-        what = f"{found.count} of {found.of} texts were judged otherwise {found.where}: {verdict.case} got "
+        what = (
+            f"{found.count} of {found.of} texts were judged otherwise {found.where}: "
+            f"{verdict.case} got "
+        )
         what += f"{verdict.reward:.4f}, then {found.then}. {called}"
         if found.alarm:
-            causes = ("an alarm (signal.alarm, SIGALRM), which works on the main thread of a process alone",)
-            fix = "limit the time without signals (a process that is ended, or the library's own option: math_verify "
-            fix += "takes parsing_timeout=None and timeout_seconds=None), and let errors be raised, not scored"
-        level: Level = "note" if found.then == LATE else "fatal" if found.where == GROUPED else "warning"
+            causes = (
+                (
+                    "an alarm (signal.alarm, SIGALRM), which works on the main thread of a process "
+                    "alone"
+                ),
+            )
+            fix = (
+                "limit the time without signals (a process that is ended, or the library's own "
+                "option: math_verify "
+            )
+            fix += (
+                "takes parsing_timeout=None and timeout_seconds=None), and let errors be raised, "
+                "not scored"
+            )
+        level: Level = (
+            "note" if found.then == LATE else "fatal" if found.where == GROUPED else "warning"
+        )
         evidence = {"where": found.where, "count": found.count, "of": found.of}
-        yield Finding(level, what, evidence=evidence, samples=ids([verdict]), causes=causes, fix=fix)
+        yield Finding(
+            level, what, evidence=evidence, samples=ids([verdict]), causes=causes, fix=fix
+        )
 
 
 CONDITIONS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -486,10 +697,17 @@ def repeat(seen: ScoringRunner) -> Iterator[Finding]:
     if seen.again:
         verdict, score = seen.again[0]
         second = "no reward" if score is None else f"{score.total:.4f}"
-        what = f"{len(seen.again)} of {seen.repeated} texts were judged otherwise the second time: {verdict.case} got "
+        what = (
+            f"{len(seen.again)} of {seen.repeated} texts were judged otherwise the second time: "
+            f"{verdict.case} got "
+        )
         what += f"{verdict.reward:.4f}, then {second}"
         evidence = {"count": len(seen.again), "of": seen.repeated}
-        causes = ("random numbers, a clock, or what was judged before", "other answers of the same call", "threads")
+        causes = (
+            "random numbers, a clock, or what was judged before",
+            "other answers of the same call",
+            "threads",
+        )
         samples = ids([one for one, _ in seen.again])
         yield Finding("fatal", what, evidence=evidence, samples=samples, causes=causes, fix=ALONE)
 
@@ -500,13 +718,23 @@ def cheat(seen: ScoringRunner) -> Iterator[Finding]:
     found = seen.cheat
     if found is None:
         return
-    known = max((mean(one) for splits in seen.controls.values() for one in splits.values()), default=0.0)
+    known = max(
+        (mean(one) for splits in seen.controls.values() for one in splits.values()), default=0.0
+    )
     if found.reward <= max(HIGH * seen.ceiling, known + EARNS) or found.reward - seen.floor < EXACT:
         return
     level: Level = "fatal" if found.reward >= AS_GOOD * seen.ceiling else "warning"
-    what = f"an answer that knows nothing earns {found.reward:.3f} (n = {len(found.rewards)}; gold answers "
+    what = (
+        f"an answer that knows nothing earns {found.reward:.3f} (n = {len(found.rewards)}; gold "
+        "answers "
+    )
     what += f"{seen.ceiling:.3f}, the best control {known:.3f}): {shown(found.rule, 200)}"
-    evidence = {"reward": found.reward, "n": len(found.rewards), "best control": known, "rule": found.rule}
+    evidence = {
+        "reward": found.reward,
+        "n": len(found.rewards),
+        "best control": known,
+        "rule": found.rule,
+    }
     causes = ("the reward looks for something that can be written without knowing",)
     fix = "make this answer a control of the task, and let the reward see what it lacks"
     yield Finding(level, what, evidence=evidence, samples=(found.example,), causes=causes, fix=fix)
@@ -520,8 +748,9 @@ CHECKS = (
 
 
 def checks_for(seen: ScoringRunner) -> Sequence[Check[ScoringRunner]]:
-    """What can be asked. Of a reward that comes out otherwise each time nothing else is said: every figure would be
-    chance. Gold answers that are labels, or in a form that is not read, explain what they lack."""
+    """What can be asked. Of a reward that comes out otherwise each time nothing else is said: every
+    figure would be chance. Gold answers that are labels, or in a form that is not read, explain
+    what they lack."""
     if seen.misread is not None:
         return (form,)
     if len(seen.again) > seen.repeated / 2:

@@ -1,5 +1,5 @@
-"""The same verdicts under other conditions: trainers call a reward on other threads, in other processes, with an event
-loop running, and for answers to several prompts at once.
+"""The same verdicts under other conditions: trainers call a reward on other threads, in other
+processes, with an event loop running, and for answers to several prompts at once.
 """
 
 import asyncio
@@ -32,8 +32,13 @@ EXAMPLES = 4
 SECONDS = 20.0
 """That one of the conditions may take."""
 WORK = 4.0
-"""Seconds of judging that all texts may take together; of a slow verifier fewer are judged again."""
-THREAD, PROCESS, DIRECTORY = "on another thread", "in another process", "in another working directory"
+"""Seconds of judging that all texts may take together; of a slow verifier fewer are judged
+again."""
+THREAD, PROCESS, DIRECTORY = (
+    "on another thread",
+    "in another process",
+    "in another working directory",
+)
 GROUPED = "in one call with other answers to the prompt"
 """As a run judges where threads do: it refuses such a reward."""
 LATE = f"no verdict after {SECONDS:g} s"
@@ -41,15 +46,18 @@ Found = tuple[float, dict[str, float | None]] | str
 """Total and parts, or what was raised."""
 _PROGRAM = f"import sys; _, name, *sys.path = sys.argv; from {__name__} import judge_again; judge_again(name)"
 """Of the other process. It looks for modules where this one does, and so finds the same ones."""
-_ALARM = re.compile(r"\bSIGALRM\b|\bsignal\.alarm\b|\bsetitimer\b|\bmath_verify\b|\btimeout_decorator\b")
+_ALARM = re.compile(
+    r"\bSIGALRM\b|\bsignal\.alarm\b|\bsetitimer\b|\bmath_verify\b|\btimeout_decorator\b"
+)
 
 
 def elsewhere(task: Task, verdicts: Sequence[CaseVerdict]) -> list[Elsewhere]:
     """Judge a few texts again under each condition.
 
     Args:
-        task: its own tasks (a browser's page is bound to its thread) are tried on another thread alone, where they do
-            not ask for threads themselves; scoring functions of a user's under all conditions.
+        task: its own tasks (a browser's page is bound to its thread) are tried on another thread
+            alone, where they do not ask for threads themselves; scoring functions of a user's under
+            all conditions.
         verdicts: what was judged.
     """
     some = _some(verdicts)
@@ -76,14 +84,21 @@ def elsewhere(task: Task, verdicts: Sequence[CaseVerdict]) -> list[Elsewhere]:
             if found != (verdict.score.total, dict(verdict.score.parts)):
                 otherwise.append((verdict, found if isinstance(found, str) else f"{found[0]:.4f}"))
         if otherwise:
-            differing.append(Elsewhere(where, *otherwise[0], len(otherwise), len(some), alarm and where == THREAD))
+            differing.append(
+                Elsewhere(
+                    where, *otherwise[0], len(otherwise), len(some), alarm and where == THREAD
+                )
+            )
     return differing
 
 
 def _some(verdicts: Sequence[CaseVerdict]) -> list[CaseVerdict]:
-    """Texts of a few examples, those that earn most and least of each; fewer where verdicts take their time."""
+    """Texts of a few examples, those that earn most and least of each; fewer where verdicts take
+    their time."""
     by_example: dict[str, list[CaseVerdict]] = defaultdict(list)
-    for one in sorted((one for one in verdicts if one.score is not None), key=lambda one: -one.reward):
+    for one in sorted(
+        (one for one in verdicts if one.score is not None), key=lambda one: -one.reward
+    ):
         by_example[one.case.example.id].append(one)
     best = sorted(by_example.values(), key=lambda found: -found[0].reward)[:EXAMPLES]
     some: list[CaseVerdict] = []
@@ -109,12 +124,17 @@ def _judged(judge: Callable[..., Sequence[Score]], texts: Sequence[Sequence[Any]
 
 
 def _one_by_one(task: Task, some: Sequence[CaseVerdict]) -> list[Found]:
-    return _judged(lambda example, text: [task.judge(example, text)[1]], [(v.case.example, v.case.text) for v in some])
+    return _judged(
+        lambda example, text: [task.judge(example, text)[1]],
+        [(v.case.example, v.case.text) for v in some],
+    )
 
 
 def _on_a_thread(task: Task, some: Sequence[CaseVerdict]) -> Sequence[Found]:
     found: list[Found] = []
-    thread = threading.Thread(target=lambda: found.extend(_one_by_one(task, some)), name="audit", daemon=True)
+    thread = threading.Thread(
+        target=lambda: found.extend(_one_by_one(task, some)), name="audit", daemon=True
+    )
     thread.start()
     thread.join(SECONDS)
     return found or [LATE] * len(some)
@@ -124,7 +144,8 @@ def _in_a_loop(task: Task, some: Sequence[CaseVerdict]) -> list[Found]:
     async def judge() -> list[Found]:
         return _one_by_one(task, some)
 
-    loop = asyncio.new_event_loop()  # asyncio.run would leave this thread without the loop that it may have
+    # asyncio.run would leave this thread without the loop that it may have
+    loop = asyncio.new_event_loop()
     try:
         return loop.run_until_complete(judge())
     finally:
@@ -141,7 +162,10 @@ def _loop_runs() -> bool:
 
 def _together(task: JsonlTask, some: Sequence[CaseVerdict]) -> list[Found]:
     """The last first, in one call."""
-    examples, texts = [one.case.example for one in some][::-1], [one.case.text for one in some][::-1]
+    examples, texts = (
+        [one.case.example for one in some][::-1],
+        [one.case.text for one in some][::-1],
+    )
     return _found(len(some), lambda: [score for _, score in task.judge_rows(examples, texts)])[::-1]
 
 
@@ -159,7 +183,11 @@ def _grouped(task: JsonlTask, some: Sequence[CaseVerdict]) -> list[Found]:
 def _signals() -> Iterator[list[str]]:
     """What is asked of the module signal off the main thread while this holds."""
     asked: list[str] = []
-    own = {name: getattr(signal, name) for name in ("signal", "alarm", "setitimer") if hasattr(signal, name)}
+    own = {
+        name: getattr(signal, name)
+        for name in ("signal", "alarm", "setitimer")
+        if hasattr(signal, name)
+    }
 
     def noted(name: str, *arguments: Any) -> Any:
         if threading.current_thread() is not threading.main_thread():
@@ -175,22 +203,32 @@ def _signals() -> Iterator[list[str]]:
             setattr(signal, name, function)
 
 
-# -- the other process -------------------------------------------------------------------------------------------------
+# -- the other process -----------------------------------------------------------------------------
 
 
 @contextmanager
-def _otherwiseprocess(task: JsonlTask, some: Sequence[CaseVerdict]) -> Iterator[Callable[[], dict[str, list[Found]]]]:
-    """Start a process that judges; what is yielded waits for what it finds, by condition. A function of a script's or
-    a notebook's cannot be imported there, so there is nothing then."""
+def _otherwiseprocess(
+    task: JsonlTask, some: Sequence[CaseVerdict]
+) -> Iterator[Callable[[], dict[str, list[Found]]]]:
+    """Start a process that judges; what is yielded waits for what it finds, by condition. A
+    function of a script's or a notebook's cannot be imported there, so there is nothing then."""
     if any(name.startswith("__main__:") for name in task.options.functions()):
         yield dict
         return
     with tempfile.TemporaryDirectory() as folder:
         asked = Path(folder) / "asked.json"
-        texts = [[one.case.example.reference, task.prompt_of(one.case.example), one.case.text] for one in some]
-        asked.write_text(dumps({"options": task.options.model_dump(mode="json"), "texts": texts}), encoding="utf-8")
+        texts = [
+            [one.case.example.reference, task.prompt_of(one.case.example), one.case.text]
+            for one in some
+        ]
+        asked.write_text(
+            dumps({"options": task.options.model_dump(mode="json"), "texts": texts}),
+            encoding="utf-8",
+        )
         paths = [str(Path(path).absolute()) for path in sys.path]
-        consents = dict.fromkeys([*os.environ.get(CONSENT, "").split("\n"), *task.options.functions()])
+        consents = dict.fromkeys(
+            [*os.environ.get(CONSENT, "").split("\n"), *task.options.functions()]
+        )
         consent = ALL if is_trusting() else "\n".join(filter(None, consents))
         with subprocess.Popen(  # noqa: S603 - this file
             [sys.executable, "-P", "-c", _PROGRAM, str(asked), *paths],
@@ -206,7 +244,9 @@ def _otherwiseprocess(task: JsonlTask, some: Sequence[CaseVerdict]) -> Iterator[
                 except subprocess.TimeoutExpired:
                     return {PROCESS: [LATE] * len(some)}
                 if process.returncode:
-                    last = (printed.strip().splitlines() or [f"it ended with {process.returncode}"])[-1]
+                    last = (
+                        printed.strip().splitlines() or [f"it ended with {process.returncode}"]
+                    )[-1]
                     return {PROCESS: [visible(last[:200])] * len(some)}
                 here, there = (
                     [one if isinstance(one, str) else (one[0], one[1]) for one in found]
@@ -222,7 +262,8 @@ def _otherwiseprocess(task: JsonlTask, some: Sequence[CaseVerdict]) -> Iterator[
 
 
 def judge_again(name: str) -> None:
-    """What the other process does: judge what a file says, the last text first; then in another working directory.
+    """What the other process does: judge what a file says, the last text first; then in another
+    working directory.
 
     What came out is written beside the file.
     """

@@ -1,4 +1,5 @@
-"""Where the texts of an audit are judged, in bounded time, and what came of them, by what they were tried for."""
+"""Where the texts of an audit are judged, in bounded time, and what came of them, by what they were
+tried for."""
 
 import time
 from collections import defaultdict
@@ -12,11 +13,11 @@ from plumbline.checks.check import Context
 from plumbline.errors import DataError
 from plumbline.evaluation.statistics import Clusters, Interval
 from plumbline.records import Score, clusters_of
+from plumbline.rollouts.reward_workers import Judging
 from plumbline.tasks import Progress
 from plumbline.tasks.jsonl.task import JsonlTask
 from plumbline.tasks.precheck import Case, Label, judge_case
 from plumbline.tasks.task import Task
-from plumbline.rollouts.reward_workers import Judging
 
 LIMIT = 10.0
 """Seconds that one verdict may take. A step of 64 answers would wait ten minutes for such ones."""
@@ -109,7 +110,8 @@ class ScoringRunner(Context):
     label: Label | None = None
     """What is wrong with gold answers that are labels."""
     misread: tuple[str, str] | None = None
-    """What is wrong, and what to do, where a function takes completions in another form than it gets."""
+    """What is wrong, and what to do, where a function takes completions in another form than it
+    gets."""
     unnamed: str = ""
     """What is said of a form that the reward pays for and no prompt names."""
     printed: str = ""
@@ -119,7 +121,8 @@ class ScoringRunner(Context):
     """Whether the prompts' language writes decimal commas."""
 
     def judge(self, what: str, groups: Mapping[Group, Sequence[Case]]) -> None:
-        """Judge groups of texts and keep their verdicts; `what` is what the progress calls them all.
+        """Judge groups of texts and keep their verdicts; `what` is what the progress calls them
+        all.
 
         Raises:
             Hung: see `HANGS`. What was judged is kept.
@@ -151,28 +154,40 @@ class ScoringRunner(Context):
         return CaseVerdict(case, score, seconds)
 
     def repeat(self, verdicts: Sequence[CaseVerdict]) -> None:
-        """Judge what had a score a second time, as training does: on the task's threads, an example's texts together,
-        and the last first."""
+        """Judge what had a score a second time, as training does: on the task's threads, an
+        example's texts together, and the last first."""
         self.repeated = len(verdicts)
         by_example: dict[str, list[CaseVerdict]] = defaultdict(list)
         for verdict in verdicts:
             by_example[verdict.case.example.id].append(verdict)
         groups = [group[::-1] for group in by_example.values()][::-1]
-        told = [(place, copy, one) for place, group in enumerate(groups) for copy, one in enumerate(group)]
+        told = [
+            (place, copy, one)
+            for place, group in enumerate(groups)
+            for copy, one in enumerate(group)
+        ]
         with Judging(self.task, [group[0].case.example for group in groups]) as judging:
             for done, (place, copy, verdict) in enumerate(told):
                 self.progress("all a second time", done, len(told))
                 judging.tell(place, copy, verdict.case.text)
         scores = [(verdict, judging.verdict(place, copy)[1]) for place, copy, verdict in told]
-        values = [[score and (score.total, score.parts) for score in (now, one.score)] for one, now in scores]
+        values = [
+            [score and (score.total, score.parts) for score in (now, one.score)]
+            for one, now in scores
+        ]
         self.again = [pair for pair, (now, then) in zip(scores, values, strict=True) if now != then]
 
-    # -- what was judged -----------------------------------------------------------------------------------------------
+    # -- what was judged ---------------------------------------------------------------------------
 
     @property
     def knows_ranges(self) -> bool:
         """Whether the ranges are known by which parts weigh."""
-        return self.users is None or not self.users.sums or self.users.options.range is not None or self.users.has_gold
+        return (
+            self.users is None
+            or not self.users.sums
+            or self.users.options.range is not None
+            or self.users.has_gold
+        )
 
     @property
     def every(self) -> list[CaseVerdict]:
@@ -185,8 +200,8 @@ class ScoringRunner(Context):
         return self.kept.get(("gold",), ())
 
     def ways(self, what: str) -> Mapping[str, Sequence[CaseVerdict]]:
-        """By the way in which they were made: "writing" of gold answers written otherwise, "wrong" of wrong answers
-        that name the gold one, "marks" of gold answers whose marks are damaged."""
+        """By the way in which they were made: "writing" of gold answers written otherwise, "wrong"
+        of wrong answers that name the gold one, "marks" of gold answers whose marks are damaged."""
         return {group[1]: found for group, found in self.kept.items() if group[0] == what}
 
     @property
@@ -210,7 +225,8 @@ class ScoringRunner(Context):
 
     @property
     def floor(self) -> float:
-        """The least that any text earned; no less than what is left to a text that no penalty is taken from."""
+        """The least that any text earned; no less than what is left to a text that no penalty is
+        taken from."""
         least = min((score.total for _, score in self.scored), default=0.0)
         penalties = self.users.penalties if self.users is not None else ()
         return max(least, sum(self.weights[part] for part in penalties))
@@ -248,20 +264,30 @@ class ScoringRunner(Context):
 
     def values(self) -> dict[str, list[float]]:
         """The same without verdicts that a part has no value for, and parts without any value."""
-        known = {part: [value for _, value in pairs if value is not None] for part, pairs in self.parts().items()}
+        known = {
+            part: [value for _, value in pairs if value is not None]
+            for part, pairs in self.parts().items()
+        }
         return {part: values for part, values in known.items() if values}
 
     def written(self) -> dict[str, dict[str, Any]]:
-        """Of each way to write a gold answer: how many were tried, the mean share of its reward that is lost, and the
-        mean total under each reading, where the task has readings."""
+        """Of each way to write a gold answer: how many were tried, the mean share of its reward
+        that is lost, and the mean total under each reading, where the task has readings."""
         whole = {one.case.example.id: one.reward for one in self.golds if one.reward}
         found = {}
         for way, verdicts in self.ways("writing").items():
-            scores = [(whole.get(one.case.example.id), one.score) for one in verdicts if one.score is not None]
+            scores = [
+                (whole.get(one.case.example.id), one.score)
+                for one in verdicts
+                if one.score is not None
+            ]
             shares = [1 - score.total / gold for gold, score in scores if gold is not None]
             if shares:
                 names = scores[0][1].readings
-                totals = {name: float(np.mean([score.readings[name] for _, score in scores])) for name in names}
+                totals = {
+                    name: float(np.mean([score.readings[name] for _, score in scores]))
+                    for name in names
+                }
                 found[way] = {"n": len(shares), "loss": float(np.mean(shares)), "readings": totals}
         return found
 

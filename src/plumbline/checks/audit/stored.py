@@ -1,4 +1,5 @@
-"""A reward on answers that were stored in training: what a mended function makes of what the model wrote."""
+"""A reward on answers that were stored in training: what a mended function makes of what the model
+wrote."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -45,7 +46,11 @@ class Rescored:
     @property
     def interval(self) -> Interval:
         """Of the mean reward now, by prompts."""
-        judged = [(verdict.reward, sample.prompt) for sample, verdict in self.answers if verdict.score is not None]
+        judged = [
+            (verdict.reward, sample.prompt)
+            for sample, verdict in self.answers
+            if verdict.score is not None
+        ]
         return mean_interval([reward for reward, _ in judged], [prompt for _, prompt in judged])
 
     @property
@@ -64,7 +69,9 @@ class Rescored:
                 for some in (steps[:third], steps[-third:])
             }
         for name, some in parts.items():
-            chosen = [(sample, verdict) for sample, verdict in self.answers if sample.step in {*some}]
+            chosen = [
+                (sample, verdict) for sample, verdict in self.answers if sample.step in {*some}
+            ]
             yield name, _figures(chosen)
 
     def plain(self) -> dict[str, Any]:
@@ -85,32 +92,48 @@ class Rescored:
         found = f"the reward is now {self.interval:.3f} (95 %, by prompts)"
         lines = [f"{len(self.answers):,} stored answers judged; {found}"]
         if self.unknown:
-            lines.append(f"{self.unknown:,} answers are to prompts that no row has, and were left out")
+            lines.append(
+                f"{self.unknown:,} answers are to prompts that no row has, and were left out"
+            )
         if self.shared:
             lines.append(f"{self.shared:,} prompts stand in several rows: the first of them counts")
         if self.failed:
-            lines.append(f"{len(self.failed):,} got no reward: {self.failed[0].failure}; {self.failed[0].fix}")
+            lines.append(
+                f"{len(self.failed):,} got no reward: {self.failed[0].failure}; "
+                f"{self.failed[0].fix}"
+            )
         lines += self.remarks
         table = Table(box=SIMPLE_HEAD)
         table.add_column("", no_wrap=True)
         for heading in ("answers", "reward", "now", "paid", "now", "groups differ", "now"):
             table.add_column(heading, justify="right", min_width=5)
         for name, figures in self.spans():
-            known = [f"{value:.3f}" if isinstance(value, float) else str(value or "-") for value in figures.values()]
+            known = [
+                f"{value:.3f}" if isinstance(value, float) else str(value or "-")
+                for value in figures.values()
+            ]
             table.add_row(name, *known)
         quotes = [Text(line) for line in self._quotes()]
         return Group(Text("\n".join(lines)), table, *quotes)
 
     def _quotes(self) -> Iterator[str]:
-        """A few answers whose reward changed most; where none is known to have changed, the first ones."""
+        """A few answers whose reward changed most; where none is known to have changed, the first
+        ones."""
 
         def change(pair: tuple[Sample, CaseVerdict]) -> float:
             return abs(pair[1].reward - (pair[0].reward or 0.0))
 
         for sample, verdict in sorted(self.answers, key=change, reverse=True)[:SHOWN]:
             then = "" if sample.reward is None else f"{sample.reward:.3f} -> "
-            ends = sample.text if len(sample.text) <= 160 else f"{sample.text[:70]} ... {sample.text[-80:]}"
-            yield f"step {sample.step}, {verdict.case.example.id}: {then}{verdict.reward:.3f}: {shown(ends, 200)}"
+            ends = (
+                sample.text
+                if len(sample.text) <= 160
+                else f"{sample.text[:70]} ... {sample.text[-80:]}"
+            )
+            yield (
+                f"step {sample.step}, {verdict.case.example.id}: {then}{verdict.reward:.3f}: "
+                f"{shown(ends, 200)}"
+            )
 
 
 def _figures(answers: Sequence[tuple[Sample, CaseVerdict]]) -> dict[str, float | int | None]:
@@ -128,7 +151,9 @@ def _figures(answers: Sequence[tuple[Sample, CaseVerdict]]) -> dict[str, float |
         "stored_share_paid": _share(abs(value) > EARNS for value in stored),
         "share_paid": _share(abs(value) > EARNS for value in now),
         "stored_groups_differ": _share(max(group) - min(group) > EARNS for group in known if group),
-        "groups_differ": _share(np.ptp([reward for _, reward in group]) > EARNS for group in several),
+        "groups_differ": _share(
+            np.ptp([reward for _, reward in group]) > EARNS for group in several
+        ),
     }
 
 
@@ -141,7 +166,8 @@ def score_stored(path: Path, task: Task, progress: Progress = silent) -> Rescore
     """Judge stored answers again.
 
     Args:
-        path: a file of completions, or a folder with such, as trainers write them; see `read_completions`.
+        path: a file of completions, or a folder with such, as trainers write them; see
+            `read_completions`.
         task: whose examples have the prompts.
         progress: told what is judged.
 
@@ -151,7 +177,11 @@ def score_stored(path: Path, task: Task, progress: Progress = silent) -> Rescore
     beside = path / "completions" if (path / "completions").is_dir() else path
     samples, remarks = read_completions(beside)
     if not any(sample.prompt for sample in samples):
-        cause = f"{path} has no completions with their prompts" if samples or not remarks else remarks[0]
+        cause = (
+            f"{path} has no completions with their prompts"
+            if samples or not remarks
+            else remarks[0]
+        )
         raise DataError(cause, "give a file or folder of prompts and answers that can be read")
     rows = _Rows([example for split in task.splits for example in task.examples(split)])
     fitted = task.fitted() if isinstance(task, JsonlTask) else task
@@ -168,8 +198,15 @@ def score_stored(path: Path, task: Task, progress: Progress = silent) -> Rescore
             break
     if not answers:
         asked = shown(samples[0].prompt, 120)
-        what = f"none of the {len(samples):,} completions in {path} is to a prompt of the rows: the first is to {asked}"
-        raise DataError(what, "give the rows that were trained on, and task.options.prompt where the column is another")
+        what = (
+            f"none of the {len(samples):,} completions in {path} is to a prompt of the rows: the "
+            f"first is to {asked}"
+        )
+        raise DataError(
+            what,
+            "give the rows that were trained on, and task.options.prompt where the column is "
+            "another",
+        )
     return Rescored(answers=answers, unknown=unknown, shared=rows.shared, remarks=remarks)
 
 
@@ -184,15 +221,26 @@ class _Rows:
         for example in examples:
             question = _plain(example.messages[-1]["content"])
             self.shared += question in self._known
-            for text in (question, _plain("\n".join(one["content"] for one in example.messages)), example.id):
+            for text in (
+                question,
+                _plain("\n".join(one["content"] for one in example.messages)),
+                example.id,
+            ):
                 self._known.setdefault(text, example)
-        self._longest = sorted({_plain(one.messages[-1]["content"]) for one in examples} - {""}, key=len, reverse=True)
+        self._longest = sorted(
+            {_plain(one.messages[-1]["content"]) for one in examples} - {""}, key=len, reverse=True
+        )
 
     def find(self, prompt: str) -> Example | None:
-        """Whose prompt it is: letter by letter but for blanks, or the longest question within a rendered chat."""
+        """Whose prompt it is: letter by letter but for blanks, or the longest question within a
+        rendered chat."""
         if prompt not in self._asked:
             text = _plain(prompt)
-            inside = next((one for one in self._longest if one in text), None) if text not in self._known else text
+            inside = (
+                next((one for one in self._longest if one in text), None)
+                if text not in self._known
+                else text
+            )
             self._asked[prompt] = None if inside is None else self._known[inside]
         return self._asked[prompt]
 

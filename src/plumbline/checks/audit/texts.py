@@ -1,8 +1,9 @@
-"""The texts of an audit beside gold answers and controls: gold answers damaged, and written in the other ways in which
-people and models write the same.
+"""The texts of an audit beside gold answers and controls: gold answers damaged, and written in the
+other ways in which people and models write the same.
 
-What means the same depends on what the answer is: values of a JSON object are written otherwise one by one, a number or
-a few words as a whole, and of a long text (a query, a plan, a message) only what stands around it.
+What means the same depends on what the answer is: values of a JSON object are written otherwise one
+by one, a number or a few words as a whole, and of a long text (a query, a plan, a message) only
+what stands around it.
 """
 
 import json
@@ -17,7 +18,7 @@ from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
 from plumbline.tasks.text.numbers import without_accents
 
-# -- examples, and their gold answers damaged --------------------------------------------------------------------------
+# -- examples, and their gold answers damaged ------------------------------------------------------
 
 CUTS = (0.75, 0.5, 0.25)
 """Shares of a gold answer that are left when it is cut short."""
@@ -26,13 +27,18 @@ MOST = 16
 
 
 def a_few(splits: Mapping[str, Sequence[Example]], count: int, seed: int) -> list[Example]:
-    """So many examples at most, from all splits, of every stratum as evenly as there are; in a seeded order."""
+    """So many examples at most, from all splits, of every stratum as evenly as there are; in a
+    seeded order."""
     strata: dict[str, list[Example]] = defaultdict(list)
-    every = list({example.id: example for examples in splits.values() for example in examples}.values())
+    every = list(
+        {example.id: example for examples in splits.values() for example in examples}.values()
+    )
     for place in generator(seed, "audit", "examples").permutation(len(every)):
         strata[every[place].stratum].append(every[place])
     deepest = max(map(len, strata.values()), default=0)
-    dealt = [group[level] for level in range(deepest) for group in strata.values() if level < len(group)]
+    dealt = [
+        group[level] for level in range(deepest) for group in strata.values() if level < len(group)
+    ]
     return dealt[:count]
 
 
@@ -47,7 +53,11 @@ def damaged(example: Example, other: Example, seed: int) -> list[str]:
     gold, foreign = example.gold or "", other.gold or ""
     rng = generator(seed, "audit", "damage", example.id)
     found = [gold[: int(share * len(gold))] for share in CUTS]
-    found += [gold[: len(gold) // 2] + foreign[len(foreign) // 2 :], f"{gold}\n{foreign}", f"{gold}\n{gold}"]
+    found += [
+        gold[: len(gold) // 2] + foreign[len(foreign) // 2 :],
+        f"{gold}\n{foreign}",
+        f"{gold}\n{gold}",
+    ]
     found.append(re.sub(r"\d+", lambda match: str(int(match[0][:18]) + 7), gold))
     words, lines = gold.split(" "), gold.split("\n")
     found.append(" ".join(rng.permutation(words)))
@@ -81,12 +91,13 @@ def _json(text: str) -> Any:
         return None
 
 
-# -- written otherwise -------------------------------------------------------------------------------------------------
+# -- written otherwise -----------------------------------------------------------------------------
 
 _TABLE = read_table(Path(__file__).parent / "writings.yaml")
 DECIMAL_COMMA, WHOLE_FLOAT = "decimal comma", "whole number as a float"
 LABEL, INSIDE, LINES = 120, 40, 4
-"""Characters of an answer that a working may lead to, of what is inside of its marks, and its line breaks."""
+"""Characters of an answer that a working may lead to, of what is inside of its marks, and its line
+breaks."""
 SHORT = 60
 """Characters of a few words; a longer text that is no JSON is changed around only."""
 _COMMA = re.compile(r"(?<![\d.,])\d+,\d{1,2}(?![\d,])")
@@ -94,8 +105,11 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _CODE = re.compile(r"[=();{}<>\[\]]")
 
 
-def writings(example: Example, language: str, others: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """The name of each way and the text; nothing where there is no gold answer, or where a way changes nothing.
+def writings(
+    example: Example, language: str, others: Sequence[str] = ()
+) -> Iterator[tuple[str, str]]:
+    """The name of each way and the text; nothing where there is no gold answer, or where a way
+    changes nothing.
 
     Args:
         example: with a gold answer.
@@ -145,13 +159,16 @@ def writings(example: Example, language: str, others: Sequence[str] = ()) -> Ite
 
 _EMPTY_THOUGHT = re.compile(r"\s*<(?P<name>\w+)>(?P<thought>\s*)</(?P=name)>")
 _TAG = re.compile(r"</?\w+>")
-_QUERY = re.compile(r"\s*(?:select|with|insert|update|delete|create|def|import|class)\b", re.IGNORECASE)
+_QUERY = re.compile(
+    r"\s*(?:select|with|insert|update|delete|create|def|import|class)\b", re.IGNORECASE
+)
 NUMBERS = (17, 28, 45, 31, 52, 83)
 """Of a working; the first three that are not in the answer."""
 
 
 def is_label(gold: str) -> bool:
-    """Whether an answer is a few words, a number, or one of them in marks, and no JSON, query, plan or message."""
+    """Whether an answer is a few words, a number, or one of them in marks, and no JSON, query, plan
+    or message."""
     is_short = len(gold) <= LABEL and gold.strip("\n").count("\n") <= LINES
     is_short = is_short and len(label_of(gold)) <= INSIDE
     return is_short and _QUERY.match(gold) is None and not isinstance(_json(gold), dict | list)
@@ -160,7 +177,11 @@ def is_label(gold: str) -> bool:
 def label_of(gold: str) -> str:
     """An answer without the thought and the marks around it."""
     text = _EMPTY_THOUGHT.sub("", gold)
-    inside = [text] if (boxed := re.fullmatch(r"\s*\\boxed\{(.*)\}\s*", text, re.DOTALL)) is None else [boxed[1]]
+    inside = (
+        [text]
+        if (boxed := re.fullmatch(r"\s*\\boxed\{(.*)\}\s*", text, re.DOTALL)) is None
+        else [boxed[1]]
+    )
     return _TAG.sub("", inside[0]).rpartition("####")[2].strip()
 
 
@@ -174,14 +195,19 @@ def behind(gold: str, words: str) -> str:
 def _working(gold: str, others: Sequence[str], prose: Mapping[str, str]) -> str:
     own = label_of(gold)
     numbers = [number for number in NUMBERS if str(number) not in gold][:3]
-    labels = [label for label in dict.fromkeys(map(label_of, others)) if label and label.casefold() != own.casefold()]
+    labels = [
+        label
+        for label in dict.fromkeys(map(label_of, others))
+        if label and label.casefold() != own.casefold()
+    ]
     known = [label for label in labels if own.casefold() not in label.casefold()][:2]
     words = prose["working"].format(*numbers)
     return f"{words} {prose['others'].format(prose['or'].join(known))}" if known else words
 
 
 def wrong(example: Example, other: str, language: str) -> Iterator[tuple[str, str]]:
-    """Wrong answers that name the right one: the name of each way and the text; nothing where none is sure to be wrong.
+    """Wrong answers that name the right one: the name of each way and the text; nothing where none
+    is sure to be wrong.
 
     Args:
         example: with a gold answer.
@@ -190,11 +216,20 @@ def wrong(example: Example, other: str, language: str) -> Iterator[tuple[str, st
     """
     gold = example.gold or ""
     own, theirs = label_of(gold).casefold(), label_of(other).casefold()
-    if not own or not theirs or own in theirs or theirs in own or not (is_label(gold) and is_label(other)):
+    if (
+        not own
+        or not theirs
+        or own in theirs
+        or theirs in own
+        or not (is_label(gold) and is_label(other))
+    ):
         return
     prose = _TABLE["prose"][language]
     yield OTHER, other
-    yield "another answer behind the gold one", behind(other, prose["dropped"].format(label_of(gold)))
+    yield (
+        "another answer behind the gold one",
+        behind(other, prose["dropped"].format(label_of(gold))),
+    )
     yield NEGATED, prose["not"].format(label_of(gold))
 
 
@@ -216,13 +251,19 @@ def marks_damaged(gold: str) -> Iterator[tuple[str, str]]:
     apart = "\n" if head.endswith("\n") else ""
     yield "a doubled closing mark", head + last + apart + last + tail
     yield UNCLOSED, f"{head}{tail}"
-    yield "a doubled opening mark", gold.replace(last.replace("/", ""), last.replace("/", "") * 2, 1)
+    yield (
+        "a doubled opening mark",
+        gold.replace(last.replace("/", ""), last.replace("/", "") * 2, 1),
+    )
 
 
 def writes_commas(examples: Sequence[Example]) -> bool:
-    """Whether most prompts are in a language that writes 4,5: such a number is in them, or a letter with an accent."""
+    """Whether most prompts are in a language that writes 4,5: such a number is in them, or a letter
+    with an accent."""
     texts = [" ".join(one["content"] for one in example.messages) for example in examples]
-    return sum(_COMMA.search(text) is not None or without_accents(text) != text for text in texts) * 2 > len(texts)
+    return sum(
+        _COMMA.search(text) is not None or without_accents(text) != text for text in texts
+    ) * 2 > len(texts)
 
 
 def _values(value: Any, gold: str) -> Iterator[tuple[str, str]]:
@@ -234,7 +275,9 @@ def _values(value: Any, gold: str) -> Iterator[tuple[str, str]]:
     def quoted(text: str) -> str:
         return json.dumps(text, ensure_ascii=False)
 
-    def written(number: Callable[[str, float], str] = bare, text: Callable[[str], str] = quoted) -> str:
+    def written(
+        number: Callable[[str, float], str] = bare, text: Callable[[str], str] = quoted
+    ) -> str:
         return _dump(value, "", number, text)
 
     def named(key: str, what: str) -> bool:
@@ -244,13 +287,23 @@ def _values(value: Any, gold: str) -> Iterator[tuple[str, str]]:
     ways = {
         DECIMAL_COMMA: written(lambda _, one: json.dumps(one).replace(".", ",")),
         "decimal comma in quotes": written(
-            lambda _, one: f'"{one!s}"'.replace(".", ",") if isinstance(one, float) else json.dumps(one)
+            lambda _, one: (
+                f'"{one!s}"'.replace(".", ",") if isinstance(one, float) else json.dumps(one)
+            )
         ),
         "numbers in quotes": written(lambda _, one: f'"{one!s}"'),
-        "thousands points": written(lambda _, one: f'"{_brazilian(one)}"' if abs(one) >= 1000 else json.dumps(one)),
-        "R$": written(lambda key, one: f'"R$ {_brazilian(one)}"' if named(key, "money") else json.dumps(one)),
-        "percent sign": written(lambda key, one: f'"{_brazilian(one)}%"' if named(key, "percent") else json.dumps(one)),
-        "case": written(text=lambda one: quoted(one.capitalize() if one != one.capitalize() else one.upper())),
+        "thousands points": written(
+            lambda _, one: f'"{_brazilian(one)}"' if abs(one) >= 1000 else json.dumps(one)
+        ),
+        "R$": written(
+            lambda key, one: f'"R$ {_brazilian(one)}"' if named(key, "money") else json.dumps(one)
+        ),
+        "percent sign": written(
+            lambda key, one: f'"{_brazilian(one)}%"' if named(key, "percent") else json.dumps(one)
+        ),
+        "case": written(
+            text=lambda one: quoted(one.capitalize() if one != one.capitalize() else one.upper())
+        ),
         "accents left out": written(text=lambda one: quoted(without_accents(one))),
         "escaped letters": json.dumps(value, ensure_ascii=True),
     }
@@ -261,10 +314,15 @@ def _values(value: Any, gold: str) -> Iterator[tuple[str, str]]:
     yield "on several lines", json.dumps(value, ensure_ascii=False, indent=2)
 
 
-def _dump(value: Any, key: str, number: Callable[[str, float], str], text: Callable[[str], str]) -> str:
-    """JSON whose numbers, with the key that they stand under, and texts are written by these functions."""
+def _dump(
+    value: Any, key: str, number: Callable[[str, float], str], text: Callable[[str], str]
+) -> str:
+    """JSON whose numbers, with the key that they stand under, and texts are written by these
+    functions."""
     if isinstance(value, dict):
-        inside = ", ".join(f"{json.dumps(name)}: {_dump(one, name, number, text)}" for name, one in value.items())
+        inside = ", ".join(
+            f"{json.dumps(name)}: {_dump(one, name, number, text)}" for name, one in value.items()
+        )
         return f"{{{inside}}}"
     if isinstance(value, list):
         return f"[{', '.join(_dump(one, key, number, text) for one in value)}]"

@@ -11,14 +11,20 @@ Look = Callable[[History], Iterator[Finding]]
 
 
 def rule(
-    name: str, *, needs: tuple[str, ...], kinds: tuple[Kind, ...] = ("rl",), live: bool = True, **options: Any
+    name: str,
+    *,
+    needs: tuple[str, ...],
+    kinds: tuple[Kind, ...] = ("rl",),
+    live: bool = True,
+    **options: Any,
 ) -> Callable[[Look], Check[History]]:
     """Make a function the check `name` of a stage's records; see `Check` for the options.
 
     Args:
         name: of the check.
-        needs: names of series (a name that ends with / is any that begins so), `samples`, `prompts` (texts, no ids),
-            `golds` (of samples), `evaluated` (samples), `finals`, or `a|b`, one of several.
+        needs: names of series (a name that ends with / is any that begins so), `samples`, `prompts`
+            (texts, no ids), `golds` (of samples), `evaluated` (samples), `finals`, or `a|b`, one of
+            several.
         kinds: of stages that it applies to.
         live: whether it means anything while a run goes on.
         options: of `Check`.

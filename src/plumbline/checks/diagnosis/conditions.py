@@ -1,12 +1,14 @@
-"""Whether a condition holds, by the records: yes, no, or not decided, with the figures and what would decide it.
+"""Whether a condition holds, by the records: yes, no, or not decided, with the figures and what
+would decide it.
 
-A figure is a metric at a step with its interval, pooled over seeds. Metrics of training (`train/...`) are numbers a
-step, those of evaluations (`eval/...`) have a value for each example. A run that was not evaluated inside RL has two
-points: at step 0 the last stage before RL after which all tasks were evaluated, and at its last step RL's end, both on
-the last final split.
+A figure is a metric at a step with its interval, pooled over seeds. Metrics of training
+(`train/...`) are numbers a step, those of evaluations (`eval/...`) have a value for each example. A
+run that was not evaluated inside RL has two points: at step 0 the last stage before RL after which
+all tasks were evaluated, and at its last step RL's end, both on the last final split.
 
-A bound holds where the whole 95 % interval is on its side, and does not where the whole interval is on the other. In
-between the difference is inside the noise, and nothing is decided. Numbers of a single step are exact.
+A bound holds where the whole 95 % interval is on its side, and does not where the whole interval is
+on the other. In between the difference is inside the noise, and nothing is decided. Numbers of a
+single step are exact.
 """
 
 import math
@@ -56,9 +58,14 @@ class Estimate:
     """What n counts: examples, or steps; empty of a single number, which is exact."""
 
     def __format__(self, form: str) -> str:
-        """The figure with its interval, n and the number of seeds; a number that is exact, alone."""
+        """The figure with its interval, n and the number of seeds; a number that is exact,
+        alone."""
         one, seeds = self.interval, f", {self.seeds} seeds" if self.seeds > 1 else ""
-        return f"{one:{form}}, n = {one.n:,} {self.unit}{seeds}" if self.unit else f"{one.mean:{form or '.3f'}}{seeds}"
+        return (
+            f"{one:{form}}, n = {one.n:,} {self.unit}{seeds}"
+            if self.unit
+            else f"{one.mean:{form or '.3f'}}{seeds}"
+        )
 
 
 class RunFigures:
@@ -74,7 +81,9 @@ class RunFigures:
 
     def __init__(self, run: Run, trained: Sequence[Mapping[str, Any]] | None = None) -> None:
         self.run, self.trained = run, run.rows("rl") if trained is None else trained
-        self.files = {key: path for key, path in run.evaluation_files().items() if key.stage in STAGES}
+        self.files = {
+            key: path for key, path in run.evaluation_files().items() if key.stage in STAGES
+        }
         self._read: dict[EvaluationKey, Evaluation] = {}
         # Rules are judged at every step: what they ask at each is found once.
         self._columns: dict[str, tuple[list[int], list[float]]] = {}
@@ -97,13 +106,18 @@ class RunFigures:
     def _column(self, metric: str) -> tuple[list[int], list[float]]:
         """The steps and the values of a metric of training, in the order of the steps."""
         if metric not in self._columns:
-            rows = [(row["step"], float(row[metric])) for row in self.trained if row.get(metric) is not None]
+            rows = [
+                (row["step"], float(row[metric]))
+                for row in self.trained
+                if row.get(metric) is not None
+            ]
             rows.sort(key=operator.itemgetter(0))
             self._columns[metric] = [step for step, _ in rows], [value for _, value in rows]
         return self._columns[metric]
 
     def measured(self, metric: str, step: int) -> Measured:
-        """The values of the examples at a step that `steps` has; what could not be judged has none."""
+        """The values of the examples at a step that `steps` has; what could not be judged has
+        none."""
         value = _value_of(self._named(metric)[1])
         return tuple(
             {row.id: number for row in evaluation.rows if (number := value(row)) is not None}
@@ -111,9 +125,13 @@ class RunFigures:
         )
 
     def clusters(self, metric: str, step: int) -> tuple[Mapping[str, str], ...]:
-        """The cluster of each example at a step, a mapping for each task; empty where each is its own."""
+        """The cluster of each example at a step, a mapping for each task; empty where each is its
+        own."""
         found = self.evaluations(metric, step)
-        return tuple(dict(zip((row.id for row in one.rows), one.clusters() or (), strict=False)) for one in found)
+        return tuple(
+            dict(zip((row.id for row in one.rows), one.clusters() or (), strict=False))
+            for one in found
+        )
 
     def evaluations(self, metric: str, step: int) -> list[Evaluation]:
         """The evaluations that a metric is of, at a step that `steps` has.
@@ -126,13 +144,21 @@ class RunFigures:
     def where(self, metric: str, step: int) -> str:
         """Where in the run a step that `steps` has is: a step of RL, or the end of a stage."""
         key = self._points(metric)[step][0] if metric.startswith("eval/") else None
-        return f"at step {step}" if key is None or key.step is not None else f"after {key.stage} on {key.split}"
+        return (
+            f"at step {step}"
+            if key is None or key.step is not None
+            else f"after {key.stage} on {key.split}"
+        )
 
     @cached_property
     def known(self) -> list[str]:
         """The metrics that could be meant."""
         trained = {key for row in self.trained for key in row if key.startswith("train/")}
-        evaluated = [f"eval/{name}" for name in (MEAN, *filter(None, self.run.recipe.each_task)) if self.files]
+        evaluated = [
+            f"eval/{name}"
+            for name in (MEAN, *filter(None, self.run.recipe.each_task))
+            if self.files
+        ]
         return [*evaluated, *sorted(trained)]
 
     def _evaluation(self, key: EvaluationKey) -> Evaluation:
@@ -141,7 +167,8 @@ class RunFigures:
         return self._read[key]
 
     def _named(self, metric: str) -> tuple[list[str], str]:
-        """The tasks that a metric of evaluations is of, and what of them; no task where there is no such metric."""
+        """The tasks that a metric of evaluations is of, and what of them; no task where there is no
+        such metric."""
         tasks = list(self.run.recipe.each_task)
         first, _, rest = metric.removeprefix("eval/").partition("/")
         if first in tasks:
@@ -150,7 +177,8 @@ class RunFigures:
         return (tasks, what) if tasks == [""] or what in {MEAN, SAMPLED} else ([], what)
 
     def _points(self, metric: str) -> dict[int, list[EvaluationKey]]:
-        """The evaluations of a metric's tasks by step, where all of them have what is asked for; ascending."""
+        """The evaluations of a metric's tasks by step, where all of them have what is asked for;
+        ascending."""
         if metric not in self._keys:
             tasks, what = self._named(metric)
             points = [self._points_of(task, what) for task in tasks]
@@ -164,13 +192,21 @@ class RunFigures:
         points = {
             key.step: key
             for key in self.files
-            if key.step is not None and (key.task, key.mode, key.split) == (task, mode, section.split)
+            if key.step is not None
+            and (key.task, key.mode, key.split) == (task, mode, section.split)
         }
         if not points and section.final:
             for stage in STAGES:
-                ends = {name: EvaluationKey(stage, section.final[-1], mode, None, name) for name in recipe.each_task}
-                if all(key in self.files for key in ends.values()) and (stage != "rl" or recipe.rl is not None):
-                    points[recipe.rl.steps if stage == "rl" and recipe.rl is not None else 0] = ends[task]
+                ends = {
+                    name: EvaluationKey(stage, section.final[-1], mode, None, name)
+                    for name in recipe.each_task
+                }
+                if all(key in self.files for key in ends.values()) and (
+                    stage != "rl" or recipe.rl is not None
+                ):
+                    points[recipe.rl.steps if stage == "rl" and recipe.rl is not None else 0] = (
+                        ends[task]
+                    )
         if what in {MEAN, SAMPLED}:
             return points
         value = _value_of(what)
@@ -182,7 +218,8 @@ class RunFigures:
 
 
 def _value_of(what: str) -> Callable[[Judged], float | None]:
-    """What of an answer a metric is the mean of: its reward, another reading of it, or that of a stratum's answers."""
+    """What of an answer a metric is the mean of: its reward, another reading of it, or that of a
+    stratum's answers."""
     if what in {MEAN, SAMPLED}:
         return lambda row: row.reward
     if what.startswith(READING):
@@ -201,7 +238,8 @@ class Evidence:
 
     @property
     def stopped(self) -> bool:
-        """Whether checks or watch rules stopped all runs, so that nothing comes after their last steps."""
+        """Whether checks or watch rules stopped all runs, so that nothing comes after their last
+        steps."""
         return all(records.run.stopped() is not None for records in self.runs)
 
     def steps(self, metric: str) -> list[int]:
@@ -235,7 +273,9 @@ class Evidence:
         for run in self.runs:
             values = run.measured(metric, step)
             if base is not None:
-                for before, after in zip(run.evaluations(metric, base), run.evaluations(metric, step), strict=True):
+                for before, after in zip(
+                    run.evaluations(metric, base), run.evaluations(metric, step), strict=True
+                ):
                     check_same(before, after)
                 values = _minus(values, run.measured(metric, base))
             if condition.minus is not None:
@@ -246,11 +286,16 @@ class Evidence:
             if base is not None or condition.minus is not None:
                 return figure
             one = figure.interval  # a reward lies between 0 and 1, and so does its interval
-            return replace(figure, interval=Interval(one.mean, max(0.0, one.low), min(1.0, one.high), one.n))
+            return replace(
+                figure, interval=Interval(one.mean, max(0.0, one.low), min(1.0, one.high), one.n)
+            )
         if not self.previous:
             assert condition.baseline is not None, "the caller asks first"
             return _of_examples(
-                [tuple({k: v - condition.baseline for k, v in task.items()} for task in values) for values in now],
+                [
+                    tuple({k: v - condition.baseline for k, v in task.items()} for task in values)
+                    for values in now
+                ],
                 clusters,
             )
         then = []
@@ -268,34 +313,55 @@ class Evidence:
             IncomparableError: the seeds were evaluated on other examples.
         """
         steps = self.steps(metric)
-        return (steps[-1], self.estimate(Condition(metric=metric, above=0), steps[-1])) if steps else None
+        return (
+            (steps[-1], self.estimate(Condition(metric=metric, above=0), steps[-1]))
+            if steps
+            else None
+        )
 
     def _trained(self, metric: str, step: int, base: int | None, condition: Condition) -> Estimate:
-        """Of a metric of training: the mean of a window of steps, which are taken for independent."""
+        """Of a metric of training: the mean of a window of steps, which are taken for
+        independent."""
         now = [run.numbers(metric, step, condition.window) for run in self.runs]
         if condition.window == 1:
             value = float(np.mean([values[0] for values in now]))
             return Estimate(Interval(value, value, value, 1), EXACT, EXACT, len(now), "")
-        then = [run.numbers(metric, base, condition.window) for run in self.runs] if base is not None else []
-        then += [run.numbers(metric, step, condition.window) for run in self.previous] if condition.against else []
+        then = (
+            [run.numbers(metric, base, condition.window) for run in self.runs]
+            if base is not None
+            else []
+        )
+        then += (
+            [run.numbers(metric, step, condition.window) for run in self.previous]
+            if condition.against
+            else []
+        )
         first = _pooled(now, [[float(np.mean(values)) for values in now]], "steps")
         if then:
-            return apart(first, _pooled(then, [[float(np.mean(values)) for values in then]], "steps"))
+            return apart(
+                first, _pooled(then, [[float(np.mean(values)) for values in then]], "steps")
+            )
         if condition.against is None:
             return first
         assert condition.baseline is not None, "the caller asks first"
         one, by = first.interval, condition.baseline
-        return replace(first, interval=Interval(one.mean - by, one.low - by, one.high - by, one.n), seeds=1)
+        return replace(
+            first, interval=Interval(one.mean - by, one.low - by, one.high - by, one.n), seeds=1
+        )
 
 
 def apart(first: Estimate, second: Estimate) -> Estimate:
-    """The difference of two estimates of different things, which no pair of values ties together."""
+    """The difference of two estimates of different things, which no pair of values ties
+    together."""
     one, other = first.interval, second.interval
     middle = one.mean - other.mean
     low = middle - math.hypot(one.mean - one.low, other.high - other.mean)
     high = middle + math.hypot(one.high - one.mean, other.mean - other.low)
     interval = Interval(middle, low, high, one.n + other.n)
-    scatter, over_seeds = _both(first.scatter, second.scatter), _both(first.over_seeds, second.over_seeds)
+    scatter, over_seeds = (
+        _both(first.scatter, second.scatter),
+        _both(first.over_seeds, second.over_seeds),
+    )
     return replace(first, interval=interval, scatter=scatter, over_seeds=over_seeds)
 
 
@@ -311,15 +377,19 @@ def _both(one: Scatter, other: Scatter) -> Scatter:
     )
 
 
-def _check(first: Sequence[Evaluation], other: RunFigures, metric: str, step: int, *, rubric: bool = True) -> None:
+def _check(
+    first: Sequence[Evaluation], other: RunFigures, metric: str, step: int, *, rubric: bool = True
+) -> None:
     if step not in other.steps(metric):
         raise IncomparableError(
-            f"{other.run.folder} has no {metric} at step {step}", "evaluate both runs at the same steps"
+            f"{other.run.folder} has no {metric} at step {step}",
+            "evaluate both runs at the same steps",
         )
     others = other.evaluations(metric, step)
     if len(others) != len(first):
         raise IncomparableError(
-            f"{other.run.folder} has {metric} of {len(others)} tasks, not of {len(first)}", "compare task by task"
+            f"{other.run.folder} has {metric} of {len(others)} tasks, not of {len(first)}",
+            "compare task by task",
         )
     for one, another in zip(first, others, strict=True):
         check_same(another, one, rubric=rubric)
@@ -329,7 +399,8 @@ def _minus(after: Measured, before: Measured) -> Measured:
     """Pair by pair; an example that one of them has no value of is left out."""
     if len(after) != len(before):
         raise IncomparableError(
-            f"the figures are of {len(after)} and of {len(before)} tasks", "compare what is of the same tasks"
+            f"the figures are of {len(after)} and of {len(before)} tasks",
+            "compare what is of the same tasks",
         )
     return tuple(
         {key: value - then[key] for key, value in now.items() if key in then}
@@ -340,7 +411,11 @@ def _minus(after: Measured, before: Measured) -> Measured:
 def _mean_of(seeds: Sequence[Measured]) -> Measured:
     """The mean over the seeds of each example that all of them judged."""
     return tuple(
-        {key: float(np.mean([one[key] for one in task])) for key in task[0] if all(key in one for one in task)}
+        {
+            key: float(np.mean([one[key] for one in task]))
+            for key in task[0]
+            if all(key in one for one in task)
+        }
         for task in zip(*seeds, strict=True)
     )
 
@@ -356,15 +431,22 @@ def _of_examples(
     """Of the values of each seed, or of their difference to those of the seeds of another run."""
     values = _minus(_mean_of(now), _mean_of(then)) if then else _mean_of(now)
     seeds = [list(map(_overall, group)) for group in (now, then) if group]
-    shared = [[of[key] for key in task] if of else None for task, of in zip(values, clusters, strict=True)]
+    shared = [
+        [of[key] for key in task] if of else None for task, of in zip(values, clusters, strict=True)
+    ]
     return _pooled([list(task.values()) for task in values], seeds, "examples", shared)
 
 
 def _pooled(
-    strata: Sequence[Sequence[float]], seeds: Sequence[Sequence[float]], unit: str, clusters: Sequence[Clusters] = ()
+    strata: Sequence[Sequence[float]],
+    seeds: Sequence[Sequence[float]],
+    unit: str,
+    clusters: Sequence[Clusters] = (),
 ) -> Estimate:
     if not strata or not all(strata):
-        raise IncomparableError("no example was judged in all of the evaluations", "look at why they were not judged")
+        raise IncomparableError(
+            "no example was judged in all of the evaluations", "look at why they were not judged"
+        )
     groups = [group for group in seeds if len(group) > 1]
     count = max(map(len, seeds))
     error = math.hypot(*(float(np.std(group, ddof=1)) / math.sqrt(len(group)) for group in groups))
@@ -410,7 +492,9 @@ class ConditionVerdict:
     figures: tuple[VerdictFigure, ...] = ()
 
 
-def judge(condition: Condition | str, evidence: Evidence, named: Mapping[str, Condition]) -> ConditionVerdict:
+def judge(
+    condition: Condition | str, evidence: Evidence, named: Mapping[str, Condition]
+) -> ConditionVerdict:
     """Evaluate a condition.
 
     Args:
@@ -425,7 +509,9 @@ def judge(condition: Condition | str, evidence: Evidence, named: Mapping[str, Co
         return judge(named[condition], evidence, named)
     if not condition.parts:
         return _figure(condition, evidence)
-    verdict = _together([judge(part, evidence, named) for part in condition.parts], decides=condition.all is None)
+    verdict = _together(
+        [judge(part, evidence, named) for part in condition.parts], decides=condition.all is None
+    )
     if condition.none is None:
         return verdict
     opposite = {True: False, False: True, None: None}
@@ -439,7 +525,11 @@ def _together(verdicts: Sequence[ConditionVerdict], *, decides: bool) -> Conditi
         return decides if decides in values else None if None in values else not decides
 
     holds = combined([verdict.holds for verdict in verdicts])
-    shown = [verdict for verdict in verdicts if verdict.holds is decides] if holds is decides else verdicts
+    shown = (
+        [verdict for verdict in verdicts if verdict.holds is decides]
+        if holds is decides
+        else verdicts
+    )
     undecided = [verdict for verdict in verdicts if verdict.holds is None] if holds is None else []
     return ConditionVerdict(
         holds=holds,
@@ -456,7 +546,8 @@ def _unknown(said: str, need: str) -> ConditionVerdict:
 
 
 def _figure(condition: Condition, evidence: Evidence) -> ConditionVerdict:
-    """Of one metric: the points to look at, or why there are none, and what they are beside the bounds."""
+    """Of one metric: the points to look at, or why there are none, and what they are beside the
+    bounds."""
     metric = str(condition.metric)
     steps = evidence.view_steps(metric)
     if condition.minus is not None and steps:
@@ -465,10 +556,14 @@ def _figure(condition: Condition, evidence: Evidence) -> ConditionVerdict:
     if not steps:
         return _no_metric(metric, evidence)
     if condition.against is not None and condition.baseline is None and not evidence.previous:
-        return _unknown(f"{metric}: no previous run was given to compare with", "give the previous run's folder, too")
+        return _unknown(
+            f"{metric}: no previous run was given to compare with",
+            "give the previous run's folder, too",
+        )
     if len(steps) < condition.window:
         return _unknown(
-            f"{metric} has {len(steps)} steps, and the mean of {condition.window} is asked for", "more steps"
+            f"{metric} has {len(steps)} steps, and the mean of {condition.window} is asked for",
+            "more steps",
         )
     last, after, since = steps[-1], condition.after or 0, condition.since
     first = max(condition.at or 0, last if after > last and evidence.stopped else after)
@@ -476,7 +571,9 @@ def _figure(condition: Condition, evidence: Evidence) -> ConditionVerdict:
     ready = steps[max(before, bisect_left(steps, first)) :]
     base = steps[before - 1] if before else None
     if since is not None and base is None:
-        return _unknown(f"{metric} has no point up to step {since}", "an evaluation.every that gives it one")
+        return _unknown(
+            f"{metric} has no point up to step {since}", "an evaluation.every that gives it one"
+        )
     if not ready:
         asked = max(first, since + 1 if since is not None else 0)
         rl = evidence.runs[0].run.recipe.rl
@@ -487,7 +584,9 @@ def _figure(condition: Condition, evidence: Evidence) -> ConditionVerdict:
         )
     count = condition.sustained if condition.at is None else 1
     if len(ready) < count:
-        return _unknown(f"{metric} has {len(ready)} points, and {count} in a row are asked for", "more steps")
+        return _unknown(
+            f"{metric} has {len(ready)} points, and {count} in a row are asked for", "more steps"
+        )
     chosen = ready[-count:] if condition.at is None else ready[:1]
     try:
         estimates = [evidence.estimate(condition, step, base) for step in chosen]
@@ -500,15 +599,22 @@ def _figure(condition: Condition, evidence: Evidence) -> ConditionVerdict:
     if count == 1:
         return verdicts[0]
     held = sum(verdict.leans is True for verdict in verdicts)
-    said = [f"{line}, and so it was at {held} of the last {count} points" for line in verdicts[-1].said]
-    return replace(_together(verdicts, decides=False), said=tuple(said), figures=verdicts[-1].figures)
+    said = [
+        f"{line}, and so it was at {held} of the last {count} points" for line in verdicts[-1].said
+    ]
+    return replace(
+        _together(verdicts, decides=False), said=tuple(said), figures=verdicts[-1].figures
+    )
 
 
 def _no_metric(metric: str, evidence: Evidence) -> ConditionVerdict:
     known = evidence.runs[0].known
     names = [name for name in known if name.startswith(metric[:5])]
     if metric.startswith("eval/") and not names:
-        return _unknown(f"there is no evaluation yet, so no {metric}", "let the run be evaluated (evaluation.every)")
+        return _unknown(
+            f"there is no evaluation yet, so no {metric}",
+            "let the run be evaluated (evaluation.every)",
+        )
     if not known:
         return _unknown(f"there is no {metric} yet", "let the run train")
     return _unknown(f"there is no {metric}", f"a metric that the run has: {', '.join(names[:8])}")
@@ -519,25 +625,53 @@ def _beside_bounds(
 ) -> ConditionVerdict:
     one, place = estimate.interval, evidence.runs[0].where(str(condition.metric), step)
     if math.isnan(one.mean):  # which is on no side of any bound
-        return _unknown(f"{condition.metric} {place} is no number", "look at why: `plumbline check` of the run")
-    answers = {name: _beside(name, bound, one.low, one.high) for name, bound in condition.bounds.items()}
+        return _unknown(
+            f"{condition.metric} {place} is no number", "look at why: `plumbline check` of the run"
+        )
+    answers = {
+        name: _beside(name, bound, one.low, one.high) for name, bound in condition.bounds.items()
+    }
     values = answers.values()
     holds = False if False in values else None if None in values else True
     kind, subject = _subject(condition, base, evidence)
-    bounds = " and ".join(f"{name.replace('_', ' ')} {bound:g}" for name, bound in condition.bounds.items())
-    outcome = {True: f": {bounds}", False: f": not {bounds}", None: f": whether {bounds} is inside the noise"}[holds]
-    undecided = [condition.bounds[name] for name, answer in answers.items() if answer is None] if holds is None else []
+    bounds = " and ".join(
+        f"{name.replace('_', ' ')} {bound:g}" for name, bound in condition.bounds.items()
+    )
+    outcome = {
+        True: f": {bounds}",
+        False: f": not {bounds}",
+        None: f": whether {bounds} is inside the noise",
+    }[holds]
+    undecided = (
+        [condition.bounds[name] for name, answer in answers.items() if answer is None]
+        if holds is None
+        else []
+    )
     return ConditionVerdict(
         holds=holds,
-        leans=all(_beside(name, bound, one.mean, one.mean) for name, bound in condition.bounds.items()),
-        said=(f"{condition.metric}{subject} {place} is {estimate:{'' if kind == 'value' else '+.3f'}}{outcome}",),
-        needs=tuple(f"for {condition.metric}{subject}: {_needed(estimate, bound)}" for bound in undecided),
+        leans=all(
+            _beside(name, bound, one.mean, one.mean) for name, bound in condition.bounds.items()
+        ),
+        said=(
+            (
+                f"{condition.metric}{subject} {place} is "
+                f"{estimate:{'' if kind == 'value' else '+.3f'}}{outcome}"
+            ),
+        ),
+        needs=tuple(
+            f"for {condition.metric}{subject}: {_needed(estimate, bound)}" for bound in undecided
+        ),
         noise=holds is None,
         figures=(VerdictFigure.of(str(condition.metric), step, estimate, kind),),
     )
 
 
-_SIDES = {"above": operator.gt, "at_least": operator.ge, "below": operator.lt, "at_most": operator.le}
+_SIDES = {
+    "above": operator.gt,
+    "at_least": operator.ge,
+    "below": operator.lt,
+    "at_most": operator.le,
+}
 
 
 def _beside(name: str, bound: float, low: float, high: float) -> bool | None:
@@ -555,15 +689,20 @@ def _subject(condition: Condition, base: int | None, evidence: Evidence) -> tupl
     if condition.against is None:
         return "value", window
     if not evidence.previous:
-        return f"against {condition.baseline}", f"{window}: the difference to {condition.baseline:g}"
+        return (
+            f"against {condition.baseline}",
+            f"{window}: the difference to {condition.baseline:g}",
+        )
     rubrics = ", whose rubric may be another," if condition.across_rubrics else ""
     return "against previous", f"{window}: the difference to the previous run{rubrics}"
 
 
 def _needed(estimate: Estimate, bound: float) -> str:
-    """What shows, four times in five, on which side of a bound a mean is, if it and its scatter stay as they are.
+    """What shows, four times in five, on which side of a bound a mean is, if it and its scatter
+    stay as they are.
 
-    The seeds alone, where these examples are enough; else the examples, and the seeds, too, where there are several.
+    The seeds alone, where these examples are enough; else the examples, and the seeds, too, where
+    there are several.
     """
     distance, scatter = abs(estimate.interval.mean - bound), estimate.scatter
     if (left := distance**2 - least_distance(scatter, scatter.units) ** 2) > 0:
@@ -581,4 +720,6 @@ def _needed(estimate: Estimate, bound: float) -> str:
             "; more examples of the same cannot" if wanted.needs_other_clusters else ""
         )
     more = " and more seeds" if estimate.seeds > 1 else ""
-    return f"{wanted}{more}, where there are {scatter.units:,}, show it four times in five ({where})"
+    return (
+        f"{wanted}{more}, where there are {scatter.units:,}, show it four times in five ({where})"
+    )

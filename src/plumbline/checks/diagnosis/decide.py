@@ -1,7 +1,9 @@
-"""What a run's records answer to its recipe's questions, which branch of its tree they lead to, and the next recipe.
+"""What a run's records answer to its recipe's questions, which branch of its tree they lead to, and
+the next recipe.
 
-Branches are walked in their order. The first that holds is taken, if those before it do not hold: where one of them is
-not decided, nothing after it is. Where branches say how weak they are (`weakest`), all that hold are compared.
+Branches are walked in their order. The first that holds is taken, if those before it do not hold:
+where one of them is not decided, nothing after it is. Where branches say how weak they are
+(`weakest`), all that hold are compared.
 """
 
 import os
@@ -95,12 +97,15 @@ class Decision:
             "because": list(self.because),
             "needs": list(self.needs),
             "noise": list(self.noise),
-            "changes": {key: {"to": one.to, "because": one.because} for key, one in self.changes.items()},
+            "changes": {
+                key: {"to": one.to, "because": one.because} for key, one in self.changes.items()
+            },
         }
 
 
 def gather(folders: Sequence[Path]) -> Evidence:
-    """The records of runs: those of the first one's recipe are its seeds, those of another one are the previous run's.
+    """The records of runs: those of the first one's recipe are its seeds, those of another one are
+    the previous run's.
 
     Raises:
         RunError: a folder is no run, or there are runs of three recipes.
@@ -117,7 +122,8 @@ def gather(folders: Sequence[Path]) -> Evidence:
         group.append(RunFigures(run))
     if len(groups) > 2:
         raise RunError(
-            f"these are runs of {len(groups)} recipes: {', '.join(one[0].run.recipe.name for one in groups)}",
+            f"these are runs of {len(groups)} recipes: "
+            f"{', '.join(one[0].run.recipe.name for one in groups)}",
             "give the runs of one recipe (its seeds), and after them those of the recipe before it",
         )
     return Evidence(tuple(groups[0]), tuple(groups[1]) if len(groups) > 1 else ())
@@ -158,7 +164,9 @@ def decide(evidence: Evidence, tree: DecideSection) -> Decision:
     below, decided = tree.branches, False
     while not decided:
         branches = {name: branch for name, branch in below.items() if branch is not None}
-        verdicts = {name: judge(branch.when, evidence, tree.conditions) for name, branch in branches.items()}
+        verdicts = {
+            name: judge(branch.when, evidence, tree.conditions) for name, branch in branches.items()
+        }
         held = [name for name, verdict in verdicts.items() if verdict.holds]
         name = held[0] if held else ""
         undecided = [other for other, verdict in verdicts.items() if verdict.holds is None]
@@ -166,7 +174,11 @@ def decide(evidence: Evidence, tree: DecideSection) -> Decision:
             before = list(branches)[: list(branches).index(name)] if held else list(branches)
             undecided = [other for other in undecided if other in before]
         elif held:
-            weakest = {str(metric): other for other in held if (metric := branches[other].weakest) is not None}
+            weakest = {
+                str(metric): other
+                for other in held
+                if (metric := branches[other].weakest) is not None
+            }
             if ranked := _ranked(weakest, evidence):
                 lowest, *rivals = _lowest_of(ranked)
                 name = weakest[lowest]
@@ -178,7 +190,9 @@ def decide(evidence: Evidence, tree: DecideSection) -> Decision:
         if undecided:  # they stand before the first that holds
             shown = [*undecided, name] if held else undecided
             because += dict.fromkeys(line for other in shown for line in verdicts[other].said)
-            needs = tuple(dict.fromkeys(line for other in undecided for line in verdicts[other].needs))
+            needs = tuple(
+                dict.fromkeys(line for other in undecided for line in verdicts[other].needs)
+            )
             lean = ", ".join(f"{other} ({_leaning(verdicts[other])})" for other in undecided)
             rest = f" Without them it would be {name}." if held else ""
             says.append(f"The evidence does not decide {lean}.{rest}")
@@ -213,7 +227,9 @@ def decide(evidence: Evidence, tree: DecideSection) -> Decision:
         because=tuple(because),
         needs=tuple(needs),
         noise=tuple(noise),
-        changes={key: change for key, change in changes.items() if change is not None} if decided else {},
+        changes={key: change for key, change in changes.items() if change is not None}
+        if decided
+        else {},
     )
 
 
@@ -233,7 +249,11 @@ def _answer(
     """The answer to a question, what it means, and what the records say of it."""
     if question.when is not None:
         verdict = judge(question.when, evidence, named)
-        words = {True: ("yes", question.if_yes), False: ("no", question.if_no), None: ("not decided", "")}
+        words = {
+            True: ("yes", question.if_yes),
+            False: ("no", question.if_no),
+            None: ("not decided", ""),
+        }
         return (*words[verdict.holds], verdict)
     metrics = question.lowest or []
     try:
@@ -241,16 +261,30 @@ def _answer(
     except IncomparableError as error:
         return "not decided", "", ConditionVerdict(None, None, (error.cause,), (error.fix,))
     records = evidence.runs[0]
-    said = tuple(f"{metric} {records.where(metric, step)} is {figure}" for metric, (step, figure) in ranked.items())
+    said = tuple(
+        f"{metric} {records.where(metric, step)} is {figure}"
+        for metric, (step, figure) in ranked.items()
+    )
     if lacking := ", ".join(metric for metric in metrics if metric not in ranked):
-        verdict = ConditionVerdict(None, None, (f"there is no {lacking}", *said), ("an evaluation of all of them",))
+        verdict = ConditionVerdict(
+            None, None, (f"there is no {lacking}", *said), ("an evaluation of all of them",)
+        )
         return "not decided", "", verdict
-    figures = tuple(VerdictFigure.of(metric, step, figure) for metric, (step, figure) in ranked.items())
+    figures = tuple(
+        VerdictFigure.of(metric, step, figure) for metric, (step, figure) in ranked.items()
+    )
     lowest = _lowest_of(ranked)
     if len(lowest) == 1:
         return lowest[0], "", ConditionVerdict(True, True, said, figures=figures)
-    need = f"more {ranked[lowest[0]][1].scatter.unit} of {', '.join(lowest)}: which is the lowest is inside the noise"
-    return f"{' or '.join(lowest)}, not decided", "", ConditionVerdict(None, True, said, (need,), True, figures)
+    need = (
+        f"more {ranked[lowest[0]][1].scatter.unit} of {', '.join(lowest)}: which is the lowest is "
+        "inside the noise"
+    )
+    return (
+        f"{' or '.join(lowest)}, not decided",
+        "",
+        ConditionVerdict(None, True, said, (need,), True, figures),
+    )
 
 
 def _ranked(metrics: Iterable[str], evidence: Evidence) -> dict[str, tuple[int, Estimate]]:
@@ -266,7 +300,10 @@ def _ranked(metrics: Iterable[str], evidence: Evidence) -> dict[str, tuple[int, 
 def _lowest_of(ranked: Mapping[str, tuple[int, Estimate]]) -> list[str]:
     """The lowest, and those that it is not decidedly below."""
     (lowest, (_, least)), *others = ranked.items()
-    return [lowest, *(metric for metric, (_, other) in others if apart(least, other).interval.high >= 0)]
+    return [
+        lowest,
+        *(metric for metric, (_, other) in others if apart(least, other).interval.high >= 0),
+    ]
 
 
 def next_recipe(decision: Decision, run: Run, path: Path) -> list[tuple[str, Any, Any]]:
@@ -288,16 +325,26 @@ def next_recipe(decision: Decision, run: Run, path: Path) -> list[tuple[str, Any
     if not decision.decided:
         raise RunError("the evidence does not decide, so there is no next recipe", decision.says)
     if not decision.changes:
-        raise RunError(f"scenario {decision.scenario} changes no key, so there is no next recipe", decision.says)
+        raise RunError(
+            f"scenario {decision.scenario} changes no key, so there is no next recipe",
+            decision.says,
+        )
     if path.suffix not in {".yaml", ".yml"}:
         raise RunError(f"{path} is no name for a recipe", "end it in .yaml")
     if path.exists() and not (path.is_file() and begins_with(path, HEAD)):
-        raise RunError(f"{path} is there already, and `plumbline decide` did not write it", "give another --out")
+        raise RunError(
+            f"{path} is there already, and `plumbline decide` did not write it",
+            "give another --out",
+        )
     base = os.path.relpath((run.folder / "recipe.yaml").resolve(), path.parent.resolve())
     beside = path.with_name(f".{path.stem}.tmp.yaml")
     write_text(beside, _recipe_text(decision, run.recipe, base))
     try:
-        found = [row for row in differences(run.recipe, load(beside)) if row[0].partition(".")[0] not in UNSAID]
+        found = [
+            row
+            for row in differences(run.recipe, load(beside))
+            if row[0].partition(".")[0] not in UNSAID
+        ]
         if not found:
             raise RunError(
                 f"the recipe of {run.folder} has all of {', '.join(decision.changes)} already",
@@ -321,7 +368,11 @@ def _recipe_text(decision: Decision, recipe: Recipe, base: str) -> str:
     lines += _comment([decision.says, *decision.because, *decision.noise], "")
     lines += _entry("extends", base, 0)
     lines += _entry("name", f"{recipe.name}-{decision.scenario}".lower(), 0)
-    lines += _entry("description", f"{recipe.name}, scenario {decision.scenario}: what was decided from its run.", 0)
+    lines += _entry(
+        "description",
+        f"{recipe.name}, scenario {decision.scenario}: what was decided from its run.",
+        0,
+    )
     lines += _nested(decision.changes)
     if not any(key.partition(".")[0] == "decide" for key in decision.changes):
         lines += ["# The tree that led here asks about the run before.", "decide: null"]
@@ -336,7 +387,9 @@ def _nested(changes: Mapping[str, Change], depth: int = 0) -> Iterator[str]:
         sections.setdefault(first, {})[rest] = change
     for first, inner in sections.items():
         if "" in inner and len(inner) > 1:
-            raise RecipeError(f"a branch changes {first} as a whole and a key in it", "give one of the two")
+            raise RecipeError(
+                f"a branch changes {first} as a whole and a key in it", "give one of the two"
+            )
         if "" in inner:
             yield from _comment([inner[""].because], "  " * depth)
             yield from _entry(first, inner[""].to, depth)
@@ -351,19 +404,26 @@ def _entry(key: str, value: Any, depth: int) -> list[str]:
 
 
 def _flow(value: Any) -> str:
-    """A value as YAML without a line break; in a list, because alone it may end in a mark of its own."""
-    text = yaml.safe_dump([value], default_flow_style=True, sort_keys=False, allow_unicode=True, width=10**6)
+    """A value as YAML without a line break; in a list, because alone it may end in a mark of its
+    own."""
+    text = yaml.safe_dump(
+        [value], default_flow_style=True, sort_keys=False, allow_unicode=True, width=10**6
+    )
     return text.strip()[1:-1]
 
 
 def _comment(texts: list[str], indent: str) -> list[str]:
     mark = f"{indent}# "
-    wrapped = [textwrap.wrap(text, COMMENT_WIDTH, initial_indent=mark, subsequent_indent=mark) for text in texts]
+    wrapped = [
+        textwrap.wrap(text, COMMENT_WIDTH, initial_indent=mark, subsequent_indent=mark)
+        for text in texts
+    ]
     return [line for lines in wrapped for line in lines]
 
 
 def decision_text(decision: Decision, watched: Sequence[RuleHistory]) -> str:
-    """The questions with their answers and figures, the rules that fired, the scenario, and what it changes.
+    """The questions with their answers and figures, the rules that fired, the scenario, and what it
+    changes.
 
     Args:
         decision: of the runs.
@@ -388,7 +448,10 @@ def _lines(decision: Decision, watched: Sequence[RuleHistory]) -> Iterator[str]:
     fired = [each for rule in watched for each in rule.fired]
     if watched:
         yield ""
-        yield f"watch rules: {len(watched)}, of which {len({each.rule for each in fired})} found something"
+        yield (
+            f"watch rules: {len(watched)}, of which {len({each.rule for each in fired})} found "
+            "something"
+        )
     for each in fired:
         yield from _wrapped(f"{each.action}: {each.message}", "   · ", "     ")
     yield ""
@@ -414,12 +477,18 @@ def routes_text(table: RoutingTable) -> str:
         lines.append(f"{job}: {one.model}{'' if one.decided else ' (not decided)'}")
         lines += _wrapped(one.said, "   ")
         for each in one.candidates:
-            behind = f", {Interval(*each.behind, each.n):+.3f} beside the best" if each.behind else ""
+            behind = (
+                f", {Interval(*each.behind, each.n):+.3f} beside the best" if each.behind else ""
+            )
             lines.append(f"   · {each.model}: {each.figure:.3f}, n = {each.n:,}{behind}")
     return "\n".join(lines) + "\n"
 
 
 def _wrapped(text: str, first: str, rest: str | None = None) -> list[str]:
     return textwrap.wrap(
-        text, WIDTH, initial_indent=first, subsequent_indent=first if rest is None else rest, break_long_words=False
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=first if rest is None else rest,
+        break_long_words=False,
     )

@@ -1,4 +1,5 @@
-"""What the series of a run show for sure: by it causes are refuted, and rewards of other trainers get a scale."""
+"""What the series of a run show for sure: by it causes are refuted, and rewards of other trainers
+get a scale."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -13,8 +14,8 @@ Refutes = Callable[[History], bool]
 EQUAL = 1e-6
 """Rewards that differ by less are equal: float32 leaves about 1e-7 between sums."""
 AGREE, AGREE_KL = 0.05, 0.01
-"""Nats a token, below which sampler and scorer are one distribution: two engines in 16 bits differ by .01 to .05, and
-their KL is about half the square of what single tokens differ by."""
+"""Nats a token, below which sampler and scorer are one distribution: two engines in 16 bits differ
+by .01 to .05, and their KL is about half the square of what single tokens differ by."""
 FINE = 1e-4
 """A printed 0 is one where printing changed a value by less: norms and deviations are far above."""
 WINDOW = 10
@@ -25,7 +26,8 @@ MOST = 0.99
 
 
 def likely(history: History, *causes: str | tuple[str, Refutes]) -> tuple[str, ...]:
-    """Those causes that no logged series refutes, in their order; beside a cause stands the test that refutes it."""
+    """Those causes that no logged series refutes, in their order; beside a cause stands the test
+    that refutes it."""
     return tuple(
         cause if isinstance(cause, str) else cause[0]
         for cause in causes
@@ -34,7 +36,8 @@ def likely(history: History, *causes: str | tuple[str, Refutes]) -> tuple[str, .
 
 
 def every_step(series: Series) -> bool:
-    """Whether neighbouring rows are of neighbouring steps; else a row may stand for several, as with logging_steps."""
+    """Whether neighbouring rows are of neighbouring steps; else a row may stand for several, as
+    with logging_steps."""
     return series.counted and steps_apart(series.steps) <= 1
 
 
@@ -44,12 +47,14 @@ def steps_apart(steps: NDArray[np.int64]) -> int:
 
 
 def no_chance(steps: NDArray[np.int64], rows: int) -> bool:
-    """Whether so many rows in a row are many: five, or fewer that stand for twenty steps together."""
+    """Whether so many rows in a row are many: five, or fewer that stand for twenty steps
+    together."""
     return rows >= LONG or rows * steps_apart(steps) >= LONG_STEPS
 
 
 def enough(series: Series, count: int) -> bool:
-    """Whether it has so many rows; a quarter of them will do where each is the mean of several steps."""
+    """Whether it has so many rows; a quarter of them will do where each is the mean of several
+    steps."""
     return len(finite(series.values)) >= (count if every_step(series) else count // 4)
 
 
@@ -60,7 +65,8 @@ def level(series: Series) -> float:
 
 
 def agree(history: History) -> bool:
-    """Whether a logged difference between sampler and scorer is small: no other weights, temperature or template."""
+    """Whether a logged difference between sampler and scorer is small: no other weights,
+    temperature or template."""
     gap, kl = history["gap"], history["gap_kl"]
     if len(gap):
         return level(gap) < AGREE
@@ -68,13 +74,17 @@ def agree(history: History) -> bool:
 
 
 def rewards_differ(history: History, steps: NDArray[np.int64] | None = None) -> bool:
-    """Whether rewards are known to differ within groups (at some steps): by completions, shares, deviations.
+    """Whether rewards are known to differ within groups (at some steps): by completions, shares,
+    deviations.
 
-    TRL's share of equal groups is 0, and its deviation that of the batch, where rewards are scaled by the batch.
+    TRL's share of equal groups is 0, and its deviation that of the batch, where rewards are scaled
+    by the batch.
     """
 
     def logged(series: Series) -> NDArray[np.float64]:
-        return finite(series.values if steps is None else series.values[np.isin(series.steps, steps)])
+        return finite(
+            series.values if steps is None else series.values[np.isin(series.steps, steps)]
+        )
 
     shares = equal_groups(history.samples)
     if shares is not None and len(known := logged(shares)):
@@ -86,8 +96,8 @@ def rewards_differ(history: History, steps: NDArray[np.int64] | None = None) -> 
 
 
 def spread_of_batch(history: History) -> bool:
-    """Whether the logged deviation may be that of the batch: it is above 0 where all groups are equal, or equals that
-    of the only part, over all completions."""
+    """Whether the logged deviation may be that of the batch: it is above 0 where all groups are
+    equal, or equals that of the only part, over all completions."""
     equal = history["zero_std"].steps[history["zero_std"].values >= 1]
     if (history["reward_std"].values[np.isin(history["reward_std"].steps, equal)] > EQUAL).any():
         return True
@@ -100,7 +110,8 @@ def spread_of_batch(history: History) -> bool:
 
 
 def equal_groups(samples: Sequence[Sample]) -> Series | None:
-    """The share of groups with equal rewards by step, as the completions say; None where groups are unknown."""
+    """The share of groups with equal rewards by step, as the completions say; None where groups are
+    unknown."""
     by_step: dict[int, list[bool]] = {}
     for (step, prompt), group in groups_of(samples).items():
         rewards = [one.reward for one in group if one.reward is not None]
@@ -121,10 +132,12 @@ def groups_of(samples: Iterable[Sample]) -> dict[tuple[int, str], list[Sample]]:
 
 
 def link(samples: Iterable[Sample], value: Callable[[Sample], float]) -> tuple[float, float]:
-    """Within groups: the correlation of a value of the text and the reward, and the reward of one more of it; 0 where
-    one of them does not vary."""
+    """Within groups: the correlation of a value of the text and the reward, and the reward of one
+    more of it; 0 where one of them does not vary."""
     known = [one for one in samples if np.isfinite(np.nan if one.reward is None else one.reward)]
-    groups = [[(value(one), one.reward or 0.0) for one in group] for group in groups_of(known).values()]
+    groups = [
+        [(value(one), one.reward or 0.0) for one in group] for group in groups_of(known).values()
+    ]
     pairs = [np.array(pair) - np.mean(pair, axis=0) for pair in groups if len(pair) > 1]
     if not pairs:
         return 0.0, 0.0
@@ -146,7 +159,9 @@ def short(prompts: Sequence[str]) -> tuple[str, ...]:
 def learns(history: History) -> bool:
     """Whether the reward rises for sure, which nothing but trained weights explains."""
     reward = trend(history["reward"].values)
-    return reward.t > 5 and reward.last - reward.first > 0.05 * max(abs(reward.first), abs(reward.last))
+    return reward.t > 5 and reward.last - reward.first > 0.05 * max(
+        abs(reward.first), abs(reward.last)
+    )
 
 
 RISES = 3.0
@@ -154,7 +169,8 @@ RISES = 3.0
 
 
 def rises(history: History) -> bool:
-    """Whether the reward rises by any of three tests: of few steps, or early and then no more, too."""
+    """Whether the reward rises by any of three tests: of few steps, or early and then no more,
+    too."""
     values, found = finite(history["reward"].values), outcome(history)
     return (
         learns(history)
@@ -174,15 +190,19 @@ def cut_from_start(history: History) -> bool:
 
 
 SHIFTED, TURNED, CLIPPED = 0.01, 1e-3, 1e-3
-"""Nats a token that the policy went from its reference, and that an update turned it by; the share of terms clipped."""
+"""Nats a token that the policy went from its reference, and that an update turned it by; the share
+of terms clipped."""
 
 
 def shifted(history: History) -> bool:
-    """Whether the learning rate is seen to move the policy: its KL grew, updates have one of their own, or the entropy
-    moves. Before the first update a KL is that of another reference.
+    """Whether the learning rate is seen to move the policy: its KL grew, updates have one of their
+    own, or the entropy moves. Before the first update a KL is that of another reference.
     """
     kl, total = history["kl"], history["kl_sum"]
-    grew = [level(one) - (one.values[0] if len(one) and one.steps[0] <= 1 else 0.0) for one in (kl, total)]
+    grew = [
+        level(one) - (one.values[0] if len(one) and one.steps[0] <= 1 else 0.0)
+        for one in (kl, total)
+    ]
     return (
         grew[0] > SHIFTED
         or grew[1] > 1
@@ -195,13 +215,16 @@ def shifted(history: History) -> bool:
 PULL = 0.5
 """What a nat of KL costs, five times what is usual at most (0.001 to 0.1)."""
 ALIKE, OFF = 0.5, 0.2
-"""How the loss must follow a KL that is most of it: their correlation, and how far single values are off."""
+"""How the loss must follow a KL that is most of it: their correlation, and how far single values
+are off."""
 BACK = 2.0
-"""Times what it is in the last third, that a KL is in the first where a penalty takes the policy back."""
+"""Times what it is in the last third, that a KL is in the first where a penalty takes the policy
+back."""
 
 
 def held(history: History) -> str:
-    """What shows that the KL term keeps the policy at its reference whatever the reward says; empty for nothing.
+    """What shows that the KL term keeps the policy at its reference whatever the reward says; empty
+    for nothing.
 
     Its coefficient, as it was set or as the loss over the KL has it; or a KL that falls again.
     """
@@ -212,8 +235,12 @@ def held(history: History) -> str:
         return ""
     ratio, third = float(np.median(y / x)), len(x) // 3
     if isinstance(beta, int | float):
-        return f"a nat of it costs {beta:g} (rl.beta), usual are 0.001 to 0.1" if beta > PULL else ""
-    near = ratio > PULL and float(np.median(np.abs(y - ratio * x))) < OFF * float(np.median(np.abs(y)))
+        return (
+            f"a nat of it costs {beta:g} (rl.beta), usual are 0.001 to 0.1" if beta > PULL else ""
+        )
+    near = ratio > PULL and float(np.median(np.abs(y - ratio * x))) < OFF * float(
+        np.median(np.abs(y))
+    )
     if near and np.ptp(x) > 0 and np.corrcoef(x, y)[0, 1] > ALIKE:
         return f"the loss is {ratio:.2g} times the KL (rl.beta), usual are 0.001 to 0.1"
     first, last = float(np.median(x[:third])), float(np.median(x[-third:]))
@@ -221,13 +248,16 @@ def held(history: History) -> str:
         return f"it took the KL from {first:.1g} back to {last:.1g} nats (rl.beta)"
     stands = len(x) > 2 * WINDOW and BACK * x[0] < first and first > 0.8 * last
     if stands and level(history["rate"]) > height(finite(history["rate"].values)) / 2:
-        return f"the KL came to {last:.1g} nats at first and no further, at a rate that goes on (rl.beta)"
+        return (
+            f"the KL came to {last:.1g} nats at first and no further, at a rate that goes on "
+            "(rl.beta)"
+        )
     return ""
 
 
 def quoted(samples: Sequence[Sample]) -> str:
-    """One of the user's own completions, both ends of a long one, of those that hold their gold answer where some do:
-    `, for example '...'`; empty where all are blank."""
+    """One of the user's own completions, both ends of a long one, of those that hold their gold
+    answer where some do: `, for example '...'`; empty where all are blank."""
     known = [one for one in samples if one.text.strip()]
     if not known:
         return ""
@@ -242,7 +272,8 @@ QUOTED = 100
 
 
 def zeros(series: Series, tiny: float) -> NDArray[np.bool_]:
-    """Where a series is 0: below `tiny`, or printed as 0 with digits that are fine beside its other values."""
+    """Where a series is 0: below `tiny`, or printed as 0 with digits that are fine beside its other
+    values."""
     values = np.abs(series.values)
     if series.rounding > FINE:
         some = values[values > series.rounding]
@@ -252,8 +283,8 @@ def zeros(series: Series, tiny: float) -> NDArray[np.bool_]:
 
 
 def sums(history: History) -> tuple[list[int], NDArray[np.float64], float]:
-    """Steps at which the reward and all of its parts are logged, the parts' sum less the reward, and what that may be
-    off by: float32, and half a unit of each printed digit."""
+    """Steps at which the reward and all of its parts are logged, the parts' sum less the reward,
+    and what that may be off by: float32, and half a unit of each printed digit."""
     reward, parts = history["reward"], [history[f"part/{name}"] for name in history.names("part/")]
     by_step = [dict(zip(part.steps.tolist(), part.values.tolist(), strict=True)) for part in parts]
     total = dict(zip(*(column.tolist() for column in reward.known), strict=True))
@@ -265,8 +296,9 @@ def sums(history: History) -> tuple[list[int], NDArray[np.float64], float]:
 
 
 def weights(history: History) -> dict[str, float] | None:
-    """The weights of the parts that vary in the logged reward, by least squares; None where it is not their weighted
-    sum, to the digits that were logged, and empty where several sets of weights give it."""
+    """The weights of the parts that vary in the logged reward, by least squares; None where it is
+    not their weighted sum, to the digits that were logged, and empty where several sets of weights
+    give it."""
     steps, less, off = sums(history)
     names = history.names("part/")
     if not steps:
@@ -284,11 +316,14 @@ def weights(history: History) -> dict[str, float] | None:
     if rank < int((np.abs(parts) > EQUAL).any(axis=0).sum()):
         return {}
     varies = np.ptp(parts, axis=0) > EQUAL
-    return {name: float(weight) for name, weight, some in zip(names, found, varies, strict=True) if some}
+    return {
+        name: float(weight) for name, weight, some in zip(names, found, varies, strict=True) if some
+    }
 
 
 def as_logged(stored: Sequence[Sample], step: int, series: Mapping[str, Series]) -> bool | None:
-    """Whether the completions that are stored of a step have the means that were logged; None where nothing says it."""
+    """Whether the completions that are stored of a step have the means that were logged; None where
+    nothing says it."""
     for name in ("reward", *(f"part/{part}" for part in stored[0].parts)):
         if name == "reward" and stored[0].parts:
             continue  # it may be the plain sum, and the logged one a weighted one
@@ -298,15 +333,19 @@ def as_logged(stored: Sequence[Sample], step: int, series: Mapping[str, Series])
         logged = series.get(name, EMPTY)
         at = logged.at(step)
         if values and len(at):
-            return bool(abs(float(np.mean(values)) - at[0]) < 1e-4 * max(1.0, abs(at[0])) + logged.rounding)
+            return bool(
+                abs(float(np.mean(values)) - at[0]) < 1e-4 * max(1.0, abs(at[0])) + logged.rounding
+            )
     return None
 
 
 def top(history: History) -> float | None:
-    """The most that a completion can earn; None where that is not known, as of most rewards of other trainers.
+    """The most that a completion can earn; None where that is not known, as of most rewards of
+    other trainers.
 
-    Ours is 1. A part that is 0 or 1 says so by its deviation, and one whose mean was exactly 1 again and again, and
-    never more, by that; a reward that is the plain sum of such parts has their number as its highest.
+    Ours is 1. A part that is 0 or 1 says so by its deviation, and one whose mean was exactly 1
+    again and again, and never more, by that; a reward that is the plain sum of such parts has their
+    number as its highest.
     """
     if history.origin == "plumbline":
         return 1.0

@@ -38,14 +38,17 @@ _KEY = re.compile(r"\b(?:rl|sampling)(?:\.[a-z_]+)+")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """The logged values of one name: steps [n], ascending, and values [n], which may be NaN or infinite."""
+    """The logged values of one name: steps [n], ascending, and values [n], which may be NaN or
+    infinite."""
 
     steps: NDArray[np.int64]
     values: NDArray[np.float64]
     rounding: float = 0.0
-    """The most that printing changed a value by: half a unit of the last printed digit; 0 where nothing was rounded."""
+    """The most that printing changed a value by: half a unit of the last printed digit; 0 where
+    nothing was rounded."""
     counted: bool = True
-    """Whether the steps were logged; else rows are numbered, and how many steps each stands for is unknown."""
+    """Whether the steps were logged; else rows are numbered, and how many steps each stands for is
+    unknown."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -58,7 +61,9 @@ class Series:
 
     def since(self, step: int) -> "Series":
         """From a step on."""
-        return replace(self, steps=self.steps[self.steps >= step], values=self.values[self.steps >= step])
+        return replace(
+            self, steps=self.steps[self.steps >= step], values=self.values[self.steps >= step]
+        )
 
     def at(self, step: int) -> NDArray[np.float64]:
         """The value of a step [1]; [0] where none was logged."""
@@ -123,8 +128,8 @@ class History(Context):
     kind: Kind
     series: Mapping[str, Series]
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Known ones, by their key in a recipe (`rl.beta`, `sampling.temperature`, `model.lora.rank` of an adapter, or
-    "unknown" for its rank), and `steps` that were planned."""
+    """Known ones, by their key in a recipe (`rl.beta`, `sampling.temperature`, `model.lora.rank` of
+    an adapter, or "unknown" for its rank), and `steps` that were planned."""
     samples: Sequence[Sample] = ()
     """Of training."""
     evaluated: Sequence[Sample] = ()
@@ -156,14 +161,17 @@ class History(Context):
         return bool(self.names(need)) if need.endswith("/") else len(self[need]) > 0
 
     def worded(self, finding: Finding) -> Finding:
-        """See `Context.worded`: in the words of the trainer; a change of what it has no option for is left out."""
+        """See `Context.worded`: in the words of the trainer; a change of what it has no option for
+        is left out."""
         if not self.options:
             return finding
 
         def theirs(text: str) -> str:
             return _KEY.sub(lambda key: self.options.get(key[0], key[0]), text)
 
-        change = {self.options[key]: value for key, value in finding.change.items() if key in self.options}
+        change = {
+            self.options[key]: value for key, value in finding.change.items() if key in self.options
+        }
         return replace(
             finding,
             what=theirs(finding.what),

@@ -1,7 +1,7 @@
 """Checks while a run goes on: what is found is said once, and some of what is fatal asks to stop.
 
-A look costs little however long the run is: rows are read once, as they are recorded, and of the completions those of
-the first and of the last steps are kept.
+A look costs little however long the run is: rows are read once, as they are recorded, and of the
+completions those of the first and of the last steps are kept.
 """
 
 import math
@@ -15,7 +15,13 @@ import numpy as np
 from plumbline.checks.check import Finding, examine
 from plumbline.checks.diagnosis.history import EMPTY, History, Sample, Series
 from plumbline.checks.diagnosis.readers import own
-from plumbline.checks.diagnosis.readers.rows import as_number, collect_series, columns_of, kind_of, our_name
+from plumbline.checks.diagnosis.readers.rows import (
+    as_number,
+    collect_series,
+    columns_of,
+    kind_of,
+    our_name,
+)
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.errors import RecipeError
 from plumbline.recipe import Recipe
@@ -24,9 +30,11 @@ from plumbline.runs.run import Run
 
 LIVE = tuple(check for check in CHECKS if "during" in check.moments)
 FIRST, LAST = 10, 30
-"""Steps whose completions are kept: checks of how a run began read its first quarter, others its last twenty steps."""
+"""Steps whose completions are kept: checks of how a run began read its first quarter, others its
+last twenty steps."""
 HALF = 500
-"""Characters that are kept of both ends of a long completion: one that repeats itself does so at its end."""
+"""Characters that are kept of both ends of a long completion: one that repeats itself does so at
+its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +42,8 @@ class Look:
     """What came of a look."""
 
     new: tuple[Finding, ...] = ()
-    """What was not said before, or not at this level: what is certain, and what two looks in a row have had."""
+    """What was not said before, or not at this level: what is certain, and what two looks in a row
+    have had."""
     stop: Finding | None = None
     """The first that asks to stop."""
     not_run: Mapping[str, list[str]] = field(default_factory=dict)
@@ -70,10 +79,13 @@ class Live:
         self._last: deque[list[Sample]] = deque(maxlen=LAST)
 
     def add(self, row: Mapping[str, Any]) -> bool:
-        """Take a row of metrics, which has its `step`; whether it is to be looked at now, for a number that is none."""
+        """Take a row of metrics, which has its `step`; whether it is to be looked at now, for a
+        number that is none."""
         self._rows.append(row)
         return any(
-            (number := as_number(value)) is not None and not math.isfinite(number) and self.named(key)
+            (number := as_number(value)) is not None
+            and not math.isfinite(number)
+            and self.named(key)
             for key, value in row.items()
         )
 
@@ -94,7 +106,8 @@ class Live:
             old = self.series.get(name, EMPTY)
             kept = old.steps < new.steps[0]  # a resumed trainer logs steps again
             self.series[name] = Series(
-                np.concatenate([old.steps[kept], new.steps]), np.concatenate([old.values[kept], new.values])
+                np.concatenate([old.steps[kept], new.steps]),
+                np.concatenate([old.values[kept], new.values]),
             )
         self._columns.update(columns_of(self._rows))
         self._rows.clear()
@@ -111,7 +124,10 @@ class Live:
             return Look()
         said: dict[str, str] = self.memory.setdefault("said", {})
         before: dict[str, dict[str, int]] = self.memory.get("standing", {})
-        self.memory["standing"] = standing = {"fatal": dict[str, int](), "warning": dict[str, int]()}
+        self.memory["standing"] = standing = {
+            "fatal": dict[str, int](),
+            "warning": dict[str, int](),
+        }
         new, stop = list[Finding](), None
         examined = examine(history, LIVE)
         for finding in examined.findings:
@@ -125,7 +141,8 @@ class Live:
                 stop = finding
             if since == history.last_step and not certain and not last:
                 continue  # so many looks see much that the next one does not
-            told = finding if certain else replace(finding, level="warning")  # what is fatal, and may pass
+            # what is fatal, and may pass
+            told = finding if certain else replace(finding, level="warning")
             if said.get(key) not in {"fatal", told.level}:
                 said[key] = told.level
                 new.append(told)
@@ -142,7 +159,9 @@ def know(section: ChecksSection) -> None:
         RecipeError: names one, and those that do.
     """
     if strange := [name for name in section.ignore if name not in _CHECK]:
-        raise RecipeError(f"checks.ignore: there is no check {strange[0]}", f"the checks are {', '.join(_CHECK)}")
+        raise RecipeError(
+            f"checks.ignore: there is no check {strange[0]}", f"the checks are {', '.join(_CHECK)}"
+        )
 
 
 def message(finding: Finding) -> str:
@@ -151,7 +170,8 @@ def message(finding: Finding) -> str:
 
 
 class Trains(Protocol):
-    """A stage of a run that trains: its name, and plain values that a resumed run takes up again."""
+    """A stage of a run that trains: its name, and plain values that a resumed run takes up
+    again."""
 
     name: str
     memory: dict[str, Any]
@@ -161,7 +181,8 @@ class Checker:
     """The checks of a stage of one of our runs.
 
     Args:
-        run: whose recipe says how often they look, and where findings are recorded as events `fatal` and `warning`.
+        run: whose recipe says how often they look, and where findings are recorded as events
+            `fatal` and `warning`.
         stage: whose memory a resumed run takes up again.
         total: steps of the stage; set again where a budget of seconds says how many there will be.
     """
@@ -172,7 +193,8 @@ class Checker:
         self._live: Live | None = None
 
     def look(self, row: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> Finding | None:
-        """Take a step's metrics and rollouts after they were recorded, and look where it is time to.
+        """Take a step's metrics and rollouts after they were recorded, and look where it is time
+        to.
 
         Args:
             row: the metrics, with the step's number.
@@ -186,26 +208,40 @@ class Checker:
         step = row["step"]
         if self._live is None:
             self._live = self._resumed(step)
-        self._live.stage = replace(self._live.stage, settings={**self._live.stage.settings, "steps": self.total})
+        self._live.stage = replace(
+            self._live.stage, settings={**self._live.stage.settings, "steps": self.total}
+        )
         urgent = self._live.add(row)
         self._live.complete(map(own.sample, samples))
         if not step or (step % self.section.every and step != self.total and not urgent):
             return None
         found = self._live.look(last=step == self.total)
         for one in found.new:
-            self.run.event(one.level, message(one), check=one.check, since=one.since, stage=self.stage.name, step=step)
+            self.run.event(
+                one.level,
+                message(one),
+                check=one.check,
+                since=one.since,
+                stage=self.stage.name,
+                step=step,
+            )
         return found.stop
 
     def _resumed(self, step: int) -> Live:
         recipe, name = self.run.recipe.plain(), self.stage.name
         live = Live(
-            own.begun(recipe, name), self.section, self.stage.memory.setdefault("checks", {}), own.names(recipe)
+            own.begun(recipe, name),
+            self.section,
+            self.stage.memory.setdefault("checks", {}),
+            own.names(recipe),
         )
         for row in self.run.rows(name):
             if row["step"] < step:
                 live.add(row)
         if name == "rl" and step > 1:
-            live.complete(own.sample(one) for one in self.run.files["samples"].rows() if one["step"] < step)
+            live.complete(
+                own.sample(one) for one in self.run.files["samples"].rows() if one["step"] < step
+            )
         return live
 
 

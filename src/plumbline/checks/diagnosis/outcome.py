@@ -1,4 +1,5 @@
-"""What came of a stage: its reward, pairs or loss, from first to last, and whether that is better than at first."""
+"""What came of a stage: its reward, pairs or loss, from first to last, and whether that is better
+than at first."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -11,14 +12,17 @@ from plumbline.checks.diagnosis.trends import Shift, change, finite, stairs
 from plumbline.evaluation.statistics import Interval
 
 ENOUGH, ENOUGH_MEANS = 12, 5
-"""Logged rows, from which on an interval is believed: of one step each, and of means over several steps."""
+"""Logged rows, from which on an interval is believed: of one step each, and of means over several
+steps."""
 MATTERS = 0.1
-"""Of the level, and of the deviation within groups where that is logged: a rise of less would change no decision. By
-the larger, since the level of a reward around 0, or of one that is rarely earned, is no scale."""
+"""Of the level, and of the deviation within groups where that is logged: a rise of less would
+change no decision. By the larger, since the level of a reward around 0, or of one that is rarely
+earned, is no scale."""
 LEAST = 1e-6
 """A level: a reward that is 0 throughout stands still."""
 ALIKE, ALIKE_ENOUGH = 0.7, 20
-"""The correlation of consecutive values, from which on a log may be smoothed, and rows that it can be told of."""
+"""The correlation of consecutive values, from which on a log may be smoothed, and rows that it can
+be told of."""
 
 Name = Literal["reward", "accuracy", "margin", "loss"]
 PAIRS: tuple[Name, ...] = ("accuracy", "margin")
@@ -26,7 +30,8 @@ PAIRS: tuple[Name, ...] = ("accuracy", "margin")
 
 @dataclass(frozen=True, slots=True)
 class RewardOutcome:
-    """The last third of the logged steps against the first, or against the first tenth where it rose at once."""
+    """The last third of the logged steps against the first, or against the first tenth where it
+    rose at once."""
 
     series: Name
     first: float
@@ -34,13 +39,15 @@ class RewardOutcome:
     change: Interval
     """The last less the first, over so many logged steps, with its 95 % interval."""
     every: bool
-    """Whether rows are of neighbouring steps; else a row may be the mean of several, as TRL's with logging_steps."""
+    """Whether rows are of neighbouring steps; else a row may be the mean of several, as TRL's with
+    logging_steps."""
     matters: float
     """The size of a change that matters."""
     alike: float
     """See `Shift`."""
     finer: str
-    """What would tell more where few rows stand for several steps each; empty where each is of one."""
+    """What would tell more where few rows stand for several steps each; empty where each is of
+    one."""
 
     @property
     def better(self) -> bool | None:
@@ -52,11 +59,14 @@ class RewardOutcome:
     @property
     def worse(self) -> bool:
         """Whether the reward fell or the loss rose for sure."""
-        return self.better is False and (self.change.low > 0 if self.series == "loss" else self.change.high < 0)
+        return self.better is False and (
+            self.change.low > 0 if self.series == "loss" else self.change.high < 0
+        )
 
     @property
     def still(self) -> bool:
-        """Whether it is not better, and no change for the better of a size that matters is possible."""
+        """Whether it is not better, and no change for the better of a size that matters is
+        possible."""
         most = -self.change.low if self.series == "loss" else self.change.high
         return self.better is False and most < self.matters
 
@@ -75,13 +85,20 @@ class RewardOutcome:
         else:
             verdict = f"cannot be told whether it {done}"
             if self.alike > ALIKE and self.change.n >= ALIKE_ENOUGH:
-                why = f": consecutive values are alike (correlation {self.alike:.2f}), as in a smoothed log"
+                why = (
+                    f": consecutive values are alike (correlation {self.alike:.2f}), as in a "
+                    "smoothed log"
+                )
         if self.better is None or not (self.still or self.change.excludes_zero):
             why += f"; {self.finer}" if self.finer else ""
         steps = "steps" if self.every else "logged steps"
         moved = max(abs(self.change.low), abs(self.change.high)) >= 0.5 * 10.0**-digits
         return (
-            f"{self.series} {self.first:.{digits}f} -> {self.last:.{digits}f} over {self.change.n} {steps}: {verdict}"
+            (
+                f"{self.series} {self.first:.{digits}f} -> {self.last:.{digits}f} over "
+                f"{self.change.n} "
+                f"{steps}: {verdict}"
+            )
             + (f" ({self.change:+.{digits}f})" if moved and self.better is not None else "")
             + why
         )
@@ -95,13 +112,17 @@ class RewardOutcome:
 def outcome(history: History) -> RewardOutcome | None:
     """Of a stage; None where fewer than two values of what is trained for were logged.
 
-    Of preference training the accuracy of its pairs, or their margin where that alone rises for sure.
+    Of preference training the accuracy of its pairs, or their margin where that alone rises for
+    sure.
     """
     if history.kind == "rl":
         return _outcome("reward", history["reward"], history)
     pairs = [_outcome(name, history[f"preference/{name}"], history) for name in PAIRS]
     found = [one for one in pairs if one is not None]
-    return next((one for one in found if one.better), found[0] if found else _outcome("loss", history["loss"], history))
+    return next(
+        (one for one in found if one.better),
+        found[0] if found else _outcome("loss", history["loss"], history),
+    )
 
 
 def _outcome(name: Name, series: Series, history: History) -> RewardOutcome | None:
@@ -110,10 +131,14 @@ def _outcome(name: Name, series: Series, history: History) -> RewardOutcome | No
     if len(values) < 2:
         return None
     apart = int(np.median(np.diff(steps)))
-    if steps[0] == 1 < apart and len(values) > ALIKE_ENOUGH:  # of logging_first_step: one step, the others are means
+    # of logging_first_step: one step, the others are means
+    if steps[0] == 1 < apart and len(values) > ALIKE_ENOUGH:
         steps, values = steps[1:], values[1:]
     third = max(min(2, len(values) // 2), len(values) // 3)
-    learnt = stairs(values, _begun(steps, history["epoch"]) if history.kind == "sft" else np.array([], dtype=np.int64))
+    learnt = stairs(
+        values,
+        _begun(steps, history["epoch"]) if history.kind == "sft" else np.array([], dtype=np.int64),
+    )
     found = _shift(values, third, third, *learnt)
     sign = -1 if name == "loss" else 1
     if len(values) >= ENOUGH and not _surely(found.interval, sign):
@@ -123,9 +148,15 @@ def _outcome(name: Name, series: Series, history: History) -> RewardOutcome | No
     level = max(abs(found.first), abs(found.last), float(np.median(spread)) if len(spread) else 0.0)
     every = apart <= 1
     option = "logging_steps=1" if _logs_by_transformers(history) else "a row for each step"
-    finer = f"1 row for {apart} steps: {option} would tell" if apart > 1 and len(values) < ALIKE_ENOUGH else ""
+    finer = (
+        f"1 row for {apart} steps: {option} would tell"
+        if apart > 1 and len(values) < ALIKE_ENOUGH
+        else ""
+    )
     matters = MATTERS * max(level, LEAST)
-    return RewardOutcome(name, found.first, found.last, found.interval, every, matters, found.alike, finer)
+    return RewardOutcome(
+        name, found.first, found.last, found.interval, every, matters, found.alike, finer
+    )
 
 
 def _begun(steps: NDArray[np.int64], epoch: Series) -> NDArray[np.int64]:
@@ -136,7 +167,9 @@ def _begun(steps: NDArray[np.int64], epoch: Series) -> NDArray[np.int64]:
     return np.flatnonzero(np.diff(whole) > 0) + 1
 
 
-def _shift(values: NDArray[np.float64], early: int, late: int, learnt: NDArray[np.float64], error: float) -> Shift:
+def _shift(
+    values: NDArray[np.float64], early: int, late: int, learnt: NDArray[np.float64], error: float
+) -> Shift:
     """The change of a series, whose noise is what stairs leave: with them it looks slow."""
     found = change(values - learnt, early, late)
     first, last = float(values[:early].mean()), float(values[-late:].mean())

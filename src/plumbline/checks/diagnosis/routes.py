@@ -1,4 +1,5 @@
-"""Which model does which job: a table for whoever serves them, made from evaluations, with what each choice rests on.
+"""Which model does which job: a table for whoever serves them, made from evaluations, with what
+each choice rests on.
 
 version: 1
 routes:
@@ -51,7 +52,8 @@ class RouteCandidate:
     n: int
     """Examples that it was evaluated on."""
     behind: tuple[float, float, float] | None
-    """Its mean less the best one's on the same examples, with the ends of the interval; null of the best."""
+    """Its mean less the best one's on the same examples, with the ends of the interval; null of the
+    best."""
 
     @property
     def figure(self) -> Interval:
@@ -67,7 +69,8 @@ class Route:
 
     model: str
     decided: bool = False
-    """False where another model may be as good: the difference is inside the noise, or nothing was compared."""
+    """False where another model may be as good: the difference is inside the noise, or nothing was
+    compared."""
     said: str = ""
     candidates: tuple[RouteCandidate, ...] = ()
     fallback: tuple[str, ...] = ()
@@ -87,7 +90,9 @@ class Route:
             raise ValueError(f"shadow_share must lie in (0, 1], not {self.shadow_share}")
         asked = (self.model, *self.fallback)
         if len(set(asked)) < len(asked):
-            raise ValueError(f"{' and '.join(asked)} are asked in turn, and one of them stands there twice")
+            raise ValueError(
+                f"{' and '.join(asked)} are asked in turn, and one of them stands there twice"
+            )
         if self.shadow == self.model:
             raise ValueError(f"the shadow {self.shadow} would be compared with itself")
 
@@ -106,16 +111,20 @@ class RoutingTable:
     @property
     def models(self) -> tuple[str, ...]:
         """Every model that the table sends requests to, each once."""
-        found = [name for one in self.routes.values() for name in (one.model, *one.fallback, one.shadow)]
+        found = [
+            name for one in self.routes.values() for name in (one.model, *one.fallback, one.shadow)
+        ]
         if self.default not in self.routes:
             found.append(self.default)
         return tuple(dict.fromkeys(name for name in found if name is not None))
 
 
 def route(folders: Sequence[Path]) -> RoutingTable:
-    """The best model for each job that the runs were evaluated on after their last stage (greedily, last final split).
+    """The best model for each job that the runs were evaluated on after their last stage (greedily,
+    last final split).
 
-    Where others may be as good as the best, the one that was given first is taken: give the cheaper model first.
+    Where others may be as good as the best, the one that was given first is taken: give the cheaper
+    model first.
 
     Raises:
         RunError: a folder is no run, or has no model evaluated.
@@ -135,10 +144,20 @@ def _evaluated(folder: Path) -> dict[str, tuple[str, Evaluation]]:
         raise RunError(f"{folder} is no folder", "give the folder of a run")
     run = Run.read(folder)
     final = run.recipe.evaluation.final
-    found = {key: one for key, one in run.evaluations().items() if key.step is None and key.mode == "greedy"}
-    found = {key: one for key, one in found.items() if final and key.split == final[-1] and key.stage in STAGES}
+    found = {
+        key: one
+        for key, one in run.evaluations().items()
+        if key.step is None and key.mode == "greedy"
+    }
+    found = {
+        key: one
+        for key, one in found.items()
+        if final and key.split == final[-1] and key.stage in STAGES
+    }
     if not found:
-        raise RunError(f"{folder} has no model that was evaluated after a stage", "let the run finish a stage")
+        raise RunError(
+            f"{folder} has no model that was evaluated after a stage", "let the run finish a stage"
+        )
     stage = max((key.stage for key in found), key=STAGES.index)
     return {
         _job(key, one, run): (portable(str(_model(run, stage))), one)
@@ -148,13 +167,15 @@ def _evaluated(folder: Path) -> dict[str, tuple[str, Evaluation]]:
 
 
 def _job(key: EvaluationKey, evaluation: Evaluation, run: Run) -> str:
-    """A task's name in its run; of a run of one task, the job among its options, or the task itself."""
+    """A task's name in its run; of a run of one task, the job among its options, or the task
+    itself."""
     task = run.recipe.each_task[key.task]
     return key.task or str(task.options.get("job", evaluation.task))
 
 
 def _model(run: Run, stage: str) -> Path | str:
-    """The model that a stage's evaluation is of: the recipe's own where no stage has trained yet."""
+    """The model that a stage's evaluation is of: the recipe's own where no stage has trained
+    yet."""
     name = run.recipe.model.name
     return name if stage == "base" and name is not None else run.model(stage)
 
@@ -162,8 +183,13 @@ def _model(run: Run, stage: str) -> Path | str:
 def _routed(found: Mapping[str, Evaluation]) -> Route:
     models = list(found)
     best = max(models, key=lambda model: found[model].mean_reward)
-    candidates = {model: _candidate(model, found[model], None if model == best else found[best]) for model in models}
-    as_good = [one for one in models if (behind := candidates[one].behind) is None or behind[2] >= 0]
+    candidates = {
+        model: _candidate(model, found[model], None if model == best else found[best])
+        for model in models
+    }
+    as_good = [
+        one for one in models if (behind := candidates[one].behind) is None or behind[2] >= 0
+    ]
     chosen = as_good[0]
     if len(models) == 1:
         said = "the only model that was evaluated on it"
@@ -171,9 +197,14 @@ def _routed(found: Mapping[str, Evaluation]) -> Route:
         said = "better than all others on the same examples"
     else:
         rivals = ", ".join(model for model in as_good if model != chosen)
-        said = f"not decided: the difference to {rivals} is inside the noise; the model that was given first is taken"
+        said = (
+            f"not decided: the difference to {rivals} is inside the noise; the model that was "
+            "given first is taken"
+        )
     ordered = sorted(candidates.values(), key=lambda one: -one.mean)
-    return Route(chosen, decided=len(as_good) == 1 < len(models), said=said, candidates=tuple(ordered))
+    return Route(
+        chosen, decided=len(as_good) == 1 < len(models), said=said, candidates=tuple(ordered)
+    )
 
 
 def _candidate(model: str, evaluation: Evaluation, best: Evaluation | None) -> RouteCandidate:
@@ -184,7 +215,9 @@ def _candidate(model: str, evaluation: Evaluation, best: Evaluation | None) -> R
         rewards = {row.id: row.reward for row in best.rows}
         rows = [row for row in evaluation.rows if row.id in rewards]
         if not rows:
-            raise IncomparableError("no example was judged of both models", "look at why they could not be judged")
+            raise IncomparableError(
+                "no example was judged of both models", "look at why they could not be judged"
+            )
         before, after = [rewards[row.id] for row in rows], [row.reward for row in rows]
         behind = paired(before, after, clusters_of(rows)).difference
     less = None if behind is None else (behind.mean, behind.low, behind.high)
@@ -199,8 +232,12 @@ def write_routes(path: Path, table: RoutingTable) -> None:
         StorageError: it cannot be written.
     """
     if path.exists() and not (path.is_file() and begins_with(path, HEAD)):
-        raise RunError(f"{path} is there already, and `plumbline route` did not write it", "give another --out")
-    write_text(path, HEAD + yaml.safe_dump(plain(table), sort_keys=False, allow_unicode=True, width=110))
+        raise RunError(
+            f"{path} is there already, and `plumbline route` did not write it", "give another --out"
+        )
+    write_text(
+        path, HEAD + yaml.safe_dump(plain(table), sort_keys=False, allow_unicode=True, width=110)
+    )
 
 
 def read_routes(path: Path) -> RoutingTable:
@@ -212,12 +249,21 @@ def read_routes(path: Path) -> RoutingTable:
     try:
         values = read_yaml(read_text(path, limit=SMALL), str(path))
         if not isinstance(values, dict):
-            raise DataError(f"{path} is no routing table", "`plumbline route RUN ... --out FILE` writes one")
-        table = section(RoutingTable, values, str(path), advice="`plumbline route RUN ... --out FILE` writes one")
+            raise DataError(
+                f"{path} is no routing table", "`plumbline route RUN ... --out FILE` writes one"
+            )
+        table = section(
+            RoutingTable,
+            values,
+            str(path),
+            advice="`plumbline route RUN ... --out FILE` writes one",
+        )
     except RecipeError as error:
         raise DataError(error.cause, error.fix) from error
     if table.version != VERSION:
-        raise DataError(f"{path} has version {table.version}, and this reads {VERSION}", "write it again")
+        raise DataError(
+            f"{path} has version {table.version}, and this reads {VERSION}", "write it again"
+        )
     return table
 
 
@@ -225,7 +271,10 @@ def plain(table: RoutingTable) -> dict[str, Any]:
     """Plain values, as they are written."""
     values = asdict(table)
     for one in values["routes"].values():
-        found = [{**each, "behind": each["behind"] and list(each["behind"])} for each in one["candidates"]]
+        found = [
+            {**each, "behind": each["behind"] and list(each["behind"])}
+            for each in one["candidates"]
+        ]
         one["candidates"] = found
         one["fallback"] = list(one["fallback"])
     return values

@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 from plumbline.evaluation.statistics import Interval, t_quantile
 
 BLOCKS = 8
-"""Means of so many stretches are compared: within a stretch neighbouring steps may depend on one another."""
+"""Means of so many stretches are compared: within a stretch neighbouring steps may depend on one
+another."""
 
 ORDERED = 2.0
-"""Standard errors of the order of eight means: 23 of 28 pairs ascend. A rise that ends early ends with equal ones."""
+"""Standard errors of the order of eight means: 23 of 28 pairs ascend. A rise that ends early ends
+with equal ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +34,14 @@ def finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def height(values: NDArray[np.float64]) -> float:
-    """The largest size among finite values: what is little or much of a series whose scale is not known."""
+    """The largest size among finite values: what is little or much of a series whose scale is not
+    known."""
     return float(np.abs(values).max())
 
 
 def trend(values: NDArray[np.float64]) -> Trend:
-    """The line of least squares through block means (any textbook of regression); t is 0 for fewer than 4 values."""
+    """The line of least squares through block means (any textbook of regression); t is 0 for fewer
+    than 4 values."""
     values = finite(values)
     if len(values) < 4:
         middle = float(values.mean()) if len(values) else 0.0
@@ -57,8 +61,8 @@ PIECES = 40
 STEEP = (4, 8, 16, 32, 64)
 """Of S-curves, in units of 1 / the series' length."""
 OUTLIER = 2.5
-"""Times the median distance to the curve, beyond which a distance counts as that: one wild value hides how alike
-others are."""
+"""Times the median distance to the curve, beyond which a distance counts as that: one wild value
+hides how alike others are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +73,22 @@ class Shift:
     last: float
     interval: Interval
     alike: float
-    """The correlation of neighbours around the trend, where it is so high that the series may be one that wanders at
-    random, or that was smoothed; else 0."""
+    """The correlation of neighbours around the trend, where it is so high that the series may be
+    one that wanders at random, or that was smoothed; else 0."""
 
 
 def change(values: NDArray[np.float64], early: int, late: int) -> Shift:
-    """The mean of `late` values at the end less that of `early` at the start, with its 95 % interval.
+    """The mean of `late` values at the end less that of `early` at the start, with its 95 %
+    interval.
 
-    Noise is what the best S-curve or step leaves; its first autocorrelation (of `PIECES` means at most) says how alike
-    neighbours are. Where a random walk would leave one that is so high (the test of Dickey and Fuller 1979: count times
-    1 - it is small), the interval is as wide as random walks need, whatever it is (the idea of Vogelsang 1998). Else it
-    is Student's for AR(1) noise, with as many degrees of freedom as independent values would have, and the correlation
-    corrected for its bias (Kendall 1954). Perron and Yabu (2009) choose between both like this for a line. Limits are
-    simulated for these curves: `python benchmarks/power.py --still` has what comes of them.
+    Noise is what the best S-curve or step leaves; its first autocorrelation (of `PIECES` means at
+    most) says how alike neighbours are. Where a random walk would leave one that is so high (the
+    test of Dickey and Fuller 1979: count times 1 - it is small), the interval is as wide as random
+    walks need, whatever it is (the idea of Vogelsang 1998). Else it is Student's for AR(1) noise,
+    with as many degrees of freedom as independent values would have, and the correlation corrected
+    for its bias (Kendall 1954). Perron and Yabu (2009) choose between both like this for a line.
+    Limits are simulated for these curves: `python benchmarks/power.py --still` has what comes of
+    them.
     """
     count = min(PIECES, len(values))
     means = np.array([piece.mean() for piece in np.array_split(values, count)])
@@ -99,7 +106,10 @@ def change(values: NDArray[np.float64], early: int, late: int) -> Shift:
     if not wanders:
         student = t_quantile(max(3, int(count * (1 - alike) / (1 + alike)) - 2))
         wide = min(wide, student * ((1 + alike) / (1 - alike) / max(count - 6, 1)) ** 0.5)
-    half = max(wide * float(left @ left) ** 0.5 * ((1 / early + 1 / late) * len(values) / count) ** 0.5, 1e-9)
+    half = max(
+        wide * float(left @ left) ** 0.5 * ((1 / early + 1 / late) * len(values) / count) ** 0.5,
+        1e-9,
+    )
     half = half if len(values) > 3 else np.inf
     first, last = float(values[:early].mean()), float(values[-late:].mean())
     interval = Interval(last - first, last - first - half, last - first + half, len(values))
@@ -108,8 +118,9 @@ def change(values: NDArray[np.float64], early: int, late: int) -> Shift:
 
 @cache
 def _curves(count: int) -> NDArray[np.float64]:
-    """S-curves and steps over so many places, each less its mean and of length 1; some S-curves are nearly lines, or
-    their middle lies outside. None is flat, and none is all of a single place, which may be a wild one."""
+    """S-curves and steps over so many places, each less its mean and of length 1; some S-curves are
+    nearly lines, or their middle lies outside. None is flat, and none is all of a single place,
+    which may be a wild one."""
     places = (np.arange(count) + 0.5) / count
     middles = np.linspace(-0.25, 1.25, 25)
     smooth = [1 / (1 + np.exp(-steep * (places - middle))) for middle in middles for steep in STEEP]
@@ -126,11 +137,14 @@ STAIR = 4.0
 """Standard errors of what other places have, from which stairs are sure."""
 
 
-def stairs(values: NDArray[np.float64], edges: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
-    """The stairs [n] of a series at places that are known before, as where an epoch begins, and their standard error.
+def stairs(
+    values: NDArray[np.float64], edges: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], float]:
+    """The stairs [n] of a series at places that are known before, as where an epoch begins, and
+    their standard error.
 
-    They are 0 where not all go one way, or where they are not surely larger than what other places have: whatever the
-    noise, a place that is known before is like any other.
+    They are 0 where not all go one way, or where they are not surely larger than what other places
+    have: whatever the noise, a place that is known before is like any other.
     """
     none = np.zeros(len(values))
     ends = np.concatenate([[0], edges, [len(values)]])
@@ -150,7 +164,8 @@ def stairs(values: NDArray[np.float64], edges: NDArray[np.int64]) -> tuple[NDArr
 
 
 def moves(values: NDArray[np.float64]) -> bool:
-    """Whether a series goes somewhere: a line that is sure, or ends that are far apart beside single values."""
+    """Whether a series goes somewhere: a line that is sure, or ends that are far apart beside
+    single values."""
     values = finite(values)
     if len(values) < 8:
         return False
@@ -158,29 +173,37 @@ def moves(values: NDArray[np.float64]) -> bool:
     change = abs(float(values[-fifth:].mean() - values[:fifth].mean()))
     scatter = float(np.median(np.abs(np.diff(values)))) / 0.6745 / 2**0.5
     sure = change > 3 * noise_of_mean(values, fifth) * 2**0.5
-    return change > 1e-9 and ((abs(line.t) > 4 and change > 0.5 * scatter) or (sure and change > scatter))
+    return change > 1e-9 and (
+        (abs(line.t) > 4 and change > 0.5 * scatter) or (sure and change > scatter)
+    )
 
 
 def order(values: NDArray[np.float64]) -> float:
-    """Kendall's rank correlation with the place, in its standard errors under no order: 0 for fewer than 3 values.
+    """Kendall's rank correlation with the place, in its standard errors under no order: 0 for fewer
+    than 3 values.
 
-    For few values [n] that may move at once and then stand still, where a line fits badly; of five values none can be
-    beyond 2.45, of four 2.04. Ties are taken off the variance (Kendall 1970, chapter 4).
+    For few values [n] that may move at once and then stand still, where a line fits badly; of five
+    values none can be beyond 2.45, of four 2.04. Ties are taken off the variance (Kendall 1970,
+    chapter 4).
     """
     values, count = finite(values), len(finite(values))
     if count < 3:
         return 0.0
     signs = np.sign(values[None, :] - values[:, None])[np.triu_indices(count, 1)]
     ties = np.unique(values, return_counts=True)[1]
-    variance = (count * (count - 1) * (2 * count + 5) - (ties * (ties - 1) * (2 * ties + 5)).sum()) / 18
+    variance = (
+        count * (count - 1) * (2 * count + 5) - (ties * (ties - 1) * (2 * ties + 5)).sum()
+    ) / 18
     return float(signs.sum() / variance**0.5) if variance > 0 else 0.0
 
 
 def ends_of(values: NDArray[np.float64]) -> tuple[float, float, float]:
-    """The means of the first and the last fifth, and their difference in its standard errors; 0 without an order.
+    """The means of the first and the last fifth, and their difference in its standard errors; 0
+    without an order.
 
-    For values that may rise or fall early and then stand still, where a straight line fits badly. Fewer than 12 have no
-    scatter that can be told: their thirds, and twice the standard errors of their order.
+    For values that may rise or fall early and then stand still, where a straight line fits badly.
+    Fewer than 12 have no scatter that can be told: their thirds, and twice the standard errors of
+    their order.
     """
     if len(values) < 12:
         third = max(1, len(values) // 3)
@@ -197,15 +220,18 @@ def ends_of(values: NDArray[np.float64]) -> tuple[float, float, float]:
 
 
 def noise_of_mean(values: NDArray[np.float64], count: int, most: float = 0.8) -> float:
-    """The standard error of the mean of `count` neighbouring values of a series [n] whose neighbours may be alike.
+    """The standard error of the mean of `count` neighbouring values of a series [n] whose
+    neighbours may be alike.
 
-    For AR(1) noise with standard deviation s and correlation r the differences over k steps have the variance
-    2 s^2 (1 - r^k), so those over one and over four give r (1 + r + r^2 + r^3 is their ratio) and s, and the mean of m
-    values has the variance s^2 (1 + r) / (1 - r) / m (Box and Jenkins 1970). Medians of the differences, because one
-    fall or rise must not count as noise; no more correlation than `most` is believed: a slow rise would look like it.
+    For AR(1) noise with standard deviation s and correlation r the differences over k steps have
+    the variance 2 s^2 (1 - r^k), so those over one and over four give r (1 + r + r^2 + r^3 is their
+    ratio) and s, and the mean of m values has the variance s^2 (1 + r) / (1 - r) / m (Box and
+    Jenkins 1970). Medians of the differences, because one fall or rise must not count as noise; no
+    more correlation than `most` is believed: a slow rise would look like it.
     """
     one, four = np.square([usual_step(values, step) for step in (1, 4)])
-    if one == 0:  # most neighbours are equal: a reward that is rarely earned, or one that does not move
+    # most neighbours are equal: a reward that is rarely earned, or one that does not move
+    if one == 0:
         return float(values.std() / count**0.5)
     places = np.linspace(0, most, 98)
     correlation = float(places[np.argmin(np.abs(1 + places + places**2 + places**3 - four / one))])
@@ -214,20 +240,24 @@ def noise_of_mean(values: NDArray[np.float64], count: int, most: float = 0.8) ->
 
 
 def usual_step(values: NDArray[np.float64], over: int = 1) -> float:
-    """The standard deviation of differences by their median, which is 0.6745 of them for a normal law."""
+    """The standard deviation of differences by their median, which is 0.6745 of them for a normal
+    law."""
     return float(np.median(np.abs(values[over:] - values[:-over])) / 0.6745)
 
 
 FALL_ENOUGH, MEANS_ENOUGH, STRETCHES = 24, 9, 10
-"""Values from which a fall from the best stretch is told by itself, such that are means of several steps, and the
-stretches of a series that is looked at."""
+"""Values from which a fall from the best stretch is told by itself, such that are means of several
+steps, and the stretches of a series that is looked at."""
 FALL_SURE = 4.0
-"""Standard errors between two stretches: of 45 pairs, noise alone has one as far apart in three of a thousand runs."""
+"""Standard errors between two stretches: of 45 pairs, noise alone has one as far apart in three of
+a thousand runs."""
 FALL_LARGE, MOST = 0.3, 0.6
-"""Share of the height that was lost, from which it is called a fall, and from which a standard error less will do."""
+"""Share of the height that was lost, from which it is called a fall, and from which a standard
+error less will do."""
 SLOW, WALK = 0.98, 2.0
-"""The highest correlation of neighbours that noise may have, and standard deviations of a random walk: where neighbours
-are that alike, both are what a fall may be by chance, and the smaller one counts."""
+"""The highest correlation of neighbours that noise may have, and standard deviations of a random
+walk: where neighbours are that alike, both are what a fall may be by chance, and the smaller one
+counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +268,8 @@ class Fall:
     best: float
     last: float
     share: float
-    """Of the best one's height that was lost: above 0, or above the lowest value where that is below 0."""
+    """Of the best one's height that was lost: above 0, or above the lowest value where that is
+    below 0."""
     place: int
     """Where the best stretch ends."""
     noise: float
@@ -251,8 +282,8 @@ def fall_of(values: NDArray[np.float64], alike: float, *, sure: bool = False) ->
     Args:
         values: finite ones.
         alike: see `Shift`.
-        sure: whether it is known that the series fell: then its thirds will do, or its halves. Few values that may
-            not have fallen need twice the errors, and to be means.
+        sure: whether it is known that the series fell: then its thirds will do, or its halves. Few
+            values that may not have fallen need twice the errors, and to be means.
     """
     few = len(values) < FALL_ENOUGH
     if few and not sure and len(values) < MEANS_ENOUGH:
@@ -261,13 +292,18 @@ def fall_of(values: NDArray[np.float64], alike: float, *, sure: bool = False) ->
     stretches = np.array_split(values, count)
     means = np.array([stretch.mean() for stretch in stretches])
     best = int(np.argmax(means[:-1]))
-    error = float(np.hypot(*(one.std(ddof=1) / len(one) ** 0.5 for one in (stretches[best], stretches[-1]))))
+    error = float(
+        np.hypot(*(one.std(ddof=1) / len(one) ** 0.5 for one in (stretches[best], stretches[-1])))
+    )
     noise = noise_of_mean(values, len(stretches[-1]))
     lost = float(means[best] - means[-1])
     share = lost / max(means[best] - min(0.0, float(values.min())), 1e-9)
     errors = 2**0.5 * (FALL_SURE if share < MOST else FALL_SURE - 1)
     apart = len(values) * (count - 1 - best) / count
-    slow = min(errors * noise_of_mean(values, len(stretches[-1]), SLOW), WALK * usual_step(values) * apart**0.5)
+    slow = min(
+        errors * noise_of_mean(values, len(stretches[-1]), SLOW),
+        WALK * usual_step(values) * apart**0.5,
+    )
     by_chance = max(errors * max(noise, 1e-6), slow if alike else 0.0, 2 * error)
     if share < FALL_LARGE or (lost < by_chance and not few):
         return None
@@ -278,7 +314,8 @@ def fall_of(values: NDArray[np.float64], alike: float, *, sure: bool = False) ->
 
 
 def since(steps: NDArray[np.int64], mask: NDArray[np.bool_]) -> int | None:
-    """The step at which the last unbroken stretch of True began; None where the series does not end with one."""
+    """The step at which the last unbroken stretch of True began; None where the series does not end
+    with one."""
     if not len(mask) or not mask[-1]:
         return None
     broken = np.flatnonzero(~mask)

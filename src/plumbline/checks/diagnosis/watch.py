@@ -1,7 +1,9 @@
-"""Watch rules: conditions of the recipe, judged at every step of RL that has their figures, live and afterwards.
+"""Watch rules: conditions of the recipe, judged at every step of RL that has their figures, live
+and afterwards.
 
-A rule fires where its condition holds, so where the whole interval is on that side. Where only the mean is, it says so
-once and goes on: a run is not stopped by noise. It is quiet until it has stopped holding in between.
+A rule fires where its condition holds, so where the whole interval is on that side. Where only the
+mean is, it says so once and goes on: a run is not stopped by noise. It is quiet until it has
+stopped holding in between.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +16,8 @@ from plumbline.recipe.decision_rules import Condition, WatchRule
 from plumbline.runs.run import Run
 
 Action = Literal["stop", "warn", "noise"]
-"""stop: the run stops after a checkpoint. warn: it is said. noise: it would be, if the interval were narrower."""
+"""stop: the run stops after a checkpoint. warn: it is said. noise: it would be, if the interval
+were narrower."""
 EVENT = "watch"
 """The kind of a rule's events, and the key of what a stage remembers of them."""
 
@@ -83,7 +86,14 @@ class Watcher:
         evidence = Evidence((RunFigures(self.run, self._rows),))
         stop, state = None, self.stage.memory.setdefault(EVENT, {})
         for fired in judged(self.rules, evidence, row, state):
-            self.run.event(EVENT, fired.message, rule=fired.rule, action=fired.action, stage="rl", step=fired.step)
+            self.run.event(
+                EVENT,
+                fired.message,
+                rule=fired.rule,
+                action=fired.action,
+                stage="rl",
+                step=fired.step,
+            )
             stop = stop or (fired if fired.action == "stop" else None)
         if stop is not None:  # so that a run that is resumed with this rule stops once more
             del state[stop.rule]
@@ -96,9 +106,13 @@ def rules_of(run: Run) -> dict[str, WatchRule]:
 
 
 def judged(
-    rules: Mapping[str, WatchRule], evidence: Evidence, row: Mapping[str, Any], state: dict[str, Action]
+    rules: Mapping[str, WatchRule],
+    evidence: Evidence,
+    row: Mapping[str, Any],
+    state: dict[str, Action],
 ) -> Iterator[RuleFinding]:
-    """Yield what each rule found at the step of a row that has one of its metrics, unless it found that before, too.
+    """Yield what each rule found at the step of a row that has one of its metrics, unless it found
+    that before, too.
 
     Args:
         rules: by name.
@@ -108,7 +122,9 @@ def judged(
     """
     for name, rule in rules.items():
         conditions = [one for one in (rule.stop_if, rule.warn_if) if one is not None]
-        figures = [leaf for one in conditions for leaf in one.leaves() if isinstance(leaf, Condition)]
+        figures = [
+            leaf for one in conditions for leaf in one.leaves() if isinstance(leaf, Condition)
+        ]
         if not any(row.get(str(figure.metric)) is not None for figure in figures):
             continue
         found = _found(rule, evidence)
@@ -122,7 +138,10 @@ def judged(
 
 def _found(rule: WatchRule, evidence: Evidence) -> tuple[Action, str] | None:
     noise: tuple[Action, str] | None = None
-    asked: tuple[tuple[Action, Condition | None], ...] = (("stop", rule.stop_if), ("warn", rule.warn_if))
+    asked: tuple[tuple[Action, Condition | None], ...] = (
+        ("stop", rule.stop_if),
+        ("warn", rule.warn_if),
+    )
     for action, condition in asked:
         if condition is None:
             continue
@@ -135,7 +154,8 @@ def _found(rule: WatchRule, evidence: Evidence) -> tuple[Action, str] | None:
 
 
 def afterwards(run: Run) -> list[RuleHistory]:
-    """What each rule of a run finds in its records, step by step, whether or not it was there while the run trained.
+    """What each rule of a run finds in its records, step by step, whether or not it was there while
+    the run trained.
 
     Raises:
         DataError: a record cannot be read.
@@ -146,7 +166,9 @@ def afterwards(run: Run) -> list[RuleHistory]:
     records = RunFigures(run)
     state: dict[str, Action] = {}
     fired = [
-        one for row in records.trained for one in judged(rules, Evidence((records,), until=row["step"]), row, state)
+        one
+        for row in records.trained
+        for one in judged(rules, Evidence((records,), until=row["step"]), row, state)
     ]
     whole = Evidence((records,))
     return [
@@ -157,7 +179,10 @@ def afterwards(run: Run) -> list[RuleHistory]:
             warn_if=as_words(rule.warn_if),
             fired=tuple(one for one in fired if one.rule == name),
             now="; ".join(
-                line for one in (rule.stop_if or rule.warn_if,) if one for line in judge(one, whole, {}).said
+                line
+                for one in (rule.stop_if or rule.warn_if,)
+                if one
+                for line in judge(one, whole, {}).said
             ),
         )
         for name, rule in rules.items()
@@ -171,11 +196,15 @@ def as_words(condition: Condition | None) -> str:
     if condition.parts:
         word = {"all": " and ", "any": " or ", "none": " or "}
         kind = next(key for key in word if getattr(condition, key))
-        said = word[kind].join(part if isinstance(part, str) else as_words(part) for part in condition.parts)
+        said = word[kind].join(
+            part if isinstance(part, str) else as_words(part) for part in condition.parts
+        )
         return f"neither {said}" if kind == "none" else said
     when = [f"from step {step} on" for step in (condition.at, condition.after) if step is not None]
     change = f", the change since step {condition.since}" if condition.since is not None else ""
-    bounds = " and ".join(f"{name.replace('_', ' ')} {bound:g}" for name, bound in condition.bounds.items())
+    bounds = " and ".join(
+        f"{name.replace('_', ' ')} {bound:g}" for name, bound in condition.bounds.items()
+    )
     window = f", mean of {condition.window} steps" if condition.window > 1 else ""
     row = [f"{condition.sustained} times in a row"] if condition.sustained > 1 else []
     return ", ".join([f"{condition.metric}{window}{change} {bounds}", *when, *row])

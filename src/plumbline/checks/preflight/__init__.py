@@ -1,1 +1,2 @@
-"""What a run would do, need and cost, and what is wrong with it: said without building or training anything."""
+"""What a run would do, need and cost, and what is wrong with it: said without building or training
+anything."""

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from plumbline.policies.pretrained.chat import Chat
 
 CHARACTERS = 3.0
-"""Of a token of Portuguese where the tokenizer is not at hand (2.2 to 3.6 of those that we measured)."""
+"""Of a token of Portuguese where the tokenizer is not at hand (2.2 to 3.6 of those that we
+measured)."""
 A_MESSAGE, AN_ANSWER = 4, 3
 """Tokens that a chat template adds for each message, and for the beginning of an answer."""
 MEASURED = 400
@@ -54,8 +55,8 @@ class TaskPrompts:
     drawn: float
     """Prompts of RL in all."""
     lengths: Mapping[str, float] | None
-    """Tokens of prompts and of answers, their means and the longest; None where there are no examples. Without gold
-    answers, those of answers are `sampling.max_tokens`."""
+    """Tokens of prompts and of answers, their means and the longest; None where there are no
+    examples. Without gold answers, those of answers are `sampling.max_tokens`."""
     gold: bool
     """Whether the lengths of answers are those of gold answers."""
     source: str
@@ -89,16 +90,24 @@ class BeforeRun(Context):
         """What would be asked of each task."""
         recipe, rl, evaluation = self.recipe, self.recipe.rl, self.recipe.evaluation
         count, _ = self.counter
-        weights = {name: section.weight for name, section in (recipe.tasks or {}).items()} or {"": 1.0}
+        weights = {name: section.weight for name, section in (recipe.tasks or {}).items()} or {
+            "": 1.0
+        }
         sizes = {name: task.sizes["train"] for name, task in self.tasks.items()}
         dealt = shares({name: weights[name] for name in sizes}, sizes, recipe.mix)
         prompts = []
         for name, task in self.tasks.items():
             held_out, measured = task.sizes.get(evaluation.split, 0), task.train[:MEASURED]
-            asked = [sum(count(m["content"]) + A_MESSAGE for m in e.messages) + AN_ANSWER for e in measured]
+            asked = [
+                sum(count(m["content"]) + A_MESSAGE for m in e.messages) + AN_ANSWER
+                for e in measured
+            ]
             golds = [count(e.gold) + 1 for e in measured if e.gold is not None]
             lengths: dict[str, float] = {}
-            for what, tokens in (("prompt", asked), ("answer", golds or [recipe.sampling.max_tokens])):
+            for what, tokens in (
+                ("prompt", asked),
+                ("answer", golds or [recipe.sampling.max_tokens]),
+            ):
                 if asked:
                     lengths |= {what: sum(tokens) / len(tokens), f"longest_{what}": max(tokens)}
             few = f"from the options; lengths of {len(task.train)} prompts like them"
@@ -108,7 +117,9 @@ class BeforeRun(Context):
                     task=task.task.name,
                     sizes=task.sizes,
                     finals=[split for split in task.finals if split in task.sizes],
-                    inside=min(held_out, evaluation.limit or held_out) if rl is not None and evaluation.every else 0,
+                    inside=min(held_out, evaluation.limit or held_out)
+                    if rl is not None and evaluation.every
+                    else 0,
                     share=dealt[name],
                     drawn=0.0 if rl is None else dealt[name] * rl.steps * rl.prompts_per_step,
                     lengths=lengths or None,
@@ -120,9 +131,14 @@ class BeforeRun(Context):
 
     @cached_property
     def counter(self) -> tuple[Callable[[str], int], bool]:
-        """From a text to its tokens, and whether that is the model's own tokenizer; else it is by `CHARACTERS`."""
+        """From a text to its tokens, and whether that is the model's own tokenizer; else it is by
+        `CHARACTERS`."""
         folder = self.model_folder
-        if folder is None or not (folder / "tokenizer.json").is_file() or find_spec("tokenizers") is None:
+        if (
+            folder is None
+            or not (folder / "tokenizer.json").is_file()
+            or find_spec("tokenizers") is None
+        ):
             return lambda text: math.ceil(len(text) / CHARACTERS), False
         from tokenizers import Tokenizer
 
@@ -131,7 +147,8 @@ class BeforeRun(Context):
 
     @cached_property
     def model_folder(self) -> Path | None:
-        """The directory with the weights that a run begins from, or with their base; None where none is here."""
+        """The directory with the weights that a run begins from, or with their base; None where
+        none is here."""
         name = self.recipe.model.name
         return None if name is None else folder_of(name)
 
@@ -143,13 +160,17 @@ class BeforeRun(Context):
             ModelError, DataError: its config is damaged.
         """
         name, tiny = self.recipe.model.name, self.recipe.model.tiny
-        return find_shapes(name) if name is not None else of_tiny(tiny) if tiny is not None else None
+        return (
+            find_shapes(name) if name is not None else of_tiny(tiny) if tiny is not None else None
+        )
 
     @cached_property
     def context(self) -> int | None:
         """The longest prompt with its answer [tokens]; None where it is not known."""
         try:
-            return self.recipe.model.context or (self.shapes.context if self.shapes is not None else None)
+            return self.recipe.model.context or (
+                self.shapes.context if self.shapes is not None else None
+            )
         except PlumblineError:
             return None  # which is said of the checkpoint
 
@@ -176,7 +197,11 @@ class BeforeRun(Context):
         if not has_tokenizer(own) and not has_tokenizer(self.model_folder):
             raise MissingDataError("a tokenizer beside the model")
         quieten()
-        source = own if is_adapter(own) and (own / "tokenizer_config.json").is_file() else self.model_folder
+        source = (
+            own
+            if is_adapter(own) and (own / "tokenizer_config.json").is_file()
+            else self.model_folder
+        )
         return open_chat(load_tokenizer(str(source), section), section, str(source))
 
     @cached_property
@@ -198,7 +223,9 @@ class BeforeRun(Context):
                 return len(self.chat.prompt(messages))
             except (DataError, ModelError):
                 raise MissingDataError("a template that takes these messages") from None
-        return round(sum(len(one["content"]) / CHARACTERS + A_MESSAGE for one in messages)) + AN_ANSWER
+        return (
+            round(sum(len(one["content"]) / CHARACTERS + A_MESSAGE for one in messages)) + AN_ANSWER
+        )
 
     def answer_tokens(self, text: str) -> int:
         """Tokens of an answer with the one that ends it."""
@@ -209,7 +236,8 @@ class BeforeRun(Context):
 
 @contextmanager
 def before(recipe: Recipe, folder: Path, file: Path | None = None) -> Iterator[BeforeRun]:
-    """What is known of a run before anything of it is there; what has to be built for that is gone afterwards.
+    """What is known of a run before anything of it is there; what has to be built for that is gone
+    afterwards.
 
     Args:
         recipe: of the run.
@@ -224,11 +252,14 @@ def before(recipe: Recipe, folder: Path, file: Path | None = None) -> Iterator[B
         yield BeforeRun(recipe=recipe, folder=folder, file=file, tasks=tasks, wrong=wrong)
 
 
-def open_tasks(recipe: Recipe, records: Path, scratch: Path) -> tuple[dict[str, TaskData], list[PlumblineError]]:
-    """Each task of a recipe, and what is wrong with those that cannot be opened; nothing is built that is kept.
+def open_tasks(
+    recipe: Recipe, records: Path, scratch: Path
+) -> tuple[dict[str, TaskData], list[PlumblineError]]:
+    """Each task of a recipe, and what is wrong with those that cannot be opened; nothing is built
+    that is kept.
 
-    A task that builds records says how many it will build, and builds a few in `scratch` to be looked at; any other
-    task is asked for its examples.
+    A task that builds records says how many it will build, and builds a few in `scratch` to be
+    looked at; any other task is asked for its examples.
 
     Args:
         recipe: of the run.
@@ -242,7 +273,9 @@ def open_tasks(recipe: Recipe, records: Path, scratch: Path) -> tuple[dict[str, 
             planned, task = task.sizes(), task.sketch(scratch / "sketch" / name)
         splits = {split: task.examples(split) for split in task.splits}
         finals, inside = final_splits(recipe, task), recipe.evaluation.split
-        return TaskData(name=name, task=task, splits=splits, finals=finals, inside=inside, planned=planned)
+        return TaskData(
+            name=name, task=task, splits=splits, finals=finals, inside=inside, planned=planned
+        )
 
     tasks: dict[str, TaskData] = {}
     wrong: list[PlumblineError] = []

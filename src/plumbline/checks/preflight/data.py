@@ -1,4 +1,5 @@
-"""The reward, tried before a run; and what is too little: examples, prompts, kinds of prompts, answers of a group."""
+"""The reward, tried before a run; and what is too little: examples, prompts, kinds of prompts,
+answers of a group."""
 
 import math
 from collections import Counter
@@ -16,7 +17,7 @@ from plumbline.evaluation.statistics import Interval, detectable
 from plumbline.records import Evaluation, clusters_of
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation
 
-# -- the reward --------------------------------------------------------------------------------------------------------
+# -- the reward ------------------------------------------------------------------------------------
 
 TRIED = 40
 """Examples of each split that the reward is tried on."""
@@ -24,7 +25,8 @@ TRIED = 40
 
 @check("before", name="reward", quick=False)
 def reward(before: BeforeRun) -> Iterator[Finding]:
-    """What `plumbline audit` finds on `TRIED` examples of each split, without its search for cheats."""
+    """What `plumbline audit` finds on `TRIED` examples of each split, without its search for
+    cheats."""
     for name, one in before.tasks.items():
         splits = [split for split, examples in one.splits.items() if examples]
         try:
@@ -44,16 +46,17 @@ def reward(before: BeforeRun) -> Iterator[Finding]:
                 yield replace(finding, what=f"{one.called}{finding.what}", change=change)
 
 
-# -- too few examples, prompts, kinds of prompts, answers of a group ---------------------------------------------------
+# -- too few examples, prompts, kinds of prompts, answers of a group -------------------------------
 
 SCATTER = 0.3
-"""Standard deviation of the difference of two answers' rewards to one prompt: one team's single rewards had
-0.31, and differences of answers that are alike by half scatter as much."""
+"""Standard deviation of the difference of two answers' rewards to one prompt: one team's single
+rewards had 0.31, and differences of answers that are alike by half scatter as much."""
 FEW_INSIDE = 30
 """Examples of an evaluation inside RL, which shows a course and decides nothing."""
 HALF, LITTLE, FEW_PROMPTS = 0.5, 0.2, 50
-"""Epochs of a task's prompts that RL draws, under which it is noted and, in a long run, warned of; and prompts in all.
-One team's log plateaued at 0.135 epochs and under 50 prompts a task, another team's log trained on 25 of 992."""
+"""Epochs of a task's prompts that RL draws, under which it is noted and, in a long run, warned of;
+and prompts in all. One team's log plateaued at 0.135 epochs and under 50 prompts a task, another
+team's log trained on 25 of 992."""
 LONG = 100
 """Steps from which on nobody takes a run for a trial."""
 FEW_OF_KIND = 5
@@ -67,7 +70,8 @@ def evaluations(before: BeforeRun) -> Iterator[Finding]:
     """How small a gain each evaluation could show."""
 
     def noticeable(n: int) -> float:
-        """The least difference that n examples show four times in five, where differences scatter by `SCATTER`."""
+        """The least difference that n examples show four times in five, where differences scatter
+        by `SCATTER`."""
         half = 1.959964 * SCATTER / math.sqrt(n)
         return detectable(Interval(0.0, -half, half, n))
 
@@ -77,16 +81,26 @@ def evaluations(before: BeforeRun) -> Iterator[Finding]:
     limited = before.recipe.evaluation.limit
     splits = [examples for one in before.tasks.values() for examples in one.splits.values()]
     shared = "; those that share a cluster count for less" if any(map(clusters_of, splits)) else ""
-    finals = {f"{p.name or p.task} {split}": p.sizes[split] for p in before.prompts for split in p.finals}
+    finals = {
+        f"{p.name or p.task} {split}": p.sizes[split] for p in before.prompts for split in p.finals
+    }
     inside = {p.name or p.task: p.inside for p in before.prompts if p.inside}
     for when, sizes, limit in (("after a stage", finals, FEW), ("inside RL", inside, FEW_INSIDE)):
         small = {name: n for name, n in sizes.items() if n < limit}
         if not small:
             continue
         least = min(small.values())
-        what = f"evaluations {when} are small: {', '.join(f'{name} {n}' for name, n in small.items())} prompts; "
-        what += f"{least} show a gain of {noticeable(least):.2f} four times in five, and smaller ones look like noise"
-        evidence = {name: {"n": n, "detectable": round(noticeable(n), 3)} for name, n in small.items()}
+        what = (
+            f"evaluations {when} are small: "
+            f"{', '.join(f'{name} {n}' for name, n in small.items())} prompts; "
+        )
+        what += (
+            f"{least} show a gain of {noticeable(least):.2f} four times in five, and smaller ones "
+            "look like noise"
+        )
+        evidence = {
+            name: {"n": n, "detectable": round(noticeable(n), 3)} for name, n in small.items()
+        }
         causes = ("few records, of which a tenth is held out", "a limit that saves time")
         fix = f"take {enough(0.1)} examples to see a gain of 0.1, {enough(0.05)} for 0.05{shared}"
         change = {"evaluation.limit": 64} if when == "inside RL" and least == limited else {}
@@ -109,18 +123,34 @@ def coverage(before: BeforeRun) -> Iterator[Finding]:
     for level, tasks in by_level.items():
         if not tasks:
             continue
-        steps = max(math.ceil(one.sizes["train"] / (one.share * rl.prompts_per_step)) for one in tasks)
-        shares = [f"{p.name and p.name + ' '}{p.drawn:.0f} of {p.sizes['train']} ({p.coverage:.0%})" for p in tasks]
-        what = f"RL draws few of the training prompts: {', '.join(shares)}; {steps} steps would see each once"
-        evidence = {one.name or one.task: {"drawn": round(one.drawn), "epochs": one.coverage} for one in tasks}
+        steps = max(
+            math.ceil(one.sizes["train"] / (one.share * rl.prompts_per_step)) for one in tasks
+        )
+        shares = [
+            f"{p.name and p.name + ' '}{p.drawn:.0f} of {p.sizes['train']} ({p.coverage:.0%})"
+            for p in tasks
+        ]
+        what = (
+            f"RL draws few of the training prompts: {', '.join(shares)}; {steps} steps would see "
+            "each once"
+        )
+        evidence = {
+            one.name or one.task: {"drawn": round(one.drawn), "epochs": one.coverage}
+            for one in tasks
+        }
         causes = ("few steps, or few prompts a step, for this much data",)
-        fix = "before a plateau is called the model's limit, train longer or with more prompts a step"
-        yield Finding(level, what, evidence=evidence, causes=causes, fix=fix, change={"rl.steps": steps})
+        fix = (
+            "before a plateau is called the model's limit, train longer or with more prompts a step"
+        )
+        yield Finding(
+            level, what, evidence=evidence, causes=causes, fix=fix, change={"rl.steps": steps}
+        )
 
 
 @check("before", name="strata")
 def strata(before: BeforeRun) -> Iterator[Finding]:
-    """Kinds of prompts that are in one split only, and evaluations that stop before they come to all kinds."""
+    """Kinds of prompts that are in one split only, and evaluations that stop before they come to
+    all kinds."""
     for one in before.tasks.values():
         if not one.built:
             continue
@@ -132,7 +162,9 @@ def strata(before: BeforeRun) -> Iterator[Finding]:
         yield from _in_order(before, one)
 
 
-def _one_sided(one: TaskData, split: str, kinds: Counter[str], there: Counter[str]) -> Iterator[Finding]:
+def _one_sided(
+    one: TaskData, split: str, kinds: Counter[str], there: Counter[str]
+) -> Iterator[Finding]:
     kinds_of = {"train": kinds, split: there}
     both = kinds.keys() | there.keys()
     for where, lacking in (("train", split), (split, "train")):
@@ -142,16 +174,22 @@ def _one_sided(one: TaskData, split: str, kinds: Counter[str], there: Counter[st
             what += f"not in {lacking}, for example {names[0]}"
             evidence = {name: dict(counts) for name, counts in kinds_of.items()}
             causes = ("a split by order in the file, and not by kind",)
-            yield Finding(level, what, evidence=evidence, causes=causes, fix="split each kind by itself")
+            yield Finding(
+                level, what, evidence=evidence, causes=causes, fix="split each kind by itself"
+            )
     few = {name: n for name, n in there.items() if n < FEW_OF_KIND}
     if few and 2 * len(few) >= len(there):
-        what = f"{one.called}{len(few)} of the {len(there)} kinds of prompts in {split} have under {FEW_OF_KIND} "
+        what = (
+            f"{one.called}{len(few)} of the {len(there)} kinds of prompts in {split} have under "
+            f"{FEW_OF_KIND} "
+        )
         what += "examples: their own means are noise"
         yield Finding("note", what, evidence=few, fix="read the mean over all of them")
 
 
 def _in_order(before: BeforeRun, one: TaskData) -> Iterator[Finding]:
-    """The first examples of a split, which are all that an evaluation inside RL asks, against the whole of it."""
+    """The first examples of a split, which are all that an evaluation inside RL asks, against the
+    whole of it."""
     section = before.recipe.evaluation
     examples = one.splits.get(section.split, ())
     first = examples[: section.limit]
@@ -160,55 +198,102 @@ def _in_order(before: BeforeRun, one: TaskData) -> Iterator[Finding]:
     seen, whole = Counter(e.stratum for e in first), Counter(e.stratum for e in examples)
     share = sum(n for name, n in whole.items() if name not in seen) / len(examples)
     if len(whole) > 1 and share > FEW_OF_KIND / 100:
-        what = f"{one.called}evaluations inside RL ask the first {len(first)} of {len(examples)} examples of "
-        what += f"{section.split}, in which {len(whole) - len(seen)} of {len(whole)} kinds do not come ({share:.0%} of "
+        what = (
+            f"{one.called}evaluations inside RL ask the first {len(first)} of {len(examples)} "
+            "examples of "
+        )
+        what += (
+            f"{section.split}, in which {len(whole) - len(seen)} of {len(whole)} kinds do not come "
+            f"({share:.0%} of "
+        )
         what += "the split): rows are in order of their kind"
         evidence = {"first": dict(seen), "all": dict(whole)}
         causes = ("a file that was sorted, or written kind by kind",)
         fix = "shuffle that file once, or evaluate on all of it"
-        yield Finding("warning", what, evidence=evidence, causes=causes, fix=fix, change={"evaluation.limit": None})
+        yield Finding(
+            "warning",
+            what,
+            evidence=evidence,
+            causes=causes,
+            fix=fix,
+            change={"evaluation.limit": None},
+        )
 
 
 @check("before", name="groups")
 def groups(before: BeforeRun) -> Iterator[Finding]:
-    """Whether groups will often have equal rewards: by their size, and by what the same model earned before."""
+    """Whether groups will often have equal rewards: by their size, and by what the same model
+    earned before."""
     rl = before.recipe.rl
     if rl is None or not rl.algorithm.compares:
         return
     size = rl.group_size
     if size < FEW_ANSWERS:
-        what = f"rl.group_size is {size}: a group learns nothing where its rewards are equal, which happens often to "
+        what = (
+            f"rl.group_size is {size}: a group learns nothing where its rewards are equal, which "
+            "happens often to "
+        )
         what += "so few answers"
         fix = "8 are usual; of fewer prompts a step, if there is no time"
         change = {"rl.group_size": 8}
-        yield Finding("warning", what, evidence={"group_size": size}, causes=("memory",), fix=fix, change=change)
+        yield Finding(
+            "warning",
+            what,
+            evidence={"group_size": size},
+            causes=("memory",),
+            fix=fix,
+            change=change,
+        )
     for key, evaluation in _sampled(before).items():
-        counts, rows = Counter(round(reward, 6) for reward in evaluation.rewards()), len(evaluation.rows)
+        counts, rows = (
+            Counter(round(reward, 6) for reward in evaluation.rewards()),
+            len(evaluation.rows),
+        )
         equal = sum((count / rows) ** size for count in counts.values())
         if equal > EQUAL:
             (earned, most), *_ = counts.most_common(1)
-            what = f"at least {equal:.0%} of the groups of {size} will have equal rewards: {key.stage}'s sampled "
+            what = (
+                f"at least {equal:.0%} of the groups of {size} will have equal rewards: "
+                f"{key.stage}'s sampled "
+            )
             what += f"answers to {key.split} earned {earned:g} in {most} of {rows} cases"
-            evidence = {"least share": equal, "levels": {str(k): n for k, n in counts.most_common(5)}}
-            causes = ("a reward of few levels", "prompts that are too hard for this model, or solved")
+            evidence = {
+                "least share": equal,
+                "levels": {str(k): n for k, n in counts.most_common(5)},
+            }
+            causes = (
+                "a reward of few levels",
+                "prompts that are too hard for this model, or solved",
+            )
             fix = "larger groups, a reward that pays parts of an answer, or a better start"
             change = {"rl.group_size": 2 * size}
             yield Finding("warning", what, evidence=evidence, causes=causes, fix=fix, change=change)
 
 
 def _sampled(before: BeforeRun) -> dict[EvaluationKey, Evaluation]:
-    """Sampled evaluations of the model that RL begins from: of the run that made it, or of this one at an earlier time.
+    """Sampled evaluations of the model that RL begins from: of the run that made it, or of this one
+    at an earlier time.
 
-    With the mean shares p_k of the reward's values, at least the sum of p_k to the power G of groups have equal
-    rewards: x to the power G is convex, so prompts that differ make it more (Jensen).
+    With the mean shares p_k of the reward's values, at least the sum of p_k to the power G of
+    groups have equal rewards: x to the power G is convex, so prompts that differ make it more
+    (Jensen).
     """
     recipe, folder, stage = before.recipe, before.folder, "base"
     if recipe.sft is not None:
         stage = "sft"
-    elif recipe.model.name is not None and (made := Path(recipe.model.name)).parent.name == "models":
+    elif (
+        recipe.model.name is not None and (made := Path(recipe.model.name)).parent.name == "models"
+    ):
         folder, stage = made.parent.parent, made.name
-    files = {EvaluationKey.parse(path.stem): path for path in sorted((folder / "evaluations").glob(f"{stage}*.json"))}
-    wanted = {key: path for key, path in files.items() if (key.stage, key.mode, key.step) == (stage, "sampled", None)}
+    files = {
+        EvaluationKey.parse(path.stem): path
+        for path in sorted((folder / "evaluations").glob(f"{stage}*.json"))
+    }
+    wanted = {
+        key: path
+        for key, path in files.items()
+        if (key.stage, key.mode, key.step) == (stage, "sampled", None)
+    }
     found = {key: read_evaluation(path) for key, path in wanted.items()}
     return {key: evaluation for key, evaluation in found.items() if evaluation.rows}
 

@@ -1,4 +1,5 @@
-"""What the model would be given, before a run: lengths against its context, its files, its tokenizer and template."""
+"""What the model would be given, before a run: lengths against its context, its files, its
+tokenizer and template."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -28,19 +29,22 @@ from plumbline.tasks.precheck import GOLD, LIMIT, Case, judge_case
 if TYPE_CHECKING:
     from plumbline.policies.pretrained.chat import Chat
 
-# -- prompts and answers that do not fit -------------------------------------------------------------------------------
+# -- prompts and answers that do not fit -----------------------------------------------------------
 
 MOST = 2000
 """Texts of a split that are counted in tokens."""
 TEMPLATE, EACH = 64, 32
-"""Tokens that a template may add to a prompt, and to each message; of the texts a token has at least one byte."""
+"""Tokens that a template may add to a prompt, and to each message; of the texts a token has at
+least one byte."""
 SOME, MANY = 0.01, 0.5
-"""Shares of gold answers beyond the limit, from which on some answers, and most, cannot be right."""
+"""Shares of gold answers beyond the limit, from which on some answers, and most, cannot be
+right."""
 
 
 @check("before", name="lengths")
 def lengths(before: BeforeRun) -> Iterator[Finding]:
-    """Of every task: prompts and demonstrations against the context, gold answers against the limit."""
+    """Of every task: prompts and demonstrations against the context, gold answers against the
+    limit."""
     if before.recipe.model.name is not None and before.context is None and not before.exact:
         raise MissingDataError("the model's tokenizer and its context")
     about = "" if before.exact else "by characters, about "
@@ -59,67 +63,117 @@ def _prompts(before: BeforeRun, one: TaskData, context: int, about: str) -> Iter
     for split, examples in {**drawn, **one.held_out}.items():
         suspects = [e for e in examples if _bytes(e) + limit > context]
         counted = [(before.prompt_tokens(e.messages), e) for e in suspects[:MOST]]
-        long = sorted((pair for pair in counted if pair[0] + limit > context), key=lambda pair: -pair[0])
+        long = sorted(
+            (pair for pair in counted if pair[0] + limit > context), key=lambda pair: -pair[0]
+        )
         if not long:
             continue
         share = len(long) / len(counted) * len(suspects) / len(examples)
         most, worst = long[0]
         golds = [before.answer_tokens(e.gold) for e in one.train[:MOST] if e.gold is not None]
-        fits = golds and max(golds) <= context - most  # a limit for the longest prompt still holds the gold answers
-        what = f"{one.called}{about}{share:.0%} of {len(examples)} prompts of {split} do not fit: {worst.id} has "
-        what += f"{most} tokens, and with an answer of up to {limit} exceeds the context of {context}"
+        # a limit for the longest prompt still holds the gold answers
+        fits = golds and max(golds) <= context - most
+        what = (
+            f"{one.called}{about}{share:.0%} of {len(examples)} prompts of {split} do not fit: "
+            f"{worst.id} has "
+        )
+        what += (
+            f"{most} tokens, and with an answer of up to {limit} exceeds the context of {context}"
+        )
         level: Level = "fatal" if before.exact else "warning"
         evidence = {"share": share, "longest": most, "max_tokens": limit, "context": context}
-        causes = ("an answer may be longer than any gold answer is", "long prompts", "a context set too low")
+        causes = (
+            "an answer may be longer than any gold answer is",
+            "long prompts",
+            "a context set too low",
+        )
         fix = "lower sampling.max_tokens, shorten the prompts, or use a model with a longer context"
         change = {"sampling.max_tokens": context - most} if fits else {}
         samples = tuple(example.id for _, example in long[:5])
         yield Finding(
-            level, what, check="context", evidence=evidence, samples=samples, causes=causes, fix=fix, change=change
+            level,
+            what,
+            check="context",
+            evidence=evidence,
+            samples=samples,
+            causes=causes,
+            fix=fix,
+            change=change,
         )
 
 
 def _targets(before: BeforeRun, one: TaskData, about: str) -> Iterator[Finding]:
     limit = before.recipe.sampling.max_tokens
     golds = [(e.gold, e) for e in one.train[:MOST] if e.gold is not None]
-    counted = [(before.answer_tokens(gold) - 1, e) for gold, e in golds if len(gold.encode()) > limit]
+    counted = [
+        (before.answer_tokens(gold) - 1, e) for gold, e in golds if len(gold.encode()) > limit
+    ]
     long = sorted((pair for pair in counted if pair[0] > limit), key=lambda pair: -pair[0])
     if not long:
         return
     share, (most, worst) = len(long) / len(golds), long[0]
-    what = f"{one.called}{about}{share:.1%} of {len(golds)} gold answers are longer than sampling.max_tokens "
-    what += f"({limit}; {worst.id} has {most}): such answers are cut off, and earn what their beginning earns"
-    level: Level = "fatal" if share >= MANY and before.exact else "warning" if share >= SOME else "note"
+    what = (
+        f"{one.called}{about}{share:.1%} of {len(golds)} gold answers are longer than "
+        "sampling.max_tokens "
+    )
+    what += (
+        f"({limit}; {worst.id} has {most}): such answers are cut off, and earn what their "
+        "beginning earns"
+    )
+    level: Level = (
+        "fatal" if share >= MANY and before.exact else "warning" if share >= SOME else "note"
+    )
     evidence = {"share": share, "longest": most, "max_tokens": limit, "n": len(golds)}
     causes = ("the limit was set for another task or another tokenizer",)
     fix = "raise sampling.max_tokens to what the longest gold answer has"
     change = {"sampling.max_tokens": most + 1}
     samples = tuple(example.id for _, example in long[:5])
     yield Finding(
-        level, what, check="targets", evidence=evidence, samples=samples, causes=causes, fix=fix, change=change
+        level,
+        what,
+        check="targets",
+        evidence=evidence,
+        samples=samples,
+        causes=causes,
+        fix=fix,
+        change=change,
     )
 
 
-def _demonstrations(before: BeforeRun, one: TaskData, context: int, about: str) -> Iterator[Finding]:
-    """Prompt and shown answer against the context; too long ones are an error of SFT, or cut where that is allowed."""
+def _demonstrations(
+    before: BeforeRun, one: TaskData, context: int, about: str
+) -> Iterator[Finding]:
+    """Prompt and shown answer against the context; too long ones are an error of SFT, or cut where
+    that is allowed."""
     sft = before.recipe.sft
     if sft is None or (sft.tasks is not None and one.name not in sft.tasks):
         return
-    suspects = [e for e in one.train if e.gold is not None and _bytes(e) + 2 * len(e.gold.encode()) > context]
+    suspects = [
+        e
+        for e in one.train
+        if e.gold is not None and _bytes(e) + 2 * len(e.gold.encode()) > context
+    ]
     long = []
     for example in suspects[:MOST]:
         try:
-            answer = one.task.demonstration(example, derive(before.recipe.seed, "demonstration", example.id))
+            answer = one.task.demonstration(
+                example, derive(before.recipe.seed, "demonstration", example.id)
+            )
         except PlumblineError:
             continue  # which is said of the data
-        if (tokens := before.prompt_tokens(example.messages) + before.answer_tokens(answer)) > context:
+        if (
+            tokens := before.prompt_tokens(example.messages) + before.answer_tokens(answer)
+        ) > context:
             long.append((tokens, example))
     if not long:
         return
     share = len(long) / len(suspects[:MOST]) * len(suspects) / len(one.train)
     most, worst = max(long, key=lambda pair: pair[0])
     shown = "SFT shows them cut, without their ends" if sft.allow_truncation else "SFT refuses them"
-    what = f"{one.called}{about}{share:.1%} of the demonstrations are longer than the context of {context} "
+    what = (
+        f"{one.called}{about}{share:.1%} of the demonstrations are longer than the context of "
+        f"{context} "
+    )
     what += f"({worst.id} has {most} tokens): {shown}"
     level: Level = "fatal" if before.exact and not sft.allow_truncation else "warning"
     evidence = {"share": share, "longest": most, "context": context}
@@ -128,7 +182,14 @@ def _demonstrations(before: BeforeRun, one: TaskData, context: int, about: str) 
     change = {"model.context": most} if before.recipe.model.context is not None else {}
     samples = tuple(example.id for _, example in long[:5])
     yield Finding(
-        level, what, check="targets", evidence=evidence, samples=samples, causes=causes, fix=fix, change=change
+        level,
+        what,
+        check="targets",
+        evidence=evidence,
+        samples=samples,
+        causes=causes,
+        fix=fix,
+        change=change,
     )
 
 
@@ -136,14 +197,15 @@ def _bytes(example: Example) -> int:
     return TEMPLATE + sum(len(one["content"].encode()) + EACH for one in example.messages)
 
 
-# -- a checkpoint that is not all there --------------------------------------------------------------------------------
+# -- a checkpoint that is not all there ------------------------------------------------------------
 
 
 @check("before", name="checkpoint")
 def checkpoint(before: BeforeRun) -> Iterator[Finding]:
     """A model's directory, or an adapter's and its base's, that is not all there.
 
-    Shards that the index names, files cut off by a broken download, no tokenizer. Headers are read, and no weights.
+    Shards that the index names, files cut off by a broken download, no tokenizer. Headers are read,
+    and no weights.
     """
     name, folder = before.recipe.model.name, before.model_folder
     if name is None or is_gguf(name):
@@ -164,20 +226,33 @@ def checkpoint(before: BeforeRun) -> Iterator[Finding]:
         causes = ("only the model was saved, not the tokenizer beside it",)
         fix = "save the model's tokenizer into the same directory (tokenizer.save_pretrained)"
         evidence = {"looked for": list(TOKENIZERS)}
-        yield Finding("fatal", f"{folder} has a model and no tokenizer", evidence=evidence, causes=causes, fix=fix)
+        yield Finding(
+            "fatal",
+            f"{folder} has a model and no tokenizer",
+            evidence=evidence,
+            causes=causes,
+            fix=fix,
+        )
 
 
 def _weights(folder: Path) -> Iterator[Finding]:
     if fault := find_fault(folder):
         yield _broken(fault, folder)
     elif not any(folder.glob("*.safetensors")) and (pickled := pickles(folder)):
-        what = f"the weights in {folder} are pickles only ({', '.join(pickled[:3])}): to read them may run what is in "
+        what = (
+            f"the weights in {folder} are pickles only ({', '.join(pickled[:3])}): to read them "
+            "may run what is in "
+        )
         causes = ("an old checkpoint, or one that a training loop wrote",)
         fix = "save it as safetensors (model.save_pretrained) where you trust it, and use that"
         yield Finding("warning", f"{what}them", evidence={"files": pickled}, causes=causes, fix=fix)
     elif unread := find_unread(folder):
-        causes = ("weights that were saved into the folder of others, or the same ones in two formats",)
-        yield Finding("warning", unread, evidence={"folder": str(folder)}, causes=causes, fix=ONE_SET)
+        causes = (
+            "weights that were saved into the folder of others, or the same ones in two formats",
+        )
+        yield Finding(
+            "warning", unread, evidence={"folder": str(folder)}, causes=causes, fix=ONE_SET
+        )
 
 
 def _broken(what: str, folder: Path) -> Finding:
@@ -186,7 +261,7 @@ def _broken(what: str, folder: Path) -> Finding:
     return Finding("fatal", what, evidence=evidence, causes=causes, fix=AGAIN)
 
 
-# -- the prompts as the tokenizer and the template write them ----------------------------------------------------------
+# -- the prompts as the tokenizer and the template write them --------------------------------------
 
 TRIED, JUDGED = 20, 8
 """Examples of each task that are rendered, and those whose gold answers are judged."""
@@ -205,7 +280,10 @@ def template(before: BeforeRun) -> Iterator[Finding]:
         causes: tuple[str, ...] = ()
         change = dict[str, str]()
         if "no chat template" in error.cause:
-            causes, change = ("a base model, which was never shown a chat",), {"model.chat_template": "chatml"}
+            causes, change = (
+                ("a base model, which was never shown a chat",),
+                {"model.chat_template": "chatml"},
+            )
         yield Finding("fatal", error.cause, causes=causes, fix=error.fix, change=change)
         return
     yield from _mask(before, chat)
@@ -216,7 +294,10 @@ def template(before: BeforeRun) -> Iterator[Finding]:
         except (DataError, ModelError) as error:
             refuses = ("it takes no message of the system's, or no two of one role in a row",)
             causes = refuses if isinstance(error, DataError) else ()
-            fix = error.fix or "give messages that the template takes (task options), or another template"
+            fix = (
+                error.fix
+                or "give messages that the template takes (task options), or another template"
+            )
             yield Finding("fatal", f"{one.called}{error.cause}", causes=causes, fix=fix)
             continue
         if prompts:
@@ -236,7 +317,9 @@ def _mask(before: BeforeRun, chat: "Chat") -> Iterator[Finding]:
 
     config = read_object(folder / "config.json")
     try:
-        find_mask(chat.tokenizer, (config.get("text_config") or config).get("mask_token_id"), str(folder))
+        find_mask(
+            chat.tokenizer, (config.get("text_config") or config).get("mask_token_id"), str(folder)
+        )
     except ModelError as error:
         causes = ("the model was trained to predict the next token, and never saw a mask",)
         yield Finding("fatal", error.cause, causes=causes, fix=error.fix)
@@ -250,14 +333,20 @@ def _begins(chat: "Chat", one: TaskData, prompts: Sequence[Sequence[int]]) -> It
     name = chat.tokenizer.bos_token
     evidence = {"token": name, "first ids": list(prompts[0][:4])}
     if all(list(prompt[:2]) == [begin, begin] for prompt in prompts):
-        what = f"{one.called}every prompt begins with two begin-of-text tokens ({name}): the model was never trained "
+        what = (
+            f"{one.called}every prompt begins with two begin-of-text tokens ({name}): the model "
+            "was never trained "
+        )
         what += "on such a beginning"
         causes = ("the template writes one and the messages have one", "the template writes two")
         fix = "take it out of the messages or of the template: one of them is enough"
         yield Finding("fatal", what, evidence=evidence, causes=causes, fix=fix)
     adds = chat.tokenizer("x")["input_ids"][:1] == [begin]
     if adds and not any(prompt[0] == begin for prompt in prompts):
-        what = f"{one.called}no prompt begins with the begin-of-text token ({name}), which the tokenizer adds to every "
+        what = (
+            f"{one.called}no prompt begins with the begin-of-text token ({name}), which the "
+            "tokenizer adds to every "
+        )
         what += "other text: the template leaves it out"
         fix = "begin the template with {{ bos_token }}, in a file of its own (model.chat_template)"
         causes_ = ("a template that was written for another model",)
@@ -269,15 +358,27 @@ def _left_out(
 ) -> Iterator[Finding]:
     for example, prompt in zip(examples, prompts, strict=True):
         text = "".join(chat.tokenizer.decode(list(prompt), skip_special_tokens=False).split())
-        lost = [message["role"] for message in example.messages if "".join(message["content"].split()) not in text]
+        lost = [
+            message["role"]
+            for message in example.messages
+            if "".join(message["content"].split()) not in text
+        ]
         if lost:
-            what = f"{one.called}the prompt of {example.id} has no word of its {lost[0]} message: the chat template "
+            what = (
+                f"{one.called}the prompt of {example.id} has no word of its {lost[0]} message: the "
+                "chat template "
+            )
             what += "leaves it out, or the tokenizer cannot write it"
             causes = ("a template without a place for that role",)
-            fix = "use a template that writes every role (model.chat_template), or put that text into the user's "
+            fix = (
+                "use a template that writes every role (model.chat_template), or put that text "
+                "into the user's "
+            )
             fix += "message"
             samples = (example.id,)
-            yield Finding("fatal", what, evidence={"lost": lost}, samples=samples, causes=causes, fix=fix)
+            yield Finding(
+                "fatal", what, evidence={"lost": lost}, samples=samples, causes=causes, fix=fix
+            )
             return
 
 
@@ -287,48 +388,77 @@ def _control_tokens(chat: "Chat", one: TaskData, examples: Sequence[Example]) ->
         texts = [*(message["content"] for message in example.messages), example.gold or ""]
         found = [token for text in texts for token in chat.spelled(text)]
         if found:
-            what = f"{one.called}the text of {example.id} has the control token {found[0]} in it: only the template "
+            what = (
+                f"{one.called}the text of {example.id} has the control token {found[0]} in it: "
+                "only the template "
+            )
             what += "writes those, so the model is shown its letters"
             causes = ("rows that were rendered for another trainer already",)
             fix = "give messages, and leave the rendering to the template"
             samples, evidence = (example.id,), {"tokens": found[:5]}
-            yield Finding("warning", what, evidence=evidence, samples=samples, causes=causes, fix=fix)
+            yield Finding(
+                "warning", what, evidence=evidence, samples=samples, causes=causes, fix=fix
+            )
             return
 
 
 def _opened(chat: "Chat", one: TaskData, examples: Sequence[Example]) -> Iterator[Finding]:
-    """A reward that wants the mark which the prompt has written already: no answer can begin with it."""
-    golds = [(example, example.gold, chat.in_thought(example.gold or "")) for example in examples[:JUDGED]]
-    tried = [(example, gold, rest) for example, gold, rest in golds if gold is not None and rest is not None]
+    """A reward that wants the mark which the prompt has written already: no answer can begin with
+    it."""
+    golds = [
+        (example, example.gold, chat.in_thought(example.gold or ""))
+        for example in examples[:JUDGED]
+    ]
+    tried = [
+        (example, gold, rest)
+        for example, gold, rest in golds
+        if gold is not None and rest is not None
+    ]
     if not tried or one.task.turns > 1:
         return
 
     def earns(texts: Iterable[tuple[Example, str]]) -> float:
-        return sum(judge_case(one.task, Case(example, GOLD, text), LIMIT).total for example, text in texts) / len(tried)
+        return sum(
+            judge_case(one.task, Case(example, GOLD, text), LIMIT).total for example, text in texts
+        ) / len(tried)
 
     try:
-        whole, sampled = earns((e, gold) for e, gold, _ in tried), earns((e, rest) for e, _, rest in tried)
+        whole, sampled = (
+            earns((e, gold) for e, gold, _ in tried),
+            earns((e, rest) for e, _, rest in tried),
+        )
     except PlumblineError:
         return  # which is said of the reward
     if sampled < whole - WORTH:
         mark = chat.opened.strip()
-        what = f"{one.called}the prompt ends with {mark}, so that no answer begins with it: gold answers earn "
+        what = (
+            f"{one.called}the prompt ends with {mark}, so that no answer begins with it: gold "
+            "answers earn "
+        )
         what += f"{whole:.3f} with the mark and {sampled:.3f} as they are sampled"
         evidence = {"mark": mark, "whole": whole, "sampled": sampled, "n": len(tried)}
         causes = ("a reward for the form that was written for a template without that mark",)
-        fix = f"let the reward take an answer that begins behind {mark}, or use a template that does not write it"
+        fix = (
+            f"let the reward take an answer that begins behind {mark}, or use a template that does "
+            "not write it"
+        )
         yield Finding("warning", what, evidence=evidence, causes=causes, fix=fix)
 
 
 def first_target(before: BeforeRun) -> str | None:
-    """What SFT teaches first, with its marks, behind the end of its prompt; None where that cannot be known."""
+    """What SFT teaches first, with its marks, behind the end of its prompt; None where that cannot
+    be known."""
     if before.recipe.sft is None or not before.exact:
         return None
     for one in before.tasks.values():
         for example in one.train[:1]:
             try:
-                answer = one.task.demonstration(example, derive(before.recipe.seed, "demonstration", example.id))
-                chat = before.chat.demonstration([*example.messages, {"role": "assistant", "content": answer}])
+                answer = one.task.demonstration(
+                    example, derive(before.recipe.seed, "demonstration", example.id)
+                )
+                chat = before.chat.demonstration(
+                    [*example.messages, {"role": "assistant", "content": answer}]
+                )
             except PlumblineError:
                 return None  # which is said of the data
             begins = chat.is_target.index(True)
@@ -340,7 +470,8 @@ def first_target(before: BeforeRun) -> str | None:
 
 
 def _replaced(before: BeforeRun) -> Iterator[Finding]:
-    """A template of the model's own that the recipe's goes over: that of its training, of an earlier stage, too."""
+    """A template of the model's own that the recipe's goes over: that of its training, of an
+    earlier stage, too."""
     section = before.recipe.model
     if section.chat_template is None or section.name is None:
         return
@@ -355,7 +486,10 @@ def _replaced(before: BeforeRun) -> Iterator[Finding]:
         if not isinstance(own, str) or not own:
             continue
         if own != before.chat.tokenizer.chat_template:
-            what = f"model.chat_template is {section.chat_template}, and the model has another template of its own: "
+            what = (
+                f"model.chat_template is {section.chat_template}, and the model has another "
+                "template of its own: "
+            )
             what += "its prompts are rendered otherwise than in its training"
             evidence, change = {"set": section.chat_template}, {"model.chat_template": None}
             causes = ("a key from a recipe for a base model", "two stages with different templates")

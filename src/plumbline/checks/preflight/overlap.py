@@ -1,14 +1,17 @@
-"""What is evaluated was trained on: the same prompts, nearly the same ones, the same ids, the same customer.
+"""What is evaluated was trained on: the same prompts, nearly the same ones, the same ids, the same
+customer.
 
-Texts are nearly the same by the Jaccard similarity of their word shingles, exactly, by an inverted index.
+Texts are nearly the same by the Jaccard similarity of their word shingles, exactly, by an inverted
+index.
 
-Shingles of five words and a similarity of 0.8 are those of Lee et al. 2022, "Deduplicating Training Data Makes Language
-Models Better" (arXiv:2107.06499, section 4.2; resemblance by shingles: Broder 1997). They estimate it by MinHash
-because they compare all texts with all; here few are compared with many, and a set that is alike shares at least
-`ALIKE` of the held-out one's shingles, so the index finds them all.
+Shingles of five words and a similarity of 0.8 are those of Lee et al. 2022, "Deduplicating Training
+Data Makes Language Models Better" (arXiv:2107.06499, section 4.2; resemblance by shingles: Broder
+1997). They estimate it by MinHash because they compare all texts with all; here few are compared
+with many, and a set that is alike shares at least `ALIKE` of the held-out one's shingles, so the
+index finds them all.
 
-Prompts have an instruction in common, which is no likeness: a shingle that more than `SHARED` of the texts have counts
-for nothing.
+Prompts have an instruction in common, which is no likeness: a shingle that more than `SHARED` of
+the texts have counts for nothing.
 """
 
 import re
@@ -25,15 +28,16 @@ from plumbline.records import Example
 MOST = 50_000
 """Examples of a task whose texts are compared."""
 SOME, MANY = 0.02, 0.1
-"""Shares of a split with a twin in train, from which on its figures are worth less, and nothing. Of records
-that are drawn apart 1 % have one, by chance."""
+"""Shares of a split with a twin in train, from which on its figures are worth less, and nothing. Of
+records that are drawn apart 1 % have one, by chance."""
 ENTITY = re.compile(
-    r"(^|_)(id|uuid|customer|user|patient|author|session|conversation|review|order|document|source|url)$", re.IGNORECASE
+    r"(^|_)(id|uuid|customer|user|patient|author|session|conversation|review|order|document|source|url)$",
+    re.IGNORECASE,
 )
 """Columns that name what a row is about."""
 FEW_ROWS = 5.0
-"""Rows of an entity, on average, up to which a split would keep them together: the orders of one customer, and not
-its reviews of one product."""
+"""Rows of an entity, on average, up to which a split would keep them together: the orders of one
+customer, and not its reviews of one product."""
 
 
 @check("before", name="overlap", quick=False)
@@ -52,13 +56,18 @@ def equal(before: BeforeRun) -> Iterator[Finding]:
         for split, examples in one.held_out.items():
             shared = [e.id for e in examples if known.get(e.id, e.fingerprint()) != e.fingerprint()]
             if shared:
-                what = f"{one.called}{len(shared)} of {len(examples)} ids of {split} are ids of train, too, for "
+                what = (
+                    f"{one.called}{len(shared)} of {len(examples)} ids of {split} are ids of "
+                    "train, too, for "
+                )
                 what += f"example {shared[0]}, with other prompts"
                 evidence = {"shared": len(shared), "n": len(examples)}
                 causes = ("two files numbered from 0", "one record written again for another split")
                 fix = "give each example an id of its own: samples and comparisons go by it"
                 samples = tuple(shared[:5])
-                yield Finding("warning", what, evidence=evidence, samples=samples, causes=causes, fix=fix)
+                yield Finding(
+                    "warning", what, evidence=evidence, samples=samples, causes=causes, fix=fix
+                )
 
 
 @check("before", name="near-copies")
@@ -70,67 +79,108 @@ def alike(before: BeforeRun) -> Iterator[Finding]:
             yield from _entities(one, split, examples[:MOST], one.train[:MOST])
 
 
-def _near(one: TaskData, split: str, examples: Sequence[Example], train: Sequence[Example]) -> Iterator[Finding]:
-    """Nearly equal prompts with the same gold answer; those with another answer ask something else."""
+def _near(
+    one: TaskData, split: str, examples: Sequence[Example], train: Sequence[Example]
+) -> Iterator[Finding]:
+    """Nearly equal prompts with the same gold answer; those with another answer ask something
+    else."""
 
     def texts(examples: Sequence[Example]) -> list[str]:
-        return ["\n".join(message["content"] for message in example.messages) for example in examples]
+        return [
+            "\n".join(message["content"] for message in example.messages) for example in examples
+        ]
 
     def gold(example: Example) -> str | None:
         return None if example.gold is None else " ".join(example.gold.casefold().split())
 
     known = {example.fingerprint() for example in train}
     fresh = [example for example in examples if example.fingerprint() not in known]
-    pairs = [(fresh[pair.held_out], train[pair.train], pair.alike) for pair in near(texts(fresh), texts(train))]
+    pairs = [
+        (fresh[pair.held_out], train[pair.train], pair.alike)
+        for pair in near(texts(fresh), texts(train))
+    ]
     twins = [pair for pair in pairs if gold(pair[0]) == gold(pair[1])]
     if not twins:
         return
     share, several = len(twins) / len(examples), len(twins)
     mine, other, share_alike = max(twins, key=lambda pair: pair[2])
-    what = f"{one.called}{several} of {len(examples)} prompts of {split} ({share:.1%}) are nearly the same as one of "
-    what += f"train that has the same answer, for example {mine.id} and {other.id} ({share_alike:.0%} of their "
+    what = (
+        f"{one.called}{several} of {len(examples)} prompts of {split} ({share:.1%}) are nearly the "
+        "same as one of "
+    )
+    what += (
+        f"train that has the same answer, for example {mine.id} and {other.id} ({share_alike:.0%} "
+        "of their "
+    )
     what += f"{WORDS}-word shingles)"
     fatal, warned = share >= MANY and several > 2, share >= SOME and several > 1
     level: Level = "fatal" if fatal else "warning" if warned else "note"
-    evidence = {"share": share, "near": several, "n": len(examples), "with another answer": len(pairs) - several}
-    causes = ("copies of a text that differ in a word", "one source cut into rows before it was split")
-    fix = f"take rows out of train whose text is {ALIKE:.0%} that of a held-out one, or split by what they are from"
+    evidence = {
+        "share": share,
+        "near": several,
+        "n": len(examples),
+        "with another answer": len(pairs) - several,
+    }
+    causes = (
+        "copies of a text that differ in a word",
+        "one source cut into rows before it was split",
+    )
+    fix = (
+        f"take rows out of train whose text is {ALIKE:.0%} that of a held-out one, or split by "
+        "what they are from"
+    )
     samples = tuple(pair[0].id for pair in twins[:5])
     yield Finding(level, what, evidence=evidence, samples=samples, causes=causes, fix=fix)
 
 
-def _entities(one: TaskData, split: str, examples: Sequence[Example], train: Sequence[Example]) -> Iterator[Finding]:
+def _entities(
+    one: TaskData, split: str, examples: Sequence[Example], train: Sequence[Example]
+) -> Iterator[Finding]:
     """Whose rows stand on both sides, by the columns that name what a row is about."""
 
     def named(example: Example, column: str) -> str | None:
         value = example.reference.get(column)
-        return None if isinstance(value, bool) or not isinstance(value, str | int) or value == "" else str(value)
+        return (
+            None
+            if isinstance(value, bool) or not isinstance(value, str | int) or value == ""
+            else str(value)
+        )
 
     columns = {key for example in examples[:20] for key in example.reference if ENTITY.search(key)}
     for column in sorted(columns - {"id"}):
         rows = Counter(value for example in train if (value := named(example, column)) is not None)
-        shared = [e.id for e in examples if (value := named(e, column)) is not None and value in rows]
+        shared = [
+            e.id for e in examples if (value := named(e, column)) is not None and value in rows
+        ]
         if not shared or len(shared) < SOME * len(examples):
             continue
         each = sum(rows.values()) / len(rows)
-        what = f"{one.called}{len(shared)} of {len(examples)} prompts of {split} have a {column} that train has, too "
-        what += f"({each:.1f} rows each there): {split} does not say what another {column} would get"
+        what = (
+            f"{one.called}{len(shared)} of {len(examples)} prompts of {split} have a {column} that "
+            "train has, too "
+        )
+        what += (
+            f"({each:.1f} rows each there): {split} does not say what another {column} would get"
+        )
         level: Level = "warning" if each <= FEW_ROWS else "note"
         evidence = {"column": column, "shared": len(shared), "n": len(examples), "rows each": each}
         causes, fix = ("rows were split one by one",), f"split by {column}"
         samples = tuple(shared[:5])
-        yield Finding(level, what, check="entity", evidence=evidence, samples=samples, causes=causes, fix=fix)
+        yield Finding(
+            level, what, check="entity", evidence=evidence, samples=samples, causes=causes, fix=fix
+        )
 
 
 CHECKS = (equal, alike)
 
 
-# -- texts that are nearly the same -----------------------------------------------------------------------------------
+# -- texts that are nearly the same ----------------------------------------------------------------
 
 WORDS = 5
 ALIKE = 0.8
 SHARED, FEW = 0.01, 10
-"""A shingle that more texts have than this share of them, and than so many, is of the instruction."""
+"""A shingle that more texts have than this share of them, and than so many, is of the
+instruction."""
 _WORD = re.compile(r"\w+")
 
 
@@ -144,17 +194,25 @@ class Near:
 
 
 def near(held_out: Sequence[str], train: Sequence[str]) -> list[Near]:
-    """For each held-out text that has one the training text that is most like it, where that is `ALIKE` or more."""
+    """For each held-out text that has one the training text that is most like it, where that is
+    `ALIKE` or more."""
     mine = [_shingles(text) for text in held_out]
-    numbers = {shingle: number for number, shingle in enumerate({one for found in mine for one in found})}
+    numbers = {
+        shingle: number for number, shingle in enumerate({one for found in mine for one in found})
+    }
     texts = Counter(numbers[one] for found in mine for one in found)
-    shared, sizes = [], []  # of each training text: its shingles that a held-out one has, and how many it has in all
+    # of each training text: its shingles that a held-out one has, and how many it has in all
+    shared, sizes = [], []
     for text in train:
         found = _shingles(text)
         shared.append([numbers[one] for one in found if one in numbers])
         sizes.append(len(found))
         texts.update(shared[-1])
-    common = {one for one, count in texts.items() if count > max(FEW, SHARED * (len(held_out) + len(train)))}
+    common = {
+        one
+        for one, count in texts.items()
+        if count > max(FEW, SHARED * (len(held_out) + len(train)))
+    }
     index: dict[int, list[int]] = defaultdict(list)
     for place, known in enumerate(shared):
         sizes[place] -= sum(one in common for one in known)

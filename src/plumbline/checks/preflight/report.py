@@ -1,5 +1,6 @@
-"""What is wrong with a run before it begins, and what it would do and need: `plumbline check RECIPE`, `plumbline run
---dry-run`, and what `plumbline run` refuses to begin with."""
+"""What is wrong with a run before it begins, and what it would do and need:
+`plumbline check RECIPE`, `plumbline run --dry-run`, and what `plumbline run` refuses to begin
+with."""
 
 import time
 from collections import defaultdict
@@ -12,28 +13,44 @@ from typing import Any
 from rich.text import Text
 
 from plumbline.checks.check import Check, Examination, Finding, examine
+from plumbline.checks.findings_output import plain, said, text_of
 from plumbline.checks.preflight import data, model, overlap, settings
 from plumbline.checks.preflight.before import BeforeRun, TaskPrompts, before
 from plumbline.checks.preflight.shapes import Shapes, folder_of, is_hub_name
 from plumbline.checks.refusals import TaskData
 from plumbline.config.imports import missing
-from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError, UntrustedCodeError
+from plumbline.errors import (
+    DataError,
+    ModelError,
+    PlumblineError,
+    RecipeError,
+    RunError,
+    UntrustedCodeError,
+)
 from plumbline.policies import NEEDED
 from plumbline.policies.downloads.get import ENTRIES, megabytes
 from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.recipe import Recipe, find, load
-from plumbline.checks.findings_output import plain, said, text_of
 from plumbline.runs import output_guard
 from plumbline.runs.remote import folder_for, join
 from plumbline.runs.run import RUN, is_run
 
-CHECKS: tuple[Check[BeforeRun], ...] = (*overlap.CHECKS, *model.CHECKS, *data.CHECKS, *settings.CHECKS)
-"""What is looked at. A new one is a function with the decorator `check`, and a word in the table of its subject."""
+CHECKS: tuple[Check[BeforeRun], ...] = (
+    *overlap.CHECKS,
+    *model.CHECKS,
+    *data.CHECKS,
+    *settings.CHECKS,
+)
+"""What is looked at. A new one is a function with the decorator `check`, and a word in the table of
+its subject."""
 ANYWAY = "to begin all the same, add --set run.preflight=false"
 NAMES = {RecipeError: "recipe", DataError: "data", ModelError: "model"}
 """What a finding is called that is an error which a run would end with."""
-TIME = "time: a run measures a step of each kind when it starts, and says how long all will take (event forecast)"
+TIME = (
+    "time: a run measures a step of each kind when it starts, and says how long all will take "
+    "(event forecast)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +69,10 @@ class Preflight(Examination[BeforeRun]):
     def shown(self, *, verbose: bool) -> Iterator[Text]:
         """For terminals; see `reports.findings.shown`."""
         took = f"({self.seconds:.1f} s, no weights loaded)"
-        yield Text(f"{self.recipe.name}: taken for a recipe, and looked at before it runs {took}", style="bold")
+        yield Text(
+            f"{self.recipe.name}: taken for a recipe, and looked at before it runs {took}",
+            style="bold",
+        )
         for line in self.looked_at:
             yield Text(line, style="dim")
         yield from said(self.findings, self.clear, self.not_run, ours=True, verbose=verbose)
@@ -95,7 +115,9 @@ class DryRun(Preflight):
             "needs": list(self.needs),
             "prompts": [{**asdict(one), "coverage": one.coverage} for one in self.prompts],
             "answers": self.answers,
-            "model": None if self.shapes is None else {**asdict(self.shapes), "parameters": self.shapes.parameters},
+            "model": None
+            if self.shapes is None
+            else {**asdict(self.shapes), "parameters": self.shapes.parameters},
             "notes": list(self.notes),
             "fatal": self.fatal,
             "findings": [plain(finding) for finding in self.findings],
@@ -106,7 +128,8 @@ class DryRun(Preflight):
         sections = {
             "findings": [text_of(one, ours=True).plain for one in self.findings] or ["none"],
             "needs": self.needs or ["nothing that is not there"],
-            "prompts": [line for one in self.prompts for line in self._prompts(one)] or ["not known"],
+            "prompts": [line for one in self.prompts for line in self._prompts(one)]
+            or ["not known"],
             "notes": self.notes,
         }
         lines = [f"{self.recipe.name}: `plumbline recipe` prints every key of it", ""]
@@ -120,16 +143,25 @@ class DryRun(Preflight):
         yield f"{one.name or one.task}: {sizes} ({one.source})"
         if rl is not None:
             yield (
-                f"  RL: share {one.share:.0%}, {one.share * rl.prompts_per_step:.2g} prompts a step, {one.drawn:,.0f} "
+                f"  RL: share {one.share:.0%}, {one.share * rl.prompts_per_step:.2g} prompts a "
+                f"step, {one.drawn:,.0f} "
                 f"in all: {one.coverage:.2f} epochs, {min(1.0, one.coverage):.0%} of its prompts; "
                 f"{one.drawn * rl.group_size:,.0f} answers"
             )
         if sft is not None:
-            shown = (sft.epochs or 0) or one.share * (sft.steps or 0) * sft.batch_size / max(1, one.sizes["train"])
+            shown = (sft.epochs or 0) or one.share * (sft.steps or 0) * sft.batch_size / max(
+                1, one.sizes["train"]
+            )
             yield f"  SFT: {shown:.2f} epochs"
         if one.lengths is not None:
-            gold = "a gold answer {answer:.0f} (at most {longest_answer})" if one.gold else "no gold answers"
-            tokens = f"a prompt {{prompt:.0f}} (at most {{longest_prompt}}), {gold}".format(**one.lengths)
+            gold = (
+                "a gold answer {answer:.0f} (at most {longest_answer})"
+                if one.gold
+                else "no gold answers"
+            )
+            tokens = f"a prompt {{prompt:.0f}} (at most {{longest_prompt}}), {gold}".format(
+                **one.lengths
+            )
             yield f"  tokens: {tokens}; sampling.max_tokens {self.recipe.sampling.max_tokens}"
 
 
@@ -157,7 +189,8 @@ def preflight_of(source: str, overrides: Sequence[str] = ()) -> Preflight:
 
 
 def dry_run(recipe: Recipe, folder: Path, *, resume: bool = False) -> DryRun:
-    """Find out what a run would do and need, and what is wrong with it; nothing is built that is kept.
+    """Find out what a run would do and need, and what is wrong with it; nothing is built that is
+    kept.
 
     Args:
         recipe: of the run.
@@ -180,7 +213,8 @@ def dry_run(recipe: Recipe, folder: Path, *, resume: bool = False) -> DryRun:
 
 
 def refuse(recipe: Recipe, folder: Path, grounds: Sequence[TaskData]) -> None:
-    """Refuse to begin where something fatal can be seen in the run's own records, by the checks that take seconds.
+    """Refuse to begin where something fatal can be seen in the run's own records, by the checks
+    that take seconds.
 
     Raises:
         RunError: says all of it, and how to begin all the same.
@@ -213,8 +247,14 @@ def _examined(known: BeforeRun, began: float) -> Preflight:
 def _refused(known: BeforeRun) -> Iterator[Finding]:
     """What a run would end with at once."""
     for error in known.wrong:
-        if isinstance(error, UntrustedCodeError):  # what needs none of that code is looked at all the same
-            yield Finding("warning", f"{error.cause}, and what needs it was not checked", check="code", fix=error.fix)
+        # what needs none of that code is looked at all the same
+        if isinstance(error, UntrustedCodeError):
+            yield Finding(
+                "warning",
+                f"{error.cause}, and what needs it was not checked",
+                check="code",
+                fix=error.fix,
+            )
         else:
             name = next((name for kind, name in NAMES.items() if isinstance(error, kind)), "run")
             yield Finding("fatal", error.cause, check=name, fix=error.fix)
@@ -223,7 +263,11 @@ def _refused(known: BeforeRun) -> Iterator[Finding]:
 def _looked_at(known: BeforeRun) -> Iterator[str]:
     for one in known.tasks.values():
         sizes = ", ".join(f"{split} {len(found):,}" for split, found in one.splits.items())
-        what = "all examples" if one.built else "records are not built yet, so a few like them were looked at"
+        what = (
+            "all examples"
+            if one.built
+            else "records are not built yet, so a few like them were looked at"
+        )
         if one.built and any(len(found) > overlap.MOST for found in one.splits.values()):
             what = f"the first {overlap.MOST:,} of each split"
         yield f"{one.called}{what} ({sizes})"
@@ -236,7 +280,9 @@ def _folder(folder: Path, *, resume: bool) -> Iterator[Finding]:
         output_guard.check(folder, RUN, is_run)
     except PlumblineError as error:
         yield Finding("fatal", error.cause, check="folder", fix=error.fix)
-    if not resume and any((folder / made).exists() for made in ("metrics.jsonl", "models", "result.json")):
+    if not resume and any(
+        (folder / made).exists() for made in ("metrics.jsonl", "models", "result.json")
+    ):
         advice = "add --resume to continue it, or --out to write somewhere else"
         yield Finding("fatal", f"{folder} already holds a run", check="folder", fix=advice)
 
@@ -247,24 +293,39 @@ def _model(name: str | None, shapes: Shapes | None) -> Iterator[str]:
         return
     for entry in ENTRIES:
         if Path(name) == Path("models") / entry.name:
-            yield f"{name} is not there: `plumbline get {entry.name}` fetches it ({megabytes(entry.download_bytes)})"
+            yield (
+                f"{name} is not there: `plumbline get {entry.name}` fetches it "
+                f"({megabytes(entry.download_bytes)})"
+            )
             return
     if not is_hub_name(name):
         return  # that nothing is there is an error of the recipe
     size = "a size that is not known here"
     if shapes is not None:
-        size = f"about {shapes.parameters * shapes.dtype_bytes / 1e9:.1f} GB ({shapes.parameters:,} weights)"
-    yield f"transformers will fetch {name} from the hub: config, tokenizer and *.safetensors, {size}"
+        size = (
+            f"about {shapes.parameters * shapes.dtype_bytes / 1e9:.1f} GB ({shapes.parameters:,} "
+            "weights)"
+        )
+    yield (
+        f"transformers will fetch {name} from the hub: config, tokenizer and *.safetensors, {size}"
+    )
 
 
 def _packages(recipe: Recipe) -> Iterator[str]:
     """What has to be installed first."""
     wanted = [*NEEDED]
     if isinstance(recipe.model, PretrainedModel):
-        wanted += ["peft"] * (recipe.model.lora is not None) + ["bitsandbytes"] * (recipe.model.quantize is not None)
+        wanted += ["peft"] * (recipe.model.lora is not None) + ["bitsandbytes"] * (
+            recipe.model.quantize is not None
+        )
     lacking = defaultdict[str, list[str]](list)
     for name in [*wanted, *recipe.run.trackers]:
-        if find_spec("torch.utils.tensorboard" if name == "tensorboard" and find_spec("torch") else name) is None:
+        if (
+            find_spec(
+                "torch.utils.tensorboard" if name == "tensorboard" and find_spec("torch") else name
+            )
+            is None
+        ):
             lacking[missing("this recipe", name).fix].append(name)
     for fix, names in lacking.items():
         yield f"this recipe needs {', '.join(names)}: {fix}"

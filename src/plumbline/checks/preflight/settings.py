@@ -1,4 +1,5 @@
-"""Settings that are allowed and known to disappoint, before a run; and what a job or another machine would not have."""
+"""Settings that are allowed and known to disappoint, before a run; and what a job or another
+machine would not have."""
 
 import math
 import subprocess
@@ -22,20 +23,26 @@ from plumbline.recipe import OptimiserSection, Recipe, extended, leaves, names
 from plumbline.records import SteppedSampling
 from plumbline.runs.metadata import Card
 
-# -- rates -------------------------------------------------------------------------------------------------------------
+# -- rates -----------------------------------------------------------------------------------------
 
 SLOW_RATE, SLOW_STEPS = 0.1, 0.15
-"""A rate under a tenth of its peak for more than so many of the steps teaches little in them; a line has a tenth."""
+"""A rate under a tenth of its peak for more than so many of the steps teaches little in them; a
+line has a tenth."""
 SMALL = 5e7
 """Weights of a model up to which nothing is usual: it is one of a demo or a test."""
 
 
 @check("before", name="rates")
 def rates(before: BeforeRun) -> Iterator[Finding]:
-    """The planned rates of each stage: their sum as that of a run, and what of the steps they leave."""
+    """The planned rates of each stage: their sum as that of a run, and what of the steps they
+    leave."""
     recipe = before.recipe
     if (sft := recipe.sft) is not None:
-        shown = sum(one.sizes["train"] for name, one in before.tasks.items() if sft.tasks is None or name in sft.tasks)
+        shown = sum(
+            one.sizes["train"]
+            for name, one in before.tasks.items()
+            if sft.tasks is None or name in sft.tasks
+        )
         steps = sft.steps or max(1, round((sft.epochs or 0) * math.ceil(shown / sft.batch_size)))
         yield from _planned(sft.optimiser, steps, "sft")
     if recipe.rl is not None:
@@ -49,12 +56,17 @@ def rates(before: BeforeRun) -> Iterator[Finding]:
             yield from _unusual(recipe.rl.optimiser.learning_rate, adapters=adapters)
 
 
-def _planned(section: OptimiserSection, steps: int, kind: Literal["rl", "sft"]) -> Iterator[Finding]:
-    """Whether they move the weights; and in RL, whether they are near 0 for a large share of the steps."""
+def _planned(
+    section: OptimiserSection, steps: int, kind: Literal["rl", "sft"]
+) -> Iterator[Finding]:
+    """Whether they move the weights; and in RL, whether they are near 0 for a large share of the
+    steps."""
     warmup = section.warmup_steps(steps)
     shares = [section.share(step, steps) for step in range(steps)]
     series = {"rate": Series(np.arange(1, steps + 1), section.learning_rate * np.array(shares))}
-    history = History(origin="recipe", name=kind, kind=kind, series=series, settings={"steps": steps})
+    history = History(
+        origin="recipe", name=kind, kind=kind, series=series, settings={"steps": steps}
+    )
     for finding in find_small_updates(history):
         yield replace(finding, what=f"{kind}: {finding.what}")
     if 2 * warmup > steps:
@@ -63,16 +75,40 @@ def _planned(section: OptimiserSection, steps: int, kind: Literal["rl", "sft"]) 
         causes = ("a number of steps that was meant for a longer run",)
         fix = "a share of the steps"
         change: dict[str, Any] = {f"{kind}.optimiser.warmup": 0.05}
-        yield Finding("warning", what, check="schedule", evidence=evidence, causes=causes, fix=fix, change=change)
+        yield Finding(
+            "warning",
+            what,
+            check="schedule",
+            evidence=evidence,
+            causes=causes,
+            fix=fix,
+            change=change,
+        )
     slow = sum(share < SLOW_RATE for share in shares[warmup:])
     if kind == "rl" and slow > SLOW_STEPS * steps:
-        what = f"rl.optimiser.schedule {section.schedule}: the rate is under {SLOW_RATE:.0%} of its peak for the last "
-        what += f"{slow} of {steps} steps; linear has {SLOW_RATE:.0%} of such steps, constant_with_warmup none"
-        causes = ("a schedule of pretraining, where the end anneals: RL learns from its last prompts, too",)
+        what = (
+            f"rl.optimiser.schedule {section.schedule}: the rate is under {SLOW_RATE:.0%} of its "
+            "peak for the last "
+        )
+        what += (
+            f"{slow} of {steps} steps; linear has {SLOW_RATE:.0%} of such steps, "
+            "constant_with_warmup none"
+        )
+        causes = (
+            "a schedule of pretraining, where the end anneals: RL learns from its last prompts, too",
+        )
         evidence = {"slow": slow, "steps": steps}
         fix = "a line, or a constant rate after a warmup"
         change = {"rl.optimiser.schedule": "constant_with_warmup"}
-        yield Finding("warning", what, check="schedule", evidence=evidence, causes=causes, fix=fix, change=change)
+        yield Finding(
+            "warning",
+            what,
+            check="schedule",
+            evidence=evidence,
+            causes=causes,
+            fix=fix,
+            change=change,
+        )
 
 
 def _unusual(rate: float, *, adapters: bool) -> Iterator[Finding]:
@@ -82,7 +118,10 @@ def _unusual(rate: float, *, adapters: bool) -> Iterator[Finding]:
     above, nearest = rate > high, high if rate > high else low
     trained, others = ("adapters", "all weights") if adapters else ("all weights", "adapters")
     meant = (f"a rate for {others} ({other[0]:.0e} to {other[1]:.0e})",)
-    what = f"rl.optimiser.learning_rate is {rate:.1e}, more than ten times {'above' if above else 'below'} what is "
+    what = (
+        f"rl.optimiser.learning_rate is {rate:.1e}, more than ten times "
+        f"{'above' if above else 'below'} what is "
+    )
     yield Finding(
         "warning",
         f"{what}usual for {trained} ({low:.0e} to {high:.0e})",
@@ -98,7 +137,7 @@ def _unusual(rate: float, *, adapters: bool) -> Iterator[Finding]:
     )
 
 
-# -- the laws of drawing and of scoring --------------------------------------------------------------------------------
+# -- the laws of drawing and of scoring ------------------------------------------------------------
 
 LAW = ("temperature", "top_k", "top_p", "steps", "max_tokens")
 
@@ -108,40 +147,78 @@ def laws(before: BeforeRun) -> Iterator[Finding]:
     """What is drawn, scored, clipped and evaluated, against one another."""
     recipe = before.recipe
     sampling, rl, controls = recipe.sampling, recipe.rl, recipe.controls
-    if isinstance(sampling, SteppedSampling) and recipe.evaluation.steps not in {None, sampling.steps}:
-        what = f"evaluations take {recipe.evaluation.steps} denoising steps and training {sampling.steps}: what is "
+    if isinstance(sampling, SteppedSampling) and recipe.evaluation.steps not in {
+        None,
+        sampling.steps,
+    }:
+        what = (
+            f"evaluations take {recipe.evaluation.steps} denoising steps and training "
+            f"{sampling.steps}: what is "
+        )
         what += "evaluated is another sampler than the one that learns"
         causes = ("evaluation.steps was set for quality, or to save time",)
         fix = "evaluate with the steps of training, and beside it with others if you want to know"
-        evidence: dict[str, Any] = {"training": sampling.steps, "evaluation": recipe.evaluation.steps}
+        evidence: dict[str, Any] = {
+            "training": sampling.steps,
+            "evaluation": recipe.evaluation.steps,
+        }
         change: dict[str, Any] = {"evaluation.steps": None}
-        yield Finding("warning", what, check="law", evidence=evidence, causes=causes, fix=fix, change=change)
+        yield Finding(
+            "warning", what, check="law", evidence=evidence, causes=causes, fix=fix, change=change
+        )
     yield from _as_before(before)
     if rl is None:
         return
     if controls.score_temperature not in {None, sampling.temperature}:
-        what = f"answers are drawn at temperature {sampling.temperature:g} and scored at {controls.score_temperature:g}"
+        what = (
+            f"answers are drawn at temperature {sampling.temperature:g} and scored at "
+            f"{controls.score_temperature:g}"
+        )
         what += ": the gradient is that of another model. It is a control that is wrong on purpose"
         causes = ("the recipe of a control",)
         fix = "for a real run leave controls out"
         evidence = {"drawn": sampling.temperature, "scored": controls.score_temperature}
         change = {"controls.score_temperature": None}
-        yield Finding("warning", what, check="law", evidence=evidence, causes=causes, fix=fix, change=change)
+        yield Finding(
+            "warning", what, check="law", evidence=evidence, causes=causes, fix=fix, change=change
+        )
     if rl.lag and rl.old == "rescored" and rl.tis is None:
-        what = f"answers are drawn with weights that are {rl.lag} versions old, and nothing corrects for it (rl.old: "
+        what = (
+            f"answers are drawn with weights that are {rl.lag} versions old, and nothing corrects "
+            "for it (rl.old: "
+        )
         what += "rescored without rl.tis)"
         causes = ("rl.old: rescored leaves the sampler out of the ratio",)
         fix = "weight by learner over sampler, or take the recorded log-probabilities"
         change = {"rl.tis": 2.0}
-        yield Finding("warning", what, check="law", evidence={"lag": rl.lag}, causes=causes, fix=fix, change=change)
+        yield Finding(
+            "warning",
+            what,
+            check="law",
+            evidence={"lag": rl.lag},
+            causes=causes,
+            fix=fix,
+            change=change,
+        )
     clips = {key for key in ("clip_low", "clip_high") if key in rl.algorithm.model_fields_set}
     if clips and rl.inner_epochs == 1 and rl.lag == 0 and rl.recorded:
-        what = f"{' and '.join(sorted(clips))} can never act: each batch is used once, at lag 0, so every ratio is 1"
+        what = (
+            f"{' and '.join(sorted(clips))} can never act: each batch is used once, at lag 0, so "
+            "every ratio is 1"
+        )
         causes = ("settings of a recipe with several updates a batch",)
         fix = "leave the clip out, or use each batch several times"
         evidence = {"inner_epochs": 1, "lag": 0}
         change = {"rl.inner_epochs": 2}
-        yield Finding("note", what, check="clip-idle", evidence=evidence, causes=causes, fix=fix, change=change)
+        yield Finding(
+            "note",
+            what,
+            check="clip-idle",
+            evidence=evidence,
+            causes=causes,
+            fix=fix,
+            change=change,
+        )
 
 
 def _as_before(before: BeforeRun) -> Iterator[Finding]:
@@ -150,21 +227,29 @@ def _as_before(before: BeforeRun) -> Iterator[Finding]:
     model = None if name is None else place_of(name)
     card = Card.read(model) if model is not None and model.is_dir() else None
     now = asdict(sampling) | {"steps": before.recipe.evaluation.steps or sampling.most_steps}
-    then = {key: card.sampling[key] for key in LAW if key in card.sampling} if card is not None else {}
-    if then.get("temperature") == 0:  # it was evaluated greedily alone, which says nothing of how it drew
+    then = (
+        {key: card.sampling[key] for key in LAW if key in card.sampling} if card is not None else {}
+    )
+    # it was evaluated greedily alone, which says nothing of how it drew
+    if then.get("temperature") == 0:
         then = {key: value for key, value in then.items() if key in {"steps", "max_tokens"}}
     changed = {key: [old, now.get(key)] for key, old in then.items() if old != now.get(key)}
     if changed:
         named = ", ".join(f"{key} {old} then and {new} now" for key, (old, new) in changed.items())
-        what = f"the run that made {name} drew its answers by another law ({named}): its evaluations and those of this "
+        what = (
+            f"the run that made {name} drew its answers by another law ({named}): its evaluations "
+            "and those of this "
+        )
         what += "run are not of one kind"
         causes = ("two recipes with settings of their own",)
         fix = "draw as that run did, or evaluate its model again under this law before you compare"
         change = {f"sampling.{key}": old for key, (old, _) in changed.items()}
-        yield Finding("warning", what, check="law", evidence=changed, causes=causes, fix=fix, change=change)
+        yield Finding(
+            "warning", what, check="law", evidence=changed, causes=causes, fix=fix, change=change
+        )
 
 
-# -- what another machine would not have -------------------------------------------------------------------------------
+# -- what another machine would not have -----------------------------------------------------------
 
 SECONDS = 10
 
@@ -173,22 +258,39 @@ SECONDS = 10
 def ignored(before: BeforeRun) -> Iterator[Finding]:
     """A team lost jobs so: what packs a working tree for a cluster leaves out what git ignores."""
     named = needed(before.recipe, before.file)
-    wanted = {path: key for path, key in named if key != "model.name" or not _made(path)}  # which is fetched there, too
+    # which is fetched there, too
+    wanted = {path: key for path, key in named if key != "model.name" or not _made(path)}
     rules = _rules(list(wanted)) if wanted else {}
     if not rules:
         return
     path, rule = next(iter(rules.items()))
     only_model = all(wanted[one] == "model.name" for one in rules)  # which jobs fetch, as a rule
-    what = f"git ignores {len(rules)} of the {len(wanted)} files that this recipe reads, for example {path} "
-    what += f"({wanted[path]}; {rule}): a job on another machine that is sent the working tree will not have them"
-    causes = ("data are kept out of git, and packages for a cluster (Ray's working_dir) go by .gitignore",)
-    fix = "let the job fetch or build them first, or name them to what packs the job; check there with this command"
-    evidence = {"files": {str(one): {"key": wanted[one], "rule": rule} for one, rule in rules.items()}}
-    yield Finding("note" if only_model else "warning", what, evidence=evidence, causes=causes, fix=fix)
+    what = (
+        f"git ignores {len(rules)} of the {len(wanted)} files that this recipe reads, for example "
+        f"{path} "
+    )
+    what += (
+        f"({wanted[path]}; {rule}): a job on another machine that is sent the working tree will "
+        "not have them"
+    )
+    causes = (
+        "data are kept out of git, and packages for a cluster (Ray's working_dir) go by .gitignore",
+    )
+    fix = (
+        "let the job fetch or build them first, or name them to what packs the job; check there "
+        "with this command"
+    )
+    evidence = {
+        "files": {str(one): {"key": wanted[one], "rule": rule} for one, rule in rules.items()}
+    }
+    yield Finding(
+        "note" if only_model else "warning", what, evidence=evidence, causes=causes, fix=fix
+    )
 
 
 def needed(recipe: Recipe, file: Path | None) -> Iterator[tuple[Path, str]]:
-    """Files and folders that a run reads, by what names them, as far as they are there; relative to where it runs.
+    """Files and folders that a run reads, by what names them, as far as they are there; relative to
+    where it runs.
 
     Args:
         recipe: of the run.
@@ -231,7 +333,9 @@ def _module(name: str, key: str) -> Iterator[tuple[Path, str]]:
 def _made(model: Path) -> bool:
     """Whether a command makes it: `plumbline get`, or the run of one of our recipes."""
     folder, name, *_ = *model.parts, "", ""
-    return (folder == "models" and name in {entry.name for entry in ENTRIES}) or (folder == "runs" and name in names())
+    return (folder == "models" and name in {entry.name for entry in ENTRIES}) or (
+        folder == "runs" and name in names()
+    )
 
 
 def _rules(paths: list[Path]) -> dict[Path, str]:

@@ -1,4 +1,5 @@
-"""The shape of a model, from its config or from a table of published ones: how many weights, without loading any."""
+"""The shape of a model, from its config or from a table of published ones: how many weights,
+without loading any."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ from plumbline.storage import read_object, read_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shapes:
-    """Sizes of a decoder of the Llama family (Llama, Mistral, Qwen: attention, gated feed-forward, RMS norms)."""
+    """Sizes of a decoder of the Llama family (Llama, Mistral, Qwen: attention, gated feed-forward,
+    RMS norms)."""
 
     layers: int
     hidden: int
@@ -48,7 +50,8 @@ class Shapes:
 
 
 def find_shapes(name: str) -> Shapes | None:
-    """The shape of the model that a recipe names, from what is on disk or from the table; None where it is not known.
+    """The shape of the model that a recipe names, from what is on disk or from the table; None
+    where it is not known.
 
     Raises:
         ModelError, DataError: what is on disk is damaged.
@@ -60,7 +63,8 @@ def find_shapes(name: str) -> Shapes | None:
 
 
 def place_of(name: str) -> Path | None:
-    """Where a model is on this machine; None where it lies at an address that may not be asked (see `check_named`)."""
+    """Where a model is on this machine; None where it lies at an address that may not be asked (see
+    `check_named`)."""
     try:
         check_named(name, "a model")
     except UntrustedCodeError:  # which is said of the checkpoint
@@ -69,14 +73,17 @@ def place_of(name: str) -> Path | None:
 
 
 def folder_of(name: str) -> Path | None:
-    """The directory with a model's weights: itself, an adapter's base, or transformers' cache; None without one."""
+    """The directory with a model's weights: itself, an adapter's base, or transformers' cache; None
+    without one."""
     path = None if is_gguf(name) else place_of(name)
     if path is None:
         return None
     if path.is_dir():
         base = adapter_base(str(path))
         return path if base is None else folder_of(base)
-    hub = Path(environ.get("HF_HUB_CACHE") or f"{environ.get('HF_HOME') or '~/.cache/huggingface'}/hub").expanduser()
+    hub = Path(
+        environ.get("HF_HUB_CACHE") or f"{environ.get('HF_HOME') or '~/.cache/huggingface'}/hub"
+    ).expanduser()
     snapshots = hub / f"models--{name.replace('/', '--')}" / "snapshots"
     whole = [found for found in sorted(snapshots.glob("*")) if (found / "config.json").is_file()]
     return whole[-1] if whole else None
@@ -84,13 +91,23 @@ def folder_of(name: str) -> Path | None:
 
 def is_hub_name(name: str) -> bool:
     """Whether a name is one of the hub's, and no path."""
-    return name.count("/") == 1 and not name.startswith((".", "/", "~", "models/", "runs/")) and not Path(name).exists()
+    return (
+        name.count("/") == 1
+        and not name.startswith((".", "/", "~", "models/", "runs/"))
+        and not Path(name).exists()
+    )
 
 
 def of_config(config: Mapping[str, Any]) -> Shapes | None:
     """The shape that a config.json tells; None where it is of another kind of model."""
     values = config.get("text_config") or config
-    keys = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
+    keys = (
+        "num_hidden_layers",
+        "hidden_size",
+        "intermediate_size",
+        "num_attention_heads",
+        "vocab_size",
+    )
     if not all(isinstance(values.get(key), int) for key in keys):
         return None
     layers, hidden, inner, heads, vocabulary = (values[key] for key in keys)
@@ -112,9 +129,14 @@ def of_config(config: Mapping[str, Any]) -> Shapes | None:
 
 def of_tiny(tiny: TinySection) -> Shapes:
     """The shape of the model that is made on the spot."""
-    heads, given = tiny.heads, tiny.model_dump(include={"layers", "hidden", "heads", "vocabulary", "context"})
+    heads, given = (
+        tiny.heads,
+        tiny.model_dump(include={"layers", "hidden", "heads", "vocabulary", "context"}),
+    )
     size = tiny.hidden // heads
-    return Shapes(**given, inner=tiny.inner, kv_heads=heads, head_size=size, tied=True, source="model.tiny")
+    return Shapes(
+        **given, inner=tiny.inner, kv_heads=heads, head_size=size, tied=True, source="model.tiny"
+    )
 
 
 @cache

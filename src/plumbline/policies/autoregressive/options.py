@@ -13,7 +13,8 @@ class AutoregressiveModel(PretrainedModel):
 
     family: str = "autoregressive"
     decoder: Literal["auto", "lean", "transformers"] = "auto"
-    """Who decodes: our own one-token forward, or the model's. auto: ours where it was checked equal at loading."""
+    """Who decodes: our own one-token forward, or the model's. auto: ours where it was checked equal
+    at loading."""
     scoring: Literal["auto", "packed", "rows"] = "auto"
     """How a group is scored: packed behind one copy of its prompt, or in padded rows."""
 

@@ -6,12 +6,14 @@ Letters in shapes: T packed tokens, N completion tokens (terms).
     positions    0  1  2 |  3  4 |  3  4  5
     a0 is predicted at p2, a1 at a0; b0 at p2, b1 at b0, ...
 
-The last token of a completion predicts nothing that is scored, so it is left out of the pack. Exact: a completion's
-token attends to its prompt and to its own past, at the positions that it was sampled at. Several prompts may share a
-pack; the mask keeps them apart, too. Of demonstrations, what several begin with (a system prompt) is the prompt.
+The last token of a completion predicts nothing that is scored, so it is left out of the pack.
+Exact: a completion's token attends to its prompt and to its own past, at the positions that it was
+sampled at. Several prompts may share a pack; the mask keeps them apart, too. Of demonstrations,
+what several begin with (a system prompt) is the prompt.
 
-The mask is always given. With permuted or restarting positions and no mask, transformers takes a sequence for packed
-documents and cuts the attention on its own (measured on 4.57: silently, in both sdpa and eager).
+The mask is always given. With permuted or restarting positions and no mask, transformers takes a
+sequence for packed documents and cuts the attention on its own (measured on 4.57: silently, in both
+sdpa and eager).
 """
 
 import re
@@ -27,18 +29,21 @@ from torch.nn import functional
 from plumbline.policies.pretrained.policy import padded, round_up
 from plumbline.records import Trajectory
 
-# -- bands -----------------------------------------------------------------------------------------------------------
+# -- bands -----------------------------------------------------------------------------------------
 #
 # Causal attention on a CPU, written out as matrix products with a backward pass of their own.
 #
-# Letters in shapes: K key-value heads, Q query heads of each, R rows, C places of a row, D size of a head, P places of
-# the prompt before a row, S own keys of a row (C, and those of a cache before them).
+# Letters in shapes: K key-value heads, Q query heads of each, R rows, C places of a row, D size of
+# a head, P places of the prompt before a row, S own keys of a row (C, and those of a cache before
+# them).
 #
-# The rows of a product are the query heads that share a key (Ainslie et al. 2023, arXiv:2305.13245). The causal square
-# is cut into bands of queries, each with the keys that it sees. What is kept for the backward pass is the softmax of
-# each band, from which the gradients follow (Vaswani et al. 2017, arXiv:1706.03762, differentiated): with A the
-# softmax of s q k^T and o = A v, dv = A^T do, dA = do v^T, dS = A * (dA - rowsum(A * dA)), dq = s dS k and dk = s dS^T
-# q. Left to autograd, every band's keys are cut out again in the backward pass, with a gradient of full size for each.
+# The rows of a product are the query heads that share a key (Ainslie et al. 2023,
+# arXiv:2305.13245). The causal square is cut into bands of queries, each with the keys that it
+# sees. What is kept for the backward pass is the softmax of each band, from which the gradients
+# follow (Vaswani et al. 2017, arXiv:1706.03762, differentiated): with A the softmax of s q k^T and
+# o = A v, dv = A^T do, dA = do v^T, dS = A * (dA - rowsum(A * dA)), dq = s dS k and dk = s dS^T q.
+# Left to autograd, every band's keys are cut out again in the backward pass, with a gradient of
+# full size for each.
 
 BAND = 128
 """Queries that are multiplied together: fewer make more products, more multiply what is masked."""
@@ -49,20 +54,27 @@ SCORES_AT_ONCE = 2**26
 
 
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, first: tuple[Tensor, Tensor, Tensor] | None, scale: float
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    first: tuple[Tensor, Tensor, Tensor] | None,
+    scale: float,
 ) -> Tensor:
-    """Attention [K, Q, R, C, D] of rows to what stands before them, and to their prompts, under one softmax.
+    """Attention [K, Q, R, C, D] of rows to what stands before them, and to their prompts, under one
+    softmax.
 
-    On a CPU it is written out in bands: forward and backward take a third of the time of torch's flash attention there
-    (8 x 9 heads, 40 to 150 positions, bfloat16). It is done in the very products of `decoders.lean`, rounded where it
-    rounds: of 16 bits both then give the same to the bit (without AMX), and a scorer that rounds elsewhere is 0.04 nats
-    a token off after thirty layers.
+    On a CPU it is written out in bands: forward and backward take a third of the time of torch's
+    flash attention there (8 x 9 heads, 40 to 150 positions, bfloat16). It is done in the very
+    products of `decoders.lean`, rounded where it rounds: of 16 bits both then give the same to the
+    bit (without AMX), and a scorer that rounds elsewhere is 0.04 nats a token off after thirty
+    layers.
 
     Args:
         query: [K, Q, R, C, D].
         key: [K, R, S, D]; the last C are those of the queries, which see no later one.
         value: like `key`.
-        first: keys and values [K, R, P, D] of each row's prompt, and which of them are there, bool [R, P].
+        first: keys and values [K, R, P, D] of each row's prompt, and which of them are there, bool
+            [R, P].
         scale: of the products.
     """
     *prompt, there = first or (None,)
@@ -72,34 +84,47 @@ def attend(
         result: Tensor = _Bands.apply(scale, there, query, key, value, *prompt)
         return result
     mask = None
-    if prompt or key.shape[2] > places:  # torch's own causal mask begins at the first key: another one behind a cache
-        past = torch.ones((places, key.shape[2]), dtype=torch.bool, device=query.device).tril(key.shape[2] - places)
+    # torch's own causal mask begins at the first key: another one behind a cache
+    if prompt or key.shape[2] > places:
+        past = torch.ones((places, key.shape[2]), dtype=torch.bool, device=query.device).tril(
+            key.shape[2] - places
+        )
         mask = past.expand(rows, 1, -1, -1)
         if there is not None:
             mask = torch.cat([there[:, None, None].expand(-1, 1, places, -1), mask], dim=3)
             key, value = torch.cat([prompt[0], key], dim=2), torch.cat([prompt[1], value], dim=2)
     wide_k, wide_v = (states.transpose(0, 1).repeat_interleave(times, 1) for states in (key, value))
     mixed = functional.scaled_dot_product_attention(
-        query.flatten(0, 1).transpose(0, 1), wide_k, wide_v, mask, is_causal=mask is None, scale=scale
+        query.flatten(0, 1).transpose(0, 1),
+        wide_k,
+        wide_v,
+        mask,
+        is_causal=mask is None,
+        scale=scale,
     )
     return mixed.transpose(0, 1).unflatten(0, (heads, times))
 
 
 class _Bands(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, scale: float, there: Tensor | None, query: Tensor, *states: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, scale: float, there: Tensor | None, query: Tensor, *states: Tensor
+    ) -> Tensor:
         key, value, *prompt = states
         kept = any(ctx.needs_input_grad)
         rows = (query * scale).transpose(1, 2)  # [K, R, Q, C, D]
         keys = torch.cat([prompt[0], key], dim=2) if prompt else key  # [K, R, P + S, D]
         width = keys.shape[2] - key.shape[2]
-        hidden = None if there is None or bool(there.all()) else ~there[:, None, None]  # [R, 1, 1, P]
+        # [R, 1, 1, P]
+        hidden = None if there is None or bool(there.all()) else ~there[:, None, None]
         parts, laws = [], []
         for start, end, seen in _bands(query.shape[3], key.shape[2]):
             band = rows[..., start:end, :]
             scores = band.flatten(2, 3) @ keys[:, :, : width + seen].mT
             each = scores.view(*band.shape[:-1], width + seen)
-            each[..., width + seen - (end - start) :].masked_fill_(_later(end - start), float("-inf"))
+            each[..., width + seen - (end - start) :].masked_fill_(
+                _later(end - start), float("-inf")
+            )
             if hidden is not None:
                 each[..., :width].masked_fill_(hidden, float("-inf"))
             law = scores.softmax(-1)  # [K, R, Q x band, P + seen], summed in float32
@@ -119,16 +144,21 @@ class _Bands(torch.autograd.Function):
         rows, keys, values, *laws = ctx.saved_tensors
         width = ctx.width
         flow = upstream[0].transpose(1, 2)  # [K, R, Q, C, D]
-        # Summed over bands in float32 at least, and turned round, so that what a product transposes is the small side.
+        # Summed over bands in float32 at least, and turned round, so that what a product transposes
+        # is the small side.
         exact = torch.promote_types(keys.dtype, torch.float32)
-        flow_k, flow_v = (torch.zeros_like(each.mT, dtype=exact).contiguous() for each in (keys, values))
+        flow_k, flow_v = (
+            torch.zeros_like(each.mT, dtype=exact).contiguous() for each in (keys, values)
+        )
         flow_q = torch.empty_like(rows, memory_format=torch.contiguous_format)
         bands = _bands(rows.shape[3], keys.shape[2] - width)
         for (start, end, seen), law in zip(bands, laws, strict=True):
             band = flow[..., start:end, :].flatten(2, 3)  # [K, R, Q x band, D]
             flow_law = band @ values[:, :, : width + seen].mT
             flow_s = torch._softmax_backward_data(flow_law, law, -1, law.dtype)  # noqa: SLF001
-            flow_q[..., start:end, :] = (flow_s @ keys[:, :, : width + seen]).view_as(flow_q[..., start:end, :])
+            flow_q[..., start:end, :] = (flow_s @ keys[:, :, : width + seen]).view_as(
+                flow_q[..., start:end, :]
+            )
             flow_k[..., : width + seen] += rows[..., start:end, :].flatten(2, 3).mT @ flow_s
             flow_v[..., : width + seen] += band.mT @ law
         flow_k, flow_v = (each.mT.to(keys.dtype) for each in (flow_k, flow_v))
@@ -149,10 +179,11 @@ def _later(places: int) -> Tensor:
 
 
 PASS_TOKENS = 100
-"""What starting one more pass costs, in tokens, whatever its length: every weight's gradient is added once.
+"""What starting one more pass costs, in tokens, whatever its length: every weight's gradient is
+added once.
 
-With it the cheapest size was predicted on a CPU for widths 96 and 256, prompts of 64 to 300 and answers of 30 to 256
-tokens.
+With it the cheapest size was predicted on a CPU for widths 96 and 256, prompts of 64 to 300 and
+answers of 30 to 256 tokens.
 """
 UNIT = 64
 """Tokens that a pack is rounded up to where lengths are."""
@@ -173,7 +204,8 @@ class Pack:
 
     @property
     def mask(self) -> Tensor:
-        """May attend, bool [1, 1, T, T]; made when it is asked for, which `shared_attention` does not."""
+        """May attend, bool [1, 1, T, T]; made when it is asked for, which `shared_attention` does
+        not."""
         same_prompt = self.prompts.unsqueeze(1) == self.prompts
         visible = (self.branches == 0) | (self.branches.unsqueeze(1) == self.branches)
         return (same_prompt & visible).tril_()[None, None]
@@ -181,7 +213,8 @@ class Pack:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
-    """The prompts of a pack and all their completions, as two rectangles: B of up to P tokens, and R of up to C."""
+    """The prompts of a pack and all their completions, as two rectangles: B of up to P tokens, and
+    R of up to C."""
 
     prompts: Tensor  # [B, P]: the packed position of each prompt's tokens, filled up with 0
     there: Tensor  # [B, P], bool: which of these are tokens of the prompt
@@ -198,9 +231,11 @@ class Groups:
         *,
         rounded: bool = False,
     ) -> Self:
-        """Lay out prompts, as (start, length), and the lengths of what follows each, in the order of the pack.
+        """Lay out prompts, as (start, length), and the lengths of what follows each, in the order
+        of the pack.
 
-        With `rounded`, T, P and C are; the tokens of no prompt are given what the first place gives.
+        With `rounded`, T, P and C are; the tokens of no prompt are given what the first place
+        gives.
         """
         behind, owners = [], []
         for index, ((start, length), lengths) in enumerate(zip(prompts, completions, strict=True)):
@@ -208,7 +243,9 @@ class Groups:
             for tokens in lengths:
                 behind.append(range(at, at := at + tokens))
                 owners.append(index)
-        first, first_there = padded([range(start, start + length) for start, length in prompts], rounded=rounded)
+        first, first_there = padded(
+            [range(start, start + length) for start, length in prompts], rounded=rounded
+        )
         own, own_there = padded(behind, rounded=rounded)
         there = torch.cat([first_there.flatten(), own_there.flatten()])
         places = torch.cat([first.flatten(), own.flatten()])[there]
@@ -222,10 +259,14 @@ _Completion = tuple[Sequence[int], Sequence[bool]]
 """Tokens, and which of them are scored."""
 
 
-def pack(trajectories: Sequence[Trajectory], device: torch.device, *, rounded: bool = False) -> Pack:
-    """Lay trajectories out behind one copy of each distinct prompt (equal prompts must stand side by side).
+def pack(
+    trajectories: Sequence[Trajectory], device: torch.device, *, rounded: bool = False
+) -> Pack:
+    """Lay trajectories out behind one copy of each distinct prompt (equal prompts must stand side
+    by side).
 
-    With `rounded` the lengths that decide the shapes of products are rounded up; T by tokens of no prompt.
+    With `rounded` the lengths that decide the shapes of products are rounded up; T by tokens of no
+    prompt.
     """
     groups: list[tuple[list[int], list[_Completion]]] = []
     previous: bytes | None = None
@@ -242,10 +283,14 @@ BEGINNING = 32
 """Tokens that demonstrations must begin with alike for what they have in common to be read once."""
 
 
-def pack_demonstrations(sequences: Sequence[_Completion], device: torch.device, *, rounded: bool = False) -> Pack:
-    """Lay (tokens, is_target) sequences out, none of which sees another; what several begin with is there once.
+def pack_demonstrations(
+    sequences: Sequence[_Completion], device: torch.device, *, rounded: bool = False
+) -> Pack:
+    """Lay (tokens, is_target) sequences out, none of which sees another; what several begin with is
+    there once.
 
-    The first token of each is no target: nothing predicts it. The terms are in the order of the pack.
+    The first token of each is no target: nothing predicts it. The terms are in the order of the
+    pack.
     """
     alike: dict[tuple[int, ...], list[_Completion]] = {}
     for tokens, is_target in sequences:
@@ -262,7 +307,10 @@ def pack_demonstrations(sequences: Sequence[_Completion], device: torch.device, 
 
 
 def _laid_out(
-    groups: Sequence[tuple[Sequence[int], Sequence[_Completion]]], device: torch.device, *, rounded: bool
+    groups: Sequence[tuple[Sequence[int], Sequence[_Completion]]],
+    device: torch.device,
+    *,
+    rounded: bool,
 ) -> Pack:
     ids: list[int] = []
     positions: list[int] = []
@@ -270,7 +318,8 @@ def _laid_out(
     branch_of: list[int] = []  # 0 for a prompt's tokens, else the completion's number
     predictors: list[int] = []
     targets: list[int] = []
-    laid: list[tuple[int, int, list[int]]] = []  # start and length of each prompt, lengths of its completions
+    # start and length of each prompt, lengths of its completions
+    laid: list[tuple[int, int, list[int]]] = []
     numbers = count(1)
     for number, (prompt, completions) in enumerate(groups, 1):
         start, length = len(ids), len(prompt)
@@ -297,7 +346,10 @@ def _laid_out(
         predictors=torch.tensor(predictors, device=device),
         targets=torch.tensor(targets, device=device),
         groups=Groups.of(
-            [(start, length) for start, length, _ in laid], [lengths for *_, lengths in laid], device, rounded=rounded
+            [(start, length) for start, length, _ in laid],
+            [lengths for *_, lengths in laid],
+            device,
+            rounded=rounded,
         ),
     )
 
@@ -307,7 +359,8 @@ SHARED = "plumbline_shared"
 
 
 def install_shared_attention(model: Any) -> bool:
-    """Let a model's layers take `groups` beside a mask; False where its attention is not the usual one (sdpa)."""
+    """Let a model's layers take `groups` beside a mask; False where its attention is not the usual
+    one (sdpa)."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
@@ -340,13 +393,17 @@ NO_WINDOW = re.compile(r"layer|pattern|expert|head|feed_forward|group|block|moe|
 
 
 def windows(model: Any) -> list[int]:
-    """Numbers of tokens that a config names as what a layer sees, ascending; those of windows that are not in use, not.
+    """Numbers of tokens that a config names as what a layer sees, ascending; those of windows that
+    are not in use, not.
 
-    Models name them as they like: sliding_window, window_size, attention_chunk_size, local_attention, index_topk.
+    Models name them as they like: sliding_window, window_size, attention_chunk_size,
+    local_attention, index_topk.
     """
     config = model.config.get_text_config()
     unused = [] if getattr(config, "use_sliding_window", True) else ["sliding_window"]
-    if (kinds := getattr(config, "layer_types", None)) and all(kind == "full_attention" for kind in kinds):
+    if (kinds := getattr(config, "layer_types", None)) and all(
+        kind == "full_attention" for kind in kinds
+    ):
         return []
     return sorted(
         {
@@ -359,12 +416,18 @@ def windows(model: Any) -> list[int]:
 
 
 def shared_attention(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attention over a pack without its square: prompts among themselves, completions to their prompt and their past.
+    """Attention over a pack without its square: prompts among themselves, completions to their
+    prompt and their past.
 
-    A pack of T tokens costs P^2 + G C (P + C) a prompt instead of T^2 products, and no mask of that size. Heads are
-    shared as in grouped-query attention (Ainslie et al. 2023, arXiv:2305.13245).
+    A pack of T tokens costs P^2 + G C (P + C) a prompt instead of T^2 products, and no mask of that
+    size. Heads are shared as in grouped-query attention (Ainslie et al. 2023, arXiv:2305.13245).
 
     Args:
         module: the layer.
@@ -372,9 +435,10 @@ def shared_attention(
         key: [1, key-value heads, T, D].
         value: like `key`.
         attention_mask: of a plain pass; unread where `groups` says the same.
-        kwargs: what else transformers gives, such as `scaling`, and the pack's `groups`; or, of rows [B, ...] that are
-            no pack, `rows`: each sees what stands before it, behind a cache as well, and is rounded as a pack is. With
-            neither it is a plain pass, left to transformers.
+        kwargs: what else transformers gives, such as `scaling`, and the pack's `groups`; or, of
+            rows [B, ...] that are no pack, `rows`: each sees what stands before it, behind a cache
+            as well, and is rounded as a pack is. With neither it is a plain pass, left to
+            transformers.
     """
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
@@ -387,7 +451,9 @@ def shared_attention(
         mixed = attend(states, key.transpose(0, 1), value.transpose(0, 1), None, scale)
         return mixed.permute(2, 3, 0, 1, 4).flatten(2, 3).contiguous(), None
     if groups is None:
-        result: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+        result: tuple[Tensor, None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, **kwargs
+        )
         return result
     places = torch.cat([groups.prompts.flatten(), groups.own.flatten()])
     counts = [groups.prompts.numel(), groups.own.numel()]
@@ -395,12 +461,19 @@ def shared_attention(
         states[0].index_select(1, places).unflatten(0, (heads, -1)).split(counts, dim=2)
         for states in (query, key, value)
     )
-    first_q, first_k, first_v = (states.unflatten(2, groups.prompts.shape) for states in (first_q, first_k, first_v))
+    first_q, first_k, first_v = (
+        states.unflatten(2, groups.prompts.shape) for states in (first_q, first_k, first_v)
+    )
     first = first_k[:, 0], first_v[:, 0]  # twice [K, B, P, D]
     outputs = [attend(first_q, *first, None, scale).flatten(2, 3)]
     if groups.own.numel():
-        own_q, own_k, own_v = (states.unflatten(2, groups.own.shape) for states in (own_q, own_k, own_v))
-        before = *(states.index_select(1, groups.owners) for states in first), groups.there[groups.owners]
+        own_q, own_k, own_v = (
+            states.unflatten(2, groups.own.shape) for states in (own_q, own_k, own_v)
+        )
+        before = (
+            *(states.index_select(1, groups.owners) for states in first),
+            groups.there[groups.owners],
+        )
         outputs.append(attend(own_q, own_k[:, 0], own_v[:, 0], before, scale).flatten(2, 3))
     mixed = torch.cat(outputs, dim=2).flatten(0, 1)  # [heads, prompts' and completions' places, D]
     return mixed.index_select(1, groups.order).transpose(0, 1).unsqueeze(0).contiguous(), None

@@ -2,8 +2,9 @@
 
 Letters in shapes: N terms, P prompts, G copies.
 
-A trajectory is a single step that holds the whole answer, the token that ends it included: its log-probability is
-the sum over its tokens of log p(token | prompt, earlier tokens) under `token_law`, and it is exact.
+A trajectory is a single step that holds the whole answer, the token that ends it included: its
+log-probability is the sum over its tokens of log p(token | prompt, earlier tokens) under
+`token_law`, and it is exact.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,34 +22,45 @@ from plumbline.policies.autoregressive.decoders.cached import CachedDecoder, lim
 from plumbline.policies.autoregressive.decoders.graphs import Graphs
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
 from plumbline.policies.autoregressive.options import AutoregressiveModel
-from plumbline.policies.autoregressive.packing import PASS_TOKENS, Pack, pack, pack_demonstrations, windows
+from plumbline.policies.autoregressive.packing import (
+    PASS_TOKENS,
+    Pack,
+    pack,
+    pack_demonstrations,
+    windows,
+)
 from plumbline.policies.autoregressive.probe import probe_once, see
 from plumbline.policies.chunks import LAUNCHES, Chunk, Layout, joined, pack_sizes
-from plumbline.policies.token_logprobs import Places, divergence, head_log_prob
 from plumbline.policies.policy import Demonstration, LiveRequest, Policy, Terms, common_law
 from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.policy import PretrainedPolicy, by_onednn, padded
 from plumbline.policies.sampling_distribution import Noise, check_drawn, draw, log_prob, uniforms
+from plumbline.policies.token_logprobs import Places, divergence, head_log_prob
 from plumbline.records import Message, Request, Sampling, Step, Trajectory
 
-# -- sampler ---------------------------------------------------------------------------------------------------------
+# -- sampler ---------------------------------------------------------------------------------------
 #
 # The decoding loop: draw, append, drop what is finished.
 #
 # Letters in shapes: P prompts, G copies, R rows, C token limit.
 #
-# Every row has its own uniform numbers, drawn before the loop by its own request's generator, so a row's tokens do not
-# depend on which other rows run beside it: dropping finished rows changes the speed and not the result.
+# Every row has its own uniform numbers, drawn before the loop by its own request's generator, so a
+# row's tokens do not depend on which other rows run beside it: dropping finished rows changes the
+# speed and not the result.
 
 
 Drawn = tuple[int, list[int], list[float], bool]
-"""A row's number, its completion's tokens with their log-probabilities, and whether the model ended it."""
+"""A row's number, its completion's tokens with their log-probabilities, and whether the model ended
+it."""
 
 
-def decode(decoder: Decoder, chunk: Chunk[Sampling], stop_ids: Sequence[int], device: torch.device) -> Iterator[Drawn]:
+def decode(
+    decoder: Decoder, chunk: Chunk[Sampling], stop_ids: Sequence[int], device: torch.device
+) -> Iterator[Drawn]:
     """Draw a completion for each row of a chunk, and yield it soon after it has ended.
 
-    What a `LiveRequest` constrains is drawn from the distribution that is left. One that is `gone` yields nothing.
+    What a `LiveRequest` constrains is drawn from the distribution that is left. One that is `gone`
+    yields nothing.
 
     Args:
         decoder: the engine.
@@ -60,10 +72,11 @@ def decode(decoder: Decoder, chunk: Chunk[Sampling], stop_ids: Sequence[int], de
         ModelError: the model's logits are NaN or infinite.
     """
     sampling, num_rows, limit = chunk.sampling, len(chunk.requests), chunk.sampling.max_tokens
-    # One row more than there are completions: cells of the grid that draw nothing, or nothing any more, write there.
-    numbers_rc = torch.cat([uniforms(chunk.generators(), limit), torch.zeros((1, limit), dtype=torch.float64)]).to(
-        device
-    )
+    # One row more than there are completions: cells of the grid that draw nothing, or nothing any
+    # more, write there.
+    numbers_rc = torch.cat(
+        [uniforms(chunk.generators(), limit), torch.zeros((1, limit), dtype=torch.float64)]
+    ).to(device)
     tokens_rc = torch.zeros((num_rows + 1, limit), dtype=torch.long, device=device)
     logprobs_rc = torch.zeros((num_rows + 1, limit), dtype=torch.float32, device=device)
     length = torch.full((num_rows + 1,), limit, dtype=torch.long, device=device)
@@ -72,7 +85,9 @@ def decode(decoder: Decoder, chunk: Chunk[Sampling], stop_ids: Sequence[int], de
     live, running = grid < num_rows, num_rows
     untold = torch.ones((num_rows,), dtype=torch.bool, device=device)
     waited = {row: each for row, each in enumerate(chunk.requests) if isinstance(each, LiveRequest)}
-    constraints = {row: each.constraint for row, each in waited.items() if each.constraint is not None}
+    constraints = {
+        row: each.constraint for row, each in waited.items() if each.constraint is not None
+    }
     for constraint in constraints.values():
         constraint.begin()
 
@@ -80,30 +95,44 @@ def decode(decoder: Decoder, chunk: Chunk[Sampling], stop_ids: Sequence[int], de
         """The completions that ended by now and were not yielded before."""
         rows = (untold & (length[:-1] <= now)).nonzero().flatten()
         untold[rows] = False
-        found = zip(*(each[rows].tolist() for each in (tokens_rc, logprobs_rc, length)), strict=True)
+        found = zip(
+            *(each[rows].tolist() for each in (tokens_rc, logprobs_rc, length)), strict=True
+        )
         for row, (tokens, logprobs, end) in zip(rows.tolist(), found, strict=True):
             check_drawn(logprobs[:end])
             yield row, tokens[:end], logprobs[:end], tokens[end - 1] in stop_ids
 
-    # Asking a GPU whether rows are finished makes it wait, so there it is asked every 16 tokens only.
+    # Asking a GPU whether rows are finished makes it wait, so there it is asked every 16 tokens
+    # only.
     interval = 1 if device.type == "cpu" else 16
-    logits = decoder.begin(chunk.prompts, grid.shape[1], limit, chunk.shared).repeat_interleave(grid.shape[1], 0)
+    logits = decoder.begin(chunk.prompts, grid.shape[1], limit, chunk.shared).repeat_interleave(
+        grid.shape[1], 0
+    )
     for time in range(limit):
         cells = grid.flatten()
-        running_cells = zip(cells.tolist(), live.flatten().tolist(), strict=True) if constraints else ()
-        held = {at: constraints[row] for at, (row, runs) in enumerate(running_cells) if runs and row in constraints}
+        running_cells = (
+            zip(cells.tolist(), live.flatten().tolist(), strict=True) if constraints else ()
+        )
+        held = {
+            at: constraints[row]
+            for at, (row, runs) in enumerate(running_cells)
+            if runs and row in constraints
+        }
         if held:  # of 16-bit logits those that are likeliest then are exact again
             logits = logits.float()
             for at, constraint in held.items():
                 constraint.restrict(logits[at])
             logits[[*held]] = decoder.exact(logits[[*held]], [*held])
-        with threads_for(logits.numel() * 16):  # an exponential costs about as much as 16 multiplications
+        # an exponential costs about as much as 16 multiplications
+        with threads_for(logits.numel() * 16):
             tokens, logprobs = draw(logits, numbers_rc[cells, time], sampling)
         for cell, constraint in held.items():
             constraint.accept(int(tokens[cell]))
-        tokens_rc[cells, time], logprobs_rc[cells, time] = tokens, logprobs  # past its end a row's columns are unread
+        # past its end a row's columns are unread
+        tokens_rc[cells, time], logprobs_rc[cells, time] = tokens, logprobs
         stopped = live.flatten() & torch.isin(tokens, stops)
-        length[cells] = torch.where(stopped, time + 1, length[cells])  # of fixed shape, so that no GPU is waited for
+        # of fixed shape, so that no GPU is waited for
+        length[cells] = torch.where(stopped, time + 1, length[cells])
         live &= ~stopped.view_as(live)
         if time + 1 == limit:
             break
@@ -131,8 +160,9 @@ def _smaller_grid(live: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
         live: bool [P, G].
 
     Returns:
-        The prompts [P'] and columns [P', G'] to keep and which of their cells are live, or None. A prompt with fewer
-        live copies than G' is filled up with finished ones, which draw on and are not read.
+        The prompts [P'] and columns [P', G'] to keep and which of their cells are live, or None. A
+        prompt with fewer live copies than G' is filled up with finished ones, which draw on and are
+        not read.
     """
     counts = live.sum(1)
     keep_prompts = counts.nonzero().squeeze(1)
@@ -147,11 +177,13 @@ def _smaller_grid(live: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
 
 
 JOINED = 1024
-"""Tokens up to which prompts share a pass on a CPU: beyond, a layer's numbers leave the processor's cache. With it the
-passes of four prompts took 0.75 to 0.92 of the time (SmolLM2 with adapters; a width of 96). On a GPU all that fit do.
+"""Tokens up to which prompts share a pass on a CPU: beyond, a layer's numbers leave the processor's
+cache. With it the passes of four prompts took 0.75 to 0.92 of the time (SmolLM2 with adapters; a
+width of 96). On a GPU all that fit do.
 """
 WORTH_LAYING_OUT = 16
-"""Answers for which the weights are laid out once: that takes as long as three tokens of that many."""
+"""Answers for which the weights are laid out once: that takes as long as three tokens of that
+many."""
 PLAIN = Sampling()
 """The law of supervised training: temperature 1, no filter."""
 Targets = tuple[Sequence[int], Sequence[bool]]
@@ -174,7 +206,8 @@ class AutoregressivePolicy(PretrainedPolicy):
             if reason:  # its answers would be of another distribution than its forward pass has
                 raise ModelError(
                     f"a model of type {self.model.config.model_type} {what}: {reason}",
-                    "use a model of another architecture (docs/research/architectures.md lists what was tried)",
+                    "use a model of another architecture (docs/research/architectures.md lists "
+                    "what was tried)",
                 )
         if section.decoder == "lean" and not self._abilities.lean:
             raise ModelError(
@@ -183,9 +216,11 @@ class AutoregressivePolicy(PretrainedPolicy):
             )
         if section.scoring == "packed" and not self._abilities.packing:
             raise ModelError(
-                "model.scoring: packed differs from plain scoring on this model", "set model.scoring to auto or rows"
+                "model.scoring: packed differs from plain scoring on this model",
+                "set model.scoring to auto or rows",
             )
-        # A pack says with its own mask, or with groups, who sees whom, so it is right up to a layer's window only.
+        # A pack says with its own mask, or with groups, who sees whom, so it is right up to a
+        # layer's window only.
         self._reach = min(windows(self.model), default=None)
         self._rounded = by_onednn(self.model)
         self._lean = self._abilities.lean and section.decoder != "transformers"
@@ -194,12 +229,14 @@ class AutoregressivePolicy(PretrainedPolicy):
         self._ready: LeanDecoder | None = None
 
     @classmethod
-    def open(cls, section: AutoregressiveModel, source: str, seed: int = 0) -> "AutoregressivePolicy":
+    def open(
+        cls, section: AutoregressiveModel, source: str, seed: int = 0
+    ) -> "AutoregressivePolicy":
         """Load a model directory, an adapter directory or a hub name.
 
         Raises:
-            ModelError: it cannot be loaded or does not fit (see `loading.load`), or an engine that was asked for by
-                name does not agree with the model.
+            ModelError: it cannot be loaded or does not fit (see `loading.load`), or an engine that
+                was asked for by name does not agree with the model.
         """
         return cls(load(section, source, seed), section)
 
@@ -212,7 +249,11 @@ class AutoregressivePolicy(PretrainedPolicy):
             "why_not_lean": self._abilities.why_not_lean,
             "scoring": "packed" if self._packed else "rows",
             "head": "sliced" if self._abilities.linear_head else "whole",
-            "adapters": "none" if self.adapter is None else "fused" if self._abilities.adapters else "peft",
+            "adapters": "none"
+            if self.adapter is None
+            else "fused"
+            if self._abilities.adapters
+            else "peft",
             "left_out": self._abilities.left_out(),
             **self.facts(),
         }
@@ -220,14 +261,22 @@ class AutoregressivePolicy(PretrainedPolicy):
     def draw(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
         """See `Sampler.sample`. Prompts are decoded in chunks of `rows_at_once` rows."""
         # A graph keeps no hidden states, which the exact logits behind a constraint need.
-        constrained = any(isinstance(each, LiveRequest) and each.constraint is not None for each in requests)
-        with nullcontext() if self._graphs is None or constrained else self._graphs.lent() as graphs:
+        constrained = any(
+            isinstance(each, LiveRequest) and each.constraint is not None for each in requests
+        )
+        with (
+            nullcontext() if self._graphs is None or constrained else self._graphs.lent() as graphs
+        ):
             decoder: Decoder = CachedDecoder(self.model, self.chat.stop_ids[0])
             if self._lean:
-                decoder = self._ready or LeanDecoder(self.model, graphs, lay_out=len(requests) >= WORTH_LAYING_OUT)
+                decoder = self._ready or LeanDecoder(
+                    self.model, graphs, lay_out=len(requests) >= WORTH_LAYING_OUT
+                )
             for chunk in self.chunks(requests, Sampling):
                 prompt_of = chunk.prompt_of.tolist()
-                for row, tokens, logprobs, stopped in decode(decoder, chunk, self.chat.stop_ids, self.device):
+                for row, tokens, logprobs, stopped in decode(
+                    decoder, chunk, self.chat.stop_ids, self.device
+                ):
                     prompt = chunk.prompts[prompt_of[row]]
                     yield (
                         chunk.requests[row],
@@ -244,7 +293,13 @@ class AutoregressivePolicy(PretrainedPolicy):
             self._ready = None
 
     def trajectory(
-        self, prompt: list[int], tokens: list[int], logprobs: list[float], sampling: Sampling, *, stopped: bool
+        self,
+        prompt: list[int],
+        tokens: list[int],
+        logprobs: list[float],
+        sampling: Sampling,
+        *,
+        stopped: bool,
     ) -> Trajectory:
         """An answer, drawn here or by an engine with these weights, as `score` takes it."""
         step = Step(
@@ -262,19 +317,30 @@ class AutoregressivePolicy(PretrainedPolicy):
         )
 
     def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:
-        """See `Policy.batches`: of each prompt as many as are cheapest together, and small ones of several prompts."""
+        """See `Policy.batches`: of each prompt as many as are cheapest together, and small ones of
+        several prompts."""
         width = self.model.config.get_text_config().hidden_size
         lengths = [trajectory.num_tokens for trajectory in trajectories]
         slow, square = self.device.type == "cpu", not self._abilities.shared
         pass_cost = 24 * width**2 * PASS_TOKENS if slow else LAUNCHES
         packed: Layout = "square" if square else "shared"
-        layouts = [packed if self._goes_in_packs([trajectory]) else "rows" for trajectory in trajectories]
+        layouts = [
+            packed if self._goes_in_packs([trajectory]) else "rows" for trajectory in trajectories
+        ]
         packs = pack_sizes(trajectories, lengths, tokens_per_pass, width, pass_cost, layouts)
         if not self._goes_in_packs(trajectories) or (slow and square):
             return packs  # rows repeat their prompt, and a mask is of the whole square
-        return joined(packs, trajectories, lengths, min(tokens_per_pass, JOINED) if slow else tokens_per_pass)
+        return joined(
+            packs, trajectories, lengths, min(tokens_per_pass, JOINED) if slow else tokens_per_pass
+        )
 
-    def score(self, trajectories: Sequence[Trajectory], *, reference: bool = False, divergence: bool = False) -> Terms:
+    def score(
+        self,
+        trajectories: Sequence[Trajectory],
+        *,
+        reference: bool = False,
+        divergence: bool = False,
+    ) -> Terms:
         """See `Policy.score`."""
         if divergence:
             return self.compare(trajectories, trajectories, None)
@@ -296,16 +362,26 @@ class AutoregressivePolicy(PretrainedPolicy):
         """See `Policy.compare`."""
         sampling = common_law(trajectories)
         if not self._abilities.linear_head:
-            raise RecipeError("rl.kl: closed needs a model whose last layer is linear", "set rl.kl to sampled")
+            raise RecipeError(
+                "rl.kl: closed needs a model whose last layer is linear", "set rl.kl to sampled"
+            )
         theirs = (teacher or self).teacher_places(hinted, reference=not (teacher or present))
         mine, targets = self._places(self.model, trajectories)
         logprobs = _log_probs(mine, targets, sampling)
         per_token = divergence(mine, theirs, sampling, forward=forward)
-        owner = torch.repeat_interleave(torch.tensor([t.num_tokens for t in trajectories], device=per_token.device))
-        return Terms.of(trajectories, logprobs, per_token.new_zeros(len(trajectories)).index_add(0, owner, per_token))
+        owner = torch.repeat_interleave(
+            torch.tensor([t.num_tokens for t in trajectories], device=per_token.device)
+        )
+        return Terms.of(
+            trajectories,
+            logprobs,
+            per_token.new_zeros(len(trajectories)).index_add(0, owner, per_token),
+        )
 
     @torch.no_grad()
-    def teacher_places(self, trajectories: Sequence[Trajectory], *, reference: bool = False) -> Places:
+    def teacher_places(
+        self, trajectories: Sequence[Trajectory], *, reference: bool = False
+    ) -> Places:
         """See `Policy.teacher_places`."""
         with self.as_reference() if reference else nullcontext(self.model) as model:
             return self._places(model, trajectories)[0]
@@ -326,7 +402,9 @@ class AutoregressivePolicy(PretrainedPolicy):
         return self._score_rows(model, _sequences(trajectories), sampling)
 
     def _goes_in_packs(self, trajectories: Sequence[Trajectory]) -> bool:
-        return self._packed and self._within_reach(len(t.prompt) + t.num_tokens for t in trajectories)
+        return self._packed and self._within_reach(
+            len(t.prompt) + t.num_tokens for t in trajectories
+        )
 
     def _within_reach(self, lengths: Iterable[int]) -> bool:
         """Whether no layer's window cuts off any token of sequences of these lengths."""
@@ -343,12 +421,17 @@ class AutoregressivePolicy(PretrainedPolicy):
         return Places(model.get_output_embeddings(), None, hidden), packed.targets
 
     def _rows(self, sequences: Sequence[Targets]) -> tuple[Tensor, Tensor, Tensor]:
-        """Ids as padded rows, and the row and column of each target [N]; padding is on the right, unseen."""
-        ids, is_target = (padded(parts)[0].to(self.device) for parts in zip(*sequences, strict=True))
+        """Ids as padded rows, and the row and column of each target [N]; padding is on the right,
+        unseen."""
+        ids, is_target = (
+            padded(parts)[0].to(self.device) for parts in zip(*sequences, strict=True)
+        )
         row, column = is_target.nonzero(as_tuple=True)
         return ids, row, column
 
-    def _row_places(self, model: Any, ids: Tensor, row: Tensor, column: Tensor) -> tuple[Places, Tensor]:
+    def _row_places(
+        self, model: Any, ids: Tensor, row: Tensor, column: Tensor
+    ) -> tuple[Places, Tensor]:
         """The places of the targets of padded rows, and these [N]."""
         hidden = model.get_decoder()(ids, use_cache=False).last_hidden_state[row, column - 1]
         return Places(model.get_output_embeddings(), None, hidden), ids[row, column]
@@ -358,28 +441,41 @@ class AutoregressivePolicy(PretrainedPolicy):
         ids, row, column = self._rows(sequences)
         if self._abilities.linear_head:
             return _log_probs(*self._row_places(model, ids, row, column), sampling)
-        return log_prob(model(ids, use_cache=False).logits[row, column - 1], ids[row, column], sampling)
+        return log_prob(
+            model(ids, use_cache=False).logits[row, column - 1], ids[row, column], sampling
+        )
 
-    def demonstrate(self, messages: Sequence[Message], *, allow_truncation: bool = False) -> Demonstration:
+    def demonstrate(
+        self, messages: Sequence[Message], *, allow_truncation: bool = False
+    ) -> Demonstration:
         """See `Policy.demonstrate`."""
         whole = self.chat.demonstration(messages)
         if len(whole.tokens) <= self.context:
             return whole
         if not allow_truncation:
             raise DataError(
-                f"a demonstration of {len(whole.tokens)} tokens exceeds the model's context of {self.context}",
-                "shorten it, use a longer context, or set sft.allow_truncation (the cut ones are counted)",
+                f"a demonstration of {len(whole.tokens)} tokens exceeds the model's context of "
+                f"{self.context}",
+                "shorten it, use a longer context, or set sft.allow_truncation (the cut ones are "
+                "counted)",
             )
-        cut = Demonstration(whole.tokens[: self.context], whole.is_target[: self.context], truncated=True)
+        cut = Demonstration(
+            whole.tokens[: self.context], whole.is_target[: self.context], truncated=True
+        )
         if cut.num_targets == 0:
             raise DataError("nothing of the answer is left after truncation", "remove this record")
         return cut
 
     def supervised_loss(self, batch: Sequence[Demonstration], noise: Sequence[Noise]) -> Tensor:  # noqa: ARG002
-        """See `Policy.supervised_loss`: the summed negative log-likelihood of the targets; nothing is drawn."""
+        """See `Policy.supervised_loss`: the summed negative log-likelihood of the targets; nothing
+        is drawn."""
         sequences = [(demonstration.tokens, demonstration.is_target) for demonstration in batch]
         # Without shared attention a pack would cost the square of the whole batch.
-        if self._packed and self._abilities.shared and self._within_reach(len(tokens) for tokens, _ in sequences):
+        if (
+            self._packed
+            and self._abilities.shared
+            and self._within_reach(len(tokens) for tokens, _ in sequences)
+        ):
             packed = pack_demonstrations(sequences, self.device, rounded=self._rounded)
             return -_log_probs(*self._pack_places(self.model, packed), PLAIN).sum()
         return -self._score_rows(self.model, sequences, PLAIN).sum()
@@ -387,7 +483,9 @@ class AutoregressivePolicy(PretrainedPolicy):
 
 def _sequences(trajectories: Sequence[Trajectory]) -> list[Targets]:
     parts = [(each.prompt.tolist(), each.tokens.tolist()) for each in trajectories]
-    return [(prompt + answer, [False] * len(prompt) + [True] * len(answer)) for prompt, answer in parts]
+    return [
+        (prompt + answer, [False] * len(prompt) + [True] * len(answer)) for prompt, answer in parts
+    ]
 
 
 def _log_probs(places: Places, targets: Tensor, sampling: Sampling) -> Tensor:

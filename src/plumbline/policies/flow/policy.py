@@ -1,10 +1,12 @@
-"""The discrete-flow policy: text out of noise in a few steps, each place's every stay and jump with its probability.
+"""The discrete-flow policy: text out of noise in a few steps, each place's every stay and jump with
+its probability.
 
 Letters in shapes: S scored steps (rows), L places, N = S L.
 
-The canvas has a fixed number of places behind the prompt. The prompt is never changed. An answer shorter than the
-canvas is followed by end tokens up to its last place, in training as in sampling: the network then learns how long
-answers are, and nothing depends on tails that no record ever showed it.
+The canvas has a fixed number of places behind the prompt. The prompt is never changed. An answer
+shorter than the canvas is followed by end tokens up to its last place, in training as in sampling:
+the network then learns how long answers are, and nothing depends on tails that no record ever
+showed it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,8 +24,16 @@ from plumbline.errors import ModelError
 from plumbline.policies.canvas import DenoisingPolicy, Exploration, distinct_prompts, split
 from plumbline.policies.flow.network import MODEL_TYPE, FlowNetwork, Prefix, TimedBackbone
 from plumbline.policies.flow.options import FlowModel, FlowSampling
-from plumbline.policies.flow.sampler import ClockStep, divergence, flow, kappa, log_prob, path_loss, tick, ticks
-from plumbline.policies.token_logprobs import Places
+from plumbline.policies.flow.sampler import (
+    ClockStep,
+    divergence,
+    flow,
+    kappa,
+    log_prob,
+    path_loss,
+    tick,
+    ticks,
+)
 from plumbline.policies.policy import Demonstration
 from plumbline.policies.pretrained.loading import (
     Loaded,
@@ -36,8 +46,9 @@ from plumbline.policies.pretrained.loading import (
     open_chat,
     quieten,
 )
-from plumbline.policies.saved import check_source
 from plumbline.policies.sampling_distribution import Noise, restrict, uniforms
+from plumbline.policies.saved import check_source
+from plumbline.policies.token_logprobs import Places
 from plumbline.records import Request, Trajectory
 from plumbline.storage import read_object
 
@@ -78,7 +89,8 @@ class FlowPolicy(DenoisingPolicy):
         """Load a flow model's directory, or a causal model as a flow (see `backbone`).
 
         Raises:
-            ModelError: there is none, or its weights do not fit; a causal model of another kind of layers.
+            ModelError: there is none, or its weights do not fit; a causal model of another kind of
+                layers.
         """
         check_source(source)
         config = Path(source) / "config.json"
@@ -86,7 +98,9 @@ class FlowPolicy(DenoisingPolicy):
             loaded = cls._network(section, source)
         else:
             loaded = load(section, source, seed)
-            loaded = replace(loaded, model=TimedBackbone.of(loaded.model, section, source, loaded.context, seed))
+            loaded = replace(
+                loaded, model=TimedBackbone.of(loaded.model, section, source, loaded.context, seed)
+            )
         if section.gradient_checkpointing is True:
             checkpoint_layers(loaded.model)
         return cls(loaded, section, source)
@@ -105,7 +119,9 @@ class FlowPolicy(DenoisingPolicy):
         device = choose_device(section)
         network.to(device=device, dtype=choose_dtype(section, device)).eval()
         check_finite(network, source)
-        chat = open_chat(load_tokenizer(source, section), section, source, network.config.vocabulary)
+        chat = open_chat(
+            load_tokenizer(source, section), section, source, network.config.vocabulary
+        )
         context = min(section.context or network.config.context, network.config.context)
         return Loaded(model=network, adapter=None, chat=chat, context=context)
 
@@ -118,21 +134,30 @@ class FlowPolicy(DenoisingPolicy):
             "attention": config.attention,
             "source": config.source,
             "step_conditioned": str(config.step_conditioned),
-            **({"backbone": network.backbone.config.model_type} if isinstance(network, TimedBackbone) else {}),
+            **(
+                {"backbone": network.backbone.config.model_type}
+                if isinstance(network, TimedBackbone)
+                else {}
+            ),
             **self.facts(),
         }
 
-    # -- sampling ------------------------------------------------------------------------------------------------
+    # -- sampling ----------------------------------------------------------------------------------
 
     def draw(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
-        """See `Sampler.sample`. The noise that a canvas begins with does not depend on the weights."""
+        """See `Sampler.sample`. The noise that a canvas begins with does not depend on the
+        weights."""
         for chunk in self.chunks(requests, FlowSampling, self.canvas):
             own, rows = chunk.generators(), len(chunk.requests)
             with torch.no_grad():
                 prefix = self.network.encode(chunk.prompts).rows(chunk.prompt_of.to(self.device))
 
-            def law_of(canvas: Tensor, step: ClockStep, prefix: Prefix = prefix, rows: int = rows) -> Places:
-                times, widths = (torch.full((rows,), value) for value in (step.time, step.until - step.time))
+            def law_of(
+                canvas: Tensor, step: ClockStep, prefix: Prefix = prefix, rows: int = rows
+            ) -> Places:
+                times, widths = (
+                    torch.full((rows,), value) for value in (step.time, step.until - step.time)
+                )
                 return self._places(self.network, prefix, canvas, (times, widths), self.exploration)
 
             start = torch.stack([self._noise(chunk.sampling.max_tokens, each) for each in own])
@@ -154,15 +179,23 @@ class FlowPolicy(DenoisingPolicy):
         clock: tuple[Tensor, Tensor],
         exploration: Exploration | None = None,
     ) -> Places:
-        """The laws of all places of canvases [R, L], row by row, each in a step that begins and takes `clock` [R]."""
+        """The laws of all places of canvases [R, L], row by row, each in a step that begins and
+        takes `clock` [R]."""
         times, widths = clock
         hidden = network.places(
-            prefix, canvas.to(self.device), times.to(self.device).float(), widths.to(self.device).float()
+            prefix,
+            canvas.to(self.device),
+            times.to(self.device).float(),
+            widths.to(self.device).float(),
         )
-        divisor = None if exploration is None else exploration.divisor(times).repeat_interleave(canvas.shape[1])
+        divisor = (
+            None
+            if exploration is None
+            else exploration.divisor(times).repeat_interleave(canvas.shape[1])
+        )
         return Places(network.head, self.mask_id, hidden.flatten(0, 1), divisor)
 
-    # -- scoring -------------------------------------------------------------------------------------------------
+    # -- scoring -----------------------------------------------------------------------------------
 
     def record(self, trajectories: Sequence[Trajectory], law: FlowSampling) -> Moves:
         """See `CanvasPolicy.record`."""
@@ -177,7 +210,9 @@ class FlowPolicy(DenoisingPolicy):
                 raise ValueError("a step without its state and times cannot be scored")
             states.append(step.state)
             clock.append((step.time, step.until))
-            piece = known.get(step.time) or tick(step.time, step.until, self.network.config.exponent)
+            piece = known.get(step.time) or tick(
+                step.time, step.until, self.network.config.exponent
+            )
             of_tick.setdefault(piece, []).extend(range(start, start + len(step.tokens)))
             start += len(step.tokens)
         state = torch.from_numpy(np.stack(states))
@@ -187,27 +222,38 @@ class FlowPolicy(DenoisingPolicy):
             prompt_of=torch.tensor(prompt_of),
             states=state,
             now=state.flatten().to(self.device),
-            following=torch.from_numpy(np.concatenate([step.tokens for step in steps])).to(self.device),
+            following=torch.from_numpy(np.concatenate([step.tokens for step in steps])).to(
+                self.device
+            ),
             times=times,
             widths=until - times,
-            of_tick={piece: torch.tensor(index, device=self.device) for piece, index in of_tick.items()},
+            of_tick={
+                piece: torch.tensor(index, device=self.device) for piece, index in of_tick.items()
+            },
         )
 
     def laws(self, recorded: Moves, model: FlowNetwork, exploration: Exploration | None) -> Places:
         """See `CanvasPolicy.laws`."""
         prefix = model.encode(recorded.prompts).rows(recorded.prompt_of.to(self.device))
-        return self._places(model, prefix, recorded.states, (recorded.times, recorded.widths), exploration)
+        return self._places(
+            model, prefix, recorded.states, (recorded.times, recorded.widths), exploration
+        )
 
     def log_probs(self, recorded: Moves, laws: Places, law: FlowSampling) -> Tensor:
         """See `CanvasPolicy.log_probs`."""
         result = torch.zeros(len(recorded.now), device=self.device)
         for step, index in recorded.of_tick.items():
 
-            def work(part: Places, current: Tensor, after: Tensor, step: ClockStep = step) -> Tensor:
+            def work(
+                part: Places, current: Tensor, after: Tensor, step: ClockStep = step
+            ) -> Tensor:
                 logits = part.logits()
-                # A jump's token was drawn, so it is in the support whatever a rounding says; a stay may well be one
-                # of a token that the filters would not draw, and must not be let in.
-                drawn = after if step.last else torch.where(after == current, logits.argmax(-1), after)
+                # A jump's token was drawn, so it is in the support whatever a rounding says; a stay
+                # may well be one of a token that the filters would not draw, and must not be let
+                # in.
+                drawn = (
+                    after if step.last else torch.where(after == current, logits.argmax(-1), after)
+                )
                 restricted = restrict(logits, law, keep=drawn)
                 return log_prob(restricted, current, after, law.kernel, step)
 
@@ -215,25 +261,32 @@ class FlowPolicy(DenoisingPolicy):
             result = result.index_put((index,), values)
         return result
 
-    def step_divergence(self, recorded: Moves, laws: Places, other: Places, law: FlowSampling) -> Tensor:
+    def step_divergence(
+        self, recorded: Moves, laws: Places, other: Places, law: FlowSampling
+    ) -> Tensor:
         """KL [S] of each step, summed over its places."""
         per_place = torch.zeros(len(recorded.now), device=self.device)
         for step, index in recorded.of_tick.items():
 
-            def work(mine: Tensor, theirs: Tensor, current: Tensor, step: ClockStep = step) -> Tensor:
+            def work(
+                mine: Tensor, theirs: Tensor, current: Tensor, step: ClockStep = step
+            ) -> Tensor:
                 return divergence(mine, theirs, current, law.kernel, step)
 
             values = laws[index].against(other[index], law, work, recorded.now[index])
             per_place = per_place.index_put((index,), values)
         return per_place.view(-1, law.max_tokens).sum(1)
 
-    # -- training ------------------------------------------------------------------------------------------------
+    # -- training ----------------------------------------------------------------------------------
 
     def keep_reference(self) -> None:
-        """See `Policy.keep_reference`; beside an adapter, of which a copy is kept, the conditioning is another."""
+        """See `Policy.keep_reference`; beside an adapter, of which a copy is kept, the conditioning
+        is another."""
         super().keep_reference()
         if self.adapter is not None:
-            self._reference_clock = {name: weight.detach().clone() for name, weight in self._clock().items()}
+            self._reference_clock = {
+                name: weight.detach().clone() for name, weight in self._clock().items()
+            }
 
     @contextmanager
     def as_reference(self) -> Iterator[Any]:
@@ -260,7 +313,8 @@ class FlowPolicy(DenoisingPolicy):
             self.network.save_clock(folder)
 
     def supervised_loss(self, batch: Sequence[Demonstration], noise: Sequence[Noise]) -> Tensor:
-        """See `Policy.supervised_loss`: the generalised KL of the path (`path_loss`) at `Noise.time`."""
+        """See `Policy.supervised_loss`: the generalised KL of the path (`path_loss`) at
+        `Noise.time`."""
         prompts, canvases = zip(*map(split, batch), strict=True)
         canvas = torch.tensor(canvases)
         exponent = self.network.config.exponent
@@ -268,7 +322,9 @@ class FlowPolicy(DenoisingPolicy):
         stands = torch.tensor([kappa(float(time), exponent) for time in times], dtype=torch.float64)
         own = [each.generator for each in noise]
         keep = uniforms(own, canvas.shape[1]) < stands.unsqueeze(1)
-        noisy = torch.where(keep, canvas, torch.stack([self._noise(canvas.shape[1], each) for each in own]))
+        noisy = torch.where(
+            keep, canvas, torch.stack([self._noise(canvas.shape[1], each) for each in own])
+        )
         rate = exponent * times.clamp_min(1e-12) ** (exponent - 1) / (1 - stands)
         widths = torch.zeros(len(batch))
         laws = self._places(self.network, self.network.encode(prompts), noisy, (times, widths))

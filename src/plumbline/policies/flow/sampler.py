@@ -16,21 +16,23 @@ from torch.nn import functional
 from plumbline.errors import RecipeError
 from plumbline.policies.chunks import Chunk
 from plumbline.policies.flow.options import FlowSampling, Kernel
-from plumbline.policies.token_logprobs import Places
 from plumbline.policies.sampling_distribution import draw, kl, restrict, uniforms
+from plumbline.policies.token_logprobs import Places
 from plumbline.records import Sampling, Step
 
-# -- schedule --------------------------------------------------------------------------------------------------------
+# -- schedule --------------------------------------------------------------------------------------
 #
-# The clock of a discrete flow: how much of the answer stands at time t, and how often a place may jump.
+# The clock of a discrete flow: how much of the answer stands at time t, and how often a place may
+# jump.
 #
-# Letters: kappa_t = t^n is the chance that a place already holds its final token (the mixture path of Gat et al. 2024,
-# arXiv:2407.15595). A step from t to t + h lets a place jump with
+# Letters: kappa_t = t^n is the chance that a place already holds its final token (the mixture path
+# of Gat et al. 2024, arXiv:2407.15595). A step from t to t + h lets a place jump with
 #
 #     a = ln[(1 - kappa_t) / (1 - kappa_{t+h})]        the cumulative scalar of FS-DFM (arXiv:2509.20624)
 #     q = 1 - e^-a = (kappa_{t+h} - kappa_t) / (1 - kappa_t)
 #
-# which at the last step is q = 1 and a infinite: there every place takes a token from the model's law.
+# which at the last step is q = 1 and a infinite: there every place takes a token from the model's
+# law.
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +74,19 @@ def ticks(sampling: FlowSampling, exponent: float) -> list[ClockStep]:
         RecipeError: there are no steps.
     """
     if sampling.steps is None:
-        raise RecipeError("a flow policy needs a number of steps", "set sampling.steps, for example to 8")
+        raise RecipeError(
+            "a flow policy needs a number of steps", "set sampling.steps, for example to 8"
+        )
     count = sampling.steps
     return [tick(step / count, (step + 1) / count, exponent) for step in range(count)]
 
 
-# -- kernels ---------------------------------------------------------------------------------------------------------
+# -- kernels ---------------------------------------------------------------------------------------
 #
 # How a place jumps in one step, and the probability of what it did.
 #
-# Letters: z restricted logits [N, V] (temperature and filters are in them), l = log softmax(z), c the place's present
-# token, m = 1 - p_c the chance of any other, q and a from `schedule`.
+# Letters: z restricted logits [N, V] (temperature and filters are in them), l = log softmax(z), c
+# the place's present token, m = 1 - p_c the chance of any other, q and a from `schedule`.
 #
 #     kernel             stays                         jumps to j != c
 #     conditional (A)    (1 - q) + q p_c               q p_j          a token is drawn, and taken with probability q
@@ -91,18 +95,20 @@ def ticks(sampling: FlowSampling, exponent: float) -> list[ClockStep]:
 #                                                                     step (FS-DFM, arXiv:2509.20624)
 #     last step          p_c                           p_j
 #
-# The two agree to second order in a. Log-probabilities need no clamp: for B, log((1 - e^-x) p_j / m) with x = a m is
-# log a + l_j + phi(x), phi(x) = log((1 - e^-x) / x), and log m is a log-sum-exp over the other tokens, not log(1 -
-# p_c), which loses all digits where the model is sure.
+# The two agree to second order in a. Log-probabilities need no clamp: for B, log((1 - e^-x) p_j /
+# m) with x = a m is log a + l_j + phi(x), phi(x) = log((1 - e^-x) / x), and log m is a log-sum-exp
+# over the other tokens, not log(1 - p_c), which loses all digits where the model is sure.
 
 SMALL = 1e-2
 """Below this phi is taken from its series, whose next term is 1e-15 there."""
 
 
 def log_other(restricted: Tensor, current: Tensor, total: Tensor | None = None) -> Tensor:
-    """log m [N]: the log-probability of any token but `current` [N]; `total` [N] is the log-sum-exp, where known."""
+    """log m [N]: the log-probability of any token but `current` [N]; `total` [N] is the
+    log-sum-exp, where known."""
     others = restricted.scatter(-1, current.unsqueeze(-1), float("-inf"))
-    # A law of a single token leaves nothing else: its log is minus infinity, without a gradient of inf - inf.
+    # A law of a single token leaves nothing else: its log is minus infinity, without a gradient of
+    # inf - inf.
     nothing = others.amax(-1, keepdim=True).isneginf()
     total = restricted.logsumexp(-1) if total is None else total
     log_m = others.masked_fill(nothing, 0.0).logsumexp(-1) - total
@@ -116,7 +122,9 @@ def phi(x: Tensor) -> Tensor:
     return torch.where(x < SMALL, series, torch.log(-torch.expm1(-safe) / safe))
 
 
-def log_prob(restricted: Tensor, current: Tensor, following: Tensor, kernel: Kernel, step: ClockStep) -> Tensor:
+def log_prob(
+    restricted: Tensor, current: Tensor, following: Tensor, kernel: Kernel, step: ClockStep
+) -> Tensor:
     """Log-probability [N] of going from `current` [N] to `following` [N]."""
     total = restricted.logsumexp(-1)
     log_p = restricted.gather(-1, following.unsqueeze(-1)).squeeze(-1) - total
@@ -130,8 +138,11 @@ def log_prob(restricted: Tensor, current: Tensor, following: Tensor, kernel: Ker
     return torch.where(stays, -rate, math.log(step.amount) + log_p + phi(rate))
 
 
-def divergence(restricted: Tensor, reference: Tensor, current: Tensor, kernel: Kernel, step: ClockStep) -> Tensor:
-    """KL [N] of the step's law under `restricted` from that under `reference` [N, V], in closed form.
+def divergence(
+    restricted: Tensor, reference: Tensor, current: Tensor, kernel: Kernel, step: ClockStep
+) -> Tensor:
+    """KL [N] of the step's law under `restricted` from that under `reference` [N, V], in closed
+    form.
 
     With D = sum over j != c of p_j (l_j - l'_j):
         A: s log(s / s') + q D,  s = (1 - q) + q p_c
@@ -144,7 +155,8 @@ def divergence(restricted: Tensor, reference: Tensor, current: Tensor, kernel: K
         return gap
     at = current.unsqueeze(-1)
     mine, theirs = log_p.gather(-1, at).squeeze(-1), log_r.gather(-1, at).squeeze(-1)
-    # Masked before it is multiplied: a token that the filters removed would have a gradient of 0 times no number.
+    # Masked before it is multiplied: a token that the filters removed would have a gradient of 0
+    # times no number.
     other = gap - mine.exp() * (mine - theirs).masked_fill(mine.isneginf(), 0.0)
     if kernel == "conditional":
         floor = torch.full_like(mine, step.log_stay)
@@ -155,7 +167,11 @@ def divergence(restricted: Tensor, reference: Tensor, current: Tensor, kernel: K
     x, x_there = step.amount * m, step.amount * m_there
     leave = -torch.expm1(-x)
     # (1 - e^-x) / m = a e^phi(x), which has no division by a vanishing m.
-    return torch.exp(-x) * (x_there - x) + leave * (phi(x) - phi(x_there)) + step.amount * phi(x).exp() * other
+    return (
+        torch.exp(-x) * (x_there - x)
+        + leave * (phi(x) - phi(x_there))
+        + step.amount * phi(x).exp() * other
+    )
 
 
 def jump(drawn: Tensor, current: Tensor, uniforms: Tensor, step: ClockStep) -> Tensor:
@@ -169,8 +185,8 @@ def marginal_move(
 ) -> tuple[Tensor, Tensor]:
     """Kernel B, drawn: the next token of each place [N], and the `log_prob` [N] of going there.
 
-    What drawing and scoring have in common (the sum of all, the sum of the others) is computed once: over a large
-    vocabulary these passes are what a step costs.
+    What drawing and scoring have in common (the sum of all, the sum of the others) is computed
+    once: over a large vocabulary these passes are what a step costs.
 
     Args:
         restricted: [N, V].
@@ -183,18 +199,25 @@ def marginal_move(
     others = restricted.scatter(-1, current.unsqueeze(-1), float("-inf"))
     rest = others.logsumexp(-1)
     alone = rest.isneginf()  # a law of a single token: it never leaves, so any other will do
-    drawn, _ = draw(others.masked_fill(alone.unsqueeze(-1), 0.0) if bool(alone.any()) else others, first, Sampling())
+    drawn, _ = draw(
+        others.masked_fill(alone.unsqueeze(-1), 0.0) if bool(alone.any()) else others,
+        first,
+        Sampling(),
+    )
     rate = step.amount * (rest - total).exp()
     leaves = second < -torch.expm1(-rate.double())
     log_p = restricted.gather(-1, drawn.unsqueeze(-1)).squeeze(-1) - total
-    return torch.where(leaves, drawn, current), torch.where(leaves, math.log(step.amount) + log_p + phi(rate), -rate)
+    return torch.where(leaves, drawn, current), torch.where(
+        leaves, math.log(step.amount) + log_p + phi(rate), -rate
+    )
 
 
 def path_loss(log_p: Tensor, noisy: Tensor, clean: Tensor, rate: Tensor) -> Tensor:
-    """The generalised KL [N] of the mixture path: the integrand of a bound on -log p(clean), for any source.
+    """The generalised KL [N] of the mixture path: the integrand of a bound on -log p(clean), for
+    any source.
 
-    -c [ p(x_t) - d + (1 - d) log p(x_1) ],  d = 1 where x_t = x_1,  c = kappa' / (1 - kappa)  (Shaul et al. 2024,
-    arXiv:2412.03487, as used by FS-DFM).
+    -c [ p(x_t) - d + (1 - d) log p(x_1) ], d = 1 where x_t = x_1, c = kappa' / (1 - kappa) (Shaul
+    et al. 2024, arXiv:2412.03487, as used by FS-DFM).
 
     Args:
         log_p: [N, V].
@@ -210,7 +233,8 @@ def path_loss(log_p: Tensor, noisy: Tensor, clean: Tensor, rate: Tensor) -> Tens
 
 
 def sinusoid(time: Tensor, size: int) -> Tensor:
-    """Cosines, then sines [N, size] of times [N] at frequencies from 1 down to 1/10,000 (Vaswani et al. 2017)."""
+    """Cosines, then sines [N, size] of times [N] at frequencies from 1 down to 1/10,000 (Vaswani et
+    al. 2017)."""
     half = size // 2
     frequencies = torch.exp(-torch.arange(half, device=time.device) * (math.log(10_000.0) / half))
     angle = time.float().unsqueeze(-1) * frequencies
@@ -223,13 +247,17 @@ LawOf = Callable[[Tensor, ClockStep], Places]
 
 @torch.no_grad()
 def flow(
-    law_of: LawOf, start_rl: Tensor, chunk: Chunk[FlowSampling], exponent: float, own: Sequence[torch.Generator]
+    law_of: LawOf,
+    start_rl: Tensor,
+    chunk: Chunk[FlowSampling],
+    exponent: float,
+    own: Sequence[torch.Generator],
 ) -> tuple[NDArray[np.int64], list[list[Step]]]:
     """Carry canvases from noise to text [R, L], with the steps of each row.
 
-    At temperature 0 a place that jumps takes the most probable token, and the last step takes it everywhere; when a
-    place jumps is still drawn (a rule such as "jump where the chance exceeds a half" would leave every place as noise
-    until the last step).
+    At temperature 0 a place that jumps takes the most probable token, and the last step takes it
+    everywhere; when a place jumps is still drawn (a rule such as "jump where the chance exceeds a
+    half" would leave every place as noise until the last step).
 
     Args:
         law_of: the model.
@@ -245,7 +273,9 @@ def flow(
         numbers = uniforms(own, 2, places).transpose(0, 1).flatten(1)
         laws = law_of(canvas_rl, step)
         moved = laws.several(
-            lambda part, now, first, second, step=step: _move(part, now, first, second, sampling, step),
+            lambda part, now, first, second, step=step: _move(
+                part, now, first, second, sampling, step
+            ),
             *(value.to(laws.hidden.device) for value in (canvas_rl.flatten(), *numbers)),
         )
         following_rl, logprobs_rl = (value.cpu().view_as(canvas_rl) for value in moved)
@@ -266,7 +296,12 @@ def flow(
 
 
 def _move(
-    part: Places, now: Tensor, first: Tensor, second: Tensor, sampling: FlowSampling, step: ClockStep
+    part: Places,
+    now: Tensor,
+    first: Tensor,
+    second: Tensor,
+    sampling: FlowSampling,
+    step: ClockStep,
 ) -> tuple[Tensor, Tensor]:
     """The next token of each place [N], and its log-probability [N]."""
     logits = part.logits()

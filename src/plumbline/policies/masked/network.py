@@ -1,9 +1,10 @@
 """A causal transformers model as a bidirectional one: hidden states of the places of a canvas.
 
-Letters in shapes: P prompts, N longest kept part of a prompt, M longest rest, R rows (canvases), L places, Q tokens
-that a row reads at once (M + L), H hidden size, K key heads, D size of a head.
+Letters in shapes: P prompts, N longest kept part of a prompt, M longest rest, R rows (canvases), L
+places, Q tokens that a row reads at once (M + L), H hidden size, K key heads, D size of a head.
 
-The mask is always given in four dimensions, so a causal model's own mask never acts. Three ways to attend:
+The mask is always given in four dimensions, so a causal model's own mask never acts. Three ways to
+attend:
 
     full     everything sees everything, as LLaDA and Dream were trained; the prompt is encoded with every canvas
     prefix   the prompt sees the prompt, a canvas sees its prompt and itself; a prompt is then encoded once and its keys
@@ -32,7 +33,8 @@ Attention = Literal["full", "prefix", "blocks"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prompts:
-    """Distinct prompts: a part of each that is encoded once, and a rest that is read with every canvas."""
+    """Distinct prompts: a part of each that is encoded once, and a rest that is read with every
+    canvas."""
 
     kept: Tensor  # [P]: tokens of the encoded part
     rest: Tensor  # [P, M]: ids, padded on the right
@@ -54,11 +56,13 @@ class Prompts:
 
 
 class Behind(DynamicCache):
-    """Lets each layer see given keys and values [R, K, N, D] in front of its own [R, K, L, D], and forgets its own.
+    """Lets each layer see given keys and values [R, K, N, D] in front of its own [R, K, L, D], and
+    forgets its own.
 
-    Where none are given, those of each layer are remembered. A cache of transformers grows whenever a layer runs. Under
-    gradient checkpointing every layer runs a second time in the backward pass and would append its keys again, so this
-    one does not grow. It drops no keys outside a sliding window: the mask alone says what is seen.
+    Where none are given, those of each layer are remembered. A cache of transformers grows whenever
+    a layer runs. Under gradient checkpointing every layer runs a second time in the backward pass
+    and would append its keys again, so this one does not grow. It drops no keys outside a sliding
+    window: the mask alone says what is seen.
     """
 
     def __init__(self, keys: tuple[Tensor, ...] = (), values: tuple[Tensor, ...] = ()) -> None:
@@ -86,13 +90,17 @@ class Behind(DynamicCache):
 class Network:
     """Hidden states of canvases under one of the three attentions."""
 
-    def __init__(self, model: Any, attention: Attention, *, shifted: bool, block: int | None = None) -> None:
-        """Wrap a model; `shifted` says that place i is predicted at place i - 1 (Dream), `block` is B."""
+    def __init__(
+        self, model: Any, attention: Attention, *, shifted: bool, block: int | None = None
+    ) -> None:
+        """Wrap a model; `shifted` says that place i is predicted at place i - 1 (Dream), `block` is
+        B."""
         self.model, self.attention, self.shifted = model, attention, shifted
         self.block = block if attention == "blocks" else None
 
     def encode(self, prompts: Sequence[Sequence[int]], model: Any = None) -> Prompts:
-        """Cut prompts into what is kept and the rest, and run what is kept through the model once."""
+        """Cut prompts into what is kept and the rest, and run what is kept through the model
+        once."""
         model = model or self.model
         device = model.device
         cuts = [self._kept(len(prompt)) for prompt in prompts]
@@ -105,10 +113,16 @@ class Network:
         gathered = Behind()
         sees = seen[:, None, None]
         if self.block is not None:
-            sees = sees & self._earlier(torch.arange(ids.shape[1], device=device).unsqueeze(0)).unsqueeze(1)
+            sees = sees & self._earlier(
+                torch.arange(ids.shape[1], device=device).unsqueeze(0)
+            ).unsqueeze(1)
         mask = additive(sees, model.dtype).expand(-1, -1, ids.shape[1], -1)
-        states = model.get_decoder()(ids, attention_mask=mask, past_key_values=gathered, use_cache=True)
-        last = states.last_hidden_state[torch.arange(len(prompts), device=device), (kept - 1).clamp_min(0)]
+        states = model.get_decoder()(
+            ids, attention_mask=mask, past_key_values=gathered, use_cache=True
+        )
+        last = states.last_hidden_state[
+            torch.arange(len(prompts), device=device), (kept - 1).clamp_min(0)
+        ]
         layers = [gathered.computed[layer] for layer in sorted(gathered.computed)]
         keys, values = tuple(key for key, _ in layers), tuple(value for _, value in layers)
         return Prompts(kept, rest, lengths, keys, values, last)
@@ -120,25 +134,30 @@ class Network:
         return length if self.attention == "prefix" else 0
 
     def _earlier(self, positions: Tensor) -> Tensor:
-        """[R, Q, Q] bool: which of the tokens at these positions [R, Q] stand in a token's own block or before it."""
+        """[R, Q, Q] bool: which of the tokens at these positions [R, Q] stand in a token's own
+        block or before it."""
         assert self.block is not None
         number = positions // self.block
         return number.unsqueeze(1) <= number.unsqueeze(2)
 
     def hidden(self, prompts: Prompts, canvas: Tensor, model: Any = None) -> Tensor:
-        """Hidden states [R, L, H] that predict the places of canvases [R, L], each behind its row's prompt."""
+        """Hidden states [R, L, H] that predict the places of canvases [R, L], each behind its row's
+        prompt."""
         return self._read(prompts, canvas, None, model or self.model)
 
     def training_hidden(self, prompts: Prompts, canvas: Tensor, clean: Tensor) -> Tensor:
-        """The same, each block of the canvas behind the finished blocks before it, which `clean` [R, L] holds.
+        """The same, each block of the canvas behind the finished blocks before it, which `clean`
+        [R, L] holds.
 
-        Without blocks it is `hidden`. With blocks a row is read twice side by side, finished and unfinished, as in
-        training (Arriola et al. 2025, arXiv:2503.09573): an unfinished block sees itself and the finished ones before.
+        Without blocks it is `hidden`. With blocks a row is read twice side by side, finished and
+        unfinished, as in training (Arriola et al. 2025, arXiv:2503.09573): an unfinished block sees
+        itself and the finished ones before.
         """
         return self._read(prompts, canvas, None if self.block is None else clean, self.model)
 
     def _read(self, prompts: Prompts, canvas: Tensor, clean: Tensor | None, model: Any) -> Tensor:
-        """Hidden states [R, L, H] of canvases, behind the finished ones `clean` where such are given."""
+        """Hidden states [R, L, H] of canvases, behind the finished ones `clean` where such are
+        given."""
         places, device = canvas.shape[1], canvas.device
         index = torch.arange(prompts.rest.shape[1] + places, device=device)
         at = prompts.lengths.unsqueeze(1) + index[:places]
@@ -152,19 +171,30 @@ class Network:
             earlier = self._earlier(positions)
             sees = sees & torch.cat([past.unsqueeze(1).expand(-1, len(index), -1), earlier], dim=2)
             if clean is not None:
-                # Queries and keys: the finished copy, then the unfinished one, which sees itself in its own block only.
+                # Queries and keys: the finished copy, then the unfinished one, which sees itself in
+                # its own block only.
                 same = earlier & earlier.transpose(1, 2)
                 before = torch.cat(
-                    [past.unsqueeze(1).expand_as(sees[..., :width]), own.unsqueeze(1) & ~same & earlier], 2
+                    [
+                        past.unsqueeze(1).expand_as(sees[..., :width]),
+                        own.unsqueeze(1) & ~same & earlier,
+                    ],
+                    2,
                 )
                 upper = torch.cat([sees, torch.zeros_like(earlier)], dim=2)
-                sees = torch.cat([upper, torch.cat([before, own.unsqueeze(1) & same], dim=2)], dim=1)
+                sees = torch.cat(
+                    [upper, torch.cat([before, own.unsqueeze(1) & same], dim=2)], dim=1
+                )
                 ids = torch.cat([self._behind(prompts, clean, at), ids], dim=1)
                 positions, at = positions.repeat(1, 2), at + len(index)
         mask = additive(sees.unsqueeze(1), model.dtype).expand(-1, -1, ids.shape[1], -1)
         cache = Behind(prompts.keys, prompts.values) if prompts.keys else None
         states = model.get_decoder()(
-            ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=cache is not None
+            ids,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=cache is not None,
         ).last_hidden_state
         if not self.shifted:
             result: Tensor = states.gather(1, at.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
@@ -177,22 +207,27 @@ class Network:
         return result
 
     def _behind(self, prompts: Prompts, canvas: Tensor, at: Tensor) -> Tensor:
-        """Ids [R, Q]: what is left of each prompt, and at the places `at` [R, L] behind it the canvas."""
+        """Ids [R, Q]: what is left of each prompt, and at the places `at` [R, L] behind it the
+        canvas."""
         ids = torch.zeros(
-            (len(canvas), prompts.rest.shape[1] + canvas.shape[1]), dtype=torch.long, device=canvas.device
+            (len(canvas), prompts.rest.shape[1] + canvas.shape[1]),
+            dtype=torch.long,
+            device=canvas.device,
         )
         ids[:, : prompts.rest.shape[1]] = prompts.rest
         return ids.scatter(1, at, canvas)
 
 
-# -- checkpoints -----------------------------------------------------------------------------------------------------
+# -- checkpoints -----------------------------------------------------------------------------------
 #
-# Published masked-diffusion checkpoints as stock Llama, Qwen2 and Qwen3 weights; no code of theirs is run.
+# Published masked-diffusion checkpoints as stock Llama, Qwen2 and Qwen3 weights; no code of theirs
+# is run.
 #
-# LLaDA (Nie et al. 2025, arXiv:2502.09992) is a Llama without causal mask under other names. Dream (Ye et al. 2025,
-# arXiv:2508.15487) keeps Qwen2's names and predicts place i at place i - 1, because it was made from a causal model.
-# The models of dllm (arXiv:2602.22661) are Qwen3, Qwen2 and Llama without causal mask. SDAR (arXiv:2510.06303) is a
-# Qwen3 that writes block after block. docs/checkpoints.md says where each layout is from.
+# LLaDA (Nie et al. 2025, arXiv:2502.09992) is a Llama without causal mask under other names. Dream
+# (Ye et al. 2025, arXiv:2508.15487) keeps Qwen2's names and predicts place i at place i - 1,
+# because it was made from a causal model. The models of dllm (arXiv:2602.22661) are Qwen3, Qwen2
+# and Llama without causal mask. SDAR (arXiv:2510.06303) is a Qwen3 that writes block after block.
+# docs/checkpoints.md says where each layout is from.
 
 LLADA_NAMES = {
     r"^model\.transformer\.wte\.": "model.embed_tokens.",
@@ -224,7 +259,8 @@ LLADA_IS = {
     "multi_query_attention": False,
     "layer_norm_with_affine": True,
 }
-"""What the switches of a LLaDA config say where the network is a Llama; null stands for false there."""
+"""What the switches of a LLaDA config say where the network is a Llama; null stands for false
+there."""
 LLADA_READS = frozenset({
     *("vocab_size", "embedding_size", "d_model", "mlp_hidden_size", "n_layers", "n_heads", "n_kv_heads"),
     *("max_sequence_length", "rms_norm_eps", "rope_theta", "rope_scaling", "weight_tying", "eos_token_id"),
@@ -235,20 +271,25 @@ LLADA_HARMLESS = frozenset({
     *("embedding_dropout", "flash_attention", "init_cutoff_factor", "init_device", "init_fn", "init_std"),
     *("mlp_ratio", "precision", "residual_dropout", "rope_full_precision", "use_cache", "bos_token_id"),
 })  # fmt: skip
-"""Keys of a LLaDA config that decide no logits where the switches are as above: dropout is off, and `mlp_hidden_size`
-stands for `mlp_ratio`."""
+"""Keys of a LLaDA config that decide no logits where the switches are as above: dropout is off, and
+`mlp_hidden_size` stands for `mlp_ratio`."""
 
 
 def config_of(source: str) -> Any:
-    """A stock config for one of the checkpoints above at `source` (a directory or a hub name); None for any other.
+    """A stock config for one of the checkpoints above at `source` (a directory or a hub name); None
+    for any other.
 
     Raises:
-        ModelError: its config.json lacks what such a checkpoint has, or asks for a network that no stock model is.
+        ModelError: its config.json lacks what such a checkpoint has, or asks for a network that no
+            stock model is.
     """
     from transformers.utils import cached_file
 
     path = cached_file(
-        source, "config.json", _raise_exceptions_for_missing_entries=False, local_files_only=Path(source).is_dir()
+        source,
+        "config.json",
+        _raise_exceptions_for_missing_entries=False,
+        local_files_only=Path(source).is_dir(),
     )
     if path is None:
         return None
@@ -266,14 +307,20 @@ def config_of(source: str) -> Any:
 def _llada(values: Mapping[str, Any]) -> Any:
     from transformers import LlamaConfig
 
-    odd = {key: values[key] for key, is_ in LLADA_IS.items() if key in values and (values[key] or False) != is_}
+    odd = {
+        key: values[key]
+        for key, is_ in LLADA_IS.items()
+        if key in values and (values[key] or False) != is_
+    }
     if odd:
         raise ModelError(
             "this LLaDA checkpoint is no Llama: its config.json says "
             + ", ".join(f"{key}: {value}" for key, value in odd.items()),
             "use LLaDA-8B-Base, LLaDA-8B-Instruct or LLaDA-1.5, whose layout is known here",
         )
-    refuse_unread(values.keys() - LLADA_IS.keys() - LLADA_READS - LLADA_HARMLESS - {*FOREIGN}, "llada")
+    refuse_unread(
+        values.keys() - LLADA_IS.keys() - LLADA_READS - LLADA_HARMLESS - {*FOREIGN}, "llada"
+    )
     scaling = dict(values.get("rope_scaling") or {})
     kind = scaling.pop("type", scaling.pop("rope_type", "default"))
     return LlamaConfig(
@@ -314,7 +361,8 @@ def _sdar(values: Mapping[str, Any]) -> Any:
 
 
 BLOCKWISE = "writes_blocks"
-"""What the config of a model says here that attends block by block; `block_size` in it says how long a block is."""
+"""What the config of a model says here that attends block by block; `block_size` in it says how
+long a block is."""
 KINDS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "llada": _llada,
     "Dream": _dream,

@@ -1,9 +1,11 @@
-"""The masked-diffusion policy: fills hidden places of a canvas in steps, and scores each step by itself.
+"""The masked-diffusion policy: fills hidden places of a canvas in steps, and scores each step by
+itself.
 
 Letters in shapes: S scored steps, L places, N chosen tokens.
 
-A trajectory is the sequence of its steps; each step's probability is that of its tokens, under `token_law`, times that
-of the choice of its places, where the model has a say in it (`selectors`). Both are exact.
+A trajectory is the sequence of its steps; each step's probability is that of its tokens, under
+`token_law`, times that of the choice of its places, where the model has a say in it (`selectors`).
+Both are exact.
 """
 
 import math
@@ -23,40 +25,44 @@ from plumbline.policies.masked.options import MaskedModel, MaskedSampling
 from plumbline.policies.masked.sampler import LawOf, denoise
 from plumbline.policies.masked.scorer import Recorded, log_probs, slices, step_divergence
 from plumbline.policies.opening import clear_opening_errors
-from plumbline.policies.token_logprobs import Places, token_log_prob
 from plumbline.policies.policy import Demonstration
 from plumbline.policies.pretrained.fused import fuse_if_right
 from plumbline.policies.pretrained.loading import Loaded, load
-from plumbline.policies.pretrained.policy import additive, mask_token, padded
 from plumbline.policies.pretrained.numerics import Trial
+from plumbline.policies.pretrained.policy import additive, mask_token, padded
 from plumbline.policies.sampling_distribution import Noise, uniforms
+from plumbline.policies.token_logprobs import Places, token_log_prob
 from plumbline.records import Request, Sampling, Step, Trajectory
 
 SEQUENCES, PROMPT, CANVAS = 6, 9, 12
 """That are tried (see `Trial`), tokens of their prompts, and places behind them."""
-# -- probe -----------------------------------------------------------------------------------------------------------
+# -- probe -----------------------------------------------------------------------------------------
 #
-# What a model must be able to do, tried out on the loaded weights: nothing that the sampler relies on is assumed.
+# What a model must be able to do, tried out on the loaded weights: nothing that the sampler relies
+# on is assumed.
 
 FAMILIES = "use a model of plain attention and a linear head (Llama, Qwen, Mistral, LLaDA, Dream)"
 
 
 def check_model(network: Network, source: str) -> None:
-    """Try out that the explicit mask is obeyed, that logits are the head's, and that a kept prompt changes nothing.
+    """Try out that the explicit mask is obeyed, that logits are the head's, and that a kept prompt
+    changes nothing.
 
     Adapters are tried, too, and run in fewer products from then on where these give the same.
 
     Raises:
-        ModelError: a later token does not change an earlier hidden state, so the model stays causal whatever the mask;
-            or its logits are more than a linear head's; or it computes something else behind a kept prompt; or it takes
-            no mask, positions or cache at all.
+        ModelError: a later token does not change an earlier hidden state, so the model stays causal
+            whatever the mask; or its logits are more than a linear head's; or it computes something
+            else behind a kept prompt; or it takes no mask, positions or cache at all.
     """
     model, head = network.model, network.model.get_output_embeddings()
 
     def plain(network: Network | None = None) -> tuple[Tensor, Tensor]:
-        """One forward pass without short cuts: hidden [R L, H] and logits [R L, V] that predict the canvas.
+        """One forward pass without short cuts: hidden [R L, H] and logits [R L, V] that predict the
+        canvas.
 
-        Everything sees everything, and a place is predicted where it stands; or as `network` has it.
+        Everything sees everything, and a place is predicted where it stands; or as `network` has
+        it.
         """
         allowed = torch.ones((size, size), dtype=torch.bool, device=tokens.device)
         if network is not None and network.attention == "prefix":
@@ -65,16 +71,22 @@ def check_model(network: Network, source: str) -> None:
             number = torch.arange(size, device=tokens.device) // network.block
             allowed = number <= number.unsqueeze(1)
         back = int(network is not None and network.shifted)
-        dtype = model.get_input_embeddings()(tokens).dtype  # that in which this pass runs: `Trial` has one in float32
+        # that in which this pass runs: `Trial` has one in float32
+        dtype = model.get_input_embeddings()(tokens).dtype
         mask = additive(allowed.expand(SEQUENCES, 1, size, size), dtype)
         hidden = model.get_decoder()(tokens, attention_mask=mask, use_cache=False).last_hidden_state
         logits = model(tokens, attention_mask=mask, use_cache=False).logits
         at = slice(PROMPT - back, size - back)
         return hidden[:, at].flatten(0, 1), logits[:, at].flatten(0, 1)
 
-    with clear_opening_errors(f"{source} cannot be read as a masked-diffusion model", FAMILIES), torch.no_grad():
+    with (
+        clear_opening_errors(f"{source} cannot be read as a masked-diffusion model", FAMILIES),
+        torch.no_grad(),
+    ):
         vocabulary, size = model.config.get_text_config().vocab_size, PROMPT + CANVAS
-        tokens = torch.randint(0, vocabulary, (SEQUENCES, size), generator=torch.Generator().manual_seed(0))
+        tokens = torch.randint(
+            0, vocabulary, (SEQUENCES, size), generator=torch.Generator().manual_seed(0)
+        )
         tokens[1] = tokens[0]
         tokens[1, -1] = (tokens[1, -1] + 1) % vocabulary
         tokens = tokens.to(model.device)
@@ -82,11 +94,14 @@ def check_model(network: Network, source: str) -> None:
         hidden, _ = plain()
         if bool((hidden[0] - hidden[CANVAS]).abs().max() <= 1e-6 * hidden.abs().max()):
             raise ModelError(
-                f"{source} stays causal whatever mask it is given, so it cannot be a masked-diffusion model", FAMILIES
+                f"{source} stays causal whatever mask it is given, so it cannot be a "
+                "masked-diffusion model",
+                FAMILIES,
             )
         if not Trial.of(model, lambda: plain()[1], SEQUENCES).agrees(head(hidden)):
             raise ModelError(
-                f"the logits of {source} are not those of its linear head (they are capped or scaled behind it)",
+                f"the logits of {source} are not those of its linear head (they are capped or "
+                "scaled behind it)",
                 FAMILIES,
             )
         kept = network.encode(tokens[:, :PROMPT].tolist())
@@ -99,7 +114,8 @@ def check_model(network: Network, source: str) -> None:
 
 
 KEPT = 0.1
-"""What the keys and values of a prompt's token cost, against all that a canvas's token leaves for the backward pass.
+"""What the keys and values of a prompt's token cost, against all that a canvas's token leaves for
+the backward pass.
 
 Measured on a Llama with as many key as query heads: 0.09; fewer key heads cost less.
 """
@@ -123,20 +139,27 @@ class MaskedPolicy(DenoisingPolicy):
         shifted = bool(getattr(self.model.config, "predicts_next", False))
         block = _block(self.model.config, section, source)
         self.network = Network(
-            self.model, section.attention if block is None else "blocks", shifted=shifted, block=block
+            self.model,
+            section.attention if block is None else "blocks",
+            shifted=shifted,
+            block=block,
         )
         check_model(self.network, source)
         if block is not None:
             self.model.config.update({BLOCKWISE: True, "block_size": block})
-        self.model.config.plumbline = {"family": self.family, "canvas": self.canvas, "attention": section.attention}
+        self.model.config.plumbline = {
+            "family": self.family,
+            "canvas": self.canvas,
+            "attention": section.attention,
+        }
 
     @classmethod
     def open(cls, section: MaskedModel, source: str, seed: int = 0) -> Self:
         """Load a causal model, or one of the published checkpoints that `checkpoints` knows.
 
         Raises:
-            ModelError: it cannot be loaded, has no mask token, stays causal under any mask, or computes its logits
-                otherwise than by a linear head.
+            ModelError: it cannot be loaded, has no mask token, stays causal under any mask, or
+                computes its logits otherwise than by a linear head.
         """
         return cls(load(section, source, seed, config_of, LLADA_NAMES), section, source)
 
@@ -145,11 +168,13 @@ class MaskedPolicy(DenoisingPolicy):
         """See `Policy.engine`."""
         return {
             "family": self.family,
-            "attention": f"blocks of {self.network.block}" if self.network.block else self.network.attention,
+            "attention": f"blocks of {self.network.block}"
+            if self.network.block
+            else self.network.attention,
             **self.facts(),
         }
 
-    # -- sampling ------------------------------------------------------------------------------------------------
+    # -- sampling ----------------------------------------------------------------------------------
 
     def draw(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
         """See `Sampler.sample`. Prompts are denoised in chunks of `rows_at_once` rows."""
@@ -159,7 +184,9 @@ class MaskedPolicy(DenoisingPolicy):
         for whole in self.chunks(requests, MaskedSampling, self.canvas):
             for chunk in [whole] if block is None else whole.by_length(block):
                 pieces = slices(chunk.sampling, block, len(chunk.prompts[0]))
-                for row, canvas, steps in denoise(self._law_of(chunk), chunk, pieces, self.mask_id, ends):
+                for row, canvas, steps in denoise(
+                    self._law_of(chunk), chunk, pieces, self.mask_id, ends
+                ):
                     yield self.finished(chunk, row, canvas, steps)
 
     @torch.no_grad()
@@ -171,23 +198,33 @@ class MaskedPolicy(DenoisingPolicy):
         rows = encoded.rows(prompt_of.to(self.device))
 
         def law_of(active: Tensor, canvas: Tensor, which: Tensor, time: float) -> Places:
-            mine = rows if torch.equal(active, everyone) else encoded.rows(prompt_of[active].to(self.device))
+            mine = (
+                rows
+                if torch.equal(active, everyone)
+                else encoded.rows(prompt_of[active].to(self.device))
+            )
             hidden = self.network.hidden(mine, canvas.to(self.device))[which.to(self.device)]
-            divisor = None if self.exploration is None else self.exploration.divisor([time]).expand(len(hidden))
+            divisor = (
+                None
+                if self.exploration is None
+                else self.exploration.divisor([time]).expand(len(hidden))
+            )
             return Places(self.model.get_output_embeddings(), self.mask_id, hidden, divisor)
 
         return law_of
 
-    # -- scoring -------------------------------------------------------------------------------------------------
+    # -- scoring -----------------------------------------------------------------------------------
 
     def cost(self, trajectory: Trajectory) -> tuple[int, int]:
-        """See `DenoisingPolicy.cost`. Under prefix attention a prompt is encoded once for all of its steps that stand
-        together, and what each of them keeps of it counts `KEPT`.
+        """See `DenoisingPolicy.cost`. Under prefix attention a prompt is encoded once for all of
+        its steps that stand together, and what each of them keeps of it counts `KEPT`.
         """
         if self.network.attention == "full":
             return super().cost(trajectory)
         prompt = len(trajectory.prompt)
-        return len(trajectory.steps) * (trajectory.sampling.max_tokens + math.ceil(KEPT * prompt)), prompt
+        return len(trajectory.steps) * (
+            trajectory.sampling.max_tokens + math.ceil(KEPT * prompt)
+        ), prompt
 
     def record(self, trajectories: Sequence[Trajectory], law: MaskedSampling) -> Recorded:
         """See `CanvasPolicy.record`."""
@@ -195,10 +232,16 @@ class MaskedPolicy(DenoisingPolicy):
 
     def laws(self, recorded: Recorded, model: Any, exploration: Exploration | None) -> Places:
         """The laws of all places that any recorded step could have filled, step by step."""
-        prompts: Prompts = self.network.encode(recorded.prompts, model).rows(recorded.prompt_of.to(self.device))
+        prompts: Prompts = self.network.encode(recorded.prompts, model).rows(
+            recorded.prompt_of.to(self.device)
+        )
         hidden = self.network.hidden(prompts, recorded.states.to(self.device), model)
         looked_at = recorded.looked_at.to(self.device)
-        divisor = None if exploration is None else exploration.divisor(recorded.times)[looked_at.nonzero()[:, 0]]
+        divisor = (
+            None
+            if exploration is None
+            else exploration.divisor(recorded.times)[looked_at.nonzero()[:, 0]]
+        )
         return Places(model.get_output_embeddings(), self.mask_id, hidden[looked_at], divisor)
 
     log_probs = staticmethod(log_probs)
@@ -208,11 +251,13 @@ class MaskedPolicy(DenoisingPolicy):
         """See `Policy.hide`; behind its end an answer's canvas is filled with end tokens.
 
         Raises:
-            RecipeError: the answer was drawn by a model that never sees hidden places in earlier blocks.
+            RecipeError: the answer was drawn by a model that never sees hidden places in earlier
+                blocks.
         """
         if self.network.block is not None:
             raise RecipeError(
-                "a bound hides any place of an answer, and this model reads a block behind finished ones only",
+                "a bound hides any place of an answer, and this model reads a block behind "
+                "finished ones only",
                 "take an algorithm of exact trajectories (rl.algorithm: grpo)",
             )
         answer = trajectory.answer if trajectory.answer is not None else trajectory.tokens
@@ -227,15 +272,17 @@ class MaskedPolicy(DenoisingPolicy):
             time=float(1 - hidden.mean()),
         )
 
-    # -- training ------------------------------------------------------------------------------------------------
+    # -- training ----------------------------------------------------------------------------------
 
     def supervised_loss(self, batch: Sequence[Demonstration], noise: Sequence[Noise]) -> Tensor:
-        """See `Policy.supervised_loss`: cross-entropy of hidden places over the share t that is hidden.
+        """See `Policy.supervised_loss`: cross-entropy of hidden places over the share t that is
+        hidden.
 
-        L = E_t E_hidden (1/t) sum over hidden places of -log p(token), t uniform in (0, 1] (LLaDA, Nie et al. 2025,
-        arXiv:2502.09992, eq. 3), summed over the batch; t is each demonstration's `Noise.time`. Where nothing is hidden
-        the row adds 0: hiding one place nevertheless, at weight 1/t, would bias the mean. A model with blocks sees the
-        finished blocks before the one that it fills (`Network.training_hidden`), as SDAR was trained.
+        L = E_t E_hidden (1/t) sum over hidden places of -log p(token), t uniform in (0, 1] (LLaDA,
+        Nie et al. 2025, arXiv:2502.09992, eq. 3), summed over the batch; t is each demonstration's
+        `Noise.time`. Where nothing is hidden the row adds 0: hiding one place nevertheless, at
+        weight 1/t, would bias the mean. A model with blocks sees the finished blocks before the one
+        that it fills (`Network.training_hidden`), as SDAR was trained.
         """
         prompts, canvases = zip(*map(split, batch), strict=True)
         canvas, present = padded(canvases, self.chat.end_of_turn)
@@ -243,7 +290,9 @@ class MaskedPolicy(DenoisingPolicy):
         numbers = uniforms([each.generator for each in noise], canvas.shape[1])
         hidden = present & (numbers < share.unsqueeze(1))
         states = canvas.masked_fill(hidden, self.mask_id).to(self.device)
-        read = self.network.training_hidden(self.network.encode(prompts), states, canvas.to(self.device))
+        read = self.network.training_hidden(
+            self.network.encode(prompts), states, canvas.to(self.device)
+        )
         at = read[hidden.to(self.device)]
         weight = (1 / share)[hidden.nonzero()[:, 0]].to(self.device, torch.float32)
         laws = Places(self.model.get_output_embeddings(), self.mask_id, at)
@@ -259,14 +308,19 @@ def _block(config: Any, section: MaskedModel, source: str) -> int | None:
     block = own if wanted is None else wanted
     if block is None:
         raise ModelError(
-            f"{source} writes block after block, and its config.json does not say how long a block is (block_size)",
-            "set model.block to what it was trained with: 4 for SDAR-1.7B-Chat, 4B and 8B, and the number in the name "
+            f"{source} writes block after block, and its config.json does not say how long a block "
+            "is (block_size)",
+            "set model.block to what it was trained with: 4 for SDAR-1.7B-Chat, 4B and 8B, and the "
+            "number in the name "
             "of those that end in -b8 to -b64",
         )
     if own is not None and wanted is not None and own != wanted:
-        raise ModelError(f"{source} writes blocks of {own} tokens, not of {wanted}", f"set model.block to {own}")
+        raise ModelError(
+            f"{source} writes blocks of {own} tokens, not of {wanted}", f"set model.block to {own}"
+        )
     if section.attention == "prefix":
         raise ModelError(
-            f"{source} writes block after block, and a block may begin in the prompt", "leave model.attention out"
+            f"{source} writes block after block, and a block may begin in the prompt",
+            "leave model.attention out",
         )
     return int(block)

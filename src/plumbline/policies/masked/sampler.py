@@ -2,11 +2,13 @@
 
 Letters in shapes: R rows, L places, n places filled in a step.
 
-Each step looks at the hidden places of the present block. The head runs only where the law needs it: at the chosen
-places where the choice does not depend on the model, at all hidden places of the block otherwise.
+Each step looks at the hidden places of the present block. The head runs only where the law needs
+it: at the chosen places where the choice does not depend on the model, at all hidden places of the
+block otherwise.
 
-An answer ends at its first end token. Once one stands in a finished block (of the leftmost selector: anywhere), what is
-still hidden cannot change the answer: it is filled with end tokens, and no choice is made or recorded there.
+An answer ends at its first end token. Once one stands in a finished block (of the leftmost
+selector: anywhere), what is still hidden cannot change the answer: it is filled with end tokens,
+and no choice is made or recorded there.
 """
 
 import math
@@ -29,18 +31,24 @@ from plumbline.policies.masked.scorer import (
     threshold_draw,
     threshold_log_prob,
 )
-from plumbline.policies.token_logprobs import Places, draw_with_confidence, largest_log_prob, log_confidence
 from plumbline.policies.sampling_distribution import check_drawn, draw, uniforms
+from plumbline.policies.token_logprobs import (
+    Places,
+    draw_with_confidence,
+    largest_log_prob,
+    log_confidence,
+)
 from plumbline.records import Step
 
-# -- filling ---------------------------------------------------------------------------------------------------------
+# -- filling ---------------------------------------------------------------------------------------
 #
 # One denoising step of several rows, as the samplers of this family make it.
 #
 # Letters in shapes: R rows, L places, n places filled in a step, Q places looked at.
 
 Settled = Callable[[Tensor, Tensor, float], Places]
-"""From canvases [R, L], the places to look at [R, L] (bool) and the time to the laws of these places, row by row."""
+"""From canvases [R, L], the places to look at [R, L] (bool) and the time to the laws of these
+places, row by row."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +75,8 @@ class Filling:
 
 
 def spread(values: Tensor, at_rl: Tensor, fill: float = float("-inf")) -> Tensor:
-    """Values [Q] at some places, row by row, as [R, L] on the CPU, in float32 or whole; `fill` elsewhere."""
+    """Values [Q] at some places, row by row, as [R, L] on the CPU, in float32 or whole; `fill`
+    elsewhere."""
     values = values.float().cpu() if values.is_floating_point() else values.cpu()
     return torch.full(at_rl.shape, fill, dtype=values.dtype).masked_scatter(at_rl, values)
 
@@ -85,17 +94,22 @@ def _ascending(chosen_rl: Tensor) -> tuple[Tensor, Tensor]:
 
 
 LawOf = Callable[[Tensor, Tensor, Tensor, float], Places]
-"""From the numbers of rows [A], their canvases [A, L], the places to look at [A, L] (bool) and the time to the laws of
-these places, row by row."""
+"""From the numbers of rows [A], their canvases [A, L], the places to look at [A, L] (bool) and the
+time to the laws of these places, row by row."""
 Denoised = tuple[int, NDArray[np.int64], list[Step]]
 """A row's number, its canvas [L], and the steps that filled it."""
 
 
 @torch.no_grad()
 def denoise(
-    law_of: LawOf, chunk: Chunk[MaskedSampling], pieces: Sequence[Slice], mask_id: int, ends: Sequence[int]
+    law_of: LawOf,
+    chunk: Chunk[MaskedSampling],
+    pieces: Sequence[Slice],
+    mask_id: int,
+    ends: Sequence[int],
 ) -> Iterator[Denoised]:
-    """Fill a canvas for each row of a chunk from nothing, and yield it when its last block is finished.
+    """Fill a canvas for each row of a chunk from nothing, and yield it when its last block is
+    finished.
 
     Args:
         law_of: the model.
@@ -118,7 +132,11 @@ def denoise(
         active = eligible_rl.any(1).nonzero().flatten()
         if len(active):
             numbers_ru = uniforms([own[row] for row in active.tolist()], 2 * places + 1)
-            look, canvas_al, eligible_al = partial(law_of, active), canvas_rl[active], eligible_rl[active]
+            look, canvas_al, eligible_al = (
+                partial(law_of, active),
+                canvas_rl[active],
+                eligible_rl[active],
+            )
             filling = _step(look, canvas_al, eligible_al, piece, sampling, numbers_ru)
             for index, row in enumerate(active.tolist()):
                 step = filling.step(index, canvas_rl[row], piece.time)
@@ -128,7 +146,9 @@ def denoise(
                 hidden_rl[row] = canvas_rl[row] == mask_id
             chunk.show(active.tolist(), canvas_rl[active])
         if piece.last or sampling.selector == "leftmost":
-            behind_rl = hidden_rl & torch.isin(canvas_rl[:, : piece.end], stops).any(1, keepdim=True)
+            behind_rl = hidden_rl & torch.isin(canvas_rl[:, : piece.end], stops).any(
+                1, keepdim=True
+            )
             canvas_rl[behind_rl] = ends[0]
             hidden_rl[behind_rl] = False
             finished = unfinished & ~hidden_rl.any(1)
@@ -138,24 +158,35 @@ def denoise(
 
 
 def _step(
-    law_of: Settled, canvas_rl: Tensor, eligible_rl: Tensor, piece: Slice, sampling: MaskedSampling, uniforms_ru: Tensor
+    law_of: Settled,
+    canvas_rl: Tensor,
+    eligible_rl: Tensor,
+    piece: Slice,
+    sampling: MaskedSampling,
+    uniforms_ru: Tensor,
 ) -> Filling:
     places = canvas_rl.shape[1]
     for_places_rl, for_tokens_rl = uniforms_ru[:, :places], uniforms_ru[:, places : 2 * places]
     selector = sampling.selector
     if selector == "leftmost":
         chosen_rl = eligible_rl & (eligible_rl.cumsum(1) <= piece.count)
-        return _fill(law_of(canvas_rl, chosen_rl, piece.time), chosen_rl, for_tokens_rl, sampling, None)
+        return _fill(
+            law_of(canvas_rl, chosen_rl, piece.time), chosen_rl, for_tokens_rl, sampling, None
+        )
     if sampling.greedy:
         return _greedy(law_of, canvas_rl, eligible_rl, piece, sampling)
     if selector in {"random", "ancestral"}:
         if selector == "random":
-            order_rn = plackett_luce.choose(for_places_rl.masked_fill(~eligible_rl, -1.0), None, piece.count)
+            order_rn = plackett_luce.choose(
+                for_places_rl.masked_fill(~eligible_rl, -1.0), None, piece.count
+            )
             chosen_rl = _at(order_rn, eligible_rl)
         else:
             chosen_rl = eligible_rl if piece.last else eligible_rl & (for_places_rl < piece.share)
         selection = free_log_prob(eligible_rl, chosen_rl, [piece] * len(canvas_rl), sampling)
-        return _fill(law_of(canvas_rl, chosen_rl, piece.time), chosen_rl, for_tokens_rl, sampling, selection)
+        return _fill(
+            law_of(canvas_rl, chosen_rl, piece.time), chosen_rl, for_tokens_rl, sampling, selection
+        )
 
     laws = law_of(canvas_rl, eligible_rl, piece.time)
     if selector == "low_confidence":
@@ -169,9 +200,18 @@ def _step(
             chosen_rl = threshold_draw(
                 confidence_rl, eligible_rl, law, torch.cat([for_places_rl, uniforms_ru[:, -1:]], 1)
             )
-        # In a block's last step everything that is left is filled, whatever the model thinks: no choice, no term.
-        passed = None if piece.last else threshold_log_prob(confidence_rl, eligible_rl, law, chosen_rl)
-        return _fill(laws[chosen_rl[eligible_rl].to(laws.hidden.device)], chosen_rl, for_tokens_rl, sampling, passed)
+        # In a block's last step everything that is left is filled, whatever the model thinks: no
+        # choice, no term.
+        passed = (
+            None if piece.last else threshold_log_prob(confidence_rl, eligible_rl, law, chosen_rl)
+        )
+        return _fill(
+            laws[chosen_rl[eligible_rl].to(laws.hidden.device)],
+            chosen_rl,
+            for_tokens_rl,
+            sampling,
+            passed,
+        )
     scores_rl = best_rl / sampling.position_temperature
     order_rn = plackett_luce.choose(scores_rl, for_places_rl, piece.count)
     if selector == "plackett_luce":
@@ -190,27 +230,40 @@ def _step(
 
 
 def _fill(
-    laws: Places, chosen_rl: Tensor, uniforms_rl: Tensor, sampling: MaskedSampling, selection: Tensor | None
+    laws: Places,
+    chosen_rl: Tensor,
+    uniforms_rl: Tensor,
+    sampling: MaskedSampling,
+    selection: Tensor | None,
 ) -> Filling:
     """Draw a token for every chosen place; `laws` are theirs, row by row."""
     tokens, logprobs = draw(laws.logits(), uniforms_rl[chosen_rl].to(laws.hidden.device), sampling)
-    return Filling(*_ascending(chosen_rl), spread(tokens, chosen_rl, 0), spread(logprobs, chosen_rl), selection)
+    return Filling(
+        *_ascending(chosen_rl), spread(tokens, chosen_rl, 0), spread(logprobs, chosen_rl), selection
+    )
 
 
 def _keep_most_confident(
     laws: Places, eligible_rl: Tensor, piece: Slice, sampling: MaskedSampling, uniforms_rl: Tensor
 ) -> Filling:
     """A token for every hidden place; the most confident ones stay."""
-    tokens, logprobs, sure = draw_with_confidence(laws, uniforms_rl[eligible_rl].to(laws.hidden.device), sampling)
+    tokens, logprobs, sure = draw_with_confidence(
+        laws, uniforms_rl[eligible_rl].to(laws.hidden.device), sampling
+    )
     chosen_rl = _at(plackett_luce.choose(spread(sure, eligible_rl), None, piece.count), eligible_rl)
     order_rn, counts = _ascending(chosen_rl)
     tokens_rl = spread(tokens, eligible_rl, 0)
-    selection = selection_log_prob(laws, eligible_rl, chosen_rl, order_rn, tokens_rl.gather(1, order_rn), sampling)
+    selection = selection_log_prob(
+        laws, eligible_rl, chosen_rl, order_rn, tokens_rl.gather(1, order_rn), sampling
+    )
     return Filling(order_rn, counts, tokens_rl, spread(logprobs, eligible_rl), selection.cpu())
 
 
-def _greedy(law_of: Settled, canvas_rl: Tensor, eligible_rl: Tensor, piece: Slice, sampling: MaskedSampling) -> Filling:
-    """The most probable tokens at the most confident places; nothing is drawn and nothing has a probability."""
+def _greedy(
+    law_of: Settled, canvas_rl: Tensor, eligible_rl: Tensor, piece: Slice, sampling: MaskedSampling
+) -> Filling:
+    """The most probable tokens at the most confident places; nothing is drawn and nothing has a
+    probability."""
     laws = law_of(canvas_rl, eligible_rl, piece.time)
     tokens = laws.each(lambda part: part.plain().argmax(-1))
     confidence = log_confidence(laws, tokens)
@@ -224,4 +277,6 @@ def _greedy(law_of: Settled, canvas_rl: Tensor, eligible_rl: Tensor, piece: Slic
         count, sure_rl = 1, eligible_rl & (confidence_rl > math.log(sampling.threshold))
     best_rl = _at(plackett_luce.choose(confidence_rl, None, count), eligible_rl) & eligible_rl
     chosen_rl = torch.where(sure_rl.any(1, keepdim=True), sure_rl, best_rl)
-    return Filling(*_ascending(chosen_rl), spread(tokens, eligible_rl, 0), torch.zeros(eligible_rl.shape), None)
+    return Filling(
+        *_ascending(chosen_rl), spread(tokens, eligible_rl, 0), torch.zeros(eligible_rl.shape), None
+    )

@@ -12,16 +12,22 @@ import torch
 from torch import Tensor
 
 from plumbline.errors import RecipeError
-from plumbline.policies import token_logprobs as at_places
 from plumbline.policies import plackett_luce
+from plumbline.policies import token_logprobs as at_places
 from plumbline.policies.canvas import distinct_prompts
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.policies.token_logprobs import Places, largest_log_prob, log_confidence, log_less_confident
+from plumbline.policies.token_logprobs import (
+    Places,
+    largest_log_prob,
+    log_confidence,
+    log_less_confident,
+)
 from plumbline.records import Trajectory
 
-# -- schedule --------------------------------------------------------------------------------------------------------
+# -- schedule --------------------------------------------------------------------------------------
 #
-# How many places are filled in when: fixed in advance, so no part of the law depends on the weights.
+# How many places are filled in when: fixed in advance, so no part of the law depends on the
+# weights.
 #
 # Letters: L places, T steps, B blocks.
 
@@ -37,7 +43,8 @@ class Slice:
     count: int
     """Places to fill, where the selector fills a fixed number."""
     share: float
-    """Probability that a hidden place is filled, where each is decided by itself (ancestral): 1 / steps left."""
+    """Probability that a hidden place is filled, where each is decided by itself (ancestral): 1 /
+    steps left."""
     last: bool
     """Whether the block must be finished in this step."""
     time: float
@@ -45,21 +52,24 @@ class Slice:
 
 
 def slices(sampling: MaskedSampling, block: int | None = None, start: int = 0) -> list[Slice]:
-    """The steps of a law, block after block, places and steps dealt as evenly as whole numbers allow.
+    """The steps of a law, block after block, places and steps dealt as evenly as whole numbers
+    allow.
 
     Args:
         sampling: the law.
-        block: tokens of a block, of a model that has its own; they are counted from the prompt's first token.
+        block: tokens of a block, of a model that has its own; they are counted from the prompt's
+            first token.
         start: tokens of the prompt, of which the last ones may stand in the canvas's first block.
 
     Raises:
-        RecipeError: there are no steps, or fewer than blocks, or more than places; or the law has blocks, and the
-            model its own.
+        RecipeError: there are no steps, or fewer than blocks, or more than places; or the law has
+            blocks, and the model its own.
     """
     places, steps = sampling.max_tokens, sampling.steps
     if block is not None and sampling.blocks != 1:
         raise RecipeError(
-            f"sampling.blocks is {sampling.blocks}, but this model writes blocks of {block} tokens of its own",
+            f"sampling.blocks is {sampling.blocks}, but this model writes blocks of {block} tokens "
+            "of its own",
             "leave sampling.blocks out",
         )
     edges = _even(places, sampling.blocks)
@@ -68,7 +78,8 @@ def slices(sampling: MaskedSampling, block: int | None = None, start: int = 0) -
     blocks = len(edges) - 1
     if steps is None:
         raise RecipeError(
-            "a diffusion policy needs a number of denoising steps", "set sampling.steps, for example to 8"
+            "a diffusion policy needs a number of denoising steps",
+            "set sampling.steps, for example to 8",
         )
     if not blocks <= steps <= places:
         raise RecipeError(
@@ -110,11 +121,12 @@ def _even(total: int, parts: int) -> list[int]:
     return [total * part // parts for part in range(parts + 1)]
 
 
-# -- selectors -------------------------------------------------------------------------------------------------------
+# -- selectors -------------------------------------------------------------------------------------
 #
 # Which hidden places a step fills in: how they are drawn, and the log-probability of that choice.
 #
-# Letters in shapes: R rows, L places, n places to fill. Scores are minus infinity where a place may not be chosen.
+# Letters in shapes: R rows, L places, n places to fill. Scores are minus infinity where a place may
+# not be chosen.
 #
 #    plackett_luce      places one after the other, each in proportion to exp(score) among those left
 #    plackett_luce_set  the same draw, but only which places were chosen counts (see `plumbline.policies.plackett_luce`)
@@ -126,18 +138,23 @@ def _even(total: int, parts: int) -> list[int]:
 #                       is exact almost everywhere, but the expected reward jumps where a token's confidence crosses the
 #                       least kept one, and no gradient of this kind sees that
 #
-# `leftmost` fills the first hidden places of the block, which is no choice: its steps have no term for it, and with a
-# step for each place an answer is written as an autoregressive model writes it (`plumbline.algorithms.just_grpo`).
+# `leftmost` fills the first hidden places of the block, which is no choice: its steps have no term
+# for it, and with a step for each place an answer is written as an autoregressive model writes it
+# (`plumbline.algorithms.just_grpo`).
 #
-# The weights have no say in `random` (a set of fixed size) and `ancestral` (each place with a fixed probability, Sahoo
-# et al. 2024, arXiv:2406.07524): their log-probabilities are numbers without a gradient (`scorer.free_log_prob`).
+# The weights have no say in `random` (a set of fixed size) and `ancestral` (each place with a fixed
+# probability, Sahoo et al. 2024, arXiv:2406.07524): their log-probabilities are numbers without a
+# gradient (`scorer.free_log_prob`).
 
 FREE = frozenset({"random", "ancestral", "leftmost"})
 
-"""Selectors in whose choices the model has no say: their log-probability is a number without gradient, or none."""
+"""Selectors in whose choices the model has no say: their log-probability is a number without
+gradient, or none."""
 
 
-def threshold_draw(confidence: Tensor, eligible: Tensor, law: tuple[float, float], uniforms: Tensor) -> Tensor:
+def threshold_draw(
+    confidence: Tensor, eligible: Tensor, law: tuple[float, float], uniforms: Tensor
+) -> Tensor:
     """Chosen places [R, L] (bool).
 
     Args:
@@ -147,30 +164,42 @@ def threshold_draw(confidence: Tensor, eligible: Tensor, law: tuple[float, float
         uniforms: [R, L + 1]: one for each place, and one for the single place where none passed.
     """
     threshold, temperature = law
-    chosen = eligible & (uniforms[:, :-1] < torch.sigmoid((confidence - threshold) / temperature).double())
+    chosen = eligible & (
+        uniforms[:, :-1] < torch.sigmoid((confidence - threshold) / temperature).double()
+    )
     none = ~chosen.any(1) & eligible.any(1)
     single = (confidence / temperature).masked_fill(~eligible, float("-inf")).softmax(1).double()
-    place = torch.searchsorted(single.cumsum(1), uniforms[:, -1:] * single.sum(1, keepdim=True), right=True)
+    place = torch.searchsorted(
+        single.cumsum(1), uniforms[:, -1:] * single.sum(1, keepdim=True), right=True
+    )
     place = place.clamp_max(confidence.shape[1] - 1)
-    return torch.where(none.unsqueeze(1), torch.zeros_like(chosen).scatter(1, place, value=True), chosen)
+    return torch.where(
+        none.unsqueeze(1), torch.zeros_like(chosen).scatter(1, place, value=True), chosen
+    )
 
 
-def threshold_log_prob(confidence: Tensor, eligible: Tensor, law: tuple[float, float], chosen: Tensor) -> Tensor:
+def threshold_log_prob(
+    confidence: Tensor, eligible: Tensor, law: tuple[float, float], chosen: Tensor
+) -> Tensor:
     """Log-probability [R] of the chosen places; those of all sets that are not empty sum to 1."""
     threshold, temperature = law
     margin = (confidence - threshold) / temperature
-    log_in, log_out = torch.nn.functional.logsigmoid(margin), torch.nn.functional.logsigmoid(-margin)
+    log_in, log_out = (
+        torch.nn.functional.logsigmoid(margin),
+        torch.nn.functional.logsigmoid(-margin),
+    )
     direct = torch.where(chosen, log_in, log_out).masked_fill(~eligible, 0.0).sum(1)
     single = (confidence / temperature).masked_fill(~eligible, float("-inf")).log_softmax(1)
     none = log_out.masked_fill(~eligible, 0.0).sum(1) + single.masked_fill(~chosen, 0.0).sum(1)
     return torch.where(chosen.sum(1) == 1, torch.logaddexp(direct, none), direct)
 
 
-# -- recorded --------------------------------------------------------------------------------------------------------
+# -- recorded --------------------------------------------------------------------------------------
 #
 # Recorded denoising steps as tensors, one row each: what the scorer reads.
 #
-# Letters in shapes: S steps, L places, N filled places of all steps, n most places that a step filled.
+# Letters in shapes: S steps, L places, N filled places of all steps, n most places that a step
+# filled.
 
 
 class Recorded:
@@ -184,7 +213,8 @@ class Recorded:
     eligible: Tensor  # [S, L] bool: places that could have been filled
     looked_at: Tensor  # [S, L] bool: places whose laws are needed
     chosen: Tensor  # [S, L] bool
-    order: Tensor  # [S, n] filled places in the order drawn, the first repeated where there are fewer
+    # [S, n] filled places in the order drawn, the first repeated where there are fewer
+    order: Tensor
     order_tokens: Tensor  # [S, n]
     selected: Tensor  # [S] bool: the step has a term for its choice of places
     filled: Tensor  # [N] index among the looked-at places
@@ -194,7 +224,11 @@ class Recorded:
 
     @classmethod
     def of(
-        cls, trajectories: Sequence[Trajectory], sampling: MaskedSampling, mask_id: int, block: int | None = None
+        cls,
+        trajectories: Sequence[Trajectory],
+        sampling: MaskedSampling,
+        mask_id: int,
+        block: int | None = None,
     ) -> "Recorded":
         """Lay out the steps of trajectories that share the law `sampling`.
 
@@ -223,9 +257,18 @@ class Recorded:
         result.selected = torch.tensor([step.selection is not None for step in steps])
         result.eligible, result.pieces = result.chosen, []
         if bool(result.selected.any()):
-            phases = [len(trajectory.prompt) % (block or 1) for trajectory in trajectories for _ in trajectory.steps]
-            known_at = {phase: {piece.time: piece for piece in slices(sampling, block, phase)} for phase in set(phases)}
-            result.pieces = [known_at[phase][time] for phase, time in zip(phases, result.times, strict=True)]
+            phases = [
+                len(trajectory.prompt) % (block or 1)
+                for trajectory in trajectories
+                for _ in trajectory.steps
+            ]
+            known_at = {
+                phase: {piece.time: piece for piece in slices(sampling, block, phase)}
+                for phase in set(phases)
+            }
+            result.pieces = [
+                known_at[phase][time] for phase, time in zip(phases, result.times, strict=True)
+            ]
             within = torch.zeros((rows, places), dtype=torch.bool)
             for row, piece in enumerate(result.pieces):
                 within[row, piece.start : piece.end] = True
@@ -239,11 +282,20 @@ class Recorded:
             raise ValueError("a recorded step fills a place that was not hidden in its state")
         width = max(counts)
         column = torch.cat([torch.arange(count) for count in counts])
-        first = torch.tensor([int(step.positions[:1].sum()) for step in steps]).unsqueeze(1).expand(-1, width)
+        first = (
+            torch.tensor([int(step.positions[:1].sum()) for step in steps])
+            .unsqueeze(1)
+            .expand(-1, width)
+        )
         result.order = first.clone().index_put((result.step_of, column), positions)
-        first = torch.tensor([int(step.tokens[:1].sum()) for step in steps]).unsqueeze(1).expand(-1, width)
+        first = (
+            torch.tensor([int(step.tokens[:1].sum()) for step in steps])
+            .unsqueeze(1)
+            .expand(-1, width)
+        )
         result.order_tokens = first.clone().index_put((result.step_of, column), result.tokens)
-        # Terms stand step by step, tokens first: where each is found in [all tokens, all selections].
+        # Terms stand step by step, tokens first: where each is found in [all tokens, all
+        # selections].
         layout: list[int] = []
         token, selection = 0, len(result.tokens)
         for step, count in zip(steps, counts, strict=True):
@@ -270,15 +322,24 @@ def log_probs(recorded: Recorded, laws: Places, sampling: MaskedSampling) -> Ten
     if not bool(recorded.selected.any()):
         return tokens
     if sampling.selector in FREE:
-        chosen = free_log_prob(recorded.eligible, recorded.chosen, recorded.pieces, sampling).to(device)
+        chosen = free_log_prob(recorded.eligible, recorded.chosen, recorded.pieces, sampling).to(
+            device
+        )
     else:
         chosen = selection_log_prob(
-            laws, recorded.eligible, recorded.chosen, recorded.order, recorded.order_tokens, sampling
+            laws,
+            recorded.eligible,
+            recorded.chosen,
+            recorded.order,
+            recorded.order_tokens,
+            sampling,
         )
     return torch.cat([tokens, chosen[recorded.selected.to(device)]])[recorded.layout.to(device)]
 
 
-def free_log_prob(eligible_sl: Tensor, chosen_sl: Tensor, pieces: Sequence[Slice], sampling: MaskedSampling) -> Tensor:
+def free_log_prob(
+    eligible_sl: Tensor, chosen_sl: Tensor, pieces: Sequence[Slice], sampling: MaskedSampling
+) -> Tensor:
     """Log-probability [S] of a choice of places that does not depend on the model.
 
     random: one of the sets of its size, -log C(m, n). ancestral: each of m places by itself, so
@@ -293,13 +354,20 @@ def free_log_prob(eligible_sl: Tensor, chosen_sl: Tensor, pieces: Sequence[Slice
     m, n = eligible_sl.sum(1).double(), chosen_sl.sum(1).double()
     if sampling.selector == "random":
         return plackett_luce.even_log_prob(m, n).float()
-    share = torch.tensor([1.0 if piece.last else piece.share for piece in pieces], dtype=torch.float64)
+    share = torch.tensor(
+        [1.0 if piece.last else piece.share for piece in pieces], dtype=torch.float64
+    )
     left = torch.where(share < 1, (m - n) * torch.log1p(-share), torch.zeros_like(share))
     return (n * share.log() + left).float()
 
 
 def selection_log_prob(
-    laws: Places, eligible_sl: Tensor, chosen_sl: Tensor, order_sn: Tensor, tokens_sn: Tensor, sampling: MaskedSampling
+    laws: Places,
+    eligible_sl: Tensor,
+    chosen_sl: Tensor,
+    order_sn: Tensor,
+    tokens_sn: Tensor,
+    sampling: MaskedSampling,
 ) -> Tensor:
     """Log-probability [S] of the choice of places, for the selectors in which the model has a say.
 
@@ -309,8 +377,8 @@ def selection_log_prob(
         laws: of the eligible places, row by row.
         eligible_sl: [S, L] bool: what could have been filled.
         chosen_sl: [S, L] bool: what was.
-        order_sn: [S, n] the filled places in the order drawn (padded with any place where rows differ in length and the
-            selector does not look at the order).
+        order_sn: [S, n] the filled places in the order drawn (padded with any place where rows
+            differ in length and the selector does not look at the order).
         tokens_sn: [S, n] what they were filled with.
         sampling: the law.
     """
@@ -324,7 +392,8 @@ def selection_log_prob(
     dense_sl = best.new_full(eligible_sl.shape, float("-inf"))
     dense_sl = dense_sl.index_put(tuple(eligible_sl.nonzero().T), best)
     if sampling.selector == "threshold":
-        # exp of minus infinity at places that are not eligible has a gradient of 0 * inf; they are masked out anyway.
+        # exp of minus infinity at places that are not eligible has a gradient of 0 * inf; they are
+        # masked out anyway.
         confidence_sl = dense_sl.masked_fill(~eligible_sl, 0.0).exp()
         law = (sampling.threshold, sampling.position_temperature)
         return threshold_log_prob(confidence_sl, eligible_sl, law, chosen_sl)
@@ -335,29 +404,45 @@ def selection_log_prob(
 
 
 def _low_confidence(
-    laws: Places, eligible_sl: Tensor, chosen_sl: Tensor, order_sn: Tensor, tokens_sn: Tensor, sampling: MaskedSampling
+    laws: Places,
+    eligible_sl: Tensor,
+    chosen_sl: Tensor,
+    order_sn: Tensor,
+    tokens_sn: Tensor,
+    sampling: MaskedSampling,
 ) -> Tensor:
-    """That every other hidden place drew something less confident than the least confident kept token."""
+    """That every other hidden place drew something less confident than the least confident kept
+    token."""
     index_sl = torch.full(eligible_sl.shape, -1, dtype=torch.long, device=eligible_sl.device)
     index_sl[eligible_sl] = torch.arange(len(laws), device=eligible_sl.device)
     with torch.no_grad():
-        kept_sn = log_confidence(laws[index_sl.gather(1, order_sn).flatten()], tokens_sn.flatten()).view_as(order_sn)
+        kept_sn = log_confidence(
+            laws[index_sl.gather(1, order_sn).flatten()], tokens_sn.flatten()
+        ).view_as(order_sn)
         least_s1 = kept_sn.amin(1, keepdim=True)
-        # Of equally confident places the first are kept, so one behind the last kept of them may be as confident.
-        edge_s1 = torch.where(kept_sn == least_s1, order_sn, torch.full_like(order_sn, -1)).amax(1, keepdim=True)
+        # Of equally confident places the first are kept, so one behind the last kept of them may be
+        # as confident.
+        edge_s1 = torch.where(kept_sn == least_s1, order_sn, torch.full_like(order_sn, -1)).amax(
+            1, keepdim=True
+        )
     others_sl = eligible_sl & ~chosen_sl
     row, place = others_sl.nonzero().T
     below = log_less_confident(
-        laws[index_sl[others_sl]], sampling, least_s1[row].squeeze(1), place > edge_s1[row].squeeze(1)
+        laws[index_sl[others_sl]],
+        sampling,
+        least_s1[row].squeeze(1),
+        place > edge_s1[row].squeeze(1),
     )
     return below.new_zeros(len(eligible_sl)).index_add(0, row, below)
 
 
-def step_divergence(recorded: Recorded, laws: Places, other: Places, sampling: MaskedSampling) -> Tensor:
+def step_divergence(
+    recorded: Recorded, laws: Places, other: Places, sampling: MaskedSampling
+) -> Tensor:
     """KL [S] of each step to the reference, whose laws of the same places are `other`.
 
-    It is that of the filled places' tokens and of an ordered Plackett-Luce choice; the choices of the other selectors
-    are left out.
+    It is that of the filled places' tokens and of an ordered Plackett-Luce choice; the choices of
+    the other selectors are left out.
     """
     device = laws.hidden.device
     filled = recorded.filled.to(device)
@@ -368,8 +453,11 @@ def step_divergence(recorded: Recorded, laws: Places, other: Places, sampling: M
     return total + _order_divergence(recorded, laws, other, sampling)
 
 
-def _order_divergence(recorded: Recorded, laws: Places, other: Places, sampling: MaskedSampling) -> Tensor:
-    """KL [S] of the draws of places, one categorical after the other along the order that was drawn."""
+def _order_divergence(
+    recorded: Recorded, laws: Places, other: Places, sampling: MaskedSampling
+) -> Tensor:
+    """KL [S] of the draws of places, one categorical after the other along the order that was
+    drawn."""
     device = laws.hidden.device
     at = tuple(recorded.eligible.nonzero().T.to(device))
     shape, order_sn = recorded.eligible.shape, recorded.order.to(device)
@@ -381,10 +469,14 @@ def _order_divergence(recorded: Recorded, laws: Places, other: Places, sampling:
     mine_sl = scores_of(laws)
     with torch.no_grad():
         theirs_sl = scores_of(other)
-    return plackett_luce.divergence(mine_sl, theirs_sl, _ended(order_sn, recorded.chosen.to(device)))
+    return plackett_luce.divergence(
+        mine_sl, theirs_sl, _ended(order_sn, recorded.chosen.to(device))
+    )
 
 
 def _ended(order_sn: Tensor, chosen_sl: Tensor) -> Tensor:
     """Filled places [S, n] with -1 behind the last of those that were chosen [S, L]."""
-    behind_sn = torch.arange(order_sn.shape[1], device=order_sn.device) >= chosen_sl.sum(1, keepdim=True)
+    behind_sn = torch.arange(order_sn.shape[1], device=order_sn.device) >= chosen_sl.sum(
+        1, keepdim=True
+    )
     return order_sn.masked_fill(behind_sn, -1)

@@ -1,1 +1,2 @@
-"""What every family built on a pretrained causal model shares: loading, chat, head, a tiny stand-in."""
+"""What every family built on a pretrained causal model shares: loading, chat, head, a tiny
+stand-in."""

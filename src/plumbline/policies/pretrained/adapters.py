@@ -2,13 +2,15 @@
 
 Letters in shapes: N rows, H inputs, O outputs, r rank.
 
-peft (Hu et al. 2021, arXiv:2106.09685) keeps A and B in float32 beside 16-bit weights and casts every input and output
-to float32 and back, which costs more than the products. Here the products run in the model's dtype, with each float32
-matrix written as the sum of two 16-bit ones, high + low (16 bits of mantissa): rounding it to one 16-bit matrix, or
-merging it into W, would drop updates of the size that RL makes. The products with the low halves are never added to
-those with the high ones in 16 bits, where they would be rounded away; they meet in the accumulator of the last product:
-s (B_high A_high x + B_high A_low x + B_low A_high x). Layers that read the same input share one product
-with their A's. `fused.py` puts this in the place of peft's own forward pass, where it gives the same.
+peft (Hu et al. 2021, arXiv:2106.09685) keeps A and B in float32 beside 16-bit weights and casts
+every input and output to float32 and back, which costs more than the products. Here the products
+run in the model's dtype, with each float32 matrix written as the sum of two 16-bit ones, high + low
+(16 bits of mantissa): rounding it to one 16-bit matrix, or merging it into W, would drop updates of
+the size that RL makes. The products with the low halves are never added to those with the high ones
+in 16 bits, where they would be rounded away; they meet in the accumulator of the last product: s
+(B_high A_high x + B_high A_low x + B_low A_high x). Layers that read the same input share one
+product with their A's. `fused.py` puts this in the place of peft's own forward pass, where it gives
+the same.
 """
 
 import shutil
@@ -30,7 +32,8 @@ from plumbline.storage import as_umask_says, clear_os_errors
 ORIGINAL = "plumbline_original_forward"
 """The attribute of a module that keeps its forward pass while one of `fused.py` is in place."""
 ROWS = 32
-"""Of a product that weights are laid out for; one of 1 to 128 is as fast with it as with a layout of its own."""
+"""Of a product that weights are laid out for; one of 1 to 128 is as fast with it as with a layout
+of its own."""
 FILLED = 0.2
 """Size of B A while adapters are tried, as a share of a usual weight matrix of that width."""
 
@@ -52,35 +55,44 @@ def adapted(model: Any) -> set[str]:
 def without_adapters(model: Any) -> list[str]:
     """Names of the linear layers of a model that have no adapter, its head left out."""
     inside = tuple(f"{name}." for name in adapted(model))
-    return [name for name in _linear(model) if not name.startswith(inside) and name.rpartition(".")[2] != "base_layer"]
+    return [
+        name
+        for name in _linear(model)
+        if not name.startswith(inside) and name.rpartition(".")[2] != "base_layer"
+    ]
 
 
 def _linear(model: Any) -> dict[str, nn.Linear]:
     head = model.get_output_embeddings()
     return {
-        name: module for name, module in model.named_modules() if isinstance(module, nn.Linear) and module is not head
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and module is not head
     }
 
 
 def not_for_adapters(model: Any) -> list[str]:
     """Names of linear layers that adapters of "all" are not for.
 
-    Those that are outside of the language model, such as a vision tower's; routers and others with a forward pass of
-    their own; those whose weight the model reads without calling them, so that an adapter would never act; and those
-    that peft refuses for the same reason.
+    Those that are outside of the language model, such as a vision tower's; routers and others with
+    a forward pass of their own; those whose weight the model reads without calling them, so that an
+    adapter would never act; and those that peft refuses for the same reason.
     """
     from peft import LoraConfig
     from peft.tuners.lora import LoraModel
 
     config = LoraConfig()
     within = set(model.get_decoder().modules())
-    if model.get_input_embeddings() not in within:  # what the class calls its decoder is something else
+    # what the class calls its decoder is something else
+    if model.get_input_embeddings() not in within:
         within = set(model.modules())
     passed_over = _passed_over(model)
 
     def refused(name: str) -> bool:
         try:
-            LoraModel._check_target_module_compatiblity(None, config, model, name.rpartition(".")[2])  # noqa: SLF001
+            LoraModel._check_target_module_compatiblity(
+                None, config, model, name.rpartition(".")[2]
+            )  # noqa: SLF001
         except ValueError:
             return True
         return False
@@ -94,12 +106,16 @@ def not_for_adapters(model: Any) -> list[str]:
 
 @torch.no_grad()
 def _passed_over(model: Any) -> set[str]:
-    """Names of linear layers that a pass does not call, though it calls the module that they stand in.
+    """Names of linear layers that a pass does not call, though it calls the module that they stand
+    in.
 
     An expert that no token was sent to is not called, and so is not passed over.
     """
     called: set[Any] = set()
-    hooks = [module.register_forward_pre_hook(lambda module, _: called.add(module)) for module in model.modules()]
+    hooks = [
+        module.register_forward_pre_hook(lambda module, _: called.add(module))
+        for module in model.modules()
+    ]
     try:
         model(torch.arange(4, device=model.device)[None], use_cache=False)
     except (TypeError, ValueError, RuntimeError, AttributeError, IndexError, KeyError):
@@ -124,7 +140,8 @@ def _is_special(layer: nn.Linear) -> bool:
 
 @contextmanager
 def filled(model: Any) -> Iterator[None]:
-    """While open, adapters do something: new ones start as 0, and a wrong scale on 0 would not be seen."""
+    """While open, adapters do something: new ones start as 0, and a wrong scale on 0 would not be
+    seen."""
     before: list[tuple[Tensor, Tensor]] = []
     generator = torch.Generator().manual_seed(0)
     for layer in lora_layers(model):
@@ -133,7 +150,9 @@ def filled(model: Any) -> Iterator[None]:
                 continue
             before.append((up.weight, up.weight.data))
             size = FILLED / (layer.scaling[name] * up.weight.shape[1] ** 0.5)
-            up.weight.data = (torch.randn(up.weight.shape, generator=generator) * size).to(up.weight)
+            up.weight.data = (torch.randn(up.weight.shape, generator=generator) * size).to(
+                up.weight
+            )
     try:
         yield
     finally:
@@ -142,10 +161,12 @@ def filled(model: Any) -> Iterator[None]:
 
 
 class Projection:
-    """Linear layers that read the same input, for decoding: their weights are taken as they are when it is made.
+    """Linear layers that read the same input, for decoding: their weights are taken as they are
+    when it is made.
 
-    With `lay_out` the weights are copied into one matrix, as oneDNN wants it: of a few rows a product then takes two
-    thirds of the time (16 rows, 576 x 3072: 205 us instead of 309), with the same bits, and all layers are one product.
+    With `lay_out` the weights are copied into one matrix, as oneDNN wants it: of a few rows a
+    product then takes two thirds of the time (16 rows, 576 x 3072: 205 us instead of 309), with the
+    same bits, and all layers are one product.
     """
 
     def __init__(self, layers: Sequence[Any], *, lay_out: bool = False) -> None:
@@ -162,7 +183,8 @@ class Projection:
                 continue
             down, up = part
             dtype = layer.base_layer.weight.dtype
-            if not dtype.is_floating_point:  # quantised: the products run in the adapter's own dtype
+            # quantised: the products run in the adapter's own dtype
+            if not dtype.is_floating_point:
                 dtype = down.dtype
             downs.append(halves(down.detach(), dtype).flatten(0, 1))
             self.ups.append(_spread(up.detach(), dtype).contiguous())
@@ -170,14 +192,21 @@ class Projection:
         self.widths = [len(down) for down in downs]  # r or 2r each
         self.down = torch.cat(downs) if downs else None  # [sum of widths, H]
         self.laid_out = _laid_out(layers, parts) if lay_out else None
-        if self.laid_out is not None and downs:  # A x is needed as high, low and high; zeros keep the layers apart
+        # A x is needed as high, low and high; zeros keep the layers apart
+        if self.laid_out is not None and downs:
             ranks = filter(None, self.ranks)
-            thrice = [torch.cat([down, down[: len(down) - rank]]) for down, rank in zip(downs, ranks, strict=True)]
+            thrice = [
+                torch.cat([down, down[: len(down) - rank]])
+                for down, rank in zip(downs, ranks, strict=True)
+            ]
             wide = [
                 layer.weight.new_zeros(0, layer.out_features) if up is None else up
                 for up, layer in zip(self.ups, layers, strict=True)
             ]
-            self.low_rank = _lay_out(torch.cat(thrice)), _lay_out(torch.block_diag(*wide).T.contiguous())
+            self.low_rank = (
+                _lay_out(torch.cat(thrice)),
+                _lay_out(torch.block_diag(*wide).T.contiguous()),
+            )
 
     def __call__(self, hidden: Tensor) -> Sequence[Tensor]:
         """Outputs [N, O] of every layer for inputs [N, H], without gradient."""
@@ -200,17 +229,26 @@ class Projection:
 
 
 def _laid_out(layers: Sequence[Any], parts: Sequence[Any]) -> Tensor | None:
-    """The weights of some layers as one matrix of oneDNN's own layout; None where they are more than bfloat16 matrices.
+    """The weights of some layers as one matrix of oneDNN's own layout; None where they are more
+    than bfloat16 matrices.
 
-    The operations are those that torch's compiler calls on a CPU; a torch without them goes without.
+    The operations are those that torch's compiler calls on a CPU; a torch without them goes
+    without.
     """
-    bases = [layer if part is None else layer.base_layer for layer, part in zip(layers, parts, strict=True)]
+    bases = [
+        layer if part is None else layer.base_layer
+        for layer, part in zip(layers, parts, strict=True)
+    ]
     plain = all(type(base) is nn.Linear and base.bias is None for base in bases)
     there = hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
     if not (plain and there and torch.ops.mkldnn._is_mkldnn_bf16_supported()):  # noqa: SLF001
         return None
     weights = [base.weight.detach() for base in bases]
-    return _lay_out(torch.cat(weights)) if all(weight.dtype == torch.bfloat16 for weight in weights) else None
+    return (
+        _lay_out(torch.cat(weights))
+        if all(weight.dtype == torch.bfloat16 for weight in weights)
+        else None
+    )
 
 
 def _lay_out(weight: Tensor) -> Tensor:
@@ -231,7 +269,8 @@ def _times(hidden: Tensor, laid_out: Tensor, base: Tensor | None = None) -> Tens
 
 
 def halves(matrix: Tensor, dtype: torch.dtype) -> Tensor:
-    """A matrix [a, b] as [1, a, b] in its own dtype, or as [2, a, b] of a narrower one whose sum it is (nearly).
+    """A matrix [a, b] as [1, a, b] in its own dtype, or as [2, a, b] of a narrower one whose sum it
+    is (nearly).
 
     The gradient is that of the matrix itself: the second half is a constant.
     """
@@ -244,7 +283,8 @@ def halves(matrix: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def low_rank(layer: Any) -> tuple[Tensor, Tensor] | None:
-    """A [r, H] and s B [O, r] of a layer's adapter; None where it has several, none, or more to it than these."""
+    """A [r, H] and s B [O, r] of a layer's adapter; None where it has several, none, or more to it
+    than these."""
     names = layer.active_adapters
     if layer.disable_adapters or layer.merged or len(names) != 1 or names[0] not in layer.lora_A:
         return None
@@ -257,43 +297,51 @@ def low_rank(layer: Any) -> tuple[Tensor, Tensor] | None:
 
 
 def _is_idle(dropout: Any) -> bool:
-    return type(dropout) is torch.nn.Identity or (type(dropout) is torch.nn.Dropout and dropout.p == 0)
+    return type(dropout) is torch.nn.Identity or (
+        type(dropout) is torch.nn.Dropout and dropout.p == 0
+    )
 
 
 def _spread(up: Tensor, dtype: torch.dtype) -> Tensor:
-    """s B [O, r] as the factor of what `_add` makes of A x: [r, O], or [3r, O] as high, high and low."""
+    """s B [O, r] as the factor of what `_add` makes of A x: [r, O], or [3r, O] as high, high and
+    low."""
     summands = halves(up, dtype).transpose(1, 2)
     return summands[0] if len(summands) == 1 else torch.cat([summands[0], summands[0], summands[1]])
 
 
 def _add(base: Tensor, low: Tensor, up: Tensor, rank: int) -> Tensor:
-    """base [N, O] + A x [N, r], given as one or two summands [N, r or 2r], times s B [r or 3r, O]; base is changed."""
+    """base [N, O] + A x [N, r], given as one or two summands [N, r or 2r], times s B [r or 3r, O];
+    base is changed."""
     if low.shape[1] > rank:
         low = torch.cat([low, low[:, :rank]], dim=1)  # by high and low of A, and again by its high
     return base.addmm_(low.to(base.dtype), up.to(base.dtype))
 
 
-# -- merged ----------------------------------------------------------------------------------------------------------
+# -- merged ----------------------------------------------------------------------------------------
 #
-# A policy's weights for somebody else who draws with them: in files, or in memory, and what rounding made of them.
+# A policy's weights for somebody else who draws with them: in files, or in memory, and what
+# rounding made of them.
 #
 # Letters in shapes: S sampled elements. What is measured on them is `arrival.py`'s.
 
 SPREAD = 2**14
-"""Elements of each trained matrix that are compared: of 210 matrices 3.4 million, so a share is exact to 0.001."""
+"""Elements of each trained matrix that are compared: of 210 matrices 3.4 million, so a share is
+exact to 0.001."""
 STABLE = "STABLE"
 """Written into an adapter's folder when all else is there."""
 
 
 def check_mergeable(policy: Any) -> None:
-    """Refuse a policy whose adapter is more than W + s B A of linear layers of its own: merged it is another model.
+    """Refuse a policy whose adapter is more than W + s B A of linear layers of its own: merged it
+    is another model.
 
     Raises:
         EngineError: says what stands in the way.
     """
     for reason in _obstacles(policy):
         raise EngineError(
-            f"the adapter cannot be merged into the weights: {reason}", "set engine.publish: lora, or leave out engine"
+            f"the adapter cannot be merged into the weights: {reason}",
+            "set engine.publish: lora, or leave out engine",
         )
 
 
@@ -310,9 +358,14 @@ def _obstacles(policy: Any) -> Iterator[str]:
     for name, module in policy.model.named_modules():
         if module in ours:
             if low_rank(module) is None:
-                yield f"{name} has more to it than two low-rank matrices (such as DoRA or lora_bias)"
+                yield (
+                    f"{name} has more to it than two low-rank matrices (such as DoRA or lora_bias)"
+                )
         elif isinstance(module, BaseTunerLayer | AuxiliaryTrainingWrapper):
-            yield f"{name} is adapted by peft's {type(module).__name__}, and only LoRA of linear layers can be"
+            yield (
+                f"{name} is adapted by peft's {type(module).__name__}, and only LoRA of linear "
+                "layers can be"
+            )
     owners: dict[int, list[str]] = {}
     for name, module in policy.model.named_modules():  # each once, under whatever names it stands
         for weight in module.parameters(recurse=False):
@@ -320,18 +373,25 @@ def _obstacles(policy: Any) -> Iterator[str]:
     for layer in ours:
         shared = owners[id(layer.base_layer.weight)]
         if len(shared) > 1:
-            yield f"{' and '.join(shared)} have one weight, and merging would change it for all of them"
+            yield (
+                f"{' and '.join(shared)} have one weight, and merging would change it for all of "
+                "them"
+            )
 
 
 def merged(policy: Any) -> Iterator[tuple[str, Tensor, bool]]:
-    """Every weight of a policy's model in float32, adapters added in, and whether training changes it.
+    """Every weight of a policy's model in float32, adapters added in, and whether training changes
+    it.
 
     Raises:
-        EngineError: adapters that cannot be merged (see `check_mergeable`), or are on quantised weights.
+        EngineError: adapters that cannot be merged (see `check_mergeable`), or are on quantised
+            weights.
     """
     check_mergeable(policy)
     ours = set(lora_layers(policy.model))
-    layers = {name: one for name, one in policy.model.named_modules(remove_duplicate=False) if one in ours}
+    layers = {
+        name: one for name, one in policy.model.named_modules(remove_duplicate=False) if one in ours
+    }
     trained = {name for name, weight in policy.model.named_parameters() if weight.requires_grad}
     seen = set[tuple[int, Any]]()
     with torch.no_grad():
@@ -341,13 +401,18 @@ def merged(policy: Any) -> Iterator[tuple[str, Tensor, bool]]:
             owner, _, rest = name.partition(".base_layer.")
             if ".lora_" in name or not weight.is_floating_point() or weight.element_size() == 1:
                 raise EngineError(
-                    f"{name} ({weight.dtype}) cannot be merged with its adapter", "set engine.publish: lora"
+                    f"{name} ({weight.dtype}) cannot be merged with its adapter",
+                    "set engine.publish: lora",
                 )
             if (weight.data_ptr(), weight.shape) in seen:  # tied weights are written once
                 continue
             seen.add((weight.data_ptr(), weight.shape))
             if rest == "weight":
-                yield f"{owner}.weight", weight.float() + layers[owner].get_delta_weight("default").float(), True
+                yield (
+                    f"{owner}.weight",
+                    weight.float() + layers[owner].get_delta_weight("default").float(),
+                    True,
+                )
             else:
                 yield f"{owner}.{rest}" if rest else name, weight.float(), name in trained
 
@@ -359,7 +424,8 @@ def spread(matrix: Tensor) -> Tensor:
 
 
 def write_full(policy: Any, folder: Path, dtype: torch.dtype) -> NumberPair:
-    """Write a policy's model with adapters merged in float32 and then rounded, each file whole or not at all.
+    """Write a policy's model with adapters merged in float32 and then rounded, each file whole or
+    not at all.
 
     Args:
         policy: its tokenizer and configuration are written, too.
@@ -369,12 +435,16 @@ def write_full(policy: Any, folder: Path, dtype: torch.dtype) -> NumberPair:
     state, sampled = rounded(policy, dtype)
     with clear_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
+        temporary = Path(
+            tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp")
+        )
         try:
             policy.model.save_pretrained(temporary, state_dict=state)
             policy.chat.tokenizer.save_pretrained(temporary)
             as_umask_says(temporary)
-            for file in sorted(temporary.iterdir(), key=lambda one: one.name.endswith(".index.json")):
+            for file in sorted(
+                temporary.iterdir(), key=lambda one: one.name.endswith(".index.json")
+            ):
                 file.replace(folder / file.name)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -382,7 +452,8 @@ def write_full(policy: Any, folder: Path, dtype: torch.dtype) -> NumberPair:
 
 
 def rounded(policy: Any, dtype: torch.dtype) -> tuple[dict[str, Tensor], NumberPair]:
-    """All weights in the server's dtype by name, and what rounding did to those that are trained."""
+    """All weights in the server's dtype by name, and what rounding did to those that are
+    trained."""
     state: dict[str, Tensor] = {}
     pairs = list[tuple[Tensor, Tensor]]()
     for name, weight, trained in merged(policy):
@@ -412,10 +483,12 @@ def write_adapter(policy: Any, folder: Path, dtype: torch.dtype) -> NumberPair:
 
 
 def handles(state: Mapping[str, Tensor]) -> list[dict[str, Any]]:
-    """Where another process finds weights in the memory of a GPU, for as long as they are kept here.
+    """Where another process finds weights in the memory of a GPU, for as long as they are kept
+    here.
 
     Returns:
-        For each, by the name of its GPU, the arguments of what rebuilds it there (CUDA IPC, pickled by torch).
+        For each, by the name of its GPU, the arguments of what rebuilds it there (CUDA IPC, pickled
+        by torch).
 
     Raises:
         EngineError: they are on no GPU.

@@ -1,10 +1,12 @@
 """Chats to token ids: prompts as the sampler sees them, demonstrations with the same boundary.
 
-A demonstration is the prompt's ids (with the generation prompt) followed by the answer's ids and the token that ends
-a turn, each tokenised on its own. So what training shows is byte for byte what sampling starts from, even where a
-tokenizer would merge characters across the boundary, or a template would treat a finished turn differently.
+A demonstration is the prompt's ids (with the generation prompt) followed by the answer's ids and
+the token that ends a turn, each tokenised on its own. So what training shows is byte for byte what
+sampling starts from, even where a tokenizer would merge characters across the boundary, or a
+template would treat a finished turn differently.
 
-Control tokens are the template's own: what a message spells like one is tokenised as the ordinary text that it is.
+Control tokens are the template's own: what a message spells like one is tokenised as the ordinary
+text that it is.
 """
 
 import json
@@ -25,12 +27,15 @@ from plumbline.records import Message
 from plumbline.storage import one_line, read_text
 
 CHATML = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] "
+    "}}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 QUESTION, ANSWER = "plummet", "plumbline"
 """What a template is tried with."""
-_THOUGHT = re.compile(r"<\|?([^<>|/]+)>\s*\w*\s*<[/|]?\1\|?>|<\|?([^<>|/]+)\|>\s*<\|?/\2\|>|</[^<>|/]+>")
+_THOUGHT = re.compile(
+    r"<\|?([^<>|/]+)>\s*\w*\s*<[/|]?\1\|?>|<\|?([^<>|/]+)\|>\s*<\|?/\2\|>|</[^<>|/]+>"
+)
 """A thought without a thought: <think></think>, <|channel>thought<channel|>, or the end alone."""
 _MARK = re.compile(r"[^\w\s]")
 """Part of every added token but blanks and words, which any text has."""
@@ -47,7 +52,8 @@ def read_template(path: str) -> str:
     """
     if not Path(path).is_file():
         raise ModelError(
-            f"cannot read the chat template {path}: there is no such file", "give chatml, or the path of a Jinja file"
+            f"cannot read the chat template {path}: there is no such file",
+            "give chatml, or the path of a Jinja file",
         )
     return read_text(Path(path), ModelError)
 
@@ -67,19 +73,22 @@ class Chat:
 
         Args:
             tokenizer: its template is replaced where another is given.
-            generation_stops: the model's own stop ids as its generation config has them: one, several or None.
+            generation_stops: the model's own stop ids as its generation config has them: one,
+                several or None.
             template: chatml, or the path of a Jinja file.
             date: the day (YYYY-MM-DD) that it is for a template, whenever it is rendered.
             rows: how many embeddings the model has; no text may become a token without one.
 
         Raises:
-            ModelError: no chat template, one that fails, or one whose answers do not begin where it asks for them; no
-                token that could end an answer.
+            ModelError: no chat template, one that fails, or one whose answers do not begin where it
+                asks for them; no token that could end an answer.
         """
         self.tokenizer, self.rows = tokenizer, rows
         if template == "chatml":
             bos = tokenizer.bos_token_id
-            begins = bos is not None and encode(lambda: tokenizer("x")["input_ids"], "x", tokenizer, rows)[:1] == [bos]
+            begins = bos is not None and encode(
+                lambda: tokenizer("x")["input_ids"], "x", tokenizer, rows
+            )[:1] == [bos]
             tokenizer.chat_template = ("{{ bos_token }}" if begins else "") + CHATML
         elif template is not None:
             tokenizer.chat_template = read_template(template)
@@ -89,22 +98,36 @@ class Chat:
                 "set model.chat_template to chatml, or to the path of a Jinja file",
             )
         self._date = date
-        self._added = {int(i): str(token) for i, token in getattr(tokenizer, "added_tokens_decoder", {}).items()}
+        self._added = {
+            int(i): str(token)
+            for i, token in getattr(tokenizer, "added_tokens_decoder", {}).items()
+        }
         asked, finished = self._tried()
         self.end_of_turn = self._find_end_of_turn(finished.rpartition(ANSWER)[2].lstrip())
-        self.stop_ids = tuple(sorted({self.end_of_turn, *_ids_of(generation_stops, rows), *_own_stops(tokenizer)}))
-        begun = finished.rpartition(ANSWER)[0]  # with a finished answer, a template may write what is before otherwise
-        self._closing = self._find_closing(*(text.rpartition(QUESTION)[2] for text in (asked, begun)))
+        self.stop_ids = tuple(
+            sorted({self.end_of_turn, *_ids_of(generation_stops, rows), *_own_stops(tokenizer)})
+        )
+        # with a finished answer, a template may write what is before otherwise
+        begun = finished.rpartition(ANSWER)[0]
+        self._closing = self._find_closing(
+            *(text.rpartition(QUESTION)[2] for text in (asked, begun))
+        )
         opened = _OPENED.search(asked)
         self.opened = opened[0] if opened else ""
-        """The mark that opens a thought at the end of the generation prompt, with blanks behind it; else nothing."""
+        """The mark that opens a thought at the end of the generation prompt, with blanks behind it;
+        else nothing."""
         self.control = self._find_control(_OPENED.sub("", asked) if self._closing else asked)
-        """The control tokens' texts by id: special ones, stop tokens, and what else the template marks turns with."""
+        """The control tokens' texts by id: special ones, stop tokens, and what else the template
+        marks turns with."""
 
     def _tried(self) -> tuple[str, str]:
-        """A question up to where the answer begins, and with the answer; behind a system message where one may be."""
+        """A question up to where the answer begins, and with the answer; behind a system message
+        where one may be."""
         system: Message = {"role": "system", "content": "."}
-        chat: list[Message] = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": ANSWER}]
+        chat: list[Message] = [
+            {"role": "user", "content": QUESTION},
+            {"role": "assistant", "content": ANSWER},
+        ]
         for lead in ([system], []):
             try:
                 asked, finished = (
@@ -113,18 +136,27 @@ class Chat:
                 )
             except (DataError, ModelError) as error:
                 if not lead:
-                    raise ModelError(f"a question and an answer cannot be rendered: {error.cause}", TEMPLATE) from error
+                    raise ModelError(
+                        f"a question and an answer cannot be rendered: {error.cause}", TEMPLATE
+                    ) from error
             else:
                 break
         if found := _ADDRESS.search(asked):
-            raise ModelError(f"the chat template writes {found[0]}, which is another text in each process", TEMPLATE)
+            raise ModelError(
+                f"the chat template writes {found[0]}, which is another text in each process",
+                TEMPLATE,
+            )
         if QUESTION not in asked or ANSWER not in finished:
             lost = "the answer" if QUESTION in asked else "the question"
-            raise ModelError(f"the chat template leaves out {lost} of a chat whose messages are plain text", TEMPLATE)
+            raise ModelError(
+                f"the chat template leaves out {lost} of a chat whose messages are plain text",
+                TEMPLATE,
+            )
         return asked, finished
 
     def _find_end_of_turn(self, rest: str) -> int:
-        """The token that the template puts after an answer; the end-of-text token where that is none."""
+        """The token that the template puts after an answer; the end-of-text token where that is
+        none."""
         for first in self._ids(rest)[:1]:
             if first in self.tokenizer.all_special_ids or first in self._added:
                 return first
@@ -136,15 +168,17 @@ class Chat:
         return int(self.tokenizer.eos_token_id)
 
     def _find_closing(self, asked: str, begun: str) -> str:
-        """What closes a thought that the generation prompt opens, with which demonstrations begin; else nothing.
+        """What closes a thought that the generation prompt opens, with which demonstrations begin;
+        else nothing.
 
         Args:
             asked: what follows the question, with the generation prompt.
             begun: what follows it before the text of a finished answer.
 
         Raises:
-            ModelError: a finished answer begins otherwise: with tokens that an answer's text cannot hold, or without
-                what the generation prompt ends with. An empty thought, and one that is opened, may differ.
+            ModelError: a finished answer begins otherwise: with tokens that an answer's text cannot
+                hold, or without what the generation prompt ends with. An empty thought, and one
+                that is opened, may differ.
         """
         left, inserted = self._apart(asked, begun)
         closing = ""
@@ -157,15 +191,18 @@ class Chat:
         left, inserted = (_THOUGHT.sub("", text).strip() for text in (left, inserted))
         if left or any(token in inserted for token in self._added.values() if _MARK.search(token)):
             raise ModelError(
-                f"the chat template asks for an answer with {asked[-80:]!r}, and begins a finished one with "
+                f"the chat template asks for an answer with {asked[-80:]!r}, and begins a finished "
+                "one with "
                 f"{begun[-80:]!r}: what is sampled would be no answer as the template writes it",
-                "use another model, or set model.chat_template to a Jinja file whose generation prompt ends where the "
+                "use another model, or set model.chat_template to a Jinja file whose generation "
+                "prompt ends where the "
                 "text of an answer begins",
             )
         return closing
 
     def _apart(self, one: str, other: str) -> list[str]:
-        """What two texts end with behind their common beginning, which cuts through no added token."""
+        """What two texts end with behind their common beginning, which cuts through no added
+        token."""
         unit = re.compile(f"{_any_of(self._added.values()).pattern}|[\\s\\S]")
         units = [[found[0] for found in unit.finditer(text)] for text in (one, other)]
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*units, strict=False)))
@@ -173,29 +210,44 @@ class Chat:
 
     def _find_control(self, asked: str) -> dict[int, str]:
         tokenizer, stops = self.tokenizer, {*self.stop_ids}
-        special = {*tokenizer.all_special_ids, *(i for i, one in tokenizer.added_tokens_decoder.items() if one.special)}
+        special = {
+            *tokenizer.all_special_ids,
+            *(i for i, one in tokenizer.added_tokens_decoder.items() if one.special),
+        }
         shown = self._ids(re.sub(rf"(?:{_THOUGHT.pattern})\s*$", "", asked))
         marks = {i for i in {*stops, *shown} if _MARK.search(self._added.get(i, ""))}
-        found = (special | marks) - ({tokenizer.unk_token_id} - stops)  # what a tokenizer makes of unknown letters
+        # what a tokenizer makes of unknown letters
+        found = (special | marks) - ({tokenizer.unk_token_id} - stops)
         return {i: text for i, text in self._added.items() if i in found}
 
     def _render(self, messages: Sequence[Message], *, prompt: bool) -> str:
         if not messages:
             raise DataError("a chat without a message", "give at least one")
-        told: dict[str, Any] = {"messages": [dict(each) for each in messages], "tools": None, "documents": None}
+        told: dict[str, Any] = {
+            "messages": [dict(each) for each in messages],
+            "tools": None,
+            "documents": None,
+        }
         special = {**self.tokenizer.special_tokens_map, "add_generation_prompt": prompt}
         try:
             template = self.tokenizer.get_chat_template()
             values = json.dumps({**told, **special}, default=str)
         except (TypeError, ValueError) as error:  # several by name, of which none is the default
-            raise ModelError(f"the chat template fails: {type(error).__name__}: {one_line(error)}", TEMPLATE) from error
+            raise ModelError(
+                f"the chat template fails: {type(error).__name__}: {one_line(error)}", TEMPLATE
+            ) from error
         if not isinstance(template, str):
-            raise ModelError(f"the chat template is {type(template).__name__}, and no text", TEMPLATE)
+            raise ModelError(
+                f"the chat template is {type(template).__name__}, and no text", TEMPLATE
+            )
         return render(template, self._date, values)
 
     def _ids(self, text: str) -> list[int]:
         return encode(
-            lambda: self.tokenizer(text, add_special_tokens=False)["input_ids"], text, self.tokenizer, self.rows
+            lambda: self.tokenizer(text, add_special_tokens=False)["input_ids"],
+            text,
+            self.tokenizer,
+            self.rows,
         )
 
     def spelled(self, text: str) -> list[str]:
@@ -210,32 +262,41 @@ class Chat:
         """Ids of a chat up to where the answer begins.
 
         Raises:
-            DataError: the template refuses it; it spells a control token that the tokenizer cannot write as text.
+            DataError: the template refuses it; it spells a control token that the tokenizer cannot
+                write as text.
             ModelError: the template or the tokenizer fails.
         """
         if not any(self.spelled(message["content"]) for message in messages):
             return self._ids(self._render(messages, prompt=True))
-        hidden: list[Message] = [{**each, "content": self._plain.hide(each["content"])} for each in messages]
+        hidden: list[Message] = [
+            {**each, "content": self._plain.hide(each["content"])} for each in messages
+        ]
         return self._plain.ids(self._render(hidden, prompt=True))
 
     def demonstration(self, messages: Sequence[Message]) -> Demonstration:
-        """Ids of a chat whose last answer is the target, with the token that ends it; all before it is its prompt.
+        """Ids of a chat whose last answer is the target, with the token that ends it; all before it
+        is its prompt.
 
-        Earlier answers are what the last one follows, as when it is sampled, and are no targets. Where the generation
-        prompt opens a thought, the target continues it, or closes it where the answer has none.
+        Earlier answers are what the last one follows, as when it is sampled, and are no targets.
+        Where the generation prompt opens a thought, the target continues it, or closes it where the
+        answer has none.
 
         Raises:
             DataError: the chat does not end with an answer; see `prompt`.
         """
         if not messages or messages[-1]["role"] != "assistant":
             raise DataError("a demonstration ends with the assistant's answer")
-        prompt, (closing, said) = self.prompt(messages[:-1]), self._continued(messages[-1]["content"])
+        prompt, (closing, said) = (
+            self.prompt(messages[:-1]),
+            self._continued(messages[-1]["content"]),
+        )
         own = self._plain.ids(self._plain.hide(said)) if self.spelled(said) else self._ids(said)
         answer = [*self._ids(closing), *own, self.end_of_turn]
         return Demonstration((*prompt, *answer), (False,) * len(prompt) + (True,) * len(answer))
 
     def _continued(self, answer: str) -> tuple[str, str]:
-        """What closes the thought that the generation prompt opens, and what of the answer follows."""
+        """What closes the thought that the generation prompt opens, and what of the answer
+        follows."""
         if (thought := self.in_thought(answer)) is not None:
             return "", thought
         ends = self.opened.strip().replace("<", "</")
@@ -243,7 +304,8 @@ class Chat:
         return "" if goes_on else self._closing, answer
 
     def in_thought(self, answer: str) -> str | None:
-        """An answer that begins with a thought, as it is sampled behind a prompt that opens it; None for any other."""
+        """An answer that begins with a thought, as it is sampled behind a prompt that opens it;
+        None for any other."""
         mark, begun = self.opened.strip(), answer.lstrip()
         if not mark or not begun.startswith(mark):
             return None
@@ -257,12 +319,19 @@ class Chat:
     def text(self, tokens: Sequence[int]) -> str:
         """The text of an answer's ids, without the token that ended it and other special tokens."""
         kept = list(tokens[:-1] if len(tokens) and tokens[-1] in self.stop_ids else tokens)
-        with clear_opening_errors("the tokenizer cannot write an answer as text", "use the model's own tokenizer"):
-            return str(self.tokenizer.decode(kept, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+        with clear_opening_errors(
+            "the tokenizer cannot write an answer as text", "use the model's own tokenizer"
+        ):
+            return str(
+                self.tokenizer.decode(
+                    kept, skip_special_tokens=True, clean_up_tokenization_spaces=False
+                )
+            )
 
 
 class _Plain:
-    """A copy of a tokenizer to which control tokens have other names, so that what spells one is text like any other.
+    """A copy of a tokenizer to which control tokens have other names, so that what spells one is
+    text like any other.
 
     All else of it is the same, so a chat is still tokenised in one piece.
     """
@@ -280,7 +349,9 @@ class _Plain:
         except Exception as error:  # it has no such backend, or one with parts in Python
             raise self._refused([*control.values()][:3]) from error
         added = {i: str(token) for i, token in tokenizer.added_tokens_decoder.items()}
-        self._id_of = {self._copy.token_to_id(self._own.get(text, text)): i for i, text in added.items()}
+        self._id_of = {
+            self._copy.token_to_id(self._own.get(text, text)): i for i, text in added.items()
+        }
 
     def _refused(self, texts: Sequence[str]) -> DataError:
         return DataError(
@@ -301,7 +372,9 @@ class _Plain:
         told, count = self._spelled.subn(lambda found: self._own[found[0]], rendered)
         for text, held in self._held.items():
             told = told.replace(held, text)
-        found = encode(lambda: self._copy.encode(told, add_special_tokens=False).ids, told, self._copy, None)
+        found = encode(
+            lambda: self._copy.encode(told, add_special_tokens=False).ids, told, self._copy, None
+        )
         ids = [self._id_of.get(token, token) for token in found]
         if sum(token in self._control for token in ids) != count:
             raise self._refused([text for text, held in self._held.items() if held in rendered])
@@ -309,10 +382,15 @@ class _Plain:
 
 
 def _renamed(backend: Any, names: Mapping[str, str]) -> Any:
-    """A copy of a tokenizers.Tokenizer in which some tokens have other names, and no merge leads to them."""
+    """A copy of a tokenizers.Tokenizer in which some tokens have other names, and no merge leads to
+    them."""
     from tokenizers import Tokenizer
 
-    state = json.loads(backend.to_str()) | {"post_processor": None, "truncation": None, "padding": None}
+    state = json.loads(backend.to_str()) | {
+        "post_processor": None,
+        "truncation": None,
+        "padding": None,
+    }
     for token in state["added_tokens"]:
         token["content"] = names.get(token["content"], token["content"])
     model = state["model"]
@@ -329,7 +407,9 @@ def _renamed(backend: Any, names: Mapping[str, str]) -> Any:
 
 def _any_of(texts: Any) -> re.Pattern[str]:
     """Finds any of some texts, the longest first; nothing where there are none."""
-    return re.compile(f"({'|'.join(map(re.escape, sorted(texts, key=len, reverse=True))) or '(?!)'})")
+    return re.compile(
+        f"({'|'.join(map(re.escape, sorted(texts, key=len, reverse=True))) or '(?!)'})"
+    )
 
 
 def _ids_of(stops: Any, rows: int | None) -> list[int]:
@@ -338,7 +418,9 @@ def _ids_of(stops: Any, rows: int | None) -> list[int]:
     Raises:
         ModelError: it has something else there.
     """
-    found = [] if stops is None else list(stops) if isinstance(stops, list | tuple | set) else [stops]
+    found = (
+        [] if stops is None else list(stops) if isinstance(stops, list | tuple | set) else [stops]
+    )
     if not all(isinstance(one, int) and not isinstance(one, bool) for one in found):
         raise ModelError(
             f"eos_token_id of the model is {stops!r}, and no token's id or list of ids",

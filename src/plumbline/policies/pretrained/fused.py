@@ -2,11 +2,12 @@
 
 Letters in shapes: N rows, H inputs, O outputs, r rank.
 
-Left to autograd, a norm keeps its input three times over. Here RMS norms and silu(gate) * up keep their inputs alone
-and run in blocks of rows that stay in the cache, and a LoRA layer adds its two gradients in place: 1,024 tokens of
-SmolLM2 keep 589 MB for the backward pass instead of 747, in the same time (on a CPU the products decide). Forward they
-give the very bits of the modules whose place they take, which the sampler (`autoregressive/decoders/lean.py`) has as
-well. Used only after they were compared with the model's own forward pass (`fuse_if_right`, and by a causal model
+Left to autograd, a norm keeps its input three times over. Here RMS norms and silu(gate) * up keep
+their inputs alone and run in blocks of rows that stay in the cache, and a LoRA layer adds its two
+gradients in place: 1,024 tokens of SmolLM2 keep 589 MB for the backward pass instead of 747, in the
+same time (on a CPU the products decide). Forward they give the very bits of the modules whose place
+they take, which the sampler (`autoregressive/decoders/lean.py`) has as well. Used only after they
+were compared with the model's own forward pass (`fuse_if_right`, and by a causal model
 `autoregressive/probe.py`).
 """
 
@@ -34,11 +35,13 @@ MODELS = {f"transformers.models.{name}.modeling_{name}" for name in MODEL_TYPES}
 """Modules with RMS norms and MLPs that are taken over."""
 SILU = {"SiLU", "SiLUActivation"}
 BLOCK = 2**18
-"""Elements of a block of rows: fewer make more operations, more leave the cache (2**15 to 2**19 tried, 1536 wide)."""
+"""Elements of a block of rows: fewer make more operations, more leave the cache (2**15 to 2**19
+tried, 1536 wide)."""
 
 
 def fuse(model: Any) -> None:
-    """Give a model's parts the forward passes of this module; a part that has more to it keeps its own."""
+    """Give a model's parts the forward passes of this module; a part that has more to it keeps its
+    own."""
     for module, forward in _parts(model):
         if not hasattr(module, ORIGINAL):
             setattr(module, ORIGINAL, module.forward)
@@ -54,7 +57,8 @@ def unfuse(model: Any) -> None:
 
 
 def fuse_if_right(model: Any, plain: Callable[[], Tensor], sequences: int) -> bool:
-    """Give a model's parts the forward passes of this module where the model then gives what it did.
+    """Give a model's parts the forward passes of this module where the model then gives what it
+    did.
 
     Args:
         model: with or without adapters.
@@ -95,7 +99,9 @@ def _forward(layer: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     if part is None:
         return _own(layer, hidden, *args, **kwargs)
     base = layer.base_layer
-    plain = type(base) is nn.Linear and base.weight.is_floating_point() and hidden.device.type == "cpu"
+    plain = (
+        type(base) is nn.Linear and base.weight.is_floating_point() and hidden.device.type == "cpu"
+    )
     frozen = plain and not any(weight.requires_grad for weight in base.parameters())
     rows = hidden.flatten(0, -2)
     with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
@@ -116,7 +122,9 @@ def _mlp(module: Any, hidden: Tensor) -> Tensor:
     """down(silu(gate) * up) for inputs [..., H]."""
     if hidden.device.type != "cpu":
         return _own(module, hidden)
-    result: Tensor = module.down_proj(_Gated.apply(module.gate_proj(hidden), module.up_proj(hidden)))
+    result: Tensor = module.down_proj(
+        _Gated.apply(module.gate_proj(hidden), module.up_proj(hidden))
+    )
     return result
 
 
@@ -126,7 +134,8 @@ def _own(module: Any, *args: Any, **kwargs: Any) -> Tensor:
 
 
 def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Views of the same rows of contiguous tensors [..., size], block by block; the first says how many rows."""
+    """Views of the same rows of contiguous tensors [..., size], block by block; the first says how
+    many rows."""
     rows = max(1, BLOCK // tensors[0].shape[-1])
     return zip(*(each.flatten(0, -2).split(rows) for each in tensors), strict=True)
 
@@ -134,14 +143,16 @@ def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 class _LowRank(torch.autograd.Function):
     """base [N, O] + s B (A x), for x [N, H], A [r, H] and s B [O, r]; base is changed.
 
-    With a weight W [O, H], which is frozen, base is W x made without gradient, and the gradient of x is that of both
-    products: g W + (g s B) A, the second added in place. Beside x the backward pass needs A x alone. Its products take
-    A and B as one 16-bit matrix each: there the low halves would change less than the rounding of the gradient that
-    comes in.
+    With a weight W [O, H], which is frozen, base is W x made without gradient, and the gradient of
+    x is that of both products: g W + (g s B) A, the second added in place. Beside x the backward
+    pass needs A x alone. Its products take A and B as one 16-bit matrix each: there the low halves
+    would change less than the rounding of the gradient that comes in.
     """
 
     @staticmethod
-    def forward(ctx: Any, base: Tensor, hidden: Tensor, weight: Tensor | None, down: Tensor, up: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, base: Tensor, hidden: Tensor, weight: Tensor | None, down: Tensor, up: Tensor
+    ) -> Tensor:
         rank = len(down)
         low = functional.linear(hidden, halves(down, hidden.dtype).flatten(0, 1))
         _add(base, low, _spread(up, hidden.dtype), rank)
@@ -171,16 +182,21 @@ class _LowRank(torch.autograd.Function):
 
 
 class _Norm(torch.autograd.Function):
-    """RMS norm (Zhang and Sennrich 2019, arXiv:1910.07467) of x [..., H] with weight w [H], rounded as transformers'.
+    """RMS norm (Zhang and Sennrich 2019, arXiv:1910.07467) of x [..., H] with weight w [H], rounded
+    as transformers'.
 
-    With n = x / rms and m = g w, for a gradient g, that of x is (m - n mean(n m)) / rms, and that of w the sum of g n.
+    With n = x / rms and m = g w, for a gradient g, that of x is (m - n mean(n m)) / rms, and that
+    of w the sum of g n.
     """
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:
         wide = torch.promote_types(hidden.dtype, torch.float32)
         hidden = hidden.contiguous()
-        output, inverse = torch.empty_like(hidden), hidden.new_empty((*hidden.shape[:-1], 1), dtype=wide)
+        output, inverse = (
+            torch.empty_like(hidden),
+            hidden.new_empty((*hidden.shape[:-1], 1), dtype=wide),
+        )
         for x, y, scale in _blocks(hidden, output, inverse):
             exact = x.to(wide)
             scale.copy_(exact.square().mean(-1, keepdim=True).add_(epsilon).rsqrt_())
@@ -204,8 +220,8 @@ class _Norm(torch.autograd.Function):
 
 
 class _Gated(torch.autograd.Function):
-    """silu(gate) * up, of [..., O] each (SwiGLU: Shazeer 2020, arXiv:2002.05202); silu is made again for the backward
-    pass.
+    """silu(gate) * up, of [..., O] each (SwiGLU: Shazeer 2020, arXiv:2002.05202); silu is made
+    again for the backward pass.
     """
 
     @staticmethod

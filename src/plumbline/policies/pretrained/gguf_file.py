@@ -1,7 +1,9 @@
-"""A model in one GGUF file: what transformers needs to be told, and what is wrong with a file that it cannot read.
+"""A model in one GGUF file: what transformers needs to be told, and what is wrong with a file that
+it cannot read.
 
-transformers dequantises the weights into plain tensors while it loads them. They are then ordinary weights, to be
-trained and saved, and the marks of quantisation, which would forbid both, are taken off.
+transformers dequantises the weights into plain tensors while it loads them. They are then ordinary
+weights, to be trained and saved, and the marks of quantisation, which would forbid both, are taken
+off.
 """
 
 import io
@@ -28,11 +30,16 @@ def is_gguf(source: str) -> bool:
 
 def where(source: str) -> tuple[str, dict[str, str]]:
     """How `from_pretrained` is told of a source: its first argument and the further ones."""
-    return (str(Path(source).parent), {"gguf_file": Path(source).name}) if is_gguf(source) else (source, {})
+    return (
+        (str(Path(source).parent), {"gguf_file": Path(source).name})
+        if is_gguf(source)
+        else (source, {})
+    )
 
 
 def header(source: str) -> tuple[str, str]:
-    """Architecture ("llama") and splitting of text ("smollm", empty where it is not said) of a whole GGUF file.
+    """Architecture ("llama") and splitting of text ("smollm", empty where it is not said) of a
+    whole GGUF file.
 
     Raises:
         ModelError: no such file, not GGUF, cut short, or the package gguf is missing.
@@ -45,7 +52,10 @@ def header(source: str) -> tuple[str, str]:
     if start == POINTER:
         raise ModelError(f"{source} is a pointer of Git LFS, and not the weights", AGAIN)
     if start[:4] != b"GGUF":
-        raise ModelError(f"{source} is not a GGUF file, in spite of its name", "download it again, as a binary file")
+        raise ModelError(
+            f"{source} is not a GGUF file, in spite of its name",
+            "download it again, as a binary file",
+        )
     return _read(str(path.resolve()), path.stat().st_mtime_ns)
 
 
@@ -63,7 +73,9 @@ def _read(path: str, modified: int) -> tuple[str, str]:  # noqa: ARG001 - part o
 
         def _get(self, offset: Any, dtype: Any, count: Any = 1, override_order: Any = None) -> Any:
             if int(offset) + int(count) * np.dtype(dtype).itemsize > size:
-                raise ValueError(f"{int(count):,} entries are said to stand at byte {int(offset):,}")
+                raise ValueError(
+                    f"{int(count):,} entries are said to stand at byte {int(offset):,}"
+                )
             return super()._get(offset, dtype, count, override_order)
 
         def _get_field_parts(self, orig_offs: int, raw_type: int) -> Any:
@@ -82,7 +94,8 @@ def _read(path: str, modified: int) -> tuple[str, str]:  # noqa: ARG001 - part o
 
 
 def split_as_trained(tokenizer: Any, source: str) -> None:
-    """Let SmolLM's tokenizer take digits one by one; transformers knows the splits of other vocabularies, not this one.
+    """Let SmolLM's tokenizer take digits one by one; transformers knows the splits of other
+    vocabularies, not this one.
 
     Without it, the blanks before a number (indented JSON) get other tokens than in training.
     """
@@ -94,7 +107,8 @@ def split_as_trained(tokenizer: Any, source: str) -> None:
 
 
 def without_bars(source: str) -> AbstractContextManager[Any]:
-    """Keep the bar off the terminal that transformers draws over a GGUF file whatever its settings; errors raise."""
+    """Keep the bar off the terminal that transformers draws over a GGUF file whatever its settings;
+    errors raise."""
     return redirect_stderr(io.StringIO()) if is_gguf(source) else nullcontext()
 
 

@@ -1,8 +1,9 @@
-"""A causal model as one GGUF file, with what llama.cpp needs to read it: weights, tokenizer, chat template, sizes.
+"""A causal model as one GGUF file, with what llama.cpp needs to read it: weights, tokenizer, chat
+template, sizes.
 
-Names, the order of rotary halves and the metadata are those of llama.cpp's own converter (convert_hf_to_gguf.py, as of
-gguf 0.19). What it would need more than this for is refused: another shape of model, a stretched rotary embedding, a
-tokenizer whose way to split text has no name there.
+Names, the order of rotary halves and the metadata are those of llama.cpp's own converter
+(convert_hf_to_gguf.py, as of gguf 0.19). What it would need more than this for is refused: another
+shape of model, a stretched rotary embedding, a tokenizer whose way to split text has no name there.
 """
 
 import json
@@ -24,9 +25,11 @@ from plumbline.storage import clear_os_errors
 Stored = Literal["f32", "f16", "bf16", "q8_0"]
 KINDS: tuple[Stored, ...] = get_args(Stored)
 SHAPES = {"llama": True, "qwen2": False, "qwen3": False}
-"""Models that are written, by transformers' name, which is llama.cpp's too; whether its rotary halves interleave."""
+"""Models that are written, by transformers' name, which is llama.cpp's too; whether its rotary
+halves interleave."""
 BLOCK = 32
-"""Weights of q8_0 that share a scale; a matrix whose rows are no multiple of it is stored in f16, as llama.cpp does."""
+"""Weights of q8_0 that share a scale; a matrix whose rows are no multiple of it is stored in f16,
+as llama.cpp does."""
 
 HEAD = 128
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
@@ -37,7 +40,8 @@ SPLITS = {
     (_WORDS + _REST, "bytes"): "qwen2",
     (_WORDS + "{1,3}" + _REST, "bytes"): "llama-bpe",
 }
-"""How a tokenizer splits text before it merges bytes, and llama.cpp's name for it (`tokenizer.ggml.pre`)."""
+"""How a tokenizer splits text before it merges bytes, and llama.cpp's name for it
+(`tokenizer.ggml.pre`)."""
 ADVICE = "export it with --kind merged, and see whether llama.cpp's own converter takes that"
 
 
@@ -50,7 +54,8 @@ class ReadBack:
     """The largest difference of a weight, and what the kind of storage allows."""
     allowed: float
     logprob: float
-    """The largest difference of a token's log-probability [nats], their mean, and how many were compared."""
+    """The largest difference of a token's log-probability [nats], their mean, and how many were
+    compared."""
     mean: float
     tokens: int
     same_ids: bool
@@ -68,14 +73,24 @@ def check_writable(policy: Any) -> str:
     windows = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
     shape, law = config.model_type, config.to_dict().get("hidden_act")
     reasons = (
-        (policy.family != "autoregressive", f"its family is {policy.family}, and GGUF's readers write left to right"),
+        (
+            policy.family != "autoregressive",
+            f"its family is {policy.family}, and GGUF's readers write left to right",
+        ),
         (shape not in SHAPES, f"models of type {shape} are not written, only {', '.join(SHAPES)}"),
-        (rope.get("rope_type", "default") != "default", f"its rotary embedding is stretched ({rope.get('rope_type')})"),
+        (
+            rope.get("rope_type", "default") != "default",
+            f"its rotary embedding is stretched ({rope.get('rope_type')})",
+        ),
         (bool(windows), "it attends within a window"),
         (law != "silu", f"its activation is {law}, not silu"),
         (
             shape == "qwen3" and config.head_dim != HEAD,
-            f"its heads are {getattr(config, 'head_dim', 0)} wide, and transformers takes all of qwen3's for {HEAD}",
+            (
+                f"its heads are {getattr(config, 'head_dim', 0)} wide, and transformers takes all "
+                "of "
+                f"qwen3's for {HEAD}"
+            ),
         ),
     )
     for stands, reason in reasons:
@@ -87,7 +102,8 @@ def check_writable(policy: Any) -> str:
     by_bytes = backend["model"]["type"] == "BPE" and not backend["model"].get("byte_fallback")
     if found is None or not by_bytes or normalizer["type"] != "NFC":
         raise _refused(
-            "its tokenizer is none of those whose way to split text llama.cpp knows by a name that is known here "
+            "its tokenizer is none of those whose way to split text llama.cpp knows by a name that "
+            "is known here "
             f"({', '.join(SPLITS.values())})"
         )
     return found
@@ -98,7 +114,8 @@ def _refused(reason: str) -> ModelError:
 
 
 def _part(part: dict[str, Any]) -> str:
-    """A step of splitting as `SPLITS` writes it: `bytes` only spells text in bytes, ByteLevel splits it, too."""
+    """A step of splitting as `SPLITS` writes it: `bytes` only spells text in bytes, ByteLevel
+    splits it, too."""
     kind = str(part.get("type"))
     if kind == "Split" and part["behavior"] == "Isolated" and not part["invert"]:
         return str(part["pattern"].get("Regex"))
@@ -147,7 +164,9 @@ def write_gguf(policy: Any, path: Path, stored: Stored, about: Mapping[str, str]
     out.add_layer_norm_rms_eps(config.rms_norm_eps)
     out.add_vocab_size(config.vocab_size)
     _add_tokenizer(out, policy, split)
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[config.model_type.upper()], config.num_hidden_layers)
+    names = gguf.get_tensor_name_map(
+        gguf.MODEL_ARCH[config.model_type.upper()], config.num_hidden_layers
+    )
     with clear_os_errors(path):
         for own, weight, _ in merged(policy):
             name = names.get_name(own, try_suffixes=(".weight", ".bias"))
@@ -159,7 +178,9 @@ def write_gguf(policy: Any, path: Path, stored: Stored, about: Mapping[str, str]
                 halves = array.reshape(count, 2, array.shape[0] // count // 2, *array.shape[1:])
                 array = halves.swapaxes(1, 2).reshape(array.shape)
             kind = gguf.GGMLQuantizationType[_kind(array, stored).upper()]
-            out.add_tensor(name, gguf.quants.quantize(np.ascontiguousarray(array), kind), raw_dtype=kind)
+            out.add_tensor(
+                name, gguf.quants.quantize(np.ascontiguousarray(array), kind), raw_dtype=kind
+            )
         out.write_header_to_file()
         out.write_kv_data_to_file()
         out.write_tensors_to_file()
@@ -174,7 +195,8 @@ def _add_tokenizer(out: Any, policy: Any, split: str) -> None:
     added = {one["id"]: one for one in backend["added_tokens"]}
     texts = {number: text for text, number in backend["model"]["vocab"].items()}
     texts |= {number: one["content"] for number, one in added.items()}
-    kinds = [TokenType.NORMAL if number in texts else TokenType.UNUSED for number in range(rows)]  # UNUSED: of no text
+    # UNUSED: of no text
+    kinds = [TokenType.NORMAL if number in texts else TokenType.UNUSED for number in range(rows)]
     for number, token in added.items():
         if number < rows:
             kinds[number] = TokenType.CONTROL if token["special"] else TokenType.USER_DEFINED
@@ -215,7 +237,10 @@ def compare(policy: Any, read: Any, stored: Stored) -> ReadBack:
     Raises:
         ModelError: a weight is not there, or differs by more than the kind of storage rounds.
     """
-    weights, found = {name: weight for name, weight, _ in merged(policy)}, dict(read.model.state_dict())
+    weights, found = (
+        {name: weight for name, weight, _ in merged(policy)},
+        dict(read.model.state_dict()),
+    )
     worst = widest = 0.0
     for name, weight in weights.items():
         if name not in found or found[name].shape != weight.shape:
@@ -224,7 +249,8 @@ def compare(policy: Any, read: Any, stored: Stored) -> ReadBack:
         differs = (found[name].cpu().float() - weight.cpu()).abs()
         if bool((differs > allowed).any()):
             raise ModelError(
-                f"{name} was read back from the GGUF file with a difference of {float(differs.max()):.2g}, and "
+                f"{name} was read back from the GGUF file with a difference of "
+                f"{float(differs.max()):.2g}, and "
                 f"{stored} rounds by at most {float(allowed.max()):.2g}",
                 "report this as a bug",
             )
@@ -242,12 +268,15 @@ def compare(policy: Any, read: Any, stored: Stored) -> ReadBack:
 
 
 def _rounding(weight: Tensor, stored: Stored) -> Tensor:
-    """The most that a kind of storage may change each weight by: half a unit in the last place, or half a step."""
+    """The most that a kind of storage may change each weight by: half a unit in the last place, or
+    half a step."""
     kind = _kind(weight.numpy(), stored)
     if kind == "f32":
         return torch.zeros(1)
     if kind == "q8_0":  # 127 steps to the largest of a block, whose scale is kept in float16
         largest = weight.reshape(-1, BLOCK).abs().amax(1, keepdim=True)
-        return (largest * (0.5 / 127 + 2**-11) + 127 * 2**-25).expand(-1, BLOCK).reshape(weight.shape)
+        return (
+            (largest * (0.5 / 127 + 2**-11) + 127 * 2**-25).expand(-1, BLOCK).reshape(weight.shape)
+        )
     bits, smallest = (8, 2.0**-134) if kind == "bf16" else (11, 2.0**-25)
     return weight.abs() * 2.0**-bits + smallest

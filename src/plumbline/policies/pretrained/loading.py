@@ -1,7 +1,9 @@
-"""From a directory, a GGUF file or a hub name to a causal model and its tokenizer, or to an error that says what to do.
+"""From a directory, a GGUF file or a hub name to a causal model and its tokenizer, or to an error
+that says what to do.
 
-transformers starts weights that a checkpoint lacks from random numbers and mentions it in a warning. Here that is an
-error, because a model that was never loaded looks like one that learns badly.
+transformers starts weights that a checkpoint lacks from random numbers and mentions it in a
+warning. Here that is an error, because a model that was never loaded looks like one that learns
+badly.
 """
 
 import json
@@ -27,7 +29,14 @@ from plumbline.policies.opening import bounded, check_tokenizer, clear_opening_e
 from plumbline.policies.options import HidingModel, PretrainedModel
 from plumbline.policies.pretrained.adapters import adapted, not_for_adapters
 from plumbline.policies.pretrained.chat import Chat
-from plumbline.policies.pretrained.gguf_file import as_plain, header, is_gguf, split_as_trained, where, without_bars
+from plumbline.policies.pretrained.gguf_file import (
+    as_plain,
+    header,
+    is_gguf,
+    split_as_trained,
+    where,
+    without_bars,
+)
 from plumbline.policies.saved import (
     ADAPTER,
     SIZES,
@@ -43,9 +52,10 @@ from plumbline.policies.saved import (
 from plumbline.recipe import LoraSection, ModelSection
 from plumbline.storage import read_object
 
-# -- stock -----------------------------------------------------------------------------------------------------------
+# -- stock -----------------------------------------------------------------------------------------
 #
-# Checkpoints whose files name classes that only their own code has, as what transformers has. No such code is run.
+# Checkpoints whose files name classes that only their own code has, as what transformers has. No
+# such code is run.
 
 FOREIGN = (
     "model_type",
@@ -57,20 +67,24 @@ FOREIGN = (
     "attn_implementation",
     "_name_or_path",
 )
-"""Keys of a config.json that name code, or say how it is run; a model saved from here is one that transformers has."""
+"""Keys of a config.json that name code, or say how it is run; a model saved from here is one that
+transformers has."""
 HARMLESS = frozenset({
     *("rope_scaling", "rope_theta", "use_sliding_window", "max_window_layers", "use_mrope", "bos_token_id"),
     *("eos_token_id", "pad_token_id", "mask_token_id", "block_size", "debug", "ep_size", "fuse_cross_entropy"),
     *("micro_forward", "skip_checkpoint", "use_deepep", "plumbline", "predicts_next", "writes_blocks", "use_cache"),
     *("tie_word_embeddings", "torch_dtype", "attn_implementation", "_attn_implementation", "_name_or_path"),
 })  # fmt: skip
-"""Keys beyond those of the stock classes that are read elsewhere, or say how a model was trained or is run."""
+"""Keys beyond those of the stock classes that are read elsewhere, or say how a model was trained or
+is run."""
 TOKENIZERS = {"DreamTokenizer": "Qwen2Tokenizer"}
-"""Classes of tokenizers that only a checkpoint's own code has, and those of transformers that read the same files."""
+"""Classes of tokenizers that only a checkpoint's own code has, and those of transformers that read
+the same files."""
 
 
 def stock_config(kind: Any, values: Mapping[str, Any], **more: Any) -> Any:
-    """A config of the transformers class `kind` from a config.json of a model that is one under another name.
+    """A config of the transformers class `kind` from a config.json of a model that is one under
+    another name.
 
     Raises:
         ModelError: it has keys that `kind` does not know and that are not known to change nothing.
@@ -79,7 +93,9 @@ def stock_config(kind: Any, values: Mapping[str, Any], **more: Any) -> Any:
     if own.get("rope_scaling", ...) is None:  # which transformers has under another key now
         del own["rope_scaling"]
     config = kind(**own, **more)
-    refuse_unread(own.keys() - kind().to_dict().keys() - HARMLESS - more.keys(), str(values.get("model_type")))
+    refuse_unread(
+        own.keys() - kind().to_dict().keys() - HARMLESS - more.keys(), str(values.get("model_type"))
+    )
     return config
 
 
@@ -91,9 +107,11 @@ def refuse_unread(keys: Iterable[str], model_type: str) -> None:
     """
     if unread := sorted(keys):
         raise ModelError(
-            f"the config.json of this {model_type} checkpoint says {', '.join(unread[:5])}, which is not read here and "
+            f"the config.json of this {model_type} checkpoint says {', '.join(unread[:5])}, which "
+            "is not read here and "
             "may change what the model computes",
-            "use the config.json that was published with these weights, or delete the keys that change nothing",
+            "use the config.json that was published with these weights, or delete the keys that "
+            "change nothing",
         )
 
 
@@ -110,7 +128,8 @@ class Loaded:
 
 
 ConfigOf = Callable[[str], Any]
-"""From where the weights are to the transformers config to load them with, or to None for their own."""
+"""From where the weights are to the transformers config to load them with, or to None for their
+own."""
 
 
 def load(
@@ -127,11 +146,12 @@ def load(
         source: a model directory, a LoRA adapter's directory, a GGUF file, or a hub name.
         seed: for the start of new LoRA matrices.
         config_of: for checkpoints whose config.json names a class that transformers does not have.
-        renames: for checkpoints in a layout of their own: patterns of weight names, and what stands for them.
+        renames: for checkpoints in a layout of their own: patterns of weight names, and what stands
+            for them.
 
     Raises:
-        ModelError: no such model, not a causal one, weights missing or of another shape, no chat template, an adapter
-            on other layers than the section asks for.
+        ModelError: no such model, not a causal one, weights missing or of another shape, no chat
+            template, an adapter on other layers than the section asks for.
     """
     from transformers import GenerationConfig
 
@@ -148,17 +168,20 @@ def load(
     if is_adapter(source):
         _try_patterns(model, source)
         wanted = None
-        if section.lora is not None and _names(section.lora.targets) != _names(adapter_settings(source).targets):
+        if section.lora is not None and _names(section.lora.targets) != _names(
+            adapter_settings(source).targets
+        ):
             asked = _with_lora(model, section.lora, seed, empty=True)
             wanted = adapted(model)
             asked.unload()
         adapter = _adapter(model, source)
         check_finite(model, source)
-        # The layers that the adapter has, against those that peft chooses for what the recipe asks for. Its own names
-        # are not asked for: they are not all that peft chose by.
+        # The layers that the adapter has, against those that peft chooses for what the recipe asks
+        # for. Its own names are not asked for: they are not all that peft chose by.
         if wanted is not None and (odd := sorted(wanted ^ adapted(model))):
             raise ModelError(
-                f"the adapter in {source} is on other layers than model.lora.targets asks for: {len(odd)} differ "
+                f"the adapter in {source} is on other layers than model.lora.targets asks for: "
+                f"{len(odd)} differ "
                 f"({', '.join(odd[:3])})",
                 f"set model.lora.targets to those of its {ADAPTER} (target_modules)",
             )
@@ -168,7 +191,9 @@ def load(
     if section.gradient_checkpointing is True:
         checkpoint_layers(model)
     rows = _check_embeddings(model, base)
-    chat = open_chat(tokenizer, section, source, rows, getattr(model.generation_config, "eos_token_id", None))
+    chat = open_chat(
+        tokenizer, section, source, rows, getattr(model.generation_config, "eos_token_id", None)
+    )
     if (
         config := model.generation_config
     ) is not None:  # it is saved with the model, and names what ends an answer here
@@ -176,7 +201,10 @@ def load(
         try:
             config.validate(strict=True)
         except ValueError:  # of laws of drawing that transformers reads, and would not write
-            ids = {name: getattr(config, name) for name in ("eos_token_id", "bos_token_id", "pad_token_id")}
+            ids = {
+                name: getattr(config, name)
+                for name in ("eos_token_id", "bos_token_id", "pad_token_id")
+            }
             model.generation_config = GenerationConfig(**ids)
     return Loaded(model=model, adapter=adapter, chat=chat, context=_context(model, section))
 
@@ -193,7 +221,8 @@ def choose_device(section: ModelSection) -> torch.device:
     there = count_devices(device.type)
     if (device.index or 0) >= there:
         raise ModelError(
-            f"the device is {section.device}, and torch {torch.__version__} finds {there or 'none'} of that kind here",
+            f"the device is {section.device}, and torch {torch.__version__} finds "
+            f"{there or 'none'} of that kind here",
             "use cpu or auto, or install a torch that is built for this GPU",
         )
     return device
@@ -213,7 +242,8 @@ def choose_dtype(section: ModelSection, device: torch.device) -> torch.dtype:
 
 
 def load_tokenizer(source: str, section: ModelSection) -> Any:
-    """The tokenizer of a directory, GGUF file or hub name; raises ModelError where there is none."""
+    """The tokenizer of a directory, GGUF file or hub name; raises ModelError where there is
+    none."""
     import transformers
     from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
@@ -225,17 +255,25 @@ def load_tokenizer(source: str, section: ModelSection) -> Any:
     if is_gguf(source):
         fix = _gguf_fix(source)
     elif not Path(source).is_dir():
-        fix = f"there is no directory {source} here, so it was taken for a hub name: check it, and the network"
+        fix = (
+            f"there is no directory {source} here, so it was taken for a hub name: check it, and "
+            "the network"
+        )
     elif not has_tokenizer(Path(source)):
         raise ModelError(f"{source} has a model and no tokenizer", fix)
     reach_hub(source)
     with clear_opening_errors(f"cannot load a tokenizer from {source}", fix):
         kind = transformers.AutoTokenizer
         if not is_gguf(source):
-            named = get_tokenizer_config(source, local_files_only=Path(source).is_dir()).get("tokenizer_class")
+            named = get_tokenizer_config(source, local_files_only=Path(source).is_dir()).get(
+                "tokenizer_class"
+            )
             kind = getattr(transformers, TOKENIZERS.get(str(named), "AutoTokenizer"))
         tokenizer = kind.from_pretrained(
-            folder, trust_remote_code=section.trust_remote_code, local_files_only=is_here(source), **file
+            folder,
+            trust_remote_code=section.trust_remote_code,
+            local_files_only=is_here(source),
+            **file,
         )
         check_tokenizer(tokenizer, source)
     if is_gguf(source):
@@ -260,7 +298,8 @@ def _name_mask(tokenizer: Any, token: str, source: str) -> None:
         )
     if tokenizer.mask_token not in {None, token}:
         raise ModelError(
-            f"model.mask_token is {token}, and the tokenizer of {source} already has the mask {tokenizer.mask_token}",
+            f"model.mask_token is {token}, and the tokenizer of {source} already has the mask "
+            f"{tokenizer.mask_token}",
             "leave out model.mask_token",
         )
     tokenizer.mask_token = token
@@ -273,13 +312,17 @@ def is_here(source: str) -> bool:
 
 def _gguf_fix(source: str) -> str:
     return (
-        f"the file is of architecture {header(source)[0]}; if this transformers cannot read that from GGUF, use the "
+        f"the file is of architecture {header(source)[0]}; if this transformers cannot read that "
+        "from GGUF, use the "
         "model's own directory (config.json and safetensors)"
     )
 
 
 UNLOADABLE = "cannot load a causal language model from"
-CAUSAL = "give a directory or hub name of a causal model (its config.json says architecture ...ForCausalLM)"
+CAUSAL = (
+    "give a directory or hub name of a causal model (its config.json says architecture "
+    "...ForCausalLM)"
+)
 
 
 def _check_readable(source: str, section: PretrainedModel, config_of: ConfigOf | None) -> None:
@@ -292,12 +335,17 @@ def _check_readable(source: str, section: PretrainedModel, config_of: ConfigOf |
     with clear_opening_errors(f"{UNLOADABLE} {source}", CAUSAL):
         if config_of is None or config_of(source) is None:
             AutoConfig.from_pretrained(
-                source, trust_remote_code=section.trust_remote_code, local_files_only=is_here(source)
+                source,
+                trust_remote_code=section.trust_remote_code,
+                local_files_only=is_here(source),
             )
 
 
 def _model(
-    source: str, section: PretrainedModel, config_of: ConfigOf | None = None, renames: Mapping[str, str] | None = None
+    source: str,
+    section: PretrainedModel,
+    config_of: ConfigOf | None = None,
+    renames: Mapping[str, str] | None = None,
 ) -> Any:
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
@@ -325,19 +373,22 @@ def _model(
             if "ignore_mismatched_sizes" not in str(error):
                 raise
             raise ModelError(
-                f"the checkpoint in {source} is of another model: its weights have other shapes than its config.json",
+                f"the checkpoint in {source} is of another model: its weights have other shapes "
+                "than its config.json",
                 "use the config.json that was saved with these weights",
             ) from error
     _check_complete(source, info)
     check_config(model.config.get_text_config().to_dict(), f"the config of {source}")
     head = model.get_output_embeddings()
     if head is not None and head.weight is not model.get_input_embeddings().weight:
-        # transformers unties a head that differs in the checkpoint, whatever its config says; a copy must know.
+        # transformers unties a head that differs in the checkpoint, whatever its config says; a
+        # copy must know.
         model.config.get_text_config().tie_word_embeddings = False
     if file:
         as_plain(model, source)
     if "key_mapping" in options:
-        # Else transformers would save under the checkpoint's own names, beside a stock config: nobody could load that.
+        # Else transformers would save under the checkpoint's own names, beside a stock config:
+        # nobody could load that.
         model._weight_conversions = None  # noqa: SLF001
     if section.quantize is None:
         model = model.to(device)
@@ -355,7 +406,8 @@ def _check_complete(source: str, info: Mapping[str, Any]) -> None:
         if names:
             some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
             raise ModelError(
-                f"the checkpoint in {source} is of another model: it {what} {len(names)} weights ({some})",
+                f"the checkpoint in {source} is of another model: it {what} {len(names)} weights "
+                f"({some})",
                 "use the config.json that was saved with these weights",
             )
 
@@ -366,18 +418,24 @@ def check_finite(model: nn.Module, source: str) -> None:
     Raises:
         ModelError: one is NaN or infinite; says which.
     """
-    weights = {name: each for name, each in model.named_parameters() if each.dtype.is_floating_point and each.numel()}
+    weights = {
+        name: each
+        for name, each in model.named_parameters()
+        if each.dtype.is_floating_point and each.numel()
+    }
     if not weights:
         return
     # A NaN is the least and the largest of its tensor, too.
     ends = torch.stack([torch.stack(each.detach().aminmax()).float() for each in weights.values()])
-    odd = (~ends.isfinite().all(1)).nonzero().flatten().tolist()  # once, so that a GPU is waited for once
+    # once, so that a GPU is waited for once
+    odd = (~ends.isfinite().all(1)).nonzero().flatten().tolist()
     if odd:
         names = [*weights]
         more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
         raise ModelError(
             f"the weights in {source} are not finite: {names[odd[0]]}{more} holds NaN or infinity",
-            "the training that wrote them broke down: take an earlier checkpoint, or fetch the model again",
+            "the training that wrote them broke down: take an earlier checkpoint, or fetch the "
+            "model again",
         )
 
 
@@ -385,25 +443,33 @@ def _check_embeddings(model: Any, source: str) -> int:
     """How many tokens the model has embeddings for.
 
     Raises:
-        ModelError: they are all the same, as a sharded training leaves them whose weights were not gathered.
+        ModelError: they are all the same, as a sharded training leaves them whose weights were not
+            gathered.
     """
     weight = model.get_input_embeddings().weight
     least, most = weight.detach().aminmax()
     if least == most:
         raise ModelError(
-            f"the weights in {source} were never written: every embedding holds {float(least):g} alone",
+            f"the weights in {source} were never written: every embedding holds {float(least):g} "
+            "alone",
             "gather the weights of all processes before they are saved, or fetch the model again",
         )
     return int(weight.shape[0])
 
 
-def open_chat(tokenizer: Any, section: ModelSection, source: str, rows: int | None = None, stops: Any = ()) -> Chat:
-    """A tokenizer with its template, for a model of so many embeddings, where that is known; a first chat is tried.
+def open_chat(
+    tokenizer: Any, section: ModelSection, source: str, rows: int | None = None, stops: Any = ()
+) -> Chat:
+    """A tokenizer with its template, for a model of so many embeddings, where that is known; a
+    first chat is tried.
 
     Raises:
-        ModelError: the template or the tokenizer fails on it, or gives a token without an embedding.
+        ModelError: the template or the tokenizer fails on it, or gives a token without an
+            embedding.
     """
-    fix = "use the tokenizer and template that were saved with this model, or set model.chat_template"
+    fix = (
+        "use the tokenizer and template that were saved with this model, or set model.chat_template"
+    )
     what = f"the tokenizer or chat template of {source} cannot be used"
     with clear_opening_errors(what, fix):
         try:
@@ -417,7 +483,8 @@ def open_chat(tokenizer: Any, section: ModelSection, source: str, rows: int | No
         raise ModelError(f"{what}: a chat of one question has no token", fix)
     if rows is not None and len(tokenizer) > rows:
         warnings.warn(
-            f"the tokenizer of {source} has {len(tokenizer)} tokens, but the model has embeddings for {rows}: a text "
+            f"the tokenizer of {source} has {len(tokenizer)} tokens, but the model has embeddings "
+            f"for {rows}: a text "
             "with one of the others is refused",
             stacklevel=2,
         )
@@ -425,7 +492,8 @@ def open_chat(tokenizer: Any, section: ModelSection, source: str, rows: int | No
 
 
 def _without_dropout(model: Any) -> None:
-    """Sampler and scorer are one law only without dropout, so it is off everywhere, in training as well."""
+    """Sampler and scorer are one law only without dropout, so it is off everywhere, in training as
+    well."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
@@ -437,9 +505,12 @@ def _without_dropout(model: Any) -> None:
 def checkpoint_layers(model: Any) -> None:
     """Recompute each layer in the backward pass, wherever a gradient is asked for.
 
-    transformers' own switch works in training mode only, where it also drops the cache that sampling needs.
+    transformers' own switch works in training mode only, where it also drops the cache that
+    sampling needs.
     """
-    stacks = [module for module in model.get_decoder().modules() if isinstance(module, nn.ModuleList)]
+    stacks = [
+        module for module in model.get_decoder().modules() if isinstance(module, nn.ModuleList)
+    ]
     for layer in max(stacks, key=len):
         layer.forward = partial(_recomputed, layer.forward)
 
@@ -455,14 +526,17 @@ def _names(targets: str | list[str]) -> set[str]:
 
 
 def _with_lora(model: Any, section: LoraSection, seed: int, *, empty: bool = False) -> Any:
-    """The model with the adapters that a section asks for; `empty` ones take no memory, and cannot be used."""
+    """The model with the adapters that a section asks for; `empty` ones take no memory, and cannot
+    be used."""
     from peft import LoraConfig, get_peft_model
 
     config = LoraConfig(
         r=section.rank,
         lora_alpha=section.alpha,
         target_modules=section.targets,
-        exclude_modules=not_for_adapters(model) or None if section.targets == "all-linear" else None,
+        exclude_modules=not_for_adapters(model) or None
+        if section.targets == "all-linear"
+        else None,
         lora_dropout=0.0,
         task_type="CAUSAL_LM",
     )
@@ -478,12 +552,14 @@ def _adapter(model: Any, folder: str) -> Any:
     with clear_opening_errors(f"the adapter in {folder} is of another model", _ANOTHER):
         config: Any = PeftConfig.from_pretrained(folder, local_files_only=True)
         _check_adapter(config, folder)
-        config.init_lora_weights = True  # what training began with may be costly, and is overwritten
+        # what training began with may be costly, and is overwritten
+        config.init_lora_weights = True
         with warnings.catch_warnings(record=True) as said, bounded(folder, held_bytes(folder)):
             warnings.simplefilter("always")
             adapter = PeftModel.from_pretrained(model, folder, is_trainable=True, config=config)
         if any("missing adapter keys" in str(each.message) for each in said):
-            # peft renames weights for some architectures, finds nothing of the new name, and leaves random ones.
+            # peft renames weights for some architectures, finds nothing of the new name, and leaves
+            # random ones.
             saved = load_file(Path(folder) / "adapter_model.safetensors")
             with torch.no_grad():
                 for name, weight in adapter.named_parameters():
@@ -493,7 +569,8 @@ def _adapter(model: Any, folder: str) -> Any:
 
 
 BEGINNINGS = ("gaussian", "eva", "orthogonal", "mica")
-"""What may stand in init_lora_weights: the others change the base as well, to what no file holds."""
+"""What may stand in init_lora_weights: the others change the base as well, to what no file
+holds."""
 
 
 def _check_adapter(config: Any, folder: str) -> None:
@@ -505,14 +582,24 @@ def _check_adapter(config: Any, folder: str) -> None:
     begun = getattr(config, "init_lora_weights", None)
     if not isinstance(begun, bool | None) and begun not in BEGINNINGS:
         raise ModelError(
-            f"the adapter in {folder} began with init_lora_weights {str(begun)[:80]!r}, which changes its base as well",
-            "save it as a plain LoRA adapter (peft: save_pretrained with path_initial_model_for_weight_conversion)",
+            f"the adapter in {folder} began with init_lora_weights {str(begun)[:80]!r}, which "
+            "changes its base as well",
+            "save it as a plain LoRA adapter (peft: save_pretrained with "
+            "path_initial_model_for_weight_conversion)",
         )
     layers = sum(end - start for start, end in getattr(config, "layer_replication", None) or ())
-    ranks = {name: rank for name, rank in {"": config.r, **(config.rank_pattern or {})}.items() if rank > MOST_RANK}
+    ranks = {
+        name: rank
+        for name, rank in {"": config.r, **(config.rank_pattern or {})}.items()
+        if rank > MOST_RANK
+    }
     if layers > SIZES["num_hidden_layers"] or ranks:
-        what = f"repeats {layers:,} layers" if not ranks else f"has a rank of {max(ranks.values()):,}"
-        raise ModelError(f"the adapter in {folder} {what}, which is no size", f"use the {ADAPTER} saved with it")
+        what = (
+            f"repeats {layers:,} layers" if not ranks else f"has a rank of {max(ranks.values()):,}"
+        )
+        raise ModelError(
+            f"the adapter in {folder} {what}, which is no size", f"use the {ADAPTER} saved with it"
+        )
 
 
 MOST_RANK = 2**15
@@ -532,14 +619,20 @@ for pattern in patterns:
 
 
 def _try_patterns(model: Any, folder: str) -> None:
-    """Match an adapter's patterns in another process, which can be ended: peft's own matching could take years.
+    """Match an adapter's patterns in another process, which can be ended: peft's own matching could
+    take years.
 
     Raises:
         ModelError: one is no pattern, or takes too long.
     """
     config = read_object(Path(folder) / ADAPTER)
-    found = [[config.get(key)] if isinstance(config.get(key), str) else config.get(key) or () for key in PATTERNS]
-    patterns = [str(one) for each in found for one in each if not re.fullmatch(r"[\w.-]*", str(one))]
+    found = [
+        [config.get(key)] if isinstance(config.get(key), str) else config.get(key) or ()
+        for key in PATTERNS
+    ]
+    patterns = [
+        str(one) for each in found for one in each if not re.fullmatch(r"[\w.-]*", str(one))
+    ]
     if not patterns:
         return
     with clear_opening_errors(f"the adapter in {folder} is of another model", _ANOTHER):
@@ -548,11 +641,17 @@ def _try_patterns(model: Any, folder: str) -> None:
     given = json.dumps([patterns, [name for name, _ in model.named_modules()]])
     try:
         subprocess.run(  # noqa: S603 - the patterns are its input
-            [sys.executable, "-I", "-c", TRY], input=given, text=True, timeout=PATIENCE, check=True, capture_output=True
+            [sys.executable, "-I", "-c", TRY],
+            input=given,
+            text=True,
+            timeout=PATIENCE,
+            check=True,
+            capture_output=True,
         )
     except subprocess.TimeoutExpired as error:
         raise ModelError(
-            f"the patterns in {Path(folder) / ADAPTER} take over {PATIENCE:.0f} s to be matched: {patterns[0][:80]}",
+            f"the patterns in {Path(folder) / ADAPTER} take over {PATIENCE:.0f} s to be matched: "
+            f"{patterns[0][:80]}",
             "list the names of the layers in target_modules there",
         ) from error
 
@@ -562,24 +661,37 @@ def _context(model: Any, section: ModelSection) -> int:
     own = getattr(config, "max_position_embeddings", getattr(config, "n_positions", None))
     most = 2**31 if own is None else int(own)
     if section.context is not None and section.context > most:
-        raise ModelError(f"model.context is {section.context}, but this model was made for {own} tokens", "lower it")
+        raise ModelError(
+            f"model.context is {section.context}, but this model was made for {own} tokens",
+            "lower it",
+        )
     return section.context or most
 
 
 def quieten() -> None:
-    """Keep transformers' progress bars and advice off the terminal, where they would cut through the run's own view."""
+    """Keep transformers' progress bars and advice off the terminal, where they would cut through
+    the run's own view."""
     from transformers.utils import logging
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    # peft asks transformers by a name that is being retired: nothing that a user of either could fix.
+    # peft asks transformers by a name that is being retired: nothing that a user of either could
+    # fix.
     warnings.filterwarnings("ignore", message=".*gradient_checkpointing", category=FutureWarning)
-    # Its keyword for a cache is being renamed; the old one is right for all versions that are allowed.
-    warnings.filterwarnings("ignore", message=".*past_key_values.* deprecated", category=FutureWarning)
-    # Nor this one: peft looks for the base's config.json to see a changed vocabulary, and a GGUF file has none.
-    # peft doubles the rank of fused experts, and says so of dense models of the same kind, too.
+    # Its keyword for a cache is being renamed; the old one is right for all versions that are
+    # allowed.
     warnings.filterwarnings(
-        "ignore", message=r"The following (rank|alpha)_pattern keys did not match", category=RuntimeWarning
+        "ignore", message=".*past_key_values.* deprecated", category=FutureWarning
     )
-    warnings.filterwarnings("ignore", message=r"Could not find a config file in .*\.gguf", category=UserWarning)
+    # Nor this one: peft looks for the base's config.json to see a changed vocabulary, and a GGUF
+    # file has none. peft doubles the rank of fused experts, and says so of dense models of the same
+    # kind, too.
+    warnings.filterwarnings(
+        "ignore",
+        message=r"The following (rank|alpha)_pattern keys did not match",
+        category=RuntimeWarning,
+    )
+    warnings.filterwarnings(
+        "ignore", message=r"Could not find a config file in .*\.gguf", category=UserWarning
+    )
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -2,13 +2,15 @@
 
 Letters in shapes: M compared positions, K plausible tokens at each, V vocabulary, N tokens.
 
-A short cut is compared with a float32 pass of the same weights, as the model's own plain pass in its own dtype is: it
-may be about as far from the float32 pass as that is, and no further. So a model is judged by what it rounds itself,
-whatever its dtype and its outlier channels. What is compared are the log-probabilities of the tokens that are plausible
-at a position; the largest difference over all logits is rounding, of a token that is never drawn. Where a
-model would be refused by it, several sequences are tried and the middle one decides: in 16 bits a place may jump by
-several nats for no reason but rounding, and takes what attends to it along. SmolLM2-135M, taken for a masked model,
-came out 0.6 to 1.8 times as far as its own pass, so there it may be 3 times; an error is far beyond that.
+A short cut is compared with a float32 pass of the same weights, as the model's own plain pass in
+its own dtype is: it may be about as far from the float32 pass as that is, and no further. So a
+model is judged by what it rounds itself, whatever its dtype and its outlier channels. What is
+compared are the log-probabilities of the tokens that are plausible at a position; the largest
+difference over all logits is rounding, of a token that is never drawn. Where a model would be
+refused by it, several sequences are tried and the middle one decides: in 16 bits a place may jump
+by several nats for no reason but rounding, and takes what attends to it along. SmolLM2-135M, taken
+for a masked model, came out 0.6 to 1.8 times as far as its own pass, so there it may be 3 times; an
+error is far beyond that.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,8 +24,8 @@ from torch import Tensor, nn
 PLAUSIBLE = 32
 """Tokens compared at each position, the most probable ones."""
 FURTHER = 1.5
-"""How many times further from the float32 pass than the model's own pass a short cut may be (root mean square); twice
-that where the model would be refused."""
+"""How many times further from the float32 pass than the model's own pass a short cut may be (root
+mean square); twice that where the model would be refused."""
 EXACT = 1e-4
 """Nats that a short cut may be off beyond that: what a float32 model may differ by from itself."""
 
@@ -46,7 +48,8 @@ class Trial:
         try:
             with in_float32(model):
                 exact = plain().float()
-        except RuntimeError:  # a module that reads another's weights (Mamba's its convolution's) finds them in 16 bits
+        # a module that reads another's weights (Mamba's its convolution's) finds them in 16 bits
+        except RuntimeError:
             with in_float32(model, at_once=True):
                 exact = plain().float()
         return cls.between(exact, own, sequences)
@@ -60,7 +63,8 @@ class Trial:
         return cls(logprobs, tokens, further * trial.distance(own) + EXACT, sequences)
 
     def distance(self, logits: Tensor) -> float:
-        """How far logits [M, V] are from the float32 pass, in nats: root mean square, of the sequence in the middle."""
+        """How far logits [M, V] are from the float32 pass, in nats: root mean square, of the
+        sequence in the middle."""
         moved = logits.float().log_softmax(-1).gather(-1, self.tokens) - self.logprobs
         return float(moved.square().view(self.sequences, -1).mean(1).sqrt().median())
 
@@ -68,18 +72,33 @@ class Trial:
         """Whether logits [M, V] are as near to the float32 pass as they should be."""
         return logits.shape[0] == self.tokens.shape[0] and self.distance(logits) <= self.allowed
 
-    def why_not(self, way: Callable[[], Tensor], agrees: Callable[["Trial", Tensor], bool] = agrees) -> str:
+    def why_not(
+        self, way: Callable[[], Tensor], agrees: Callable[["Trial", Tensor], bool] = agrees
+    ) -> str:
         """Why the logits [M, V] that a way gives are not to be relied on; empty where they are."""
         try:
             return "" if agrees(self, way()) else "its logits differ from the model's own"
-        except (RuntimeError, TypeError, ValueError, AttributeError, IndexError, KeyError, AssertionError) as error:
-            # Such as a kernel that this device or a graph does not have, or a pass that takes no masks or positions.
-            return f"it fails here: {(str(error).strip().splitlines() or [type(error).__name__])[0][:200]}"
+        except (
+            RuntimeError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            IndexError,
+            KeyError,
+            AssertionError,
+        ) as error:
+            # Such as a kernel that this device or a graph does not have, or a pass that takes no
+            # masks or positions.
+            return (
+                "it fails here: "
+                f"{(str(error).strip().splitlines() or [type(error).__name__])[0][:200]}"
+            )
 
 
 @contextmanager
 def in_float32(model: Any, *, at_once: bool = False) -> Iterator[None]:
-    """While open, 16-bit weights are cast to float32 where they are used, one module at a time, or all `at_once`."""
+    """While open, 16-bit weights are cast to float32 where they are used, one module at a time, or
+    all `at_once`."""
     kept: dict[nn.Module, dict[str, Tensor]] = {}
 
     def widen(module: nn.Module, _: Any) -> None:
@@ -96,7 +115,10 @@ def in_float32(model: Any, *, at_once: bool = False) -> Iterator[None]:
     hooks = []
     for module in model.modules():
         if not at_once and next(module.parameters(recurse=False), None) is not None:
-            hooks += [module.register_forward_pre_hook(widen), module.register_forward_hook(narrow, always_call=True)]
+            hooks += [
+                module.register_forward_pre_hook(widen),
+                module.register_forward_hook(narrow, always_call=True),
+            ]
     try:
         if at_once:
             for module in model.modules():
@@ -115,11 +137,13 @@ STEADY = 8
 
 @torch.no_grad()
 def steady_context(model: Any, context: int) -> int:
-    """Tokens, of a model's context, up to which a row's logits do not depend on how long another row of its pass is.
+    """Tokens, of a model's context, up to which a row's logits do not depend on how long another
+    row of its pass is.
 
-    LongRoPE and dynamic frequencies are chosen for the longest sequence of a pass. A row is tried beside one that
-    stands at the end of the context, by its positions alone, so that nothing long is computed; where that moves it, the
-    length from which on it does is found by halving. A model that takes no positions has nothing of the kind.
+    LongRoPE and dynamic frequencies are chosen for the longest sequence of a pass. A row is tried
+    beside one that stands at the end of the context, by its positions alone, so that nothing long
+    is computed; where that moves it, the length from which on it does is found by halving. A model
+    that takes no positions has nothing of the kind.
     """
     if context <= 2 * STEADY or context > 2**30:  # of unknown length
         return context
@@ -129,7 +153,9 @@ def steady_context(model: Any, context: int) -> int:
         """Logits [STEADY, V] of a row beside one that ends at this length."""
         near = torch.arange(STEADY, device=model.device)
         positions = torch.stack([near, near + length - STEADY])
-        logits: Tensor = model(ids, attention_mask=torch.ones_like(ids), position_ids=positions, use_cache=False).logits
+        logits: Tensor = model(
+            ids, attention_mask=torch.ones_like(ids), position_ids=positions, use_cache=False
+        ).logits
         return logits[0].float().log_softmax(-1)
 
     def moves(length: int) -> bool:
@@ -151,7 +177,8 @@ def steady_context(model: Any, context: int) -> int:
 
 @torch.no_grad()
 def exact_logprobs(model: Any, sequences: Sequence[Sequence[int]]) -> Tensor:
-    """Log-probabilities [N], float64, of every token but the first of some sequences, in a float32 pass of each.
+    """Log-probabilities [N], float64, of every token but the first of some sequences, in a float32
+    pass of each.
 
     In 16 bits the rounding of the activations would hide what one step of RL changes.
     """

@@ -1,4 +1,5 @@
-"""What every policy around a pretrained causal model shares: its chat, its weights, its reference, its file format."""
+"""What every policy around a pretrained causal model shares: its chat, its weights, its reference,
+its file format."""
 
 import copy
 import shutil
@@ -28,7 +29,7 @@ from plumbline.runs.metadata import CARD
 from plumbline.runs.remote import portable
 from plumbline.storage import as_umask_says, clear_os_errors, read_object, sync_folder, write_json
 
-# -- inputs ----------------------------------------------------------------------------------------------------------
+# -- inputs ----------------------------------------------------------------------------------------
 #
 # Token ids and attention masks as models take them.
 #
@@ -36,17 +37,18 @@ from plumbline.storage import as_umask_says, clear_os_errors, read_object, sync_
 
 
 def by_onednn(model: Any) -> bool:
-    """Whether oneDNN multiplies a model's matrices, as it does in 16 bits on a CPU; lengths are then rounded up.
+    """Whether oneDNN multiplies a model's matrices, as it does in 16 bits on a CPU; lengths are
+    then rounded up.
 
-    It makes code for every shape that it has not met, and keeps 0.6 MB of it, half of them for good; the passes of a
-    run have hundreds of lengths, and 30 products each.
+    It makes code for every shape that it has not met, and keeps 0.6 MB of it, half of them for
+    good; the passes of a run have hundreds of lengths, and 30 products each.
     """
     return bool(model.device.type == "cpu" and model.dtype != torch.float32)
 
 
 LANES = 32
-"""Positions that a row of attention is rounded up to: what a softmax adds up side by side, so that the sum of a row is
-the same to the bit however much padding there is."""
+"""Positions that a row of attention is rounded up to: what a softmax adds up side by side, so that
+the sum of a row is the same to the bit however much padding there is."""
 
 
 def round_up(length: int, unit: int) -> int:
@@ -57,7 +59,8 @@ def round_up(length: int, unit: int) -> int:
 def padded(
     rows: Sequence[Sequence[int]], fill: int = 0, *, left: bool = False, rounded: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Rows as a rectangle [R, T] (int64, on the CPU), `fill` behind or `left` of each, and which entries are theirs.
+    """Rows as a rectangle [R, T] (int64, on the CPU), `fill` behind or `left` of each, and which
+    entries are theirs.
 
     With `rounded` T is a multiple of `LANES`.
     """
@@ -82,12 +85,15 @@ def mask_token(model: Any, tokenizer: Any, source: str) -> int:
     Raises:
         ModelError: see `find_mask`; or the model has no embedding for it.
     """
-    token = find_mask(tokenizer, getattr(model.config.get_text_config(), "mask_token_id", None), source)
+    token = find_mask(
+        tokenizer, getattr(model.config.get_text_config(), "mask_token_id", None), source
+    )
     rows = model.get_input_embeddings().weight.shape[0]
     if not 0 <= token < rows:
         raise ModelError(
             f"the mask token of {source} is {token}, but the model has embeddings for {rows} tokens",
-            "use the tokenizer that was saved with this model, correct mask_token_id in its config.json, or resize the "
+            "use the tokenizer that was saved with this model, correct mask_token_id in its "
+            "config.json, or resize the "
             "model's embeddings",
         )
     return token
@@ -102,10 +108,16 @@ def find_mask(tokenizer: Any, own: int | None, source: str) -> int:
     named = tokenizer.mask_token_id
     if named is not None and own is not None and named != own:
         raise ModelError(
-            f"the tokenizer's mask token is {named} ({tokenizer.mask_token}), and that of config.json is {own}",
+            f"the tokenizer's mask token is {named} ({tokenizer.mask_token}), and that of "
+            f"config.json is {own}",
             "correct mask_token_id in config.json, or mask_token in tokenizer_config.json",
         )
-    if named is None and own is not None and own < len(tokenizer) and own not in tokenizer.added_tokens_decoder:
+    if (
+        named is None
+        and own is not None
+        and own < len(tokenizer)
+        and own not in tokenizer.added_tokens_decoder
+    ):
         raise ModelError(
             f"mask_token_id in config.json is {own}, which is no token of its own but the word "
             f"{tokenizer.convert_ids_to_tokens(own)!r}",
@@ -114,8 +126,10 @@ def find_mask(tokenizer: Any, own: int | None, source: str) -> int:
     token = own if named is None else int(named)
     if token is None:
         raise ModelError(
-            f"the model in {source} has no mask token: neither the tokenizer nor the config names one",
-            "use a checkpoint that has one, name a token of its that no text has (model.mask_token), or add one: "
+            f"the model in {source} has no mask token: neither the tokenizer nor the config names "
+            "one",
+            "use a checkpoint that has one, name a token of its that no text has "
+            "(model.mask_token), or add one: "
             "tokenizer.add_special_tokens({'mask_token': '<|mask|>'}), "
             "model.resize_token_embeddings(len(tokenizer)), and save both",
         )
@@ -123,7 +137,8 @@ def find_mask(tokenizer: Any, own: int | None, source: str) -> int:
 
 
 WIDE = 512
-"""Inputs of a model's widest layer from which on each core has work of its own: smaller operations are all Python."""
+"""Inputs of a model's widest layer from which on each core has work of its own: smaller operations
+are all Python."""
 FORKED = 8
 """Answers that a process of its own is started for at least."""
 
@@ -132,7 +147,8 @@ class PretrainedPolicy(Policy):
     """The part of a policy that does not depend on how it samples and scores."""
 
     rows_on_gpu = 512
-    """Answers that a GPU draws at once, unless `model.rows_at_once` says otherwise; a CPU draws 64."""
+    """Answers that a GPU draws at once, unless `model.rows_at_once` says otherwise; a CPU draws
+    64."""
 
     def __init__(self, loaded: Loaded, section: ModelSection) -> None:
         self.model, self.adapter, self.chat = loaded.model, loaded.adapter, loaded.chat
@@ -140,8 +156,10 @@ class PretrainedPolicy(Policy):
         self._context_ends = ""
         if self.context < loaded.context:
             self._context_ends = (
-                f"the context ends at {self.context} of {loaded.context} tokens: beyond, this model's rotary "
-                "frequencies depend on the longest sequence of a pass, so an answer would depend on those beside it"
+                f"the context ends at {self.context} of {loaded.context} tokens: beyond, this "
+                "model's rotary "
+                "frequencies depend on the longest sequence of a pass, so an answer would depend "
+                "on those beside it"
             )
             if section.context is not None:
                 raise ModelError(
@@ -149,12 +167,15 @@ class PretrainedPolicy(Policy):
                     f"set model.context to at most {self.context}",
                 )
         self.device: torch.device = self.model.device
-        self.rows_at_once = section.rows_at_once or (64 if self.device.type == "cpu" else self.rows_on_gpu)
+        self.rows_at_once = section.rows_at_once or (
+            64 if self.device.type == "cpu" else self.rows_on_gpu
+        )
         self.recomputes = getattr(section, "gradient_checkpointing", False)
         self._reference: Any = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """A policy with trainable weights of its own; frozen ones, such as those below adapters, are shared."""
+        """A policy with trainable weights of its own; frozen ones, such as those below adapters,
+        are shared."""
         for model in (self.model, self._reference):
             if isinstance(model, nn.Module):
                 memo |= {
@@ -177,19 +198,29 @@ class PretrainedPolicy(Policy):
         if self.device.type != "cpu" or not self.is_wide():
             return None
         # Of the reference's adapter, too: each replica switches between the two for itself.
-        own = [each for name, each in self.model.named_parameters() if each.requires_grad or ".reference." in name]
-        return copy.deepcopy(self, {id(each): nn.Parameter(each.detach(), each.requires_grad) for each in own})
+        own = [
+            each
+            for name, each in self.model.named_parameters()
+            if each.requires_grad or ".reference." in name
+        ]
+        return copy.deepcopy(
+            self, {id(each): nn.Parameter(each.detach(), each.requires_grad) for each in own}
+        )
 
     def facts(self) -> dict[str, str]:
         """What every family says about its engine."""
         bare = [] if self.adapter is None else without_adapters(self.model)
         return {
             "context_ends": self._context_ends,
-            "without_adapters": f"{len(bare)} linear layers ({', '.join(bare[:3])})" if bare else "",
+            "without_adapters": f"{len(bare)} linear layers ({', '.join(bare[:3])})"
+            if bare
+            else "",
             "model_type": str(self.model.config.model_type),
             "trains": "every weight" if self.adapter is None else "LoRA adapters",
             "dtype": str(self.model.dtype).removeprefix("torch."),
-            "emulated": "bfloat16" if self.model.dtype == torch.bfloat16 and not _has_bfloat16(self.device) else "",
+            "emulated": "bfloat16"
+            if self.model.dtype == torch.bfloat16 and not _has_bfloat16(self.device)
+            else "",
             "device": str(self.device),
             "parameters": str(sum(parameter.numel() for parameter in self.model.parameters())),
         }
@@ -199,20 +230,28 @@ class PretrainedPolicy(Policy):
         return len(self.chat.prompt(messages))
 
     def check_length(self, prompt: int, answer: int, server: int | None = None) -> None:
-        """Raise DataError where a prompt and an answer of so many tokens exceed the context, or that of a server."""
+        """Raise DataError where a prompt and an answer of so many tokens exceed the context, or
+        that of a server."""
         context, whose, longer = self.context, "the", "use a model with a longer context"
         if server is not None:
-            context, whose, longer = server, "the server's", "raise --max-model-len in engine.arguments"
+            context, whose, longer = (
+                server,
+                "the server's",
+                "raise --max-model-len in engine.arguments",
+            )
         if prompt + answer > context:
             raise DataError(
-                f"a prompt of {prompt} tokens and an answer of up to {answer} exceed {whose} context of {context}",
+                f"a prompt of {prompt} tokens and an answer of up to {answer} exceed {whose} "
+                f"context of {context}",
                 f"lower sampling.max_tokens, shorten the prompts, or {longer}",
             )
 
     def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
-        """See `Sampler.sample`. What the memory cannot hold side by side is drawn in chunks of half as many rows.
+        """See `Sampler.sample`. What the memory cannot hold side by side is drawn in chunks of half
+        as many rows.
 
-        A row's numbers come from its own key, so answers that had ended before are kept, and the others are the same.
+        A row's numbers come from its own key, so answers that had ended before are kept, and the
+        others are the same.
         """
         done: set[Key] = set()
         while True:
@@ -222,7 +261,10 @@ class PretrainedPolicy(Policy):
                     done.add(request.key)
                     yield request, trajectory
             except RuntimeError as error:
-                before = min(self.rows_at_once, len(left) - len(done.intersection(request.key for request in left)))
+                before = min(
+                    self.rows_at_once,
+                    len(left) - len(done.intersection(request.key for request in left)),
+                )
                 if before == 1 or not is_full(error):
                     raise
                 free(error)
@@ -231,15 +273,24 @@ class PretrainedPolicy(Policy):
                 return
             self.say(
                 "out_of_memory",
-                f"{before} answers side by side take more memory than there is; from here on {self.rows_at_once} are "
-                f"drawn at once, and are the same. Set model.rows_at_once: {self.rows_at_once} to begin with that",
+                f"{before} answers side by side take more memory than there is; from here on "
+                f"{self.rows_at_once} are "
+                f"drawn at once, and are the same. Set model.rows_at_once: {self.rows_at_once} to "
+                "begin with that",
             )
 
     def _concurrently(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
-        """`draw`, by as many processes as there are threads where that pays; the answers are the same."""
+        """`draw`, by as many processes as there are threads where that pays; the answers are the
+        same."""
         processes = min(torch.get_num_threads(), len(requests) // FORKED)
         live = self.watch is not None or any(isinstance(each, LiveRequest) for each in requests)
-        if processes < 2 or live or self.device.type != "cpu" or not self.is_wide() or not may_fork():
+        if (
+            processes < 2
+            or live
+            or self.device.type != "cpu"
+            or not self.is_wide()
+            or not may_fork()
+        ):
             yield from self.draw(requests)
             return
         rows = self.rows_at_once
@@ -263,14 +314,17 @@ class PretrainedPolicy(Policy):
 
     @contextmanager
     def drawing(self) -> Iterator[None]:
-        """A context in which the weights do not change, for what a family makes of them before it draws."""
+        """A context in which the weights do not change, for what a family makes of them before it
+        draws."""
         yield
 
     def draw(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
         """See `Sampler.sample`; a family draws `chunks` here, or overrides `sample`."""
         raise NotImplementedError
 
-    def chunks(self, requests: Sequence[Request], law: type[Law], canvas: int | None = None) -> Iterator[Chunk[Law]]:
+    def chunks(
+        self, requests: Sequence[Request], law: type[Law], canvas: int | None = None
+    ) -> Iterator[Chunk[Law]]:
         """Requests as they are drawn together.
 
         Args:
@@ -295,11 +349,13 @@ class PretrainedPolicy(Policy):
             return ids
 
         for chunk in chunks(requests, law, encode, self.rows_at_once, self.shared):
-            give_back_where_scarce()  # a CPU kills a process whose memory is full, and raises nothing
+            # a CPU kills a process whose memory is full, and raises nothing
+            give_back_where_scarce()
             yield chunk
 
     def cut(self, requests: Sequence[Request]) -> list[tuple[list[Request], int]]:
-        """See `Policy.cut`: chunks of `rows_at_once` rows. A chunk that is cut again stays as it is."""
+        """See `Policy.cut`: chunks of `rows_at_once` rows. A chunk that is cut again stays as it
+        is."""
         laws = {type(request.sampling) for request in requests}
         return [(one.requests, one.shared) for law in laws for one in self.chunks(requests, law)]
 
@@ -312,7 +368,8 @@ class PretrainedPolicy(Policy):
         return True
 
     def keep_reference(self) -> None:
-        """See `Policy.keep_reference`. With LoRA only the small adapter is copied; else the whole model is."""
+        """See `Policy.keep_reference`. With LoRA only the small adapter is copied; else the whole
+        model is."""
         if self.adapter is None:
             self._reference = copy.deepcopy(self.model).requires_grad_(False)
             return
@@ -349,10 +406,13 @@ class PretrainedPolicy(Policy):
 
     def trainable(self) -> Mapping[str, Tensor]:
         """See `Policy.trainable`."""
-        return {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
+        return {
+            name: weight for name, weight in self.model.named_parameters() if weight.requires_grad
+        }
 
     def write(self, folder: Path) -> None:
-        """Write weights and tokenizer into an empty folder; families with more to keep write that, too."""
+        """Write weights and tokenizer into an empty folder; families with more to keep write that,
+        too."""
         if self.adapter is None:
             self.model.save_pretrained(folder)
         else:
@@ -360,19 +420,24 @@ class PretrainedPolicy(Policy):
             if (generation := getattr(self.model, "generation_config", None)) is not None:
                 generation.save_pretrained(folder)
             said = read_object(folder / ADAPTER)
-            if (base := portable(str(said["base_model_name_or_path"]))) != said["base_model_name_or_path"]:
+            if (base := portable(str(said["base_model_name_or_path"]))) != said[
+                "base_model_name_or_path"
+            ]:
                 write_json(folder / ADAPTER, {**said, "base_model_name_or_path": base})
         self.chat.tokenizer.save_pretrained(folder)
 
     def save(self, folder: Path, card: Mapping[str, Any]) -> None:
         """See `Policy.save`: a model directory, or an adapter directory where LoRA was trained.
 
-        Whatever the card says, it knows the ends of answers, and the family: an adapter has no config.json that could.
+        Whatever the card says, it knows the ends of answers, and the family: an adapter has no
+        config.json that could.
         """
         own = {"family": self.family, **(getattr(self.model.config, "plumbline", None) or {})}
         with clear_os_errors(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
-            temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
+            temporary = Path(
+                tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp")
+            )
             try:
                 self.write(temporary)
                 model = {**own, **card.get("model", {})}
@@ -388,23 +453,27 @@ class PretrainedPolicy(Policy):
 
 
 def check_vocabularies(policy: Policy, teacher: Policy) -> None:
-    """Raise RecipeError where a teacher's tokens, or the number of its logits, are not the policy's."""
+    """Raise RecipeError where a teacher's tokens, or the number of its logits, are not the
+    policy's."""
     pair = [each for each in (policy, teacher) if isinstance(each, PretrainedPolicy)]
     mine, theirs = (each.chat.tokenizer.get_vocab() for each in pair)
     sizes = [each.model.get_output_embeddings().weight.shape[0] for each in pair]
     if mine != theirs or sizes[0] != sizes[1]:
         other = sum(theirs.get(token) != index for token, index in mine.items())
         raise RecipeError(
-            f"rl.teacher.model has another vocabulary: {other} of {len(mine)} tokens differ, and the heads have "
+            f"rl.teacher.model has another vocabulary: {other} of {len(mine)} tokens differ, and "
+            "the heads have "
             f"{sizes[0]} and {sizes[1]} logits",
             "take a teacher of the same family of models, such as a larger one of the same release",
         )
 
 
 def _has_bfloat16(device: torch.device) -> bool:
-    """Whether a device multiplies bfloat16 fast; true where that is not known, as of processors other than x86.
+    """Whether a device multiplies bfloat16 fast; true where that is not known, as of processors
+    other than x86.
 
-    Intel's AVX-512 without AMX has it at half the speed of float32 (84 against 158 GFLOPS a core, 960 x 576 x 1536).
+    Intel's AVX-512 without AMX has it at half the speed of float32 (84 against 158 GFLOPS a core,
+    960 x 576 x 1536).
     """
     able: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     x86, intel = able.get("architecture") == "x86_64", "Intel" in able.get("cpu_name", "")

@@ -1,10 +1,13 @@
-"""The process that renders chat templates: a program, run beside ours, with bounds of memory and time.
+"""The process that renders chat templates: a program, run beside ours, with bounds of memory and
+time.
 
-A template is code of others. What it may reach is transformers' sandbox; what it may use up, only the system can bound:
-a multiplication holds the interpreter for as long as it takes. Each line of standard input is a request, each line of
-standard output its answer. What takes too much ends the process, which says why by how it ended.
+A template is code of others. What it may reach is transformers' sandbox; what it may use up, only
+the system can bound: a multiplication holds the interpreter for as long as it takes. Each line of
+standard input is a request, each line of standard output its answer. What takes too much ends the
+process, which says why by how it ended.
 
-It imports no more than jinja2, and is the same in every run: no clock, no random numbers, no order of its own.
+It imports no more than jinja2, and is the same in every run: no clock, no random numbers, no order
+of its own.
 """
 
 import json
@@ -79,10 +82,16 @@ def refuse(message: object) -> None:
 
 
 def as_json(
-    value: object, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
+    value: object,
+    ensure_ascii: bool = False,
+    indent: Any = None,
+    separators: Any = None,
+    sort_keys: bool = False,
 ) -> str:
     """`tojson` of a template, which escapes no HTML."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
 
 
 def make_environment() -> ImmutableSandboxedEnvironment:
@@ -99,7 +108,8 @@ def make_environment() -> ImmutableSandboxedEnvironment:
 
 
 def answer(request: bytes, compiled: Any) -> dict[str, Any]:
-    """What is sent back: the text, or what the template says against the messages, or how it fails."""
+    """What is sent back: the text, or what the template says against the messages, or how it
+    fails."""
     try:
         asked = json.loads(request)
         signal.setitimer(signal.ITIMER_PROF, asked["seconds"])  # whose signal ends the process
@@ -109,13 +119,15 @@ def answer(request: bytes, compiled: Any) -> dict[str, Any]:
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever a template raises is said
-        own = type(error) is jinja2.TemplateError  # raise_exception's; its subclasses are faults of the template
+        # raise_exception's; its subclasses are faults of the template
+        own = type(error) is jinja2.TemplateError
         return {"refused" if own else "failed": str(error)[:1000], "kind": type(error).__name__}
     return {"text": text} if len(text) <= asked["longest"] else {"longer": len(text)}
 
 
 def main(memory: int, full: int) -> None:
-    """Answer requests until there are no more; where `memory` bytes of addresses are not enough, end with `full`."""
+    """Answer requests until there are no more; where `memory` bytes of addresses are not enough,
+    end with `full`."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform != "darwin":  # which refuses this limit; the one of time holds there, too
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))

@@ -1,4 +1,5 @@
-"""Chat templates, rendered by a process of their own (`render_process`), which one of ours starts when it needs it."""
+"""Chat templates, rendered by a process of their own (`render_process`), which one of ours starts
+when it needs it."""
 
 import atexit
 import json
@@ -42,18 +43,24 @@ def render(template: str, date: str, values: str) -> str:
         DataError: the template refuses these messages, or makes more of them than any prompt is.
         ModelError: it fails, or takes more time or memory than it may.
     """
-    limits = json.dumps({"seconds": SECONDS, "longest": LONGEST, "template": template, "date": date})
+    limits = json.dumps(
+        {"seconds": SECONDS, "longest": LONGEST, "template": template, "date": date}
+    )
     answer = _process(os.getpid()).ask(f'{limits[:-1]}, "values": {values}}}\n'.encode())
     if "refused" in answer:
         raise DataError(
             f"the chat template refuses these messages: {_said(answer['refused'])}",
-            "give the messages that it takes, or set model.chat_template to a Jinja file that takes these",
+            "give the messages that it takes, or set model.chat_template to a Jinja file that "
+            "takes these",
         )
     if "failed" in answer:
-        raise ModelError(f"the chat template fails: {answer['kind']}: {_said(answer['failed'])}", TEMPLATE)
+        raise ModelError(
+            f"the chat template fails: {answer['kind']}: {_said(answer['failed'])}", TEMPLATE
+        )
     if "longer" in answer:
         raise DataError(
-            f"a chat of {answer['longer']:,} characters is longer than any prompt", "correct the chat template"
+            f"a chat of {answer['longer']:,} characters is longer than any prompt",
+            "correct the chat template",
         )
     return str(answer["text"])
 
@@ -92,7 +99,9 @@ class _Process:
                     child.stdin.flush()
                     line = child.stdout.readline()
             finally:
-                if not line:  # an interrupt, too: what is still to come would be taken for the next request's answer
+                # an interrupt, too: what is still to come would be taken for the next request's
+                # answer
+                if not line:
                     self._child = None
                     _end(child)
         if not line:
@@ -100,7 +109,10 @@ class _Process:
                 -signal.SIGPROF: f"it takes over {SECONDS:g} s of the processor",
                 FULL: f"it takes over {MEMORY >> 20} MiB of memory",
             }
-            how = ends.get(child.returncode, f"the process that renders it ended with status {child.returncode}")
+            how = ends.get(
+                child.returncode,
+                f"the process that renders it ended with status {child.returncode}",
+            )
             raise ModelError(f"the chat template fails: {how}", TEMPLATE)
         answer: Mapping[str, Any] = json.loads(line)
         return answer

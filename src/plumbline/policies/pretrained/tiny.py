@@ -1,7 +1,8 @@
 """A tiny model and its tokenizer, made on the spot and saved in the standard format.
 
-They stand in for a real model in demos and tests, and go through the same loading path as one. The tokenizer is a
-byte-level BPE with single digits (a number is then spelled, not looked up) and the ChatML template.
+They stand in for a real model in demos and tests, and go through the same loading path as one. The
+tokenizer is a byte-level BPE with single digits (a number is then spelled, not looked up) and the
+ChatML template.
 """
 
 from collections.abc import Iterable
@@ -33,8 +34,8 @@ def make_tiny(
         section: sizes.
         texts: what the tokenizer learns its merges from.
         seed: of the weights.
-        family: the policy that will open it: a Llama, for slots a Qwen3 (both with a mask token), for flow its own
-            network.
+        family: the policy that will open it: a Llama, for slots a Qwen3 (both with a mask token),
+            for flow its own network.
         attention: of a flow network, which is part of its config.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -44,7 +45,10 @@ def make_tiny(
     masks = family in {"masked", "slots"}
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -65,7 +69,11 @@ def make_tiny(
     fast.chat_template = CHATML
     with torch.random.fork_rng():  # models draw their start from the global generator
         torch.manual_seed(seed)
-        model = _flow(section, len(fast), attention) if family == "flow" else _causal(section, fast, family)
+        model = (
+            _flow(section, len(fast), attention)
+            if family == "flow"
+            else _causal(section, fast, family)
+        )
     with clear_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         model.save_pretrained(folder)

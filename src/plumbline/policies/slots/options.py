@@ -19,11 +19,15 @@ class SlotModel(PretrainedModel, HidingModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotSampling(MaskedSampling):
-    """Its sampling law: that of masked diffusion with slots for positions, rounds for steps, and fewer selectors."""
+    """Its sampling law: that of masked diffusion with slots for positions, rounds for steps, and
+    fewer selectors."""
 
     selector: Literal["plackett_luce", "random", "threshold"] = "random"
 
 
 OPTIONS = FamilyOptions(
-    model=SlotModel, sampling=SlotSampling, reads=STEPS, policy="plumbline.policies.slots.policy:SlotPolicy"
+    model=SlotModel,
+    sampling=SlotSampling,
+    reads=STEPS,
+    policy="plumbline.policies.slots.policy:SlotPolicy",
 )

@@ -1,6 +1,8 @@
-"""A group of trajectories in one sequence: their prompt once, then each one's rounds, kept apart by a mask.
+"""A group of trajectories in one sequence: their prompt once, then each one's rounds, kept apart by
+a mask.
 
-Letters in shapes: T packed tokens, N drawn tokens (terms), B choices of slots, m open slots, n slots chosen.
+Letters in shapes: T packed tokens, N drawn tokens (terms), B choices of slots, m open slots, n
+slots chosen.
 
 One round of one trajectory is laid out as
 
@@ -9,9 +11,10 @@ One round of one trajectory is laid out as
     slots     the tokens of the slots that it filled. Each sees the prompt, the slots of earlier rounds, and what comes
               before it in its own slot.
 
-That is what the sampler's keys and values hold, so one forward pass gives every log-probability of the trajectory
-exactly (Li et al. 2025, arXiv:2512.13586, is causal, which makes this possible). A trajectory that holds only some of
-its rounds is laid out without the masks of the others; the slots that they filled stay, as context.
+That is what the sampler's keys and values hold, so one forward pass gives every log-probability of
+the trajectory exactly (Li et al. 2025, arXiv:2512.13586, is causal, which makes this possible). A
+trajectory that holds only some of its rounds is laid out without the masks of the others; the slots
+that they filled stay, as context.
 """
 
 from collections.abc import Sequence
@@ -29,16 +32,18 @@ from plumbline.policies.pretrained.policy import additive, padded
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.records import Step, Trajectory
 
-# -- grid ------------------------------------------------------------------------------------------------------------
+# -- grid ------------------------------------------------------------------------------------------
 #
-# How a canvas is cut into slots and blocks, and how many slots each round fills: nothing here depends on weights.
+# How a canvas is cut into slots and blocks, and how many slots each round fills: nothing here
+# depends on weights.
 #
 # Letters in shapes: L places of the canvas, S slots of it, k tokens of a slot (L = S k).
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """S slots of k places; blocks of slots are filled one after the other, each in an equal share of the rounds."""
+    """S slots of k places; blocks of slots are filled one after the other, each in an equal share
+    of the rounds."""
 
     slots: int
     width: int
@@ -53,8 +58,8 @@ class Grid:
         """The grid of a law on a model with slots of `width` tokens.
 
         Raises:
-            RecipeError: the canvas is no whole number of slots, or the blocks or the rounds do not come out
-                even.
+            RecipeError: the canvas is no whole number of slots, or the blocks or the rounds do not
+                come out even.
         """
         slots = count_slots(sampling.max_tokens, width, "sampling.max_tokens")
         if slots % sampling.blocks:
@@ -62,11 +67,13 @@ class Grid:
                 f"{slots} slots cannot be cut into {sampling.blocks} equal blocks",
                 "set sampling.blocks to a divisor of sampling.max_tokens / model.slot",
             )
-        if sampling.selector == "threshold":  # it goes on until every slot is full, however many rounds that takes
+        # it goes on until every slot is full, however many rounds that takes
+        if sampling.selector == "threshold":
             return cls(slots, width, sampling.blocks, slots)
         if sampling.steps is None:
             raise RecipeError(
-                "a slot policy fills its slots in a given number of rounds, and sampling.steps is not set",
+                "a slot policy fills its slots in a given number of rounds, and sampling.steps is "
+                "not set",
                 f"set sampling.steps, from 1 (all slots at once) to {slots} (one slot a round)",
             )
         if sampling.steps % sampling.blocks or not sampling.blocks <= sampling.steps <= slots:
@@ -77,9 +84,12 @@ class Grid:
         return cls(slots, width, sampling.blocks, sampling.steps, sampling.selector == "random")
 
     def counts(self) -> list[int]:
-        """Slots that each round fills: as even as whole numbers allow, and the same in every block."""
+        """Slots that each round fills: as even as whole numbers allow, and the same in every
+        block."""
         slots, rounds = self.slots // self.blocks, self.rounds // self.blocks
-        return [slots * (index + 1) // rounds - slots * index // rounds for index in range(rounds)] * self.blocks
+        return [
+            slots * (index + 1) // rounds - slots * index // rounds for index in range(rounds)
+        ] * self.blocks
 
     def open_slots(self, filled: NDArray[np.bool_]) -> NDArray[np.int64]:
         """The empty slots, ascending, of the first block that has one; `filled` is bool [S]."""
@@ -103,21 +113,25 @@ def count_slots(places: int, width: int, name: str) -> int:
 
 
 ALL, PAD = -1, -2
-"""Tags of tokens that see everything before them (the prompt, masks), and of tokens that nothing sees."""
+"""Tags of tokens that see everything before them (the prompt, masks), and of tokens that nothing
+sees."""
 
 
-# -- attention -------------------------------------------------------------------------------------------------------
+# -- attention -------------------------------------------------------------------------------------
 #
-# The only two ways in which this family runs its model, both with an explicit mask and explicit positions.
+# The only two ways in which this family runs its model, both with an explicit mask and explicit
+# positions.
 #
 # Letters in shapes: R rows, Q tokens read at once, C cached tokens, T packed tokens, H hidden size.
 #
-# The mask is never left to transformers: positions out of order without a mask are taken there for several packed
-# documents, and the attention is cut silently (a test shows that the present version still does it).
+# The mask is never left to transformers: positions out of order without a mask are taken there for
+# several packed documents, and the attention is cut silently (a test shows that the present version
+# still does it).
 
 
 def read_packed(model: Any, ids: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
-    """Hidden states [B, T, H] of `ids` [B, T] at `positions` [B, T] under a bool mask [B or 1, 1, T, T]."""
+    """Hidden states [B, T, H] of `ids` [B, T] at `positions` [B, T] under a bool mask [B or 1, 1,
+    T, T]."""
     hidden: Tensor = model.get_decoder()(
         ids, attention_mask=additive(mask, model.dtype), position_ids=positions, use_cache=False
     ).last_hidden_state
@@ -127,9 +141,9 @@ def read_packed(model: Any, ids: Tensor, positions: Tensor, mask: Tensor) -> Ten
 class KeyValues:
     """The keys and values that rows have read so far, and which of them a new token may see.
 
-    Each token has a tag. A token tagged `ALL` sees everything before it. A token tagged with its slot sees what is
-    settled (the prompt and the slots of earlier rounds) and what came before it in its own slot: slots that are filled
-    side by side never see one another.
+    Each token has a tag. A token tagged `ALL` sees everything before it. A token tagged with its
+    slot sees what is settled (the prompt and the slots of earlier rounds) and what came before it
+    in its own slot: slots that are filled side by side never see one another.
     """
 
     def __init__(self, model: Any, rows: int) -> None:
@@ -152,7 +166,11 @@ class KeyValues:
         before, new = self.tags.shape[1], ids.shape[1]
         self.tags = torch.cat([self.tags, tags], 1)
         column = torch.arange(before + new, device=ids.device)
-        sees = (tags == ALL).unsqueeze(2) | (tags.unsqueeze(2) == self.tags.unsqueeze(1)) | (column < self.settled)
+        sees = (
+            (tags == ALL).unsqueeze(2)
+            | (tags.unsqueeze(2) == self.tags.unsqueeze(1))
+            | (column < self.settled)
+        )
         sees &= (self.tags != PAD).unsqueeze(1) & (column <= column[before:].unsqueeze(1))
         hidden: Tensor = self.model.get_decoder()(
             ids,
@@ -180,8 +198,11 @@ class KeyValues:
         self.tags = self.tags[rows]
 
 
-def pad_prompts(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Ids, positions and tags [P, longest] of prompts padded on the left, where nothing sees the padding."""
+def pad_prompts(
+    prompts: Sequence[Sequence[int]], device: torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Ids, positions and tags [P, longest] of prompts padded on the left, where nothing sees the
+    padding."""
     ids, there = (each.to(device) for each in padded(prompts, left=True))
     return ids, (there.cumsum(1) - 1).clamp(min=0), torch.where(there, ALL, PAD)
 
@@ -205,7 +226,8 @@ class _Layout:
         self.targets: list[int] = []
         self.step: list[int] = []  # of each term, counted over the pack
         self.choices: list[tuple[int, list[int], list[int]]] = []
-        """Step, queries [m] and chosen columns [n] of each choice; nothing is asked of an even one."""
+        """Step, queries [m] and chosen columns [n] of each choice; nothing is asked of an even
+        one."""
         self.prompts = self.branches = self.steps = 0
         self.start = 0  # the position of the canvas's first place
 
@@ -220,12 +242,17 @@ class _Layout:
         """A trajectory, or those of its rounds that it holds.
 
         Raises:
-            ValueError: it holds no rounds of a slot policy, or not in the order in which they were drawn.
+            ValueError: it holds no rounds of a slot policy, or not in the order in which they were
+                drawn.
         """
-        held = {_round(step): (index, step) for index, step in enumerate(trajectory.steps, self.steps)}
+        held = {
+            _round(step): (index, step) for index, step in enumerate(trajectory.steps, self.steps)
+        }
         numbers = list(held)
         if not numbers or numbers != sorted(numbers) or len(numbers) < len(trajectory.steps):
-            raise ValueError("a trajectory holds its rounds once each, in the order in which they were drawn")
+            raise ValueError(
+                "a trajectory holds its rounds once each, in the order in which they were drawn"
+            )
         final = trajectory.steps[-1]
         assert final.state is not None
         assert final.history is not None
@@ -253,23 +280,43 @@ class _Layout:
         return start
 
     def _add_round(
-        self, index: int, step: Step, number: int, open_slots: NDArray[np.int64], whole: NDArray[np.int64] | None
+        self,
+        index: int,
+        step: Step,
+        number: int,
+        open_slots: NDArray[np.int64],
+        whole: NDArray[np.int64] | None,
     ) -> None:
         """One round's masks and slots, and where each of its terms is predicted."""
         width = self.grid.width
-        chosen = step.positions[step.positions % width == 0] // width  # every slot's first token is drawn
+        # every slot's first token is drawn
+        chosen = step.positions[step.positions % width == 0] // width
         columns = np.searchsorted(open_slots, chosen)
         assert np.array_equal(open_slots[columns], chosen)
-        asked = len(open_slots) if step.selection is not None and not self.grid.even else int(columns.max()) + 1
-        places = (open_slots[:asked, None] * width + np.arange(width)).ravel()[: (asked - 1) * width + 1].tolist()
+        asked = (
+            len(open_slots)
+            if step.selection is not None and not self.grid.even
+            else int(columns.max()) + 1
+        )
+        places = (
+            (open_slots[:asked, None] * width + np.arange(width))
+            .ravel()[: (asked - 1) * width + 1]
+            .tolist()
+        )
         masks = self._add_tokens([self.mask_id] * len(places), places, number, MASKS)
         if step.selection is not None:
-            queries = [0 if self.grid.even else masks + column * width for column in range(len(open_slots))]
+            queries = [
+                0 if self.grid.even else masks + column * width for column in range(len(open_slots))
+            ]
             self.choices.append((index, queries, columns.tolist()))
         for slot, column in zip(chosen.tolist(), columns.tolist(), strict=True):
             drawn = step.tokens[step.positions // width == slot].tolist()
-            tokens = drawn[:-1] if whole is None else whole[slot * width : (slot + 1) * width].tolist()
-            at = self._add_tokens(tokens, range(slot * width, slot * width + len(tokens)), number, slot)
+            tokens = (
+                drawn[:-1] if whole is None else whole[slot * width : (slot + 1) * width].tolist()
+            )
+            at = self._add_tokens(
+                tokens, range(slot * width, slot * width + len(tokens)), number, slot
+            )
             self.predictors += [masks + column * width, *range(at, at + len(drawn) - 1)]
             self.targets += drawn
             self.step += [index] * len(drawn)
@@ -284,7 +331,9 @@ def packed_length(trajectory: Trajectory, grid: Grid, mask_id: int) -> int:
 
 def _round(step: Step) -> int:
     if step.history is None or step.state is None:
-        raise ValueError("a slot policy scores rounds that a slot policy drew: this step has no history")
+        raise ValueError(
+            "a slot policy scores rounds that a slot policy drew: this step has no history"
+        )
     return int(step.history.max()) + 1
 
 
@@ -297,16 +346,21 @@ class SlotPack:
     mask: Tensor  # [1, 1, T, T], bool: may attend
     predictors: Tensor  # [N]: the packed token whose hidden state predicts each term
     targets: Tensor  # [N]
-    queries: Tensor  # [B, m]: the masks that were asked in a choice; 0 where there is none, and of an even one
+    # [B, m]: the masks that were asked in a choice; 0 where there is none, and of an even one
+    queries: Tensor
     there: Tensor  # [B, m], bool
     chosen: Tensor  # [B, n]: columns of `queries`, in order; -1 behind the end
-    step: Tensor  # [N + B]: the step of each term, counted over the pack; tokens first, then choices
+    # [N + B]: the step of each term, counted over the pack; tokens first, then choices
+    step: Tensor
     order: Tensor  # [N + B]: tokens and choices in the order of `Trajectory.logprobs`
     num_steps: int
 
 
-def pack(trajectories: Sequence[Trajectory], grid: Grid, mask_id: int, device: torch.device) -> SlotPack:
-    """Lay trajectories out behind one copy of each distinct prompt (equal prompts must stand side by side)."""
+def pack(
+    trajectories: Sequence[Trajectory], grid: Grid, mask_id: int, device: torch.device
+) -> SlotPack:
+    """Lay trajectories out behind one copy of each distinct prompt (equal prompts must stand side
+    by side)."""
     laid = _Layout(grid, mask_id)
     for prompt, group in groupby(trajectories, key=lambda trajectory: trajectory.prompt.tolist()):
         laid.add_prompt(prompt)

@@ -1,13 +1,15 @@
-"""The slot policy: plans which slots to fill, fills them side by side, and scores a whole trajectory in one pass.
+"""The slot policy: plans which slots to fill, fills them side by side, and scores a whole
+trajectory in one pass.
 
 Letters in shapes: N terms, P prompts, G copies, L places of the canvas.
 
-The model is a causal one that was trained on slots in any order (ReFusion, Li et al. 2025, arXiv:2512.13586). A
-trajectory is a sequence of rounds (`sampler`); a round's terms are the tokens that it drew and its ordered choice of
-slots (of an even one a number without a gradient). All of the randomness is in the terms, so the log-probability is
-exact.
+The model is a causal one that was trained on slots in any order (ReFusion, Li et al. 2025,
+arXiv:2512.13586). A trajectory is a sequence of rounds (`sampler`); a round's terms are the tokens
+that it drew and its ordered choice of slots (of an even one a number without a gradient). All of
+the randomness is in the terms, so the log-probability is exact.
 
-The paper's deterministic decoding (`selector: threshold`) is there for evaluation; it cannot be scored.
+The paper's deterministic decoding (`selector: threshold`) is there for evaluation; it cannot be
+scored.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,12 +25,12 @@ from plumbline.errors import ModelError, RecipeError
 from plumbline.policies import plackett_luce
 from plumbline.policies.canvas import CanvasPolicy
 from plumbline.policies.chunks import LAUNCHES, pack_sizes
-from plumbline.policies.token_logprobs import Places, divergence, head_log_prob, largest_log_prob
 from plumbline.policies.policy import Demonstration, common_law
 from plumbline.policies.pretrained.fused import fuse_if_right
 from plumbline.policies.pretrained.loading import Loaded, load, stock_config
-from plumbline.policies.pretrained.policy import mask_token, padded
 from plumbline.policies.pretrained.numerics import Trial
+from plumbline.policies.pretrained.policy import mask_token, padded
+from plumbline.policies.sampling_distribution import Noise
 from plumbline.policies.slots.options import SlotModel, SlotSampling
 from plumbline.policies.slots.packing import (
     ALL,
@@ -42,19 +44,21 @@ from plumbline.policies.slots.packing import (
     read_packed,
 )
 from plumbline.policies.slots.sampler import Rollout, decide
-from plumbline.policies.sampling_distribution import Noise
+from plumbline.policies.token_logprobs import Places, divergence, head_log_prob, largest_log_prob
 from plumbline.records import Request, Sampling, Trajectory
 
-# -- loading ---------------------------------------------------------------------------------------------------------
+# -- loading ---------------------------------------------------------------------------------------
 #
 # What a causal model needs beyond its weights to be a slot policy: attention as it is told.
 #
-# A ReFusion checkpoint (Li et al. 2025, arXiv:2512.13586) holds plain Qwen3 weights, but its config.json may name
-# classes that only its own code has. It is opened as the Qwen3 that it is; none of that code is run.
+# A ReFusion checkpoint (Li et al. 2025, arXiv:2512.13586) holds plain Qwen3 weights, but its
+# config.json may name classes that only its own code has. It is opened as the Qwen3 that it is;
+# none of that code is run.
 
 
 def plain_config(source: str) -> Any:
-    """A Qwen3Config for a ReFusion checkpoint; None for every other model, whose own config serves."""
+    """A Qwen3Config for a ReFusion checkpoint; None for every other model, whose own config
+    serves."""
     from transformers import PreTrainedConfig, Qwen3Config
 
     try:
@@ -75,18 +79,21 @@ SEQUENCES = 5
 def check_attention(model: Any, source: str, context: int) -> None:
     """Try on a few tokens what packed scoring and the cache rely on.
 
-    A sequence laid out of order, with a mask and positions that say its order, must give the logits of the sequence in
-    order; so must one read in two parts through the cache; and the logits must be linear in the hidden states. Adapters
-    are tried first, and run in fewer products from then on where these give the same.
+    A sequence laid out of order, with a mask and positions that say its order, must give the logits
+    of the sequence in order; so must one read in two parts through the cache; and the logits must
+    be linear in the hidden states. Adapters are tried first, and run in fewer products from then on
+    where these give the same.
 
     Raises:
-        ModelError: they differ (a window, a recurrent state, positions that are ignored, a capped head).
+        ModelError: they differ (a window, a recurrent state, positions that are ignored, a capped
+            head).
     """
     config = model.config.get_text_config()
     window = getattr(config, "sliding_window", None)
     if window is not None and window < context:
         raise ModelError(
-            f"the model in {source} attends within a window of {window} tokens, which packed slots cannot keep to",
+            f"the model in {source} attends within a window of {window} tokens, which packed slots "
+            "cannot keep to",
             f"set model.context to at most {window}, or use a model with full attention",
         )
     length, device = 16, model.device
@@ -97,13 +104,17 @@ def check_attention(model: Any, source: str, context: int) -> None:
     head = model.get_output_embeddings()
 
     def shuffled() -> Tensor:
-        packed = read_packed(model, ids[:, order], positions[None, order], (order.unsqueeze(1) >= order)[None, None])
+        packed = read_packed(
+            model, ids[:, order], positions[None, order], (order.unsqueeze(1) >= order)[None, None]
+        )
         return packed[:, order.argsort()]
 
     def cached() -> Tensor:
         context, tags = KeyValues(model, SEQUENCES), torch.full_like(ids, ALL)
         parts = (slice(0, 9), slice(9, None))
-        return torch.cat([context.read(ids[:, at], positions[None, at], tags[:, at]) for at in parts], 1)
+        return torch.cat(
+            [context.read(ids[:, at], positions[None, at], tags[:, at]) for at in parts], 1
+        )
 
     def plain() -> Tensor:
         logits: Tensor = model(ids, use_cache=False).logits
@@ -117,33 +128,39 @@ def check_attention(model: Any, source: str, context: int) -> None:
     )
     exact = type(head) is nn.Linear and head.weight.dtype.is_floating_point
     trial = Trial.of(model, plain, SEQUENCES)
-    exact = exact and not any(trial.why_not(partial(lambda way: head(way().flatten(0, 1)), way)) for way in ways)
+    exact = exact and not any(
+        trial.why_not(partial(lambda way: head(way().flatten(0, 1)), way)) for way in ways
+    )
     if not exact:
         raise ModelError(
-            f"the model in {source} does not follow an explicit attention mask and explicit positions exactly",
-            "slots need a causal model with full attention and a linear head, such as Qwen3 or Llama",
+            f"the model in {source} does not follow an explicit attention mask and explicit "
+            "positions exactly",
+            "slots need a causal model with full attention and a linear head, such as Qwen3 or "
+            "Llama",
         )
 
 
-# -- supervised ------------------------------------------------------------------------------------------------------
+# -- supervised ------------------------------------------------------------------------------------
 #
-# The training loss of ReFusion (Li et al. 2025, arXiv:2512.13586): slots in any order, masks filled from them.
+# The training loss of ReFusion (Li et al. 2025, arXiv:2512.13586): slots in any order, masks filled
+# from them.
 #
 # Letters: L places of a canvas, k tokens of a slot, B demonstrations, T tokens of a row.
 #
-# Every demonstration has a time t (`Noise.time`, even in [0, 1)), p = (1 - 1e-3) t + 1e-3, and each slot is masked
-# with probability p. The model reads
+# Every demonstration has a time t (`Noise.time`, even in [0, 1)), p = (1 - 1e-3) t + 1e-3, and each
+# slot is masked with probability p. The model reads
 #
 #     [prompt] [slots that are not masked, in random order] [masked slots, in their order]
 #
-# causally, every token at its own position. A token of a clean slot predicts the next one of its slot, and a mask the
-# token that it hides:
+# causally, every token at its own position. A token of a clean slot predicts the next one of its
+# slot, and a mask the token that it hides:
 #
 #     loss = mean over the clean slots' targets of -log p   +   (1/L) sum over masked places of -log p / p_mask
 #
-# The published code takes the first mean over all targets of a batch at once, so what a slot counts depends on how
-# much was masked elsewhere, and it is 0/0 where every slot of the batch is masked. Here the mean is each
-# demonstration's own, and 0 where it has no target, so a batch may be cut into any passes.
+# The published code takes the first mean over all targets of a batch at once, so what a slot counts
+# depends on how much was masked elsewhere, and it is 0/0 where every slot of the batch is masked.
+# Here the mean is each demonstration's own, and 0 where it has no target, so a batch may be cut
+# into any passes.
 
 PLAIN = Sampling()
 """The law of supervised training: temperature 1, no filter."""
@@ -173,8 +190,11 @@ def noised(demonstration: Demonstration, width: int, mask_id: int, noise: Noise)
     order = torch.randperm(slots, generator=noise.generator)
     places = torch.arange(len(canvas)).view(slots, width)
     clean, hidden = places[order[~masked[order]]], places[masked].flatten()
-    at = prompt + torch.arange(clean.numel()).view(clean.shape)  # where a clean token stands in the row
-    predictors = torch.cat([at[:, :-1].flatten(), prompt + clean.numel() + torch.arange(len(hidden))])
+    # where a clean token stands in the row
+    at = prompt + torch.arange(clean.numel()).view(clean.shape)
+    predictors = torch.cat(
+        [at[:, :-1].flatten(), prompt + clean.numel() + torch.arange(len(hidden))]
+    )
     following = clean[:, 1:].flatten()
     weights = torch.full((len(predictors),), 1 / probability, dtype=torch.float64)
     weights[: len(following)] = len(canvas) / max(len(following), 1)
@@ -187,8 +207,11 @@ def noised(demonstration: Demonstration, width: int, mask_id: int, noise: Noise)
     )
 
 
-def summed_loss(model: Any, batch: Sequence[Demonstration], width: int, mask_id: int, noise: Sequence[Noise]) -> Tensor:
-    """The loss above, summed over the batch and times L: divided by the batch's targets it is the mean.
+def summed_loss(
+    model: Any, batch: Sequence[Demonstration], width: int, mask_id: int, noise: Sequence[Noise]
+) -> Tensor:
+    """The loss above, summed over the batch and times L: divided by the batch's targets it is the
+    mean.
 
     Args:
         model: a causal transformers model.
@@ -206,7 +229,9 @@ def summed_loss(model: Any, batch: Sequence[Demonstration], width: int, mask_id:
     longest, device = ids.shape[1], model.device
     causal = torch.ones((1, 1, longest, longest), dtype=torch.bool, device=device).tril_()
     hidden = read_packed(model, ids.to(device), positions.to(device), causal).flatten(0, 1)
-    predictors = torch.cat([row * longest + one.predictors for row, one in enumerate(rows)]).to(device)
+    predictors = torch.cat([row * longest + one.predictors for row, one in enumerate(rows)]).to(
+        device
+    )
     targets = torch.cat([one.targets for one in rows]).to(device)
     weights = torch.cat([one.weights for one in rows]).to(device)
     head = model.get_output_embeddings()
@@ -214,7 +239,7 @@ def summed_loss(model: Any, batch: Sequence[Demonstration], width: int, mask_id:
     return -(logprobs * weights.to(logprobs.dtype)).sum()
 
 
-# -- scoring ---------------------------------------------------------------------------------------------------------
+# -- scoring ---------------------------------------------------------------------------------------
 #
 # The log-probabilities of recorded rounds, by one packed forward pass.
 #
@@ -222,7 +247,8 @@ def summed_loss(model: Any, batch: Sequence[Demonstration], width: int, mask_id:
 
 
 PackLaws = tuple[Places, Places]
-"""What weights say about a pack: at the predictors [N], and at the queries [B m], choice by choice."""
+"""What weights say about a pack: at the predictors [N], and at the queries [B m], choice by
+choice."""
 
 
 def laws_of(model: Any, mask_id: int, packed: SlotPack) -> PackLaws:
@@ -246,11 +272,13 @@ def log_probs(packed: SlotPack, laws: PackLaws, law: SlotSampling) -> Tensor:
 
 
 def divergences(packed: SlotPack, laws: PackLaws, other: PackLaws, law: SlotSampling) -> Tensor:
-    """KL [steps] from the law of `laws` to that of `other`, in closed form at the states that were visited.
+    """KL [steps] from the law of `laws` to that of `other`, in closed form at the states that were
+    visited.
 
-    A round's KL is the sum over its drawn tokens of the KL of their laws, given the tokens before them in their slot,
-    and over its picks of slots, given the picks before them. The mean over trajectories of the sum over rounds is the
-    KL of the trajectories (the chain rule; a test enumerates it).
+    A round's KL is the sum over its drawn tokens of the KL of their laws, given the tokens before
+    them in their slot, and over its picks of slots, given the picks before them. The mean over
+    trajectories of the sum over rounds is the KL of the trajectories (the chain rule; a test
+    enumerates it).
     """
     each = divergence(laws[0], other[0], law)
     if len(packed.queries) and law.selector != "random":
@@ -284,22 +312,28 @@ class SlotPolicy(CanvasPolicy):
         saved = self.settled(source)
         if saved.get("slot", self.width) != self.width:
             raise ModelError(
-                f"the model in {source} was trained with slots of {saved['slot']} tokens, not of {self.width}",
+                f"the model in {source} was trained with slots of {saved['slot']} tokens, not of "
+                f"{self.width}",
                 f"set model.slot to {saved['slot']}",
             )
         self.canvas = section.canvas or saved.get("canvas")
         if self.canvas is not None:
             count_slots(self.canvas, self.width, "model.canvas")
         check_attention(self.model, source, self.context)
-        self.model.config.plumbline = {"family": self.family, "canvas": self.canvas, "slot": self.width}
+        self.model.config.plumbline = {
+            "family": self.family,
+            "canvas": self.canvas,
+            "slot": self.width,
+        }
 
     @classmethod
     def open(cls, section: SlotModel, source: str, seed: int = 0) -> "SlotPolicy":
-        """Load a model directory, an adapter directory or a hub name; a ReFusion checkpoint as the Qwen3 that it is.
+        """Load a model directory, an adapter directory or a hub name; a ReFusion checkpoint as the
+        Qwen3 that it is.
 
         Raises:
-            ModelError: it cannot be loaded (see `pretrained.loading.load`), has no mask token, does not follow explicit
-                masks and positions, or was trained with slots of another size.
+            ModelError: it cannot be loaded (see `pretrained.loading.load`), has no mask token, does
+                not follow explicit masks and positions, or was trained with slots of another size.
             RecipeError: the canvas is no whole number of slots.
         """
         return cls(load(section, source, seed, plain_config), section, source)
@@ -321,43 +355,56 @@ class SlotPolicy(CanvasPolicy):
         return SlotSampling.of(sampling).selector != "threshold"
 
     def draw(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
-        """See `Sampler.sample`. Prompts are decoded in chunks of `rows_at_once` rows; by threshold one by one.
+        """See `Sampler.sample`. Prompts are decoded in chunks of `rows_at_once` rows; by threshold
+        one by one.
 
         Raises:
             DataError: a prompt does not fit into the context.
-            RecipeError: a law does not fit the slots (see `Grid.of`), is longer than the model's canvas, or asks for
-                random threshold decoding.
+            RecipeError: a law does not fit the slots (see `Grid.of`), is longer than the model's
+                canvas, or asks for random threshold decoding.
         """
-        grids = {law: self._grid(law) for law in dict.fromkeys(SlotSampling.of(each.sampling) for each in requests)}
+        grids = {
+            law: self._grid(law)
+            for law in dict.fromkeys(SlotSampling.of(each.sampling) for each in requests)
+        }
         for chunk in self.chunks(requests, SlotSampling):
             grid = grids[chunk.sampling]
             by_threshold = chunk.sampling.selector == "threshold"
-            for drawn in decide(self, chunk, grid) if by_threshold else Rollout(self, chunk, grid).run():
+            for drawn in (
+                decide(self, chunk, grid) if by_threshold else Rollout(self, chunk, grid).run()
+            ):
                 yield self.finished(chunk, *drawn)
 
     def _grid(self, sampling: SlotSampling) -> Grid:
         """The law's grid, or the error that says why this model cannot follow it."""
         if self.canvas is not None and sampling.max_tokens > self.canvas:
             raise RecipeError(
-                f"sampling.max_tokens is {sampling.max_tokens}, but the model's canvas has {self.canvas} places",
+                f"sampling.max_tokens is {sampling.max_tokens}, but the model's canvas has "
+                f"{self.canvas} places",
                 f"lower it to {self.canvas}, or train with a larger model.canvas",
             )
         if sampling.selector == "threshold" and not sampling.greedy:
             raise RecipeError(
                 "sampling.selector: threshold decides and never draws, so it has no temperature",
-                "use it for greedy answers only (evaluation.sampled: false), or set the selector to plackett_luce",
+                "use it for greedy answers only (evaluation.sampled: false), or set the selector "
+                "to plackett_luce",
             )
         return Grid.of(sampling, self.width)
 
     def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:
-        """See `Policy.batches`: consecutive trajectories of one prompt, as many as are cheapest together."""
+        """See `Policy.batches`: consecutive trajectories of one prompt, as many as are cheapest
+        together."""
         if not trajectories:
             return []
         grid = self._scored_grid(SlotSampling.of(common_law(trajectories)))
         width = self.model.config.get_text_config().hidden_size
         lengths = [packed_length(trajectory, grid, self.mask_id) for trajectory in trajectories]
         return pack_sizes(
-            trajectories, lengths, tokens_per_pass, width, PASS_COST if self.device.type == "cpu" else LAUNCHES
+            trajectories,
+            lengths,
+            tokens_per_pass,
+            width,
+            PASS_COST if self.device.type == "cpu" else LAUNCHES,
         )
 
     def parts(self, trajectories: Sequence[Trajectory]) -> Iterator[Sequence[Trajectory]]:

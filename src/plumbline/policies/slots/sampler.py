@@ -11,7 +11,8 @@ A round (Li et al. 2025, arXiv:2512.13586, made stochastic):
     fill    a slot's first token is drawn at its first mask, each next one after the token before it. A token sees the
             prompt, the slots of earlier rounds and its own slot, never the slots beside it.
 
-Keys and values are read once: a round costs k passes, of which the first also reads the masks of the plan.
+Keys and values are read once: a round costs k passes, of which the first also reads the masks of
+the plan.
 
 The end of an answer, in sampler and scorer alike:
 
@@ -31,10 +32,10 @@ from torch import Tensor
 
 from plumbline.policies import plackett_luce
 from plumbline.policies.chunks import Chunk
-from plumbline.policies.token_logprobs import Places, draw_tokens, largest_log_prob
+from plumbline.policies.sampling_distribution import check_drawn, uniforms
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.packing import ALL, PAD, Grid, KeyValues, pad_prompts
-from plumbline.policies.sampling_distribution import check_drawn, uniforms
+from plumbline.policies.token_logprobs import Places, draw_tokens, largest_log_prob
 from plumbline.records import Sampling, Step
 
 Drawn = tuple[int, NDArray[np.int64], list[Step]]
@@ -42,14 +43,19 @@ Drawn = tuple[int, NDArray[np.int64], list[Step]]
 
 
 class Rollout:
-    """The rows that still run: their canvases, their context, and the numbers that they have yet to use.
+    """The rows that still run: their canvases, their context, and the numbers that they have yet to
+    use.
 
-    Every row has its own uniform numbers, drawn before the first round, so what it becomes does not depend on the
-    rows beside it.
+    Every row has its own uniform numbers, drawn before the first round, so what it becomes does not
+    depend on the rows beside it.
     """
 
     def __init__(self, policy: Any, chunk: Chunk[SlotSampling], grid: Grid) -> None:
-        self.head, self.grid, self.sampling = policy.model.get_output_embeddings(), grid, chunk.sampling
+        self.head, self.grid, self.sampling = (
+            policy.model.get_output_embeddings(),
+            grid,
+            chunk.sampling,
+        )
         self.chunk, self.device = chunk, policy.device
         self.mask, self.end = policy.mask_id, policy.chat.end_of_turn
         self.stops = torch.tensor(policy.chat.stop_ids, device=self.device)
@@ -63,7 +69,8 @@ class Rollout:
         # [R, 1]: position of the canvas's first place
         self.start = lengths[chunk.prompt_of.to(self.device)].unsqueeze(1)
         self.context = KeyValues(policy.model, len(chunk.prompts))
-        self.pending: tuple[Tensor, Tensor, Tensor] | None = None  # last tokens of the round before, not yet read
+        # last tokens of the round before, not yet read
+        self.pending: tuple[Tensor, Tensor, Tensor] | None = None
         self.live = torch.arange(rows)
         self.steps: list[list[Step]] = [[] for _ in range(rows)]
 
@@ -79,7 +86,8 @@ class Rollout:
                 break
 
     def _fill(self, number: int, count: int, *, last: bool) -> None:
-        """One round: plan, draw the chosen slots' tokens place by place, and put them onto the canvas."""
+        """One round: plan, draw the chosen slots' tokens place by place, and put them onto the
+        canvas."""
         slots_rm = self._open()
         hidden_rmh = self._plan(slots_rm)
         columns_rn, score = self._choose(hidden_rmh, number, count)
@@ -98,8 +106,13 @@ class Rollout:
             rows = (~ended_rn).flatten()
             uniforms = self.token_uniforms.gather(1, where_rn).flatten()[rows]
             if len(uniforms):
-                new, logprob = draw_tokens(self._laws(ask_rnh.flatten(0, 1)[rows]), uniforms, self.sampling)
-                tokens_rnk[:, :, place][~ended_rn], logprobs_rnk[:, :, place][~ended_rn] = new, logprob
+                new, logprob = draw_tokens(
+                    self._laws(ask_rnh.flatten(0, 1)[rows]), uniforms, self.sampling
+                )
+                tokens_rnk[:, :, place][~ended_rn], logprobs_rnk[:, :, place][~ended_rn] = (
+                    new,
+                    logprob,
+                )
             ended_rn = ended_rn | torch.isin(tokens_rnk[:, :, place], self.stops)
             read = (tokens_rnk[:, :, place], self.start + where_rn, chosen_rn)
             if place + 1 < width:
@@ -112,29 +125,41 @@ class Rollout:
         self.canvas.scatter_(1, where_rnk.flatten(1), tokens_rnk.flatten(1))
 
     def _open(self) -> Tensor:
-        """The open slots [R, m], ascending; as many in every row, because rounds are the same for all rows."""
+        """The open slots [R, m], ascending; as many in every row, because rounds are the same for
+        all rows."""
         filled = (self.round_of >= 0).cpu().numpy()
-        return torch.from_numpy(np.stack([self.grid.open_slots(row) for row in filled])).to(self.device)
+        return torch.from_numpy(np.stack([self.grid.open_slots(row) for row in filled])).to(
+            self.device
+        )
 
     def _plan(self, slots_rm: Tensor) -> Tensor:
         """Hidden states [R, m, H] of the masks at the first places of `slots_rm` [R, m].
 
-        All open slots' masks are read in order, up to the last one that is asked. The first round's plan depends on
-        the prompt alone, so it is read once for all copies, with the prompt.
+        All open slots' masks are read in order, up to the last one that is asked. The first round's
+        plan depends on the prompt alone, so it is read once for all copies, with the prompt.
         """
         width, first = self.grid.width, self.pending is None
         if first:
             prompt_of = self.chunk.prompt_of.to(self.device)
-            one_of_each = torch.searchsorted(prompt_of, torch.arange(len(self.chunk.prompts), device=self.device))
+            one_of_each = torch.searchsorted(
+                prompt_of, torch.arange(len(self.chunk.prompts), device=self.device)
+            )
             slots_rm = slots_rm[one_of_each]
         offsets = torch.arange(width, device=self.device)
-        places_rt = (slots_rm.unsqueeze(2) * width + offsets).flatten(1)[:, : (slots_rm.shape[1] - 1) * width + 1]
+        places_rt = (slots_rm.unsqueeze(2) * width + offsets).flatten(1)[
+            :, : (slots_rm.shape[1] - 1) * width + 1
+        ]
         masks_rt = torch.full_like(places_rt, self.mask)
         tags_rt = torch.full_like(places_rt, ALL)
         start = self.start[one_of_each] if first else self.start
         before = self.pending or pad_prompts(self.chunk.prompts, self.device)
-        read = [torch.cat(pair, 1) for pair in zip(before, (masks_rt, start + places_rt, tags_rt), strict=True)]
-        hidden_rmh = self.context.read(*read, drop=masks_rt.shape[1])[:, before[0].shape[1] :: width]
+        read = [
+            torch.cat(pair, 1)
+            for pair in zip(before, (masks_rt, start + places_rt, tags_rt), strict=True)
+        ]
+        hidden_rmh = self.context.read(*read, drop=masks_rt.shape[1])[
+            :, before[0].shape[1] :: width
+        ]
         if first:
             self.context.select(prompt_of)
             hidden_rmh = hidden_rmh[prompt_of]
@@ -142,17 +167,22 @@ class Rollout:
         return hidden_rmh
 
     def _choose(self, hidden_rmh: Tensor, number: int, count: int) -> tuple[Tensor, Tensor | None]:
-        """Which columns [R, n] of the open slots are filled, and the log-probability [R] of that choice."""
+        """Which columns [R, n] of the open slots are filled, and the log-probability [R] of that
+        choice."""
         rows, open_slots = hidden_rmh.shape[:2]
         if count == open_slots:
             return torch.arange(count, device=self.device).expand(rows, -1), None
         uniforms = self.plan_uniforms[:, number, :open_slots]
         if self.sampling.selector == "random" and not self.sampling.greedy:
-            columns_rn = plackett_luce.choose(torch.zeros_like(uniforms), uniforms, count).sort(1).values
+            columns_rn = (
+                plackett_luce.choose(torch.zeros_like(uniforms), uniforms, count).sort(1).values
+            )
             sizes = torch.tensor([[open_slots], [count]]).expand(-1, rows)
             return columns_rn, plackett_luce.even_log_prob(*sizes)
         law = Sampling() if self.sampling.greedy else self.sampling
-        scores_rm = largest_log_prob(self._laws(hidden_rmh.flatten(0, 1)), law).view(rows, open_slots)
+        scores_rm = largest_log_prob(self._laws(hidden_rmh.flatten(0, 1)), law).view(
+            rows, open_slots
+        )
         if self.sampling.greedy:
             return plackett_luce.choose(scores_rm, None, count), None
         scores_rm = scores_rm / self.sampling.position_temperature
@@ -164,7 +194,12 @@ class Rollout:
         return Places(self.head, self.mask, hidden_nh)
 
     def _record(
-        self, where_rnk: Tensor, tokens_rnk: Tensor, logprobs_rnk: Tensor, drawn_rnk: Tensor, score: Tensor | None
+        self,
+        where_rnk: Tensor,
+        tokens_rnk: Tensor,
+        logprobs_rnk: Tensor,
+        drawn_rnk: Tensor,
+        score: Tensor | None,
     ) -> None:
         """A `Step` for every row; the state and its history are as they were before the round."""
         places, tokens, logprobs, drawn = (
@@ -206,21 +241,30 @@ class Rollout:
         self.live = self.live[rows.cpu()]
         if len(rows) == 0:
             return
-        self.token_uniforms, self.plan_uniforms = self.token_uniforms[rows], self.plan_uniforms[rows]
-        self.canvas, self.round_of, self.start = self.canvas[rows], self.round_of[rows], self.start[rows]
+        self.token_uniforms, self.plan_uniforms = (
+            self.token_uniforms[rows],
+            self.plan_uniforms[rows],
+        )
+        self.canvas, self.round_of, self.start = (
+            self.canvas[rows],
+            self.round_of[rows],
+            self.start[rows],
+        )
         if self.pending is not None:
             ids, positions, tags = self.pending
             self.pending = ids[rows], positions[rows], tags[rows]
         self.context.select(rows)
 
 
-# -- threshold -------------------------------------------------------------------------------------------------------
+# -- threshold -------------------------------------------------------------------------------------
 #
-# ReFusion's own decoding: as many slots at once as the model is sure of. For evaluation; it has no density.
+# ReFusion's own decoding: as many slots at once as the model is sure of. For evaluation; it has no
+# density.
 #
 # Letters in shapes: m open slots, n slots of a round, k places of a slot, H hidden size.
 #
-# A round (Li et al. 2025, arXiv:2512.13586), with one threshold for slots and tokens (the paper tunes two):
+# A round (Li et al. 2025, arXiv:2512.13586), with one threshold for slots and tokens (the paper
+# tunes two):
 #
 #   plan     one pass over the masks of the block's open slots. Chosen are the slots whose first token has more than the
 #            threshold's probability, or else the best one. Their masks' best tokens are their drafts.
@@ -230,8 +274,9 @@ class Rollout:
 #   fill     else the chosen slots are filled side by side, blind to one another: what has not passed is masked and
 #            drafted again behind what has, then verified; in each such pass at least one more token of a slot stays.
 #
-# An end token settles its slot; the slots behind it are dropped, those before it are still filled. What is settled is
-# never read again. One prompt is decoded at a time, because prompts part ways at once; copies are equal.
+# An end token settles its slot; the slots behind it are dropped, those before it are still filled.
+# What is settled is never read again. One prompt is decoded at a time, because prompts part ways at
+# once; copies are equal.
 
 
 @torch.no_grad()
@@ -300,10 +345,13 @@ class _Decoding:
         if len(columns) == 0:
             columns = sure.argmax().unsqueeze(0)
         rest, _ = self._best(hidden[columns, 1:].flatten(0, 1))
-        return open_slots[columns], torch.cat([best[columns].unsqueeze(1), rest.view(len(columns), -1)], 1)
+        return open_slots[columns], torch.cat(
+            [best[columns].unsqueeze(1), rest.view(len(columns), -1)], 1
+        )
 
     def _fill(self, slots: Tensor, tokens: Tensor, passed: Tensor) -> None:
-        """Fill slots [n] side by side, from drafts [n, k] of which a prefix may have passed (bool [n, k])."""
+        """Fill slots [n] side by side, from drafts [n, k] of which a prefix may have passed (bool
+        [n, k])."""
         places = self._places(slots)
         tags = slots.unsqueeze(1).expand_as(places)
         while True:
@@ -316,18 +364,21 @@ class _Decoding:
             one_more = torch.cat([torch.ones_like(passed[:, :1]), passed[:, :-1]], 1)
             passed = (self._passed(after, tokens) | one_more).long().cumprod(1).bool()
             stops = torch.isin(tokens, self.stops) & passed
-            passed = passed | stops.cummax(1).values  # what stands behind an end token does not matter
+            # what stands behind an end token does not matter
+            passed = passed | stops.cummax(1).values
             if bool(passed.all()):
                 break
             self.context.drop(places.numel())
-        # Nothing sees what stands behind the first end token: neither its slot's rest, nor the slots after it.
+        # Nothing sees what stands behind the first end token: neither its slot's rest, nor the
+        # slots after it.
         behind = stops.flatten().long().cumsum(0) - stops.flatten().long() > 0
         self.context.tags[0, -places.numel() :][behind] = PAD
         with_end = stops.any(1).nonzero().flatten()
         self._settle(slots[: int(with_end[0]) + 1] if len(with_end) else slots, tokens)
 
     def _settle(self, slots: Tensor, tokens: Tensor) -> None:
-        """Slots [n'] are full, with the first rows of `tokens` [n, k], of which an end token may cut the last short."""
+        """Slots [n'] are full, with the first rows of `tokens` [n, k], of which an end token may
+        cut the last short."""
         self.context.settle()
         state, history = self.canvas.copy(), self.round_of.repeat(self.grid.width)
         placed, stops = [], self.stops.tolist()
@@ -353,7 +404,9 @@ class _Decoding:
 
     def _places(self, slots: Tensor) -> Tensor:
         """Places [n, k] of slots [n]."""
-        return slots.unsqueeze(1) * self.grid.width + torch.arange(self.grid.width, device=self.device)
+        return slots.unsqueeze(1) * self.grid.width + torch.arange(
+            self.grid.width, device=self.device
+        )
 
     def _read(self, tokens: Tensor, places: Tensor, tags: Tensor | int) -> Tensor:
         """Hidden states [Q, H] of tokens [Q] at places [Q] of the canvas."""
@@ -373,7 +426,8 @@ class _Decoding:
         return best, sure
 
     def _passed(self, after: Tensor, tokens: Tensor) -> Tensor:
-        """Which of `tokens` [n, k], read with hidden states [n k, H], are probable enough after those before them."""
+        """Which of `tokens` [n, k], read with hidden states [n k, H], are probable enough after
+        those before them."""
 
         def work(part: Places, wanted: Tensor) -> Tensor:
             return part.plain().float().softmax(-1).gather(1, wanted.unsqueeze(1)).squeeze(1)
@@ -381,7 +435,9 @@ class _Decoding:
         probable = torch.ones_like(tokens, dtype=torch.bool)
         if tokens.shape[1] > 1:
             before = self._laws(after.view(*tokens.shape, -1)[:, :-1].flatten(0, 1))
-            probable[:, 1:] = before.each(work, tokens[:, 1:].flatten()).view(len(tokens), -1) > self.threshold
+            probable[:, 1:] = (
+                before.each(work, tokens[:, 1:].flatten()).view(len(tokens), -1) > self.threshold
+            )
         return probable
 
     def _laws(self, hidden: Tensor) -> Places:

@@ -19,12 +19,12 @@ from plumbline.evaluation.evaluate import ORACLE, references
 from plumbline.evaluation.summary import part_means
 from plumbline.records import Evaluation, Example
 from plumbline.reports.templating import read_template
+from plumbline.rollouts.reward_workers import judge
 from plumbline.runs.metadata import Card
 from plumbline.runs.remote import local_model
 from plumbline.serve.limits import Refusal, RequestLimits, read_body
 from plumbline.tasks import find_opener, silent
 from plumbline.tasks.task import Task
-from plumbline.rollouts.reward_workers import judge
 
 FILES = {
     "/": ("index.html", "text/html"),
@@ -35,7 +35,10 @@ FILES = {
 }
 PUBLIC = frozenset({*FILES, "/page/palette.css"})
 """Paths that need no token: they say nothing of the models."""
-POLICY = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+POLICY = (
+    "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors "
+    "'none'"
+)
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -56,15 +59,26 @@ def routes(sources: Mapping[str, str]) -> list[Route]:
     """The page, its files, `/try/examples` and `POST /try/judge`. A GET opens no task; a POST may.
 
     Args:
-        sources: of each model that clients know by name its directory, or "" for one that has none (a router).
+        sources: of each model that clients know by name its directory, or "" for one that has none
+            (a router).
     """
-    contents = {path: (files(__package__).joinpath(name).read_bytes(), kind) for path, (name, kind) in FILES.items()}
+    contents = {
+        path: (files(__package__).joinpath(name).read_bytes(), kind)
+        for path, (name, kind) in FILES.items()
+    }
     contents["/page/palette.css"] = (read_template("palette.css").encode(), "text/css")
     queue = _Queue()
     trials = Trials(sources)
     return [
-        *(Route(path, partial(_file, *content), methods=["GET"]) for path, content in contents.items()),
-        Route("/try/examples", partial(_answered, partial(_examples, trials, queue)), methods=["GET", "POST"]),
+        *(
+            Route(path, partial(_file, *content), methods=["GET"])
+            for path, content in contents.items()
+        ),
+        Route(
+            "/try/examples",
+            partial(_answered, partial(_examples, trials, queue)),
+            methods=["GET", "POST"],
+        ),
         Route("/try/judge", partial(_answered, partial(_judge, trials, queue)), methods=["POST"]),
     ]
 
@@ -82,7 +96,9 @@ async def _answered(handle: Callable[[Request], Awaitable[Any]], request: Reques
     except ClientDisconnect:
         return Response(status_code=499)  # to nobody
     # In ASCII, so that half a surrogate pair in an answer cannot break the encoding.
-    return Response(json.dumps(value), 200, {**HEADERS, "cache-control": "no-store"}, "application/json")
+    return Response(
+        json.dumps(value), 200, {**HEADERS, "cache-control": "no-store"}, "application/json"
+    )
 
 
 async def _examples(trials: "Trials", queue: "_Queue", request: Request) -> Any:
@@ -110,7 +126,8 @@ async def _judge(trials: "Trials", queue: "_Queue", request: Request) -> Any:
 
 
 class _Queue:
-    """One thread for what takes time: tasks, and the databases that some of them hold, are for one thread at a time."""
+    """One thread for what takes time: tasks, and the databases that some of them hold, are for one
+    thread at a time."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "try")
@@ -120,20 +137,24 @@ class _Queue:
         """What `work` returns.
 
         Raises:
-            Refusal: too many wait already, or it took too long; it then goes on, and what it opens is kept.
+            Refusal: too many wait already, or it took too long; it then goes on, and what it opens
+                is kept.
         """
-        # What nobody waits for any more still counts until it has run, so that the line stays short.
+        # What nobody waits for any more still counts until it has run, so that the line stays
+        # short.
         self._begun = [future for future in self._begun if not future.done()]
         if len(self._begun) >= WAITING:
             raise Refusal(503, "too many wait for a verdict; try again later")
         self._begun.append(self._pool.submit(work))
         try:
-            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(self._begun[-1])), SECONDS)
+            return await asyncio.wait_for(
+                asyncio.shield(asyncio.wrap_future(self._begun[-1])), SECONDS
+            )
         except TimeoutError as error:
             raise Refusal(503, f"no verdict after {SECONDS:.0f} seconds") from error
 
 
-# -- examples and verdicts ---------------------------------------------------------------------------------------------
+# -- examples and verdicts -------------------------------------------------------------------------
 
 AT_ONCE = 20
 """Examples that are listed at once."""
@@ -144,19 +165,21 @@ DEEPEST, WIDEST = 6, 200
 
 
 class Trials:
-    """Examples of the tasks that served models were trained on, and verdicts on answers to them, as plain JSON values.
+    """Examples of the tasks that served models were trained on, and verdicts on answers to them, as
+    plain JSON values.
 
-    A task is opened when the page first asks for it. Nothing is built: a task whose records are not there has no
-    examples, and says so; so does one whose code a model's card names (see `config.imports`). What stands beside a
-    score are the best control (floor) and the oracle (ceiling) on the first examples of the same stratum. Not for
-    several threads at once.
+    A task is opened when the page first asks for it. Nothing is built: a task whose records are not
+    there has no examples, and says so; so does one whose code a model's card names (see
+    `config.imports`). What stands beside a score are the best control (floor) and the oracle
+    (ceiling) on the first examples of the same stratum. Not for several threads at once.
     """
 
     def __init__(self, sources: Mapping[str, str]) -> None:
         """Nothing is opened yet.
 
         Args:
-            sources: of each model that clients know by name its directory, or "" for one that has none.
+            sources: of each model that clients know by name its directory, or "" for one that has
+                none.
         """
         self.sources = sources
         self._tasks: dict[tuple[str, str], Task] = {}
@@ -173,11 +196,12 @@ class Trials:
             task: the name of one of several tasks; empty is the first.
             split: empty is test, or the task's last one.
             offset: of the first example.
-            opens: whether the task may be opened, and its examples be read, if they were not before.
+            opens: whether the task may be opened, and its examples be read, if they were not
+                before.
 
         Returns:
-            tasks (names), task, splits, split, total (how many the split has), offset, examples (id, messages, gold,
-            stratum), and why there are none.
+            tasks (names), task, splits, split, total (how many the split has), offset, examples
+            (id, messages, gold, stratum), and why there are none.
 
         Raises:
             DataError: there is no such model, task or split.
@@ -189,7 +213,10 @@ class Trials:
         if not names:
             return {**found, "why": f"{model} does not say which task it was trained on"}
         if chosen not in names:
-            raise DataError(f"{model} was not trained on the task {chosen[:100]!r}", f"it was on {', '.join(names)}")
+            raise DataError(
+                f"{model} was not trained on the task {chosen[:100]!r}",
+                f"it was on {', '.join(names)}",
+            )
         if not opens and (model, chosen) not in self._tasks:
             return {**found, "why": f"the task {chosen} is not opened yet"}
         try:
@@ -222,9 +249,9 @@ class Trials:
             text: the answer.
 
         Returns:
-            how (it was read), said (what was read, where the task can tell), score and parts (None where there is
-            none), failure (why there is no score), facts, floor and ceiling (name, score, parts, n; None where there
-            is none), and pages (HTML of what it fills in).
+            how (it was read), said (what was read, where the task can tell), score and parts (None
+            where there is none), failure (why there is no score), facts, floor and ceiling (name,
+            score, parts, n; None where there is none), and pages (HTML of what it fills in).
 
         Raises:
             DataError: there is no such example.
@@ -232,11 +259,15 @@ class Trials:
         """
         model, chosen, split = place
         if chosen not in self._names(model):
-            raise DataError(f"{model} was not trained on the task {chosen[:100]!r}", "/try/examples names them")
+            raise DataError(
+                f"{model} was not trained on the task {chosen[:100]!r}", "/try/examples names them"
+            )
         task = self._task(model, chosen)
         asked = self._split(model, chosen, split).get(example)
         if asked is None:
-            raise DataError(f"there is no example {example[:100]!r} in {split}", "/try/examples names them")
+            raise DataError(
+                f"there is no example {example[:100]!r} in {split}", "/try/examples names them"
+            )
         outcome, score, failure = judge(task, asked, text)
         said = task.said(asked, text)
         return {
@@ -275,7 +306,10 @@ class Trials:
         if key not in self._examples:
             task = self._task(model, name)
             if not task.built:
-                raise DataError(f"the records of the task {name} are not here", "serve the model from its run's folder")
+                raise DataError(
+                    f"the records of the task {name} are not here",
+                    "serve the model from its run's folder",
+                )
             self._examples[key] = {one.id: one for one in task.examples(split)}
         return self._examples[key]
 
@@ -296,18 +330,26 @@ def _bound(evaluation: Evaluation | None) -> dict[str, Any] | None:
     if evaluation is None or not evaluation.rows:
         return None
     parts = {name: interval.mean for name, interval in part_means(evaluation.rows).items()}
-    return {"name": evaluation.source, "score": evaluation.mean_reward, "parts": parts, "n": len(evaluation.rows)}
+    return {
+        "name": evaluation.source,
+        "score": evaluation.mean_reward,
+        "parts": parts,
+        "n": len(evaluation.rows),
+    }
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """A value as JSON can hold it, cut where it is deep or wide; what JSON does not know becomes text."""
+    """A value as JSON can hold it, cut where it is deep or wide; what JSON does not know becomes
+    text."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
         return value if value.bit_length() < 64 else f"(a number of {value.bit_length()} bits)"
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
-    if isinstance(value, Mapping | Sequence | set | frozenset) and not isinstance(value, str | bytes):
+    if isinstance(value, Mapping | Sequence | set | frozenset) and not isinstance(
+        value, str | bytes
+    ):
         if depth == DEEPEST or len(value) > WIDEST:
             return f"({len(value)} entries)"
         if isinstance(value, Mapping):

@@ -1,9 +1,10 @@
-"""Columns of people's rows: which ones a question is made of, which may hold its answer, and how they become texts.
+"""Columns of people's rows: which ones a question is made of, which may hold its answer, and how
+they become texts.
 
-A template of columns stands for a text: `{name}`, or `{name.key.0}` for what a column of JSON holds, and a form behind
-a colon: `{choices:options}` writes choices as `A. ...`, a line each; `{answer:letter}` an index as a letter;
-`{choices:of answer}` the choice that another column names; `{answer:####}` what follows the last `####`; `{answer:str}`
-what Python writes.
+A template of columns stands for a text: `{name}`, or `{name.key.0}` for what a column of JSON
+holds, and a form behind a colon: `{choices:options}` writes choices as `A. ...`, a line each;
+`{answer:letter}` an index as a letter; `{choices:of answer}` the choice that another column names;
+`{answer:####}` what follows the last `####`; `{answer:str}` what Python writes.
 """
 
 import json
@@ -18,13 +19,43 @@ from plumbline.tasks.jsonl.files import Foreign
 Row = Mapping[str, Any]
 
 QUESTIONS = (
-    *("prompt", "question", "problem", "messages", "conversations", "conversation", "instruction", "query", "input"),
-    *("question_text", "question_stem", "problem_statement", "text", "sentence", "claim", "ctx", "goal", "document"),
+    *(
+        "prompt",
+        "question",
+        "problem",
+        "messages",
+        "conversations",
+        "conversation",
+        "instruction",
+        "query",
+        "input",
+    ),
+    *(
+        "question_text",
+        "question_stem",
+        "problem_statement",
+        "text",
+        "sentence",
+        "claim",
+        "ctx",
+        "goal",
+        "document",
+    ),
     *("article", "dialogue", "chosen"),
 )
 """Columns that are asked, the likeliest first."""
 BEFORE = (
-    *("context", "passage", "paragraph", "background", "story", "article", "document", "evidence", "sentence"),
+    *(
+        "context",
+        "passage",
+        "paragraph",
+        "background",
+        "story",
+        "article",
+        "document",
+        "evidence",
+        "sentence",
+    ),
     *("premise", "tools", "functions", "schema", "table", "facts", "support"),
 )
 """Columns that a question is about, and that stand before it."""
@@ -35,8 +66,27 @@ SYSTEMS = ("system", "system_prompt", "system_message")
 ONE_OF = re.compile(r"(?:(?:option|choice|ending|op|sol)[_ ]?)?([a-f]|(?<=.)[0-9])", re.IGNORECASE)
 """Columns that hold a choice each: `A`, `option_b`, `ending0`."""
 GOLDS = (
-    *("completion", "gold", "solution", "answer", "ground_truth", "response", "output", "target", "final_answer"),
-    *("answerkey", "answer_key", "correct_answer", "correct", "correct_option", "answers", "ideal", "reference"),
+    *(
+        "completion",
+        "gold",
+        "solution",
+        "answer",
+        "ground_truth",
+        "response",
+        "output",
+        "target",
+        "final_answer",
+    ),
+    *(
+        "answerkey",
+        "answer_key",
+        "correct_answer",
+        "correct",
+        "correct_option",
+        "answers",
+        "ideal",
+        "reference",
+    ),
     *("canonical_solution", "code", "chosen", "summary", "highlights", "expected_output"),
 )
 """Columns that may hold the reference answer, the likeliest first."""
@@ -49,16 +99,20 @@ LEAVES, DEEP = 8, 3
 CODE = "```python\n{}\n```"
 
 
-# -- templates ---------------------------------------------------------------------------------------------------------
+# -- templates -------------------------------------------------------------------------------------
 
 
 def template_columns(template: str) -> list[str]:
     """The columns that a template names.
 
     Raises:
-        ValueError: it is no template: a name, and a form behind it, are all that may stand in its braces.
+        ValueError: it is no template: a name, and a form behind it, are all that may stand in its
+            braces.
     """
-    how = "write {column} for a column of the rows, {{ and }} for braces, so \\boxed{{{answer}}} for \\boxed{42}"
+    how = (
+        "write {column} for a column of the rows, {{ and }} for braces, so \\boxed{{{answer}}} for "
+        "\\boxed{42}"
+    )
     try:
         fields = [field for field in Formatter().parse(template) if field[1] is not None]
     except ValueError as error:
@@ -66,11 +120,15 @@ def template_columns(template: str) -> list[str]:
     well = [
         name
         for _, name, form, conversion in fields
-        if name and conversion is None and re.fullmatch("|options|letter|str|####|of .+", form or "")
+        if name
+        and conversion is None
+        and re.fullmatch("|options|letter|str|####|of .+", form or "")
     ]
     if not fields or len(well) < len(fields) or any(set(name) & set("[]{}!") for name in well):
         raise ValueError(f"{template!r} is no template; {how}")
-    others = [form.removeprefix("of ") for _, _, form, _ in fields if form and form.startswith("of ")]
+    others = [
+        form.removeprefix("of ") for _, _, form, _ in fields if form and form.startswith("of ")
+    ]
     return [*well, *others]
 
 
@@ -81,7 +139,9 @@ def as_template(expression: str, row: Row) -> str:
 
 def columns_of(expression: str, row: Row) -> list[str]:
     """The columns of a row that a column's name or a template reads."""
-    names = [expression] if "{" not in expression or expression in row else template_columns(expression)
+    names = (
+        [expression] if "{" not in expression or expression in row else template_columns(expression)
+    )
     return [name if name in row else name.partition(".")[0] for name in names]
 
 
@@ -105,7 +165,8 @@ def value_of(row: Row, name: str) -> Any:
 
 
 def filled(template: str, row: Row) -> str:
-    """A template of a question with a row's columns. A paragraph whose columns are all empty is left out.
+    """A template of a question with a row's columns. A paragraph whose columns are all empty is
+    left out.
 
     Raises:
         ValueError: a column is not what its form is for.
@@ -113,9 +174,13 @@ def filled(template: str, row: Row) -> str:
     paragraphs = []
     for paragraph in template.split("\n\n"):
         fields = [*Formatter().parse(paragraph)]
-        texts = ["" if name is None else field_text(row, name, form or "") for _, name, form, _ in fields]
+        texts = [
+            "" if name is None else field_text(row, name, form or "") for _, name, form, _ in fields
+        ]
         if any(texts) or all(name is None for _, name, _, _ in fields):
-            paragraphs.append("".join(literal + text for (literal, *_), text in zip(fields, texts, strict=True)))
+            paragraphs.append(
+                "".join(literal + text for (literal, *_), text in zip(fields, texts, strict=True))
+            )
     return "\n\n".join(paragraphs)
 
 
@@ -158,7 +223,9 @@ def choices_of(value: Any) -> dict[str, str]:
             pairs = ((one.get("label"), one.get("text")) for one in value if isinstance(one, dict))
         case list():
             pairs = zip(
-                ascii_uppercase if len(value) <= len(ascii_uppercase) else range(len(value)), value, strict=False
+                ascii_uppercase if len(value) <= len(ascii_uppercase) else range(len(value)),
+                value,
+                strict=False,
             )
         case dict():
             pairs = value.items()
@@ -171,25 +238,44 @@ def as_text(value: Any) -> str:
     """A value as a question has it: JSON, where it is no text and no list of texts."""
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return "\n".join(value)
-    return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return (
+        ""
+        if value is None
+        else value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False)
+    )
 
 
-# -- guesses -----------------------------------------------------------------------------------------------------------
+# -- guesses ---------------------------------------------------------------------------------------
 
 
 def guess_prompt(rows: Sequence[Row]) -> dict[str, str]:
-    """The options `prompt` and `system` for rows; nothing where no column is called as a question is.
+    """The options `prompt` and `system` for rows; nothing where no column is called as a question
+    is.
 
     A column that stands in the question already is not added to it.
     """
-    names = {name.lower(): name for row in reversed(rows) for name in row if not set(name) & set("{}[]!:")}
+    names = {
+        name.lower(): name
+        for row in reversed(rows)
+        for name in row
+        if not set(name) & set("{}[]!:")
+    }
     asked = [names[name] for name in QUESTIONS if name in names and _has_text(rows, names[name])]
-    main = next((name for name in asked if len({str(row.get(name)) for row in rows}) > 1), "".join(asked[:1]))
+    main = next(
+        (name for name in asked if len({str(row.get(name)) for row in rows}) > 1),
+        "".join(asked[:1]),
+    )
     same = asked[: asked.index(main)] if main else []  # one instruction for all rows
     if not main or main.lower() not in QUESTIONS[:10]:
         for pair in PAIRS:
             if names.keys() >= set(pair):
-                return {"prompt": "\n\n".join(f"{name.capitalize()}: {{{names[name]}}}" for name in pair)}
+                return {
+                    "prompt": "\n\n".join(
+                        f"{name.capitalize()}: {{{names[name]}}}" for name in pair
+                    )
+                }
     if not main:
         return {}
     systems = [names[name] for name in SYSTEMS if name in names and _has_text(rows, names[name])]
@@ -198,28 +284,46 @@ def guess_prompt(rows: Sequence[Row]) -> dict[str, str]:
         return {"prompt": main, **found}
 
     def extra(*group: str) -> list[str]:
-        """Those of some columns that are there, unless all that they hold stands in the question."""
+        """Those of some columns that are there, unless all that they hold stands in the
+        question."""
         held = [names[name] for name in group if name in names and names[name] != main]
         return held if any(not _contained(rows, name, f"{{{main}}}") for name in held) else []
 
     before = [f"{{{name}}}" for name in (*same, *(name for each in BEFORE for name in extra(each)))]
-    after = [f"{{{name}{_form(rows, name)}}}" for each in AFTER for name in extra(each) if name not in same]
+    after = [
+        f"{{{name}{_form(rows, name)}}}"
+        for each in AFTER
+        for name in extra(each)
+        if name not in same
+    ]
     single = sorted(name for name in names if ONE_OF.fullmatch(name))
     if len(single) > 1 and len({re.sub("[a-f0-9]$", "", name) for name in single}) == 1:
         lines = zip(ascii_uppercase, extra(*single), strict=False)
         after += filter(None, ["\n".join(f"{letter}. {{{name}}}" for letter, name in lines)])
-    return {"prompt": "\n\n".join([*before, f"{{{main}}}", *after]) if before or after else main, **found}
+    return {
+        "prompt": "\n\n".join([*before, f"{{{main}}}", *after]) if before or after else main,
+        **found,
+    }
 
 
 def _has_text(rows: Sequence[Row], name: str) -> bool:
-    """Whether a column may be a question: texts, or messages; `chosen` and its like only as messages."""
+    """Whether a column may be a question: texts, or messages; `chosen` and its like only as
+    messages."""
     values = [value for row in rows if (value := row.get(name))]
-    messages = any(isinstance(value, list) and value and isinstance(value[0], dict) for value in values)
-    return messages or (name.lower() != "chosen" and any(isinstance(value, str) for value in values))
+    messages = any(
+        isinstance(value, list) and value and isinstance(value[0], dict) for value in values
+    )
+    return messages or (
+        name.lower() != "chosen" and any(isinstance(value, str) for value in values)
+    )
 
 
 def _form(rows: Sequence[Row], name: str) -> str:
-    return ":options" if name.lower() != "input" and all(isinstance(row.get(name), list | dict) for row in rows) else ""
+    return (
+        ":options"
+        if name.lower() != "input" and all(isinstance(row.get(name), list | dict) for row in rows)
+        else ""
+    )
 
 
 def _contained(rows: Sequence[Row], name: str, asked: str) -> bool:
@@ -233,12 +337,26 @@ def _contained(rows: Sequence[Row], name: str, asked: str) -> bool:
 
 
 def unasked(rows: Sequence[Row], options: Mapping[str, Any], known: Collection[str]) -> list[str]:
-    """Columns that stand in no prompt, system message or gold answer, but for the id and those that are known."""
+    """Columns that stand in no prompt, system message or gold answer, but for the id and those that
+    are known."""
     read = [options[key] for key in ("prompt", "gold") if options.get(key)]
-    read += [system[1:-1] for system in [options.get("system") or ""] if re.fullmatch(r"\{[^{}]+\}", system)]
-    found = {name for each in read for name in columns_of(each, rows[0])} | {*known, "reward_model", "id", ""}
+    read += [
+        system[1:-1]
+        for system in [options.get("system") or ""]
+        if re.fullmatch(r"\{[^{}]+\}", system)
+    ]
+    found = {name for each in read for name in columns_of(each, rows[0])} | {
+        *known,
+        "reward_model",
+        "id",
+        "",
+    }
     names = dict.fromkeys(name for row in rows for name in row if name not in found)
-    return [name for name in names if not _contained(rows, name, as_template(options["prompt"], rows[0]))]
+    return [
+        name
+        for name in names
+        if not _contained(rows, name, as_template(options["prompt"], rows[0]))
+    ]
 
 
 def media_in(row: Row, prompt: str) -> list[str]:
@@ -246,19 +364,27 @@ def media_in(row: Row, prompt: str) -> list[str]:
     named = [
         name
         for name, value in row.items()
-        if _MEDIA.fullmatch(name) and (isinstance(value, Foreign | list | dict) or " " not in str(value or " "))
+        if _MEDIA.fullmatch(name)
+        and (isinstance(value, Foreign | list | dict) or " " not in str(value or " "))
     ]
-    parts = [name for name, value in row.items() if isinstance(value, list) and _PARTS.search(json.dumps(value[-1:]))]
+    parts = [
+        name
+        for name, value in row.items()
+        if isinstance(value, list) and _PARTS.search(json.dumps(value[-1:]))
+    ]
     return [*named, *parts, *(["the prompt"] if _MARKS.search(prompt) else [])]
 
 
-_MEDIA = re.compile("(.*_)?(image|img|photo|picture|video|audio)s?(_(bytes|path|url|file)s?)?", re.IGNORECASE)
+_MEDIA = re.compile(
+    "(.*_)?(image|img|photo|picture|video|audio)s?(_(bytes|path|url|file)s?)?", re.IGNORECASE
+)
 _PARTS = re.compile(r'"type": "(image|video|audio|input_audio)')
 _MARKS = re.compile(r"<\|?(image|video|audio|image_pad|video_pad)(_\d+)?\|?>", re.IGNORECASE)
 
 
 def is_given(example: Example, name: str) -> bool:
-    """Whether a column's numbers stand in the question, and those of a list do: a countdown's target is no answer."""
+    """Whether a column's numbers stand in the question, and those of a list do: a countdown's
+    target is no answer."""
     lists = re.findall(r"\[\d+(?:, \d+)+\]", json.dumps(example.reference))
     numbers = re.findall(r"\d+", as_text(example.reference.get(name)))
     asked = {*re.findall(r"\d+", example.messages[-1]["content"])}
@@ -271,11 +397,16 @@ def gold_columns(rows: Sequence[Row], needs: Collection[str], prompt: str) -> li
     found = [*(names[name] for name in GOLDS if name in names), *sorted(needs)]
     found += [names[name] for name in LABELS if name in names]
     asked = columns_of(prompt, rows[0])
-    return [name for name in dict.fromkeys(found) if any(name in row for row in rows) and name not in asked]
+    return [
+        name
+        for name in dict.fromkeys(found)
+        if any(name in row for row in rows) and name not in asked
+    ]
 
 
 def gold_expressions(rows: Sequence[Row], name: str) -> list[str]:
-    """What of a column may be a whole answer: itself, what stands behind `####`, a choice, code, values of JSON."""
+    """What of a column may be a whole answer: itself, what stands behind `####`, a choice, code,
+    values of JSON."""
     if set(name) & set("{}[]!:"):
         return [name]
     values = [value for row in rows if (value := row.get(name)) not in (None, "", [], {})]
@@ -286,7 +417,9 @@ def gold_expressions(rows: Sequence[Row], name: str) -> list[str]:
             return [name]
         case [list() | dict() as first, *_]:
             whole = [name] if isinstance(first, dict) or isinstance(first[0], dict) else []
-            leaves = [*dict.fromkeys(leaf for value in values for leaf in _leaves(value, DEEP))][:LEAVES]
+            leaves = [*dict.fromkeys(leaf for value in values for leaf in _leaves(value, DEEP))][
+                :LEAVES
+            ]
             return [*whole, *(f"{{{name}.{leaf}}}" for leaf in leaves), f"{{{name}:str}}"]
         case [bool(), *_]:
             return [name, f"{{{name}:str}}"]
@@ -303,7 +436,13 @@ def gold_expressions(rows: Sequence[Row], name: str) -> list[str]:
 
 def _leaves(value: Any, deep: int) -> list[str]:
     """Paths to the plain values in one of JSON, of lists to the first."""
-    inner = value.items() if isinstance(value, dict) else [*enumerate(value)][:1] if isinstance(value, list) else []
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else [*enumerate(value)][:1]
+        if isinstance(value, list)
+        else []
+    )
     if not inner:
         return []
     found = []

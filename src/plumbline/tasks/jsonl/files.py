@@ -1,4 +1,5 @@
-"""The rows of what a recipe names: JSON lines, CSV, Parquet, or a data set of the Hugging Face hub or of a folder."""
+"""The rows of what a recipe names: JSON lines, CSV, Parquet, or a data set of the Hugging Face hub
+or of a folder."""
 
 import codecs
 import csv
@@ -48,24 +49,32 @@ def read_rows(name: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (number from 1, row); of a file of JSON lines the number is the line's.
 
     Args:
-        name: a path; `hf://OWNER/NAME[/CONFIG]`, or `hf://FOLDER` of `save_to_disk`, with `:SPLIT` after it (else
-            train). A file's first bytes say whether it is Parquet, JSON lines or a JSON list; its ending `.csv` or
-            `.tsv` that it is a table. All cells of tables are texts. In the others dates, times and decimals become
-            texts, and what JSON has no form for is `Foreign`.
+        name: a path; `hf://OWNER/NAME[/CONFIG]`, or `hf://FOLDER` of `save_to_disk`, with `:SPLIT`
+            after it (else train). A file's first bytes say whether it is Parquet, JSON lines or a
+            JSON list; its ending `.csv` or `.tsv` that it is a table. All cells of tables are
+            texts. In the others dates, times and decimals become texts, and what JSON has no form
+            for is `Foreign`.
 
     Raises:
         DataError: it is not there, or cannot be read.
-        ModelError: pyarrow is not installed, which Parquet needs, or `datasets`, which `hf://` needs.
+        ModelError: pyarrow is not installed, which Parquet needs, or `datasets`, which `hf://`
+            needs.
     """
     if name.startswith(HUB):
         return enumerate(_loaded(name, *_place(name)), 1)
     path = Path(name)
-    if name.endswith(".parquet") and ("://" in name or (set("*?[") & set(name) and not path.exists())):
-        return enumerate(_loaded(name, "parquet", None, "train", data_files=name, streaming=True), 1)
+    if name.endswith(".parquet") and (
+        "://" in name or (set("*?[") & set(name) and not path.exists())
+    ):
+        return enumerate(
+            _loaded(name, "parquet", None, "train", data_files=name, streaming=True), 1
+        )
     with open_regular(path) as raw:
         head = b"" if is_own_input(path) else raw.peek(16)[:16]
     if packed := next((what for magic, what in _PACKED.items() if head.startswith(magic)), ""):
-        raise DataError(f"{path} is {packed}", "unpack it, or save the rows as JSON lines, CSV or Parquet")
+        raise DataError(
+            f"{path} is {packed}", "unpack it, or save the rows as JSON lines, CSV or Parquet"
+        )
     if name.endswith(".parquet") or head.startswith(b"PAR1"):
         return enumerate(_parquet(path), 1)
     text = head.removeprefix(BOM.encode()).lstrip()
@@ -80,8 +89,17 @@ _PACKED = {
     b"ARROW1": "Arrow",
 }
 """First bytes of files that hold rows in a form that is not read."""
-_BROKEN = (OSError, ValueError, KeyError, TypeError, ArithmeticError, NotImplementedError, ImportError)
-"""What a library raises for a file: one that is broken, a date of the year 0, a kind of column it cannot read."""
+_BROKEN = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    ArithmeticError,
+    NotImplementedError,
+    ImportError,
+)
+"""What a library raises for a file: one that is broken, a date of the year 0, a kind of column it
+cannot read."""
 
 
 def _place(name: str) -> tuple[str, str | None, str]:
@@ -94,7 +112,9 @@ def _place(name: str) -> tuple[str, str | None, str]:
     return f"{owner}/{named}".strip("/"), config or None, split or "train"
 
 
-def _loaded(name: str, path: str, config: str | None, split: str, **more: Any) -> Iterator[dict[str, Any]]:
+def _loaded(
+    name: str, path: str, config: str | None, split: str, **more: Any
+) -> Iterator[dict[str, Any]]:
     if name.startswith(HUB) and not Path(path).is_dir():
         needed("huggingface_hub", f"task.options: {name}")
         if not (cached := is_cached(path, data=True)):
@@ -118,7 +138,8 @@ def _loaded(name: str, path: str, config: str | None, split: str, **more: Any) -
     except (*_BROKEN, datasets.exceptions.DatasetsError) as error:
         raise DataError(
             f"{name} cannot be read as a data set: {type(error).__name__}: {one_line(error)}",
-            "write hf://OWNER/NAME/CONFIG:SPLIT, hf://FOLDER:SPLIT for what save_to_disk wrote, or a path to a file",
+            "write hf://OWNER/NAME/CONFIG:SPLIT, hf://FOLDER:SPLIT for what save_to_disk wrote, or "
+            "a path to a file",
         ) from error
 
 
@@ -134,7 +155,9 @@ def _parquet(path: Path) -> Iterator[dict[str, Any]]:
                     [_as_json(_shortest(cell, kinds[name])) for cell in _cells(column)]
                     for name, column in zip(kinds, batch.columns, strict=True)
                 ]
-                yield from (dict(zip(kinds, cells, strict=True)) for cells in zip(*columns, strict=True))
+                yield from (
+                    dict(zip(kinds, cells, strict=True)) for cells in zip(*columns, strict=True)
+                )
         except _BROKEN as error:
             raise DataError(
                 f"{path} cannot be read as Parquet: {type(error).__name__}: {one_line(error)}",
@@ -152,7 +175,8 @@ def _cells(column: Any) -> list[Any]:
 
 
 def _shortest(value: Any, kind: Any) -> Any:
-    """A value whose numbers of 16 and 32 bits are written as short as such numbers can be: 0.1 for 0.10000000149."""
+    """A value whose numbers of 16 and 32 bits are written as short as such numbers can be: 0.1 for
+    0.10000000149."""
     if isinstance(value, float):
         short = {"float": np.float32, "halffloat": np.float16}.get(str(kind))
         return value if short is None else float(str(short(value)))
@@ -187,7 +211,8 @@ def _text(value: Any) -> Any:
 
 
 def _json(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Rows as JSON lines; or as one JSON value over any lines: a list of them, or an object that holds the list."""
+    """Rows as JSON lines; or as one JSON value over any lines: a list of them, or an object that
+    holds the list."""
     value = None
     if not _is_row(next(line for line in read_lines(path) if line.strip()), path):
         with suppress(DataError):  # lines after all, of which one is no JSON
@@ -199,8 +224,10 @@ def _json(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         lists = _lists(value)
         if len(lists) != 1:
             raise DataError(
-                f"{path} is one JSON object, with rows under {', '.join(lists) or 'none of its keys'}",
-                "write one list of rows a file; of pandas, frame.to_json(path, orient='records', lines=True)",
+                f"{path} is one JSON object, with rows under "
+                f"{', '.join(lists) or 'none of its keys'}",
+                "write one list of rows a file; of pandas, frame.to_json(path, orient='records', "
+                "lines=True)",
             )
         value = value[lists[0]]
     for number, row in enumerate(value, 1):
@@ -211,7 +238,8 @@ def _json(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _is_row(line: bytes, path: Path) -> bool:
-    """Whether a file's first line is a row, and no beginning of one JSON value that holds all rows."""
+    """Whether a file's first line is a row, and no beginning of one JSON value that holds all
+    rows."""
     try:
         value = parse_json(line.decode().removeprefix(BOM))
     except (ValueError, RecursionError):
@@ -237,32 +265,42 @@ def _lists(value: Mapping[str, Any]) -> list[str]:
 
 def _table(path: Path) -> Iterator[dict[str, Any]]:
     with open_regular(path) as raw:
-        wide = raw.peek(2)[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}  # as Excel saves "Unicode text"
+        # as Excel saves "Unicode text"
+        wide = raw.peek(2)[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}
         encoding = "utf-16" if wide else "cp1252" if is_western(path) else "utf-8-sig"
         with io.TextIOWrapper(raw, encoding, newline="") as text, clear_read_errors(path):
             head = text.readline(LONGEST_LINE)
             named = re.fullmatch(r"sep=(.)\s*", head)
             separator = named[1] if named else _separator(head)
-            rows = csv.DictReader(text if named else chain([head], text), strict=True, delimiter=separator)
+            rows = csv.DictReader(
+                text if named else chain([head], text), strict=True, delimiter=separator
+            )
             csv.field_size_limit(LONGEST_LINE)
             try:
                 names = list(rows.fieldnames or ())
                 if twice := [name for name in names if names.count(name) > 1]:
-                    raise DataError(f"{path} has two columns {twice[0]!r}", "give each column a name of its own")
+                    raise DataError(
+                        f"{path} has two columns {twice[0]!r}", "give each column a name of its own"
+                    )
                 for row in rows:
                     if None in row or None in row.values():
-                        raise DataError(f"{path}:{rows.line_num} has more or fewer cells than the header", "correct it")
+                        raise DataError(
+                            f"{path}:{rows.line_num} has more or fewer cells than the header",
+                            "correct it",
+                        )
                     yield row
             except csv.Error as error:
                 raise DataError(
-                    f"{path}:{rows.line_num} is no table with {separator!r} between the cells: {error}",
+                    f"{path}:{rows.line_num} is no table with {separator!r} between the cells: "
+                    f"{error}",
                     f"quote cells that hold {separator!r}, a quote or a line break",
                 ) from error
 
 
 def is_western(path: Path) -> bool:
-    """Whether a table is no UTF-8 and surely cp1252, as Excel saves it: its letters are those of a language in the west
-    of Europe, and would be in words of none in the east. A large file is not looked at."""
+    """Whether a table is no UTF-8 and surely cp1252, as Excel saves it: its letters are those of a
+    language in the west of Europe, and would be in words of none in the east. A large file is not
+    looked at."""
     if is_own_input(path):
         return False
     with open_regular(path) as raw:
@@ -274,9 +312,15 @@ def is_western(path: Path) -> bool:
         west, east = _letters(data.decode("cp1252"), 1), _letters(data.decode("cp1250"), 2)
     except UnicodeDecodeError:
         return False
-    marks_in_words = re.search(rb"[A-Za-z][\x80-\x8b\x93-\x95][A-Za-z]", data)  # letters of DOS and of a Mac
+    # letters of DOS and of a Mac
+    marks_in_words = re.search(rb"[A-Za-z][\x80-\x8b\x93-\x95][A-Za-z]", data)
     only_west = west == east or not any(map(east.issubset, EASTERN))
-    return len(data) <= LARGEST and not marks_in_words and only_west and any(map(west.issubset, WESTERN))
+    return (
+        len(data) <= LARGEST
+        and not marks_in_words
+        and only_west
+        and any(map(west.issubset, WESTERN))
+    )
 
 
 def _letters(text: str, least: int) -> set[str]:
@@ -287,12 +331,21 @@ def _letters(text: str, least: int) -> set[str]:
 
 LARGEST = 2**26
 """Bytes of a table whose encoding is looked for."""
-WESTERN = ("äöüßéèàç", "àâæçèéêëîïôœùûüÿ", "áéíñóúüçàèïòªº", "àáâãçéêíóôõúüªº", "àèéìíîòóùúªº", "åäöæøéü")
+WESTERN = (
+    "äöüßéèàç",
+    "àâæçèéêëîïôœùûüÿ",
+    "áéíñóúüçàèïòªº",
+    "àáâãçéêíóôõúüªº",
+    "àèéìíîòóùúªº",
+    "åäöæøéü",
+)
 EASTERN = ("áčďéěíňóřšťúůýž", "áäčďéíľňóôšťúýž", "ąćęłńóśźż", "áéíóöőúüű", "ăâîşţ", "čćđšž")
-"""Letters that are no ASCII, by language; those that a language hardly has are not in the second."""
+"""Letters that are no ASCII, by language; those that a language hardly has are not in the
+second."""
 
 
 def _separator(head: str) -> str:
-    """What stands between the names of a header: a comma, unless there is none outside of quotes."""
+    """What stands between the names of a header: a comma, unless there is none outside of
+    quotes."""
     bare = re.sub(r'"[^"]*"', "", head)
     return "," if "," in bare else max(",;\t|", key=bare.count)

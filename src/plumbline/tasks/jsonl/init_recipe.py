@@ -1,4 +1,5 @@
-"""A first recipe for rows and a reward function: looks at the data, tries the reward, and writes what it saw."""
+"""A first recipe for rows and a reward function: looks at the data, tries the reward, and writes
+what it saw."""
 
 import io
 import re
@@ -29,7 +30,8 @@ from plumbline.tasks.jsonl.task import LOOKED_AT, JsonlTask, open_rows
 from plumbline.tasks.precheck import GOLD, LABEL, TRIED, UNPAID, Case, cases_of, within_budget
 
 UNSOUND = 0.5
-"""Of what reference answers earn: a baseline that earns more makes the reward no good to train with."""
+"""Of what reference answers earn: a baseline that earns more makes the reward no good to train
+with."""
 UNMEASURED = "not tried: each counts from 0 to 1, unless range has the least and the most of it"
 STEPS, PROMPTS_PER_STEP, TOKENS = 200, 8, 256
 
@@ -48,7 +50,8 @@ class Start:
     """A column or a template; None: the column whose texts earn most, where one earns anything."""
     script: TrlScript | None = None
     asked: bool = True
-    """Whether the user named the rows: what only a script names is looked at where it is a file here."""
+    """Whether the user named the rows: what only a script names is looked at where it is a file
+    here."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Keys of `model` that the model's directory has settled, such as `lora` of an adapter."""
 
@@ -82,7 +85,8 @@ def started(
     gold: str | None = None,
     config: Path | None = None,
 ) -> Start:
-    """What is given, and of what is not given what a script for TRL says; `TODO` where that is open.
+    """What is given, and of what is not given what a script for TRL says; `TODO` where that is
+    open.
 
     Args:
         config: the YAML file that the script is given.
@@ -93,14 +97,18 @@ def started(
     reach([_address(data)] if data else [])
     if script is not None:
         return _of_script(
-            read_script(script, config), script, Start(model or "", data or "", [], out, prompt, gold), reward
+            read_script(script, config),
+            script,
+            Start(model or "", data or "", [], out, prompt, gold),
+            reward,
         )
     rewards = reward.split(",") if reward else []
     needed = {"--model MODEL": model, "--data FILE": data, "--reward MODULE:FUNCTION": rewards}
     if model is None or data is None or not rewards:
         lacking = [option for option, value in needed.items() if not value]
         raise RecipeError(
-            f"a recipe needs {' and '.join(lacking)}, which is not given", f"add {' '.join(lacking)}, or --from SCRIPT"
+            f"a recipe needs {' and '.join(lacking)}, which is not given",
+            f"add {' '.join(lacking)}, or --from SCRIPT",
         )
     return Start(model, data, rewards, out, prompt, gold)
 
@@ -143,21 +151,29 @@ def _of_script(read: TrlScript, script: Path, given: Start, reward: str | None) 
 def _beside(script: Path, data: Any) -> Any:
     """A file as it is found from here, where it lies beside the script."""
     place = script.parent / data if isinstance(data, str) else script
-    return str(place) if isinstance(data, str) and not Path(data).exists() and place.is_file() else data
+    return (
+        str(place)
+        if isinstance(data, str) and not Path(data).exists() and place.is_file()
+        else data
+    )
 
 
 def start(what: Start) -> tuple[list[str], bool]:
-    """Write a recipe, and say in a few lines what was seen of the data and the reward, and whether it is ready.
+    """Write a recipe, and say in a few lines what was seen of the data and the reward, and whether
+    it is ready.
 
     Raises:
-        StorageError: the file is there already; it is not touched. Or the one of the script's rewards is another's.
+        StorageError: the file is there already; it is not touched. Or the one of the script's
+            rewards is another's.
         RecipeError: something is not given, or the reward function cannot be used.
         DataError: the rows cannot be read, or have no column that is a prompt.
     """
     if what.out.suffix not in {".yaml", ".yml"}:
         raise RecipeError(f"{what.out} is no name of a recipe", "give a file that ends in .yaml")
     if what.out.exists():
-        raise StorageError(f"{what.out} is there already; it was not touched", "give another file with --out")
+        raise StorageError(
+            f"{what.out} is there already; it was not touched", "give another file with --out"
+        )
     taken = _taken(what)
     with redirect_stdout(io.StringIO()):  # what a reward prints at each of the texts that are tried
         seen = look(what) if _is_seen(what) else _unseen(what)
@@ -170,12 +186,17 @@ def start(what: Start) -> tuple[list[str], bool]:
     lines = [
         *seen.lines,
         *taken,
-        *(f"from the script: {_comment(note)}" for note in (what.script.notes if what.script else ())),
+        *(
+            f"from the script: {_comment(note)}"
+            for note in (what.script.notes if what.script else ())
+        ),
         *(f"TODO: {_comment(each)}" for each in named),
         *(
             [f"{what.out} is written. No command takes it before each TODO in it is a value."]
             if named
-            else [f"{what.out} is written. Try the reward:  plumbline audit {what.out} --trust-code"]
+            else [
+                f"{what.out} is written. Try the reward:  plumbline audit {what.out} --trust-code"
+            ]
         ),
         "Keys in your editor:  plumbline recipe --schema --out recipe.schema.json",
         *filter(None, [seen.next_step or train]),
@@ -184,14 +205,17 @@ def start(what: Start) -> tuple[list[str], bool]:
 
 
 def _taken(what: Start) -> list[str]:
-    """Write what a script defines beside the recipe: its rewards, and its rows; what to say of it."""
+    """Write what a script defines beside the recipe: its rewards, and its rows; what to say of
+    it."""
     if (script := what.script) is None:
         return []
     files, lines = [], []
     if script.taken:
         path = what.out.with_name(f"{script.module}.py")
         option = f"--reward {','.join(what.rewards)}"
-        files.append((path, script.taken, option, "the rewards of the script, and what they need of it"))
+        files.append(
+            (path, script.taken, option, "the rewards of the script, and what they need of it")
+        )
         note_file(what.out, "\n".join(what.rewards))  # so that they are found beside the recipe
     if script.rows is not None and what.data == script.data:
         text = "".join(f"{dumps(row)}\n" for row in script.rows)
@@ -231,16 +255,26 @@ def _unseen(what: Start) -> _Seen:
     if "task.options.weights" in read.values:
         seen.options["weights"] = read.values["task.options.weights"]
     if read.count is not None:
-        held_out = [0.0 if isinstance(each, str) else each for each in map(seen.options.get, ("val", "test"))]
-        seen.count = round(read.count * (1 - sum(0.1 if each is None else each for each in held_out)))
+        held_out = [
+            0.0 if isinstance(each, str) else each
+            for each in map(seen.options.get, ("val", "test"))
+        ]
+        seen.count = round(
+            read.count * (1 - sum(0.1 if each is None else each for each in held_out))
+        )
     if data != TODO:
-        more = "" if rewards == [TODO] else f": with  --data {what.data}  it is, and the reward is tried on it"
+        more = (
+            ""
+            if rewards == [TODO]
+            else f": with  --data {what.data}  it is, and the reward is tried on it"
+        )
         seen.lines.append(f"{data} was not looked at{more}")
     return seen
 
 
 def _settled(what: Start, count: int | None) -> dict[str, Any]:
-    """Options that the script alone settles: the system message, and what is held out of `count` rows."""
+    """Options that the script alone settles: the system message, and what is held out of `count`
+    rows."""
     given = what.script.options if what.script else {}
     options = {key: given[key] for key in ("system", "val") if given.get(key)}
     if isinstance(val := options.get("val"), int | float) and what.script is not None:
@@ -259,11 +293,14 @@ def _without_open(values: Any) -> Any:
     if isinstance(values, dict):
         kept = {key: _without_open(each) for key, each in values.items() if each != TODO}
         needed = {"train": "x", "score": "x:x", "steps": 1, "name": "x"}
-        return {**kept, **{key: needed[key] for key, each in values.items() if each == TODO and key in needed}}
+        return {
+            **kept,
+            **{key: needed[key] for key, each in values.items() if each == TODO and key in needed},
+        }
     return values
 
 
-# -- looking -----------------------------------------------------------------------------------------------------------
+# -- looking ---------------------------------------------------------------------------------------
 
 
 def look(what: Start) -> _Seen:
@@ -283,10 +320,13 @@ def look(what: Start) -> _Seen:
     if what.prompt is not None:
         asked = {"prompt": what.prompt}
     if not asked or (
-        "{" not in asked["prompt"] and not {asked["prompt"], asked["prompt"].partition(".")[0]} & {*columns}
+        "{" not in asked["prompt"]
+        and not {asked["prompt"], asked["prompt"].partition(".")[0]} & {*columns}
     ):
         raise DataError(
-            f"{data} has no column {asked['prompt']}" if asked else f"no column of {data} is called as a prompt is",
+            f"{data} has no column {asked['prompt']}"
+            if asked
+            else f"no column of {data} is called as a prompt is",
             f"name it with --prompt; the columns are {', '.join(columns)}",
         )
     rewards = [dotted(name) for name in what.rewards]
@@ -296,7 +336,9 @@ def look(what: Start) -> _Seen:
     if what.script is not None and "task.options.weights" in what.script.values:
         seen.options["weights"] = what.script.values["task.options.weights"]
     if not all(map(allowed, rewards)):
-        seen.lines.append("the reward was not tried, because only the script names it: add --trust-code to try it")
+        seen.lines.append(
+            "the reward was not tried, because only the script names it: add --trust-code to try it"
+        )
         other = what.out.with_stem(f"{what.out.stem}-tried")
         seen.next_step = f"Before you train, the same command with  --trust-code --out {other}"
         _untried(what, seen)
@@ -309,9 +351,12 @@ def look(what: Start) -> _Seen:
     counts = {split: len(seen.task.examples(split)) for split in ("train", "val", "test")}
     share = ", ".join(f"{count} {split}" for split, count in counts.items())
     lengths = [
-        sum(len(message["content"]) for message in one.messages) for one in seen.task.examples("train")[:LOOKED_AT]
+        sum(len(message["content"]) for message in one.messages)
+        for one in seen.task.examples("train")[:LOOKED_AT]
     ]
-    what_is_asked = ", ".join(f"{key} {value!r}" if "{" in value else f"column {value}" for key, value in asked.items())
+    what_is_asked = ", ".join(
+        f"{key} {value!r}" if "{" in value else f"column {value}" for key, value in asked.items()
+    )
     left = seen.task.left_out()
     more = f"; {left} (--prompt takes a template, {{COLUMN}} for each)" if left else ""
     seen.lines = [
@@ -346,7 +391,8 @@ def _untried(what: Start, seen: _Seen) -> None:
     rows = [one.reference for one in task.examples("train")[:LOOKED_AT]]
     gold = what.gold
     for name in gold_columns(rows, (), seen.options["prompt"])[:1] if gold is None else ():
-        ways = gold_expressions(rows, name)  # of a solution its end, which audit finds a template for
+        # of a solution its end, which audit finds a template for
+        ways = gold_expressions(rows, name)
         gold = next((way for way in ways if way.endswith(":####}")), name)
     if gold is not None and not task.has_gold:
         seen.options["gold"] = gold
@@ -369,7 +415,11 @@ def _tried(seen: _Seen, given: str | None) -> None:
             seen.remarks["gold"] = f"{alone}; this is a completion"
     task = open_rows(seen.options).ranged()
     earned = _earned(task)
-    said = f"gold answers earn {earned[GOLD]:.3f}" if GOLD in earned else "no gold answers, so no ceiling and no SFT"
+    said = (
+        f"gold answers earn {earned[GOLD]:.3f}"
+        if GOLD in earned
+        else "no gold answers, so no ceiling and no SFT"
+    )
     if guess is None and not task.has_gold and (tried := task.answers):
         rows = [one.reference for one in task.examples("train")[:TRIED]]
         if max(len(as_text(row.get(tried[0]))) for row in rows) <= LABEL:
@@ -387,11 +437,19 @@ def _tried(seen: _Seen, given: str | None) -> None:
     seen.lines.append(said)
     if task.options.range:
         pairs = task.options.range
-        seen.options["range"] = {part: list(pair) for part, pair in pairs.items()} if isinstance(pairs, dict) else pairs
-        seen.remarks["range"] = "the least and the most of each part, as seen in a few texts: correct them if need be"
+        seen.options["range"] = (
+            {part: list(pair) for part, pair in pairs.items()} if isinstance(pairs, dict) else pairs
+        )
+        seen.remarks["range"] = (
+            "the least and the most of each part, as seen in a few texts: correct them if need be"
+        )
     try:
         unpaid = [note for note in task.precheck(0) if UNPAID in note]
-        seen.lines = [*unpaid, *seen.lines, *filter(None, [task.unnamed_form(task.examples("train")[:LOOKED_AT])])]
+        seen.lines = [
+            *unpaid,
+            *seen.lines,
+            *filter(None, [task.unnamed_form(task.examples("train")[:LOOKED_AT])]),
+        ]
         seen.blocked |= bool(unpaid)
     except DataError as error:
         seen.lines.append(f"not ready: {error.cause}. {error.fix}")
@@ -409,7 +467,11 @@ def _parts(task: JsonlTask) -> list[str]:
 
         def named(case: Case, scorer: Scorer = scorer) -> dict[str, bool]:
             value = scorer([task.prompt_of(case.example)], [case.text], [case.example.reference])[0]
-            return dict.fromkeys(map(str, value), True) if isinstance(value, Mapping) else {scorer.part: False}
+            return (
+                dict.fromkeys(map(str, value), True)
+                if isinstance(value, Mapping)
+                else {scorer.part: False}
+            )
 
         for _, found in within_budget(cases, named):
             parts |= found
@@ -418,14 +480,19 @@ def _parts(task: JsonlTask) -> list[str]:
 
 def _earned(task: JsonlTask) -> dict[str, float]:
     """The mean reward of gold answers and of each baseline, on a few examples."""
-    cases = [case for some in cases_of(task, task.examples("train")) for case in some if case.kind != "hostile text"]
+    cases = [
+        case
+        for some in cases_of(task, task.examples("train"))
+        for case in some
+        if case.kind != "hostile text"
+    ]
     rewards: dict[str, list[float]] = defaultdict(list)
     for case, total in within_budget(cases, task.total_of):
         rewards[case.kind].append(total)
     return {kind: sum(totals) / len(totals) for kind, totals in rewards.items()}
 
 
-# -- writing -----------------------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------------------
 
 
 def written(what: Start, seen: _Seen) -> str:
@@ -435,7 +502,12 @@ def written(what: Start, seen: _Seen) -> str:
     todo = dict(what.script.todo) if what.script else {}
     values = dict(what.script.values) if what.script else {}
     stage = what.script.stage if what.script else "rl"
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", str(values.pop("name", "") or _called(what)))[:80].strip("-._") or "first"
+    name = (
+        re.sub(r"[^A-Za-z0-9._-]+", "-", str(values.pop("name", "") or _called(what)))[:80].strip(
+            "-._"
+        )
+        or "first"
+    )
     values.pop("task.options.weights", None)
     if stage == "rl":
         values.setdefault("rl.prompts_per_step", min(PROMPTS_PER_STEP, len(train)))
@@ -446,7 +518,9 @@ def written(what: Start, seen: _Seen) -> str:
             values["sampling.max_tokens"] = max(TOKENS, 1 << (longest // 2).bit_length())
         elif what.script.epochs is not None:
             known = count is not None and each != TODO
-            values["rl.steps"] = max(1, round(what.script.epochs * (count or 0) / each)) if known else TODO
+            values["rl.steps"] = (
+                max(1, round(what.script.epochs * (count or 0) / each)) if known else TODO
+            )
             if not known:
                 todo["rl.steps"] = what.script.todo["rl.steps"] = (
                     f"{what.script.epochs:g} epochs x prompts to train on / rl.prompts_per_step"
@@ -465,10 +539,17 @@ def written(what: Start, seen: _Seen) -> str:
         f"# Try the reward: plumbline audit {out} --trust-code",
         *([] if seen.blocked or is_open else [f"# Train: plumbline run {out} --trust-code"]),
         f"# What each key means: plumbline recipe {out} --commented",
-        *(f"# From the script: {_comment(note)}" for note in (what.script.notes if what.script else ())),
+        *(
+            f"# From the script: {_comment(note)}"
+            for note in (what.script.notes if what.script else ())
+        ),
         *(["# What the script does not set has TRL's defaults."] if what.script else []),
         f"name: {_flow(name)}",
-        *([f"seed: {_flow(sections.pop('seed'))}{_remark('seed', todo)}"] if "seed" in sections else []),
+        *(
+            [f"seed: {_flow(sections.pop('seed'))}{_remark('seed', todo)}"]
+            if "seed" in sections
+            else []
+        ),
         "task:",
         "  name: jsonl",
         "  options:",
@@ -480,15 +561,22 @@ def written(what: Start, seen: _Seen) -> str:
         ),
     ]
     if "lora" not in sections.pop("model"):
-        lines.append("  # lora: {rank: 16, alpha: 32}  # train adapters alone, which needs less memory")
+        lines.append(
+            "  # lora: {rank: 16, alpha: 32}  # train adapters alone, which needs less memory"
+        )
     if stage == "rl" and "gold" in seen.options:
         lines.append("# sft: {epochs: 1}  # first learn from the reference answers")
-    for section in (stage, *(item for item in ("sampling", "engine", "evaluation", "run") if item in sections)):
+    for section in (
+        stage,
+        *(item for item in ("sampling", "engine", "evaluation", "run") if item in sections),
+    ):
         inner = sections[section]
         if section == stage:
             lines.append(f"{section}:")
             order = sorted(inner, key=lambda key: (*FIRST, key).index(key))
-            lines += [f"  {key}: {_flow(inner[key])}{_remark(f'{section}.{key}', todo)}" for key in order]
+            lines += [
+                f"  {key}: {_flow(inner[key])}{_remark(f'{section}.{key}', todo)}" for key in order
+            ]
         else:
             lines.append(f"{section}: {_flow(inner)}{_remark(section, todo)}")
     return "\n".join(lines) + "\n"
@@ -505,7 +593,10 @@ def _options(seen: _Seen, todo: Mapping[str, str]) -> list[str]:
     for key, value in seen.options.items():
         remark = {
             "train": (f"columns: {', '.join(seen.columns)}; " if seen.columns else "")
-            + f"{'test holds' if 'val' in seen.options else 'val and test each hold'} out a tenth of the prompts",
+            + (
+                f"{'test holds' if 'val' in seen.options else 'val and test each hold'} out a "
+                "tenth of the prompts"
+            ),
             "prompt": "what is asked: a column, or a template of columns",
             **seen.remarks,
         }.get(key)
@@ -513,7 +604,8 @@ def _options(seen: _Seen, todo: Mapping[str, str]) -> list[str]:
         lines.append(f"    {key}: {_flow(value)}{f'  # {_comment(remark)}' if remark else ''}")
         if key == "prompt" and seen.gold_tried:
             lines.append(
-                f"    # gold: '#### {{{seen.gold_tried}}}'  # {_comment(seen.gold_tried)} alone earns nothing: a "
+                f"    # gold: '#### {{{seen.gold_tried}}}'  # {_comment(seen.gold_tried)} alone "
+                "earns nothing: a "
                 "template of a whole answer"
             )
     return lines
@@ -538,9 +630,18 @@ REMARKS = {
 
 
 def _remark(key: str, todo: Mapping[str, str]) -> str:
-    """The comment behind a key: what the script has where it, or a key below it, is open; else what it means."""
-    inner = {name.removeprefix(f"{key}."): why for name, why in todo.items() if name.startswith(f"{key}.")}
-    said = todo.get(key) or "; ".join(f"{name}: {why}" for name, why in inner.items()) or REMARKS.get(key)
+    """The comment behind a key: what the script has where it, or a key below it, is open; else what
+    it means."""
+    inner = {
+        name.removeprefix(f"{key}."): why
+        for name, why in todo.items()
+        if name.startswith(f"{key}.")
+    }
+    said = (
+        todo.get(key)
+        or "; ".join(f"{name}: {why}" for name, why in inner.items())
+        or REMARKS.get(key)
+    )
     return f"  # {_comment(said)}" if said else ""
 
 
@@ -553,7 +654,12 @@ def _put(values: dict[str, Any], key: str, value: Any) -> None:
 
 def _flow(value: Any) -> str:
     """A value as YAML on one line."""
-    form: dict[str, Any] = {"default_flow_style": True, "allow_unicode": True, "sort_keys": False, "width": 10**6}
+    form: dict[str, Any] = {
+        "default_flow_style": True,
+        "allow_unicode": True,
+        "sort_keys": False,
+        "width": 10**6,
+    }
     text: str = yaml.safe_dump(value, **form).strip().removesuffix("...").strip()
     if len(text.splitlines()) > 1:  # it holds a line break
         text = yaml.safe_dump(value, default_style='"', **form).strip()

@@ -1,7 +1,8 @@
-"""What a recipe says about the task jsonl, and the rows of the user's files as examples, dealt to train, val and test.
+"""What a recipe says about the task jsonl, and the rows of the user's files as examples, dealt to
+train, val and test.
 
-A prompt is in one split only. Where a split is a share of `train`, equal prompts go to it together, and which ones do
-depends on their text and the seed and not on their order in the file.
+A prompt is in one split only. Where a split is a share of `train`, equal prompts go to it together,
+and which ones do depends on their text and the seed and not on their order in the file.
 """
 
 import json
@@ -21,7 +22,14 @@ from plumbline.recipe import Section, section
 from plumbline.records import Example, Message
 from plumbline.seeds import derive
 from plumbline.storage import clear_read_errors, dumps
-from plumbline.tasks.jsonl.columns import columns_of, field_text, filled, media_in, template_columns, value_of
+from plumbline.tasks.jsonl.columns import (
+    columns_of,
+    field_text,
+    filled,
+    media_in,
+    template_columns,
+    value_of,
+)
 from plumbline.tasks.jsonl.files import Foreign, is_western, read_rows
 
 SPLITS: tuple[str, ...] = ("train", "val", "test")
@@ -31,10 +39,12 @@ Weight = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class JsonlOptions(Section):
-    """Options of the task jsonl. Paths are relative to the working directory, as all paths of a recipe are."""
+    """Options of the task jsonl. Paths are relative to the working directory, as all paths of a
+    recipe are."""
 
     train: str
-    """A file of JSON lines (an object a row), CSV or Parquet; or `hf://OWNER/NAME/CONFIG:SPLIT` (see `read_rows`)."""
+    """A file of JSON lines (an object a row), CSV or Parquet; or `hf://OWNER/NAME/CONFIG:SPLIT`
+    (see `read_rows`)."""
     val: str | float = 0.1
     """A file of its own, or a share of the prompts of `train`, which are then held out."""
     test: str | float = 0.1
@@ -42,27 +52,32 @@ class JsonlOptions(Section):
     seed: int = 0
     """Of the shares: which prompts are held out."""
     prompt: str = "prompt"
-    """The column with the prompt (text or messages), or a template such as `{question}\\n\\n{choices:options}`.
-    Messages that end with the assistant's hold the reference answer, too."""
+    """The column with the prompt (text or messages), or a template such as
+    `{question}\\n\\n{choices:options}`. Messages that end with the assistant's hold the reference
+    answer, too."""
     gold: str | None = None
-    """The reference answer, which earns everything: a column, or a template such as `#### {answer}`; None without
-    one."""
+    """The reference answer, which earns everything: a column, or a template such as
+    `#### {answer}`; None without one."""
     system: str | None = None
     """A system message before every prompt that has none; `{column}` is that column's."""
     stratum: str | None = None
     """The column that evaluations break down by."""
     cluster: str | None = None
-    """The column with what rows share that are alike (a customer, a document): intervals count it once."""
+    """The column with what rows share that are alike (a customer, a document): intervals count it
+    once."""
     score: str | list[str]
-    """`module:function` or `file.py:function`, one or several (see `plumbline.tasks.jsonl.scorer`)."""
+    """`module:function` or `file.py:function`, one or several (see
+    `plumbline.tasks.jsonl.scorer`)."""
     weights: dict[str, Weight] | None = Field(default=None, min_length=1)
-    """Of the named parts, or a list in the order of the functions. A negative weight pays for low numbers; a part of
-    weight 0 is measured and pays nothing. None: the functions themselves are the parts, each with the weight 1."""
+    """Of the named parts, or a list in the order of the functions. A negative weight pays for low
+    numbers; a part of weight 0 is measured and pays nothing. None: the functions themselves are the
+    parts, each with the weight 1."""
     range: Range | dict[str, Range] | None = None
-    """What a function returns lies between these two, which become 0 and 1; or such a pair for each part. None: [0, 1]
-    for every part."""
+    """What a function returns lies between these two, which become 0 and 1; or such a pair for each
+    part. None: [0, 1] for every part."""
     judges: int = Field(default=0, ge=0, le=256)
-    """Threads that score while the model samples, for functions that wait (for a network, for a process); 0: none."""
+    """Threads that score while the model samples, for functions that wait (for a network, for a
+    process); 0: none."""
 
     @field_validator("val", "test")
     @classmethod
@@ -86,7 +101,9 @@ class JsonlOptions(Section):
         if not names or not all(names):
             raise ValueError("name a function as module:function, or several")
         if len(set(names)) < len(names):
-            raise ValueError(f"two functions have one name ({', '.join(names)}), which is the name of their part")
+            raise ValueError(
+                f"two functions have one name ({', '.join(names)}), which is the name of their part"
+            )
         return value
 
     @field_validator("weights", mode="before")
@@ -96,7 +113,10 @@ class JsonlOptions(Section):
             return value
         names = [name.partition(":")[2] for name in score]
         if len(value) != len(names):
-            raise ValueError(f"weights are {len(value)} for {len(names)} functions; give each one, or name the parts")
+            raise ValueError(
+                f"weights are {len(value)} for {len(names)} functions; give each one, or name the "
+                "parts"
+            )
         return dict(zip(names, value, strict=True))
 
     @model_validator(mode="after")
@@ -104,13 +124,26 @@ class JsonlOptions(Section):
         if sum(share for share in (self.val, self.test) if not isinstance(share, str)) >= 1:
             raise ValueError("val and test hold out all of train")
         if not any(self.parts().values()):
-            raise ValueError("weights are all 0, so no answer earns anything; give one part another weight")
-        pairs = self.range.values() if isinstance(self.range, dict) else [] if self.range is None else [self.range]
+            raise ValueError(
+                "weights are all 0, so no answer earns anything; give one part another weight"
+            )
+        pairs = (
+            self.range.values()
+            if isinstance(self.range, dict)
+            else []
+            if self.range is None
+            else [self.range]
+        )
         for low, high in pairs:
             if not low < high:
-                raise ValueError(f"range goes from the lowest reward to the highest, not from {low:g} to {high:g}")
+                raise ValueError(
+                    f"range goes from the lowest reward to the highest, not from {low:g} to "
+                    f"{high:g}"
+                )
         if isinstance(self.range, dict) and (unknown := self.range.keys() - set(self.parts())):
-            raise ValueError(f"range names {', '.join(sorted(unknown))}; the parts are {', '.join(self.parts())}")
+            raise ValueError(
+                f"range names {', '.join(sorted(unknown))}; the parts are {', '.join(self.parts())}"
+            )
         return self
 
     def functions(self) -> list[str]:
@@ -123,7 +156,11 @@ class JsonlOptions(Section):
 
     def range_of(self, part: str) -> Range:
         """What the functions' numbers for a part lie between."""
-        return self.range.get(part, (0.0, 1.0)) if isinstance(self.range, dict) else self.range or (0.0, 1.0)
+        return (
+            self.range.get(part, (0.0, 1.0))
+            if isinstance(self.range, dict)
+            else self.range or (0.0, 1.0)
+        )
 
 
 def read_options(values: Mapping[str, Any]) -> JsonlOptions:
@@ -137,7 +174,7 @@ def read_options(values: Mapping[str, Any]) -> JsonlOptions:
     return section(JsonlOptions, values, inside="task.options.", advice=advice)
 
 
-# -- rows --------------------------------------------------------------------------------------------------------------
+# -- rows ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +190,8 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """An example, the file and line that it is from, its prompt's hash, and why it has no gold answer."""
+    """An example, the file and line that it is from, its prompt's hash, and why it has no gold
+    answer."""
 
     where: str
     example: Example
@@ -170,11 +208,15 @@ def read_records(options: JsonlOptions, needs: frozenset[str], limit: int | None
         limit: of each file the first so many rows.
 
     Raises:
-        DataError: a file is missing or empty, a row is malformed (with its file and line), an id comes twice, a prompt
-            stands in two files, or there are too few prompts to hold any out.
+        DataError: a file is missing or empty, a row is malformed (with its file and line), an id
+            comes twice, a prompt stands in two files, or there are too few prompts to hold any out.
     """
     files = {"train": options.train, "val": options.val, "test": options.test}
-    read = {split: _read(split, path, options, needs, limit) for split, path in files.items() if isinstance(path, str)}
+    read = {
+        split: _read(split, path, options, needs, limit)
+        for split, path in files.items()
+        if isinstance(path, str)
+    }
     rows = {split: found for split, (found, _) in read.items()}
     notes = [*dict.fromkeys(note for _, found in read.values() for note in found)]
     ids: dict[str, str] = {}
@@ -199,7 +241,10 @@ def read_records(options: JsonlOptions, needs: frozenset[str], limit: int | None
     if has_gold and lacking:
         what = f"{len(lacking)} of {len(every)} rows have no gold answer"
         if 2 * len(lacking) >= len(every):
-            raise DataError(f"{what}, such as {lacking[0].lacks}", "give each row one, or none: leave the others out")
+            raise DataError(
+                f"{what}, such as {lacking[0].lacks}",
+                "give each row one, or none: leave the others out",
+            )
         notes.append(f"{what} and are left out, such as {lacking[0].lacks}")
         rows = {split: [row for row in found if not row.lacks] for split, found in rows.items()}
     shares = {split: share for split, share in files.items() if not isinstance(share, str)}
@@ -210,10 +255,13 @@ def read_records(options: JsonlOptions, needs: frozenset[str], limit: int | None
         for row in rows[split]:
             answers.setdefault(row.prompt, {}).setdefault(row.example.gold, row.where)
         if copies := len(rows[split]) - len(answers):
-            notes.append(f"{copies} of {len(rows[split])} rows of {split} repeat a prompt of that split")
+            notes.append(
+                f"{copies} of {len(rows[split])} rows of {split} repeat a prompt of that split"
+            )
         if several := [[*found.values()] for found in answers.values() if len(found) > 1]:
             notes.append(
-                f"{len(several)} of {len(answers)} prompts of {split} have several different gold answers, such as "
+                f"{len(several)} of {len(answers)} prompts of {split} have several different gold "
+                "answers, such as "
                 f"{' and '.join(several[0][:2])}: is a column of the question in no prompt?"
             )
     splits = {split: [row.example for row in rows[split]] for split in SPLITS}
@@ -237,17 +285,21 @@ def _read(
         strange = {name: value.kind for name, value in raw.items() if isinstance(value, Foreign)}
         if strange and (wrong := sorted(_used(options, needs, raw) & strange.keys())):
             raise DataError(
-                f"{where}: the column {wrong[0]} holds {strange[wrong[0]]}, which no record can hold",
+                f"{where}: the column {wrong[0]} holds {strange[wrong[0]]}, which no record can "
+                "hold",
                 "write that column as text, or use another one",
             )
         if missing := sorted(needs - row.keys()):
             raise DataError(
-                f"{where}: the scoring function takes {', '.join(missing)}, and this row has no such column "
+                f"{where}: the scoring function takes {', '.join(missing)}, and this row has no "
+                "such column "
                 f"(it has {', '.join(row)})",
                 "name its parameters as the columns are named, or give the missing ones a default",
             )
         if absent := [
-            name for name in columns_of(options.prompt, row) if "{" in options.prompt and name not in columns
+            name
+            for name in columns_of(options.prompt, row)
+            if "{" in options.prompt and name not in columns
         ]:
             _column(row, absent[0], "prompt", where)
         example, lacks = _example(row, where, f"{prefix}-{number}", options, columns)
@@ -255,22 +307,32 @@ def _read(
         foreign |= strange
         media |= {*media_in(raw, example.messages[-1]["content"])}
     if table and is_western(Path(path)):
-        notes.append(f"{path} is no UTF-8 and is read as cp1252, the encoding of Windows in Western Europe")
+        notes.append(
+            f"{path} is no UTF-8 and is read as cp1252, the encoding of Windows in Western Europe"
+        )
     if media:
-        notes.append(f"the model sees texts alone: left out are images or sounds of {', '.join(sorted(media))}")
+        notes.append(
+            "the model sees texts alone: left out are images or sounds of "
+            f"{', '.join(sorted(media))}"
+        )
     if foreign:
         kinds = ", ".join(f"{name} ({kind})" for name, kind in sorted(foreign.items()))
         notes.append(f"left out, as no record can hold it: {kinds}")
     if whole:
-        notes.append(f"whole numbers that are floats (9.0) are read as such (9): {', '.join(whole)}")
+        notes.append(
+            f"whole numbers that are floats (9.0) are read as such (9): {', '.join(whole)}"
+        )
     return rows, notes
 
 
-def plain_rows(rows: Sequence[Mapping[str, Any]], *, texts: bool) -> tuple[list[dict[str, Any]], list[str]]:
+def plain_rows(
+    rows: Sequence[Mapping[str, Any]], *, texts: bool
+) -> tuple[list[dict[str, Any]], list[str]]:
     """Rows as scoring functions get them, and the columns of whole numbers that came as floats.
 
-    Those become whole: nulls in a table make floats of all, and nobody answers `9.0`. What is `Foreign` is left out,
-    and verl's rows have their `ground_truth`. `texts`: numbers are texts, as in CSV.
+    Those become whole: nulls in a table make floats of all, and nobody answers `9.0`. What is
+    `Foreign` is left out, and verl's rows have their `ground_truth`. `texts`: numbers are texts, as
+    in CSV.
     """
     plain: list[dict[str, Any]] = []
     mixed: set[str] = set()
@@ -283,7 +345,11 @@ def plain_rows(rows: Sequence[Mapping[str, Any]], *, texts: bool) -> tuple[list[
         for name, value in kept.items():
             if _is_whole_float(value, texts):
                 floats.add(name)
-            elif value is not None and value != "" and (isinstance(value, bool) or not isinstance(value, int)):
+            elif (
+                value is not None
+                and value != ""
+                and (isinstance(value, bool) or not isinstance(value, int))
+            ):
                 mixed.add(name)
     for name in floats - mixed:
         for row in plain:
@@ -312,7 +378,8 @@ def _example(
     Raises:
         DataError: a column is missing or of the wrong kind; the message has file and line.
     """
-    with clear_read_errors(where):  # NaN and Infinity, which json reads, and which no record can hold
+    # NaN and Infinity, which json reads, and which no record can hold
+    with clear_read_errors(where):
         dumps(row)
     with clear_read_errors(where):
         asked = (
@@ -325,17 +392,23 @@ def _example(
         if messages[-1]["role"] == "assistant":
             gold = messages.pop()["content"] or None
             if options.gold is not None:
-                raise DataError(f"{where}: the messages end with an answer", "leave out task.options.gold")
+                raise DataError(
+                    f"{where}: the messages end with an answer", "leave out task.options.gold"
+                )
     if options.gold is not None:
         plain = options.gold in row or "{" not in options.gold
         fields = [("", options.gold, None, None)] if plain else Formatter().parse(options.gold)
         try:
             with clear_read_errors(where):
-                gold = "".join(text + _gold(row, name, where, form) for text, name, form, _ in fields)
+                gold = "".join(
+                    text + _gold(row, name, where, form) for text, name, form, _ in fields
+                )
         except DataError as error:
             lacks = error.cause
     if not messages or messages[-1]["role"] != "user":
-        raise DataError(f"{where}: the prompt does not end with a message of the user", "end it with one")
+        raise DataError(
+            f"{where}: the prompt does not end with a message of the user", "end it with one"
+        )
     if options.system is not None and messages[0]["role"] != "system":
         named = re.fullmatch(r"\{([^{}]+)\}", options.system)
         if system := field_text(row, named[1]) if named and named[1] in columns else options.system:
@@ -346,8 +419,17 @@ def _example(
     )
     identity = row.get("id", name)
     if isinstance(identity, bool) or not isinstance(identity, str | int) or identity == "":
-        raise DataError(f"{where}: the id is {json.dumps(identity)[:40]}", "give a text or a whole number")
-    example = Example(id=str(identity), messages=messages, gold=gold, reference=row, stratum=stratum, cluster=cluster)
+        raise DataError(
+            f"{where}: the id is {json.dumps(identity)[:40]}", "give a text or a whole number"
+        )
+    example = Example(
+        id=str(identity),
+        messages=messages,
+        gold=gold,
+        reference=row,
+        stratum=stratum,
+        cluster=cluster,
+    )
     return example, "" if gold is not None else lacks
 
 
@@ -374,15 +456,24 @@ def _gold(row: Mapping[str, Any], name: str | None, where: str, form: str | None
         case dict() | [dict(), *_]:
             value = json.dumps(value, ensure_ascii=False)
     if not isinstance(value, str | int | float) or value == "":
-        raise DataError(f"{where}: the gold answer is {json.dumps(value)[:40]}", "give a text or a number")
+        raise DataError(
+            f"{where}: the gold answer is {json.dumps(value)[:40]}", "give a text or a number"
+        )
     return value if isinstance(value, str) else json.dumps(value)
 
 
-_SHAREGPT = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "model": "assistant", "bot": "assistant"}
+_SHAREGPT = {
+    "human": "user",
+    "gpt": "assistant",
+    "chatgpt": "assistant",
+    "model": "assistant",
+    "bot": "assistant",
+}
 
 
 def read_messages(value: Any, where: str) -> list[Message]:
-    """A prompt as messages: a text is one of the user's. Those of ShareGPT, and contents of parts, are read, too.
+    """A prompt as messages: a text is one of the user's. Those of ShareGPT, and contents of parts,
+    are read, too.
 
     Raises:
         DataError: it is something else.
@@ -394,7 +485,8 @@ def read_messages(value: Any, where: str) -> list[Message]:
         wrong = value[messages.index(None)] if messages else value  # type: ignore[arg-type]
         raise DataError(
             f"{where} {'has the message' if messages else 'is'} {json.dumps(wrong)[:80]}",
-            'give a text, or messages: [{"role": "user", "content": "..."}], with the roles ' + ", ".join(_ROLES),
+            'give a text, or messages: [{"role": "user", "content": "..."}], with the roles '
+            + ", ".join(_ROLES),
         )
     return messages
 
@@ -411,16 +503,23 @@ def _message(value: Any) -> Any:
     match content:
         case [{"type": _}, *_]:  # of images and sounds the notes say that they are left out
             content = "".join(part["text"] for part in content if isinstance(part.get("text"), str))
-    return {"role": role, "content": content} if role in _ROLES and isinstance(content, str) else None
+    return (
+        {"role": role, "content": content} if role in _ROLES and isinstance(content, str) else None
+    )
 
 
-def _deal(rows: Sequence[_Row], shares: Mapping[str, float], options: JsonlOptions) -> dict[str, list[_Row]]:
+def _deal(
+    rows: Sequence[_Row], shares: Mapping[str, float], options: JsonlOptions
+) -> dict[str, list[_Row]]:
     """The rows of `train` by split, a share of the prompts held out for each of the others."""
-    order = sorted({row.prompt for row in rows}, key=lambda prompt: derive(options.seed, "split", prompt))
+    order = sorted(
+        {row.prompt for row in rows}, key=lambda prompt: derive(options.seed, "split", prompt)
+    )
     counts = {split: max(1, round(share * len(order))) for split, share in shares.items()}
     if sum(counts.values()) >= len(order):
         raise DataError(
-            f"{options.train} has {len(order)} prompts, of which {sum(counts.values())} would be held out",
+            f"{options.train} has {len(order)} prompts, of which {sum(counts.values())} would be "
+            "held out",
             "give more rows, or smaller shares in task.options.val and test",
         )
     split_of: dict[str, str] = {}

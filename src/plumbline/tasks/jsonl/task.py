@@ -1,4 +1,5 @@
-"""The task jsonl: files of prompts with what is known about their answers, and a scoring function of the user's."""
+"""The task jsonl: files of prompts with what is known about their answers, and a scoring function
+of the user's."""
 
 import math
 import re
@@ -60,7 +61,17 @@ from plumbline.tasks.task import Control, Task
 
 LOOKED_AT = 1000
 """Rows that columns are looked for in, and that lengths are measured of."""
-MARKS = ("####", "\\boxed", "<answer>", "<think>", "<reasoning>", "```", "**", "answer is", "Answer:")
+MARKS = (
+    "####",
+    "\\boxed",
+    "<answer>",
+    "<think>",
+    "<reasoning>",
+    "```",
+    "**",
+    "answer is",
+    "Answer:",
+)
 """That rewards ask for around an answer."""
 PENALTY = re.compile("penal|punish|repet|overlong", re.IGNORECASE)
 """Names of parts that only take away."""
@@ -71,7 +82,8 @@ LITERALS = 24
 
 
 def open_jsonl(options: Mapping[str, Any], folder: Path, progress: Progress) -> "JsonlTask":  # noqa: ARG001
-    """Open the task; the files are read when their examples are first asked for, and nothing is written.
+    """Open the task; the files are read when their examples are first asked for, and nothing is
+    written.
 
     Raises:
         RecipeError: an unknown option, or a scoring function that cannot be used.
@@ -97,7 +109,12 @@ class JsonlTask(Task):
     splits = SPLITS
 
     def __init__(
-        self, options: JsonlOptions, limit: int | None = None, remarks: Sequence[str] = (), *, inferred: bool = False
+        self,
+        options: JsonlOptions,
+        limit: int | None = None,
+        remarks: Sequence[str] = (),
+        *,
+        inferred: bool = False,
     ) -> None:
         self.options, self.limit, self.remarks = options, limit, remarks
         self.inferred = inferred
@@ -109,7 +126,9 @@ class JsonlTask(Task):
 
     @cached_property
     def _records(self) -> Records:
-        return read_records(self.options, self._scoring.needs if self._readable else frozenset(), self.limit)
+        return read_records(
+            self.options, self._scoring.needs if self._readable else frozenset(), self.limit
+        )
 
     @property
     def _readable(self) -> bool:
@@ -137,17 +156,26 @@ class JsonlTask(Task):
 
         Raises:
             RewardError: the function returned what is no reward, which stops whatever asked.
-            Exception: what the function raises, or a DataError where it says nothing: a counted failure.
+            Exception: what the function raises, or a DataError where it says nothing: a counted
+                failure.
         """
         return self.judge_group(example, [completion])[0]
 
-    def judge_group(self, example: Example, completions: Sequence[str]) -> list[tuple[Outcome, Score]]:
+    def judge_group(
+        self, example: Example, completions: Sequence[str]
+    ) -> list[tuple[Outcome, Score]]:
         """See `Task.judge_group`: a function of lists takes them in one call."""
         return self.judge_rows([example] * len(completions), completions)
 
-    def judge_rows(self, examples: Sequence[Example], completions: Sequence[str]) -> list[tuple[Outcome, Score]]:
-        """Judge a completion of each example; a function of lists takes all in one call, as it does in TRL."""
-        prompts, rows = [self.prompt_of(one) for one in examples], [one.reference for one in examples]
+    def judge_rows(
+        self, examples: Sequence[Example], completions: Sequence[str]
+    ) -> list[tuple[Outcome, Score]]:
+        """Judge a completion of each example; a function of lists takes all in one call, as it does
+        in TRL."""
+        prompts, rows = (
+            [self.prompt_of(one) for one in examples],
+            [one.reference for one in examples],
+        )
         try:
             scores = self._scoring.scores(prompts, completions, rows)
         except RewardError as error:
@@ -179,23 +207,41 @@ class JsonlTask(Task):
         notes, began = [*self.notes], time.monotonic()
         if self.sums and not self.has_gold and self.options.range is None:
             notes.append(
-                f"no range is declared, and no gold answers show it: {', '.join(self.options.parts())} count from 0 to "
+                "no range is declared, and no gold answers show it: "
+                f"{', '.join(self.options.parts())} count from 0 to "
                 "1, and the first number outside stops the run. Declare it with task.options.range"
             )
         try:
             notes += precheck(
-                self, examples, verdicts, column, likely, self.reads, self.unpaid if self.may_answer else None
+                self,
+                examples,
+                verdicts,
+                column,
+                likely,
+                self.reads,
+                self.unpaid if self.may_answer else None,
             )
         except DataError as error:
-            if isinstance(error.__cause__, RewardError) or (misread := self.misread(examples)) is None:
+            if (
+                isinstance(error.__cause__, RewardError)
+                or (misread := self.misread(examples)) is None
+            ):
                 raise
             raise DataError(*misread) from error
         quick = time.monotonic() - began < BUDGET / 4
-        if quick and not self._records.has_gold and (guess := self.guess_gold()[0]) and guess.earns > SURELY:
-            notes.append(f"{guess.gold!r} earns {guess.earns:.3f}: it may be the gold answer, task.options.gold")
+        if (
+            quick
+            and not self._records.has_gold
+            and (guess := self.guess_gold()[0])
+            and guess.earns > SURELY
+        ):
+            notes.append(
+                f"{guess.gold!r} earns {guess.earns:.3f}: it may be the gold answer, "
+                "task.options.gold"
+            )
         return notes
 
-    # -- what an audit asks besides ------------------------------------------------------------------------------------
+    # -- what an audit asks besides ----------------------------------------------------------------
 
     @property
     def notes(self) -> Sequence[str]:
@@ -216,13 +262,22 @@ class JsonlTask(Task):
 
     @property
     def may_answer(self) -> bool:
-        """Whether there are no gold answers, and a function reads a column that is called as such are."""
-        return not self.has_gold and bool(self.answers) and any(map(self._compares, self._scoring.scorers))
+        """Whether there are no gold answers, and a function reads a column that is called as such
+        are."""
+        return (
+            not self.has_gold
+            and bool(self.answers)
+            and any(map(self._compares, self._scoring.scorers))
+        )
 
     @property
     def reads(self) -> list[str]:
         """The parts that pay, and whose functions read a column of answers."""
-        return [one.part for one in self._scoring.scorers if self.shares.get(one.part) and self._compares(one)]
+        return [
+            one.part
+            for one in self._scoring.scorers
+            if self.shares.get(one.part) and self._compares(one)
+        ]
 
     def _compares(self, scorer: Scorer) -> bool:
         some = self.examples("train")[:TRIED]
@@ -251,12 +306,18 @@ class JsonlTask(Task):
         return [scorer.own_source() for scorer in self._scoring.scorers]
 
     def likely(self, examples: Sequence[Example]) -> list[Case]:
-        """Texts that may be right where there are no gold answers: what the functions are given of the row, and
-        completions that contain it."""
+        """Texts that may be right where there are no gold answers: what the functions are given of
+        the row, and completions that contain it."""
         rows = [example.reference for example in examples]
         asked = columns_of(self.options.prompt, rows[0])
-        names = [*self.answers, *sorted(self._scoring.needs)] or [name for name in rows[0] if name not in asked]
-        wholes = [as_template(one, rows[0]) for name in dict.fromkeys(names) for one in gold_expressions(rows, name)]
+        names = [*self.answers, *sorted(self._scoring.needs)] or [
+            name for name in rows[0] if name not in asked
+        ]
+        wholes = [
+            as_template(one, rows[0])
+            for name in dict.fromkeys(names)
+            for one in gold_expressions(rows, name)
+        ]
         cases = []
         for example in examples:
             cases += [Case(example, "likely answer", text) for text in self.literals]
@@ -264,31 +325,46 @@ class JsonlTask(Task):
                 with suppress(ValueError):  # no index of a choice
                     if value := filled(whole, example.reference):
                         cases += [
-                            Case(example, "likely answer", each.format(value)) for each in ("{}", *self.templates)
+                            Case(example, "likely answer", each.format(value))
+                            for each in ("{}", *self.templates)
                         ]
         return cases
 
     @cached_property
     def literals(self) -> list[str]:
         """Short texts in the functions' source, of which some may be answers."""
-        found = [text for one in self.sources() for text in re.findall(r"""["']([^"'\n\\]{1,40})["']""", one)]
+        found = [
+            text
+            for one in self.sources()
+            for text in re.findall(r"""["']([^"'\n\\]{1,40})["']""", one)
+        ]
         return [*dict.fromkeys(found)][:LITERALS]
 
     @cached_property
     def templates(self) -> list[str]:
-        """`TEMPLATES`, and those of the tags and the keys of JSON that the functions' source has."""
+        """`TEMPLATES`, and those of the tags and the keys of JSON that the functions' source
+        has."""
         tags = [tag for one in self.sources() for tag in re.findall(r"<(\w+)>", one)]
         keys = [text for text in self.literals if text.isidentifier()]
-        more = [*(f"<{tag}>{{}}</{tag}>" for tag in tags), *(f'{{{{"{key}": "{{}}"}}}}' for key in keys)]
+        more = [
+            *(f"<{tag}>{{}}</{tag}>" for tag in tags),
+            *(f'{{{{"{key}": "{{}}"}}}}' for key in keys),
+        ]
         return [*dict.fromkeys([*TEMPLATES, *more])]
 
     def unpaid(self, count: int, parts: Sequence[str] = ()) -> str:
-        """What is said where the reward, or parts of it, paid `count` texts nothing, those with what the columns hold
-        included; and why, where a column that is read otherwise makes it pay."""
-        name, examples, of = self.answers[0], self.examples("train")[:2], parts or self.options.parts()
+        """What is said where the reward, or parts of it, paid `count` texts nothing, those with
+        what the columns hold included; and why, where a column that is read otherwise makes it
+        pay."""
+        name, examples, of = (
+            self.answers[0],
+            self.examples("train")[:2],
+            parts or self.options.parts(),
+        )
         by = f" by {', '.join(parts)}" if parts else ""
         said = (
-            f"{UNPAID}{by} for {count:,} texts, the column {name} alone and in {len(self.templates)} templates included"
+            f"{UNPAID}{by} for {count:,} texts, the column {name} alone and in "
+            f"{len(self.templates)} templates included"
         )
         for what, other in _READINGS.items():
             turned = []
@@ -298,11 +374,19 @@ class JsonlTask(Task):
                         turned.append(replace(one, reference={**one.reference, name: value}))
             found = within_budget(self.likely(turned) if turned else [], self._numbers_of)
             if any(numbers[part] for _, numbers in found for part in of):
-                return f"{said}. It pays where {name} is {what}: read it so in the function, or write the rows so"
-        return f"{said}. Judge a right answer by hand; if it earns something, give its form as task.options.gold"
+                return (
+                    f"{said}. It pays where {name} is {what}: read it so in the function, or write "
+                    "the rows so"
+                )
+        return (
+            f"{said}. Judge a right answer by hand; if it earns something, give its form as "
+            "task.options.gold"
+        )
 
     def _numbers_of(self, case: Case) -> Mapping[str, float | None]:
-        return self._scoring.numbers([self.prompt_of(case.example)], [case.text], [case.example.reference])[0]
+        return self._scoring.numbers(
+            [self.prompt_of(case.example)], [case.text], [case.example.reference]
+        )[0]
 
     def seen_by_functions(self, case: Case) -> str:
         """How the functions get a row, in words."""
@@ -311,7 +395,10 @@ class JsonlTask(Task):
         text = "messages" if batched and isinstance(prompt, list) else "text"
         named = sorted(self._scoring.named & row.keys()) or [*row]
         kinds = [f"{name} is {_KINDS.get(type(row[name]), 'null')}" for name in named[:6]]
-        return f"a completion is {text}, {', '.join(kinds)}{', in lists of all rows' if batched else ''}"
+        return (
+            f"a completion is {text}, "
+            f"{', '.join(kinds)}{', in lists of all rows' if batched else ''}"
+        )
 
     def label(self, examples: Sequence[Example]) -> Label | None:
         """What is wrong with gold answers that are labels, where they are a column's."""
@@ -319,18 +406,24 @@ class JsonlTask(Task):
         return label(self, examples, self.templates) if bare else None
 
     def unnamed_form(self, examples: Sequence[Example]) -> str:
-        """What is said where gold answers earn less without a mark that no prompt names; else nothing."""
+        """What is said where gold answers earn less without a mark that no prompt names; else
+        nothing."""
         golden = [(one, one.gold) for one in examples if one.gold is not None][:TRIED]
-        asked = "\n".join(message["content"] for one in examples for message in one.messages).lower()
+        asked = "\n".join(
+            message["content"] for one in examples for message in one.messages
+        ).lower()
         for mark in MARKS if golden else ():
             if mark.lower() in asked or not all(mark in text for _, text in golden):
                 continue
             means = []
             for other in (mark, ""):
-                means.append(self.mean_of(Case(one, GOLD, text.replace(mark, other)) for one, text in golden))
+                means.append(
+                    self.mean_of(Case(one, GOLD, text.replace(mark, other)) for one, text in golden)
+                )
             if means[1] < means[0] - BETTER:
                 return (
-                    f"no prompt names {mark!r}, and gold answers earn {means[1]:.3f} without it, {means[0]:.3f} with: "
+                    f"no prompt names {mark!r}, and gold answers earn {means[1]:.3f} without it, "
+                    f"{means[0]:.3f} with: "
                     "ask for that form in the prompts or in task.options.system"
                 )
         return ""
@@ -345,8 +438,9 @@ class JsonlTask(Task):
         return sum(totals) / max(1, len(totals))
 
     def guess_gold(self, columns: Sequence[str] = ()) -> "tuple[GoldGuess | None, dict[str, str]]":
-        """The column, or template of columns, that earns most as an answer, if it earns more than answers that know
-        nothing; and why columns cannot hold answers. It is tried on the first rows.
+        """The column, or template of columns, that earns most as an answer, if it earns more than
+        answers that know nothing; and why columns cannot hold answers. It is tried on the first
+        rows.
 
         Args:
             columns: that are tried; none are `answers`.
@@ -369,30 +463,42 @@ class JsonlTask(Task):
     def _guess(self, gold: str) -> "GoldGuess":
         task = JsonlTask(self.options.model_copy(update={"gold": gold}), LOOKED_AT).ranged()
         if (labelled := task.label(task.examples("train"))) is not None:
-            gold = labelled.template.replace("{}", as_template(gold, task.examples("train")[0].reference))
+            gold = labelled.template.replace(
+                "{}", as_template(gold, task.examples("train")[0].reference)
+            )
             task = JsonlTask(self.options.model_copy(update={"gold": gold}), LOOKED_AT).ranged()
         examples = task.examples("train")[:TRIED]
         kinds = {GOLD: [one.gold or "" for one in examples]}
         knows_nothing = WITH_GOLD if len({*kinds[GOLD]}) > 1 else WITHOUT_GOLD
         kinds |= {
-            name: knows_nothing[name](examples) for name in {"blank", "echo", "shuffled-gold"} & knows_nothing.keys()
+            name: knows_nothing[name](examples)
+            for name in {"blank", "echo", "shuffled-gold"} & knows_nothing.keys()
         }
         means = {}
         for kind, texts in kinds.items():
             pairs = zip(examples, texts, strict=True)
             means[kind] = task.mean_of(Case(one, kind, text) for one, text in pairs)
         earns, least = means.pop(GOLD), max(0.0, *means.values())
-        preferred = gold == "chosen" and "rejected" in examples[0].reference  # the rows say that it is the better one
+        # the rows say that it is the better one
+        preferred = gold == "chosen" and "rejected" in examples[0].reference
         return GoldGuess(gold, earns, 0.0 if preferred else least, labelled)
 
     def declared(self) -> str:
-        """The line that declares this task's ranges, and what lay beyond them where they are guessed."""
+        """The line that declares this task's ranges, and what lay beyond them where they are
+        guessed."""
         beyond = self._scoring.beyond
-        ends = {part: (*self.options.range_of(part), *beyond.get(part, ())) for part in self.options.parts()}
-        advice = range_advice({part: (min(numbers), max(numbers)) for part, numbers in ends.items()})
+        ends = {
+            part: (*self.options.range_of(part), *beyond.get(part, ()))
+            for part in self.options.parts()
+        }
+        advice = range_advice(
+            {part: (min(numbers), max(numbers)) for part, numbers in ends.items()}
+        )
         counts = ", ".join(f"{part} {len(numbers)}" for part, numbers in beyond.items())
         return (
-            f"{advice}. Numbers beyond what a few texts showed count as the nearest end: {counts}" if beyond else advice
+            f"{advice}. Numbers beyond what a few texts showed count as the nearest end: {counts}"
+            if beyond
+            else advice
         )
 
     @property
@@ -410,9 +516,11 @@ class JsonlTask(Task):
         return self._records.without_gold
 
     def misread(self, examples: Sequence[Example]) -> tuple[str, str] | None:
-        """What is wrong, and what to do, where functions of TRL's signature take messages for texts or texts for
-        messages: they pay little or raise, and pay in the other form."""
-        cases = [Case(one, GOLD, one.gold) for one in examples[:TRIED] if one.gold] or self.likely(examples[:1])
+        """What is wrong, and what to do, where functions of TRL's signature take messages for texts
+        or texts for messages: they pay little or raise, and pay in the other form."""
+        cases = [Case(one, GOLD, one.gold) for one in examples[:TRIED] if one.gold] or self.likely(
+            examples[:1]
+        )
         chat = [isinstance(self.prompt_of(one), list) for one in examples[:TRIED]]
         if not self._scoring.sums or len(set(chat)) > 1:
             return None
@@ -428,7 +536,10 @@ class JsonlTask(Task):
             return None
         form, wanted = ("messages", "texts") if chat[0] else ("texts", "messages")
         return (
-            f"completions are {form}, as prompts are, and earn {max(there):.3f} where they are {wanted}: {cases[0]}",
+            (
+                f"completions are {form}, as prompts are, and earn {max(there):.3f} where they are "
+                f"{wanted}: {cases[0]}"
+            ),
             'give prompts as lists of messages: [{"role": "user", "content": "..."}]'
             if wanted == "messages"
             else 'read completion[0]["content"] there, or give prompts as texts',
@@ -436,24 +547,35 @@ class JsonlTask(Task):
 
     @cached_property
     def _ranges(self) -> str | None:
-        """The line that declares the ranges of all parts, where a number lies outside of them; else None."""
+        """The line that declares the ranges of all parts, where a number lies outside of them; else
+        None."""
         seen = self.seen_ranges()
         known = {part: self.options.range_of(part) for part in seen}
-        if not any(seen[part][0] < low or seen[part][1] > high for part, (low, high) in known.items()):
+        if not any(
+            seen[part][0] < low or seen[part][1] > high for part, (low, high) in known.items()
+        ):
             return None
-        labelled = JsonlTask(self.options.model_copy(update={"range": seen})).label(self.examples("train"))
-        more = "" if labelled is None else f"; and {labelled.fix(self.options.gold or '')}: {labelled.cause}"
+        labelled = JsonlTask(self.options.model_copy(update={"range": seen})).label(
+            self.examples("train")
+        )
+        more = (
+            ""
+            if labelled is None
+            else f"; and {labelled.fix(self.options.gold or '')}: {labelled.cause}"
+        )
         return range_advice(seen) + more
 
     def fitted(self) -> "JsonlTask":
-        """The task with the ranges that its parts are seen to have, where none are declared, the functions have TRL's
-        signature and gold answers show them; else itself."""
+        """The task with the ranges that its parts are seen to have, where none are declared, the
+        functions have TRL's signature and gold answers show them; else itself."""
         return self.ranged() if self.sums and self.has_gold and self.options.range is None else self
 
     def ranged(self) -> "JsonlTask":
-        """The task with the ranges that its parts are seen to have, where 0 to 1 is not what they say.
+        """The task with the ranges that its parts are seen to have, where 0 to 1 is not what they
+        say.
 
-        One function that stays within 0 to 1 is left there: it may give gold answers less than it could.
+        One function that stays within 0 to 1 is left there: it may give gold answers less than it
+        could.
         """
         seen = self.seen_ranges()
         narrow = self.options.range is None and len(seen) > 1 and {*seen.values()} != {(0.0, 1.0)}
@@ -464,13 +586,17 @@ class JsonlTask(Task):
         return JsonlTask(options, self.limit, self.remarks, inferred=True)
 
     def seen_ranges(self) -> dict[str, tuple[float, float]]:
-        """What each part is seen to lie between, for a few gold answers, completions with them, controls and hostile
-        texts; and what is declared, else 0, and 1 for a part that grades gold answers. Without gold answers a part that
-        nothing raised is left out."""
+        """What each part is seen to lie between, for a few gold answers, completions with them,
+        controls and hostile texts; and what is declared, else 0, and 1 for a part that grades gold
+        answers. Without gold answers a part that nothing raised is left out."""
         examples = self.examples("train")
         cases = [case for some in cases_of(self, examples) for case in some]
         labels = [case for case in cases if case.kind == GOLD and len(case.text) <= LABEL]
-        cases += [Case(one.example, "", template.format(one.text)) for one in labels for template in TEMPLATES]
+        cases += [
+            Case(one.example, "", template.format(one.text))
+            for one in labels
+            for template in TEMPLATES
+        ]
         cases += self.likely(examples[:2])
         numbers: dict[str, list[float]] = {part: [] for part in self.options.parts()}
         gold: dict[str, set[float]] = {part: set() for part in numbers}
@@ -497,7 +623,14 @@ class JsonlTask(Task):
         return ranges
 
 
-_KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list", dict: "a dict"}
+_KINDS = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "a dict",
+}
 
 
 def _number(value: Any) -> int | float:
@@ -515,7 +648,9 @@ _READINGS: dict[str, Callable[[Any], Any]] = {
     "a text": as_text,
     "a number": _number,
     "what follows its '####'": _after_mark,
-    "the number that follows its '####'": lambda value: _number(_after_mark(value).replace(",", "")),
+    "the number that follows its '####'": lambda value: _number(
+        _after_mark(value).replace(",", "")
+    ),
 }
 """Ways to read a column that a function may be written for."""
 
@@ -533,7 +668,8 @@ class GoldGuess:
 
 
 def open_guessed(options: Mapping[str, Any]) -> JsonlTask:
-    """The task of rows and functions alone, whose prompts and gold answers are guessed where they are not given.
+    """The task of rows and functions alone, whose prompts and gold answers are guessed where they
+    are not given.
 
     Raises:
         RecipeError, DataError: an unknown option, or rows that cannot be read.
@@ -545,7 +681,12 @@ def open_guessed(options: Mapping[str, Any]) -> JsonlTask:
         found = {} if "prompt" in options else guess_prompt(rows)
     found = {key: value for key, value in found.items() if key not in options}
     task = JsonlTask(given.model_copy(update=found))
-    if "gold" not in options and not task.has_gold and (guess := task.guess_gold()[0]) and guess.earns > SURELY:
+    if (
+        "gold" not in options
+        and not task.has_gold
+        and (guess := task.guess_gold()[0])
+        and guess.earns > SURELY
+    ):
         found["gold"] = guess.gold
     settled = given.model_copy(update=found)
     said = [f"{key} {value!r}" for key, value in found.items() if value != "prompt"]

@@ -1,11 +1,13 @@
 """Reading one object or array that is nearly JSON, from its opening bracket on.
 
-One pass, from left to right. Where the text can no longer be understood the scanner stops, and keeps what came before.
+One pass, from left to right. Where the text can no longer be understood the scanner stops, and
+keeps what came before.
 
-In an object, digits, a comma and digits are one number with decimals, because a key cannot begin with a digit. In an
-array a comma separates: `[4,5]` is two numbers. Only where the array separates by `;`, or where a comma without a blank
-behind it cannot separate (`R$ 10,50`, `12,5%`, `4,05`), it is a decimal comma; and where neither is clear the array is
-left out. A number or word that the end of the text touches is left out: it may be half of another.
+In an object, digits, a comma and digits are one number with decimals, because a key cannot begin
+with a digit. In an array a comma separates: `[4,5]` is two numbers. Only where the array separates
+by `;`, or where a comma without a blank behind it cannot separate (`R$ 10,50`, `12,5%`, `4,05`), it
+is a decimal comma; and where neither is clear the array is left out. A number or word that the end
+of the text touches is left out: it may be half of another.
 """
 
 import re
@@ -75,8 +77,11 @@ _CLOSES = re.compile(r"\s*(?:\Z|[}\]`~<]|,\s*(?:[{\"'“}]|[^\W\d]))|[ \t\r]*\n"
 _AFTER_VALUE = re.compile(
     rf"{BLANK}*+(?:\Z|[,，;；}}\]]|//|/\*|\#|```|~~~|</|{_QUOTED_KEY})|[ \t\r]*\n{BLANK}*(?:[}}\]]|{NAME}[ \t]*[:：=])"
 ).match
-_BEFORE_ELEMENT = re.compile(rf"{BLANK}+{QUOTE}|[ \t\r]*\n\s*[-+−]?\.?\d|[ \t]+[-+−]?\.?\d(?!\d\d(?![\d.]))").match
-"""What may follow a number of an array where the comma is missing; not what may be thousands (`1 234`)."""
+_BEFORE_ELEMENT = re.compile(
+    rf"{BLANK}+{QUOTE}|[ \t\r]*\n\s*[-+−]?\.?\d|[ \t]+[-+−]?\.?\d(?!\d\d(?![\d.]))"
+).match
+"""What may follow a number of an array where the comma is missing; not what may be thousands
+(`1 234`)."""
 
 # Numbers, words, and texts without quotes.
 _SPACE = r"[ \t\u00a0\u202f]*"
@@ -86,15 +91,20 @@ _DIGITS = r"0[xX][0-9a-fA-F]+|\d[\d._]*+"
 _GROUPED = r"\d{1,3}(?:[\u00a0\u202f]\d{3})+(?:,\d+)?|\d{1,3}(?: \d{3})+,\d+"
 _NO_KEY = r"(?!\w*[\"'”’]?[ \t]*[:：])"
 _DECIMALS = rf"(?:[ \t]*[,，][ \t]*\d[\d._]*+{_NO_KEY})*"
-_NUMBER_IN_OBJECT = re.compile(rf"{_SIGNED}(?:{_GROUPED}|{_DIGITS}|[.,，]\d[\d_]*+{_NO_KEY}){_DECIMALS}{_UNIT}").match
+_NUMBER_IN_OBJECT = re.compile(
+    rf"{_SIGNED}(?:{_GROUPED}|{_DIGITS}|[.,，]\d[\d_]*+{_NO_KEY}){_DECIMALS}{_UNIT}"
+).match
 _NUMBER_IN_ARRAY = re.compile(rf"{_SIGNED}(?:{_DIGITS}|\.\d[\d_]*+){_UNIT}").match
 _CUT = re.compile(r"[ \t]*\Z").match
 _CUT_AT_COMMA = re.compile(r",\Z|[ \t]+,[ \t]*\Z").match
-_MAY_HAVE_DECIMALS = re.compile(r"(?<![\d.,])(?:\d+|[1-9]\d{0,2}(?:(?:\.\d{3})+|(?:,\d{3})+))\Z").search
+_MAY_HAVE_DECIMALS = re.compile(
+    r"(?<![\d.,])(?:\d+|[1-9]\d{0,2}(?:(?:\.\d{3})+|(?:,\d{3})+))\Z"
+).search
 _NUMBERS = re.compile(r"[:+−-]*[\d.;\s]*,[\d.,;\seE+−-]*\Z").match
 _ITEM = r"""(?:[-+]?\d[\d.]*+|'[^'\\\n]*+'|"[^"\\\n]*+"|True|False|None)"""
 _TUPLE = re.compile(rf"\(\s*({_ITEM}(?:,\s+{_ITEM})+|{_ITEM},)\s*\)").match
-"""A flat tuple as Python prints it. Without a blank behind its commas it is none: `(4,5)` may be one number."""
+"""A flat tuple as Python prints it. Without a blank behind its commas it is none: `(4,5)` may be
+one number."""
 _WORD = re.compile(r"[-+]?[^\W\d]\w*+").match
 _PLAIN = re.compile(r"[^,，;；\"“”{}\[\]\n<]*+").match
 _SEPARATES = re.compile(
@@ -110,7 +120,14 @@ _STRUCTURE = re.compile(r"""[,{\[]\s*["“'][\w .-]{1,80}["”']\s*:""").search
 _STRIPPED = "".join(map(chr, range(33))) + "\u00a0\u202f\ufeff\u200b\u200c\u200d\u2060"
 
 _NON_FINITE = frozenset({"nan", "inf", "infinity"})
-_PORTUGUESE = {"verdadeiro": True, "verdadeira": True, "falso": False, "falsa": False, "nulo": None, "nula": None}
+_PORTUGUESE = {
+    "verdadeiro": True,
+    "verdadeira": True,
+    "falso": False,
+    "falsa": False,
+    "nulo": None,
+    "nula": None,
+}
 _LITERALS: dict[str, bool | None] = {
     "true": True,
     "false": False,
@@ -126,7 +143,8 @@ class Scanner:
         text: the whole text.
         repairs: the names of the repairs are added here.
         raw: whether the backslashes in its quoted texts are plain.
-        far: whether a quote inside of a text is part of it up to the next key (else up to where a value may end).
+        far: whether a quote inside of a text is part of it up to the next key (else up to where a
+            value may end).
 
     Example:
         repairs: set[str] = set()
@@ -136,16 +154,32 @@ class Scanner:
     """
 
     __slots__ = (
-        *("bare", "depth", "far", "lost", "near", "pos", "raw", "reach", "repairs", "resume", "size", "stopped"),
+        *(
+            "bare",
+            "depth",
+            "far",
+            "lost",
+            "near",
+            "pos",
+            "raw",
+            "reach",
+            "repairs",
+            "resume",
+            "size",
+            "stopped",
+        ),
         "text",
     )
 
-    def __init__(self, text: str, repairs: set[str], *, raw: bool = False, far: bool = False) -> None:
+    def __init__(
+        self, text: str, repairs: set[str], *, raw: bool = False, far: bool = False
+    ) -> None:
         self.text, self.size, self.repairs, self.raw, self.far = text, len(text), repairs, raw, far
         self.pos = 0
         """Behind what was read."""
         self.stopped = False
-        """Whether the reading ended early: the text was cut off, or nobody can tell what it means from here on."""
+        """Whether the reading ended early: the text was cut off, or nobody can tell what it means
+        from here on."""
         self.lost = False
         """Whether a member was left out because nobody can tell its value."""
         self.resume = 0
@@ -157,10 +191,12 @@ class Scanner:
         self.bare = 0
         """How many values were texts without quotes."""
         self.near: dict[int, int] = {}
-        """From where on no text of an object ends far, by the identity of the keys that its schema names."""
+        """From where on no text of an object ends far, by the identity of the keys that its schema
+        names."""
 
     def read(self, start: int, schema: Schema | None) -> Any:
-        """Read the object or array whose bracket is at `start`, or the elements behind a comma there.
+        """Read the object or array whose bracket is at `start`, or the elements behind a comma
+        there.
 
         What was read before a stop is kept.
         """
@@ -190,10 +226,13 @@ class Scanner:
             pos = past(_BLANKS(self.text, comment.end()), pos)
         return pos
 
-    # -- objects -------------------------------------------------------------------------------------------------------
+    # -- objects -----------------------------------------------------------------------------------
 
-    def members(self, pos: int, schema: Schema | None, into: Any, depth: int, *, in_array: bool = False) -> Any:
-        """Read the members of an object, from behind its opening brace, into a dictionary, and return that."""
+    def members(
+        self, pos: int, schema: Schema | None, into: Any, depth: int, *, in_array: bool = False
+    ) -> Any:
+        """Read the members of an object, from behind its opening brace, into a dictionary, and
+        return that."""
         text, repairs = self.text, self.repairs
         known = schema.properties if schema is not None else _NO_KEYS
         last: str | None = None
@@ -216,7 +255,8 @@ class Scanner:
                 if char == "]":
                     repairs.add("brackets")
                     if in_array:
-                        # Not the end of the array around it where a key of this very object follows.
+                        # Not the end of the array around it where a key of this very object
+                        # follows.
                         behind = pos + 1 + (text[pos + 1 : pos + 2] == ",")
                         if _first_key(text, behind) not in known:
                             self.pos = pos
@@ -267,7 +307,8 @@ class Scanner:
                 pos, comma = pos + 1, True
 
     def _more_elements(self, pos: int, into: dict[str, Any], last: str, known: Known) -> bool:
-        """Read the elements that stand behind a list that was closed too early, or that no bracket opened."""
+        """Read the elements that stand behind a list that was closed too early, or that no bracket
+        opened."""
         old, char = into.get(last, MISSING), self.text[pos]
         if old is MISSING or self.depth >= _MAX_DEPTH or "inner_quotes" in self.repairs:
             return False
@@ -281,7 +322,9 @@ class Scanner:
             return False
         if char == "{" and not unopened:
             items = schema.items if schema is not None else None
-            if _first_key(self.text, pos + 1) not in (items.properties if items and items.properties else array[-1]):
+            if _first_key(self.text, pos + 1) not in (
+                items.properties if items and items.properties else array[-1]
+            ):
                 return False
         self.repairs.add("brackets")
         more = self._elements(pos, schema, self.depth + 1, in_object=True, outer=known)
@@ -324,7 +367,8 @@ class Scanner:
             self.repairs.add("junk")
             words = any(map(str.isalpha, junk[0]))
             if last is not None and not words and type(into.get(last, 0)) in (list, int, float):
-                # Digits: the list before was closed too early, or the number before is half of one, or was left out.
+                # Digits: the list before was closed too early, or the number before is half of one,
+                # or was left out.
                 into.pop(last, None)
                 self._lose()
             self.pos = junk.end()
@@ -334,10 +378,16 @@ class Scanner:
                 into.pop(last, None)
             self._stop("unreadable", pos)
 
-    # -- arrays --------------------------------------------------------------------------------------------------------
+    # -- arrays ------------------------------------------------------------------------------------
 
     def _elements(
-        self, pos: int, schema: Schema | None, depth: int, *, in_object: bool = False, outer: Known = _NO_KEYS
+        self,
+        pos: int,
+        schema: Schema | None,
+        depth: int,
+        *,
+        in_object: bool = False,
+        outer: Known = _NO_KEYS,
     ) -> Any:
         """Read the elements of an array, from behind its opening bracket.
 
@@ -381,10 +431,14 @@ class Scanner:
                 pos, comma = ellipsis.end(), False
                 continue
             value = self._value(pos, child, _NO_KEYS, depth, in_array=True)
-            behind = past(_BLANKS(text, self.pos), self.pos) if char in QUOTE and not self.stopped else self.size
+            behind = (
+                past(_BLANKS(text, self.pos), self.pos)
+                if char in QUOTE and not self.stopped
+                else self.size
+            )
             if isinstance(value, str) and text.startswith((":", "："), behind):
-                # The array was never closed, and this is the next key of the object around it; or else its own object
-                # was never opened, or closed too early.
+                # The array was never closed, and this is the next key of the object around it; or
+                # else its own object was never opened, or closed too early.
                 scalars = bool(items) and not any(isinstance(item, dict | list) for item in items)
                 unclosed = in_object and (value in outer if outer else scalars)
                 if not unclosed:
@@ -410,9 +464,11 @@ class Scanner:
         value = MISSING if wrapped else array.value(text, repairs, integer=integer)
         return self._lose() if value is MISSING else value
 
-    # -- values --------------------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------
 
-    def _value(self, pos: int, schema: Schema | None, known: Known, depth: int, *, in_array: bool) -> Any:
+    def _value(
+        self, pos: int, schema: Schema | None, known: Known, depth: int, *, in_array: bool
+    ) -> Any:
         """Read the value of a member, or an element of an array."""
         text = self.text
         char = text[pos : pos + 1]
@@ -423,7 +479,9 @@ class Scanner:
                 return plain[1]
         elif char in "-0123456789" and char:
             number = (_ELEMENT if in_array else _NUMBER)(text, pos)
-            if number is not None and (number[2] != "," or schema is None or "number" in schema.types):
+            if number is not None and (
+                number[2] != "," or schema is None or "number" in schema.types
+            ):
                 self.pos = number.end()
                 if number[2] is None:
                     return int(number[1])
@@ -436,7 +494,11 @@ class Scanner:
                 self.repairs.add("separator")
                 pos = self._gap(pos + 1)
             char = text[pos : pos + 1]
-            if char in ",，}];；" and char and not (char in ",，" and text[pos + 1 : pos + 2].isdecimal()):
+            if (
+                char in ",，}];；"
+                and char
+                and not (char in ",，" and text[pos + 1 : pos + 2].isdecimal())
+            ):
                 self.repairs.add("missing_value")
                 self.pos = pos
                 return MISSING
@@ -455,20 +517,30 @@ class Scanner:
             if char == "{":
                 value = self.members(pos + 1, schema, {}, depth + 1, in_array=in_array)
             else:
-                value = self._elements(pos + 1, schema, depth + 1, in_object=not in_array, outer=known)
+                value = self._elements(
+                    pos + 1, schema, depth + 1, in_object=not in_array, outer=known
+                )
             return MISSING if self.stopped and not value else value
         if char in OPENING:
             return self._text(pos, schema, known, in_array=in_array)
         if char in "uUbBrR" and text[pos + 1 : pos + 2] in ("'", '"'):  # Python's u'…'
             self.repairs.add("quotes")
             return self._text(pos + 1, schema, known, in_array=in_array)
-        if char == "(" and not (schema is not None and schema.textual) and (flat := _TUPLE(text, pos)):
+        if (
+            char == "("
+            and not (schema is not None and schema.textual)
+            and (flat := _TUPLE(text, pos))
+        ):
             # A tuple of Python is the array that JSON has for it.
             self.repairs.add("brackets")
             inside = Scanner(f"[{flat[1].rstrip(',')}]", self.repairs, raw=self.raw)
             value = inside.read(0, schema)
             self.pos = flat.end()
-            return self._lose() if inside.stopped or inside.lost or not _AFTER_VALUE(text, self.pos) else value
+            return (
+                self._lose()
+                if inside.stopped or inside.lost or not _AFTER_VALUE(text, self.pos)
+                else value
+            )
         found = self._number(pos, schema, in_array=in_array) or self._literal(pos, schema)
         return found[0] if found is not None else self._bare(pos, schema, known, in_array=in_array)
 
@@ -485,7 +557,9 @@ class Scanner:
                 return self._stop("unreadable", pos, pos + 1)
             self.pos = end + 3
             return text[pos + 3 : end]
-        ending = self._far_end(pos + 1, known) if self.far and quote == '"' and not in_array else None
+        ending = (
+            self._far_end(pos + 1, known) if self.far and quote == '"' and not in_array else None
+        )
         if ending is None:
             self.reach = self.size if self.far and not in_array else self.reach
             ending = find_end(text, pos + 1, quote, in_array=in_array, known=known)
@@ -505,16 +579,24 @@ class Scanner:
         if not cut:
             self.pos = ending.after
             return content
-        # Where no quote follows, no other object can; a tag may end a thought that this object was part of.
+        # Where no quote follows, no other object can; a tag may end a thought that this object was
+        # part of.
         alone = not ending.inner and "</" not in raw
         self._stop("truncated", ending.after, self.size if alone else pos + 1)
-        # Quotes inside, or the end of an object: its quote may be missing, and it may have swallowed its neighbours.
+        # Quotes inside, or the end of an object: its quote may be missing, and it may have
+        # swallowed its neighbours.
         swallowed = ending.inner or raw.rstrip()[-1:] in ("}", "]") or _STRUCTURE(raw) is not None
         if swallowed or not content.strip():
             return MISSING
         # It may be kept where half of it means nothing else.
-        longer = [one for one in schema.enum if isinstance(one, str) and one.startswith(content)] if schema else []
-        may_be_half = schema is None or (longer == [content] if schema.enum else schema.admits("string"))
+        longer = (
+            [one for one in schema.enum if isinstance(one, str) and one.startswith(content)]
+            if schema
+            else []
+        )
+        may_be_half = schema is None or (
+            longer == [content] if schema.enum else schema.admits("string")
+        )
         return content if may_be_half else MISSING
 
     def _far_end(self, start: int, known: Known) -> Ending | None:
@@ -552,7 +634,9 @@ class Scanner:
             return None
         if "，" in run[0]:
             self.repairs.add("separator")
-        json_form = not number.repairs or number.repairs == ("percent",) or "non_finite" in number.repairs
+        json_form = (
+            not number.repairs or number.repairs == ("percent",) or "non_finite" in number.repairs
+        )
         if not json_form and schema is not None and schema.textual:
             return None  # an identifier such as 00123 is a text there, and stays as it is written
         self.repairs.update(number.repairs)
@@ -569,7 +653,12 @@ class Scanner:
             return None
         value = _LITERALS[plain]
         wanted = "null" if value is None else "boolean"
-        if plain in _PORTUGUESE and schema is not None and schema.admits("string") and not schema.admits(wanted):
+        if (
+            plain in _PORTUGUESE
+            and schema is not None
+            and schema.admits("string")
+            and not schema.admits(wanted)
+        ):
             return None
         if match[0] not in ("true", "false", "null"):
             self.repairs.add("non_finite" if plain in _NON_FINITE else "literal")
@@ -649,7 +738,7 @@ def _first_key(text: str, pos: int) -> str | None:
     return key and (key["double"] or key["single"] or key["bare"])
 
 
-# -- what the commas of an array mean ----------------------------------------------------------------------------------
+# -- what the commas of an array mean --------------------------------------------------------------
 
 _BEGINS_WITH_DIGIT = re.compile(r"\d").match
 _LEADING_ZERO = re.compile(r"0\d").match
@@ -690,10 +779,12 @@ class _Array:
                 return MISSING
             ends = list(self.spaced)
             if doubt == "zero" and not ends:
-                # No number begins with 05 or 000: each belongs to the one before. In [4,05,3,5] the rest has two
-                # readings.
+                # No number begins with 05 or 000: each belongs to the one before. In [4,05,3,5] the
+                # rest has two readings.
                 ends = list(range(2, len(self.items), 2))
-                if len(self.items) % 2 or not all(_LEADING_ZERO(text, start) for start, _ in self.spans[1::2]):
+                if len(self.items) % 2 or not all(
+                    _LEADING_ZERO(text, start) for start, _ in self.spans[1::2]
+                ):
                     return MISSING
         # What stands between these separators is one number, commas included.
         whole: list[Any] = []
@@ -712,8 +803,8 @@ class _Array:
     def _doubt(self, text: str) -> str:
         """Why a comma without a blank behind it may be a decimal comma; "" if none is.
 
-        "unit" in `12,5%` and `R$ 10,50`, "zero" in `4,05`, and "mixed" where something else than a comma separates, too
-        (`4,5 3,5`, `4,5 | 3,5`).
+        "unit" in `12,5%` and `R$ 10,50`, "zero" in `4,05`, and "mixed" where something else than a
+        comma separates, too (`4,5 3,5`, `4,5 | 3,5`).
         """
         for i in range(1, len(self.items)):
             if i in self.spaced or i in self.joined or not _is_number(self.items[i - 1]):

@@ -1,9 +1,9 @@
 """Types from a JSON Schema, and the coercions that they make unambiguous.
 
-Only what helps to read a text is taken from a schema: `type`, `properties`, `items`, `enum`, `const`, `required`, and
-`anyOf`/`oneOf` of types (how an optional number is often written). Every other keyword can only narrow these further,
-so it is left aside; a key whose type is not said this way (`$ref`, `allOf`) has no typed coercion, and nothing can go
-wrong there.
+Only what helps to read a text is taken from a schema: `type`, `properties`, `items`, `enum`,
+`const`, `required`, and `anyOf`/`oneOf` of types (how an optional number is often written). Every
+other keyword can only narrow these further, so it is left aside; a key whose type is not said this
+way (`$ref`, `allOf`) has no typed coercion, and nothing can go wrong there.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,20 +27,37 @@ _MAX_DEPTH = 64
 TRUE_WORDS = frozenset({"true", "verdadeiro", "verdadeira", "sim", "s", "yes", "y", "v", "1"})
 FALSE_WORDS = frozenset({"false", "falso", "falsa", "não", "nao", "n", "no", "f", "0"})
 NULL_WORDS = frozenset(
-    {"null", "none", "nil", "undefined", "nulo", "nula", "nenhum", "nenhuma", "n/a", "nan", "-", "—", ""}
+    {
+        "null",
+        "none",
+        "nil",
+        "undefined",
+        "nulo",
+        "nula",
+        "nenhum",
+        "nenhuma",
+        "n/a",
+        "nan",
+        "-",
+        "—",
+        "",
+    }
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What is expected at one place of a document. Build it with `Schema.from_json`; `Schema()` expects nothing.
+    """What is expected at one place of a document. Build it with `Schema.from_json`; `Schema()`
+    expects nothing.
 
     Example:
-        schema = Schema.from_json({"type": "object", "properties": {"nota": {"type": ["number", "null"]}}})
+        schema = Schema.from_json({"type": "object", "properties": {"nota": {"type": ["number",
+        "null"]}}})
     """
 
     types: frozenset[str] = frozenset()
-    """Names of the types that are admitted; empty where any is, or where the schema says it in a way not supported."""
+    """Names of the types that are admitted; empty where any is, or where the schema says it in a
+    way not supported."""
     properties: Mapping[str, "Schema"] = field(default_factory=dict)
     items: "Schema | None" = None
     enum: tuple[Any, ...] = ()
@@ -60,7 +77,8 @@ class Schema:
             schema: the decoded schema, a mapping (or True, which admits everything).
 
         Raises:
-            DataError: it is no schema: not a mapping, an unknown type, properties that are no mapping.
+            DataError: it is no schema: not a mapping, an unknown type, properties that are no
+                mapping.
         """
         return _compile(schema, "schema", 0)
 
@@ -81,7 +99,10 @@ class Schema:
 
 def _check(right: bool, cause: str) -> None:
     if not right:
-        fix = 'give a JSON Schema such as {"type": "object", "properties": {"nota": {"type": "number"}}}'
+        fix = (
+            'give a JSON Schema such as {"type": "object", "properties": {"nota": {"type": '
+            '"number"}}}'
+        )
         raise DataError(cause, fix)
 
 
@@ -89,7 +110,9 @@ def _compile(schema: Any, where: str, depth: int) -> Schema:
     if isinstance(schema, bool):
         return Schema()
     is_mapping = isinstance(schema, Mapping)
-    _check(is_mapping, f"{where} is no JSON Schema: a mapping is expected, not {type(schema).__name__}")
+    _check(
+        is_mapping, f"{where} is no JSON Schema: a mapping is expected, not {type(schema).__name__}"
+    )
     if depth > _MAX_DEPTH or "$ref" in schema:
         return Schema()
     names = schema.get("type", [])
@@ -98,8 +121,13 @@ def _compile(schema: Any, where: str, depth: int) -> Schema:
         raise DataError(f"{where}.type is {names!r}", f"use one or a list of {', '.join(_TYPES)}")
     types = frozenset(listed)
     properties = schema.get("properties", {})
-    _check(isinstance(properties, Mapping), f"{where}.properties must be a mapping of keys to schemas")
-    members = {str(key): _compile(child, f"{where}.properties.{key}", depth + 1) for key, child in properties.items()}
+    _check(
+        isinstance(properties, Mapping), f"{where}.properties must be a mapping of keys to schemas"
+    )
+    members = {
+        str(key): _compile(child, f"{where}.properties.{key}", depth + 1)
+        for key, child in properties.items()
+    }
     items, elements = schema.get("items"), None
     if isinstance(items, Mapping | bool):
         elements = _compile(items, f"{where}.items", depth + 1)
@@ -117,7 +145,8 @@ def _compile(schema: Any, where: str, depth: int) -> Schema:
     branches = schema.get("anyOf", schema.get("oneOf"))
     if branches is None or types:
         return Schema(types, members, elements, tuple(enum), frozenset(required))
-    # `anyOf` of types, at most one of which says more than its type; anything else admits everything.
+    # `anyOf` of types, at most one of which says more than its type; anything else admits
+    # everything.
     _check(_is_list(branches), f"{where}.anyOf must be a list of schemas")
     compiled = [_compile(branch, f"{where}.anyOf", depth + 1) for branch in branches]
     rich = [branch for branch in compiled if branch.properties or branch.items or branch.enum]
@@ -139,20 +168,24 @@ def _type_name(value: Any) -> str:
 
 
 Decode = Callable[[str, Schema, set[str]], Any]
-"""Reads a text as the object or array that a schema asks for, and adds to the repairs; None where it is none."""
+"""Reads a text as the object or array that a schema asks for, and adds to the repairs; None where
+it is none."""
 
 
 def coerce(value: Any, schema: Schema, repairs: set[str], decode: Decode | None = None) -> Any:
-    """Turn what disagrees with the schema into what was meant, where there is only one thing it can be.
+    """Turn what disagrees with the schema into what was meant, where there is only one thing it can
+    be.
 
     Args:
         value: a decoded JSON value.
         schema: what is expected.
-        repairs: the names of what was done are added here, and "mismatch" where a value still does not fit.
+        repairs: the names of what was done are added here, and "mismatch" where a value still does
+            not fit.
         decode: reads an object or array that was written as a text.
 
     Returns:
-        The value, or another. What has no single reading stays (a text such as "4,5/5" for a number).
+        The value, or another. What has no single reading stays (a text such as "4,5/5" for a
+        number).
     """
     if schema.types and type(value) not in schema.accepts:
         value = _convert(value, schema, repairs, decode)
@@ -166,21 +199,35 @@ def coerce(value: Any, schema: Schema, repairs: set[str], decode: Decode | None 
         known = schema.properties.keys() & value.keys()
         if not known:
             return value
-        return {**value, **{key: coerce(value[key], schema.properties[key], repairs, decode) for key in known}}
+        return {
+            **value,
+            **{key: coerce(value[key], schema.properties[key], repairs, decode) for key in known},
+        }
     if isinstance(value, list):
         child = schema.items
-        return value if child is None else [coerce(element, child, repairs, decode) for element in value]
+        return (
+            value
+            if child is None
+            else [coerce(element, child, repairs, decode) for element in value]
+        )
     if not schema.enum or value in schema.enum:
         return value
     plain = _plain(value) if isinstance(value, str) else None
-    equal = [member for member in schema.enum if isinstance(member, str) and _plain(member) == plain]
+    equal = [
+        member for member in schema.enum if isinstance(member, str) and _plain(member) == plain
+    ]
     repairs.add("enum" if len(equal) == 1 else "mismatch")
     return equal[0] if len(equal) == 1 else value
 
 
 def _convert(value: Any, schema: Schema, repairs: set[str], decode: Decode | None) -> Any:
     types = schema.types
-    if isinstance(value, int) and not isinstance(value, bool) and "boolean" in types and value in (0, 1):
+    if (
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and "boolean" in types
+        and value in (0, 1)
+    ):
         repairs.add("boolean_word")
         return value == 1
     if not isinstance(value, str):

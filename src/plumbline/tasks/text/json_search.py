@@ -1,4 +1,5 @@
-"""Finding the value that was meant in a text: thoughts, fences, prose, quotings, and several objects."""
+"""Finding the value that was meant in a text: thoughts, fences, prose, quotings, and several
+objects."""
 
 import json
 import math
@@ -31,7 +32,9 @@ _MAX_LEVELS = 4
 
 _MAY_BE_VALID = re.compile(r'\{\s*+(?:\}|"[^"\\\n]*+"\s*+:)|\[').match
 _NO_BRACE = re.compile(r'\s*(?:(?:```|~~~)[ \t]*\w*\s*)?(?="([^"\\\n{]{1,80})"\s*:)').match
-_GOES_ON = re.compile(rf'(?:{BLANK}|[\]}}])*+,?{BLANK}*+(?=["\']([^"\'\\\n]{{1,80}})["\']\s*:)').match
+_GOES_ON = re.compile(
+    rf'(?:{BLANK}|[\]}}])*+,?{BLANK}*+(?=["\']([^"\'\\\n]{{1,80}})["\']\s*:)'
+).match
 _NEXT_ELEMENT = re.compile(
     rf"(?P<closing>(?:{BLANK}|[\]}}])*+)(?P<comma>[,;，；]?){BLANK}*+(?P<list>\[?){BLANK}*+\{{(?={BLANK}*+[\"'“‘]?(?P<key>[^\"'”’\\\n{{}}:]{{1,80}}))"
 ).match
@@ -64,8 +67,8 @@ class Candidate:
     complete: bool
     repairs: set[str]
     rank: tuple[int, int, bool, bool]
-    """Whether it is or holds an object, how many keys count, whether they are quoted (where no schema names them),
-    whether it is complete: the greatest is meant, and of equals the last."""
+    """Whether it is or holds an object, how many keys count, whether they are quoted (where no
+    schema names them), whether it is complete: the greatest is meant, and of equals the last."""
     bare: int = 0
     """How many of its texts have no quotes."""
     fits: bool | None = None
@@ -74,12 +77,14 @@ class Candidate:
     """Where the part of the text begins that is searched: behind the last thought."""
 
 
-def find(text: str, schema: Schema | None, *, invalid: bool = False, far: bool = False) -> Candidate | None:
+def find(
+    text: str, schema: Schema | None, *, invalid: bool = False, far: bool = False
+) -> Candidate | None:
     """Find the value that was meant.
 
-    With a schema of an object it is the object with most keys of the schema, then a complete one, then the last;
-    otherwise the object with most keys likewise, or an array where there is no object. An object inside of a thought
-    counts only where the thought never ends.
+    With a schema of an object it is the object with most keys of the schema, then a complete one,
+    then the last; otherwise the object with most keys likewise, or an array where there is no
+    object. An object inside of a thought counts only where the thought never ends.
 
     Args:
         text: a completion.
@@ -88,7 +93,8 @@ def find(text: str, schema: Schema | None, *, invalid: bool = False, far: bool =
         far: whether a quote inside of a text is part of it up to the next key.
 
     Returns:
-        The candidate with its repairs, those of its surroundings included; None where there is no value.
+        The candidate with its repairs, those of its surroundings included; None where there is no
+        value.
     """
     return _Search(text, schema, max(_ALWAYS, _SCANS * len(text)), invalid=invalid, far=far).run()
 
@@ -97,18 +103,39 @@ class _Search:
     """One walk through a text, from one bracket or tag to the next."""
 
     def __init__(
-        self, text: str, schema: Schema | None, budget: int, level: int = 0, *, invalid: bool = False, far: bool = False
+        self,
+        text: str,
+        schema: Schema | None,
+        budget: int,
+        level: int = 0,
+        *,
+        invalid: bool = False,
+        far: bool = False,
     ) -> None:
-        self.text, self.schema, self.level, self.invalid, self.far = text, schema, level, invalid, far
+        self.text, self.schema, self.level, self.invalid, self.far = (
+            text,
+            schema,
+            level,
+            invalid,
+            far,
+        )
         self.budget = budget
         """How many characters may still be read."""
         given = schema or Schema()
         self.wants_object = "object" in given.types
         self.wants_list = "array" in given.types and not self.wants_object
         self.members, self.items = given.properties, given.items
-        self.known = self.members if not self.wants_list else self.items.properties if self.items is not None else {}
+        self.known = (
+            self.members
+            if not self.wants_list
+            else self.items.properties
+            if self.items is not None
+            else {}
+        )
         """The keys of the objects that the schema asks for: of the value, or of its elements."""
-        lists = [member.items.properties for member in self.known.values() if member.items is not None]
+        lists = [
+            member.items.properties for member in self.known.values() if member.items is not None
+        ]
         self.inner = frozenset[str]().union(*lists)
         """The keys of the objects in their lists."""
         self.best: Candidate | None = None
@@ -119,7 +146,8 @@ class _Search:
         """Whether nothing was found yet since `since`."""
         self.several = self.thought = self.unending = False
         self.broken = self.torn = False
-        """Whether an object was not read to its end: what follows may be parts of it. Whether it had members."""
+        """Whether an object was not read to its end: what follows may be parts of it. Whether it
+        had members."""
         self.raw: bool | None = None
         """Whether the backslashes of quoted texts are plain; None where nothing was read yet."""
         self.unbalanced: tuple[int, int, bool] | None = None
@@ -128,7 +156,8 @@ class _Search:
     def run(self) -> Candidate | None:
         search = _OBJECTS if self.wants_object else _VALUES
         pos = 0
-        if self.text[:1] == "{" and self.text[1:2] != "{":  # the most common text: an object, and nothing else
+        # the most common text: an object, and nothing else
+        if self.text[:1] == "{" and self.text[1:2] != "{":
             candidate, pos = self._at_bracket(0)
             if candidate is not None:
                 if candidate.complete and candidate.value and not self.text[pos:].strip():
@@ -160,7 +189,8 @@ class _Search:
         self.thought, self.first, self.broken, self.torn = True, True, False, False
         self.since = match.end()
         if match[0][1] == "/" or "end_of" in match[0]:
-            # What came before was a thought that the prompt had opened, unless the text began with the object.
+            # What came before was a thought that the prompt had opened, unless the text began with
+            # the object.
             if self.best is not None and self.best.start == 0:
                 self.fallback = self.best
             self.best, self.several, self.unending = None, False, False
@@ -206,10 +236,11 @@ class _Search:
             candidate.fits = "mismatch" not in found
         return candidate.fits
 
-    # -- reading at one place ------------------------------------------------------------------------------------------
+    # -- reading at one place ----------------------------------------------------------------------
 
     def _without_brace(self, pos: int) -> int:
-        """Read an object whose opening brace is missing (it may have stood in the prompt); where to search on."""
+        """Read an object whose opening brace is missing (it may have stood in the prompt); where to
+        search on."""
         match = _NO_BRACE(self.text, pos)
         if match is None or (self.members and match[1] not in self.members):
             return pos
@@ -236,7 +267,11 @@ class _Search:
                 self.budget -= end - start
                 alone = isinstance(value, dict) and self.wants_list and _CLOSED_BEHIND(text, end)
                 scalars = self._next_scalar(value, end)
-                more = scalars or self._goes_on(value, start, end) or self._next_element(value, start, end)
+                more = (
+                    scalars
+                    or self._goes_on(value, start, end)
+                    or self._next_element(value, start, end)
+                )
                 if not alone and not more:
                     return self._candidate(value, start, end, set(), complete=True), end
         return self._nearly(start, braced=True)
@@ -303,7 +338,9 @@ class _Search:
         if self.wants_list and isinstance(value, dict) and _CLOSED_BEHIND(text, scanner.pos):
             value = [value]
         resume = max(start + 1, scanner.resume if scanner.stopped else scanner.pos)
-        candidate = self._candidate(value, start, scanner.pos, repairs, complete=not (scanner.stopped or scanner.lost))
+        candidate = self._candidate(
+            value, start, scanner.pos, repairs, complete=not (scanner.stopped or scanner.lost)
+        )
         candidate.bare = scanner.bare
         self.budget -= max(scanner.pos, scanner.reach) - start
         return candidate, resume
@@ -311,11 +348,13 @@ class _Search:
     def _next_element(
         self, value: Any, start: int, end: int
     ) -> tuple[re.Match[str], list[Any] | None, Schema | None] | None:
-        """The object behind a value whose list was closed too early, or has no brackets; None where there is none.
+        """The object behind a value whose list was closed too early, or has no brackets; None where
+        there is none.
 
-        It comes with the list, None where the object before is its first element, and with the schema of the elements.
-        Only a comma and closing marks part the two. Where the schema says array, objects one behind the other are its
-        elements, too. Otherwise a list must be there, and the keys of the object must be those of its elements.
+        It comes with the list, None where the object before is its first element, and with the
+        schema of the elements. Only a comma and closing marks part the two. Where the schema says
+        array, objects one behind the other are its elements, too. Otherwise a list must be there,
+        and the keys of the object must be those of its elements.
         """
         match = _NEXT_ELEMENT(self.text, end)
         if match is None or self._behind(_BEHIND_KEY, start):
@@ -341,29 +380,55 @@ class _Search:
         return match, array, items
 
     def _next_scalar(self, value: Any, end: int) -> int:
-        """The mark behind which the texts or numbers of a list go on that was closed too early; 0 where none do."""
-        match = _NEXT_SCALAR(self.text, end) if self.wants_list and isinstance(value, list) and value else None
-        if match is None or isinstance(value[-1], (dict, list)) or isinstance(value[-1], str) != (match[2] == '"'):
+        """The mark behind which the texts or numbers of a list go on that was closed too early; 0
+        where none do."""
+        match = (
+            _NEXT_SCALAR(self.text, end)
+            if self.wants_list and isinstance(value, list) and value
+            else None
+        )
+        if (
+            match is None
+            or isinstance(value[-1], (dict, list))
+            or isinstance(value[-1], str) != (match[2] == '"')
+        ):
             return 0
         flat = self.items is not None and bool(self.items.types) and "array" not in self.items.types
-        return match.end(1) - 1 if (flat if match[1][-1] == "[" else self._closes_list(match.end())) else 0
+        return (
+            match.end(1) - 1
+            if (flat if match[1][-1] == "[" else self._closes_list(match.end()))
+            else 0
+        )
 
     def _closes_list(self, pos: int) -> bool:
-        """Whether more brackets of lists are closed than opened from here to the end, or to the next tag."""
+        """Whether more brackets of lists are closed than opened from here to the end, or to the
+        next tag."""
         if self.unbalanced is None or not self.unbalanced[0] <= pos < self.unbalanced[1]:
             end = self._part_end(pos)
             self.budget -= end - pos
-            self.unbalanced = pos, end, self.text.count("]", pos, end) > self.text.count("[", pos, end)
+            self.unbalanced = (
+                pos,
+                end,
+                self.text.count("]", pos, end) > self.text.count("[", pos, end),
+            )
         return self.unbalanced[2]
 
     def _goes_on(self, value: Any, start: int, end: int) -> int:
-        """Where an object that was closed too early goes on (`{"a": 1}, "b": 2}`); 0 where it does not."""
+        """Where an object that was closed too early goes on (`{"a": 1}, "b": 2}`); 0 where it does
+        not."""
         match = _GOES_ON(self.text, end) if self.members and isinstance(value, dict) else None
-        if match is None or match[1] not in self.members or not self._keys(value) or self._behind(_BEHIND_KEY, start):
+        if (
+            match is None
+            or match[1] not in self.members
+            or not self._keys(value)
+            or self._behind(_BEHIND_KEY, start)
+        ):
             return 0
         return match.end()
 
-    def _candidate(self, value: Any, start: int, end: int, repairs: set[str], *, complete: bool) -> Candidate:
+    def _candidate(
+        self, value: Any, start: int, end: int, repairs: set[str], *, complete: bool
+    ) -> Candidate:
         quoted = self.schema is not None or "bare_key" not in repairs
         if isinstance(value, dict):
             rank = (1, self._keys(value), quoted, complete)
@@ -375,13 +440,14 @@ class _Search:
     def _keys(self, value: dict[str, Any]) -> int:
         return sum(key in self.known for key in value) if self.known else len(value)
 
-    # -- prose or not --------------------------------------------------------------------------------------------------
+    # -- prose or not ------------------------------------------------------------------------------
 
     def _behind(self, what: Callable[[str, int, int], Any], start: int) -> bool:
         return bool(what(self.text, max(self.since, start - 30), start))
 
     def _is_part(self, candidate: Candidate) -> bool:
-        """Whether it stands where a member or element of another object would, which was not read to its end."""
+        """Whether it stands where a member or element of another object would, which was not read
+        to its end."""
         named = self.members and candidate.rank[1]
         if self._behind(_BEHIND_KEY, candidate.start):
             return not (self.first and named)
@@ -393,17 +459,24 @@ class _Search:
         return not named and (escaped or self._behind(_BEHIND_ELEMENT, candidate.start))
 
     def _plausible(self, candidate: Candidate) -> bool:
-        """Whether what was found is JSON that somebody meant, and not a brace or a bracket of prose."""
+        """Whether what was found is JSON that somebody meant, and not a brace or a bracket of
+        prose."""
         value = candidate.value
         if not value:
             return candidate.complete and not candidate.repairs and self._apart(candidate)
         if isinstance(value, dict):
-            quoted = "bare_key" not in candidate.repairs or (not self.members and candidate.bare < len(value))
+            quoted = "bare_key" not in candidate.repairs or (
+                not self.members and candidate.bare < len(value)
+            )
             return bool(self.members and candidate.rank[1]) or quoted or self._apart(candidate)
         if candidate.rank[0] or self._apart(candidate):
             return True
         whole = candidate.complete and "bare_string" not in candidate.repairs
-        return whole and self._begins_phrase(candidate) and _ENDS_LINE(self.text, candidate.end) is not None
+        return (
+            whole
+            and self._begins_phrase(candidate)
+            and _ENDS_LINE(self.text, candidate.end) is not None
+        )
 
     def _begins_phrase(self, candidate: Candidate) -> bool:
         """Whether it stands at the beginning of a line or behind a colon."""
@@ -427,10 +500,14 @@ class _Search:
         return tag.start() if tag else len(self.text)
 
     def _lost_behind(self, end: int) -> bool:
-        """Whether parts of the object follow, which was closed too early: an object with a key that only a list of it
-        has, or members and a brace that closes them (`4}5, "b": 2}`)."""
+        """Whether parts of the object follow, which was closed too early: an object with a key that
+        only a list of it has, or members and a brace that closes them (`4}5, "b": 2}`)."""
         element = _NEXT_ELEMENT(self.text, end)
-        if element is not None and element["key"] not in self.known and element["key"] in self.inner:
+        if (
+            element is not None
+            and element["key"] not in self.known
+            and element["key"] in self.inner
+        ):
             return True
         if _MEMBER_BEHIND(self.text, end) is None:
             return False
@@ -457,7 +534,7 @@ class _Search:
                 repairs.add("prose" if rest.strip("{}[]()<>,;. \n`~") else "brackets")
 
 
-# -- valid JSON --------------------------------------------------------------------------------------------------------
+# -- valid JSON ------------------------------------------------------------------------------------
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -471,8 +548,8 @@ _MAY_BE_INFINITE = re.compile(r"[eE]\+?\d{3}|\d{200}").search
 def valid_at(text: str, start: int) -> tuple[Any, int] | None:
     """The valid JSON that begins at `start`, and where it ends; None where there is none.
 
-    What Python cannot hold is not valid here: a number that overflows to an infinity, an integer of more than 4,300
-    digits, nesting beyond the recursion limit.
+    What Python cannot hold is not valid here: a number that overflows to an infinity, an integer of
+    more than 4,300 digits, nesting beyond the recursion limit.
     """
     try:
         value, end = _DECODE(text, start)

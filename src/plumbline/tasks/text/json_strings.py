@@ -1,9 +1,10 @@
 """Quoted texts of nearly-JSON: where they end, and what their escapes stand for.
 
-Models leave quotes inside a text unescaped (`"disse "oi" e saiu"`, `'caixa d'água'`), so a quote alone ends nothing:
-what follows it must be what follows a value. Once a quote was passed over, more is asked of the next ones, because a
-text may itself hold a comma, a colon or a brace. Where the doubt stays, the text is called broken and is not read:
-half a text, or a text that swallowed its neighbours, looks right and is wrong.
+Models leave quotes inside a text unescaped (`"disse "oi" e saiu"`, `'caixa d'água'`), so a quote
+alone ends nothing: what follows it must be what follows a value. Once a quote was passed over, more
+is asked of the next ones, because a text may itself hold a comma, a colon or a brace. Where the
+doubt stays, the text is called broken and is not read: half a text, or a text that swallowed its
+neighbours, looks right and is wrong.
 """
 
 import re
@@ -15,7 +16,8 @@ class Ending(NamedTuple):
     """Where a text ends: its content is `text[start:end]`, and reading goes on at `after`."""
 
     state: Literal["closed", "unclosed", "cut", "broken"]
-    """unclosed: its quote is missing, but the next key shows where it was; cut: the whole text ends first."""
+    """unclosed: its quote is missing, but the next key shows where it was; cut: the whole text ends
+    first."""
     end: int
     after: int
     inner: bool = False
@@ -23,11 +25,14 @@ class Ending(NamedTuple):
 
 
 OPENING = "\"'“‘«`„”’´"
-_CLOSERS = dict(zip(OPENING, ('"', "'", '”“"', "’‘'", "»", "`´", '”“"', '”"', "’'", "´`"), strict=True))
+_CLOSERS = dict(
+    zip(OPENING, ('"', "'", '”“"', "’‘'", "»", "`´", '”“"', '”"', "’'", "´`"), strict=True)
+)
 """Which quotes may close a text that each quote opens."""
 
 _MAX_INNER = 2_000
-"""A text with more unescaped quotes is not read, so that a megabyte of quotes costs no more than its length."""
+"""A text with more unescaped quotes is not read, so that a megabyte of quotes costs no more than
+its length."""
 
 _BODIES = {
     opener: re.compile(rf"[^{closers}\\]*+(?:\\.[^{closers}\\]*+)*+\\?", re.DOTALL).match
@@ -106,11 +111,14 @@ _PARTS = re.compile(rf'(?<!\\)"{BLANK}*+\+?{BLANK}*+"').search
 _QUOTES = re.compile(r'(?<!\\)"').findall
 _CLOSING = "\"'”’»`"
 _DOUBTFUL = "+,，;；{[:："
-"""Behind a quote that closes nothing, these are as likely to follow a value as to be part of a text."""
+"""Behind a quote that closes nothing, these are as likely to follow a value as to be part of a
+text."""
 _KEY_BEFORE_COLON = re.compile(r"(\w[\w .-]{0,80})[\"'”’]\s*[:：]").match
 _AT_LINE_END = re.compile(r"[ \t\r]*\n").match
 _PATH = re.compile(r"\w:\\|\\\\").match
-_BACKSLASH_AT_END = re.compile(rf"\\(?=[\"']{BLANK}*+(?:[}}\]]+{BLANK}*+\Z|[,，]{BLANK}*+{quoted_key('')}))")
+_BACKSLASH_AT_END = re.compile(
+    rf"\\(?=[\"']{BLANK}*+(?:[}}\]]+{BLANK}*+\Z|[,，]{BLANK}*+{quoted_key('')}))"
+)
 _FENCE_LINE = re.compile(r"\n[ \t]*+(?:```|~~~)[ \t]*+(?:\n|\Z)")
 _FENCE_AT_END = re.compile(r"\s*(?:```|~~~)\s*\Z")
 
@@ -120,7 +128,9 @@ def past(match: re.Match[str] | None, otherwise: int) -> int:
     return match.end() if match is not None else otherwise
 
 
-def find_end(text: str, start: int, quote: str, *, in_array: bool, known: Collection[str]) -> Ending:
+def find_end(
+    text: str, start: int, quote: str, *, in_array: bool, known: Collection[str]
+) -> Ending:
     """Find where a quoted text ends.
 
     Args:
@@ -137,10 +147,14 @@ def find_end(text: str, start: int, quote: str, *, in_array: bool, known: Collec
     inner, nested, weak = 0, 0, -1
     doubtful = False  # whether a quote inside may be the opening quote of the next text
     at = past(body(text, start), start)
-    doubled = at == start  # ""aspas" no início": the second quote opens an inner text, or is one too many
+    # ""aspas" no início": the second quote opens an inner text, or is one too many
+    doubled = at == start
     while at < size:
         after = text[at + 1 : at + 2]
-        word_before, word_after = at > start and text[at - 1].isalnum(), after.isalnum() or after == "\\"
+        word_before, word_after = (
+            at > start and text[at - 1].isalnum(),
+            after.isalnum() or after == "\\",
+        )
         if apostrophe and word_before and word_after:
             pass  # d'água: it quotes nothing
         elif inner == 0 and first(text, at + 1):
@@ -149,7 +163,9 @@ def find_end(text: str, start: int, quote: str, *, in_array: bool, known: Collec
             if inner == 0:
                 verdict = _at_first(text, at, start, known)
             else:
-                verdict = _at_later(text, at, known, balanced=nested == 0, loose=apostrophe, in_array=in_array)
+                verdict = _at_later(
+                    text, at, known, balanced=nested == 0, loose=apostrophe, in_array=in_array
+                )
             if doubled and nested and verdict in ("close", "weak", "stop"):
                 verdict = "broken"
             if doubtful and verdict == "close" and (weak >= 0 or inner % 2):
@@ -158,7 +174,9 @@ def find_end(text: str, start: int, quote: str, *, in_array: bool, known: Collec
                 return Ending("closed", at, at + 1, inner=True)
             if verdict == "unclosed":
                 return _unclosed(text, start, at, quote)
-            if not doubtful and (verdict == "stop" or (verdict == "broken" and in_array and weak >= 0)):
+            if not doubtful and (
+                verdict == "stop" or (verdict == "broken" and in_array and weak >= 0)
+            ):
                 end = weak if weak >= 0 else at
                 return Ending("closed", end, end + 1, inner=True)
             if verdict in ("broken", "stop") or inner >= _MAX_INNER:
@@ -182,7 +200,8 @@ def find_end(text: str, start: int, quote: str, *, in_array: bool, known: Collec
 
 
 def far_end(text: str, start: int, known: Collection[str]) -> Ending | None:
-    """Where the text of a member ends if every quote before the next key, or the end of the object, is part of it.
+    """Where the text of a member ends if every quote before the next key, or the end of the object,
+    is part of it.
 
     Returns:
         Broken where the quotes inside are no pairs; None where no such end follows.
@@ -205,7 +224,8 @@ def _unclosed(text: str, start: int, at: int, quote: str) -> Ending:
     end = len(text[start:at].rstrip(", \t\r\n")) + start
     if end == start or text[end - 1] in "[]{}:":
         return Ending("broken", at, at)
-    if text[end - 1] == quote and text[end - 2] == "\\":  # "C:\pasta\", "next": the backslash escaped nothing
+    # "C:\pasta\", "next": the backslash escaped nothing
+    if text[end - 1] == quote and text[end - 2] == "\\":
         return Ending("closed", end - 1, at)
     if text[end - 1] in _CLOSING and text[end - 1] != quote:
         end -= 1  # it was closed by a quote of another kind
@@ -217,7 +237,8 @@ def _at_first(text: str, at: int, start: int, known: Collection[str]) -> _Verdic
     key = _KEY_BEFORE_COLON(text, at + 1)
     before = text[max(start, at - 40) : at].rstrip(" \t")[-1:]
     if key is None:
-        # A quote straight behind a quote, as in "a" "b" of Python: no telling which of them are part of the text.
+        # A quote straight behind a quote, as in "a" "b" of Python: no telling which of them are
+        # part of the text.
         after = text[at + 1 : at + 40].lstrip()[:1]
         behind = at > start and not text[at - 1].isspace()
         return "broken" if behind and after and after in _DOUBTFUL + text[at] else "inside"
@@ -226,23 +247,30 @@ def _at_first(text: str, at: int, start: int, known: Collection[str]) -> _Verdic
     return "broken" if before in (",", "\n", "{") else "inside"
 
 
-def _at_later(text: str, at: int, known: Collection[str], *, balanced: bool, loose: bool, in_array: bool) -> _Verdict:
+def _at_later(
+    text: str, at: int, known: Collection[str], *, balanced: bool, loose: bool, in_array: bool
+) -> _Verdict:
     """Judge a quote behind others that were inside.
 
     Args:
         text: the whole text.
         at: the place of the quote.
         known: the keys that the schema names for the object around it; empty where it names none.
-        balanced: whether each quote that was opened inside was closed again. If not, one is missing somewhere.
+        balanced: whether each quote that was opened inside was closed again. If not, one is missing
+            somewhere.
         loose: whether that says nothing, because the quotes are apostrophes.
         in_array: whether the value is an element of an array.
     """
     follows = _LATER(text, at + 1)
     if follows is None:
-        structure = text[max(0, at - 20) : at].rstrip()[-1:] == "{" and _KEY_BEFORE_COLON(text, at + 1)
+        structure = text[max(0, at - 20) : at].rstrip()[-1:] == "{" and _KEY_BEFORE_COLON(
+            text, at + 1
+        )
         return "broken" if structure or (balanced and _AT_LINE_END(text, at + 1)) else "inside"
     if follows["end"] is not None or follows["remark"]:
-        return "close" if balanced and (follows["remark"] or not text[at - 1].isspace()) else "inside"
+        return (
+            "close" if balanced and (follows["remark"] or not text[at - 1].isspace()) else "inside"
+        )
     if follows["colon"]:
         return "broken"
     if follows["bracket"]:
@@ -266,16 +294,26 @@ def _at_later(text: str, at: int, known: Collection[str], *, balanced: bool, loo
         return "broken" if balanced else "inside"
     if balanced or (loose and follows["bare"] in known):
         return "close"
-    # `, word:` may be part of the text; not where a value follows, or where the schema knows the word.
+    # `, word:` may be part of the text; not where a value follows, or where the schema knows the
+    # word.
     named = follows["bare"] in known if known else follows["valued"] is not None
     return "broken" if named else "inside"
 
 
-# -- escapes ---------------------------------------------------------------------------------------------------------
+# -- escapes ---------------------------------------------------------------------------------------
 
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.?))", re.DOTALL)
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-_JSON_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_JSON_ESCAPES = {
+    '"': '"',
+    "\\": "\\",
+    "/": "/",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+}
 _QUOTED = re.compile(r"""(["'])((?:(?!\1)[^\\]|\\.)*+)(?:\1|\\?\Z)""", re.DOTALL).finditer
 _UNKNOWN = re.compile(
     r"(?<!\\)(?:\\\\)*+\\(?:u(?![0-9a-fA-F]{4}|[0-9a-fA-F]*\Z)|x(?![0-9a-fA-F]{2}|[0-9a-fA-F]*\Z)|(?![\\bfnrtux])[^\W_])"
@@ -304,7 +342,8 @@ _CUT_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*(\\(?:u[0-9a-fA-F]{0,3}|x[0-9a-fA-F]?
 
 
 def is_raw(text: str, start: int) -> bool:
-    """Whether the quoted texts from here on hold plain backslashes, as paths, LaTeX and patterns do.
+    """Whether the quoted texts from here on hold plain backslashes, as paths, LaTeX and patterns
+    do.
 
     One escape that JSON does not know proves it for all of them.
     """
@@ -312,7 +351,8 @@ def is_raw(text: str, start: int) -> bool:
 
 
 def without_breaks(text: str) -> str | None:
-    """The text with the escaped line breaks and tabs between its values as blanks; None where there are none."""
+    """The text with the escaped line breaks and tabs between its values as blanks; None where there
+    are none."""
     first = _FIRST_QUOTE(text) if _BREAK.search(text) else None
     if first is None:
         return None
@@ -330,9 +370,10 @@ def without_breaks(text: str) -> str | None:
 def unescape(written: str, *, cut: bool = False, raw: bool = False) -> tuple[str, bool]:
     """Decode the escapes of a text.
 
-    An escape that JSON does not know stands for its character where that is punctuation (`\\%` is how Markdown and
-    LaTeX write `%`), for nothing before a newline, and for itself before a letter (`C:\\pasta`). Where the backslashes
-    are plain, punctuation keeps its own, too, and so do the letters of JSON's escapes before another letter.
+    An escape that JSON does not know stands for its character where that is punctuation (`\\%` is
+    how Markdown and LaTeX write `%`), for nothing before a newline, and for itself before a letter
+    (`C:\\pasta`). Where the backslashes are plain, punctuation keeps its own, too, and so do the
+    letters of JSON's escapes before another letter.
 
     Args:
         written: the content between the quotes.
@@ -371,13 +412,19 @@ def unescape(written: str, *, cut: bool = False, raw: bool = False) -> tuple[str
     def plain(match: re.Match[str], char: str) -> bool:
         if char in "bf" or path or _COMMAND(written, match.start()):
             return True
-        return literal and written[match.end() : match.end() + 1].isalnum() and not (breaks and char == "n")
+        return (
+            literal
+            and written[match.end() : match.end() + 1].isalnum()
+            and not (breaks and char == "n")
+        )
 
     text = _ESCAPE.sub(decode, written)
     if own and _SHARE(written):
         text = "\\" + text
     if "\\u" in written:
-        text = _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
+        text = _PAIR.sub(
+            lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text
+        )
         if cut and "\ud800" <= text[-1:] <= "\udbff":
             text = text[:-1]
     return text, odd

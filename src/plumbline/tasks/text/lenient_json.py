@@ -1,8 +1,9 @@
 """Lenient JSON: what a model meant, from what it wrote.
 
-Language models write `"nota": 4,5`, fences, prose, single quotes and half an object. `read_json` reads the object that
-was meant and says which repairs that took. Valid JSON is never altered, a schema decides where the text cannot, and
-where nobody can tell what was meant nothing is read: a wrong value that looks right is worse than none.
+Language models write `"nota": 4,5`, fences, prose, single quotes and half an object. `read_json`
+reads the object that was meant and says which repairs that took. Valid JSON is never altered, a
+schema decides where the text cannot, and where nobody can tell what was meant nothing is read: a
+wrong value that looks right is worse than none.
 
 Example:
     schema = Schema.from_json({"type": "object", "properties": {"nota": {"type": "number"}}})
@@ -22,22 +23,41 @@ from plumbline.tasks.text.json_schema import Schema, coerce
 from plumbline.tasks.text.json_search import find, valid_at
 from plumbline.tasks.text.json_strings import without_breaks
 
-__all__ = ["REPAIRS", "Reading", "Schema", "in_order", "read_json", "strict_json", "values_in", "whole"]
+__all__ = [
+    "REPAIRS",
+    "Reading",
+    "Schema",
+    "in_order",
+    "read_json",
+    "strict_json",
+    "values_in",
+    "whole",
+]
 
 REPAIRS: dict[str, str] = {
     # Where the value was found.
-    "double_encoded": "the JSON was itself quoted: inside a JSON string, or with every quote escaped or doubled",
+    "double_encoded": (
+        "the JSON was itself quoted: inside a JSON string, or with every quote escaped or doubled"
+    ),
     "html_entities": 'the quotes were written as HTML entities (`&quot;` for `"`)',
-    "thought": "a thought (`<think>…</think>`) was left out, or the object came from a thought that never ended",
+    "thought": (
+        "a thought (`<think>…</think>`) was left out, or the object came from a thought that never "
+        "ended"
+    ),
     "fence": "a Markdown fence or backticks around the value were left out",
     "prose": "text before or after the value was left out",
-    "several": "there were several objects: the last with most keys of the schema that fits it and is whole",
+    "several": (
+        "there were several objects: the last with most keys of the schema that fits it and is "
+        "whole"
+    ),
     "unwrapped": "the object, or a value, stood alone in a list where the schema says none",
     # Structure.
     "brackets": "a bracket was missing, of the wrong kind, or one too many",
     "trailing_comma": "a comma with nothing to separate was left out",
     "missing_comma": "two members or elements had no comma between them",
-    "separator": "`=`, `=>`, `;`, a full-width mark or nothing stood where JSON has a colon or a comma",
+    "separator": (
+        "`=`, `=>`, `;`, a full-width mark or nothing stood where JSON has a colon or a comma"
+    ),
     "comment": "a comment was left out",
     "ellipsis": "an ellipsis (`...`) was left out",
     "missing_value": "a key without a value was left out",
@@ -55,19 +75,31 @@ REPAIRS: dict[str, str] = {
     "currency": "a currency mark was left out (`R$`)",
     "percent": "a percent sign was left out: `12,5%` is 12.5",
     "number_form": "a number that JSON writes otherwise (`+1`, `.5`, `5.`, `007`, `1_000`, `0x1F`)",
-    "literal": "a literal of Python, JavaScript or Portuguese (`True`, `None`, `undefined`, `verdadeiro`)",
+    "literal": (
+        "a literal of Python, JavaScript or Portuguese (`True`, `None`, `undefined`, `verdadeiro`)"
+    ),
     "non_finite": "NaN, an infinity or a number beyond all size became null",
     # What the schema decided.
     "quoted_number": "a text became the number that the schema asks for",
     "boolean_word": "a word, 0 or 1 became the boolean that the schema asks for (`não`)",
     "null_word": "a word for nothing became the null that the schema asks for (`nenhum`)",
-    "enum": "a text became the member of the enumeration that it equals but for case, outer blanks and accents",
-    "mismatch": "a value of another type than the schema says, outside of its `enum`, or without its `required` keys",
+    "enum": (
+        "a text became the member of the enumeration that it equals but for case, outer blanks and "
+        "accents"
+    ),
+    "mismatch": (
+        "a value of another type than the schema says, outside of its `enum`, or without its "
+        "`required` keys"
+    ),
     # What a task decided that knows more of its keys than their types.
-    "key_form": "a key was one of the task's but for case, accents and what stands between its words",
+    "key_form": (
+        "a key was one of the task's but for case, accents and what stands between its words"
+    ),
     "value_form": "a text was another way to say a value of its key (`entrega em atraso`, `7 dias`)",
     # What is lost.
-    "unreadable": "a member, or everything from some point on, has no single reading and was left out",
+    "unreadable": (
+        "a member, or everything from some point on, has no single reading and was left out"
+    ),
     "truncated": "the text ended before the value did; what was whole was kept",
     "syntax": "a slip without a name of its own, such as a blank that JSON does not know",
 }
@@ -88,9 +120,11 @@ class Reading:
     value: dict[str, Any] | list[Any] | None
     """The object or array; None where there is none."""
     repairs: tuple[str, ...]
-    """What it took, by the names and in the order of `REPAIRS`; empty for valid JSON that fits the schema."""
+    """What it took, by the names and in the order of `REPAIRS`; empty for valid JSON that fits the
+    schema."""
     complete: bool
-    """False where the value was cut off, or unreadable from some point on: members may be missing."""
+    """False where the value was cut off, or unreadable from some point on: members may be
+    missing."""
 
     @property
     def how(self) -> str:
@@ -110,21 +144,25 @@ def read_json(text: str, schema: Schema | None = None, *, coerced: bool = True) 
 
     Args:
         text: a completion: JSON, nearly JSON, or anything else.
-        schema: what is expected. Its types decide what the text alone cannot ("4,5" in quotes, "não"), and its keys
-            which of several objects is meant. Where its type is "object", only an object is a value.
-        coerced: whether values of another type or spelling become what the schema asks for; otherwise they stay as
-            they are written, and the repairs are those of the text alone.
+        schema: what is expected. Its types decide what the text alone cannot ("4,5" in quotes,
+            "não"), and its keys which of several objects is meant. Where its type is "object", only
+            an object is a value.
+        coerced: whether values of another type or spelling become what the schema asks for;
+            otherwise they stay as they are written, and the repairs are those of the text alone.
 
     Returns:
-        The reading. Its value is None where the text holds no object or array, or none that can be told from prose; a
-        bare number or text (`4,5`) is no value. Never raises, and takes time in proportion to the length of the text.
+        The reading. Its value is None where the text holds no object or array, or none that can be
+        told from prose; a bare number or text (`4,5`) is no value. Never raises, and takes time in
+        proportion to the length of the text.
     """
     try:
         reading = _read(text.lstrip(), schema, 0)
         if schema is None or not coerced or reading.value is None:
             return reading
         repairs = set(reading.repairs)
-        return Reading(coerce(reading.value, schema, repairs, _decode), in_order(repairs), reading.complete)
+        return Reading(
+            coerce(reading.value, schema, repairs, _decode), in_order(repairs), reading.complete
+        )
     except RecursionError:  # the caller was near the limit already
         return _NONE
 
@@ -133,15 +171,25 @@ def _read(text: str, schema: Schema | None, encodings: int) -> Reading:
     found = valid_at(text, 0)
     if found is not None and not text[found[1] :].strip():
         value = found[0]
-        if isinstance(value, dict) or (isinstance(value, list) and not (schema and "object" in schema.types)):
+        if isinstance(value, dict) or (
+            isinstance(value, list) and not (schema and "object" in schema.types)
+        ):
             return Reading(value, (), complete=True)
         if isinstance(value, str) and encodings < _MAX_ENCODINGS:
             reading = _read(value.lstrip(), schema, encodings + 1)
             if reading.value is None:
                 return _NONE
-            return Reading(reading.value, in_order({*reading.repairs, "double_encoded"}), complete=reading.complete)
+            return Reading(
+                reading.value,
+                in_order({*reading.repairs, "double_encoded"}),
+                complete=reading.complete,
+            )
     candidate = find(text, schema, invalid=found is None)
-    listed = schema is None or "array" not in schema.types or (candidate and isinstance(candidate.value, list))
+    listed = (
+        schema is None
+        or "array" not in schema.types
+        or (candidate and isinstance(candidate.value, list))
+    )
     settled = candidate is not None and candidate.complete and listed
     if not settled and (blank := without_breaks(text)) is not None:
         other = find(blank, schema)
@@ -150,9 +198,17 @@ def _read(text: str, schema: Schema | None, encodings: int) -> Reading:
             candidate.repairs.add("escape")
     if candidate is None or "unreadable" in candidate.repairs:
         other = find(text, schema, invalid=True, far=True)
-        if other is not None and other.complete and (candidate is None or other.rank[:2] > candidate.rank[:2]):
+        if (
+            other is not None
+            and other.complete
+            and (candidate is None or other.rank[:2] > candidate.rank[:2])
+        ):
             candidate = other
-    if candidate is None and _ENTITIES(text) and (candidate := find(html.unescape(text), schema)) is not None:
+    if (
+        candidate is None
+        and _ENTITIES(text)
+        and (candidate := find(html.unescape(text), schema)) is not None
+    ):
         candidate.repairs.add("html_entities")
     if candidate is None:
         return _NONE
@@ -183,15 +239,15 @@ def strict_json(text: str) -> Any:
     return found[0] if found is not None and found[1] == len(text) else None
 
 
-# -- plans for a browser -----------------------------------------------------------------------------------------------
+# -- plans for a browser ---------------------------------------------------------------------------
 
 _JSON = re.compile(
     r"""^[^\w'"“‘]{0,16}(?:json\s{0,4})?[\[{][\s\[]{0,64}+(?:\{\s{0,64}+)?(?:["'“‘]|\w{1,64}+\s{0,64}+:)"""
     r"""|["'“‘]?\baction["'”’]?\s*:\s*[\[{]""",
     re.M,
 )
-"""What a text that may hold such JSON has in it: a line that begins with it, or actions. Every line is looked at, so
-what one of them reaches over is bounded."""
+"""What a text that may hold such JSON has in it: a line that begins with it, or actions. Every line
+is looked at, so what one of them reaches over is bounded."""
 _BRACKET = re.compile(r"[\[{]")
 
 
@@ -203,7 +259,8 @@ def whole(text: str) -> str:
 
 
 def values_in(text: str, most: int) -> list[Any]:
-    """The JSON of a text: one value, a list of them, or one after the other, at most so many; [] where it has none."""
+    """The JSON of a text: one value, a list of them, or one after the other, at most so many; []
+    where it has none."""
     if _JSON.search(text) is None:
         return []
     decoder = json.JSONDecoder()
@@ -218,9 +275,17 @@ def values_in(text: str, most: int) -> list[Any]:
         found += value if isinstance(value, list) else [value]
     if any(isinstance(value, dict) for value in found):
         return found
-    lines = [line for line in text.splitlines() if line.strip().startswith("{") and line.rstrip(" ,;").endswith("}")]
+    lines = [
+        line
+        for line in text.splitlines()
+        if line.strip().startswith("{") and line.rstrip(" ,;").endswith("}")
+    ]
     each = [read_json(line).value for line in lines[:most]] if len(lines) > 1 else []
-    if each and all(isinstance(value, dict) for value in each) and not text.lstrip(" \n`json").startswith("["):
+    if (
+        each
+        and all(isinstance(value, dict) for value in each)
+        and not text.lstrip(" \n`json").startswith("[")
+    ):
         return each
     value = read_json(text).value
     return value if isinstance(value, list) else [value]

@@ -1,7 +1,9 @@
-"""Numbers as Brazilians and language models write them: `4,5`, `1.234,56`, `R$ 89,90`, `12,5%`, `+0,5`, `1_000`.
+"""Numbers as Brazilians and language models write them: `4,5`, `1.234,56`, `R$ 89,90`, `12,5%`,
+`+0,5`, `1_000`.
 
-A text that can be read in two ways (`"1.234"`, `R$ 1,234`, `4,5/5`, `3 a 5`) is not a number here: None is returned,
-and the caller keeps the text, whose wrong type is seen, rather than a value that only looks right.
+A text that can be read in two ways (`"1.234"`, `R$ 1,234`, `4,5/5`, `3 a 5`) is not a number here:
+None is returned, and the caller keeps the text, whose wrong type is seen, rather than a value that
+only looks right.
 """
 
 import math
@@ -11,7 +13,8 @@ from typing import NamedTuple
 
 
 class Number(NamedTuple):
-    """A number that was read, and what it took (names from `plumbline.tasks.text.lenient_json.REPAIRS`)."""
+    """A number that was read, and what it took (names from
+    `plumbline.tasks.text.lenient_json.REPAIRS`)."""
 
     value: int | float | None
     """None where the number is beyond all size (`1e999`, 5,000 digits)."""
@@ -39,7 +42,9 @@ _COMMA = re.compile(r"\d*,\d+")
 _ONE_GROUP = re.compile(r"[1-9]\d{0,2}[.,]\d{3}")
 _BRAZILIAN = re.compile(r"[1-9]\d{0,2}(?:(?:\.\d{3})+,\d+|(?:\.\d{3}){2,})")
 _AMERICAN = re.compile(r"[1-9]\d{0,2}(?:(?:,\d{3})+\.\d+|(?:,\d{3}){2,})")
-_BLANK_GROUPS = re.compile(r"[1-9]\d{0,2}(?:[\u00a0\u202f]\d{3})+(?:,\d+)?|[1-9]\d{0,2}(?: \d{3})+,\d+")
+_BLANK_GROUPS = re.compile(
+    r"[1-9]\d{0,2}(?:[\u00a0\u202f]\d{3})+(?:,\d+)?|[1-9]\d{0,2}(?: \d{3})+,\d+"
+)
 _BLANKS_AT_COMMA = re.compile(r"[ \t]*,[ \t]*")
 _BLANKS = re.compile(r"[ \t\u00a0\u202f]")
 
@@ -48,13 +53,16 @@ def read_number(text: str, *, integer: bool = False, quoted: bool = False) -> Nu
     """Read a text that is one number and nothing else.
 
     Args:
-        text: for example `4,5`, `-R$ 1.234,56`, `12,5 %`, `1,5e3`, `0x1F`. Blanks around it do not count.
-        integer: whether a whole number is wanted. It decides what the text cannot: `"1.234"` and `1,234` are 1234
-            then, because 1.234 is no whole number.
-        quoted: whether the text stood in quotes, where a lone `1.234` may be JSON's 1.234 or a Brazilian's 1234.
+        text: for example `4,5`, `-R$ 1.234,56`, `12,5 %`, `1,5e3`, `0x1F`. Blanks around it do not
+            count.
+        integer: whether a whole number is wanted. It decides what the text cannot: `"1.234"` and
+            `1,234` are 1234 then, because 1.234 is no whole number.
+        quoted: whether the text stood in quotes, where a lone `1.234` may be JSON's 1.234 or a
+            Brazilian's 1234.
 
     Returns:
-        The number and what it took to read it, or None where the text is no number or more than one.
+        The number and what it took to read it, or None where the text is no number or more than
+        one.
     """
     text = text.strip()
     if len(text) > _MAX_LENGTH:
@@ -63,7 +71,9 @@ def read_number(text: str, *, integer: bool = False, quoted: bool = False) -> Nu
     if match is None or (match["sign"] and match["inner_sign"]):
         return None
     money = bool(match["before"] or (match["after"] or "%") != "%")
-    read = _body(match["body"].strip(), match["exponent"] or "", integer=integer, quoted=quoted, money=money)
+    read = _body(
+        match["body"].strip(), match["exponent"] or "", integer=integer, quoted=quoted, money=money
+    )
     if read is None or read.value is None:
         return read
     repairs = list(read.repairs)
@@ -121,15 +131,19 @@ def _body(body: str, exponent: str, *, integer: bool, quoted: bool, money: bool)
     return Number(int(plain), tuple(repairs))
 
 
-def _without_groups(plain: str, *, integer: bool, quoted: bool, money: bool) -> tuple[str, str] | None:
-    """The digits with a point for the decimals, and the repair that it took; None where there are two readings."""
+def _without_groups(
+    plain: str, *, integer: bool, quoted: bool, money: bool
+) -> tuple[str, str] | None:
+    """The digits with a point for the decimals, and the repair that it took; None where there are
+    two readings."""
     if _INTEGER.fullmatch(plain):
         return plain, ""
     if _ONE_GROUP.fullmatch(plain):
         point = "." in plain
         if integer and (quoted or not point):
             return plain.replace(",", "").replace(".", ""), "thousands"
-        if money and not point:  # US thousands, or a price with three decimals, as fuel has in Brazil
+        # US thousands, or a price with three decimals, as fuel has in Brazil
+        if money and not point:
             return None
         if money:  # no price in reais has three decimals behind a point
             return plain.replace(".", ""), "thousands"
@@ -156,7 +170,10 @@ def _finite(digits: str, repairs: list[str]) -> Number:
 
 
 def without_accents(text: str) -> str:
-    """A text in Unicode's compatibility decomposition (NFKD), less its combining marks: "São" becomes "Sao"."""
+    """A text in Unicode's compatibility decomposition (NFKD), less its combining marks: "São"
+    becomes "Sao"."""
     if text.isascii():
         return text
-    return "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+    return "".join(
+        char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char)
+    )

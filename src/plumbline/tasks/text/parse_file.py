@@ -10,7 +10,9 @@ from plumbline.tasks.text import lenient_json
 from plumbline.tasks.text.json_schema import Schema
 
 
-def parse_lines(file: Path | None, stdin: TextIO | None, schema: Path | None) -> Iterator[dict[str, Any]]:
+def parse_lines(
+    file: Path | None, stdin: TextIO | None, schema: Path | None
+) -> Iterator[dict[str, Any]]:
     """Read each row's text.
 
     Args:
@@ -33,12 +35,16 @@ def parse_lines(file: Path | None, stdin: TextIO | None, schema: Path | None) ->
 def _texts(file: Path | None, stdin: TextIO | None) -> Iterator[tuple[Any, str]]:
     if file is None or str(file) == "-":
         if stdin is None:
-            raise DataError("there is nothing to read: standard input is closed", "give a file, or a text on it")
+            raise DataError(
+                "there is nothing to read: standard input is closed", "give a file, or a text on it"
+            )
         with clear_read_errors("standard input"):  # as UTF-8, whatever the locale says
             read = stdin.buffer.read(LARGEST_JSON + 1) if hasattr(stdin, "buffer") else stdin.read()
             text = read.decode() if isinstance(read, bytes) else read
         if len(text) > LARGEST_JSON:
-            raise DataError(f"standard input has more than {LARGEST_JSON >> 20} MiB", "give a shorter text")
+            raise DataError(
+                f"standard input has more than {LARGEST_JSON >> 20} MiB", "give a shorter text"
+            )
         yield None, text
         return
     try:
@@ -46,13 +52,16 @@ def _texts(file: Path | None, stdin: TextIO | None) -> Iterator[tuple[Any, str]]
     except DataError as error:
         if not file.is_file():
             raise
-        raise DataError(error.cause, f"{error.fix}; `plumbline parse < FILE` reads a file as one text") from error
+        raise DataError(
+            error.cause, f"{error.fix}; `plumbline parse < FILE` reads a file as one text"
+        ) from error
 
 
 def _rows(file: Path) -> Iterator[tuple[Any, str]]:
     for number, row in read_jsonl(file):
         if not isinstance(row.get("id"), (str, int)) or not isinstance(row.get("text"), str):
             raise DataError(
-                f'{file}:{number}: a row needs "id" (text or a number) and "text" (text)', "correct that line"
+                f'{file}:{number}: a row needs "id" (text or a number) and "text" (text)',
+                "correct that line",
             )
         yield row["id"], row["text"]

@@ -1,4 +1,5 @@
-"""A synthetic Brazilian shop as one SQLite file: Olist's tables, our own rows, and labelled reviews.
+"""A synthetic Brazilian shop as one SQLite file: Olist's tables, our own rows, and labelled
+reviews.
 
 Example:
     summary = build_database(Path("commerce.db"), orders=20_000, seed=42)

@@ -1,11 +1,12 @@
-"""Builds the database: draws people, products, orders and reviews, and writes them to one SQLite file.
+"""Builds the database: draws people, products, orders and reviews, and writes them to one SQLite
+file.
 
 The rows of `orders_enriched`: one for each order, with its review and the review's gold.
 
 Review scores and who writes a message, so that the shares hold over the whole database.
 
-Bad experiences have their own score laws; ordinary orders get what is left of the published shares. The same goes for
-messages: who is still waiting nearly always writes one.
+Bad experiences have their own score laws; ordinary orders get what is left of the published shares.
+The same goes for messages: who is still waiting nearly always writes one.
 """
 
 from collections import Counter
@@ -48,7 +49,8 @@ class OrderReview:
 
 
 def enriched_row(order: Order, review: OrderReview | None) -> Row:
-    """The row of an order; review columns are NULL without a review, gold columns without a message."""
+    """The row of an order; review columns are NULL without a review, gold columns without a
+    message."""
     person = order.person
     category = order.items[0].product.category if order.items else None
     main = max(order.payments, key=lambda payment: payment.value)
@@ -72,44 +74,63 @@ def enriched_row(order: Order, review: OrderReview | None) -> Row:
         order.delivered.date().isoformat() if order.delivered else None,
         order.delivery_days,
         order.delay_days,
-        *((review.review_id, review.score, review.title, review.message) if review else (None,) * 4),
+        *(
+            (review.review_id, review.score, review.title, review.message)
+            if review
+            else (None,) * 4
+        ),
         *(astuple(gold) if gold else (None,) * len(fields(ReviewLabels))),
     )
 
 
 SCORES = tuple(SCORE_SHARES)
-BAD_EXPERIENCES = {experience: tuple(table.values()) for experience, table in SHARES["scores"].items()}
+BAD_EXPERIENCES = {
+    experience: tuple(table.values()) for experience, table in SHARES["scores"].items()
+}
 """Share of each score, 1 to 5, by experience (see `orders.situation`)."""
 EAGER = 0.93
 """Share of messages where a late or missing order got one or two stars."""
 CATEGORY_SPREAD = 0.25
-"""How much more or less often (deviation of the logarithm) a category disappoints than the average."""
+"""How much more or less often (deviation of the logarithm) a category disappoints than the
+average."""
 
 
-def draw_scores(dice: Dice, situations: Sequence[str], categories: Sequence[str | None]) -> list[int]:
+def draw_scores(
+    dice: Dice, situations: Sequence[str], categories: Sequence[str | None]
+) -> list[int]:
     """A score for each review.
 
     Args:
         dice: where they are drawn from.
         situations: the experience of each.
-        categories: the category of each; some disappoint more than others, differently for each database.
+        categories: the category of each; some disappoint more than others, differently for each
+            database.
     """
     count = Counter(situations)
     total, ordinary = len(situations), max(1, count["single"])
     rest = []
     for place, score in enumerate(SCORES):
-        taken = sum(count[situation] * shares[place] for situation, shares in BAD_EXPERIENCES.items())
+        taken = sum(
+            count[situation] * shares[place] for situation, shares in BAD_EXPERIENCES.items()
+        )
         rest.append(max(0.002, (SCORE_SHARES[score] * total - taken) / ordinary))
     laws = {situation: _law(shares) for situation, shares in BAD_EXPERIENCES.items()}
     numbers = Counter(
-        category or "" for situation, category in zip(situations, categories, strict=True) if situation == "single"
+        category or ""
+        for situation, category in zip(situations, categories, strict=True)
+        if situation == "single"
     )
-    factors = {name: dice.lognormal(1.0, CATEGORY_SPREAD) for name in sorted({name or "" for name in categories})}
+    factors = {
+        name: dice.lognormal(1.0, CATEGORY_SPREAD)
+        for name in sorted({name or "" for name in categories})
+    }
     mean = sum(factors[name] * number for name, number in numbers.items()) / ordinary or 1.0
     by_category = {}
     for name, factor in factors.items():
         bad = [share * factor / mean for share in rest[:3]]
-        by_category[name] = _law((*bad, *(share * (sum(rest) - sum(bad)) / sum(rest[3:]) for share in rest[3:])))
+        by_category[name] = _law(
+            (*bad, *(share * (sum(rest) - sum(bad)) / sum(rest[3:]) for share in rest[3:]))
+        )
     return [
         dice.weighted(laws[situation] if situation in laws else by_category[category or ""])
         for situation, category in zip(situations, categories, strict=True)
@@ -123,11 +144,17 @@ def _law(shares: Sequence[float]) -> Weighted[int]:
 def draw_messages(dice: Dice, situations: Sequence[str], scores: Sequence[int]) -> list[bool]:
     """Whether each review has a message."""
     number = Counter(scores)
-    eager = Counter(score for situation, score in zip(situations, scores, strict=True) if _eager(situation, score))
+    eager = Counter(
+        score
+        for situation, score in zip(situations, scores, strict=True)
+        if _eager(situation, score)
+    )
     share = {}
     for score in SCORES:
         others = max(1, number[score] - eager[score])
-        share[score] = max(0.05, (MESSAGE_SHARES[score] * number[score] - EAGER * eager[score]) / others)
+        share[score] = max(
+            0.05, (MESSAGE_SHARES[score] * number[score] - EAGER * eager[score]) / others
+        )
     return [
         dice.chance(EAGER if _eager(situation, score) else share[score])
         for situation, score in zip(situations, scores, strict=True)
@@ -141,7 +168,8 @@ def _eager(situation: str, score: int) -> bool:
 Progress = Callable[[str, int, int], None]
 REVIEWED_SHARE = 0.992
 SHARED_REVIEW_SHARE = 0.35
-"""Of a person's later orders without a message: how many repeat the id and score of the earlier review."""
+"""Of a person's later orders without a message: how many repeat the id and score of the earlier
+review."""
 EVERY = 1000
 """Orders between two calls of `progress`."""
 
@@ -203,31 +231,45 @@ def draw_tables(orders: int, seed: int, tell: Progress) -> dict[str, list[Row]]:
     places = {person.zip_prefix: person.city for person in people}
     places |= {seller.zip_prefix: seller.city for seller in sellers}
     return {
-        "product_category_name_translation": [(category.name, category.english) for category in CATEGORIES],
+        "product_category_name_translation": [
+            (category.name, category.english) for category in CATEGORIES
+        ],
         "geolocation": [*geolocation_rows(Dice(seed, "geolocation"), places)],
         "customers": [_customer(order) for order in drawn],
-        "sellers": [(seller.seller_id, seller.zip_prefix, seller.city.plain, seller.city.state) for seller in sellers],
+        "sellers": [
+            (seller.seller_id, seller.zip_prefix, seller.city.plain, seller.city.state)
+            for seller in sellers
+        ],
         "products": [product.row() for product in catalogue.products],
         "orders": [_order(order) for order in drawn],
         "order_items": [row for order in drawn for row in _items(order)],
         "order_payments": [row for order in drawn for row in _payments(order)],
         "order_reviews": [
-            _review(order, review) for order, review in zip(drawn, reviews, strict=True) if review is not None
+            _review(order, review)
+            for order, review in zip(drawn, reviews, strict=True)
+            if review is not None
         ],
-        "orders_enriched": [enriched_row(order, review) for order, review in zip(drawn, reviews, strict=True)],
+        "orders_enriched": [
+            enriched_row(order, review) for order, review in zip(drawn, reviews, strict=True)
+        ],
     }
 
 
 def _draw_reviews(seed: int, orders: list[Order], tell: Progress) -> list[OrderReview | None]:
-    """A review or None for each order: first all scores, so that their shares hold, then the texts."""
+    """A review or None for each order: first all scores, so that their shares hold, then the
+    texts."""
     dice = Dice(seed, "reviews")
     occasions: list[Occasion | None] = [
         draw_occasion(dice, order) if dice.chance(REVIEWED_SHARE) else None for order in orders
     ]
-    reviewed = [(order, occasion) for order, occasion in zip(orders, occasions, strict=True) if occasion]
+    reviewed = [
+        (order, occasion) for order, occasion in zip(orders, occasions, strict=True) if occasion
+    ]
     situations = [situation(order, occasion) for order, occasion in reviewed]
     categories = [
-        order.items[0].product.category.name if order.items and order.items[0].product.category else None
+        order.items[0].product.category.name
+        if order.items and order.items[0].product.category
+        else None
         for order, _ in reviewed
     ]
     scores = draw_scores(dice, situations, categories)
@@ -243,9 +285,16 @@ def _draw_reviews(seed: int, orders: list[Order], tell: Progress) -> list[OrderR
             text = write_review(dice, facts_of(dice, order, occasion), score) if speaks else None
             gold = text.gold if text else None
             title = draw_title(dice, gold, score)
-            review = OrderReview(dice.identifier(), occasion, score, title, text.text if text else None, gold)
+            review = OrderReview(
+                dice.identifier(), occasion, score, title, text.text if text else None, gold
+            )
             earlier = wordless.get(order.person.unique_id)
-            if text is None and earlier and earlier.score == score and dice.chance(SHARED_REVIEW_SHARE):
+            if (
+                text is None
+                and earlier
+                and earlier.score == score
+                and dice.chance(SHARED_REVIEW_SHARE)
+            ):
                 review = OrderReview(earlier.review_id, occasion, score, earlier.title, None, None)
             if text is None:
                 wordless[order.person.unique_id] = review
@@ -261,7 +310,13 @@ def _moment(moment: datetime | None) -> str | None:
 
 def _customer(order: Order) -> Row:
     person = order.person
-    return (order.customer_id, person.unique_id, person.zip_prefix, person.city.plain, person.city.state)
+    return (
+        order.customer_id,
+        person.unique_id,
+        person.zip_prefix,
+        person.city.plain,
+        person.city.state,
+    )
 
 
 def _order(order: Order) -> Row:
@@ -281,7 +336,15 @@ def _items(order: Order) -> Iterable[Row]:
     for number, item in enumerate(order.items, 1):
         product = item.product
         limit = _moment(item.shipping_limit)
-        yield (order.order_id, number, product.product_id, product.seller.seller_id, limit, item.price, item.freight)
+        yield (
+            order.order_id,
+            number,
+            product.product_id,
+            product.seller.seller_id,
+            limit,
+            item.price,
+            item.freight,
+        )
 
 
 def _payments(order: Order) -> Iterable[Row]:

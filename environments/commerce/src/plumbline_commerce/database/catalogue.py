@@ -1,6 +1,7 @@
 """The products: each has a category, a seller, a price and a size.
 
-The 73 product categories: names, how often they sell, typical price and weight, and words for what is sold.
+The 73 product categories: names, how often they sell, typical price and weight, and words for what
+is sold.
 """
 
 from collections import defaultdict
@@ -12,9 +13,24 @@ from plumbline.tasks.tables import read_table
 from plumbline_commerce.database.dice import Dice, Weighted
 from plumbline_commerce.database.people import Seller
 
-Kind = Literal["elec", "linen", "wear", "shoe", "bag", "furn", "cosm", "food", "book", "disc", "home", "gear", "any"]
-"""Which complaints and praises make sense: of things that switch on, sheets and towels, clothes, shoes, bags,
-furniture, cosmetics, food, books, records, things for the kitchen and the walls, hard goods, and anything else."""
+Kind = Literal[
+    "elec",
+    "linen",
+    "wear",
+    "shoe",
+    "bag",
+    "furn",
+    "cosm",
+    "food",
+    "book",
+    "disc",
+    "home",
+    "gear",
+    "any",
+]
+"""Which complaints and praises make sense: of things that switch on, sheets and towels, clothes,
+shoes, bags, furniture, cosmetics, food, books, records, things for the kitchen and the walls, hard
+goods, and anything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +63,16 @@ class Category:
 
 
 def _category(name: str, written: str) -> Category:
-    """A category as `categories.yaml` has it; its kind is that of the words that name no other after a colon."""
+    """A category as `categories.yaml` has it; its kind is that of the words that name no other
+    after a colon."""
     english, weight, price, grams, kind, words = written.split(" | ")
     nouns = tuple(noun(word, kind) for word in words.split(", "))
     return Category(name, english, float(weight), float(price), int(grams), nouns)
 
 
 CATEGORIES = tuple(
-    _category(name, written) for name, written in read_table(Path(__file__).with_name("categories.yaml")).items()
+    _category(name, written)
+    for name, written in read_table(Path(__file__).with_name("categories.yaml")).items()
 )
 BY_NAME = {category.name: category for category in CATEGORIES}
 
@@ -86,7 +104,14 @@ class Product:
         """The row of the `products` table."""
         name = self.category.name if self.category else None
         sizes = (self.grams, *self.size)
-        return (self.product_id, name, self.name_length, self.description_length, self.photos, *sizes)
+        return (
+            self.product_id,
+            name,
+            self.name_length,
+            self.description_length,
+            self.photos,
+            *sizes,
+        )
 
 
 class Catalogue:
@@ -133,7 +158,9 @@ def _draw_product(dice: Dice, category: Category, seller: Seller) -> Product:
         seller=seller,
         price=_shop_price(dice, price),
         name_length=min(64, max(8, int(dice.normal(48.5, 10)))) if described else None,
-        description_length=int(min(3990, max(20, dice.lognormal(600, 0.75)))) if described else None,
+        description_length=int(min(3990, max(20, dice.lognormal(600, 0.75))))
+        if described
+        else None,
         photos=1 + int(min(8, dice.lognormal(0.9, 0.9))) if described else None,
         grams=grams,
         size=(length, height, width),

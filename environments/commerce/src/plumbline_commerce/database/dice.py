@@ -1,7 +1,8 @@
 """Seeded draws, all made from uniform numbers of one PCG64 stream.
 
-Only uniform draws come from numpy, because their stream is stable between versions; everything else (normal, weighted,
-whole numbers) is derived from them here. Drawing them in blocks makes a single draw cheap.
+Only uniform draws come from numpy, because their stream is stable between versions; everything else
+(normal, weighted, whole numbers) is derived from them here. Drawing them in blocks makes a single
+draw cheap.
 """
 
 import math
@@ -44,10 +45,13 @@ class Weighted(Generic[T]):
 
 
 def _numbers(written: Any) -> Any:
-    """A table of `shares.yaml` with its numbers; keys of digits are whole numbers, and `no_topic` is the empty one."""
+    """A table of `shares.yaml` with its numbers; keys of digits are whole numbers, and `no_topic`
+    is the empty one."""
     if isinstance(written, str):
         return float(written)
-    keys = {key: int(key) if key.lstrip("-").isdigit() else key for key in written} | {"no_topic": ""}
+    keys = {key: int(key) if key.lstrip("-").isdigit() else key for key in written} | {
+        "no_topic": ""
+    }
     return {keys[key]: _numbers(value) for key, value in written.items()}
 
 
@@ -73,7 +77,9 @@ class Dice:
     """
 
     def __init__(self, seed: int, *names: str | int) -> None:
-        self._generator = np.random.Generator(np.random.PCG64(derive(seed, "commerce-database", *names)))
+        self._generator = np.random.Generator(
+            np.random.PCG64(derive(seed, "commerce-database", *names))
+        )
         self._block: list[float] = []
         self._identifiers: list[str] = []
 

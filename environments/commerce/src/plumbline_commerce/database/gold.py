@@ -26,8 +26,8 @@ The topics:
 | atendimento        | nobody answers or helps, staff is rude, exchange, refund or invoice is refused or missing   |
 | preco_frete        | price or freight is too high (in none of the three issue flags)                             |
 
-A complaint without a topic ("não gostei", "péssimo") is displeasure: it makes the sentiment negative, but no category.
-A recommendation counts as praise, a refusal as displeasure.
+A complaint without a topic ("não gostei", "péssimo") is displeasure: it makes the sentiment
+negative, but no category. A recommendation counts as praise, a refusal as displeasure.
 """
 
 import re
@@ -39,12 +39,25 @@ from plumbline_commerce.database.people import plain
 
 Sentiment = Literal["positivo", "neutro", "negativo"]
 Category = Literal[
-    "entrega_atrasada", "nao_entregue", "produto_defeituoso", "produto_errado", "atendimento", "preco_frete", "nenhum"
+    "entrega_atrasada",
+    "nao_entregue",
+    "produto_defeituoso",
+    "produto_errado",
+    "atendimento",
+    "preco_frete",
+    "nenhum",
 ]
 MAX_SPAN = 80
 """Characters of `main_complaint` at most."""
 
-ANCHORS = {"péssimo": 0.5, "ruim": 1.5, "misto": 2.5, "bom com ressalva": 3.5, "bom": 4.0, "ótimo": 4.8}
+ANCHORS = {
+    "péssimo": 0.5,
+    "ruim": 1.5,
+    "misto": 2.5,
+    "bom com ressalva": 3.5,
+    "bom": 4.0,
+    "ótimo": 4.8,
+}
 """Tone levels of `sentiment_score`."""
 INTENSITY = 0.2
 
@@ -109,8 +122,12 @@ def label(said: TextLabels, text: str, span: str | None) -> ReviewLabels:
         text: the final text, noise included.
         span: the literal words of the first complaint, None without one.
     """
-    assert (span is None) == (not said.complaints), "a complaint has a span and a span is a complaint"
-    assert span is None or (span in text and 0 < len(span) <= MAX_SPAN), f"not a span of the text: {span!r}"
+    assert (span is None) == (not said.complaints), (
+        "a complaint has a span and a span is a complaint"
+    )
+    assert span is None or (span in text and 0 < len(span) <= MAX_SPAN), (
+        f"not a span of the text: {span!r}"
+    )
     feeling = sentiment(said)
     score = sentiment_score(said, text)
     return ReviewLabels(
@@ -150,10 +167,10 @@ def sentiment(said: TextLabels) -> Sentiment:
 def sentiment_score(said: TextLabels, text: str) -> float:
     """0.0 (worst) to 5.0 (best), one decimal.
 
-    Only complaint: 0.5 with irony or a strong word (`STRONG_COMPLAINT`), else 1.5. Only praise: 4.8 with a strong word
-    (`STRONG_PRAISE`), else 4.0. Both: 2.5, or 3.5 with a recommendation, or 1.5 with a refusal. No opinion: 2.5.
-    Where there is only praise or only complaint, a mark of intensity (see `is_intense`) moves the score 0.2 away from
-    the middle.
+    Only complaint: 0.5 with irony or a strong word (`STRONG_COMPLAINT`), else 1.5. Only praise: 4.8
+    with a strong word (`STRONG_PRAISE`), else 4.0. Both: 2.5, or 3.5 with a recommendation, or 1.5
+    with a refusal. No opinion: 2.5. Where there is only praise or only complaint, a mark of
+    intensity (see `is_intense`) moves the score 0.2 away from the middle.
     """
     praise, complaint = _sides(said)
     if praise == complaint:
@@ -177,12 +194,16 @@ def is_strong_complaint(text: str) -> bool:
 
 
 def is_intense(text: str) -> bool:
-    """Whether the text has an intensifier, two exclamation marks in a row, or is written in capitals throughout."""
-    return _INTENSE.search(plain(text)) is not None or (text.isupper() and sum(map(str.isalpha, text)) > 3)
+    """Whether the text has an intensifier, two exclamation marks in a row, or is written in
+    capitals throughout."""
+    return _INTENSE.search(plain(text)) is not None or (
+        text.isupper() and sum(map(str.isalpha, text)) > 3
+    )
 
 
 def churn_risk(score: float, topics: int, recommends: bool | None) -> float:
-    """0.0 to 1.0, one decimal: 1 - score/5, +0.1 a topic of complaint, +0.2 for a refusal, -0.2 if they recommend.
+    """0.0 to 1.0, one decimal: 1 - score/5, +0.1 a topic of complaint, +0.2 for a refusal, -0.2 if
+    they recommend.
 
     Args:
         score: the sentiment score.

@@ -1,9 +1,10 @@
 """The figures that the database is made to match.
 
-Where they come from: public descriptions of the Brazilian E-Commerce data set by Olist (99,441 orders of 2016 to 2018,
-described in many public notebooks and in the data set's own page), rounded. They are facts about that data set; no
-row and no sentence of it is in this package. `describe` measures each of them on a built database, and the tests hold
-them within a tolerance at 20,000 orders.
+Where they come from: public descriptions of the Brazilian E-Commerce data set by Olist (99,441
+orders of 2016 to 2018, described in many public notebooks and in the data set's own page), rounded.
+They are facts about that data set; no row and no sentence of it is in this package. `describe`
+measures each of them on a built database, and the tests hold them within a tolerance at 20,000
+orders.
 """
 
 from datetime import date
@@ -42,8 +43,8 @@ DELIVERY_MEDIAN_DAYS = 10
 
 LATE_MEAN_SCORE = 2.6
 ON_TIME_MEAN_SCORE = 4.29
-"""Mean review score of delivered orders. Late orders are described with 2.6; given the score shares and the shares of
-late and undelivered orders, the mean of the others follows."""
+"""Mean review score of delivered orders. Late orders are described with 2.6; given the score shares
+and the shares of late and undelivered orders, the mean of the others follows."""
 
 PRICE_MEDIAN, PRICE_MEAN = 75.0, 120.0
 FREIGHT_MEDIAN, FREIGHT_MEAN = 16.3, 20.0

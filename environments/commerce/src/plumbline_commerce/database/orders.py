@@ -1,10 +1,12 @@
 """Orders: when they were bought, what was in them, how they were paid, and when they arrived.
 
-An order is late when it arrives on a later calendar day than estimated. Whether it is late is drawn first, with a
-chance that depends on the state and the month, and the days follow from it; so the share of late orders holds for
-every seed, while which states and months are worst differs between seeds.
+An order is late when it arrives on a later calendar day than estimated. Whether it is late is drawn
+first, with a chance that depends on the state and the month, and the days follow from it; so the
+share of late orders holds for every seed, while which states and months are worst differs between
+seeds.
 
-How orders are paid: mostly by credit card or boleto, sometimes with vouchers, sometimes with several payments.
+How orders are paid: mostly by credit card or boleto, sometimes with vouchers, sometimes with
+several payments.
 """
 
 import calendar
@@ -46,7 +48,10 @@ def draw_payments(dice: Dice, total: float) -> list[Payment]:
     if kind == "card and vouchers":
         card = round(total * (0.35 + 0.5 * dice.random()), 2)
         vouchers = 1 + (dice.chance(0.4)) + (dice.chance(0.15)) + (dice.chance(0.1))
-        return [Payment("credit_card", _instalments(dice, card), card), *_split(dice, round(total - card, 2), vouchers)]
+        return [
+            Payment("credit_card", _instalments(dice, card), card),
+            *_split(dice, round(total - card, 2), vouchers),
+        ]
     return [Payment(kind, 1, total)]
 
 
@@ -72,7 +77,11 @@ BLACK_FRIDAY = date(2017, 11, 24)
 FREIGHT_BASE = 14.6
 """Reais; brings the median freight to `marginals.FREIGHT_MEDIAN`."""
 
-_PAYMENTS, _UNDELIVERED, _AFTER_THE_END = shares("payments"), shares("undelivered"), shares("after_the_end")
+_PAYMENTS, _UNDELIVERED, _AFTER_THE_END = (
+    shares("payments"),
+    shares("undelivered"),
+    shares("after_the_end"),
+)
 _INSTALMENTS, _ITEM_COUNTS, _HOURS = (
     Weighted[int](SHARES[name].items()) for name in ("instalments", "item_counts", "hours")
 )
@@ -116,7 +125,8 @@ class Order:
 
     @property
     def delay_days(self) -> int | None:
-        """Calendar days after the estimated date, 0 when on time or early; None when not delivered."""
+        """Calendar days after the estimated date, 0 when on time or early; None when not
+        delivered."""
         return max(0, (self.delivered.date() - self.estimated).days) if self.delivered else None
 
     @property
@@ -146,13 +156,21 @@ def draw_purchases(dice: Dice, orders: int) -> list[datetime]:
 
 
 class Courier:
-    """Decides when orders arrive, with habits of its own in each state (drawn once per database)."""
+    """Decides when orders arrive, with habits of its own in each state (drawn once per
+    database)."""
 
     def __init__(self, dice: Dice) -> None:
         self._dice = dice
-        self._state = {state: _LATENESS.get(state, 1.0) * dice.lognormal(1.0, 0.15) for state in STATE_SHARES}
-        self._month = {month: _SLOW_MONTHS.get(month, 0.8) * dice.lognormal(1.0, 0.1) for month in MONTH_WEIGHTS}
-        self._scale = LATE_SHARE / (_mean(self._state, STATE_SHARES) * _mean(self._month, MONTH_WEIGHTS))
+        self._state = {
+            state: _LATENESS.get(state, 1.0) * dice.lognormal(1.0, 0.15) for state in STATE_SHARES
+        }
+        self._month = {
+            month: _SLOW_MONTHS.get(month, 0.8) * dice.lognormal(1.0, 0.1)
+            for month in MONTH_WEIGHTS
+        }
+        self._scale = LATE_SHARE / (
+            _mean(self._state, STATE_SHARES) * _mean(self._month, MONTH_WEIGHTS)
+        )
 
     def lateness(self, state: str, day: date) -> float:
         """The chance that an order of this state and day arrives late."""
@@ -179,7 +197,9 @@ def _mean(values: Mapping[Key, float], weights: Mapping[Key, float]) -> float:
     return sum(values[key] * weight for key, weight in weights.items()) / sum(weights.values())
 
 
-def draw_order(dice: Dice, courier: Courier, catalogue: Catalogue, person: Person, purchased: datetime) -> Order:
+def draw_order(
+    dice: Dice, courier: Courier, catalogue: Catalogue, person: Person, purchased: datetime
+) -> Order:
     """One order of a person at a moment: status, dates, items and payments."""
     day, state = purchased.date(), person.city.state
     promised = courier.promise(state)
@@ -200,7 +220,9 @@ def draw_order(dice: Dice, courier: Courier, catalogue: Catalogue, person: Perso
         order.status = "shipped"
     if order.status != "unavailable" or dice.chance(0.02):
         order.items = _draw_items(dice, catalogue, state, purchased)
-    total = sum(item.price + item.freight for item in order.items) or round(dice.lognormal(105, 0.8), 2)
+    total = sum(item.price + item.freight for item in order.items) or round(
+        dice.lognormal(105, 0.8), 2
+    )
     order.payments = draw_payments(dice, round(total, 2))
     _set_times(dice, order, days)
     return order
@@ -213,28 +235,44 @@ def _draw_items(dice: Dice, catalogue: Catalogue, state: str, purchased: datetim
     for number in range(dice.weighted(_ITEM_COUNTS)):
         if number and dice.chance(0.25):
             product = catalogue.draw(dice)
-        freight = FREIGHT_BASE * _FREIGHT.get(state, 1.75) * (product.grams / 800) ** 0.20 * dice.lognormal(1.0, 0.48)
+        freight = (
+            FREIGHT_BASE
+            * _FREIGHT.get(state, 1.75)
+            * (product.grams / 800) ** 0.20
+            * dice.lognormal(1.0, 0.48)
+        )
         items.append(Item(product, product.price, round(min(409.0, max(2.9, freight)), 2), limit))
     return items
 
 
 def _set_times(dice: Dice, order: Order, days: int) -> None:
-    """Fill in the timestamps that the status implies, always in the order purchase, approval, carrier, delivery."""
+    """Fill in the timestamps that the status implies, always in the order purchase, approval,
+    carrier, delivery."""
     slow = order.payments[0].kind == "boleto"
-    waited = timedelta(hours=dice.between(10, 60)) if slow else timedelta(minutes=min(2880, dice.lognormal(18, 1.5)))
+    waited = (
+        timedelta(hours=dice.between(10, 60))
+        if slow
+        else timedelta(minutes=min(2880, dice.lognormal(18, 1.5)))
+    )
     if order.status == "delivered":
         arrives = order.purchased.date() + timedelta(days=days)
-        moment = datetime.combine(arrives, time(dice.between(9, 21), dice.between(0, 59), dice.between(0, 59)))
+        moment = datetime.combine(
+            arrives, time(dice.between(9, 21), dice.between(0, 59), dice.between(0, 59))
+        )
         order.delivered = max(moment, order.purchased + timedelta(hours=2))
         whole = order.delivered - order.purchased
         order.approved = _second(order.purchased + min(waited, whole * 0.4))
-        order.carried = _second(order.approved + (order.delivered - order.approved) * (0.08 + 0.35 * dice.random()))
+        order.carried = _second(
+            order.approved + (order.delivered - order.approved) * (0.08 + 0.35 * dice.random())
+        )
         return
     if order.status == "created":
         return
     if order.status != "canceled" or dice.chance(0.8):
         order.approved = _second(order.purchased + waited)
-    if order.approved and (order.status == "shipped" or (order.status == "canceled" and dice.chance(0.12))):
+    if order.approved and (
+        order.status == "shipped" or (order.status == "canceled" and dice.chance(0.12))
+    ):
         order.carried = _second(order.approved + timedelta(hours=dice.between(12, 140)))
 
 
@@ -242,8 +280,8 @@ def _second(moment: datetime) -> datetime:
     return moment.replace(microsecond=0)
 
 
-# What a customer knows when writing a review: the order's facts on that day. The texts are composed from these facts
-# only, so a text cannot contradict its order.
+# What a customer knows when writing a review: the order's facts on that day. The texts are composed
+# from these facts only, so a text cannot contradict its order.
 
 
 LAST_ANSWER = date(2018, 10, 31)
@@ -254,13 +292,15 @@ CANCELLED = ("canceled", "unavailable")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """An order as its customer sees it on the day of the review. Days are calendar days, money is in reais."""
+    """An order as its customer sees it on the day of the review. Days are calendar days, money is
+    in reais."""
 
     received: bool
     cancelled: bool
     shipped: bool
     overdue: int
-    """Days after the estimated date: of the delivery if received, else of the review; 0 when on time."""
+    """Days after the estimated date: of the delivery if received, else of the review; 0 when on
+    time."""
     waited: int
     """Days from purchase to delivery, or to the review if nothing came."""
     owned: int
@@ -303,7 +343,8 @@ class Occasion:
 def draw_occasion(dice: Dice, order: Order) -> Occasion | None:
     """When the customer is asked and answers; None when that is after the data ends.
 
-    The survey goes out on the day after the delivery, or soon after the estimated date when nothing has come.
+    The survey goes out on the day after the delivery, or soon after the estimated date when nothing
+    has come.
     """
     clock = time(dice.between(8, 23), dice.between(0, 59), dice.between(0, 59))
     late = order.delay_days or 0
@@ -337,7 +378,9 @@ def situation(order: Order, occasion: Occasion) -> str:
 def facts_of(dice: Dice, order: Order, occasion: Occasion) -> Facts:
     """The facts on the day of the review; what the product is called is drawn."""
     today, bought = occasion.answered.date(), order.purchased.date()
-    delivered = order.delivered.date() if order.delivered and order.delivered <= occasion.answered else None
+    delivered = (
+        order.delivered.date() if order.delivered and order.delivered <= occasion.answered else None
+    )
     end = delivered or today
     category = order.items[0].product.category if order.items else None
     return Facts(
@@ -368,4 +411,6 @@ def _payment(order: Order) -> str:
         return "com cartão e vale"
     if first.kind == "credit_card" and first.installments > 1:
         return f"no cartão em {first.installments}x"
-    return {"credit_card": "no cartão", "boleto": "no boleto", "debit_card": "no débito"}.get(first.kind, "com vale")
+    return {"credit_card": "no cartão", "boleto": "no boleto", "debit_card": "no débito"}.get(
+        first.kind, "com vale"
+    )

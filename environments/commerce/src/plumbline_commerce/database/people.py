@@ -44,15 +44,20 @@ def _cities(state: str, zips: str, cities: str) -> list[City]:
     for name, latitude, longitude, weight in rows:
         end = start + (last - first + 1) * float(weight) / total
         block = (int(start), max(int(start), int(end) - 1))
-        listed.append(City(name, state, float(latitude), float(longitude), float(weight), block, plain(name)))
+        listed.append(
+            City(name, state, float(latitude), float(longitude), float(weight), block, plain(name))
+        )
         start = end
     return listed
 
 
 CITIES = {
-    state: _cities(state, **written) for state, written in read_table(Path(__file__).with_name("places.yaml")).items()
+    state: _cities(state, **written)
+    for state, written in read_table(Path(__file__).with_name("places.yaml")).items()
 }
-_BY_WEIGHT = {state: Weighted([(city, city.weight) for city in cities]) for state, cities in CITIES.items()}
+_BY_WEIGHT = {
+    state: Weighted([(city, city.weight) for city in cities]) for state, cities in CITIES.items()
+}
 
 
 def draw_city(dice: Dice, state: str) -> City:
@@ -61,7 +66,8 @@ def draw_city(dice: Dice, state: str) -> City:
 
 
 def draw_zip(dice: Dice, city: City) -> str:
-    """A five-digit ZIP prefix of a city; low ones are more common, so that neighbours share them."""
+    """A five-digit ZIP prefix of a city; low ones are more common, so that neighbours share
+    them."""
     first, last = city.zips
     return f"{first + int((last - first + 1) * dice.random() ** 2):05d}"
 
@@ -83,7 +89,9 @@ def geolocation_rows(dice: Dice, used: dict[str, City]) -> list[tuple[str, float
     return rows
 
 
-WOMEN, MEN = (listed(names) for names in read_table(Path(__file__).with_name("people.yaml")).values())
+WOMEN, MEN = (
+    listed(names) for names in read_table(Path(__file__).with_name("people.yaml")).values()
+)
 _STATES = shares("states")
 _SELLER_STATES = shares("seller_states")
 
@@ -133,5 +141,7 @@ def draw_sellers(dice: Dice, orders: int) -> list[Seller]:
     sellers = []
     for _ in range(max(12, round(0.031 * orders))):
         city = draw_city(dice, dice.weighted(_SELLER_STATES))
-        sellers.append(Seller(dice.identifier(), city, draw_zip(dice, city), dice.lognormal(1.0, 1.2)))
+        sellers.append(
+            Seller(dice.identifier(), city, draw_zip(dice, city), dice.lognormal(1.0, 1.2))
+        )
     return sellers

@@ -1,10 +1,11 @@
 """What a customer wants to say, decided before any word is chosen.
 
-A plan is a list of points (topics of complaint, praise, remarks, a recommendation). It depends on the score and on the
-order's facts: nobody complains about a late delivery that was on time, praises what has not come, or praises and
-complains about the same thing.
+A plan is a list of points (topics of complaint, praise, remarks, a recommendation). It depends on
+the score and on the order's facts: nobody complains about a late delivery that was on time, praises
+what has not come, or praises and complains about the same thing.
 
-The phrase banks in Brazilian Portuguese (`phrases/*.yaml`), and which of them may make a point of an order.
+The phrase banks in Brazilian Portuguese (`phrases/*.yaml`), and which of them may make a point of
+an order.
 
 How to read a phrase:
 
@@ -15,9 +16,9 @@ How to read a phrase:
     §           o or a, by the gender of the customer
     + at the start: for a strong tone only (it holds a word of `gold.STRONG_PRAISE` or `gold.STRONG_COMPLAINT`)
 
-Clauses start in lower case and have no final full stop, so that they can stand first, last, or after "mas". A bank is
-named by the point that it makes; `defective.elec` holds what fits one kind of product only, `late_more` what goes on
-about a point.
+Clauses start in lower case and have no final full stop, so that they can stand first, last, or
+after "mas". A bank is named by the point that it makes; `defective.elec` holds what fits one kind
+of product only, `late_more` what goes on about a point.
 """
 
 from dataclasses import dataclass
@@ -64,7 +65,11 @@ def bank_of(dice: Dice, point: str, facts: Facts) -> Bank:
     if point == "praise_delivery":
         return _delivery(dice, facts)
     if point == "praise_price":
-        return tuple(phrase for phrase in BANKS["praise_price"] if "{preco}" not in phrase or (facts.value or 0) < 150)
+        return tuple(
+            phrase
+            for phrase in BANKS["praise_price"]
+            if "{preco}" not in phrase or (facts.value or 0) < 150
+        )
     if point == "neutral":
         special = BANKS.get(f"neutral.{kind}", ())
         return special if special and dice.chance(0.3) else BANKS["neutral"]
@@ -119,7 +124,8 @@ def _wrong(dice: Dice, facts: Facts) -> Bank:
         "elec": kind == "elec" and name in _VOLTAGE,
         "size": kind == "wear",
         "shoes": kind == "shoe",
-        "bed": facts.noun is not None and facts.noun.word in ("jogo de cama", "lençol", "edredom", "colcha"),
+        "bed": facts.noun is not None
+        and facts.noun.word in ("jogo de cama", "lençol", "edredom", "colcha"),
         "measures": kind in ("furn", "linen", "home"),
         "bag": kind == "bag",
         "book": kind == "book",
@@ -156,7 +162,9 @@ def _delivery(dice: Dice, facts: Facts) -> Bank:
 def ironic_bank(point: str, facts: Facts) -> Bank:
     """Ironic phrases for a complaint; empty where irony would not fit the facts."""
     if point == "missing":
-        return () if facts.cancelled else BANKS["ironic.part" if facts.received else "ironic.missing"]
+        return (
+            () if facts.cancelled else BANKS["ironic.part" if facts.received else "ironic.missing"]
+        )
     if point == "defective" and facts.kind in ("food", "cosm"):
         return ()
     bank = BANKS[f"ironic.{point}"]
@@ -169,7 +177,9 @@ def ironic_bank(point: str, facts: Facts) -> Bank:
 def quoted_bank(point: str, facts: Facts) -> Bank:
     """Phrases with a quotation for a point; empty where there is none."""
     if point == "missing":
-        return BANKS[f"quoted.{'part' if facts.received else 'cancelled' if facts.cancelled else 'missing'}"]
+        return BANKS[
+            f"quoted.{'part' if facts.received else 'cancelled' if facts.cancelled else 'missing'}"
+        ]
     if point == "praise_delivery" and facts.waited > FAST_DAYS:
         return ()
     if point == "price" and (facts.freight or 0) < 20:
@@ -190,7 +200,13 @@ def more_bank(point: str, facts: Facts, said: str) -> Bank:
     if point == "praise_product":
         return _fitting("praise_product_more", facts.kind)
     if point == "missing":
-        point = "missing_cancelled" if facts.cancelled else "missing_part" if facts.received else "missing"
+        point = (
+            "missing_cancelled"
+            if facts.cancelled
+            else "missing_part"
+            if facts.received
+            else "missing"
+        )
     return BANKS.get(f"{point}_more", ())
 
 
@@ -221,7 +237,8 @@ def _known(bank: Bank, *, priced: bool, named: bool) -> Bank:
     return tuple(
         phrase
         for phrase in bank
-        if (priced or "{preco}" not in phrase) and (named or not ("_p}" in phrase or "{p}" in phrase))
+        if (priced or "{preco}" not in phrase)
+        and (named or not ("_p}" in phrase or "{p}" in phrase))
     )
 
 
@@ -233,8 +250,8 @@ class ReviewPlan:
     """Points in the order in which the text makes them, and its tone."""
 
     points: tuple[str, ...]
-    """Topics of complaint (keys of `gold.TOPICS`), `PRAISES`, or displeased, lukewarm, neutral, recommends,
-    refuses."""
+    """Topics of complaint (keys of `gold.TOPICS`), `PRAISES`, or displeased, lukewarm, neutral,
+    recommends, refuses."""
     strong: bool
     ironic: bool = False
 
@@ -245,7 +262,9 @@ class ReviewPlan:
             complaints=tuple(dict.fromkeys(point for point in self.points if point in TOPICS)),
             praised=any(point in PRAISES for point in self.points),
             displeased="displeased" in self.points,
-            recommends=next((recommends[point] for point in self.points if point in recommends), None),
+            recommends=next(
+                (recommends[point] for point in self.points if point in recommends), None
+            ),
             ironic=self.ironic,
         )
 
@@ -270,8 +289,15 @@ def _main_complaint(dice: Dice, facts: Facts) -> str:
     if facts.late:
         return dice.weighted(_TOPICS["late"])
     topic = dice.weighted(_TOPICS["several" if facts.items > 1 else "single"])
-    # Dear freight invites the complaint; where it is cheap, half of those who would complain do so about the product.
-    if topic == "price" and facts.freight and facts.value and facts.freight < 0.12 * facts.value and dice.chance(0.5):
+    # Dear freight invites the complaint; where it is cheap, half of those who would complain do so
+    # about the product.
+    if (
+        topic == "price"
+        and facts.freight
+        and facts.value
+        and facts.freight < 0.12 * facts.value
+        and dice.chance(0.5)
+    ):
         return "defective"
     return topic
 
@@ -315,7 +341,9 @@ def _praises(dice: Dice, facts: Facts, without: tuple[str, ...], most: int) -> l
         without += ("praise_delivery",)
     if facts.value is None:
         without += ("praise_price",)
-    open_topics = {topic: weight for topic, weight in SHARES["praised"].items() if topic not in without}
+    open_topics = {
+        topic: weight for topic, weight in SHARES["praised"].items() if topic not in without
+    }
     chosen: list[str] = []
     while open_topics and len(chosen) < most:
         topic = dice.weighted(Weighted(open_topics.items()))
@@ -331,7 +359,11 @@ def _good(dice: Dice, facts: Facts, score: int) -> ReviewPlan:
         return ReviewPlan(("recommends",), strong)
     many = dice.random()
     points = _praises(dice, facts, (), 1 if many < 0.53 else 2 if many < 0.89 else 3)
-    if facts.received and not {"praise_product", "praise_general"} & set(points) and dice.chance(0.25):
+    if (
+        facts.received
+        and not {"praise_product", "praise_general"} & set(points)
+        and dice.chance(0.25)
+    ):
         points.append("neutral")
     if dice.chance(0.22) or not points:
         points.insert(0 if dice.chance(0.15) else len(points), "recommends")

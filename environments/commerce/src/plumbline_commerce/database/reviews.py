@@ -1,8 +1,9 @@
-"""Writes reviews: a plan becomes clauses, clauses become a text in somebody's style, and the gold comes with it.
+"""Writes reviews: a plan becomes clauses, clauses become a text in somebody's style, and the gold
+comes with it.
 
-The gold is right by construction: points are planned first, phrases say exactly these points, and whatever may be cut
-off or misspelt decides nothing. What the text must still say itself (strong words, capitals) is read from the final
-text.
+The gold is right by construction: points are planned first, phrases say exactly these points, and
+whatever may be cut off or misspelt decides nothing. What the text must still say itself (strong
+words, capitals) is read from the final text.
 """
 
 from dataclasses import dataclass, replace
@@ -39,7 +40,9 @@ _SIDE = {"displeased": -1, "refuses": -1, "recommends": 1}
 _ONCE = ("pagamento", "d_compra", "em_cidade", "d_cheg", "preco", "frete")
 """Slots that nobody fills twice in one review; the same goes for the relatives."""
 _RELATIVE = ("parente", "meu_parente", "do_parente", "com_parente")
-_COLLOQUIAL = ("show", "top", "beleza", "rapidinho", "legal", "cadê", "golpe", "lixo", "uau", "nota mil", "de bola",
+_COLLOQUIAL = ("show", "top", "beleza", "rapidinho", "legal", "cadê", "golpe", "lixo", "uau", ("nota "
+    "mil"), ("de "
+    "bola"),
                "bom demais", "santo dia", "palhaçada", "direitinho", "certinh")  # fmt: skip
 """Words that nobody writes in a formal review."""
 _NEWLINES = 0.16
@@ -102,17 +105,25 @@ def _draft(dice: Dice, facts: Facts, plan: ReviewPlan, style: Style, aim: int) -
     clauses = _clauses(dice, facts, plan, words, style, aim)
     lines = len(clauses) > 1 and dice.chance(_NEWLINES)
     text = join(dice, clauses, style, lines=lines)
-    text = _greeting(dice, style, plan) + text if dice.chance(0.35 if style.formal else 0.025) else text
+    text = (
+        _greeting(dice, style, plan) + text
+        if dice.chance(0.35 if style.formal else 0.025)
+        else text
+    )
     text = spell(dice, text, style)
     return _ending(dice, text, style, plan, signed=clauses[-1].kind == "closing")
 
 
-def _clauses(dice: Dice, facts: Facts, plan: ReviewPlan, words: Words, style: Style, aim: int) -> list[Clause]:
+def _clauses(
+    dice: Dice, facts: Facts, plan: ReviewPlan, words: Words, style: Style, aim: int
+) -> list[Clause]:
     """The clauses in order; `END` stands after the last one that matters."""
     clauses: list[Clause] = []
     opening = aim > 105 and dice.chance(0.55)
     if opening:
-        clauses.append(Clause(words.fill(dice.pick(banks.opening_bank(facts)), specific=True), "before", 0))
+        clauses.append(
+            Clause(words.fill(dice.pick(banks.opening_bank(facts)), specific=True), "before", 0)
+        )
     quoting = dice.chance(QUOTE_SHARE * 1.25)
     spanned = False
     extra: list[Bank] = []
@@ -128,9 +139,14 @@ def _clauses(dice: Dice, facts: Facts, plan: ReviewPlan, words: Words, style: St
         special = bool(bank)
         bank = bank or banks.bank_of(dice, point, facts)
         if style.formal:
-            bank = tuple(phrase for phrase in bank if not any(word in phrase for word in _COLLOQUIAL)) or bank
+            bank = (
+                tuple(phrase for phrase in bank if not any(word in phrase for word in _COLLOQUIAL))
+                or bank
+            )
         goal = left / (len(plan.points) - place)
-        text = _phrase(dice, words, bank, goal, strong=plan.strong, shipment=point in banks.SHIPMENT_POINTS)
+        text = _phrase(
+            dice, words, bank, goal, strong=plan.strong, shipment=point in banks.SHIPMENT_POINTS
+        )
         if special and plan.ironic and place == 0 and not style.formal and dice.chance(0.55):
             text += " " + dice.pick(BANKS["mockery"])
         marked = point in TOPICS and not spanned
@@ -144,7 +160,9 @@ def _clauses(dice: Dice, facts: Facts, plan: ReviewPlan, words: Words, style: St
         elif more:
             extra.append(more)
     clauses[-1] = replace(clauses[-1], text=clauses[-1].text + END)
-    clauses += _tail(dice, facts, plan, words, aim - sum(len(clause.text) + 2 for clause in clauses), extra)
+    clauses += _tail(
+        dice, facts, plan, words, aim - sum(len(clause.text) + 2 for clause in clauses), extra
+    )
     side = _side(plan)
     if side > 0 and dice.chance(0.06) and len(clauses) > 1:
         clauses.append(Clause(words.fill(dice.pick(BANKS["closings_happy"])), "closing", 0))
@@ -153,8 +171,11 @@ def _clauses(dice: Dice, facts: Facts, plan: ReviewPlan, words: Words, style: St
     return clauses
 
 
-def _tail(dice: Dice, facts: Facts, plan: ReviewPlan, words: Words, left: int, more: list[Bank]) -> list[Clause]:
-    """What fills a text up to its length and may be cut off: more about the points, then background."""
+def _tail(
+    dice: Dice, facts: Facts, plan: ReviewPlan, words: Words, left: int, more: list[Bank]
+) -> list[Clause]:
+    """What fills a text up to its length and may be cut off: more about the points, then
+    background."""
     clauses: list[Clause] = []
     used: set[str] = set()
     side = _side(plan)
@@ -190,8 +211,11 @@ def _pick(dice: Dice, bank: Bank, *, strong: bool) -> str:
             return template
 
 
-def _phrase(dice: Dice, words: Words, bank: Bank, goal: float, *, strong: bool, shipment: bool) -> str:
-    """Of two phrases, the one whose length is nearer to the goal; with a strong tone, more often a strong one."""
+def _phrase(
+    dice: Dice, words: Words, bank: Bank, goal: float, *, strong: bool, shipment: bool
+) -> str:
+    """Of two phrases, the one whose length is nearer to the goal; with a strong tone, more often a
+    strong one."""
     forceful = tuple(template for template in bank if template.startswith("+"))
     source = forceful if strong and forceful and dice.chance(0.45) else bank
     before = words.memory()
@@ -236,7 +260,8 @@ def _ending(dice: Dice, text: str, style: Style, plan: ReviewPlan, *, signed: bo
 
 
 def _finish(dice: Dice, draft: str) -> str | None:
-    """The draft cut to the limit at a word end; None when that would cut off something that matters."""
+    """The draft cut to the limit at a word end; None when that would cut off something that
+    matters."""
     essential = sum(1 for letter in draft[: draft.index(END)] if letter not in MARKS)
     limit = MESSAGE_MAX_CHARS if essential > LIMIT - 4 or dice.chance(0.04) else LIMIT
     if essential > limit:

@@ -1,7 +1,8 @@
-"""The tables (`schema.sql`): nine named as in Olist (misspelt columns included), and `orders_enriched`.
+"""The tables (`schema.sql`): nine named as in Olist (misspelt columns included), and
+`orders_enriched`.
 
-Every table has the primary key that Olist's rows allow; `geolocation` has none there either. Foreign keys are
-declared, so `PRAGMA foreign_key_check` finds any row that points nowhere.
+Every table has the primary key that Olist's rows allow; `geolocation` has none there either.
+Foreign keys are declared, so `PRAGMA foreign_key_check` finds any row that points nowhere.
 
 Writes a shop's tables to one SQLite file, wherever the rows are from.
 """
@@ -20,19 +21,25 @@ from plumbline.storage import clear_os_errors, read_text, sync_folder
 Row = tuple[str | int | float | None, ...]
 """Of any table."""
 _STATEMENTS = re.findall(
-    r"^CREATE (\w+) (\w+) ([^;]+);$", read_text(Path(__file__).with_name("schema.sql")), re.MULTILINE
+    r"^CREATE (\w+) (\w+) ([^;]+);$",
+    read_text(Path(__file__).with_name("schema.sql")),
+    re.MULTILINE,
 )
-TABLES = {name: columns[1:].removesuffix("\n)") for kind, name, columns in _STATEMENTS if kind == "TABLE"}
+TABLES = {
+    name: columns[1:].removesuffix("\n)") for kind, name, columns in _STATEMENTS if kind == "TABLE"
+}
 """The columns of each table, in an order in which every reference points back."""
 
 
 def statements(kind: Literal["TABLE", "INDEX"]) -> list[str]:
-    """The statements that create every table, or every index, which is made when the rows are in."""
+    """The statements that create every table, or every index, which is made when the rows are
+    in."""
     return [f"CREATE {made} {name} {what}" for made, name, what in _STATEMENTS if made == kind]
 
 
 Rows = Callable[[str, sqlite3.Connection], Iterable[Row]]
-"""The rows of a table by its name, asked for in the order of `schema.TABLES`; the tables before it are filled."""
+"""The rows of a table by its name, asked for in the order of `schema.TABLES`; the tables before it
+are filled."""
 PARTIAL = "partial.db"
 """The file until it is whole, in a folder of its own beside its place."""
 
@@ -51,7 +58,9 @@ def write_database(path: Path, rows: Rows) -> None:
             _fill(partial, rows)
             partial.replace(path)
         except sqlite3.Error as error:
-            raise StorageError(f"cannot write {path}: {error}", "free some space and start again") from error
+            raise StorageError(
+                f"cannot write {path}: {error}", "free some space and start again"
+            ) from error
         finally:
             for rest in Path(folder).iterdir():
                 rest.unlink()
@@ -69,7 +78,9 @@ def _fill(path: Path, rows: Rows) -> None:
         for statement in statements("TABLE"):
             connection.execute(statement)
         for name in TABLES:
-            marks = ", ".join("?" * len(connection.execute(f"PRAGMA table_info({name})").fetchall()))
+            marks = ", ".join(
+                "?" * len(connection.execute(f"PRAGMA table_info({name})").fetchall())
+            )
             connection.executemany(f"INSERT INTO {name} VALUES ({marks})", rows(name, connection))  # noqa: S608 - ours
         for statement in statements("INDEX"):
             connection.execute(statement)

@@ -1,7 +1,9 @@
-"""Fills the slots of a phrase with words that agree with the order: product words, days, dates, money, names.
+"""Fills the slots of a phrase with words that agree with the order: product words, days, dates,
+money, names.
 
-Days, dates and amounts of money as people write them; whatever is written is true. How people type: styles, internet
-spelling, typos, lost accents, capitals; and how clauses are joined to a text: connectives, sentence ends, line breaks.
+Days, dates and amounts of money as people write them; whatever is written is true. How people type:
+styles, internet spelling, typos, lost accents, capitals; and how clauses are joined to a text:
+connectives, sentence ends, line breaks.
 """
 
 import re
@@ -16,21 +18,32 @@ from plumbline_commerce.database.gold import INTENSIFIERS, STRONG_COMPLAINT, STR
 from plumbline_commerce.database.orders import Facts
 from plumbline_commerce.database.people import MEN, WOMEN, plain
 
-MONTHS = listed("janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro", " ")
+MONTHS = listed(
+    "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro", " "
+)
 NUMBERS = listed("zero um dois três quatro cinco seis sete oito nove dez", " ")
 
 
 def days_text(dice: Dice, days: int) -> str:
-    """A number of days as people write it; always true ("mais de um mês" only of more than 30 days)."""
+    """A number of days as people write it; always true ("mais de um mês" only of more than 30
+    days)."""
     loose = dice.random()
     if days == 1:
         return exact_days(dice, days)
     if loose < 0.25:
-        exact = {7: "uma semana", 14: "duas semanas", 15: "quinze dias", 21: "três semanas", 30: "um mês"}
+        exact = {
+            7: "uma semana",
+            14: "duas semanas",
+            15: "quinze dias",
+            21: "três semanas",
+            30: "um mês",
+        }
         if days in exact:
             return exact[days]
         for low, high, words in (
-            (8, 13, "mais de uma semana"), (16, 20, "mais de duas semanas"), (22, 26, "mais de três semanas"),
+            (8, 13, "mais de uma semana"), (16, 20, "mais de duas semanas"), (22, 26, ("mais de "
+                "três "
+                "semanas")),
             (27, 29, "quase um mês"), (31, 52, "mais de um mês"), (53, 59, "quase dois meses"),
             (61, 85, "mais de dois meses"), (91, 9999, "mais de três meses"),
         ):  # fmt: skip
@@ -54,7 +67,13 @@ _DATE_FORMS = shares("dates")
 def date_text(dice: Dice, day: date, *, day_only: bool) -> str:
     """A date as people write it, after "dia"; `day_only` allows to leave the month out."""
     form = "dia {d}" if day_only and dice.chance(0.3) else dice.weighted(_DATE_FORMS)
-    return form.format(d=day.day, dd=f"{day.day:02d}", m=day.month, mm=f"{day.month:02d}", month=MONTHS[day.month - 1])
+    return form.format(
+        d=day.day,
+        dd=f"{day.day:02d}",
+        m=day.month,
+        mm=f"{day.month:02d}",
+        month=MONTHS[day.month - 1],
+    )
 
 
 def money_text(dice: Dice, value: float | None) -> str:
@@ -71,15 +90,35 @@ def money_text(dice: Dice, value: float | None) -> str:
 
 PRODUCT = noun("o produto")
 _PRODUCTS, _SHIPMENTS = (
-    Weighted([(noun(word), share) for word, share in SHARES[name].items()]) for name in ("products", "shipments")
+    Weighted([(noun(word), share) for word, share in SHARES[name].items()])
+    for name in ("products", "shipments")
 )
 SPECIFIC_SHARE = 0.42
 """How often a clause names the product instead of saying "o produto"."""
 
-_RELATIVES = {sex: Weighted([*SHARES["family"].items(), *own.items()]) for sex, own in SHARES["partners"].items()}
+_RELATIVES = {
+    sex: Weighted([*SHARES["family"].items(), *own.items()])
+    for sex, own in SHARES["partners"].items()
+}
 _WORK = {
-    "f": ("professora", "aposentada", "motorista", "vendedora", "estudante", "enfermeira", "costureira"),
-    "m": ("professor", "aposentado", "motorista", "vendedor", "estudante", "eletricista", "porteiro"),
+    "f": (
+        "professora",
+        "aposentada",
+        "motorista",
+        "vendedora",
+        "estudante",
+        "enfermeira",
+        "costureira",
+    ),
+    "m": (
+        "professor",
+        "aposentado",
+        "motorista",
+        "vendedor",
+        "estudante",
+        "eletricista",
+        "porteiro",
+    ),
 }
 _SHOPS = shares("shops")
 _GOOD = {
@@ -99,7 +138,8 @@ _VARIANTS = {
     "num": tuple(str(size) for size in range(34, 44)),
     "vol": ("1", "2", "3", "4"),
 }
-"""What was ordered, colour, size, shoe size or volume; {outra_cor} and {outro_tam} are what came instead."""
+"""What was ordered, colour, size, shoe size or volume; {outra_cor} and {outro_tam} are what came
+instead."""
 
 
 class Words:
@@ -129,7 +169,8 @@ class Words:
         """The clause that a template makes.
 
         Args:
-            template: a phrase, see `plans`; a leading `+` is dropped, the brackets of the span are kept.
+            template: a phrase, see `plans`; a leading `+` is dropped, the brackets of the span are
+                kept.
             shipment: whether the thing may be called a parcel or an order.
             specific: whether the product must be named where it has a name.
         """
@@ -138,7 +179,9 @@ class Words:
             text = _ALTERNATIVES.sub(self._alternative, text)
         if _NAMES_PRODUCT.search(text):
             shipment = shipment and not _NEEDS_PRODUCT.search(text)
-            self._noun = self._specific if specific and self._specific else self._draw_noun(shipment)
+            self._noun = (
+                self._specific if specific and self._specific else self._draw_noun(shipment)
+            )
             self._named = self._named or self._noun is self._specific
         self._day_only = text.count("{d_") == 1 and not self.used & {"d_prev", "d_compra", "d_cheg"}
         text = _SLOT.sub(self._slot, text)
@@ -147,7 +190,8 @@ class Words:
         return _tidy(text)
 
     def memory(self) -> tuple[Noun, bool, frozenset[str]]:
-        """What has been said so far; `recall` takes it back to it, so that a phrase can be tried and dropped."""
+        """What has been said so far; `recall` takes it back to it, so that a phrase can be tried
+        and dropped."""
         return self._noun, self._named, frozenset(self.used)
 
     def recall(self, memory: tuple[Noun, bool, frozenset[str]]) -> None:
@@ -159,7 +203,9 @@ class Words:
         return self._dice.pick(str(match.group(1)).split("|"))
 
     def _draw_noun(self, shipment: bool) -> Noun:
-        if self._specific and self._dice.chance(SPECIFIC_SHARE / 4 if self._named else SPECIFIC_SHARE):
+        if self._specific and self._dice.chance(
+            SPECIFIC_SHARE / 4 if self._named else SPECIFIC_SHARE
+        ):
             return self._specific
         return self._dice.weighted(_SHIPMENTS if shipment else _PRODUCTS)
 
@@ -176,7 +222,14 @@ class Words:
         if not kind:
             return self._noun.word
         feminine = self._noun.feminine
-        pair = {"o": "o a", "um": "um uma", "do": "do da", "no": "no na", "esse": "esse essa", "meu": "meu minha"}
+        pair = {
+            "o": "o a",
+            "um": "um uma",
+            "do": "do da",
+            "no": "no na",
+            "esse": "esse essa",
+            "meu": "meu minha",
+        }
         return f"{pair[article].split()[feminine]} {self._noun.word}"
 
     def _slots(self) -> dict[str, Callable[[], str]]:
@@ -228,7 +281,9 @@ class Words:
             "profissao": lambda: dice.pick(_WORK["f" if facts.person.feminine else "m"]),
             "em_cidade": lambda: f"no {city}" if with_article else f"em {city}",
             "cidade_para": lambda: f"o {city}" if with_article else city,
-            "n_vezes": lambda: dice.pick(("duas vezes", "três vezes", "algumas vezes", "várias vezes")),
+            "n_vezes": lambda: dice.pick(
+                ("duas vezes", "três vezes", "algumas vezes", "várias vezes")
+            ),
         }
 
     def _adjective(self) -> str:
@@ -239,7 +294,9 @@ class Words:
         return self._praise("f" if self._noun.feminine else "m")
 
     def _praise(self, gender: str) -> str:
-        return self._dice.pick(_GOOD[gender] if self._strong and self._dice.chance(0.85) else _FINE[gender])
+        return self._dice.pick(
+            _GOOD[gender] if self._strong and self._dice.chance(0.85) else _FINE[gender]
+        )
 
     def _time_of_use(self) -> str:
         """A time of use that fits in between delivery and review."""
@@ -265,7 +322,10 @@ class Words:
 
     def _those_came(self) -> str:
         count = self._came()[0]
-        return f"{self._dice.pick(('veio', 'chegou') if count == 1 else ('vieram', 'chegaram'))} {self._count(count)}"
+        return (
+            f"{self._dice.pick(('veio', 'chegou') if count == 1 else ('vieram', 'chegaram'))} "
+            f"{self._count(count)}"
+        )
 
     def _missing(self) -> str:
         count = self._came()[1]
@@ -273,7 +333,9 @@ class Words:
 
     def _those_missing(self) -> str:
         one = self._came()[1] == 1
-        verb = self._dice.pick(("faltou", "não veio", "está faltando") if one else ("faltaram", "não vieram", "faltam"))
+        verb = self._dice.pick(
+            ("faltou", "não veio", "está faltando") if one else ("faltaram", "não vieram", "faltam")
+        )
         return f"{verb} {self._missing()}"
 
     def _count(self, number: int) -> str:
@@ -293,9 +355,10 @@ def _tidy(text: str) -> str:
     return re.sub(r" ([,.?!\]])", r"\1", text).replace("[ ", "[")
 
 
-# How people type. Noise works on words and leaves everything else alone, so the marks of `reviews` stay where they are.
-# Words that decide the gold (negations, strong words, recommendations) are never misspelt beyond accents, case and the
-# usual abbreviations, so that a reader can still label the text.
+# How people type. Noise works on words and leaves everything else alone, so the marks of `reviews`
+# stay where they are. Words that decide the gold (negations, strong words, recommendations) are
+# never misspelt beyond accents, case and the usual abbreviations, so that a reader can still label
+# the text.
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +431,12 @@ def spell(dice: Dice, text: str, style: Style) -> str:
 def _word(dice: Dice, word: str, style: Style) -> str:
     if style.slang and word in SLANG and dice.chance(style.slang):
         return dice.pick(SLANG[word])
-    if style.typos and len(word) >= _TYPO_FROM and dice.chance(style.typos) and not _KEPT.fullmatch(plain(word)):
+    if (
+        style.typos
+        and len(word) >= _TYPO_FROM
+        and dice.chance(style.typos)
+        and not _KEPT.fullmatch(plain(word))
+    ):
         word = _mistype(dice, word)
     if style.accents_lost and not word.isascii() and dice.chance(style.accents_lost):
         word = _without_accents(word)
@@ -392,7 +460,8 @@ def _without_accents(word: str) -> str:
 
 
 OPEN, CLOSE, END = "\ue000", "\ue001", "\ue002"
-"""Marks in a text in the making: where the complaint's span begins and ends, and after what it may be cut off."""
+"""Marks in a text in the making: where the complaint's span begins and ends, and after what it may
+be cut off."""
 MARKS = (OPEN, CLOSE, END)
 
 
@@ -417,7 +486,8 @@ _SENTENCE = re.compile(
     "falaram|vale|valeu|deu|correu|instalei|reclamei|tentei|mandei|solicitei|acertei|surpreendeu|minha|meu|com|"
     "essa|esse"
 )
-"""First words of clauses that are whole sentences, so that "e" or "só que" may stand before them."""
+"""First words of clauses that are whole sentences, so that "e" or "só que" may stand before
+them."""
 _PLACES = ("moro", "é a", "compro pela")
 
 
@@ -428,11 +498,22 @@ def joint(dice: Dice, before: Clause, after: Clause, style: Style) -> str:
     if before.side < 0 and after.kind == "recommends":
         return dice.weighted(_JOINTS["still"])
     if before.side * after.side < 0:
-        kinds = "contrast_formal" if style.formal else "contrast_loose" if dice.chance(style.loose) else "contrast"
+        kinds = (
+            "contrast_formal"
+            if style.formal
+            else "contrast_loose"
+            if dice.chance(style.loose)
+            else "contrast"
+        )
         drawn = dice.weighted(_JOINTS[kinds])
         return drawn if _is_sentence(after) or "só que" not in drawn.lower() else ", mas "
     aside = before.kind in _ASIDE or after.kind in _ASIDE
-    if not aside and before.side < 0 and after.side < 0 and after.kind not in ("refuses", "displeased"):
+    if (
+        not aside
+        and before.side < 0
+        and after.side < 0
+        and after.kind not in ("refuses", "displeased")
+    ):
         if before.kind not in ("refuses", "displeased") and dice.chance(0.35):
             return dice.weighted(_JOINTS["worse"])
     elif not aside and before.side > 0 and after.kind.startswith("praise") and dice.chance(0.04):
@@ -441,13 +522,20 @@ def joint(dice: Dice, before: Clause, after: Clause, style: Style) -> str:
     drawn = dice.weighted(_JOINTS[kinds])
     if drawn == " e " and not _takes_and(before, after):
         return ". " if style.formal or not dice.chance(style.loose) else ", "
-    if before.kind == "before" and not style.formal and _takes_and(before, after) and dice.chance(0.4):
+    if (
+        before.kind == "before"
+        and not style.formal
+        and _takes_and(before, after)
+        and dice.chance(0.4)
+    ):
         return " e "
     return drawn
 
 
 def _takes_and(before: Clause, after: Clause) -> bool:
-    if after.kind in ("more", "after", "closing", "displeased", "lukewarm") or not _is_sentence(after):
+    if after.kind in ("more", "after", "closing", "displeased", "lukewarm") or not _is_sentence(
+        after
+    ):
         return False
     if before.text.startswith(_PLACES):
         return False

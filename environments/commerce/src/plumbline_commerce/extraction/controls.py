@@ -1,4 +1,5 @@
-"""Ways to answer without understanding the review: what they earn is the floor that every figure stands on.
+"""Ways to answer without understanding the review: what they earn is the floor that every figure
+stands on.
 
 The gold answer as a careless person would have written it: faults of form, none of fact.
 """
@@ -17,7 +18,8 @@ from plumbline_commerce.options import Sloppiness
 
 
 def constant(examples: Sequence[Example]) -> list[str]:
-    """The same object every time: each key's most frequent gold value on these very examples, the best constant."""
+    """The same object every time: each key's most frequent gold value on these very examples, the
+    best constant."""
     best = {}
     for key in _asked(examples):
         values = Counter(json.dumps(example.reference[key]) for example in examples)
@@ -46,7 +48,8 @@ def stuffing(examples: Sequence[Example]) -> list[str]:
 
 
 def facts_only(examples: Sequence[Example]) -> list[str]:
-    """The order's dates and not one word of the review: late or missing is a complaint about that, else all is well."""
+    """The order's dates and not one word of the review: late or missing is a complaint about that,
+    else all is well."""
     return [_answer(_facts(example), example) for example in examples]
 
 
@@ -69,28 +72,37 @@ def _facts(example: Example) -> dict[str, object]:
 
 
 def first_sentence(examples: Sequence[Example]) -> list[str]:
-    """facts-only, and the review's first sentence as what an unhappy customer complains of, whatever it says.
+    """facts-only, and the review's first sentence as what an unhappy customer complains of,
+    whatever it says.
 
-    With a complaint quoted every time the best tone is a bad one: where most reviews complain, this is the best answer
-    known that understands no word, and where few do facts-only is.
+    With a complaint quoted every time the best tone is a bad one: where most reviews complain, this
+    is the best answer known that understands no word, and where few do facts-only is.
     """
     unhappy = {"sentiment": "negativo", "sentiment_score": 1.5, "churn_risk": 0.8}
     return [
-        _answer({**_facts(example), **unhappy, "main_complaint": opening(example.reference["review"])}, example)
+        _answer(
+            {**_facts(example), **unhappy, "main_complaint": opening(example.reference["review"])},
+            example,
+        )
         for example in examples
     ]
 
 
 def opening(review: str) -> str | None:
-    """The first sentence of a review, as much of it as a span may hold; None where there are no words."""
+    """The first sentence of a review, as much of it as a span may hold; None where there are no
+    words."""
     return shorten(re.split(r"(?<=[.!?])\s|\n", review.strip())[0]) or None
 
 
-DELAY = re.compile(r"^Entrega: (?:entregue em \d+ dias, (?:no prazo|com (\d+) de atraso)|não entregue)$", re.MULTILINE)
+DELAY = re.compile(
+    r"^Entrega: (?:entregue em \d+ dias, (?:no prazo|com (\d+) de atraso)|não entregue)$",
+    re.MULTILINE,
+)
 
 
 def _delay(prompt: str) -> int | None:
-    """Days late as the prompt's facts say it, which not every choice of keys asks for; None where not delivered."""
+    """Days late as the prompt's facts say it, which not every choice of keys asks for; None where
+    not delivered."""
     found = DELAY.search(prompt)
     if found is None:
         return 0
@@ -104,10 +116,17 @@ def _asked(examples: Sequence[Example]) -> list[str]:
 
 def _answer(values: dict[str, object], example: Example) -> str:
     """The asked keys of a guess, as JSON."""
-    return json.dumps({key: values[key] for key in KEYS if key in example.reference}, ensure_ascii=False)
+    return json.dumps(
+        {key: values[key] for key in KEYS if key in example.reference}, ensure_ascii=False
+    )
 
 
-WAYS = {"constant": constant, "facts-only": facts_only, "first-sentence": first_sentence, "keyword-stuffing": stuffing}
+WAYS = {
+    "constant": constant,
+    "facts-only": facts_only,
+    "first-sentence": first_sentence,
+    "keyword-stuffing": stuffing,
+}
 
 
 DECIMAL = re.compile(r"(?<=: )(\d+)\.(\d+)(?=[,}])")
@@ -119,7 +138,8 @@ def sloppily(gold: str, sloppiness: Sloppiness, rng: np.random.Generator) -> str
     Args:
         gold: one line of JSON with ", " between members.
         sloppiness: probabilities.
-        rng: decides which faults; as many numbers are drawn whatever they come to, so one probability moves no other.
+        rng: decides which faults; as many numbers are drawn whatever they come to, so one
+            probability moves no other.
     """
     chance = rng.random(5)
     members = json.loads(gold)

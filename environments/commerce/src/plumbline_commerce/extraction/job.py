@@ -28,7 +28,9 @@ class Extraction(Job):
 
     def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
         """See `Job.judge`."""
-        return rubric.judge(example.reference, example.reference["review"], completion, self.options.reading)
+        return rubric.judge(
+            example.reference, example.reference["review"], completion, self.options.reading
+        )
 
     @staticmethod
     def check(reference: Mapping[str, Any]) -> None:

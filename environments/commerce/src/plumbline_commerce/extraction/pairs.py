@@ -1,7 +1,7 @@
 """Which reviews are asked about: of each customer one order, of each text one review.
 
-The complaint categories are as even as the database allows, because at their natural rates most reviews say that all
-is well, and an answer that always says so would earn most of the reward.
+The complaint categories are as even as the database allows, because at their natural rates most
+reviews say that all is well, and an answer that always says so would earn most of the reward.
 
 From a row of `orders_enriched` to a chat in Portuguese and its gold answer.
 """
@@ -19,7 +19,15 @@ from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
 from plumbline_commerce.database.gold import MAX_SPAN
 from plumbline_commerce.extraction.schema import CATEGORIES, ISSUES, KEYS, MAY_BE_NULL
-from plumbline_commerce.job import Pair, Shop, brazilian, rows_of, split_evenly, split_sizes, too_few
+from plumbline_commerce.job import (
+    Pair,
+    Shop,
+    brazilian,
+    rows_of,
+    split_evenly,
+    split_sizes,
+    too_few,
+)
 from plumbline_commerce.options import CommerceOptions
 
 NO_COMPLAINT = "nenhum"
@@ -35,8 +43,13 @@ def pairs(shop: Shop) -> dict[str, list[Pair]]:
     """
     rows = chosen(shop)
     categories = [row["complaint_category"] for row in rows]
-    dealt = split_evenly(split_sizes(len(rows)), categories, generator(shop.options.seed, "extraction", "split"))
-    return {name: [_pair(rows[index], shop.options) for index in members] for name, members in dealt.items()}
+    dealt = split_evenly(
+        split_sizes(len(rows)), categories, generator(shop.options.seed, "extraction", "split")
+    )
+    return {
+        name: [_pair(rows[index], shop.options) for index in members]
+        for name, members in dealt.items()
+    }
 
 
 def chosen(shop: Shop) -> list[Mapping[str, Any]]:
@@ -48,10 +61,14 @@ def chosen(shop: Shop) -> list[Mapping[str, Any]]:
 def _eligible(shop: Shop) -> list[dict[str, Any]]:
     """Orders with a review text; one for each customer, review and text, in a seeded order."""
     reviews = list(
-        rows_of(shop.database, "SELECT * FROM orders_enriched WHERE review_text IS NOT NULL ORDER BY order_id")
+        rows_of(
+            shop.database,
+            "SELECT * FROM orders_enriched WHERE review_text IS NOT NULL ORDER BY order_id",
+        )
     )
     always = {*(shop.options.keys or KEYS), "complaint_category"} - MAY_BE_NULL
-    reviews = [row for row in reviews if all(row[key] is not None for key in always)]  # else nobody knows the gold
+    # else nobody knows the gold
+    reviews = [row for row in reviews if all(row[key] is not None for key in always)]
     order = generator(shop.options.seed, "extraction", "order").permutation(len(reviews))
     rows = []
     seen: set[tuple[str, str]] = set()
@@ -68,7 +85,9 @@ def _eligible(shop: Shop) -> list[dict[str, Any]]:
     return rows
 
 
-def _choose(rows: Sequence[Mapping[str, Any]], count: int, rng: np.random.Generator) -> list[Mapping[str, Any]]:
+def _choose(
+    rows: Sequence[Mapping[str, Any]], count: int, rng: np.random.Generator
+) -> list[Mapping[str, Any]]:
     """So many rows, their complaint categories as even as there are rows."""
     if len(rows) < count:
         raise too_few(count, f"the database has {len(rows)} different reviews with a text")
@@ -81,11 +100,16 @@ def _choose(rows: Sequence[Mapping[str, Any]], count: int, rng: np.random.Genera
 
 
 def _quotas(available: Mapping[str, int], count: int) -> dict[str, int]:
-    """How many of each category: complaints evenly, each up to what there is; the rest says that nothing is wrong."""
+    """How many of each category: complaints evenly, each up to what there is; the rest says that
+    nothing is wrong."""
     quota = dict.fromkeys(available, 0)
-    complaints = sorted((name for name in available if name != NO_COMPLAINT), key=lambda name: (available[name], name))
+    complaints = sorted(
+        (name for name in available if name != NO_COMPLAINT),
+        key=lambda name: (available[name], name),
+    )
     left = count - min(available.get(NO_COMPLAINT, 0), round(NO_COMPLAINT_SHARE * count))
-    for position, name in enumerate(complaints):  # the rarest first, so that the others can make up for it
+    # the rarest first, so that the others can make up for it
+    for position, name in enumerate(complaints):
         quota[name] = min(available[name], left // (len(complaints) - position))
         left -= quota[name]
     quota[NO_COMPLAINT] = count - sum(quota.values())
@@ -100,7 +124,9 @@ def _pair(row: Mapping[str, Any], options: CommerceOptions) -> Pair:
         prompt=messages(row, options.instructions, keys),
         gold=json.dumps(reference, ensure_ascii=False),
         reference={**reference, "review": row["review_text"]},
-        about={key: row[key] for key in ("order_id", "customer_id", "customer_unique_id", "review_id")},
+        about={
+            key: row[key] for key in ("order_id", "customer_id", "customer_unique_id", "review_id")
+        },
     )
 
 
@@ -116,10 +142,15 @@ def messages(
     row: Mapping[str, Any], instructions: Literal["full", "short"], keys: Sequence[str] = KEYS
 ) -> list[Message]:
     """The prompt: what to do, the order's facts, the review as it was written."""
-    explained = "\n".join([_PROMPT["opening"], *(EXPLAINED[key] for key in keys if key in EXPLAINED)])
+    explained = "\n".join(
+        [_PROMPT["opening"], *(EXPLAINED[key] for key in keys if key in EXPLAINED)]
+    )
     return [
         {"role": "system", "content": explained if instructions == "full" else _PROMPT["short"]},
-        {"role": "user", "content": f"{_facts(row, instructions)}\nAvaliação: {row['review_text']}"},
+        {
+            "role": "user",
+            "content": f"{_facts(row, instructions)}\nAvaliação: {row['review_text']}",
+        },
     ]
 
 
@@ -132,7 +163,10 @@ def _facts(row: Mapping[str, Any], instructions: Literal["full", "short"]) -> st
         delivery = f"entregue em {row['delivery_days']} dias, com {row['delay_days']} de atraso"
     if instructions == "short":
         return f"Entrega: {delivery}"
-    return f"Pedido: {_order(row)}, para {row['customer_city']} ({row['customer_state']})\nEntrega: {delivery}"
+    return (
+        f"Pedido: {_order(row)}, para {row['customer_city']} ({row['customer_state']})\nEntrega: "
+        f"{delivery}"
+    )
 
 
 def _order(row: Mapping[str, Any]) -> str:
@@ -147,4 +181,6 @@ def _order(row: Mapping[str, Any]) -> str:
 def reference_of(row: Mapping[str, Any], keys: Sequence[str] = KEYS) -> dict[str, Any]:
     """The gold values of a row, typed (SQLite has no booleans)."""
     flags = {*ISSUES, "would_recommend"}
-    return {key: bool(row[key]) if key in flags and row[key] is not None else row[key] for key in keys}
+    return {
+        key: bool(row[key]) if key in flags and row[key] is not None else row[key] for key in keys
+    }

@@ -1,10 +1,11 @@
 """The ten keys of an extraction, their types, ranges and values.
 
-What written keys and values mean: the forms in which people and models write what the prompt asks for.
+What written keys and values mean: the forms in which people and models write what the prompt asks
+for.
 
-A value that fits its key is never changed. One that does not is read where it has a single meaning ("Positivo", "7
-dias", "entrega em atraso", ["sim"]); where it has two, or none ("positivo ou neutro", "3 a 4", "talvez"), it stays as
-it is written, so that it earns nothing.
+A value that fits its key is never changed. One that does not is read where it has a single meaning
+("Positivo", "7 dias", "entrega em atraso", ["sim"]); where it has two, or none ("positivo ou
+neutro", "3 a 4", "talvez"), it stays as it is written, so that it earns nothing.
 """
 
 import re
@@ -41,12 +42,15 @@ JSON_SCHEMA: dict[str, Any] = {
 }
 JSON_SCHEMA["required"] = list(JSON_SCHEMA["properties"])
 KEYS: tuple[str, ...] = tuple(JSON_SCHEMA["required"])
-MAY_BE_NULL = frozenset(key for key, value in JSON_SCHEMA["properties"].items() if "null" in value["type"])
+MAY_BE_NULL = frozenset(
+    key for key, value in JSON_SCHEMA["properties"].items() if "null" in value["type"]
+)
 """Keys of which null says something of the review; of another, that nobody knows it."""
 
 
 def fits(key: str, value: object) -> bool:
-    """Whether a value has the key's type, range and spelling. 7.0 is an integer, as JSON Schema has it."""
+    """Whether a value has the key's type, range and spelling. 7.0 is an integer, as JSON Schema has
+    it."""
     if key == "sentiment":
         return value in SENTIMENTS
     if key == "complaint_category":
@@ -73,7 +77,8 @@ _WORDS = re.compile(r"[^\W_]+").findall
 
 @lru_cache(maxsize=1 << 13)
 def words(text: str) -> tuple[str, ...]:
-    """The words of a text (letters and digits), without case, accents, white space and punctuation."""
+    """The words of a text (letters and digits), without case, accents, white space and
+    punctuation."""
     return tuple(_WORDS(without_accents(text).casefold()))
 
 
@@ -81,7 +86,9 @@ def _folded(text: str) -> str:
     return "".join(words(text))
 
 
-_WRITTEN: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("meanings.yaml").read_text(encoding="utf-8"))
+_WRITTEN: Mapping[str, Any] = yaml.safe_load(
+    Path(__file__).with_name("meanings.yaml").read_text(encoding="utf-8")
+)
 _JSON_WORDS = {"$true": TRUE_WORDS, "$false": FALSE_WORDS, "$null": NULL_WORDS}
 
 
@@ -96,7 +103,11 @@ def _forms(written: str | list[Any]) -> set[str]:
 
 
 _VALUES: dict[str, dict[str, Any]] = {
-    key: {form: value for value, entry in _WRITTEN["issue" if key in ISSUES else key].items() for form in _forms(entry)}
+    key: {
+        form: value
+        for value, entry in _WRITTEN["issue" if key in ISSUES else key].items()
+        for form in _forms(entry)
+    }
     for key in KEYS
     if key in _WRITTEN or key in ISSUES
 }
@@ -110,7 +121,9 @@ _AMOUNTS = {
         rf"(?:atraso de\s*|atrasou\s*|com\s*)?{_NUMBER}\s*(?:dias?(?: corridos)?|days?|d)?\s*"
         r"(?:de atraso(?: na entrega)?|atrasad[oa]s?|late)?"
     ),
-    "churn_risk": re.compile(rf"{_NUMBER}\s*(?:(?P<percent>%|por cento|percent)|(?:/|de)\s*1(?:[.,]0*)?)?"),
+    "churn_risk": re.compile(
+        rf"{_NUMBER}\s*(?:(?P<percent>%|por cento|percent)|(?:/|de)\s*1(?:[.,]0*)?)?"
+    ),
 }
 """Of each number the texts that hold it and its unit; a mark is out of 5, and a delay in days."""
 _GLOSS = re.compile(r"(?P<said>[^()]*\w[^()]*)\((?P<gloss>[^()]*)\)\W*")
@@ -122,7 +135,8 @@ _KEYS = {_folded(key): key for key in KEYS}
 
 
 def names(members: Mapping[str, object]) -> dict[str, str]:
-    """Under which name each known key stands: its own, or else the only one that folds to it ("complaintCategory")."""
+    """Under which name each known key stands: its own, or else the only one that folds to it
+    ("complaintCategory")."""
     found = {key: key for key in KEYS if key in members}
     if len(found) == len(KEYS) or len(found) == len(members):
         return found
@@ -142,11 +156,12 @@ def meanings(
     Args:
         written: the answer as it is written.
         repairs: what it took to read it: a percent sign that was left out is among them.
-        gold: the gold values. "nenhuma" for a complaint is no complaint, and may be a word of one: where there is none
-            to quote it is the first. Nothing else depends on them.
+        gold: the gold values. "nenhuma" for a complaint is no complaint, and may be a word of one:
+            where there is none to quote it is the first. Nothing else depends on them.
 
     Returns:
-        The meant values by known key, and the names of what was done, beyond the repairs of the text.
+        The meant values by known key, and the names of what was done, beyond the repairs of the
+        text.
     """
     done: set[str] = set()
     meant: dict[str, Any] = {}
@@ -205,14 +220,16 @@ def _named(key: str, text: str, repairs: set[str]) -> Any:
 
 
 def _names_another(values: Mapping[str, Any], value: Any, gloss: str) -> bool:
-    """Whether a remark behind a value names another value of its key, as a word or within a longer one."""
+    """Whether a remark behind a value names another value of its key, as a word or within a longer
+    one."""
     whole, single = _folded(gloss), words(gloss)
     others = (form for form, other in values.items() if other != value)
     return any(form in single or (len(form) > 3 and form in whole) for form in others)
 
 
 def _amount(key: str, text: str, repairs: set[str]) -> int | float | None:
-    """The number that a text holds, its unit left out; None where it holds none, or more than one."""
+    """The number that a text holds, its unit left out; None where it holds none, or more than
+    one."""
     said, gloss = _without_gloss(text)
     match = _AMOUNTS[key].fullmatch(said.strip().lstrip(_QUOTES).rstrip(_QUOTES + ".,;! ").lower())
     if match is None or any(map(str.isdigit, gloss)):
@@ -227,7 +244,8 @@ def _amount(key: str, text: str, repairs: set[str]) -> int | float | None:
 
 
 def _without_gloss(text: str) -> tuple[str, str]:
-    """A text and the remark in brackets behind it, unless that takes it back: "negativo (só crítica)"."""
+    """A text and the remark in brackets behind it, unless that takes it back: "negativo (só
+    crítica)"."""
     match = _GLOSS.fullmatch(text)
     if match is None or not _DOUBT.isdisjoint(words(match["gloss"])[:1]):
         return text, ""

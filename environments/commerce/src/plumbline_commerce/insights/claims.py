@@ -1,8 +1,9 @@
 """What a sentence claims of a table: its numbers, each against a cell or one step of arithmetic.
 
-A number stands with the row named nearest to it in its own sentence (`_nearest`). It is supported where it is, rounded
-as the text states it, that row's value; or where the sentence says so, a difference, ratio, percentage, share, sum or
-mean with that row in it. A row's name with another row's number is contradicted.
+A number stands with the row named nearest to it in its own sentence (`_nearest`). It is supported
+where it is, rounded as the text states it, that row's value; or where the sentence says so, a
+difference, ratio, percentage, share, sum or mean with that row in it. A row's name with another
+row's number is contradicted.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +16,8 @@ from plumbline_commerce.insights.table import InsightTable, means, measures
 
 Verdict = Literal["supported", "contradicted", "unsupported"]
 Fact = tuple[object, ...]
-"""What a claim says, so that the same fact counts once: ("cell", row, measure), ("gap", measure, rows, how) ..."""
+"""What a claim says, so that the same fact counts once: ("cell", row, measure), ("gap", measure,
+rows, how) ..."""
 NEARLY = 0.05
 """How far, of its value, a number is off that is only stated "about"."""
 BEYOND = 0.12
@@ -23,9 +25,11 @@ BEYOND = 0.12
 BEYOND_WORDS = 0.33
 """How far they reach from "o dobro", "metade" and the like: "mais que o triplo" is 3.6, too."""
 COARSE = 0.10
-"""From which share of a number on half its last digit is too much to be a claim, unless it holds exactly."""
+"""From which share of a number on half its last digit is too much to be a claim, unless it holds
+exactly."""
 VACUOUS = 0.5
-"""How far, of a value, a bound may lie from it that says something: "acima de 1%" of 18% says nothing."""
+"""How far, of a value, a bound may lie from it that says something: "acima de 1%" of 18% says
+nothing."""
 MOST_TARGETS = 3
 """Numbers of a sentence that says what to do that may be targets."""
 TOKENS = 160
@@ -78,7 +82,9 @@ def said(sentence: Sentence, table: InsightTable) -> ClaimSentence:
     texts = frozenset([token.text for token in tokens])
     advises = not (texts.isdisjoint(words()["actions"]) and texts.isdisjoint(words()["advising"]))
     places = [place for place, token in enumerate(tokens) if token.rows]
-    numbers = {place: token.number for place, token in enumerate(tokens) if token.number is not None}
+    numbers = {
+        place: token.number for place, token in enumerate(tokens) if token.number is not None
+    }
     return ClaimSentence(table, tokens, places, numbers, texts, advises)
 
 
@@ -95,11 +101,16 @@ def _named(columns: tuple[str, ...], texts: tuple[str, ...]) -> list[int]:
 
 @lru_cache(maxsize=1 << 16)
 def _meant(columns: tuple[str, ...], word: str) -> tuple[int, ...]:
-    return tuple(index for index, key in enumerate(columns) if word and word.startswith(measures()[key].words))
+    return tuple(
+        index
+        for index, key in enumerate(columns)
+        if word and word.startswith(measures()[key].words)
+    )
 
 
 def is_near(value: float, number: Stated) -> bool:
-    """Whether a true value is what the text states, rounded to its last decimal, or as nearly as it says."""
+    """Whether a true value is what the text states, rounded to its last decimal, or as nearly as it
+    says."""
     stated = number.value
     if stated is None:
         return False
@@ -114,14 +125,16 @@ def is_near(value: float, number: Stated) -> bool:
 
 
 def number_claims(what: ClaimSentence) -> Iterator[Claim]:
-    """The claims of a sentence's numbers, in their order; a number that claims nothing of the table is left out."""
+    """The claims of a sentence's numbers, in their order; a number that claims nothing of the table
+    is left out."""
     for place, rows in _bound(what).items():
         if (claim := _claim(what, place, what.numbers[place], rows)) is not None:
             yield claim
 
 
 def _bound(what: ClaimSentence) -> dict[int, tuple[int, ...]]:
-    """The rows that each number stands with: of "SP e RJ têm 9 e 5" the first with 9 and the second with 5."""
+    """The rows that each number stands with: of "SP e RJ têm 9 e 5" the first with 9 and the second
+    with 5."""
     near = {place: _nearest(what, place) for place in what.numbers}
     found = {place: what.tokens[at].rows if at is not None else () for place, at in near.items()}
     for at in {at for at in near.values() if at is not None}:
@@ -131,7 +144,10 @@ def _bound(what: ClaimSentence) -> dict[int, tuple[int, ...]]:
         mine = [place for place in mine if what.numbers[place].nearly not in _BOUNDS]
         rows = what.tokens[at].rows
         if len(rows) == 1 and len(mine) == 2 and "contra" in what.texts(*mine):
-            rows = (*(row for before in what.places if before < at for row in what.tokens[before].rows), *rows)[-2:]
+            rows = (
+                *(row for before in what.places if before < at for row in what.tokens[before].rows),
+                *rows,
+            )[-2:]
         if len(rows) < 2:
             continue
         for unit in {_unit(what, place) for place in mine}:
@@ -148,13 +164,19 @@ _RELATIVE = frozenset({"times", "half", "points"})
 def _unit(what: ClaimSentence, place: int) -> str:
     """A number's unit; of "20,4 e 24,9 dias" both have the second's."""
     unit, after = what.numbers[place].unit, what.tokens[place + 1 : place + 3]
-    if not unit and len(after) == 2 and after[0].text in {"e", ",", "a", "para"} and after[1].number is not None:
+    if (
+        not unit
+        and len(after) == 2
+        and after[0].text in {"e", ",", "a", "para"}
+        and after[1].number is not None
+    ):
         return after[1].number.unit
     return unit
 
 
 def _nearest(what: ClaimSentence, place: int) -> int | None:
-    """Where the row is named that a number stands with: "9,1% em SP" the next one, else the one before it."""
+    """Where the row is named that a number stands with: "9,1% em SP" the next one, else the one
+    before it."""
     before = [at for at in what.places if at < place]
     after = [at for at in what.places if at > place]
     if not before or not after:
@@ -177,9 +199,13 @@ def _claim(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...
         return None
     if (claim := _answered(what, place, number, rows)) is not None:
         # Rounding may leave so much open ("R$ 1 mil", "nota 4") that a match by it says little.
-        coarse = number.nearly not in _BOUNDS and number.step / 2 > COARSE * abs(number.value or 0.0)
+        coarse = number.nearly not in _BOUNDS and number.step / 2 > COARSE * abs(
+            number.value or 0.0
+        )
         exact = number._replace(step=0.0)
-        vague = claim.verdict == "supported" and coarse and _answered(what, place, exact, rows) is None
+        vague = (
+            claim.verdict == "supported" and coarse and _answered(what, place, exact, rows) is None
+        )
         return None if vague else claim
     if what.advises and len(what.numbers) <= MOST_TARGETS:
         return None  # the table has no answer
@@ -192,8 +218,11 @@ def _claim(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...
     return Claim("unsupported", "cell", ("unknown", place), rows)
 
 
-def _answered(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
-    """The first way in which the table answers a number; "a média é de" asks for the mean before a row's value."""
+def _answered(
+    what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]
+) -> Claim | None:
+    """The first way in which the table answers a number; "a média é de" asks for the mean before a
+    row's value."""
     told = what.texts(place - 4, place) if what.has("mean") else []
     first = [_whole] if not words()["mean"].isdisjoint(told) else []
     for test in (*first, _bound_of, _cell, *_DERIVED):
@@ -235,7 +264,9 @@ def _fitting(columns: tuple[str, ...], unit: str) -> list[int]:
 def _near(what: ClaimSentence, place: int) -> list[int]:
     """The measures named right beside a number."""
     ends = [
-        at for at, token in enumerate(what.tokens) if token.rows or token.number or token.text in {",", ")", ":", "e"}
+        at
+        for at, token in enumerate(what.tokens)
+        if token.rows or token.number or token.text in {",", ")", ":", "e"}
     ]
     behind = next((at for at in ends if place < at < place + 4), place + 4)
     ahead = next((at + 1 for at in reversed(ends) if place - 5 < at < place), place - 4)
@@ -244,7 +275,9 @@ def _near(what: ClaimSentence, place: int) -> list[int]:
 
 def _cell(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
     """A row's own value."""
-    marks = number.unit == "points" and any(measure.unit == "mean" for measure in what.table.columns)
+    marks = number.unit == "points" and any(
+        measure.unit == "mean" for measure in what.table.columns
+    )
     if number.unit in _RELATIVE and not marks:
         return None
     values = what.table.values
@@ -255,10 +288,14 @@ def _cell(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]
     named = _near(what, place)
     right = [measure for measure in found if measure in named] if named else found
     fits = bool(right) or not set(named) & set(fitting)
-    return Claim("supported" if fits else "contradicted", "cell", ("cell", rows, (right or found)[0]), rows)
+    return Claim(
+        "supported" if fits else "contradicted", "cell", ("cell", rows, (right or found)[0]), rows
+    )
 
 
-def _bound_of(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
+def _bound_of(
+    what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]
+) -> Claim | None:
     """ "acima de 10%": all the rows that it stands with are."""
     if number.nearly not in _BOUNDS or number.value is None or not rows:
         return None
@@ -281,15 +318,20 @@ def _share(what: ClaimSentence, _: int, number: Stated, rows: tuple[int, ...]) -
     scale = 1.0 if number.unit == "half" else 100.0
     for measure, column in enumerate(what.table.columns):
         values = what.table.column(measure)
-        if column.additive and is_near(scale * sum(values[row] for row in rows) / sum(values), number):
+        if column.additive and is_near(
+            scale * sum(values[row] for row in rows) / sum(values), number
+        ):
             return Claim("supported", "derived", ("share", measure, frozenset(rows)), rows)
     return None
 
 
 def _pair(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
-    """A difference, a ratio or a percentage between two rows, one of them the number's own, or of it and the mean."""
+    """A difference, a ratio or a percentage between two rows, one of them the number's own, or of
+    it and the mean."""
     moves = what.table.ordered and (what.has("rose") or what.has("fell"))
-    if not (what.has("difference") or what.has("ratio") or number.unit in {"times", "half"} or moves):
+    if not (
+        what.has("difference") or what.has("ratio") or number.unit in {"times", "half"} or moves
+    ):
         return None
     pairs, sign = _pairs(what, place, rows), _sign(what, place)
     if (turned := _turned(what, place)) is not None:
@@ -304,7 +346,9 @@ def _pair(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]
             how = _operation(what.table, number, measure, first, second)
             if not how:
                 continue
-            step = (first - second) if not in_time else (first - second) * (1 if mine > other else -1)
+            step = (
+                (first - second) if not in_time else (first - second) * (1 if mine > other else -1)
+            )
             fact = ("gap", measure, frozenset((mine, other)), how)
             if sign == 0 or step * sign > 0:
                 return Claim("supported", "derived", fact, (mine, other))
@@ -314,7 +358,11 @@ def _pair(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]
 
 def _pairs(what: ClaimSentence, place: int, rows: tuple[int, ...]) -> list[tuple[int, int]]:
     if len(rows) == 2:
-        return [(rows[0], rows[1]), (rows[1], rows[0])] if _sign(what, place) == 0 or what.table.ordered else [rows]
+        return (
+            [(rows[0], rows[1]), (rows[1], rows[0])]
+            if _sign(what, place) == 0 or what.table.ordered
+            else [rows]
+        )
     if len(rows) != 1:
         return []
     mine = rows[0]
@@ -326,9 +374,12 @@ def _pairs(what: ClaimSentence, place: int, rows: tuple[int, ...]) -> list[tuple
 
 
 def _likely(what: ClaimSentence, place: int) -> list[int]:
-    """All measures, those named beside a number first, then the one in question: 2 dias may be right of two."""
+    """All measures, those named beside a number first, then the one in question: 2 dias may be
+    right of two."""
     named = _near(what, place) or what.measures(0, len(what.tokens))
-    return sorted(range(len(what.table.measures)), key=lambda m: (m not in named, m != what.table.about))
+    return sorted(
+        range(len(what.table.measures)), key=lambda m: (m not in named, m != what.table.about)
+    )
 
 
 def _turned(what: ClaimSentence, place: int) -> tuple[list[tuple[int, int]], int] | None:
@@ -340,10 +391,16 @@ def _turned(what: ClaimSentence, place: int) -> tuple[list[tuple[int, int]], int
     sign = (not between.isdisjoint(words()["above"])) - (not between.isdisjoint(words()["below"]))
     if sign == 0 or "," in between or _sign(what, place) != 0:
         return None
-    return [(mine, other) for mine in what.tokens[before[0]].rows for other in what.tokens[before[1]].rows], sign
+    return [
+        (mine, other)
+        for mine in what.tokens[before[0]].rows
+        for other in what.tokens[before[1]].rows
+    ], sign
 
 
-def _operation(table: InsightTable, number: Stated, measure: int, first: float, second: float) -> str:
+def _operation(
+    table: InsightTable, number: Stated, measure: int, first: float, second: float
+) -> str:
     """How a number comes from two values of a measure; "" where it does not."""
     unit, gap = table.columns[measure].unit, abs(first - second)
     small, large = sorted((first, second))
@@ -353,12 +410,20 @@ def _operation(table: InsightTable, number: Stated, measure: int, first: float, 
         return "ratio" if large > 0 and is_near(small / large, number) else ""
     if number.unit == "percent":
         relative = second != 0 and is_near(100 * gap / abs(second), number)
-        return "percentage" if relative else "difference" if unit == "percent" and is_near(gap, number) else ""
+        return (
+            "percentage"
+            if relative
+            else "difference"
+            if unit == "percent" and is_near(gap, number)
+            else ""
+        )
     fits = measure in _fitting(table.measures, number.unit)
     return "difference" if fits and gap > 0 and is_near(gap, number) else ""
 
 
-def _from_mean(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
+def _from_mean(
+    what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]
+) -> Claim | None:
     """The difference, ratio or percentage between a row and the mean."""
     for measure, value in enumerate(what.table.values[rows[0]] if rows else ()):
         for mean in means(what.table, measure):
@@ -370,10 +435,19 @@ def _from_mean(what: ClaimSentence, place: int, number: Stated, rows: tuple[int,
 
 
 def _whole(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
-    """A mean, a sum, or the distance of the extremes: what stands with no row, or with the sentence's word for it."""
+    """A mean, a sum, or the distance of the extremes: what stands with no row, or with the
+    sentence's word for it."""
     table, fitting = what.table, _fitting(what.table.measures, number.unit)
-    listed = place > 1 and what.tokens[place - 1].text in {"de", "das", "dos"} and what.tokens[place - 2].number
-    mean, total, summed = what.has("mean"), listed or what.has("total"), len(rows) > 1 and what.has("sum")
+    listed = (
+        place > 1
+        and what.tokens[place - 1].text in {"de", "das", "dos"}
+        and what.tokens[place - 2].number
+    )
+    mean, total, summed = (
+        what.has("mean"),
+        listed or what.has("total"),
+        len(rows) > 1 and what.has("sum"),
+    )
     ends = (what.has("highest") and what.has("lowest")) or (what.has("best") and what.has("worst"))
     for measure in fitting if mean or total or summed or ends else ():
         column = table.column(measure)
@@ -386,16 +460,28 @@ def _whole(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...
                 return Claim("supported", "derived", ("sum", measure, frozenset(rows)), rows)
         if ends and is_near(max(column) - min(column), number):
             extremes = (table.high(measure), table.low(measure))
-            return Claim("supported", "derived", ("gap", measure, frozenset(extremes), "difference"), extremes)
+            return Claim(
+                "supported",
+                "derived",
+                ("gap", measure, frozenset(extremes), "difference"),
+                extremes,
+            )
     return None
 
 
 def _beside(what: ClaimSentence, place: int) -> list[str]:
     """The words right after a number, and those right before it, up to the next number."""
     texts = []
-    for way in (range(place + 1, min(place + 5, len(what.tokens))), range(place - 1, max(place - 4, -1), -1)):
+    for way in (
+        range(place + 1, min(place + 5, len(what.tokens))),
+        range(place - 1, max(place - 4, -1), -1),
+    ):
         for at in way:
-            if what.tokens[at].number is not None or what.tokens[at].text in {",", ")", ":"} or what.tokens[at].rows:
+            if (
+                what.tokens[at].number is not None
+                or what.tokens[at].text in {",", ")", ":"}
+                or what.tokens[at].rows
+            ):
                 break
             texts.append(what.tokens[at].text)
     return texts
@@ -406,7 +492,8 @@ _TURNS = words()["rose"] | words()["fell"]
 
 
 def _sign(what: ClaimSentence, place: int) -> int:
-    """The direction that the words beside a number give it: 1 up, -1 down, 0 none or "a diferença"."""
+    """The direction that the words beside a number give it: 1 up, -1 down, 0 none or "a
+    diferença"."""
     texts = _beside(what, place)
     if what.numbers[place].nearly in {"over", "under"} and texts:
         texts = [text for text in texts if text not in {"mais", "menos", "acima"}] or [""]
@@ -415,12 +502,17 @@ def _sign(what: ClaimSentence, place: int) -> int:
     return next((1 if text in _UPS else -1 for text in texts if text in _UPS or text in _DOWNS), 0)
 
 
-_DERIVED: tuple[Callable[[ClaimSentence, int, Stated, tuple[int, ...]], Claim | None], ...] = (_share, _pair, _whole)
+_DERIVED: tuple[Callable[[ClaimSentence, int, Stated, tuple[int, ...]], Claim | None], ...] = (
+    _share,
+    _pair,
+    _whole,
+)
 """What a number may be that is no row's value, in the order in which it is asked."""
 
 
-# What a sentence claims without a number: who is highest, who is above whom, what rose. Each claim is checked by the
-# measure that the words beside it name, else by the one that the question is about.
+# What a sentence claims without a number: who is highest, who is above whom, what rose. Each claim
+# is checked by the measure that the words beside it name, else by the one that the question is
+# about.
 
 
 MARKS = frozenset({",", ":", "(", ")", "–", "—", "/"})
@@ -436,8 +528,13 @@ _TELLING = _UPS.union(_DOWNS, *(words()[name] for name in ("highest", "lowest", 
 
 
 def comparison_claims(what: ClaimSentence) -> Iterator[Claim]:
-    """The comparisons of a sentence, in their order; what it doubts, and what it denies rightly, is none."""
-    if what.words.isdisjoint(_TELLING) or what.tokens[0].text == "se" or not what.words.isdisjoint(words()["doubt"]):
+    """The comparisons of a sentence, in their order; what it doubts, and what it denies rightly, is
+    none."""
+    if (
+        what.words.isdisjoint(_TELLING)
+        or what.tokens[0].text == "se"
+        or not what.words.isdisjoint(words()["doubt"])
+    ):
         return
     skipped = -1
     for place, token in enumerate(what.tokens):
@@ -475,7 +572,11 @@ def _extreme(what: ClaimSentence, place: int) -> Claim | None:
     end = _end(text, following)
     if not end or _is_comparative(what, place) or _is_behind_a_noun(what, place):
         return None
-    if following in words()["gap_nouns"] or following in words()["rose"] or following in words()["fell"]:
+    if (
+        following in words()["gap_nouns"]
+        or following in words()["rose"]
+        or following in words()["fell"]
+    ):
         return _widest(what, place, following)
     rank = ORDINALS.get(what.text(place - 1), 1)
     found = _subjects(what, place)
@@ -484,7 +585,9 @@ def _extreme(what: ClaimSentence, place: int) -> Claim | None:
     def claim(rows: tuple[int, ...], measure: int) -> Claim:
         high = _is_high(what.table, measure, end)
         if _is_at_end(what.table, measure, rows, end, rank):
-            return Claim("supported", "comparison", ("extreme", measure, frozenset(rows), high, rank), rows)
+            return Claim(
+                "supported", "comparison", ("extreme", measure, frozenset(rows), high, rank), rows
+            )
         return Claim("contradicted", "comparison", ("extreme", measure, place), rows)
 
     return _first_right(claim(rows, measure) for rows in found for measure in measures)
@@ -493,16 +596,26 @@ def _extreme(what: ClaimSentence, place: int) -> Claim | None:
 def _first_right(claims: Iterable[Claim]) -> Claim | None:
     """The first claim that the table supports, else the first."""
     made = list(claims)
-    return next((claim for claim in made if claim.verdict == "supported"), made[0] if made else None)
+    return next(
+        (claim for claim in made if claim.verdict == "supported"), made[0] if made else None
+    )
 
 
 def _end(text: str, following: str) -> str:
     """Which end a superlative means: high, low, good, bad; "" where the word is none."""
     if text in {"mais", "menos"}:
-        ends = [name for name in ("high", "low", "good", "bad") if following in words()[f"more_is_{name}"]]
+        ends = [
+            name
+            for name in ("high", "low", "good", "bad")
+            if following in words()[f"more_is_{name}"]
+        ]
         if not ends:
             return ""
-        return ends[0] if text == "mais" else {"high": "low", "low": "high", "good": "bad", "bad": "good"}[ends[0]]
+        return (
+            ends[0]
+            if text == "mais"
+            else {"high": "low", "low": "high", "good": "bad", "bad": "good"}[ends[0]]
+        )
     named = {"highest": "high", "lowest": "low", "best": "good", "worst": "bad"}
     return next((end for name, end in named.items() if text in words()[name]), "")
 
@@ -512,24 +625,45 @@ def _is_high(table: InsightTable, measure: int, end: str) -> bool:
     return end == "high" or end == ("good" if good else "bad")
 
 
-def _is_at_end(table: InsightTable, measure: int, rows: tuple[int, ...], end: str, rank: int) -> bool:
-    """Whether these rows are the first ones, or one row has that rank; equal values count as either."""
+def _is_at_end(
+    table: InsightTable, measure: int, rows: tuple[int, ...], end: str, rank: int
+) -> bool:
+    """Whether these rows are the first ones, or one row has that rank; equal values count as
+    either."""
     column = table.column(measure)
     ranked = sorted(column, reverse=_is_high(table, measure, end))
     if len(rows) == 1:
         return column[rows[0]] == ranked[min(rank, len(ranked)) - 1]
-    return rank == 1 and sorted(column[row] for row in rows) == sorted(ranked[: len(rows)]) and len(rows) < len(column)
+    return (
+        rank == 1
+        and sorted(column[row] for row in rows) == sorted(ranked[: len(rows)])
+        and len(rows) < len(column)
+    )
 
 
 def _is_comparative(what: ClaimSentence, place: int) -> bool:
     """ "maior que", "32% maior", "muito maior", "um dos maiores": no superlative."""
     before = what.tokens[place - 1] if place else Token("")
     text = what.tokens[place].text
-    if before.number is not None or before.text in {"%", "pp", "vez", "muito", "bem", "ainda", "entre", "dos", "das"}:
+    if before.number is not None or before.text in {
+        "%",
+        "pp",
+        "vez",
+        "muito",
+        "bem",
+        "ainda",
+        "entre",
+        "dos",
+        "das",
+    }:
         return True
     # "a" is an article in "a mais alta", and part of "557 a mais".
     counted = place > 1 and what.tokens[place - 2].number is not None
-    if text in {"mais", "menos"} and before.text in {"a", "muito", "bem", "cada", "nada"} and counted:
+    if (
+        text in {"mais", "menos"}
+        and before.text in {"a", "muito", "bem", "cada", "nada"}
+        and counted
+    ):
         return True
     for at in range(place + 1, min(place + 8, len(what.tokens))):
         token = what.tokens[at]
@@ -546,13 +680,16 @@ def _is_behind_a_noun(what: ClaimSentence, place: int) -> bool:
     before = what.texts(place - 4, place)
     if not before or not before[-1] or before[-1] in _EDGES or text not in words()["adjectives"]:
         return False
-    if text in {"mais", "menos"} and not {"o", "a", "os", "as", "que", "quem", "onde"}.isdisjoint(before):
+    if text in {"mais", "menos"} and not {"o", "a", "os", "as", "que", "quem", "onde"}.isdisjoint(
+        before
+    ):
         return False
     return before[-1] not in words()["before_adjectives"]
 
 
 def _subjects(what: ClaimSentence, place: int) -> list[tuple[int, ...]]:
-    """The rows that a superlative may be about: in its own part of the sentence, else the nearest on either side."""
+    """The rows that a superlative may be about: in its own part of the sentence, else the nearest
+    on either side."""
     start, end = _part(what, place)
     inside = [at for at in what.places if start <= at < end]
     if inside:
@@ -560,7 +697,11 @@ def _subjects(what: ClaimSentence, place: int) -> list[tuple[int, ...]]:
         return [what.tokens[before[-1] if before else inside[0]].rows]
     back = [at for at in what.places if at < place and place - at <= FAR][-1:]
     ahead = [at for at in what.places if at > place and at - place <= FAR][:1]
-    ahead = [at for at in ahead if not any(_end(what.text(one), what.text(one + 1)) for one in range(place + 1, at))]
+    ahead = [
+        at
+        for at in ahead
+        if not any(_end(what.text(one), what.text(one + 1)) for one in range(place + 1, at))
+    ]
     return [what.tokens[at].rows for at in (*ahead, *back)]
 
 
@@ -575,15 +716,20 @@ def _part(what: ClaimSentence, place: int) -> tuple[int, int]:
 
 
 def _measures(what: ClaimSentence, place: int, rows: tuple[int, ...]) -> list[int]:
-    """The measures that a comparison is of: named right after it, in its part, by a number's unit, or in question."""
+    """The measures that a comparison is of: named right after it, in its part, by a number's unit,
+    or in question."""
     start, end = _part(what, place)
-    stop = next((at for at in range(place + 1, end) if what.tokens[at].rows or what.tokens[at].number), end)
+    stop = next(
+        (at for at in range(place + 1, end) if what.tokens[at].rows or what.tokens[at].number), end
+    )
     if named := what.measures(place, stop) or what.measures(start, end):
         return named
     for at in sorted(what.numbers, key=lambda at: abs(at - place)):
         number = what.numbers[at]
         fitting = _fitting(what.table.measures, number.unit)
-        if found := [m for m in fitting if any(is_near(what.table.values[row][m], number) for row in rows)]:
+        if found := [
+            m for m in fitting if any(is_near(what.table.values[row][m], number) for row in rows)
+        ]:
             return found
     return what.measures(0, len(what.tokens)) or [what.table.about]
 
@@ -591,7 +737,9 @@ def _measures(what: ClaimSentence, place: int, rows: tuple[int, ...]) -> list[in
 def _widest(what: ClaimSentence, place: int, noun: str) -> Claim | None:
     """ "a maior diferença", between two rows; "a maior queda", into one."""
     measures = what.measures(place, len(what.tokens)) or [what.table.about]
-    after = [at for at in what.places if at > place][:1] or [at for at in what.places if at < place][-1:]
+    after = [at for at in what.places if at > place][:1] or [
+        at for at in what.places if at < place
+    ][-1:]
     rows = what.tokens[after[0]].rows if after else ()
     if noun in words()["gap_nouns"]:
         if len(rows) != 2:
@@ -647,29 +795,41 @@ def _against(what: ClaimSentence, place: int) -> Claim | None:
 def _against_mean(what: ClaimSentence, place: int, end: str) -> Claim | None:
     if not what.places:
         return None
-    rows = what.tokens[next((at for at in reversed(what.places) if at < place), what.places[0])].rows
+    rows = what.tokens[
+        next((at for at in reversed(what.places) if at < place), what.places[0])
+    ].rows
 
     def claim(measure: int) -> Claim:
         high = _is_high(what.table, measure, end)
         for mean in means(what.table, measure):
             if all((what.table.values[row][measure] > mean) == high for row in rows):
-                return Claim("supported", "comparison", ("beside mean", measure, frozenset(rows)), rows)
+                return Claim(
+                    "supported", "comparison", ("beside mean", measure, frozenset(rows)), rows
+                )
         return Claim("contradicted", "comparison", ("beside mean", measure, place), rows)
 
     return _first_right(map(claim, _measures(what, place, rows)))
 
 
 def _compared(
-    what: ClaimSentence, place: int, mine: tuple[int, ...], other: tuple[int, ...], end: str, about: tuple[int, ...]
+    what: ClaimSentence,
+    place: int,
+    mine: tuple[int, ...],
+    other: tuple[int, ...],
+    end: str,
+    about: tuple[int, ...],
 ) -> Claim | None:
-    """Whether rows are above others, or below, in a measure that numbers of the rows `about` may be of."""
+    """Whether rows are above others, or below, in a measure that numbers of the rows `about` may be
+    of."""
     other = tuple(row for row in other if row not in mine)
     if not mine or not other:
         return None
 
     def claim(measure: int) -> Claim:
         column, high = what.table.column(measure), _is_high(what.table, measure, end)
-        if all(column[a] > column[b] if high else column[a] < column[b] for a in mine for b in other):
+        if all(
+            column[a] > column[b] if high else column[a] < column[b] for a in mine for b in other
+        ):
             order = (mine, other) if high else (other, mine)
             return Claim("supported", "comparison", ("order", measure, *order), (*mine, *other))
         return Claim("contradicted", "comparison", ("order", measure, place), mine)

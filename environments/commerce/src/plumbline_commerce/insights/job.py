@@ -1,6 +1,8 @@
-"""The job: a manager's question about a small table of figures, answered by a short analysis in Portuguese.
+"""The job: a manager's question about a small table of figures, answered by a short analysis in
+Portuguese.
 
-The controls are ways to write about a table without analysing it: what they earn is the floor under every figure.
+The controls are ways to write about a table without analysing it: what they earn is the floor under
+every figure.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +12,14 @@ from plumbline.records import Example, Outcome, Score
 from plumbline.tasks.task import Control, gold_of
 from plumbline_commerce.insights.pairs import pairs
 from plumbline_commerce.insights.rubric import RUBRIC, judge
-from plumbline_commerce.insights.table import InsightTable, capitalized, check, data, table_of, written
+from plumbline_commerce.insights.table import (
+    InsightTable,
+    capitalized,
+    check,
+    data,
+    table_of,
+    written,
+)
 from plumbline_commerce.job import Job, read_limits
 
 
@@ -21,13 +30,26 @@ def _each(write: Callable[[InsightTable], str]) -> Control:
 
 def _row(table: InsightTable, row: int) -> dict[str, str]:
     """What a template may say of a row."""
-    name, measure, value = table.named[row], table.columns[table.about], table.values[row][table.about]
+    name, measure, value = (
+        table.named[row],
+        table.columns[table.about],
+        table.values[row][table.about],
+    )
     cells = zip(table.columns, table.values[row], strict=True)
-    slots = {"name": name.name, "o": name.o, "head": measure.head, "figure": written(value, measure)}
-    slots["cells"] = ", ".join(f"{column.name} de {written(value, column)}" for column, value in cells)
+    slots = {
+        "name": name.name,
+        "o": name.o,
+        "head": measure.head,
+        "figure": written(value, measure),
+    }
+    slots["cells"] = ", ".join(
+        f"{column.name} de {written(value, column)}" for column, value in cells
+    )
     for slot, word in (("highest", "maior"), ("lowest", "menor")):
         shown = written(value, measure, prose=True)
-        slots[slot] = capitalized(f"{measure.the} {word} {measure.name} está {name.em}, com {shown}.")
+        slots[slot] = capitalized(
+            f"{measure.the} {word} {measure.name} está {name.em}, com {shown}."
+        )
     return slots
 
 
@@ -37,13 +59,30 @@ def _filled(way: Mapping[str, str]) -> Control:
     def write(table: InsightTable) -> str:
         rows = [_row(table, row) for row in range(len(table.rows))]
         column, measure = table.column(table.about), table.columns[table.about]
-        named = {"first": 0, "last": -1, "high": table.high(table.about), "low": table.low(table.about)}
-        slots = {f"{slot}_{place}": text for place, row in named.items() for slot, text in rows[row].items()}
-        gap = written(abs(column[0] - column[-1]), measure, prose=True).replace("%", " pontos percentuais")
-        figures = [written(one, m) for row in table.values for one, m in zip(row, table.columns, strict=True)]
+        named = {
+            "first": 0,
+            "last": -1,
+            "high": table.high(table.about),
+            "low": table.low(table.about),
+        }
+        slots = {
+            f"{slot}_{place}": text
+            for place, row in named.items()
+            for slot, text in rows[row].items()
+        }
+        gap = written(abs(column[0] - column[-1]), measure, prose=True).replace(
+            "%", " pontos percentuais"
+        )
+        figures = [
+            written(one, m)
+            for row in table.values
+            for one, m in zip(row, table.columns, strict=True)
+        ]
         slots |= {"gap": gap, "values": ", ".join(figures), "figures": " ".join(figures)}
         slots["names"] = " ".join(row["name"] for row in rows)
-        said = [way.get("each", "").format(**row) for row in rows[: int(way.get("most", len(rows)))]]
+        said = [
+            way.get("each", "").format(**row) for row in rows[: int(way.get("most", len(rows)))]
+        ]
         return "".join([*said, way["end"].format(**slots)])
 
     return _each(write)
@@ -57,7 +96,10 @@ def hedged(table: InsightTable) -> str:
     """Every comparison in both directions."""
     measure = table.columns[table.about]
     pairs = list(permutations([row.o for row in table.named], 2))[:6]
-    said = [f"{measure.the} {measure.name} de {one} é maior ou menor que {other}." for one, other in pairs]
+    said = [
+        f"{measure.the} {measure.name} de {one} é maior ou menor que {other}."
+        for one, other in pairs
+    ]
     return _compared(table, said)
 
 
@@ -80,7 +122,9 @@ def other_rows(examples: Sequence[Example]) -> list[str]:
         for index, row in enumerate(named):
             for form in ("em", "o", "name"):
                 name = getattr(row, form)
-                text = text.replace(name, f"\0{form}{index}\0").replace(capitalized(name), f"\0{form}{index}\0")
+                text = text.replace(name, f"\0{form}{index}\0").replace(
+                    capitalized(name), f"\0{form}{index}\0"
+                )
         for index, row in enumerate([*named[1:], named[0]]):
             for form in ("em", "o", "name"):
                 text = text.replace(f"\0{form}{index}\0", getattr(row, form))

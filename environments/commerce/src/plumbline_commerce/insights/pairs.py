@@ -1,7 +1,8 @@
-"""Tables that our own SQL computes from the shop's orders, each of another slice; a prompt and a gold answer for each.
+"""Tables that our own SQL computes from the shop's orders, each of another slice; a prompt and a
+gold answer for each.
 
-A slice is a period, and a state, a category or another row or none. The gold answer is the oracle's analysis: sentences
-of templates, filled with what is true of the table.
+A slice is a period, and a state, a category or another row or none. The gold answer is the oracle's
+analysis: sentences of templates, filled with what is true of the table.
 """
 
 import sqlite3
@@ -24,7 +25,16 @@ from plumbline_commerce.insights.table import (
     table_of,
     written,
 )
-from plumbline_commerce.job import Pair, Shop, brazilian, pick, rows_of, split_evenly, split_sizes, too_few
+from plumbline_commerce.job import (
+    Pair,
+    Shop,
+    brazilian,
+    pick,
+    rows_of,
+    split_evenly,
+    split_sizes,
+    too_few,
+)
 from plumbline_commerce.options import CommerceOptions
 
 TRIES = 50
@@ -43,7 +53,8 @@ SHOP_MONTHS = tuple(f"{year}-{month:02d}" for year in (2017, 2018) for month in 
 
 @dataclass(frozen=True, slots=True)
 class OrderSlice:
-    """Which orders a table is about: months from the first to the last, and a row of another dimension or none."""
+    """Which orders a table is about: months from the first to the last, and a row of another
+    dimension or none."""
 
     months: tuple[str, str]
     within: tuple[str, str] | None
@@ -58,7 +69,9 @@ class OrderSlice:
 
 def period(first: str, last: str) -> str:
     """A span of months in Portuguese: a year, a half, a quarter, or from month to month."""
-    (year, begin), (last_year, end) = ((int(part) for part in month.split("-")) for month in (first, last))
+    (year, begin), (last_year, end) = (
+        (int(part) for part in month.split("-")) for month in (first, last)
+    )
     if year == last_year and (begin, end) == (1, 12):
         return str(year)
     if year == last_year and begin % 3 == 1 and end - begin == 2:
@@ -71,16 +84,22 @@ def period(first: str, last: str) -> str:
 
 
 def pairs(shop: Shop) -> dict[str, list[Pair]]:
-    """The pairs of each split. No two are of the same kind and the same slice, and each split has its share of kinds.
+    """The pairs of each split. No two are of the same kind and the same slice, and each split has
+    its share of kinds.
 
-    The kinds are as even as the shop allows: one table of each in turn, for as long as a kind has another.
+    The kinds are as even as the shop allows: one table of each in turn, for as long as a kind has
+    another.
 
     Raises:
         DataError: the shop has too few orders for so many tables.
     """
     options, count = shop.options, shop.options.count("insights")
     negative = options.insights_from == "negative"
-    names = [name for name, about in data("kinds").items() if not negative or about.get("negative") != "não"]
+    names = [
+        name
+        for name, about in data("kinds").items()
+        if not negative or about.get("negative") != "não"
+    ]
     order = generator(options.seed, "insights", "kinds").permutation(len(names))
     found: list[tuple[OrderSlice, InsightTable]] = []
     with closing(orders(shop)) as connection:
@@ -96,7 +115,10 @@ def pairs(shop: Shop) -> dict[str, list[Pair]]:
         raise too_few(count, f"its orders make {len(found)} different tables")
     kinds, rng = [table.kind for _, table in found], generator(options.seed, "insights", "split")
     dealt = split_evenly(split_sizes(count), kinds, rng)
-    return {name: [_pair(options, index, *found[index]) for index in members] for name, members in dealt.items()}
+    return {
+        name: [_pair(options, index, *found[index]) for index in members]
+        for name, members in dealt.items()
+    }
 
 
 def _pair(options: CommerceOptions, index: int, piece: OrderSlice, table: InsightTable) -> Pair:
@@ -116,20 +138,28 @@ def _pair(options: CommerceOptions, index: int, piece: OrderSlice, table: Insigh
             {"role": "user", "content": asked},
         ],
         gold=gold,
-        reference={"kind": table.kind, "rows": table.rows, "measures": table.measures, "values": table.values},
+        reference={
+            "kind": table.kind,
+            "rows": table.rows,
+            "measures": table.measures,
+            "values": table.values,
+        },
         about={"kind": table.kind, "slice": piece.said},
     )
 
 
 COLUMNS = (
-    "customer_state, customer_city, product_category, payment_type, installments, order_date, order_value, "
-    "freight_value, delivery_days, delay_days, review_score, sentiment, complaint_category, churn_risk"
+    "customer_state, customer_city, product_category, payment_type, installments, order_date, "
+    "order_value, "
+    "freight_value, delivery_days, delay_days, review_score, sentiment, complaint_category, "
+    "churn_risk"
 )
 """Of `orders_enriched` that figures are computed from."""
 
 
 def orders(shop: Shop) -> sqlite3.Connection:
-    """The orders that count, in memory with the columns that matter: hundreds of queries are six times as fast."""
+    """The orders that count, in memory with the columns that matter: hundreds of queries are six
+    times as fast."""
     scope = " WHERE sentiment = 'negativo'" if shop.options.insights_from == "negative" else ""
     connection = sqlite3.connect(":memory:")
     connection.execute(f"CREATE TABLE orders_enriched ({COLUMNS})")
@@ -144,22 +174,40 @@ def orders(shop: Shop) -> sqlite3.Connection:
 def tables(
     connection: sqlite3.Connection, options: CommerceOptions, kind: str
 ) -> Iterator[tuple[OrderSlice, InsightTable]]:
-    """The tables of one kind in a seeded order, each of another slice, those with too little to say left out."""
+    """The tables of one kind in a seeded order, each of another slice, those with too little to say
+    left out."""
     about = data("kinds")[kind]
-    within = [None, *((name, row) for name in about["narrowed"] for row in list(data("names")[name]["rows"])[:10])]
-    slices = [OrderSlice(span, choice) for span in _spans(monthly=about["rows"] == "mes") for choice in within]
+    within = [
+        None,
+        *(
+            (name, row)
+            for name in about["narrowed"]
+            for row in list(data("names")[name]["rows"])[:10]
+        ),
+    ]
+    slices = [
+        OrderSlice(span, choice)
+        for span in _spans(monthly=about["rows"] == "mes")
+        for choice in within
+    ]
     rng = generator(options.seed, "insights", kind)
     for index in rng.permutation(len(slices)):
         query, arguments = _query(kind, slices[index])
-        rows = connection.execute(query, [*arguments, LEAST_ORDERS[options.insights_from]]).fetchall()
+        rows = connection.execute(
+            query, [*arguments, LEAST_ORDERS[options.insights_from]]
+        ).fetchall()
         if (table := _table(kind, rows, rng)) is not None:
             yield slices[index], table
 
 
 def _spans(*, monthly: bool) -> list[tuple[str, str]]:
-    """Periods: of tables by month four that do not overlap, or two would share rows; else quarters, halves, years."""
+    """Periods: of tables by month four that do not overlap, or two would share rows; else quarters,
+    halves, years."""
     if monthly:
-        return [(SHOP_MONTHS[first], SHOP_MONTHS[last]) for first, last in ((0, 3), (4, 9), (10, 14), (15, 19))]
+        return [
+            (SHOP_MONTHS[first], SHOP_MONTHS[last])
+            for first, last in ((0, 3), (4, 9), (10, 14), (15, 19))
+        ]
     spans = [(SHOP_MONTHS[0], SHOP_MONTHS[-1])]
     for length in (3, 6, 12):
         begins = range(0, len(SHOP_MONTHS) - length + 1, length)
@@ -168,7 +216,8 @@ def _spans(*, monthly: bool) -> list[tuple[str, str]]:
 
 
 def _query(kind: str, piece: OrderSlice) -> tuple[str, list[str]]:
-    """The figures of a slice, a row for each of the table's, and the values of its parameters but the last."""
+    """The figures of a slice, a row for each of the table's, and the values of its parameters but
+    the last."""
     about = data("kinds")[kind]
     dimension = data("names")[about["rows"]]
     where, arguments = [about["where"], "substr(order_date, 1, 7) BETWEEN ? AND ?"], [*piece.months]
@@ -183,15 +232,22 @@ def _query(kind: str, piece: OrderSlice) -> tuple[str, list[str]]:
     ), arguments
 
 
-def _table(kind: str, found: Sequence[sqlite3.Row], rng: np.random.Generator) -> InsightTable | None:
+def _table(
+    kind: str, found: Sequence[sqlite3.Row], rng: np.random.Generator
+) -> InsightTable | None:
     """The table of a slice; None where it has too few rows, or rows that are nearly the same.
 
-    It has at most seven rows, shuffled unless they have an order: the first one is then no better a guess than another.
-    The measure in question has one highest and one lowest row, clearly apart, and nothing is 0.
+    It has at most seven rows, shuffled unless they have an order: the first one is then no better a
+    guess than another. The measure in question has one highest and one lowest row, clearly apart,
+    and nothing is 0.
     """
     about = data("kinds")[kind]
     dimension = about["rows"]
-    rows = [row for row in found if dimension == "mes" or row["entity"] in data("names")[dimension]["rows"]]
+    rows = [
+        row
+        for row in found
+        if dimension == "mes" or row["entity"] in data("names")[dimension]["rows"]
+    ]
     size = min(len(rows), int(rng.integers(FEWEST_ROWS + 1, MOST_ROWS + 1)))
     if dimension in ORDERED:
         rows = rows[:MOST_ROWS]
@@ -215,7 +271,8 @@ def _table(kind: str, found: Sequence[sqlite3.Row], rng: np.random.Generator) ->
 
 
 def analysis(table: InsightTable, rng: np.random.Generator) -> str:
-    """Three to five statements in prose or as a list: both ends, the gap, what puts it in proportion, what to do."""
+    """Three to five statements in prose or as a list: both ends, the gap, what puts it in
+    proportion, what to do."""
     slots, column = facts(table), table.column(table.about)
     together = rng.random() < 0.35
     names = ["ends"] if together else ["high", "low"] if rng.random() < 0.5 else ["low", "high"]
@@ -233,7 +290,8 @@ def analysis(table: InsightTable, rng: np.random.Generator) -> str:
         names.append("share")
     sentences = [pick(data("phrases")[name], rng).format(**slots) for name in names]
     advice = pick(data("phrases")["advice"], rng)
-    # What to do where the measure in question is worst; now and then what to learn from where it is best.
+    # What to do where the measure in question is worst; now and then what to learn from where it is
+    # best.
     which, row = ("like", "best") if rng.random() < 0.2 else ("at", "worst")
     action = pick(data("kinds")[table.kind][which], rng).format(em=slots[f"em_{row}"], o=slots[row])
     said = [*map(capitalized, sentences), capitalized(advice.format(action=action))]
@@ -246,11 +304,28 @@ def facts(table: InsightTable) -> dict[str, str]:
     high, low, mean = table.high(table.about), table.low(table.about), sum(column) / len(column)
     odd = max(range(len(column)), key=lambda row: abs(column[row] - mean))
     best, worst = (high, low) if measure.good == "high" else (low, high)
-    rows = {"hi": high, "lo": low, "best": best, "worst": worst, "first": 0, "last": len(column) - 1, "odd": odd}
-    slots = {"m": measure.name, "the": measure.the, "da": f"d{measure.the}", "na": f"n{measure.the}"}
+    rows = {
+        "hi": high,
+        "lo": low,
+        "best": best,
+        "worst": worst,
+        "first": 0,
+        "last": len(column) - 1,
+        "odd": odd,
+    }
+    slots = {
+        "m": measure.name,
+        "the": measure.the,
+        "da": f"d{measure.the}",
+        "na": f"n{measure.the}",
+    }
     for slot, row in rows.items():
         name = table.named[row]
-        slots |= {slot: name.o, f"em_{slot}": name.em, f"v_{slot}": written(column[row], measure, prose=True)}
+        slots |= {
+            slot: name.o,
+            f"em_{slot}": name.em,
+            f"v_{slot}": written(column[row], measure, prose=True),
+        }
         slots |= {f"do_{slot}": _contracted("de", name.o), f"ao_{slot}": _contracted("a", name.o)}
     slots |= {
         "mean": written(mean, measure, prose=True),
@@ -260,11 +335,18 @@ def facts(table: InsightTable) -> dict[str, str]:
         "step": _difference(abs(column[-1] - column[0]), table),
         "side": "acima" if column[odd] > mean else "abaixo",
     }
-    slots["moved"], slots["move"] = ("subiu", "alta") if column[-1] > column[0] else ("caiu", "queda")
+    slots["moved"], slots["move"] = (
+        ("subiu", "alta") if column[-1] > column[0] else ("caiu", "queda")
+    )
     for index, counted in enumerate(table.columns):
-        if counted.additive:  # the largest row of the table's first count or sum, and its share of the whole
+        # the largest row of the table's first count or sum, and its share of the whole
+        if counted.additive:
             values, name = table.column(index), table.named[table.high(index)]
-            slots |= {"large": name.o, "em_large": name.em, "v_large": written(max(values), counted, prose=True)}
+            slots |= {
+                "large": name.o,
+                "em_large": name.em,
+                "v_large": written(max(values), counted, prose=True),
+            }
             slots["share"] = f"{brazilian(100 * max(values) / sum(values), 0)}%"
             slots["total"] = written(sum(values), counted, prose=True)
             return slots | {"c": counted.counted or counted.name, "c_name": counted.name}
@@ -272,15 +354,19 @@ def facts(table: InsightTable) -> dict[str, str]:
 
 
 def _contracted(preposition: str, name: str) -> str:
-    """A preposition, de or a, before a name that may have an article: "do RJ", "à faixa", "de SP"."""
+    """A preposition, de or a, before a name that may have an article: "do RJ", "à faixa", "de
+    SP"."""
     article, _, rest = name.partition(" ")
-    joined = {("de", "o"): "do", ("de", "a"): "da", ("a", "o"): "ao", ("a", "a"): "à"}.get((preposition, article))
+    joined = {("de", "o"): "do", ("de", "a"): "da", ("a", "o"): "ao", ("a", "a"): "à"}.get(
+        (preposition, article)
+    )
     return f"{joined} {rest}" if joined else f"{preposition} {name}"
 
 
 def _difference(gap: float, table: InsightTable) -> str:
     measure = table.columns[table.about]
     number = brazilian(gap, measure.decimals)
-    points = ("ponto", "ponto percentual") if gap < 2 else ("pontos", "pontos percentuais")  # "1,3 ponto"
+    # "1,3 ponto"
+    points = ("ponto", "ponto percentual") if gap < 2 else ("pontos", "pontos percentuais")
     units = {"percent": f"{number} {points[1]}", "mean": f"{number} {points[0]}"}
     return units.get(measure.unit) or written(gap, measure, prose=True)

@@ -1,7 +1,8 @@
-"""From free Portuguese text to sentences of tokens: words, the table's rows, numbers with their units.
+"""From free Portuguese text to sentences of tokens: words, the table's rows, numbers with their
+units.
 
-One pass of linear expressions over at most `MOST_CHARACTERS`, so no text takes long. Rows are found before anything
-else, because "1 a 3 dias de atraso" is a row and no number.
+One pass of linear expressions over at most `MOST_CHARACTERS`, so no text takes long. Rows are found
+before anything else, because "1 a 3 dias de atraso" is a row and no number.
 """
 
 import re
@@ -14,12 +15,16 @@ from plumbline_commerce.insights.table import InsightRow, InsightTable, data
 
 MOST_CHARACTERS = 4000
 """Of an answer that are read; the length that pays is a quarter of that."""
-_MARKED = (*zip("áàâãäéèêëíìîïóòôõöúùûüçñ", "aaaaaeeeeiiiiooooouuuucn", strict=True), *((m, "") for m in '*`#"“”‘’«»'))
+_MARKED = (
+    *zip("áàâãäéèêëíìîïóòôõöúùûüçñ", "aaaaaeeeeiiiiooooouuuucn", strict=True),
+    *((m, "") for m in '*`#"“”‘’«»'),
+)
 """Letters without their accents; marks of emphasis and quotation are taken away."""
 
 
 def _bare(text: str) -> str:
-    """In lower case without accents and marks; `str.translate` takes ten times as long for what is not ASCII."""
+    """In lower case without accents and marks; `str.translate` takes ten times as long for what is
+    not ASCII."""
     text = text.casefold()
     for marked, bare in _MARKED:
         text = text.replace(marked, bare)
@@ -34,9 +39,11 @@ class Stated(NamedTuple):
     step: float
     """One unit of its last decimal: 0.1 for 12,5, 1000 for "12 mil"."""
     unit: str
-    """percent, points (percentage points), money, days, times, half (a share or a ratio in words) or ""."""
+    """percent, points (percentage points), money, days, times, half (a share or a ratio in words)
+    or ""."""
     nearly: str
-    """How exactly it is meant: to its last decimal (""), about, over or under; above and below are bounds."""
+    """How exactly it is meant: to its last decimal (""), about, over or under; above and below are
+    bounds."""
     in_words: bool = False
     """ "o dobro" and the like, which are seldom meant to a decimal."""
 
@@ -66,7 +73,8 @@ def words() -> Mapping[str, frozenset[str]]:
 
 
 NUMERALS, _PARTS, _MULTIPLES = (
-    {word: int(value) for word, value in data("numbers")[kind].items()} for kind in ("numerals", "parts", "multiples")
+    {word: int(value) for word, value in data("numbers")[kind].items()}
+    for kind in ("numerals", "parts", "multiples")
 )
 _NUMBER_WORDS = {*_MULTIPLES, *_PARTS, *NUMERALS, "metade"}
 _FILLING = frozenset({"$", "o", "os", "as", "um", "uma"})
@@ -80,14 +88,17 @@ _RANGE = frozenset({"a", "ate", "para"})
 
 
 def sentences(text: str, table: InsightTable) -> list[Sentence]:
-    """The sentences of a text about a table; lines of a copied table are none, and equal ones are one object."""
+    """The sentences of a text about a table; lines of a copied table are none, and equal ones are
+    one object."""
     text = text[:MOST_CHARACTERS].replace("\x01", " ").replace("\x02", " ")
     text = _LIST_MARK.sub("", _TABLE_LINE.sub("", text) if "|" in text else text)
     names = _names(table)
     if names.literal is not None:
         text = names.literal.sub(names.mark, text)
     plain = _bare(text).replace("r$", "$").replace("por cento", "%").replace("vs.", "contra")
-    plain = names.plain.sub(names.mark, _POINTS.sub(" pp ", plain) if "p." in plain or "ponto" in plain else plain)
+    plain = names.plain.sub(
+        names.mark, _POINTS.sub(" pp ", plain) if "p." in plain or "ponto" in plain else plain
+    )
     found: list[Sentence] = []
     read: dict[str, Sentence] = {}
     raw: list[tuple[int, str]] = []
@@ -131,7 +142,8 @@ _word = lru_cache(maxsize=1 << 14)(Token)
 
 
 def _add_row(tokens: list[Token], row: int, *, ordered: bool) -> None:
-    """Put a row behind the tokens, into one with the rows just before it: "SP, RJ e MG", "de maio a julho"."""
+    """Put a row behind the tokens, into one with the rows just before it: "SP, RJ e MG", "de maio a
+    julho"."""
     back = len(tokens) - 1
     between: list[str] = []
     while back >= 0 and len(between) < 5 and not tokens[back].rows and tokens[back].text in _JOINTS:
@@ -169,15 +181,27 @@ def _number(raw: list[tuple[int, str]], index: int, before: list[Token]) -> tupl
 
 
 def _in_words(raw: list[tuple[int, str]], index: int, before: list[Token]) -> Stated | None:
-    """ "o dobro", "metade", "dois terços", "três vezes"; None where the word is no number that is checked."""
+    """ "o dobro", "metade", "dois terços", "três vezes"; None where the word is no number that is
+    checked."""
     text = raw[index][1]
     if text in _MULTIPLES:
         return Stated(float(_MULTIPLES[text]), 0.3, "times", _nearly(before), in_words=True)
     if text == "metade":
         return Stated(0.5, 0.08, "half", _nearly(before), in_words=True)
     if text in _PARTS and before and before[-1].text in NUMERALS and len(raw) > index + 1:
-        return Stated(NUMERALS[before[-1].text] * (1 / _PARTS[text]), 0.06, "half", _nearly(before[:-1]), in_words=True)
-    if text in NUMERALS and text not in {"um", "uma"} and len(raw) > index + 1 and raw[index + 1][1] == "vezes":
+        return Stated(
+            NUMERALS[before[-1].text] * (1 / _PARTS[text]),
+            0.06,
+            "half",
+            _nearly(before[:-1]),
+            in_words=True,
+        )
+    if (
+        text in NUMERALS
+        and text not in {"um", "uma"}
+        and len(raw) > index + 1
+        and raw[index + 1][1] == "vezes"
+    ):
         return Stated(float(NUMERALS[text]), 0.3, "times", _nearly(before), in_words=True)
     return None
 
@@ -211,14 +235,17 @@ def _value(body: str) -> tuple[float | None, float]:
 
 @lru_cache(maxsize=1 << 14)
 def _canonical(name: str) -> str:
-    return " ".join(word for word in re.findall(r"\w+", _bare(name).replace("_", " ")) if word != "e")
+    return " ".join(
+        word for word in re.findall(r"\w+", _bare(name).replace("_", " ")) if word != "e"
+    )
 
 
 class _Names(NamedTuple):
     """What finds the table's rows in a text."""
 
     literal: re.Pattern[str] | None
-    """Codes in capitals, and names that without accents are other words; before the text is made plain."""
+    """Codes in capitals, and names that without accents are other words; before the text is made
+    plain."""
     plain: re.Pattern[str]
     """The other names; in lower case without accents, whatever stands between their words."""
     rows: Mapping[str, int]
@@ -234,7 +261,11 @@ def _names(table: InsightTable) -> _Names:
     said = [(alias, row) for row, named in enumerate(table.named) for alias in _ways(named)]
     said.sort(key=lambda pair: -len(pair[0]))
     literal = [re.escape(alias.lstrip("=")) for alias, _ in said if _is_literal(alias)]
-    plain = [r"[\s,_/-]{1,2}(?:e\s)?".join(_canonical(alias).split()) for alias, _ in said if not _is_literal(alias)]
+    plain = [
+        r"[\s,_/-]{1,2}(?:e\s)?".join(_canonical(alias).split())
+        for alias, _ in said
+        if not _is_literal(alias)
+    ]
     rows = {_canonical(alias): row for alias, row in reversed(said)}
     return _Names(_any_of(literal) if literal else None, _any_of(plain), rows)
 
@@ -244,13 +275,19 @@ def _is_literal(alias: str) -> bool:
 
 
 def _any_of(expressions: list[str]) -> re.Pattern[str]:
-    # What stands before a name is looked at in `mark`: an expression that begins with its letters is found faster.
+    # What stands before a name is looked at in `mark`: an expression that begins with its letters
+    # is found faster.
     return re.compile("(?:" + "|".join(dict.fromkeys(expressions)) + r")(?!\w)")
 
 
 def _ways(named: InsightRow) -> list[str]:
-    """The name, what stands behind its article or preposition ("faixa de 2 a 3 parcelas"), and the aliases."""
-    phrases = [phrase.split(" ", 1)[1] for phrase in (named.o, named.em) if phrase.split(" ")[0] in _ARTICLES]
+    """The name, what stands behind its article or preposition ("faixa de 2 a 3 parcelas"), and the
+    aliases."""
+    phrases = [
+        phrase.split(" ", 1)[1]
+        for phrase in (named.o, named.em)
+        if phrase.split(" ")[0] in _ARTICLES
+    ]
     return list(dict.fromkeys([named.name, *phrases, *named.aliases]))
 
 

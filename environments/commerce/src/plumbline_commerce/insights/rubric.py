@@ -1,15 +1,22 @@
 """What an analysis is worth: its claims against the table, how many there are, and what they cover.
 
-Each supported fact counts once. Figures alone are a copy of the table: they are worth 0.3 of `claims`, the rest is for
-what follows from them. The share of claims that are right, one that the table contradicts weighed twice, multiplies all
-but the directions, which have a share of their own: so nothing is earned by claiming everything.
+Each supported fact counts once. Figures alone are a copy of the table: they are worth 0.3 of
+`claims`, the rest is for what follows from them. The share of claims that are right, one that the
+table contradicts weighed twice, multiplies all but the directions, which have a share of their own:
+so nothing is earned by claiming everything.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from plumbline.records import Outcome, Score
-from plumbline_commerce.insights.claims import Claim, ClaimSentence, comparison_claims, number_claims, said
+from plumbline_commerce.insights.claims import (
+    Claim,
+    ClaimSentence,
+    comparison_claims,
+    number_claims,
+    said,
+)
 from plumbline_commerce.insights.reading import Sentence, sentences, words
 from plumbline_commerce.insights.table import InsightTable
 from plumbline_commerce.job import read_rubric
@@ -74,16 +81,23 @@ def judge(table: InsightTable, completion: str) -> tuple[Outcome, Score]:
         **_form(reading, len(completion.split())),
     }
     verdicts = {claim.verdict for claim in reading.claims}
-    spoilt = (verdict for verdict in ("contradicted", "unsupported", "supported") if verdict in verdicts)
+    spoilt = (
+        verdict for verdict in ("contradicted", "unsupported", "supported") if verdict in verdicts
+    )
     how = next(spoilt, "nothing claimed") if completion.strip() else "empty"
     return Outcome(how=how), RUBRIC.score(values)
 
 
 def _enough(supported: Facts) -> float:
     """How much of an analysis the supported facts are, each sort up to what is enough of it."""
-    counts = {sort: sum(claim.sort == sort for claim in supported.values()) for sort in ("cell", "derived")}
+    counts = {
+        sort: sum(claim.sort == sort for claim in supported.values())
+        for sort in ("cell", "derived")
+    }
     counts["comparison"] = _comparisons(supported)
-    return 1.0 - sum(share * max(0.0, 1 - counts[sort] / needed) for sort, (needed, share) in ENOUGH.items())
+    return 1.0 - sum(
+        share * max(0.0, 1 - counts[sort] / needed) for sort, (needed, share) in ENOUGH.items()
+    )
 
 
 def _comparisons(supported: Facts) -> int:
@@ -106,8 +120,8 @@ def _directions(supported: Facts, wrong: Sequence[Claim]) -> float:
 def coverage(table: InsightTable, supported: Facts) -> float:
     """A third each: the highest row is said to be it, the lowest row, and how far they are apart.
 
-    The gap is half covered by any other difference, ratio or percentage of the measure in question. Where rows have an
-    order, the first and the last are as good as the highest and the lowest.
+    The gap is half covered by any other difference, ratio or percentage of the measure in question.
+    Where rows have an order, the first and the last are as good as the highest and the lowest.
     """
     about = table.about
     ends = [frozenset((table.high(about), table.low(about)))]
@@ -127,8 +141,8 @@ def coverage(table: InsightTable, supported: Facts) -> float:
 def _recommendation(reading: InsightsReading, supported: Facts) -> float:
     """The best sentence that says what to do, nothing where the text supports nothing.
 
-    0.2 for any, 0.4 where it names a row, 0.8 where the text has compared that row with others, 1 where it stands among
-    the last two sentences then.
+    0.2 for any, 0.4 where it names a row, 0.8 where the text has compared that row with others, 1
+    where it stands among the last two sentences then.
     """
     compared = {row for claim in supported.values() if claim.sort != "cell" for row in claim.rows}
     best = 0.0
@@ -142,7 +156,9 @@ def _recommendation(reading: InsightsReading, supported: Facts) -> float:
 
 
 def _form(reading: InsightsReading, length: int) -> dict[str, float]:
-    spoken = [word for sentence in reading.sentences for word in sentence.plain.split() if word.isalpha()]
+    spoken = [
+        word for sentence in reading.sentences for word in sentence.plain.split() if word.isalpha()
+    ]
     plains = [sentence.plain for sentence in reading.sentences if len(sentence.tokens) >= STATEMENT]
     return {
         "language": language(spoken),
@@ -158,9 +174,11 @@ def _in_band(value: int, band: tuple[int, int]) -> float:
 
 
 def language(spoken: Sequence[str]) -> float:
-    """How Portuguese words are, lower case without accents: 1 where a quarter or more are its function words.
+    """How Portuguese words are, lower case without accents: 1 where a quarter or more are its
+    function words.
 
-    Function words of English, Spanish, French and German count twice against it. 1 where nothing is said.
+    Function words of English, Spanish, French and German count twice against it. 1 where nothing is
+    said.
     """
     if not spoken:
         return 1.0

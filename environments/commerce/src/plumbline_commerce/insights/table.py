@@ -1,4 +1,5 @@
-"""A small table of figures: what its rows and measures are called, and how its values are written in Portuguese."""
+"""A small table of figures: what its rows and measures are called, and how its values are written
+in Portuguese."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from plumbline_commerce.job import brazilian
 
 HERE = Path(__file__).parent
 ORDERED = frozenset({"mes", "faixa", "parcelas"})
-"""Rows that have an order of their own, so that one may say of them that a figure rises or falls."""
+"""Rows that have an order of their own, so that one may say of them that a figure rises or
+falls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ class Measure:
 class InsightTable:
     """Rows, measures and rounded values; what is true of them is computed from these.
 
-    Equal tables are one object (`table_of`), so that what is looked up of a table is looked up by identity.
+    Equal tables are one object (`table_of`), so that what is looked up of a table is looked up by
+    identity.
     """
 
     kind: str
@@ -117,10 +120,16 @@ def means(table: InsightTable, measure: int) -> tuple[float, ...]:
     """The mean over the rows, and where the table has counts the mean over what they count."""
     column = table.column(measure)
     plain = sum(column) / len(column)
-    counts = next((table.column(index) for index, other in enumerate(table.columns) if other.unit == "count"), None)
+    counts = next(
+        (table.column(index) for index, other in enumerate(table.columns) if other.unit == "count"),
+        None,
+    )
     if counts is None or table.columns[measure].additive or sum(counts) <= 0:
         return (plain,)
-    return (plain, sum(value * count for value, count in zip(column, counts, strict=True)) / sum(counts))
+    return (
+        plain,
+        sum(value * count for value, count in zip(column, counts, strict=True)) / sum(counts),
+    )
 
 
 _table = lru_cache(maxsize=4096)(InsightTable)
@@ -128,7 +137,8 @@ _table = lru_cache(maxsize=4096)(InsightTable)
 
 @cache
 def data(name: str) -> Mapping[str, Any]:
-    """A table of this folder: `kinds` of tables, `names` of rows by dimension, `phrases` of gold answers, `words`."""
+    """A table of this folder: `kinds` of tables, `names` of rows by dimension, `phrases` of gold
+    answers, `words`."""
     found: Mapping[str, Any] = read_table(HERE / f"{name}.yaml")
     return found
 
@@ -138,7 +148,10 @@ def measures() -> Mapping[str, Measure]:
     """The measures by their keys."""
     found = {}
     for key, row in read_table(HERE / "measures.yaml").items():
-        row |= {"decimals": int(row["decimals"]), "additive": row["unit"] == "count" or "additive" in row}
+        row |= {
+            "decimals": int(row["decimals"]),
+            "additive": row["unit"] == "count" or "additive" in row,
+        }
         found[key] = Measure(**{**row, "words": tuple(row["words"])})
     return found
 
@@ -155,7 +168,13 @@ def row_named(dimension: str, key: str) -> InsightRow:
         month = data("names")["mes"]["months"][int(number) - 1]
         name = f"{month} de {year}"
         short = f"{month[:3]}/{year}"
-        aliases = (short, f"{month[:3]}/{year[2:]}", f"{month}/{year}", f"{month}/{year[2:]}", f"{number}/{year}")
+        aliases = (
+            short,
+            f"{month[:3]}/{year[2:]}",
+            f"{month}/{year}",
+            f"{month}/{year[2:]}",
+            f"{number}/{year}",
+        )
         return InsightRow(name, f"em {name}", name, (*aliases, key, f"{month} {year}", month))
     row = data("names")[dimension]["rows"][key]
     name = row.get("name", key)
@@ -176,8 +195,11 @@ def capitalized(text: str) -> str:
 
 
 def rendered(table: InsightTable) -> str:
-    """The table as a prompt shows it: a line of heads, a line for each row, columns apart by a bar."""
-    head = " | ".join([data("names")[table.dimension]["column"], *(measure.head for measure in table.columns)])
+    """The table as a prompt shows it: a line of heads, a line for each row, columns apart by a
+    bar."""
+    head = " | ".join(
+        [data("names")[table.dimension]["column"], *(measure.head for measure in table.columns)]
+    )
     lines = [
         " | ".join([row.name, *map(written, values, table.columns)])
         for row, values in zip(table.named, table.values, strict=True)
@@ -187,16 +209,21 @@ def rendered(table: InsightTable) -> str:
 
 def check(reference: Mapping[str, Any]) -> None:
     """See `plumbline_commerce.job.Job.check`."""
-    kind, rows, columns, values = (reference.get(key) for key in ("kind", "rows", "measures", "values"))
+    kind, rows, columns, values = (
+        reference.get(key) for key in ("kind", "rows", "measures", "values")
+    )
     if not isinstance(kind, str) or kind not in data("kinds"):
-        raise ValueError(f"the reference's kind is {kind!r}; it should be one of {', '.join(data('kinds'))}")
+        raise ValueError(
+            f"the reference's kind is {kind!r}; it should be one of {', '.join(data('kinds'))}"
+        )
     if (
         not isinstance(columns, Sequence)
         or not set(columns) <= set(measures())
         or data("kinds")[kind]["about"] not in columns
     ):
         raise ValueError(
-            f"the reference's measures are {columns!r}; tables of {kind} have {data('kinds')[kind]['measures']}"
+            f"the reference's measures are {columns!r}; tables of {kind} have "
+            f"{data('kinds')[kind]['measures']}"
         )
     dimension = data("kinds")[kind]["rows"]
     try:
@@ -204,13 +231,19 @@ def check(reference: Mapping[str, Any]) -> None:
             row_named(dimension, row)
     except (KeyError, ValueError, IndexError, AttributeError, TypeError):
         known = ", ".join(data("names")[dimension]["rows"]) or "months such as 2018-03"
-        raise ValueError(f"the reference's row {row!r} is no {dimension}; there are {known}") from None
+        raise ValueError(
+            f"the reference's row {row!r} is no {dimension}; there are {known}"
+        ) from None
     well_formed = (
         isinstance(rows, Sequence)
         and isinstance(values, Sequence)
         and len(set(rows)) == len(rows) == len(values) >= 2
         and all(isinstance(row, Sequence) and len(row) == len(columns) for row in values)
-        and all(isinstance(value, int | float) and abs(value) < 1e12 for row in values for value in row)
+        and all(
+            isinstance(value, int | float) and abs(value) < 1e12 for row in values for value in row
+        )
     )
     if not well_formed:
-        raise ValueError("the reference needs at least two different rows, and a number for each row and measure")
+        raise ValueError(
+            "the reference needs at least two different rows, and a number for each row and measure"
+        )

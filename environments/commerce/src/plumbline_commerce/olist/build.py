@@ -14,7 +14,8 @@ from plumbline_commerce.olist.enriched import enriched_rows
 from plumbline_commerce.olist.files import FILES, SHOWN, LeftOut, OlistFiles
 
 LOG = "malformed.log"
-"""Beside the database: each malformed row with its file and line. There only where there are some."""
+"""Beside the database: each malformed row with its file and line. There only where there are
+some."""
 
 
 def import_olist(path: Path, olist: Path, progress: Progress) -> dict[str, Any]:
@@ -26,10 +27,12 @@ def import_olist(path: Path, olist: Path, progress: Progress) -> dict[str, Any]:
         progress: told what is being read, how much of it is done, and of how much.
 
     Returns:
-        What is worth keeping: the rows of each table, what was left out, and what the files were (`sources`).
+        What is worth keeping: the rows of each table, what was left out, and what the files were
+            (`sources`).
 
     Raises:
-        DataError: files are missing or have other columns, or over 1 % of the rows of one are malformed.
+        DataError: files are missing or have other columns, or over 1 % of the rows of one are
+            malformed.
         StorageError: the disk is full or the folder cannot be written.
     """
     left_out = LeftOut(path.with_name(LOG))
@@ -54,33 +57,45 @@ def import_olist(path: Path, olist: Path, progress: Progress) -> dict[str, Any]:
 
 def _counts(path: Path) -> dict[str, int]:
     with closing(sqlite3.connect(path)) as connection:
-        return {name: connection.execute(f"SELECT COUNT(*) FROM {name}").fetchone()[0] for name in TABLES}  # noqa: S608
+        return {
+            name: connection.execute(f"SELECT COUNT(*) FROM {name}").fetchone()[0]
+            for name in TABLES
+        }  # noqa: S608
 
 
 def said(imported: Mapping[str, Any] | None, folder: Path) -> str:
-    """What a user should know of an import, from line 2 on: how many rows were left out, and the first of them."""
+    """What a user should know of an import, from line 2 on: how many rows were left out, and the
+    first of them."""
     if imported is None or not (counts := imported["malformed"]["rows"]):
         return ""
     files = ", ".join(f"{name} {count}" for name, count in counts.items())
     first = "".join(f"\n  {reason}" for reason in imported["malformed"]["first"])
-    return f"\nmalformed rows were left out ({files}); all of them are in {folder / LOG}, the first are{first}"
+    return (
+        f"\nmalformed rows were left out ({files}); all of them are in {folder / LOG}, the first "
+        f"are{first}"
+    )
 
 
 def sources(olist: Path) -> dict[str, dict[str, Any]]:
-    """Size in bytes, time of the last change in nanoseconds, and SHA-256 of each file that records are made of."""
+    """Size in bytes, time of the last change in nanoseconds, and SHA-256 of each file that records
+    are made of."""
     found = {}
     for name, file in _files(olist).items():
         with clear_read_errors(file):
             stat = file.stat()
-            found[name] = {"size": stat.st_size, "modified": stat.st_mtime_ns, "sha256": sha256_of(file)}
+            found[name] = {
+                "size": stat.st_size,
+                "modified": stat.st_mtime_ns,
+                "sha256": sha256_of(file),
+            }
     return found
 
 
 def changed(olist: Path, then: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Which files are others than those of which records were made.
 
-    One of the same size and time is taken for the same; one of another time is read. One that is not there any more has
-    not changed: the records do not need it.
+    One of the same size and time is taken for the same; one of another time is read. One that is
+    not there any more has not changed: the records do not need it.
     """
     return [
         name

@@ -1,19 +1,23 @@
-"""The rows of `orders_enriched` of a database of Olist's tables: derived columns, and the labels of reviews.
+"""The rows of `orders_enriched` of a database of Olist's tables: derived columns, and the labels of
+reviews.
 
-What a review says, read from its words, its stars and its order's dates; where they do not say it, None.
+What a review says, read from its words, its stars and its order's dates; where they do not say it,
+None.
 
-The rules of the labels are those of the synthetic shop (`database/gold.py`): here only what the text says, and where it
-says it first, is found with a lexicon (`lexicon.yaml`) instead of being known.
+The rules of the labels are those of the synthetic shop (`database/gold.py`): here only what the
+text says, and where it says it first, is found with a lexicon (`lexicon.yaml`) instead of being
+known.
 
-- A word of complaint after a negation ("sem defeito") does not count; a word of praise after one ("não gostei") is
-  displeasure; "não recomendo" is a refusal.
-- What has not come is no delay: where the text says both, or the order had not arrived when the review was written,
-  the complaint about the delivery is `nao_entregue`.
+- A word of complaint after a negation ("sem defeito") does not count; a word of praise after one
+  ("não gostei") is displeasure; "não recomendo" is a refusal.
+- What has not come is no delay: where the text says both, or the order had not arrived when the
+  review was written, the complaint about the delivery is `nao_entregue`.
 - Marks of mockery ("parabéns", "kkk") with a complaint and one or two stars are irony.
-- `main_complaint` is the part of the sentence, between marks of punctuation and words such as "mas", that holds the
-  first complaint.
-- The labels are None where no phrase of the lexicon is found, and where the text contradicts the stars: nothing but
-  complaint with five, nothing but praise with one or two, no opinion with one or five.
+- `main_complaint` is the part of the sentence, between marks of punctuation and words such as
+  "mas", that holds the first complaint.
+- The labels are None where no phrase of the lexicon is found, and where the text contradicts the
+  stars: nothing but complaint with five, nothing but praise with one or two, no opinion with one or
+  five.
 """
 
 import re
@@ -30,7 +34,14 @@ from pathlib import Path
 from plumbline.seeds import derive
 from plumbline.tasks import Progress
 from plumbline.tasks.tables import read_table
-from plumbline_commerce.database.gold import MAX_SPAN, TOPICS, ReviewLabels, TextLabels, label, shorten
+from plumbline_commerce.database.gold import (
+    MAX_SPAN,
+    TOPICS,
+    ReviewLabels,
+    TextLabels,
+    label,
+    shorten,
+)
 from plumbline_commerce.database.people import MEN, WOMEN
 from plumbline_commerce.database.schema import Row
 
@@ -41,13 +52,17 @@ _NEGATION = re.compile(
 _NEGATIVE = re.compile(r"(?:nao|n|nunca|nem|sem|nenhuma?|jamais|nada)\b")
 _SPELT = {"nao": "nao|n|naum"}
 """How else a word is written."""
-_BORDER = re.compile(r"[.!?;:,\n]+|(?<!\w)(?:mas|mais so|porem|so que|no entanto|entretanto|contudo|alem disso)(?!\w)")
+_BORDER = re.compile(
+    r"[.!?;:,\n]+|(?<!\w)(?:mas|mais so|porem|so que|no entanto|entretanto|contudo|alem disso)(?!\w)"
+)
 UNHAPPY = {*TOPICS, "displeased", "refuses"}
 _OWNERS = {*TOPICS, "refuses", "lukewarm"}
-"""Kinds of phrases whose words belong to them, and of which the later of two that overlap does not count."""
+"""Kinds of phrases whose words belong to them, and of which the later of two that overlap does not
+count."""
 _EXCLUSIVE = {*_OWNERS, "recommends", "praise"}
 _READ = 2000
-"""Characters of a review that are read: the longest of Olist's has a tenth of them, and time is bounded so."""
+"""Characters of a review that are read: the longest of Olist's has a tenth of them, and time is
+bounded so."""
 _GREETING = re.compile(r"(?<!\w)(?:bo[am] (?:dia|tarde|noite)|gostaria)(?!\w)")
 
 
@@ -109,7 +124,11 @@ def _as_missing(complaints: list[Found]) -> list[Found]:
 
 @cache
 def _letter(letter: str) -> str:
-    bare = "".join(part for part in unicodedata.normalize("NFD", letter.lower()) if not unicodedata.combining(part))
+    bare = "".join(
+        part
+        for part in unicodedata.normalize("NFD", letter.lower())
+        if not unicodedata.combining(part)
+    )
     return bare if len(bare) == 1 else letter
 
 
@@ -126,13 +145,18 @@ def _lexicon() -> dict[str, re.Pattern[str]]:
 
 
 def _any_of(phrases: Sequence[str]) -> str:
-    """The regular expression of any of these phrases, at the start of a word. By first letters, which is faster."""
+    """The regular expression of any of these phrases, at the start of a word. By first letters,
+    which is faster."""
     by_letter: dict[str, list[str]] = defaultdict(list)
     for phrase in phrases:
         first, *others = phrase.split()
         for letter, choices in groupby(sorted(first.split("/")), key=lambda choice: choice[0]):
             by_letter[letter].append(_pattern(["/".join(choices), *others]))
-    return r"(?<!\w)(?:" + "|".join(f"(?={letter})(?:{'|'.join(same)})" for letter, same in by_letter.items()) + ")"
+    return (
+        r"(?<!\w)(?:"
+        + "|".join(f"(?={letter})(?:{'|'.join(same)})" for letter, same in by_letter.items())
+        + ")"
+    )
 
 
 def _pattern(words: Sequence[str]) -> str:
@@ -140,7 +164,9 @@ def _pattern(words: Sequence[str]) -> str:
     parts = []
     for place, word in enumerate(words):
         before = _BETWEEN if place else ""
-        choices = "|".join(_SPELT.get(choice, choice.replace("*", r"\w*")) for choice in word.split("/") if choice)
+        choices = "|".join(
+            _SPELT.get(choice, choice.replace("*", r"\w*")) for choice in word.split("/") if choice
+        )
         part = rf"(?:{before}\w+){{0,4}}?" if word == "..." else rf"(?:{before}(?:{choices})(?!\w))"
         parts.append(part + "?" if word.startswith("/") else part)
     return "".join(parts)
@@ -152,10 +178,15 @@ def _phrases(bare: str) -> list[Found]:
     for kind, pattern in _lexicon().items():
         for match in pattern.finditer(bare):
             start, end = match.span()
-            negated = not _NEGATIVE.match(bare, start) and _NEGATION.search(bare, max(0, start - 40), start) is not None
+            negated = (
+                not _NEGATIVE.match(bare, start)
+                and _NEGATION.search(bare, max(0, start - 40), start) is not None
+            )
             if negated and kind in UNHAPPY:
                 continue  # "sem defeito", "não atrasou"
-            if kind in _EXCLUSIVE and any(one.start < end and start < one.end and one.kind in _OWNERS for one in found):
+            if kind in _EXCLUSIVE and any(
+                one.start < end and start < one.end and one.kind in _OWNERS for one in found
+            ):
                 continue
             found.append(Found(kind, start, end, negated))
     return sorted(found, key=lambda one: one.start)
@@ -211,9 +242,24 @@ def enriched_rows(connection: sqlite3.Connection, progress: Progress) -> Iterato
         connection: a database whose other tables are filled.
         progress: told of orders.
     """
-    what, total = "labelling reviews", connection.execute("SELECT COUNT(*) FROM orders").fetchone()[0]
+    what, total = (
+        "labelling reviews",
+        connection.execute("SELECT COUNT(*) FROM orders").fetchone()[0],
+    )
     for done, order in enumerate(connection.execute(_ORDERS), 1):
-        order_id, customer_id, person, city, state, category, items, value, freight, payment, instalments = order[:11]
+        (
+            order_id,
+            customer_id,
+            person,
+            city,
+            state,
+            category,
+            items,
+            value,
+            freight,
+            payment,
+            instalments,
+        ) = order[:11]
         status, bought, estimated, delivered, *review, arrived = order[11:]
         _, score, _, message = review
         gold = gold_of(message, score, bool(arrived)) if message is not None else None

@@ -1,9 +1,10 @@
 """Olist's files as Kaggle ships them, each checked against the table that it fills.
 
-What a column holds is what `database/schema.py` declares of it: its type, whether it may be empty, which row of another
-table it names. An empty field is NULL.
+What a column holds is what `database/schema.py` declares of it: its type, whether it may be empty,
+which row of another table it names. An empty field is NULL.
 
-Rows of CSV files: read with the lines that they stand on, and what is wrong with those that are left out.
+Rows of CSV files: read with the lines that they stand on, and what is wrong with those that are
+left out.
 """
 
 import csv
@@ -34,7 +35,8 @@ _EVERY = 10_000
 
 
 class LeftOut:
-    """The malformed rows of all files: how many of each, and for each its file, its line and what is wrong with it."""
+    """The malformed rows of all files: how many of each, and for each its file, its line and what
+    is wrong with it."""
 
     def __init__(self, log: Path) -> None:
         """Nothing is left out yet; `log` is where `write` will say what was."""
@@ -56,7 +58,9 @@ class LeftOut:
         bad = self.counts[file]
         if bad <= MOST_LEFT_OUT * (bad + kept) and kept:
             return
-        first = "; ".join([reason for reason in self.reasons if reason.startswith(f"{file}:")][:SHOWN])
+        first = "; ".join(
+            [reason for reason in self.reasons if reason.startswith(f"{file}:")][:SHOWN]
+        )
         raise DataError(
             f"{file}: {bad} of {bad + kept} rows are malformed, over {MOST_LEFT_OUT:.0%}: {first}"
             if bad
@@ -84,7 +88,11 @@ def header_of(path: Path) -> list[str]:
 
 
 def read_rows(
-    path: Path, columns: int, read: Callable[[Sequence[str]], Row], left_out: LeftOut, progress: Progress
+    path: Path,
+    columns: int,
+    read: Callable[[Sequence[str]], Row],
+    left_out: LeftOut,
+    progress: Progress,
 ) -> Iterator[Row]:
     """Yield what `read` makes of each row after the header; what it refuses is left out.
 
@@ -92,8 +100,8 @@ def read_rows(
         path: a CSV file in UTF-8, with or without a byte order mark.
         columns: how many fields a row has.
         read: raises ValueError, which says what is wrong with a row.
-        left_out: told of malformed rows. One that cannot be taken apart counts as many as it has lines: a lost quote
-            swallows those after it.
+        left_out: told of malformed rows. One that cannot be taken apart counts as many as it has
+            lines: a lost quote swallows those after it.
         progress: told of kilobytes.
 
     Raises:
@@ -101,8 +109,11 @@ def read_rows(
     """
     what, size, kept = f"reading {path.name} (KB)", path.stat().st_size // 1000, 0
     with open_regular(path) as file, clear_read_errors(path):
-        # A byte that is no UTF-8 becomes half a surrogate, which no text holds: it spoils its row and no other.
-        reader = csv.reader(io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline=""), strict=True)
+        # A byte that is no UTF-8 becomes half a surrogate, which no text holds: it spoils its row
+        # and no other.
+        reader = csv.reader(
+            io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline=""), strict=True
+        )
         while True:
             before, apart = reader.line_num, False
             try:
@@ -113,7 +124,9 @@ def read_rows(
                 apart = len(fields) == columns
                 row = read(_whole(fields, columns))
             except (csv.Error, ValueError) as error:
-                left_out.add(path.name, before + 1, str(error), 1 if apart else reader.line_num - before)
+                left_out.add(
+                    path.name, before + 1, str(error), 1 if apart else reader.line_num - before
+                )
                 continue
             kept += 1
             if kept % _EVERY == 0:
@@ -167,7 +180,8 @@ class TableSchema:
 
     columns: tuple[TypedColumn, ...]
     keys: tuple[tuple[int, ...], ...]
-    """Places of the columns that no two rows may have alike; those of the primary key come first."""
+    """Places of the columns that no two rows may have alike; those of the primary key come
+    first."""
 
 
 @cache
@@ -176,14 +190,21 @@ def table(name: str) -> TableSchema:
     with closing(sqlite3.connect(":memory:")) as connection:
         for statement in statements("TABLE"):
             connection.execute(statement)
-        # A category without a translation gets one (`OlistFiles.rows`), so no product names one that is not there.
+        # A category without a translation gets one (`OlistFiles.rows`), so no product names one
+        # that is not there.
         named = {
-            row[3]: row[2] for row in connection.execute(f"PRAGMA foreign_key_list({name})") if row[2] != TRANSLATION
+            row[3]: row[2]
+            for row in connection.execute(f"PRAGMA foreign_key_list({name})")
+            if row[2] != TRANSLATION
         }
         columns, places = [], {}
-        for place, column, kind, not_null, _, key in connection.execute(f"PRAGMA table_info({name})"):
+        for place, column, kind, not_null, _, key in connection.execute(
+            f"PRAGMA table_info({name})"
+        ):
             places[column] = place
-            columns.append(TypedColumn(column, _reader(column, kind), bool(not_null or key), named.get(column)))
+            columns.append(
+                TypedColumn(column, _reader(column, kind), bool(not_null or key), named.get(column))
+            )
         unique = [row[1] for row in connection.execute(f"PRAGMA index_list({name})") if row[2]]
         keys = [
             tuple(places[row[2]] for row in connection.execute(f"PRAGMA index_info({index})"))
@@ -211,7 +232,8 @@ def _text(text: str) -> str:
 
 
 def _zip(text: str) -> str:
-    """Five digits, also where somebody's program took them for a number and cut the zeros in front."""
+    """Five digits, also where somebody's program took them for a number and cut the zeros in
+    front."""
     if not (found := _ZIP.fullmatch(text)):
         raise ValueError("not a prefix of five digits")
     return found[1].zfill(5)
@@ -261,7 +283,8 @@ class OlistFiles:
         """Look at every file before any is read.
 
         Raises:
-            DataError: there is no such folder; files are missing, empty or have other columns: all of them are named.
+            DataError: there is no such folder; files are missing, empty or have other columns: all
+                of them are named.
         """
         self.folder, self.left_out, self._progress = folder, left_out, progress
         self._seen: dict[tuple[str, int], set[object]] = {}
@@ -281,8 +304,8 @@ class OlistFiles:
         return self._read(name)
 
     def _translation(self) -> Iterator[Row]:
-        """The translations, and one for each category that has none but occurs: the name that the synthetic shop has
-        for it, else its Portuguese name."""
+        """The translations, and one for each category that has none but occurs: the name that the
+        synthetic shop has for it, else its Portuguese name."""
         yield from self._read(TRANSLATION)
         self._products = list(self._read("products"))
         there = self._seen[TRANSLATION, 0]
@@ -291,19 +314,29 @@ class OlistFiles:
 
     def _read(self, name: str) -> Iterator[Row]:
         wanted = table(name)
-        seen: list[set[object]] = [self._seen.setdefault((name, place), set()) for place in range(len(wanted.keys))]
+        seen: list[set[object]] = [
+            self._seen.setdefault((name, place), set()) for place in range(len(wanted.keys))
+        ]
 
         def read(fields: Sequence[str]) -> Row:
             row = self._typed(wanted.columns, fields)
-            marks = [tuple(row[place] for place in key) if len(key) > 1 else row[key[0]] for key in wanted.keys]
+            marks = [
+                tuple(row[place] for place in key) if len(key) > 1 else row[key[0]]
+                for key in wanted.keys
+            ]
             for key, mark, earlier in zip(wanted.keys, marks, seen, strict=True):
                 if mark in earlier:
-                    raise ValueError(f"{', '.join(wanted.columns[place].name for place in key)} of an earlier row, too")
+                    raise ValueError(
+                        f"{', '.join(wanted.columns[place].name for place in key)} of an earlier "
+                        "row, too"
+                    )
             for mark, earlier in zip(marks, seen, strict=True):
                 earlier.add(mark)
             return row
 
-        return read_rows(self.folder / FILES[name], len(wanted.columns), read, self.left_out, self._progress)
+        return read_rows(
+            self.folder / FILES[name], len(wanted.columns), read, self.left_out, self._progress
+        )
 
     def _typed(self, columns: Sequence[TypedColumn], fields: Sequence[str]) -> Row:
         values: list[str | int | float | None] = []
@@ -326,7 +359,9 @@ class OlistFiles:
 def check_files(folder: Path) -> None:
     """See `OlistFiles`."""
     if not folder.is_dir():
-        raise DataError(f"there is no folder {folder}", f"give the one with the CSV files of {ADDRESS}")
+        raise DataError(
+            f"there is no folder {folder}", f"give the one with the CSV files of {ADDRESS}"
+        )
     wrong = []
     for name, file in FILES.items():
         columns = [column.name for column in table(name).columns]
@@ -335,6 +370,11 @@ def check_files(folder: Path) -> None:
         elif not (header := header_of(folder / file)):
             wrong.append(f"{file} is empty")
         elif header != columns:
-            wrong.append(f"{file} begins with {','.join(header)[:200]!r}, not {','.join(columns)!r}")
+            wrong.append(
+                f"{file} begins with {','.join(header)[:200]!r}, not {','.join(columns)!r}"
+            )
     if wrong:
-        raise DataError(f"{folder}: {'; '.join(wrong)}", f"give the nine CSV files of {ADDRESS} as they are there")
+        raise DataError(
+            f"{folder}: {'; '.join(wrong)}",
+            f"give the nine CSV files of {ADDRESS} as they are there",
+        )

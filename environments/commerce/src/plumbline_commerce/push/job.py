@@ -1,4 +1,5 @@
-"""The job: one push notification for one customer; and what is earned by writing without understanding."""
+"""The job: one push notification for one customer; and what is earned by writing without
+understanding."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -40,7 +41,8 @@ def renamed_gold(examples: Sequence[Example]) -> list[str]:
 
 
 def named_constant(examples: Sequence[Example]) -> list[str]:
-    """One gold message with everybody's own name and product: of one for each situation, the one that earns most.
+    """One gold message with everybody's own name and product: of one for each situation, the one
+    that earns most.
 
     Those with an offer are left out, because where it is not allowed it is invented.
     """
@@ -51,7 +53,10 @@ def named_constant(examples: Sequence[Example]) -> list[str]:
     some = examples[:TRIED]
 
     def earned(control: Control) -> float:
-        return sum(judge(e.reference, text, "lenient")[1].total for e, text in zip(some, control(some), strict=True))
+        return sum(
+            judge(e.reference, text, "lenient")[1].total
+            for e, text in zip(some, control(some), strict=True)
+        )
 
     return max(models.values(), key=earned, default=blank)(examples)
 
@@ -59,9 +64,14 @@ def named_constant(examples: Sequence[Example]) -> list[str]:
 WAYS: dict[str, Control] = {
     "named-constant": named_constant,
     "renamed-gold": renamed_gold,
-    **{name: _filled(text) for name, text in read_table(HERE / "push" / "controls.yaml")["texts"].items()},
+    **{
+        name: _filled(text)
+        for name, text in read_table(HERE / "push" / "controls.yaml")["texts"].items()
+    },
     "facts-copied": _of_each(
-        lambda given, _: f"{given['name']}, {given['product']}: {given['told']}. {' '.join(given['offers'])}".strip()
+        lambda given, _: (
+            f"{given['name']}, {given['product']}: {given['told']}. {' '.join(given['offers'])}".strip()
+        )
     ),
     "invented-coupon": _of_each(lambda _, gold: gold[: 119 - len(COUPON)].rstrip() + COUPON),
 }
@@ -91,9 +101,15 @@ class Push(Job):
                 raise ValueError(f"the reference lacks {key}; write what the prompt says of it")
         situation, offers = reference.get("situation"), reference.get("offers")
         if situation not in situations():
-            raise ValueError(f"the situation is {situation!r}, and there are {', '.join(situations())}")
-        if not isinstance(offers, list) or not all(isinstance(offer, str) and offer.strip() for offer in offers):
-            raise ValueError("the reference lacks offers; write a list of texts, [] where nothing may be offered")
+            raise ValueError(
+                f"the situation is {situation!r}, and there are {', '.join(situations())}"
+            )
+        if not isinstance(offers, list) or not all(
+            isinstance(offer, str) and offer.strip() for offer in offers
+        ):
+            raise ValueError(
+                "the reference lacks offers; write a list of texts, [] where nothing may be offered"
+            )
         if not isinstance(reference.get("titled"), bool):
             raise ValueError(  # noqa: TRY004
                 "the reference lacks titled; write true where a title is asked for, else false"

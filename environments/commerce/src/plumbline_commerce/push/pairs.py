@@ -1,4 +1,5 @@
-"""Which customers are written to, in which situation, with which offers; the prompt and a gold message for each."""
+"""Which customers are written to, in which situation, with which offers; the prompt and a gold
+message for each."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,7 +23,8 @@ SEVERAL = 0.2
 
 
 def pairs(shop: Shop) -> dict[str, list[Pair]]:
-    """The pairs of each split, in even shares of the situations. They share no customer, nor one with extraction's.
+    """The pairs of each split, in even shares of the situations. They share no customer, nor one
+    with extraction's.
 
     Raises:
         DataError: the shop has too few customers for so many prompts.
@@ -33,7 +35,8 @@ def pairs(shop: Shop) -> dict[str, list[Pair]]:
     chosen: list[tuple[str, Mapping[str, Any]]] = []
     while len(chosen) < count:
         before = len(chosen)
-        # Of each situation one in turn, the rarest first: one that has no more rows leaves its share to the others.
+        # Of each situation one in turn, the rarest first: one that has no more rows leaves its
+        # share to the others.
         for name in sorted(rows, key=lambda name: (len(rows[name]), name)):
             while rows[name] and rows[name][-1]["customer_unique_id"] in taken:
                 rows[name].pop()
@@ -44,19 +47,26 @@ def pairs(shop: Shop) -> dict[str, list[Pair]]:
             raise too_few(count, f"the shop has {before} customers that one could write to")
     rng = generator(shop.options.seed, "push", "split")
     dealt = split_evenly(split_sizes(count), [name for name, _ in chosen], rng)
-    return {split: [_pair(shop, *chosen[index]) for index in members] for split, members in dealt.items()}
+    return {
+        split: [_pair(shop, *chosen[index]) for index in members]
+        for split, members in dealt.items()
+    }
 
 
 def _taken(shop: Shop) -> set[str]:
-    """The customers of extraction's pairs: of as many as the options ask for, or else of the default number.
+    """The customers of extraction's pairs: of as many as the options ask for, or else of the
+    default number.
 
-    A shop that is too small for the default number has no such pairs, and all of its customers may be written to.
+    A shop that is too small for the default number has no such pairs, and all of its customers may
+    be written to.
     """
     options = shop.options
     if not options.count("extraction"):
         options = options.model_copy(update={"extraction": COUNTS["extraction"]})
     try:
-        return {row["customer_unique_id"] for row in extraction.chosen(replace(shop, options=options))}
+        return {
+            row["customer_unique_id"] for row in extraction.chosen(replace(shop, options=options))
+        }
     except DataError:
         if shop.options.count("extraction"):
             raise
@@ -66,16 +76,28 @@ def _taken(shop: Shop) -> set[str]:
 def _rows(shop: Shop, situation: Situation) -> list[dict[str, Any]]:
     """The rows that a situation may be about, in a seeded order."""
     query = f"SELECT o.* FROM orders_enriched AS o WHERE ({situation.rows}) ORDER BY o.order_id"  # noqa: S608 - ours
-    rows = [row for row in rows_of(shop.database, query) if row["product_category"] in BY_NAME and row["first_name"]]
+    rows = [
+        row
+        for row in rows_of(shop.database, query)
+        if row["product_category"] in BY_NAME and row["first_name"]
+    ]
     order = generator(shop.options.seed, "push", "order", situation.name).permutation(len(rows))
     return [rows[index] for index in order]
 
 
 def _pair(shop: Shop, name: str, row: Mapping[str, Any]) -> Pair:
-    situation, rng, table = situations()[name], generator(shop.options.seed, "push", row["order_id"]), texts()
+    situation, rng, table = (
+        situations()[name],
+        generator(shop.options.seed, "push", row["order_id"]),
+        texts(),
+    )
     noun = pick(BY_NAME[row["product_category"]].nouns, rng)
     late = row["delay_days"] or 0
-    slots = {"name": row["first_name"], "days": f"{late} dia" if late == 1 else f"{late} dias", **agreeing(noun)}
+    slots = {
+        "name": row["first_name"],
+        "days": f"{late} dia" if late == 1 else f"{late} dias",
+        **agreeing(noun),
+    }
     complaint = table["complaints"][row["complaint_category"] or "nenhum"]
     told = pick(situation.told, rng).format(days=slots["days"], complaint=complaint)
     offers = draw_offers(rng) if rng.random() < situation.offered else []
@@ -113,7 +135,10 @@ def _pair(shop: Shop, name: str, row: Mapping[str, Any]) -> Pair:
             "offers": given,
             "titled": shop.options.titles,
         },
-        about={"situation": name, **{key: row[key] for key in ("order_id", "customer_id", "customer_unique_id")}},
+        about={
+            "situation": name,
+            **{key: row[key] for key in ("order_id", "customer_id", "customer_unique_id")},
+        },
     )
 
 
@@ -130,7 +155,9 @@ def draw_offers(rng: np.random.Generator) -> list[tuple[str, list[str]]]:
     for kind in kinds:
         slots = {slot: pick(table[slot], rng) for slot in ("n", "reais", "word", "day")}
         offer = table["offers"][kind]
-        drawn.append((offer["given"].format_map(slots), [form.format_map(slots) for form in offer["said"]]))
+        drawn.append(
+            (offer["given"].format_map(slots), [form.format_map(slots) for form in offer["said"]])
+        )
     return drawn
 
 

@@ -1,13 +1,14 @@
-"""What a push message is worth: what it says to this customer in this situation, less a share for how it says it.
+"""What a push message is worth: what it says to this customer in this situation, less a share for
+how it says it.
 
-A message that fails a gate is worth a tenth of what it says, so at most 0.1: one that is too long, no Portuguese, an
-invention, several texts, shouting, or has a gap left open. Nothing here asks a model: what a message says is looked up
-in `lexicon.yaml`.
+A message that fails a gate is worth a tenth of what it says, so at most 0.1: one that is too long,
+no Portuguese, an invention, several texts, shouting, or has a gap left open. Nothing here asks a
+model: what a message says is looked up in `lexicon.yaml`.
 
 Reading a message: what stands around it, and which phrases of `lexicon.yaml` it says.
 
-A message is its words without case and accents; separators (comma, full stop, colon) are words of their own, which no
-phrase but one that names the colon goes across.
+A message is its words without case and accents; separators (comma, full stop, colon) are words of
+their own, which no phrase but one that names the colon goes across.
 """
 
 import re
@@ -65,7 +66,9 @@ class PushPhrases:
             entries: phrases by what they say.
             negatable: whether a phrase behind "não" or "sem" is not said.
         """
-        alternatives = {says: "|".join(map(_expression, phrases)) for says, phrases in entries.items()}
+        alternatives = {
+            says: "|".join(map(_expression, phrases)) for says, phrases in entries.items()
+        }
         self._any = re.compile("|".join(alternatives.values()))
         self._saying = {says: re.compile(expression) for says, expression in alternatives.items()}
         self._negatable = negatable
@@ -86,9 +89,15 @@ class PushPhrases:
 
 
 def _is_negated(said: Sequence[str], place: int) -> bool:
-    """Whether one of the two words before says no, in the same sentence; a phrase may begin with a "não" of its own."""
+    """Whether one of the two words before says no, in the same sentence; a phrase may begin with a
+    "não" of its own."""
     before = said[max(0, place - 2) : place]
-    return not (said[place] in NEGATIONS or not before or before[-1] in SEPARATORS or NEGATIONS.isdisjoint(before))
+    return not (
+        said[place] in NEGATIONS
+        or not before
+        or before[-1] in SEPARATORS
+        or NEGATIONS.isdisjoint(before)
+    )
 
 
 class Lexicon(NamedTuple):
@@ -112,7 +121,11 @@ class Lexicon(NamedTuple):
 def lexicon() -> Lexicon:
     """The lexicon, read when it is first needed."""
     table: dict[str, Any] = read_table(Path(__file__).with_name("lexicon.yaml"))
-    faults = {f"{kind}: {phrase}": [phrase] for kind in ("placeholders", "remarks", "stock") for phrase in table[kind]}
+    faults = {
+        f"{kind}: {phrase}": [phrase]
+        for kind in ("placeholders", "remarks", "stock")
+        for phrase in table[kind]
+    }
     acts = {
         act: [frozenset(folded(forms).split("/")) for forms in written.split()]
         for act, written in table["acts"].items()
@@ -126,7 +139,9 @@ def lexicon() -> Lexicon:
         acts=acts,
         imperatives=frozenset().union(*(imperatives for imperatives, _ in acts.values())),
         labels=frozenset(map(folded, table["labels"])),
-        languages={name: frozenset(folded(listed).split()) for name, listed in table["languages"].items()},
+        languages={
+            name: frozenset(folded(listed).split()) for name, listed in table["languages"].items()
+        },
     )
 
 
@@ -142,7 +157,8 @@ def plain(said: Sequence[str]) -> list[str]:
 
 
 MOST = 300
-"""Characters of a completion that are looked at, behind its thoughts; a message of more than 120 has failed anyway."""
+"""Characters of a completion that are looked at, behind its thoughts; a message of more than 120
+has failed anyway."""
 MOST_THOUGHT = 20_000
 
 
@@ -153,14 +169,17 @@ class PushMessage(NamedTuple):
     """Empty where none was asked for."""
     body: str
     around: Sequence[str]
-    """What had to be taken away, in this order: thought, fence, preamble, count, lines, label, quotes."""
+    """What had to be taken away, in this order: thought, fence, preamble, count, lines, label,
+    quotes."""
     lines: int
     """Of the message itself; one, or two with a title."""
 
 
 _THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE).match
 _FENCE = re.compile(r"\s*(?:```|~~~)[ \t]*\w*[ \t]*\n?(.*?)\s*(?:```|~~~)?\s*\Z", re.DOTALL).match
-_COUNT = re.compile(r"\s*[(\[]\s*\d{1,4}\s*(?:caracteres|chars|characters)\s*[)\]]\s*\Z", re.IGNORECASE).search
+_COUNT = re.compile(
+    r"\s*[(\[]\s*\d{1,4}\s*(?:caracteres|chars|characters)\s*[)\]]\s*\Z", re.IGNORECASE
+).search
 _LABEL = re.compile(r"[*_#\s]*([^\W\d_]+(?: [^\W\d_]+){0,2})[*_\s]*[:：][*_\s]*").match
 _QUOTED = re.compile(r"""(["“”'‘’«»*_`]{1,3})(.*?)(["“”'‘’«»*_`]{1,3})\Z""", re.DOTALL).match
 
@@ -200,7 +219,9 @@ def read(completion: str, *, titled: bool) -> PushMessage:
     if len(bare) == (3 if titled else 2):
         around.append("lines")
     title = bare[0] if titled and len(bare) > 1 else ""
-    return PushMessage(title, " ".join(bare[bool(title) :]), tuple(dict.fromkeys(around)), len(bare))
+    return PushMessage(
+        title, " ".join(bare[bool(title) :]), tuple(dict.fromkeys(around)), len(bare)
+    )
 
 
 RUBRIC = read_rubric("push", 1)
@@ -255,7 +276,9 @@ def situations() -> Mapping[str, Situation]:
         allowed = core.union(*also, written.pop("may"))
         against = frozenset((cores - allowed) | set(written.pop("against")))
         offered = float(written.pop("offered"))
-        made[name] = Situation(name=name, core=core, also=also, contradicting=against, offered=offered, **written)
+        made[name] = Situation(
+            name=name, core=core, also=also, contradicting=against, offered=offered, **written
+        )
     return made
 
 
@@ -265,14 +288,17 @@ def judge(reference: Mapping[str, Any], completion: str, reading: str) -> tuple[
     Args:
         reference: name, product, situation, told, offers and titled of the prompt.
         completion: what the model wrote.
-        reading: which reading's total is the reward: "lenient" takes away what stands around, for "strict" it is part
-            of the message, which is no single message then.
+        reading: which reading's total is the reward: "lenient" takes away what stands around, for
+            "strict" it is part of the message, which is no single message then.
     """
     message = read(completion, titled=reference["titled"])
     lenient = strict = _parts(reference, message)
     if message.around:
         share = FAILED if all(lenient[name] for name in GATES) else 1.0
-        paying = {part.name: None if (value := lenient[part.name]) is None else value * share for part in RUBRIC.parts}
+        paying = {
+            part.name: None if (value := lenient[part.name]) is None else value * share
+            for part in RUBRIC.parts
+        }
         strict = {**lenient, **paying, "single": 0.0}
     readings = {"lenient": RUBRIC.total(lenient), "strict": RUBRIC.total(strict)}
     how = "+".join(message.around) or "strict"
@@ -281,7 +307,11 @@ def judge(reference: Mapping[str, Any], completion: str, reading: str) -> tuple[
 
 def _parts(reference: Mapping[str, Any], message: PushMessage) -> dict[str, float | None]:
     """The value of every part."""
-    situation, told, offers = situations()[reference["situation"]], reference["told"], reference["offers"]
+    situation, told, offers = (
+        situations()[reference["situation"]],
+        reference["told"],
+        reference["offers"],
+    )
     facts = facts_of(reference["name"], reference["product"], told, tuple(offers))
     text = f"{message.title}. {message.body}" if message.title else message.body
     said = words(text)
@@ -311,7 +341,8 @@ def _parts(reference: Mapping[str, Any], message: PushMessage) -> dict[str, floa
 
 
 def _copied(said: Sequence[str], told: str) -> set[int]:
-    """The places of words that are copied from the situation, three or more in a row; none where it is little of it.
+    """The places of words that are copied from the situation, three or more in a row; none where it
+    is little of it.
 
     Separators do not count, neither in the one nor in the other.
     """
@@ -319,7 +350,12 @@ def _copied(said: Sequence[str], told: str) -> set[int]:
     mine = [place for place, word in enumerate(said) if word not in SEPARATORS]
     runs = set(zip(given, given[1:], given[2:], strict=False))
     threes = zip(mine, mine[1:], mine[2:], strict=False)
-    places = {place for three in threes if tuple(said[place] for place in three) in runs for place in three}
+    places = {
+        place
+        for three in threes
+        if tuple(said[place] for place in three) in runs
+        for place in three
+    }
     return places if len(places) > MOST_COPIED * len(given) else set()
 
 
@@ -354,7 +390,8 @@ def _offer(offer: str, text: str, said: Sequence[str]) -> float:
 
 
 def _own(said: Sequence[str], faults: Collection[str], copied: Collection[int]) -> float:
-    """1 less twice the share of what is copied from the situation, less a half for each stock phrase."""
+    """1 less twice the share of what is copied from the situation, less a half for each stock
+    phrase."""
     own = [word for word in said if word not in SEPARATORS]
     if not own or len(set(own)) < 0.6 * len(own):
         return 0.0
@@ -363,7 +400,8 @@ def _own(said: Sequence[str], faults: Collection[str], copied: Collection[int]) 
 
 
 def _written(body: str, spoken: Sequence[str]) -> float:
-    """An end as a sentence has is worth a half, a capital first and no long run of content words a quarter each."""
+    """An end as a sentence has is worth a half, a capital first and no long run of content words a
+    quarter each."""
     first = next(filter(str.isalpha, body), "")
     function = lexicon().languages["portuguese"]
     longest = run = 0
@@ -401,12 +439,23 @@ class MessageFacts(NamedTuple):
 def facts_of(name: str, product: str, told: str, offers: tuple[str, ...]) -> MessageFacts:
     """The facts of a prompt, by its parts."""
     given = " . ".join((told, *offers))
-    found = [word for word in re.findall(r"\w+", f"{given} {product}") if len(word) > 1 and not word.isdigit()]
+    found = [
+        word
+        for word in re.findall(r"\w+", f"{given} {product}")
+        if len(word) > 1 and not word.isdigit()
+    ]
     codes = {folded(word) for word in found if word.isupper() or any(map(str.isdigit, word))}
     named = words(product)
     nouns = {word for place, word in enumerate(named) if place == 0 or len(word) > 3}
-    forms = {re.sub(end, ending, noun) for noun in nouns for end, endings in _FORMS.items() for ending in endings}
-    return MessageFacts(numbers_of(given), codes, claims_of(words(given)), folded(name), named, forms)
+    forms = {
+        re.sub(end, ending, noun)
+        for noun in nouns
+        for end, endings in _FORMS.items()
+        for ending in endings
+    }
+    return MessageFacts(
+        numbers_of(given), codes, claims_of(words(given)), folded(name), named, forms
+    )
 
 
 def masked(said: Sequence[str], facts: MessageFacts, copied: Collection[int] = ()) -> list[str]:
@@ -455,7 +504,11 @@ def numbers_of(text: str) -> set[Number]:
     numbers = set()
     for match in _NUMBER.finditer(text):
         read = read_number(match["number"].rstrip(".,"), quoted=bool(match["money"]))
-        value = float("nan") if read is None or read.value is None or abs(read.value) >= 1e12 else float(read.value)
+        value = (
+            float("nan")
+            if read is None or read.value is None or abs(read.value) >= 1e12
+            else float(read.value)
+        )
         unit = folded(match["unit"] or "")
         numbers.add((value, "R$" if match["money"] else _UNITS.get(unit, unit.rstrip("s"))))
     return numbers
@@ -464,12 +517,22 @@ def numbers_of(text: str) -> set[Number]:
 def claims_of(said: Sequence[str]) -> set[str]:
     """What a text claims; that the freight is free does not say that anything else is."""
     spans = list(lexicon().claims.spans(said))
-    freight = {place for claim, start, end in spans if claim == "free shipping" for place in range(start, end)}
+    freight = {
+        place
+        for claim, start, end in spans
+        if claim == "free shipping"
+        for place in range(start, end)
+    }
     return {claim for claim, start, _ in spans if claim != "free" or start not in freight}
 
 
 def _failed(
-    message: PushMessage, said: Sequence[str], faults: Collection[str], facts: MessageFacts, *, titled: bool
+    message: PushMessage,
+    said: Sequence[str],
+    faults: Collection[str],
+    facts: MessageFacts,
+    *,
+    titled: bool,
 ) -> dict[str, bool]:
     """Which gates a message failed.
 
@@ -485,12 +548,15 @@ def _failed(
     counted = [word for word in said if word.isalpha()]
     portuguese, *others = lexicon().languages.values()
     mine = sum(word in portuguese for word in counted)
-    foreign = max(sum(word in other and word not in portuguese for word in counted) for other in others)
+    foreign = max(
+        sum(word in other and word not in portuguese for word in counted) for other in others
+    )
     found = [word for word in _LETTERS(text) if folded(word) not in facts.codes]
     shouted = sum(map(str.isupper, found))
     most = 2 if titled else 1
     return {
-        "limit": not 0 < len(message.body) <= MOST_BODY or (titled and not 0 < len(message.title) <= MOST_TITLE),
+        "limit": not 0 < len(message.body) <= MOST_BODY
+        or (titled and not 0 < len(message.title) <= MOST_TITLE),
         "portuguese": mine < max(1, FUNCTION_SHARE * len(counted)) or 2 * foreign > mine,
         "filled": bool(_GAP(text)) or "placeholders" in kinds,
         "honest": _invents(text, said, facts),
@@ -507,4 +573,9 @@ def _invents(text: str, said: Sequence[str], facts: MessageFacts) -> bool:
     known = {value for value, _ in facts.numbers}
     strange = any(unit or value not in known for value, unit in numbers_of(text) - facts.numbers)
     codes = {folded(code) for code in (*_MIXED(text), *filter(str.isupper, _COUPON(text)))}
-    return strange or bool(_ADDRESS(text)) or not codes <= facts.codes or not claims_of(said) <= facts.claims
+    return (
+        strange
+        or bool(_ADDRESS(text))
+        or not codes <= facts.codes
+        or not claims_of(said) <= facts.claims
+    )

@@ -1,14 +1,17 @@
-"""Runs one SELECT of unknown origin on one SQLite file: read-only, and within limits of time, steps, rows and memory.
+"""Runs one SELECT of unknown origin on one SQLite file: read-only, and within limits of time,
+steps, rows and memory.
 
-Nothing here trusts what stands in front of it. The file is opened `mode=ro&immutable=1`; SQLite asks an authorizer
-about every table, column and function while it compiles, and everything that is not on a list is refused; a handler
-counts the steps of its machine and looks at the clock; SQLite's own limits bound the length of values and the size of
-expressions. What is left to stop is a single step that takes long, which is why values are short: the worst known
-(`instr` of one long text in another) takes milliseconds at 10,000 bytes.
+Nothing here trusts what stands in front of it. The file is opened `mode=ro&immutable=1`; SQLite
+asks an authorizer about every table, column and function while it compiles, and everything that is
+not on a list is refused; a handler counts the steps of its machine and looks at the clock; SQLite's
+own limits bound the length of values and the size of expressions. What is left to stop is a single
+step that takes long, which is why values are short: the worst known (`instr` of one long text in
+another) takes milliseconds at 10,000 bytes.
 
 The small shops on which a query must be right: the same tables as the records', other rows on each.
 
-They are drawn as the records are, and then changed (`planting.sql`) so that few orders tell near queries apart.
+They are drawn as the records are, and then changed (`planting.sql`) so that few orders tell near
+queries apart.
 """
 
 import shutil
@@ -32,9 +35,11 @@ from plumbline_commerce.database.schema import TABLES
 Value = int | float | str | bytes | None
 Row = tuple[Value, ...]
 COLUMNS = {
-    table: frozenset(line.split()[0] for line in text.splitlines() if line.strip()) for table, text in TABLES.items()
+    table: frozenset(line.split()[0] for line in text.splitlines() if line.strip())
+    for table, text in TABLES.items()
 }
-"""The columns of each table; the PRIMARY of a composite key is no column that SQLite knows, so it does no harm."""
+"""The columns of each table; the PRIMARY of a composite key is no column that SQLite knows, so it
+does no harm."""
 _FUNCTIONS = """
 abs avg ceil ceiling char coalesce count cume_dist date datetime dense_rank first_value floor glob group_concat
 ifnull iif instr julianday lag last_value lead length like likelihood likely lower ltrim max min mod nth_value ntile
@@ -42,18 +47,23 @@ nullif percent_rank pow power rank replace round row_number rtrim sign sqrt strf
 total trim typeof unicode unixepoch unlikely upper
 """
 FUNCTIONS = frozenset(_FUNCTIONS.split())
-"""What a query may call: pure functions whose cost is bounded by the length of their arguments, which that of printf is
-not: its width and precision are numbers, and `printf('%.*c', 2147483647, 'x')` is one step."""
+"""What a query may call: pure functions whose cost is bounded by the length of their arguments,
+which that of printf is not: its width and precision are numbers, and
+`printf('%.*c', 2147483647, 'x')` is one step."""
 DATES = frozenset({"date", "datetime", "julianday", "strftime", "time", "unixepoch"})
-"""Those of them that SQLite would let look at the clock and at the machine's time zone; see `_date`."""
+"""Those of them that SQLite would let look at the clock and at the machine's time zone; see
+`_date`."""
 HEAP = 128 * 2**20
-"""Bytes that SQLite may take in this process, over all connections, so one query runs at a time. Only this ends the
-compilation of common table expressions that each mention the one before twice: SQLite makes a copy for each mention."""
+"""Bytes that SQLite may take in this process, over all connections, so one query runs at a time.
+Only this ends the compilation of common table expressions that each mention the one before twice:
+SQLite makes a copy for each mention."""
 STRIDE = 200
 """Steps of SQLite's machine between two looks at the clock."""
 CONNECTIONS = 64
 """Kept open by a thread."""
-BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
+BROKEN = frozenset(
+    {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
+)
 """Errors of the file, which are no query's fault."""
 
 
@@ -62,7 +72,8 @@ class QueryLimits:
     """How much one query may take."""
 
     steps: int = 30_000_000
-    """Of SQLite's machine, over half a second; counted, so that a verdict is the same on every machine."""
+    """Of SQLite's machine, over half a second; counted, so that a verdict is the same on every
+    machine."""
     seconds: float = 1.0
     """Of a processor, where steps are slow."""
     rows: int = 2000
@@ -95,7 +106,8 @@ def run(database: Path, sql: str, limits: QueryLimits = LIMITS) -> QueryResult |
     """Run a query on a database that nobody writes to.
 
     Raises:
-        DataError: the file is not there, no database, or lacks a table; never for what the query says.
+        DataError: the file is not there, no database, or lacks a table; never for what the query
+            says.
     """
     if not hasattr(_OF_THREAD, "readers"):
         _OF_THREAD.readers = {}
@@ -119,7 +131,8 @@ _CALENDAR = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=
 
 @lru_cache(maxsize=1 << 14, typed=True)
 def _date(name: str, given: Row) -> Value:
-    """What a function of dates gives, as a generated column: SQLite lets no column depend on the clock or a time zone.
+    """What a function of dates gives, as a generated column: SQLite lets no column depend on the
+    clock or a time zone.
 
     Raises:
         sqlite3.Error: it would.
@@ -127,9 +140,13 @@ def _date(name: str, given: Row) -> Value:
     table = f"{name}_{len(given)}"
     columns = ", ".join(f"a{number}" for number in range(len(given)))
     stored = columns or "a0"  # a table has at least one
-    _CALENDAR.execute(f"CREATE TABLE IF NOT EXISTS {table} ({stored}, value AS ({name}({columns})))")
+    _CALENDAR.execute(
+        f"CREATE TABLE IF NOT EXISTS {table} ({stored}, value AS ({name}({columns})))"
+    )
     _CALENDAR.execute(f"DELETE FROM {table}")  # noqa: S608  # names of this file
-    _CALENDAR.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(given)) or 'NULL'})", given)  # noqa: S608
+    _CALENDAR.execute(
+        f"INSERT INTO {table} VALUES ({', '.join('?' * len(given)) or 'NULL'})", given
+    )  # noqa: S608
     value: Value = _CALENDAR.execute(f"SELECT value FROM {table}").fetchone()[0]  # noqa: S608
     return value
 
@@ -145,21 +162,32 @@ class _Reader:
             open_regular(database).close()  # a pipe would be waited for
         uri = f"{database.resolve().as_uri()}?mode=ro&immutable=1"
         try:
-            self.connection = sqlite3.connect(uri, uri=True, isolation_level=None, cached_statements=0)
-            found = {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            self.connection = sqlite3.connect(
+                uri, uri=True, isolation_level=None, cached_statements=0
+            )
+            found = {
+                name
+                for (name,) in self.connection.execute(
+                    "SELECT name FROM sqlite_master WHERE type = 'table'"
+                )
+            }
         except sqlite3.Error as error:
             raise DataError(
                 f"{database} cannot be read as a database: {error}", "remove it to have it built"
             ) from error
         if lacking := sorted(TABLES.keys() - found):
-            raise DataError(f"{database} has no table {', '.join(lacking)}", "remove it to have it built")
+            raise DataError(
+                f"{database} has no table {', '.join(lacking)}", "remove it to have it built"
+            )
         self._guard()
 
     def _guard(self) -> None:
         connection, limits = self.connection, self.limits
         connection.execute(f"PRAGMA hard_heap_limit = {HEAP}")
-        connection.execute("PRAGMA temp_store = MEMORY")  # a query writes nothing, not even what it sorts
-        connection.execute("PRAGMA cache_size = -512")  # KiB of the heap, which many connections share
+        # a query writes nothing, not even what it sorts
+        connection.execute("PRAGMA temp_store = MEMORY")
+        # KiB of the heap, which many connections share
+        connection.execute("PRAGMA cache_size = -512")
         for category, bound in (
             (sqlite3.SQLITE_LIMIT_LENGTH, limits.value),
             (sqlite3.SQLITE_LIMIT_SQL_LENGTH, limits.value),
@@ -192,9 +220,12 @@ class _Reader:
             if code == sqlite3.SQLITE_IOERR_NOMEM:
                 return QueryRefusal("memory", f"more than {HEAP >> 20} MiB")
             if code & 0xFF in BROKEN:
-                raise DataError(f"{self.database} is damaged: {error}", "remove it to have it built again") from error
+                raise DataError(
+                    f"{self.database} is damaged: {error}", "remove it to have it built again"
+                ) from error
             return self.stopped or QueryRefusal("error", str(error))
-        except (sqlite3.Warning, ValueError, OverflowError) as error:  # stacked statements; a NUL, half a surrogate
+        # stacked statements; a NUL, half a surrogate
+        except (sqlite3.Warning, ValueError, OverflowError) as error:
             return QueryRefusal("syntax", str(error))
 
     def _fetch(self, cursor: sqlite3.Cursor) -> QueryResult | QueryRefusal:
@@ -207,7 +238,9 @@ class _Reader:
                 rows.append(row)
                 size += sum(len(value) for value in row if isinstance(value, str | bytes))
                 if len(rows) > self.limits.rows or size > self.limits.result:
-                    return QueryRefusal("rows", f"more than {self.limits.rows} rows or {self.limits.result} bytes")
+                    return QueryRefusal(
+                        "rows", f"more than {self.limits.rows} rows or {self.limits.result} bytes"
+                    )
             return QueryResult(tuple(column[0] for column in cursor.description), tuple(rows))
         finally:
             cursor.close()
@@ -218,14 +251,18 @@ class _Reader:
             return _date(name, given)
         except sqlite3.OperationalError as error:
             if "non-deterministic" in str(error):
-                self.stopped = QueryRefusal("forbidden", f"{name}() with the clock or the machine's time zone")
+                self.stopped = QueryRefusal(
+                    "forbidden", f"{name}() with the clock or the machine's time zone"
+                )
             raise
 
     def _step(self) -> bool:
         """Whether to stop."""
         self.steps += STRIDE
         if self.steps > self.limits.steps or time.thread_time() > self.deadline:
-            self.stopped = QueryRefusal("time", f"more than {self.limits.steps} steps or {self.limits.seconds:g} s")
+            self.stopped = QueryRefusal(
+                "time", f"more than {self.limits.steps} steps or {self.limits.seconds:g} s"
+            )
         return self.stopped is not None
 
     def _authorize(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
@@ -234,7 +271,9 @@ class _Reader:
             self.stopped = QueryRefusal("time", f"more than {self.limits.seconds:g} s to compile")
         elif _may(action, first or "", second or ""):
             return sqlite3.SQLITE_OK
-        self.stopped = self.stopped or QueryRefusal("forbidden", f"action {action} on {first or second} {second or ''}")
+        self.stopped = self.stopped or QueryRefusal(
+            "forbidden", f"action {action} on {first or second} {second or ''}"
+        )
         return sqlite3.SQLITE_DENY
 
 
@@ -251,14 +290,16 @@ def _may(action: int, first: str, second: str) -> bool:
 
 
 ORDERS = 2000
-"""Of each shop: few enough for a query to take half a millisecond, enough to tell near queries apart."""
+"""Of each shop: few enough for a query to take half a millisecond, enough to tell near queries
+apart."""
 BESIDE = ".shop-"
 """How the name of a folder begins in which a shop is built."""
 PLANTING = Path(__file__).with_name("planting.sql")
 
 
 def databases(folder: Path, count: int) -> tuple[Path, ...]:
-    """The first `count` shops, built in `folder` where they are not there yet; they depend on nothing else.
+    """The first `count` shops, built in `folder` where they are not there yet; they depend on
+    nothing else.
 
     Each is written beside its place and renamed; two processes build one after the other.
 

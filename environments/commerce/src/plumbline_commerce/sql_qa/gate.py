@@ -1,9 +1,11 @@
-"""What a query says, before it is run: one SELECT over the shop's tables, and nothing that only SQLite lets pass.
+"""What a query says, before it is run: one SELECT over the shop's tables, and nothing that only
+SQLite lets pass.
 
-SQLite takes a column that is not there for a text where it stands in double quotes, and of a column that stands beside
-an aggregate without being grouped any row's value. Both run and mean nothing, so both are errors here. The first is
-left to SQLite: double quotes are replaced by backquotes, which mean a name and only a name. The second is found in the
-tree that sqlglot makes of the text. Safety does not depend on this file; `engine.py` has walls of its own.
+SQLite takes a column that is not there for a text where it stands in double quotes, and of a column
+that stands beside an aggregate without being grouped any row's value. Both run and mean nothing, so
+both are errors here. The first is left to SQLite: double quotes are replaced by backquotes, which
+mean a name and only a name. The second is found in the tree that sqlglot makes of the text. Safety
+does not depend on this file; `engine.py` has walls of its own.
 """
 
 import re
@@ -60,7 +62,9 @@ def read_query(text: str) -> Query | QueryRefusal:
     except ImportError as error:
         raise missing("the job sql_qa", error) from error
     if len(text) > LONGEST or _CONTROL.search(text):
-        return QueryRefusal("syntax", f"over {LONGEST} characters, or a character that no query holds")
+        return QueryRefusal(
+            "syntax", f"over {LONGEST} characters, or a character that no query holds"
+        )
     try:
         read = _tree(text)
         if isinstance(read, QueryRefusal):
@@ -70,10 +74,20 @@ def read_query(text: str) -> Query | QueryRefusal:
         fault = next(_faults(nodes), None)
         if fault:
             return QueryRefusal("gate", fault)
-        named = frozenset(node.name.lower() for node in nodes if isinstance(node, exp.Table | exp.Column))
+        named = frozenset(
+            node.name.lower() for node in nodes if isinstance(node, exp.Table | exp.Column)
+        )
         return Query(sql, tree, named & NAMES)
-    except (SqlglotError, RecursionError, LookupError, ValueError, TypeError, AttributeError) as error:
-        # Of these sqlglot raises the first where a text is no SQL, and the others where its parser did not expect it.
+    except (
+        SqlglotError,
+        RecursionError,
+        LookupError,
+        ValueError,
+        TypeError,
+        AttributeError,
+    ) as error:
+        # Of these sqlglot raises the first where a text is no SQL, and the others where its parser
+        # did not expect it.
         return QueryRefusal("syntax", str(error)[:200])
 
 
@@ -91,7 +105,9 @@ def _tree(text: str) -> tuple["exp.Query", str] | QueryRefusal:
         depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
         deepest = max(deepest, depth)
     if len(tokens) > MOST_TOKENS or deepest > DEEPEST:
-        return QueryRefusal("syntax", f"over {MOST_TOKENS} words, or {DEEPEST} brackets in one another")
+        return QueryRefusal(
+            "syntax", f"over {MOST_TOKENS} words, or {DEEPEST} brackets in one another"
+        )
     if any(token.token_type == TokenType.SEMICOLON for token in tokens):
         return QueryRefusal("gate", "more than one statement")
     if not tokens or tokens[0].token_type not in (TokenType.SELECT, TokenType.WITH):
@@ -116,7 +132,9 @@ def _faults(nodes: Sequence["exp.Expr"]) -> Iterator[str]:
     own = {node.alias.lower() for node in nodes if isinstance(node, exp.CTE)}
     for node in nodes:
         if isinstance(node, exp.Table):
-            known = isinstance(node.this, exp.Identifier) and node.name.lower() in COLUMNS.keys() | own
+            known = (
+                isinstance(node.this, exp.Identifier) and node.name.lower() in COLUMNS.keys() | own
+            )
             if not known or node.args.get("db"):
                 yield f"no table {node.sql(dialect='sqlite')[:80]}"
         elif isinstance(node, exp.Into | exp.Parameter | exp.Placeholder):
@@ -134,11 +152,24 @@ def _bare(select: "exp.Select") -> Iterator[str]:
     asked += [select.args[key] for key in ("having", "order") if select.args.get(key) is not None]
     if group is None and not any(_aggregates(node) for node in asked):
         return
-    aliases = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
-    grouped = [_resolved(item, select, aliases) for item in group.expressions] if group is not None else []
+    aliases = {
+        item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)
+    }
+    grouped = (
+        [_resolved(item, select, aliases) for item in group.expressions]
+        if group is not None
+        else []
+    )
     decided = {item.name.lower() for item in grouped if isinstance(item, exp.Column)}
-    tables = {table.alias_or_name.lower(): table.name.lower() for table in select.find_all(exp.Table)}
-    decided |= {column for table in set(tables.values()) if KEYS.get(table) in decided for column in COLUMNS[table]}
+    tables = {
+        table.alias_or_name.lower(): table.name.lower() for table in select.find_all(exp.Table)
+    }
+    decided |= {
+        column
+        for table in set(tables.values())
+        if KEYS.get(table) in decided
+        for column in COLUMNS[table]
+    }
     decided |= set(aliases)
     for node in asked:
         for column in _plain_columns(node, grouped):
@@ -147,10 +178,15 @@ def _bare(select: "exp.Select") -> Iterator[str]:
 
 
 def _resolved(item: "exp.Expr", select: "exp.Select", aliases: dict[str, "exp.Expr"]) -> "exp.Expr":
-    """What an element of GROUP BY stands for: a number or an alias is an expression of the SELECT list."""
+    """What an element of GROUP BY stands for: a number or an alias is an expression of the SELECT
+    list."""
     from sqlglot import exp
 
-    if isinstance(item, exp.Literal) and item.this.isdigit() and 0 < int(item.this) <= len(select.expressions):
+    if (
+        isinstance(item, exp.Literal)
+        and item.this.isdigit()
+        and 0 < int(item.this) <= len(select.expressions)
+    ):
         chosen: exp.Expr = select.expressions[int(item.this) - 1]
         return chosen.unalias()
     if isinstance(item, exp.Column) and not item.table and item.name.lower() not in NAMES:
@@ -159,7 +195,8 @@ def _resolved(item: "exp.Expr", select: "exp.Select", aliases: dict[str, "exp.Ex
 
 
 def _plain_columns(node: "exp.Expr", grouped: list["exp.Expr"]) -> Iterator["exp.Expr"]:
-    """The columns and stars under a node that are outside of aggregates, subqueries and grouped expressions."""
+    """The columns and stars under a node that are outside of aggregates, subqueries and grouped
+    expressions."""
     from sqlglot import exp
 
     if _is_aggregate(node) or isinstance(node, exp.Query | exp.Subquery) or node in grouped:
@@ -168,7 +205,8 @@ def _plain_columns(node: "exp.Expr", grouped: list["exp.Expr"]) -> Iterator["exp
         yield node
         return
     inside = node
-    if isinstance(node, exp.Window):  # what it is over is computed of the groups; its own function aggregates none
+    # what it is over is computed of the groups; its own function aggregates none
+    if isinstance(node, exp.Window):
         inside = node.this.this if isinstance(node.this, exp.Filter) else node.this
         others = [child for child in node.iter_expressions() if child is not node.this]
         for child in [*inside.iter_expressions(), *others]:
@@ -193,9 +231,12 @@ def _aggregates(node: "exp.Expr") -> bool:
 
 
 def _is_aggregate(node: "exp.Expr") -> bool:
-    """Whether a node is an aggregate function; `total` is SQLite's own. (Of several values, max is no exp.Max.)"""
+    """Whether a node is an aggregate function; `total` is SQLite's own. (Of several values, max is
+    no exp.Max.)"""
     from sqlglot import exp
 
     if isinstance(node, exp.Filter):
         return _is_aggregate(node.this)
-    return isinstance(node, exp.AggFunc) or (isinstance(node, exp.Anonymous) and node.name.lower() == "total")
+    return isinstance(node, exp.AggFunc) or (
+        isinstance(node, exp.Anonymous) and node.name.lower() == "total"
+    )

@@ -1,11 +1,13 @@
 """What a gold query returns on one database, with what its order and its limit leave open.
 
-Whether two results say the same, as the Spider test suite has it (Zhong et al. 2020, arXiv:2010.02840).
+Whether two results say the same, as the Spider test suite has it (Zhong et al. 2020,
+arXiv:2010.02840).
 
-Rows are bags, in any order unless the question asks for one; columns may stand in any order; rows that tie at a
-boundary of the gold result may stand for one another. Values are equal if they are near: NULL is NULL, integers are
-exact among one another, and where one is a float the tolerance follows its size (`tolerance`). Near is not transitive;
-results whose values lie that close to one another are paired in the order of their size.
+Rows are bags, in any order unless the question asks for one; columns may stand in any order; rows
+that tie at a boundary of the gold result may stand for one another. Values are equal if they are
+near: NULL is NULL, integers are exact among one another, and where one is a float the tolerance
+follows its size (`tolerance`). Near is not transitive; results whose values lie that close to one
+another are paired in the order of their size.
 """
 
 import math
@@ -23,7 +25,8 @@ from plumbline_commerce.sql_qa.gate import NAMES, Query, read_query
 
 RELATIVE = 1e-4
 HALF_CENT = 5e-3
-"""Half a unit of the second decimal, to which people round what is 1 or more: money, means, percentages."""
+"""Half a unit of the second decimal, to which people round what is 1 or more: money, means,
+percentages."""
 FRACTION = 5e-5
 """Half a unit of the fourth decimal, to which people round what is below 0.1: shares."""
 SMALL = 0.05
@@ -51,14 +54,21 @@ def normal(rows: Iterable[Row], cuts: Sequence[int]) -> tuple[Row, ...]:
 
     Args:
         rows: of a result.
-        cuts: for each column, the digits of the part of a date that it holds (4 of a year, 2 of a month), or 0. Such a
-            text is a number, as a CAST makes it. Any other text of digits is a text: 012 is not 12.
+        cuts: for each column, the digits of the part of a date that it holds (4 of a year, 2 of a
+            month), or 0. Such a text is a number, as a CAST makes it. Any other text of digits is a
+            text: 012 is not 12.
     """
     return tuple(tuple(map(_part, row, cuts)) for row in rows) if any(cuts) else tuple(rows)
 
 
 def _part(value: Value, digits: int) -> Value:
-    if digits and isinstance(value, str) and len(value) == digits and value.isascii() and value.isdigit():
+    if (
+        digits
+        and isinstance(value, str)
+        and len(value) == digits
+        and value.isascii()
+        and value.isdigit()
+    ):
         return int(value)
     return value
 
@@ -66,8 +76,8 @@ def _part(value: Value, digits: int) -> Value:
 def tolerance(size: float) -> float:
     """What may lie between two values, of which the larger has this size.
 
-    From 1 on half a cent or a ten-thousandth; below 0.1 half of the fourth decimal, and a twentieth at most; between
-    them half a percent.
+    From 1 on half a cent or a ten-thousandth; below 0.1 half of the fourth decimal, and a twentieth
+    at most; between them half a percent.
     """
     if size < 0.1:
         return max(NOISE, min(FRACTION, SMALL * size))
@@ -87,7 +97,9 @@ def near(one: Value, other: Value) -> bool:
     return abs(one - other) <= (1 + 1e-9) * tolerance(max(abs(one), abs(other)))
 
 
-def matches(rows: Sequence[Row], gold: Sequence[Tie], *, ordered: bool, cuts: Sequence[int] = ()) -> bool:
+def matches(
+    rows: Sequence[Row], gold: Sequence[Tie], *, ordered: bool, cuts: Sequence[int] = ()
+) -> bool:
     """Whether a result is the gold one.
 
     Args:
@@ -116,7 +128,8 @@ def matches(rows: Sequence[Row], gold: Sequence[Tie], *, ordered: bool, cuts: Se
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """A stretch of a result: it must have all the sure rows, and its other rows are among the spare ones."""
+    """A stretch of a result: it must have all the sure rows, and its other rows are among the spare
+    ones."""
 
     rows: tuple[Row, ...]
     sure: tuple[Row, ...]
@@ -140,8 +153,12 @@ def _unordered(rows: Sequence[Row], gold: Sequence[Tie]) -> _Section:
 
 
 def _may_hold(part: _Section, column: int, at: int, cuts: Sequence[int]) -> bool:
-    """Whether the values at `at` of the rows can be those of a gold column: no more than a first sieve."""
-    mine, pool = [_part(row[at], cuts[column]) for row in part.rows], [row[column] for row in part.sure + part.spare]
+    """Whether the values at `at` of the rows can be those of a gold column: no more than a first
+    sieve."""
+    mine, pool = (
+        [_part(row[at], cuts[column]) for row in part.rows],
+        [row[column] for row in part.sure + part.spare],
+    )
     if not any(isinstance(value, float) for value in (*mine, *pool)):
         return Counter(mine) <= Counter(pool)
     numbers, others = _sorted_out(mine)
@@ -161,7 +178,8 @@ def _sorted_out(values: Iterable[Value]) -> tuple[list[int | float], Counter[Val
 
 
 def _paired(numbers: Sequence[int | float], pool: Sequence[int | float]) -> bool:
-    """Whether each of some numbers has one of the pool for itself that is as near as floats may be; both sorted."""
+    """Whether each of some numbers has one of the pool for itself that is as near as floats may be;
+    both sorted."""
     at = 0
     for number in numbers:
         while at < len(pool) and pool[at] < number and not near(float(pool[at]), float(number)):
@@ -172,11 +190,15 @@ def _paired(numbers: Sequence[int | float], pool: Sequence[int | float]) -> bool
     return True
 
 
-def _search(sections: Sequence[_Section], fitting: Sequence[Sequence[int]], cuts: Sequence[int]) -> bool:
-    """Look for an order of columns under which the rows agree; the columns with the least choice first.
+def _search(
+    sections: Sequence[_Section], fitting: Sequence[Sequence[int]], cuts: Sequence[int]
+) -> bool:
+    """Look for an order of columns under which the rows agree; the columns with the least choice
+    first.
 
-    Every choice is tested on the columns chosen so far. After so many tries the answer is no, which only results of
-    six or more columns can come to, where many hold the same values in another order.
+    Every choice is tested on the columns chosen so far. After so many tries the answer is no, which
+    only results of six or more columns can come to, where many hold the same values in another
+    order.
     """
     wide, length = len(fitting), sum(len(part.rows) for part in sections)
     order = sorted(range(wide), key=lambda column: len(fitting[column]))
@@ -196,14 +218,20 @@ def _search(sections: Sequence[_Section], fitting: Sequence[Sequence[int]], cuts
             left -= 1
             if left < 0:
                 return False
-            if all(_agree(part, order[: len(chosen) + 1], (*chosen, at), cuts) for part in sections):
+            if all(
+                _agree(part, order[: len(chosen) + 1], (*chosen, at), cuts) for part in sections
+            ):
                 stack.append((*chosen, at))
     return False
 
 
-def _agree(part: _Section, columns: Sequence[int], chosen: Sequence[int], cuts: Sequence[int]) -> bool:
+def _agree(
+    part: _Section, columns: Sequence[int], chosen: Sequence[int], cuts: Sequence[int]
+) -> bool:
     """Whether a section's rows agree on some columns."""
-    mine = normal((tuple(row[at] for at in chosen) for row in part.rows), [cuts[column] for column in columns])
+    mine = normal(
+        (tuple(row[at] for at in chosen) for row in part.rows), [cuts[column] for column in columns]
+    )
     sure = [tuple(row[at] for at in columns) for row in part.sure]
     spare = [tuple(row[at] for at in columns) for row in part.spare]
     rest = _without(mine, sure)
@@ -211,11 +239,16 @@ def _agree(part: _Section, columns: Sequence[int], chosen: Sequence[int], cuts: 
 
 
 def _without(pool: Sequence[Row], taken: Sequence[Row]) -> list[Row] | None:
-    """What is left of a pool of rows after each of some rows took one that is near it; None where one finds none."""
+    """What is left of a pool of rows after each of some rows took one that is near it; None where
+    one finds none."""
     if not taken:
         return list(pool)
     wide = range(len(taken[0]))
-    loose = [at for at in wide if any(isinstance(row[at], float) for rows in (pool, taken) for row in rows)]
+    loose = [
+        at
+        for at in wide
+        if any(isinstance(row[at], float) for rows in (pool, taken) for row in rows)
+    ]
     if not loose:
         left = Counter(pool)
         left.subtract(taken)
@@ -238,7 +271,8 @@ def _by_key(rows: Iterable[Row], exact: Sequence[int]) -> dict[Row, list[Row]]:
 
 
 def _apart(pool: list[Row], taken: list[Row]) -> list[Row] | None:
-    """`_without` for rows that differ in their floats alone: by size, or else by augmenting paths."""
+    """`_without` for rows that differ in their floats alone: by size, or else by augmenting
+    paths."""
     if len(taken) > len(pool):
         return None
     by_size, mine = sorted(pool, key=_size), sorted(taken, key=_size)
@@ -253,7 +287,9 @@ def _apart(pool: list[Row], taken: list[Row]) -> list[Row] | None:
     return [row for at, row in enumerate(by_size) if at not in owner]
 
 
-def _give(row: int, near_by: Sequence[Sequence[int]], owner: dict[int, int], seen: set[int]) -> bool:
+def _give(
+    row: int, near_by: Sequence[Sequence[int]], owner: dict[int, int], seen: set[int]
+) -> bool:
     """Find a place for a row, moving others that have one (Kuhn's augmenting path)."""
     for at in near_by[row]:
         if at not in seen:
@@ -271,7 +307,11 @@ def _near_rows(one: Row, other: Row) -> bool:
 def _size(row: Row) -> tuple[tuple[int, float | str], ...]:
     """An order of rows of any values."""
     return tuple(
-        (0, 0.0) if value is None else (1, value) if isinstance(value, int | float) else (2, str(value))
+        (0, 0.0)
+        if value is None
+        else (1, value)
+        if isinstance(value, int | float)
+        else (2, str(value))
         for value in row
     )
 
@@ -289,7 +329,11 @@ PARTS = {"%Y": 4, "%G": 4, "%j": 3, "%w": 1, "%u": 1} | dict.fromkeys(
     ("%m", "%d", "%H", "%M", "%S", "%W", "%U", "%V"), 2
 )
 """Digits of what strftime cuts."""
-CUTS = {("1", "4"): 4} | dict.fromkeys([(start, "2") for start in ("6", "9", "12", "15", "18")], 2) | {("9", ""): 2}
+CUTS = (
+    {("1", "4"): 4}
+    | dict.fromkeys([(start, "2") for start in ("6", "9", "12", "15", "18")], 2)
+    | {("9", ""): 2}
+)
 """Digits of what substr cuts, by start and length: of 2017-08-03 14:05:09."""
 
 
@@ -312,18 +356,24 @@ def gold_of(database: Path, sql: str) -> GoldResult:
     """Run a gold query.
 
     Raises:
-        DataError: it does not pass the gate, does not run or returns nothing, or its ORDER BY cannot be taken apart.
+        DataError: it does not pass the gate, does not run or returns nothing, or its ORDER BY
+            cannot be taken apart.
     """
     query = read_query(sql)
     result = query if isinstance(query, QueryRefusal) else run(database, query.sql)
     if isinstance(query, QueryRefusal) or isinstance(result, QueryRefusal):
         said = f"{result.cause}: {result.detail}" if isinstance(result, QueryRefusal) else ""
-        raise DataError(f"the gold query {sql} gives no result on {database} ({said})", "correct it")
+        raise DataError(
+            f"the gold query {sql} gives no result on {database} ({said})", "correct it"
+        )
     cuts = date_cuts(query, result.columns)
     rows = normal(result.rows, cuts)
     ties = _ties(database, query, rows, cuts)
     if not matches(rows, ties, ordered=True):
-        raise DataError(f"without its LIMIT the gold query {sql} gives other rows", "correct its limit or its order")
+        raise DataError(
+            f"without its LIMIT the gold query {sql} gives other rows",
+            "correct its limit or its order",
+        )
     return GoldResult(result, rows, ties, query.names, cuts)
 
 
@@ -331,7 +381,8 @@ def check_gold(sql: str, paths: Sequence[Path]) -> None:
     """Check that a gold query asks something: what it returns is not the same wherever it is asked.
 
     Raises:
-        DataError: it gives no result; or on all databases no row, nothing but NULL, or the same rows.
+        DataError: it gives no result; or on all databases no row, nothing but NULL, or the same
+            rows.
     """
     golds = [gold_of(path, sql) for path in paths]
     values = [value for gold in golds for row in gold.rows for value in row]
@@ -342,13 +393,16 @@ def check_gold(sql: str, paths: Sequence[Path]) -> None:
     elif all(value is None for value in values):
         what = "returns nothing but NULL"
     elif others and all(
-        len(other.result.columns) == len(first.result.columns) and matches(other.rows, first.ties, ordered=False)
+        len(other.result.columns) == len(first.result.columns)
+        and matches(other.rows, first.ties, ordered=False)
         for other in others
     ):
         what = "returns the same rows"
     if what:
         fix = "ask for what differs from shop to shop, or leave the record out"
-        raise DataError(f"the gold query {sql} {what} on each of {len(paths)} databases: it asks nothing", fix)
+        raise DataError(
+            f"the gold query {sql} {what} on each of {len(paths)} databases: it asks nothing", fix
+        )
 
 
 def date_cuts(query: Query, columns: Sequence[str]) -> tuple[int, ...]:
@@ -371,19 +425,30 @@ def _digits(item: "exp.Expr", scope: "Scope") -> int:
     from sqlglot.optimizer.scope import Scope
 
     item = item.unalias()
-    if isinstance(item, exp.Paren | exp.Cast | exp.Min | exp.Max | exp.Coalesce | exp.Window | exp.Lag | exp.Lead):
+    if isinstance(
+        item,
+        exp.Paren | exp.Cast | exp.Min | exp.Max | exp.Coalesce | exp.Window | exp.Lag | exp.Lead,
+    ):
         return _digits(item.this, scope)
-    if isinstance(item, exp.Add | exp.Mul) and item.expression.is_int:  # + 0 and * 1 make a number of a text
+    # + 0 and * 1 make a number of a text
+    if isinstance(item, exp.Add | exp.Mul) and item.expression.is_int:
         return _digits(item.this, scope)
     if isinstance(item, exp.TimeToStr):
         return PARTS.get(item.text("format"), 0)
     if isinstance(item, exp.Substring):
         cut = (item.text("start"), item.text("length"))
-        dated = any(column.name.lower().endswith(DATES) for column in item.this.find_all(exp.Column))
+        dated = any(
+            column.name.lower().endswith(DATES) for column in item.this.find_all(exp.Column)
+        )
         return CUTS.get(cut, 0) if dated else 0
     if isinstance(item, exp.Column):
-        inner = [scope.sources[item.table]] if item.table in scope.sources else scope.sources.values()
-        return max((_digits_named(item.name, source) for source in inner if isinstance(source, Scope)), default=0)
+        inner = (
+            [scope.sources[item.table]] if item.table in scope.sources else scope.sources.values()
+        )
+        return max(
+            (_digits_named(item.name, source) for source in inner if isinstance(source, Scope)),
+            default=0,
+        )
     return 0
 
 
@@ -406,7 +471,9 @@ def _digits_named(name: str, source: "Scope") -> int:
     return found
 
 
-def _ties(database: Path, query: Query, rows: tuple[Row, ...], cuts: Sequence[int]) -> tuple[Tie, ...]:
+def _ties(
+    database: Path, query: Query, rows: tuple[Row, ...], cuts: Sequence[int]
+) -> tuple[Tie, ...]:
     """The rows of a result, those that its ORDER BY cannot tell apart together."""
     if not rows:
         return ()
@@ -420,10 +487,15 @@ def _ties(database: Path, query: Query, rows: tuple[Row, ...], cuts: Sequence[in
         tree.set(clause, None)
     everything = run(database, tree.sql(dialect="sqlite"), WITHOUT_LIMIT)
     if isinstance(everything, QueryRefusal):
-        raise DataError(f"{query.sql} cannot be run without its limit: {everything.detail}", "write it more simply")
+        raise DataError(
+            f"{query.sql} cannot be run without its limit: {everything.detail}",
+            "write it more simply",
+        )
     start = int(offset.expression.name) if offset is not None and offset.expression.is_int else 0
     end, at, ties = start + len(rows), 0, []
-    for _, tied in groupby(everything.rows, key=lambda row: tuple(_rounded(row[key]) for key in keys)):
+    for _, tied in groupby(
+        everything.rows, key=lambda row: tuple(_rounded(row[key]) for key in keys)
+    ):
         members = normal((row[:wide] for row in tied), cuts)
         take = min(end, at + len(members)) - max(start, at)
         if take > 0:
@@ -438,7 +510,8 @@ def _rounded(value: Value) -> Value:
 
 
 def _keys(tree: "exp.Query", ordered_by: Sequence["exp.Expr"], wide: int) -> list[int]:
-    """Where the values stand that a query is ordered by; those that it does not return are added at its end."""
+    """Where the values stand that a query is ordered by; those that it does not return are added at
+    its end."""
     from sqlglot import exp
 
     items = list(tree.selects)
@@ -449,7 +522,12 @@ def _keys(tree: "exp.Query", ordered_by: Sequence["exp.Expr"], wide: int) -> lis
     for key in ordered_by:
         if isinstance(key, exp.Literal) and not key.is_string:
             places.append(int(key.name) - 1)
-        elif not starred and isinstance(key, exp.Column) and not key.table and key.name.lower() in names:
+        elif (
+            not starred
+            and isinstance(key, exp.Column)
+            and not key.table
+            and key.name.lower() in names
+        ):
             places.append(names.index(key.name.lower()))
         elif not starred and key in plain:
             places.append(plain.index(key))
@@ -459,12 +537,16 @@ def _keys(tree: "exp.Query", ordered_by: Sequence["exp.Expr"], wide: int) -> lis
             places.append(wide)
             wide += 1
         else:
-            raise DataError(f"{tree.sql(dialect='sqlite')} is ordered by what it does not return", "return it as well")
+            raise DataError(
+                f"{tree.sql(dialect='sqlite')} is ordered by what it does not return",
+                "return it as well",
+            )
     return places
 
 
 def _written_out(node: "exp.Expr", aliased: Mapping[str, "exp.Expr"]) -> "exp.Expr":
-    """What an alias stands for, where a node is one: ORDER BY knows those of the SELECT list, and the list does not."""
+    """What an alias stands for, where a node is one: ORDER BY knows those of the SELECT list, and
+    the list does not."""
     from sqlglot import exp
 
     is_alias = isinstance(node, exp.Column) and not node.table and node.name.lower() not in NAMES

@@ -1,7 +1,8 @@
 """The job: one SELECT that answers a question, and a sentence for its result.
 
-An answer is a block of SQL and then one sentence in Portuguese, in which values of the result stand as placeholders:
-the column's name in braces, filled in from the first row of what the query returns.
+An answer is a block of SQL and then one sentence in Portuguese, in which values of the result stand
+as placeholders: the column's name in braces, filled in from the first row of what the query
+returns.
 
     ```sql
     SELECT COUNT(*) AS pedidos FROM orders_enriched WHERE customer_state = 'SP'
@@ -14,10 +15,12 @@ A pair's reference holds
     sql         text: the gold query, whose result is the answer
     ordered     true or false: whether the question asks for an order of rows
 
-The gold query returns at least a row on some database (`engine.py`), and not the same rows on all of them.
-Its LIMIT and its ORDER BY decide which ties may be broken either way, whatever `ordered` says (`gold.py`).
+The gold query returns at least a row on some database (`engine.py`), and not the same rows on all
+of them. Its LIMIT and its ORDER BY decide which ties may be broken either way, whatever `ordered`
+says (`gold.py`).
 
-The controls are ways to answer without understanding the question: what they earn is the floor under every figure.
+The controls are ways to answer without understanding the question: what they earn is the floor
+under every figure.
 """
 
 # ruff: noqa: S608 - the controls' queries are answers, which the verifier runs within its walls
@@ -50,8 +53,11 @@ def select_null(examples: Sequence[Example]) -> list[str]:
 
 
 def count_tables(examples: Sequence[Example]) -> list[str]:
-    """All rows of the gold query's tables, side by side or joined by the columns that they share, counted."""
-    return [_answer(f"SELECT COUNT(*) AS resultado FROM {_tables(example)}") for example in examples]
+    """All rows of the gold query's tables, side by side or joined by the columns that they share,
+    counted."""
+    return [
+        _answer(f"SELECT COUNT(*) AS resultado FROM {_tables(example)}") for example in examples
+    ]
 
 
 def select_everything(examples: Sequence[Example]) -> list[str]:
@@ -60,11 +66,14 @@ def select_everything(examples: Sequence[Example]) -> list[str]:
 
 
 def select_names(examples: Sequence[Example]) -> list[str]:
-    """The gold query's own columns from its own tables, and nothing computed: all that *names* pays."""
+    """The gold query's own columns from its own tables, and nothing computed: all that *names*
+    pays."""
     answers = []
     for example in examples:
         columns = sorted(_named(example) - COLUMNS.keys())
-        answers.append(_answer(f"SELECT {', '.join(columns) or '*'} FROM {_tables(example)} LIMIT 5"))
+        answers.append(
+            _answer(f"SELECT {', '.join(columns) or '*'} FROM {_tables(example)} LIMIT 5")
+        )
     return answers
 
 
@@ -84,11 +93,17 @@ def prompts_example(examples: Sequence[Example]) -> list[str]:
 
 
 def nearest_gold(examples: Sequence[Example]) -> list[str]:
-    """The perfect answer to the other question of these examples that has the most words in common."""
-    said = [frozenset(_WORD.findall(example.reference["question"].casefold())) for example in examples]
+    """The perfect answer to the other question of these examples that has the most words in
+    common."""
+    said = [
+        frozenset(_WORD.findall(example.reference["question"].casefold())) for example in examples
+    ]
     answers = []
     for at, mine in enumerate(said):
-        common = [(len(mine & other) / max(1, len(mine | other)), number) for number, other in enumerate(said)]
+        common = [
+            (len(mine & other) / max(1, len(mine | other)), number)
+            for number, other in enumerate(said)
+        ]
         nearest = max((pair for pair in common if pair[1] != at), default=(0, at))[1]
         answers.append(gold_of(examples[nearest]))
     return answers

@@ -1,6 +1,8 @@
-"""Which questions are asked: of all families equally many, each query once, some families in val and test alone.
+"""Which questions are asked: of all families equally many, each query once, some families in val
+and test alone.
 
-Questions and their gold queries, drawn from families (`families.yaml`) and what fills them (`slots.yaml`).
+Questions and their gold queries, drawn from families (`families.yaml`) and what fills them
+(`slots.yaml`).
 """
 
 import hashlib
@@ -34,7 +36,8 @@ class SqlQuestion:
     text: str
     sql: str
     rivals: tuple[str, ...]
-    """Near queries that answer other questions; on some database the result of each has to differ."""
+    """Near queries that answer other questions; on some database the result of each has to
+    differ."""
     sentence: str
     """With names of the result's columns in braces."""
 
@@ -64,15 +67,26 @@ class Family:
         chosen = {name: rows[int(rng.integers(len(rows)))] for name, rows in self.slots.items()}
         ask = self.ask[int(rng.integers(len(self.ask)))]
         sql, text, sentence = (_fill(template, chosen) for template in (self.sql, ask, self.answer))
-        return SqlQuestion(self, text, sql, tuple(_fill(rival, chosen) for rival in self.rivals), sentence)
+        return SqlQuestion(
+            self, text, sql, tuple(_fill(rival, chosen) for rival in self.rivals), sentence
+        )
 
 
 def families(database: Path) -> list[Family]:
     """All families, their slots filled with what the shop has."""
-    tables = {name: tuple(_rows(table)) for name, table in _written("slots").items() if isinstance(table, dict)}
-    there = {name: tuple(row for row in rows if _selects(database, row)) for name, rows in tables.items()}
+    tables = {
+        name: tuple(_rows(table))
+        for name, table in _written("slots").items()
+        if isinstance(table, dict)
+    }
+    there = {
+        name: tuple(row for row in rows if _selects(database, row)) for name, rows in tables.items()
+    }
     unions = {name: table for name, table in _written("slots").items() if isinstance(table, str)}
-    there |= {name: tuple(row for part in parts.split(", ") for row in there[part]) for name, parts in unions.items()}
+    there |= {
+        name: tuple(row for part in parts.split(", ") for row in there[part])
+        for name, parts in unions.items()
+    }
     return [_family(name, written, there) for name, written in _written("families").items()]
 
 
@@ -94,10 +108,13 @@ def _rows(table: Mapping[str, str]) -> Iterator[Row]:
 
 
 def _selects(database: Path, row: Row) -> bool:
-    """Whether the row's predicate, if it is one that orders are cut by, holds of an order of the shop."""
+    """Whether the row's predicate, if it is one that orders are cut by, holds of an order of the
+    shop."""
     if "valor" not in row or "sql" not in row:
         return True
-    return bool(list(rows_of(database, f"SELECT 1 FROM orders_enriched WHERE {row['sql']} LIMIT 1")))  # noqa: S608 - ours
+    return bool(
+        list(rows_of(database, f"SELECT 1 FROM orders_enriched WHERE {row['sql']} LIMIT 1"))
+    )  # noqa: S608 - ours
 
 
 def _family(name: str, written: Mapping[str, str], tables: Mapping[str, tuple[Row, ...]]) -> Family:
@@ -127,13 +144,15 @@ def _fill(template: str, chosen: Mapping[str, Row]) -> str:
 
 
 SIFTED_ON = 3
-"""Databases on which the answer to a question must tell something, whatever number the reward uses."""
+"""Databases on which the answer to a question must tell something, whatever number the reward
+uses."""
 FRUITLESS = 300
 """Draws in a row without a new question, after which a family has no more."""
 
 
 def pairs(shop: Shop) -> dict[str, list[Pair]]:
-    """The pairs of each split; no two share a query or a question, and about half of val and test are of new families.
+    """The pairs of each split; no two share a query or a question, and about half of val and test
+    are of new families.
 
     Raises:
         DataError: the shop gives fewer different questions.
@@ -153,12 +172,17 @@ def pairs(shop: Shop) -> dict[str, list[Pair]]:
     asked["val"] += dealt["val"]
     asked["test"] += dealt["train"]
     return {
-        split: [_pair(questions[at], options) for at in generator(seed, "sql_qa", split).permutation(len(questions))]
+        split: [
+            _pair(questions[at], options)
+            for at in generator(seed, "sql_qa", split).permutation(len(questions))
+        ]
         for split, questions in asked.items()
     }
 
 
-def choose(asked: Sequence[Family], count: int, seed: int, paths: Sequence[Path]) -> list[SqlQuestion]:
+def choose(
+    asked: Sequence[Family], count: int, seed: int, paths: Sequence[Path]
+) -> list[SqlQuestion]:
     """So many questions of different queries, of each family as many as it has, up to its share.
 
     Raises:
@@ -181,7 +205,8 @@ def choose(asked: Sequence[Family], count: int, seed: int, paths: Sequence[Path]
 
 
 def sift(family: Family, seed: int, paths: Sequence[Path]) -> Iterator[SqlQuestion]:
-    """A family's questions that tell something on some databases, in a seeded order, until it has no more."""
+    """A family's questions that tell something on some databases, in a seeded order, until it has
+    no more."""
     rng = generator(seed, "sql_qa", family.name)
     seen: set[str] = set()
     fruitless = 0
@@ -195,10 +220,15 @@ def sift(family: Family, seed: int, paths: Sequence[Path]) -> Iterator[SqlQuesti
 
 
 def _tells(question: SqlQuestion, paths: Sequence[Path]) -> bool:
-    """Whether a query's results are none of them empty, not all the same, and not those of a rival."""
+    """Whether a query's results are none of them empty, not all the same, and not those of a
+    rival."""
     results = [run(path, question.sql) for path in paths]
     rows = [result.rows for result in results if isinstance(result, QueryResult)]
-    full = [found for found in rows if any(value for row in found for value in row if not isinstance(value, str))]
+    full = [
+        found
+        for found in rows
+        if any(value for row in found for value in row if not isinstance(value, str))
+    ]
     if len(full) < len(paths) or len(set(rows)) == 1:
         return False
     return all([run(path, rival) for path in paths] != results for rival in question.rivals)
@@ -226,10 +256,16 @@ def _pair(question: SqlQuestion, options: CommerceOptions) -> Pair:
 def schema(tables: Sequence[str] | None = None) -> str:
     """The tables that questions are about, or those named, one a line: name and columns."""
     described: dict[str, str] = _written("prompt")["tables"]
-    return "\n".join(f"{name}({columns})" for name, columns in described.items() if tables is None or name in tables)
+    return "\n".join(
+        f"{name}({columns})"
+        for name, columns in described.items()
+        if tables is None or name in tables
+    )
 
 
-def messages(question: str, tables: Sequence[str], instructions: Literal["full", "short"]) -> list[Message]:
+def messages(
+    question: str, tables: Sequence[str], instructions: Literal["full", "short"]
+) -> list[Message]:
     """The prompt of a question.
 
     Args:

@@ -1,8 +1,9 @@
-"""What an answer is worth: above all that its query returns what the gold query returns, on every database.
+"""What an answer is worth: above all that its query returns what the gold query returns, on every
+database.
 
-What stands before that (it is a query, it runs, it is about the right tables and columns, some cells are right) pays
-little, so that a small model has a slope, and no query that merely runs is worth much. The sentence pays only as far
-as its result is right.
+What stands before that (it is a query, it runs, it is about the right tables and columns, some
+cells are right) pays little, so that a small model has a slope, and no query that merely runs is
+worth much. The sentence pays only as far as its result is right.
 
 From what a model wrote to its query and its sentence, however they are set apart.
 """
@@ -26,12 +27,14 @@ LONGEST = 20_000
 """Characters that are looked at."""
 LONGEST_SENTENCE = 400
 _FENCE = re.compile(
-    r"```[ \t]*((?:sql\w*\b|(?!select\b|with\b)\w+(?=[ \t]*[\r\n]))?)(.*?)(?:```|\Z)", re.DOTALL | re.IGNORECASE
+    r"```[ \t]*((?:sql\w*\b|(?!select\b|with\b)\w+(?=[ \t]*[\r\n]))?)(.*?)(?:```|\Z)",
+    re.DOTALL | re.IGNORECASE,
 )
 """A block and its language: sql, or a word that has the line to itself."""
 _BARE = re.compile(r"^[ \t]*(?:SELECT|WITH)\b", re.IGNORECASE | re.MULTILINE)
 _ENDS = re.compile(r";|\n[ \t]*\n|\n(?=[^\n]*[{}])")
-"""Of a query without a fence: its semicolon, an empty line, or a line with a brace, which no query holds."""
+"""Of a query without a fence: its semicolon, an empty line, or a line with a brace, which no query
+holds."""
 _PLACEHOLDER = re.compile(r"\{([^{}\n]*)\}")
 _SENTENCE_END = re.compile(r"(?<![.!?])[.!?]++(?=\s|$)|\n+")
 _NUMBER = re.compile(r"\d(?:[\d.,]*\d)?")
@@ -68,11 +71,14 @@ def read_answer(completion: str) -> AnswerParts:
         return AnswerParts("", "", fenced=False, alone=False)
     sentences = [part.strip() for part in _sentences(text[end:])]
     alone = not text[:start].strip() and len(sentences) == 1
-    return AnswerParts(sql.strip().rstrip(";").strip(), sentences[0] if sentences else "", fenced, alone)
+    return AnswerParts(
+        sql.strip().rstrip(";").strip(), sentences[0] if sentences else "", fenced, alone
+    )
 
 
 def _sentences(text: str) -> list[str]:
-    """Texts up to a full stop or the end of a line; a full stop within a placeholder or a number ends none."""
+    """Texts up to a full stop or the end of a line; a full stop within a placeholder or a number
+    ends none."""
     found, start = [], 0
     for end in _SENTENCE_END.finditer(text):
         found.append(text[start : end.end()])
@@ -90,9 +96,9 @@ def worth(sentence: str, result: QueryResult, question: str) -> float:
         question: a number that stands there may be repeated.
 
     Returns:
-        1.0 with at least one placeholder, 0.5 without any; 0.0 where there are fewer than three words outside of
-        placeholders or over 400 characters, a placeholder names no column, or a number stands in neither question nor
-        result.
+        1.0 with at least one placeholder, 0.5 without any; 0.0 where there are fewer than three
+        words outside of placeholders or over 400 characters, a placeholder names no column, or a
+        number stands in neither question nor result.
     """
     columns = {column.strip().casefold() for column in result.columns}
     named = [name.strip().casefold() for name in _PLACEHOLDER.findall(sentence)]
@@ -108,13 +114,16 @@ def worth(sentence: str, result: QueryResult, question: str) -> float:
 
 
 def _all_stand_in(numbers: Iterable[str], values: Set[Value]) -> bool:
-    """Whether numbers as they are written stand among the values of a result, rounded as they are."""
+    """Whether numbers as they are written stand among the values of a result, rounded as they
+    are."""
     rounded: dict[int, set[float]] = {}
     for text in numbers:
         number = read_number(text)
         places = len(text.rpartition(",")[2]) if "," in text else 0
         if places not in rounded:
-            rounded[places] = {round(value, places) for value in values if isinstance(value, int | float)}
+            rounded[places] = {
+                round(value, places) for value in values if isinstance(value, int | float)
+            }
         if text not in values and (number is None or number.value not in rounded[places]):
             return False
     return True
@@ -122,8 +131,12 @@ def _all_stand_in(numbers: Iterable[str], values: Set[Value]) -> bool:
 
 def filled(sentence: str, result: QueryResult) -> str:
     """The sentence with the values of the result's first row, as people read it."""
-    first = dict(zip((column.strip().casefold() for column in result.columns), result.rows[0], strict=True))
-    return _PLACEHOLDER.sub(lambda found: _shown(first.get(found[1].strip().casefold(), found[0])), sentence)
+    first = dict(
+        zip((column.strip().casefold() for column in result.columns), result.rows[0], strict=True)
+    )
+    return _PLACEHOLDER.sub(
+        lambda found: _shown(first.get(found[1].strip().casefold(), found[0])), sentence
+    )
 
 
 def _shown(value: Value) -> str:
@@ -135,7 +148,9 @@ def _shown(value: Value) -> str:
 RUBRIC = read_rubric("sql_qa", 1)
 
 
-def judge(reference: Mapping[str, Any], completion: str, paths: Sequence[Path]) -> tuple[Outcome, Score]:
+def judge(
+    reference: Mapping[str, Any], completion: str, paths: Sequence[Path]
+) -> tuple[Outcome, Score]:
     """Read a completion, run its query on every database, and score it.
 
     Raises:
@@ -144,7 +159,10 @@ def judge(reference: Mapping[str, Any], completion: str, paths: Sequence[Path]) 
     answer = read_answer(completion)
     golds = [gold_of(path, reference["sql"]) for path in paths]
     if not any(gold.rows for gold in golds):
-        raise DataError(f"the gold query {reference['sql']} returns no row anywhere", "ask for what some shop has")
+        raise DataError(
+            f"the gold query {reference['sql']} returns no row anywhere",
+            "ask for what some shop has",
+        )
     values: dict[str, float | None] = dict.fromkeys(RUBRIC.names, 0.0)
     values["fenced"], values["alone"] = float(answer.fenced), float(answer.alone)
     how = "strict" if answer.fenced and answer.alone else "lenient" if answer.sql else "none"
@@ -161,12 +179,15 @@ def judge(reference: Mapping[str, Any], completion: str, paths: Sequence[Path]) 
     if values["result"]:
         values["names"] = 1.0
     shown = next((result for result in results if result.rows), results[0])
-    values["sentence"] = (values["cells"] or 0.0) * worth(answer.sentence, shown, reference["question"])
+    values["sentence"] = (values["cells"] or 0.0) * worth(
+        answer.sentence, shown, reference["question"]
+    )
     return Outcome(how=how, facts=_told(answer, shown)), RUBRIC.score(values)
 
 
 def said(completion: str, path: Path) -> frozenset[tuple[Row, ...]]:
-    """What an answer says: what its query returns, rows and columns in one order; empty where that is nothing."""
+    """What an answer says: what its query returns, rows and columns in one order; empty where that
+    is nothing."""
     answer = read_answer(completion)
     query = read_query(answer.sql) if answer.sql else None
     result = run(path, query.sql) if isinstance(query, Query) else None
@@ -174,7 +195,10 @@ def said(completion: str, path: Path) -> frozenset[tuple[Row, ...]]:
         value is None for row in result.rows for value in row
     ):
         return frozenset()
-    rows = (tuple(sorted(row, key=repr)) for row in _rounded(normal(result.rows, date_cuts(query, result.columns))))
+    rows = (
+        tuple(sorted(row, key=repr))
+        for row in _rounded(normal(result.rows, date_cuts(query, result.columns)))
+    )
     return frozenset([tuple(sorted(rows, key=repr))])
 
 
@@ -208,7 +232,10 @@ def _cells(rows: Iterable[Row]) -> Counter[Value]:
 
 
 def _rounded(rows: Iterable[Row]) -> Iterator[Row]:
-    return (tuple(round(value, 2) if isinstance(value, float) else value for value in row) for row in rows)
+    return (
+        tuple(round(value, 2) if isinstance(value, float) else value for value in row)
+        for row in rows
+    )
 
 
 def _f1(mine: Counter[Any], theirs: Counter[Any]) -> float:

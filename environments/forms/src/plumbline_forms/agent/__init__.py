@@ -1,1 +1,2 @@
-"""The planner of a browser agent: a model that fills in forms, behind the endpoint that the agent asks."""
+"""The planner of a browser agent: a model that fills in forms, behind the endpoint that the agent
+asks."""

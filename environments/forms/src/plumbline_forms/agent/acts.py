@@ -1,13 +1,15 @@
 """A plan's actions as the agent's own, and the answer that carries them.
 
-What a label means is decided where executors decide it (`executors/operations.py`), and what is typed is what they
-type. The agent's actions go by the element: `input`, `select_dropdown`, `click`, `upload_file`, `send_keys`. Two things
-its actions cannot do are done by a fixed script (`evaluate`), where it has that: several options of one list (its
-`select_dropdown` takes back what was chosen before), and several files for one control.
+What a label means is decided where executors decide it (`executors/operations.py`), and what is
+typed is what they type. The agent's actions go by the element: `input`, `select_dropdown`, `click`,
+`upload_file`, `send_keys`. Two things its actions cannot do are done by a fixed script
+(`evaluate`), where it has that: several options of one list (its `select_dropdown` takes back what
+was chosen before), and several files for one control.
 
-The answer is `AgentOutput` in the variant that the request's JSON schema describes. browser-use asks for several: with
-and without thinking, flash (memory and actions alone), and one of which `done` is the only action. None is assumed:
-keys, actions and their parameters are taken from the schema, and what does not conform to it is never sent.
+The answer is `AgentOutput` in the variant that the request's JSON schema describes. browser-use
+asks for several: with and without thinking, flash (memory and actions alone), and one of which
+`done` is the only action. None is assumed: keys, actions and their parameters are taken from the
+schema, and what does not conform to it is never sent.
 """
 
 import ast
@@ -41,14 +43,19 @@ _CHOOSE = (
     "(function(){var w=JSON.parse(decodeURIComponent('%s'));"
     + _FIND
     + "if(!c||!c.options)return 'there is no such list';"
-    "var n=0;for(var i=0;i<c.options.length;i++){var o=c.options[i];var hit=w.texts.some(function(t){"
-    "return o.text.trim().toLowerCase()===t.toLowerCase()||o.value.toLowerCase()===t.toLowerCase()});"
+    "var n=0;for(var i=0;i<c.options.length;i++){var o=c.options[i];var "
+    "hit=w.texts.some(function(t){"
+    "return "
+    "o.text.trim().toLowerCase()===t.toLowerCase()||o.value.toLowerCase()===t.toLowerCase()});"
     "if(hit){o.selected=true;n++}}"
-    "c.dispatchEvent(new Event('input',{bubbles:true}));c.dispatchEvent(new Event('change',{bubbles:true}));"
+    "c.dispatchEvent(new Event('input',{bubbles:true}));c.dispatchEvent(new "
+    "Event('change',{bubbles:true}));"
     "return (n===w.texts.length?'" + MARK + " ':'only ')+n+' options chosen'})()"
 )
 _COLLECT = (
-    "(function(){var w=JSON.parse(decodeURIComponent('%s'));" + _FIND + "if(!c||!c.files)return 'no control';"
+    "(function(){var w=JSON.parse(decodeURIComponent('%s'));"
+    + _FIND
+    + "if(!c||!c.files)return 'no control';"
     "var kept=Array.from(c.files);c.addEventListener('change',function(){var d=new DataTransfer();"
     "kept.concat(Array.from(c.files)).forEach(function(f){"
     "if(!Array.from(d.files).some(function(o){return o.name===f.name}))d.items.add(f)});"
@@ -98,12 +105,22 @@ def act_on(
         case does.Choose(control) as choice if control.kind == "multiselect":
             return _several(actions, choice, scene, has_script=has_script)
         case does.Choose(control) as choice:
-            return Acted({"select_dropdown": {"index": control.index, "text": _option(first, choice)}})
+            return Acted(
+                {"select_dropdown": {"index": control.index, "text": _option(first, choice)}}
+            )
         case does.Tick(control, on):
-            return Acted(None if on is not None and control.checked == on else {"click": {"index": control.index}})
+            return Acted(
+                None
+                if on is not None and control.checked == on
+                else {"click": {"index": control.index}}
+            )
         case does.Put(control, name):
             label = first.label if isinstance(first, Attach) else ""
-            files = [one for one in actions if isinstance(one, Attach) and loose(one.label) == loose(label)]
+            files = [
+                one
+                for one in actions
+                if isinstance(one, Attach) and loose(one.label) == loose(label)
+            ]
             if len(files) > 1 and "multiple" in control.attributes and has_script and not prepared:
                 return Acted(_script(_COLLECT, control), taken=0, ends=True, prepares=True)
             return Acted({"upload_file": {"index": control.index, "path": scene.files[name]}})
@@ -123,25 +140,40 @@ def act_on(
 
 
 def _resolved(action: Action, scene: Scene) -> Operation | Attempt:
-    """What an action comes to; of a list that the agent shows in part, its own action looks the option up."""
+    """What an action comes to; of a list that the agent shows in part, its own action looks the
+    option up."""
     found = resolve(action, scene.page, "/", frozenset(scene.files))
     if isinstance(action, Select) and isinstance(found, Attempt) and found.status == "not found":
         target = find(scene.page, action.label, LISTS)
-        if isinstance(target, Target) and target.kind in LISTS and INCOMPLETE in target.members[0].attributes:
+        if (
+            isinstance(target, Target)
+            and target.kind in LISTS
+            and INCOMPLETE in target.members[0].attributes
+        ):
             return does.Choose(target.members[0], -1, on=True)
     return found
 
 
 def _option(action: Action, choice: does.Choose) -> str:
-    return choice.control.choices[choice.place].text if choice.place >= 0 else str(getattr(action, "option", ""))
+    return (
+        choice.control.choices[choice.place].text
+        if choice.place >= 0
+        else str(getattr(action, "option", ""))
+    )
 
 
-def _several(actions: Sequence[Action], first: does.Choose, scene: Scene, *, has_script: bool) -> Acted | Attempt:
+def _several(
+    actions: Sequence[Action], first: does.Choose, scene: Scene, *, has_script: bool
+) -> Acted | Attempt:
     """All choices of one list that stand together in the plan, as one action."""
     control, texts = first.control, []
     for action in actions:
         found = _resolved(action, scene)
-        if not isinstance(found, does.Choose) or found.control.index != control.index or found.on != first.on:
+        if (
+            not isinstance(found, does.Choose)
+            or found.control.index != control.index
+            or found.on != first.on
+        ):
             break
         texts.append(_option(action, found))
     others = {control.choices[place].text for place in control.chosen} - set(texts)
@@ -153,13 +185,17 @@ def _several(actions: Sequence[Action], first: does.Choose, scene: Scene, *, has
 
 
 def _script(source: str, control: Control, **data: Any) -> Act:
-    """A script with its data, which is encoded such that no sign of it can be read as part of the script."""
+    """A script with its data, which is encoded such that no sign of it can be read as part of the
+    script."""
     attributes = control.attributes
-    where = {"id": attributes.get("id", ""), "name": attributes.get("name", attributes.get("id", ""))}
+    where = {
+        "id": attributes.get("id", ""),
+        "name": attributes.get("name", attributes.get("id", "")),
+    }
     return {"evaluate": {"code": source % quote(json.dumps({**where, **data}), safe="")}}
 
 
-# -- the answer -------------------------------------------------------------------------------------------------------
+# -- the answer ------------------------------------------------------------------------------------
 
 Schema = Mapping[str, Any]
 MOST_SCHEMA = 200_000
@@ -177,21 +213,24 @@ _PLAIN: Schema = {
 
 
 def schema_of(messages: Sequence[Message], schema: Schema | None) -> Schema:
-    """The schema that an answer has to follow: the request's, else the one in the system prompt, else the common one.
+    """The schema that an answer has to follow: the request's, else the one in the system prompt,
+    else the common one.
 
-    browser-use writes it into the system prompt where it is told to (`add_schema_to_system_prompt`), as Python prints
-    a dict.
+    browser-use writes it into the system prompt where it is told to
+    (`add_schema_to_system_prompt`), as Python prints a dict.
 
     Raises:
         RecipeError: it is none of `AgentOutput`.
     """
     instructions = next((one["content"] for one in messages if one["role"] == "system"), "")
     found = schema or _written(instructions) or _PLAIN
-    _problem_of(None, found)  # what is no schema is refused before anything of it is taken for granted
+    # what is no schema is refused before anything of it is taken for granted
+    _problem_of(None, found)
     if "action" not in found.get("properties", {}):
         raise RecipeError(
             "this model plans a browser agent's steps, and the schema has no list `action`",
-            "ask it for AgentOutput; what else an agent asks for (judging, extracting) needs another model",
+            "ask it for AgentOutput; what else an agent asks for (judging, extracting) needs "
+            "another model",
         )
     return found
 
@@ -209,7 +248,8 @@ def _written(instructions: str) -> Schema | None:
 
 
 def actions_of(schema: Schema) -> dict[str, Schema] | None:
-    """The actions that the agent offers, with the schemas of their parameters; None where the schema names none."""
+    """The actions that the agent offers, with the schemas of their parameters; None where the
+    schema names none."""
     items = _followed(_followed(schema["properties"]["action"], schema).get("items", {}), schema)
     found: dict[str, Schema] = {}
     for variant in _variants(items, schema):
@@ -224,7 +264,8 @@ def _variants(schema: Schema, root: Schema) -> list[Schema]:
 
 
 def _followed(schema: Schema | bool, root: Schema) -> Schema:
-    """A schema, with references within the document followed; {} for those that are only true or false.
+    """A schema, with references within the document followed; {} for those that are only true or
+    false.
 
     Raises:
         RecipeError: a reference leads nowhere, or in a circle.
@@ -242,7 +283,9 @@ def _followed(schema: Schema | bool, root: Schema) -> Schema:
         if found is None:
             break
         schema = found
-    raise RecipeError(f"the schema's reference {str(reference)[:60]!r} leads nowhere", "send the whole schema")
+    raise RecipeError(
+        f"the schema's reference {str(reference)[:60]!r} leads nowhere", "send the whole schema"
+    )
 
 
 def write_output(schema: Schema, brain: Mapping[str, str], acts: Sequence[Act]) -> str:
@@ -250,14 +293,17 @@ def write_output(schema: Schema, brain: Mapping[str, str], acts: Sequence[Act]) 
 
     Args:
         schema: of the request.
-        brain: what the agent is told beside the actions (memory, next_goal, ...); keys the schema lacks are left out.
+        brain: what the agent is told beside the actions (memory, next_goal, ...); keys the schema
+            lacks are left out.
         acts: the actions, with the parameters that matter; the others get their defaults.
 
     Raises:
         RecipeError: the schema demands what a plan of a form does not say.
     """
     known = actions_of(schema) or {}
-    actions = [{name: _filled(known.get(name, {}), values) for name, values in act.items()} for act in acts]
+    actions = [
+        {name: _filled(known.get(name, {}), values) for name, values in act.items()} for act in acts
+    ]
     said = {key: value for key, value in brain.items() if key in schema["properties"]}
     output = _filled(schema, {"action": actions, **said})
     if problem := _problem_of(output, schema):
@@ -269,7 +315,8 @@ def write_output(schema: Schema, brain: Mapping[str, str], acts: Sequence[Act]) 
 
 
 def _filled(schema: Schema, given: Mapping[str, Any]) -> dict[str, Any]:
-    """An object with what is given, and for the rest of what is required its default, or null where that is allowed."""
+    """An object with what is given, and for the rest of what is required its default, or null where
+    that is allowed."""
     found = dict(given)
     for name in schema.get("required", ()):
         wanted = schema.get("properties", {}).get(name, {})
@@ -278,13 +325,16 @@ def _filled(schema: Schema, given: Mapping[str, Any]) -> dict[str, Any]:
         kinds = [one.get("type", ()) for one in _variants(wanted, wanted)]
         if "default" in wanted:
             found[name] = wanted["default"]
-        elif any(kind == "null" or (not isinstance(kind, str) and "null" in kind) for kind in kinds):
+        elif any(
+            kind == "null" or (not isinstance(kind, str) and "null" in kind) for kind in kinds
+        ):
             found[name] = None
     return found
 
 
 def _problem_of(value: object, schema: Schema) -> str:
-    """What in a value does not conform to a schema; "" where nothing does. Nothing that it refers to is fetched.
+    """What in a value does not conform to a schema; "" where nothing does. Nothing that it refers
+    to is fetched.
 
     Raises:
         RecipeError: it is no schema.
@@ -294,4 +344,6 @@ def _problem_of(value: object, schema: Schema) -> str:
         return next((error.message[:200] for error in errors), "")
     except ValueError as error:
         said = str(error).partition("\n")[0][:200]
-        raise RecipeError(f"the schema of the agent's output is no JSON Schema: {said}", "correct it") from error
+        raise RecipeError(
+            f"the schema of the agent's output is no JSON Schema: {said}", "correct it"
+        ) from error

@@ -1,4 +1,5 @@
-"""Beside each model that is served the one that a browser agent asks, which plans as the model was trained to."""
+"""Beside each model that is served the one that a browser agent asks, which plans as the model was
+trained to."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -32,10 +33,12 @@ def with_agents(models: Sequence[Backend], sources: Mapping[str, str]) -> list[B
 
 
 def planning_of(source: str) -> "Planning":
-    """How a planner is asked: as its card says that it was trained on forms, in the usual way where it says nothing.
+    """How a planner is asked: as its card says that it was trained on forms, in the usual way where
+    it says nothing.
 
     Raises:
-        RecipeError: what reads pages is not installed, or the card's options are none of the forms task.
+        RecipeError: what reads pages is not installed, or the card's options are none of the forms
+            task.
         DataError: the card is damaged.
     """
     from plumbline_forms.agent.served import Planning
@@ -44,7 +47,9 @@ def planning_of(source: str) -> "Planning":
     if card is None:
         return Planning()
     tasks = [{"name": card.task, "options": card.options}, *card.tasks.values()]
-    found: Mapping[str, Any] = next((task["options"] for task in tasks if task["name"] == "forms"), {})
+    found: Mapping[str, Any] = next(
+        (task["options"] for task in tasks if task["name"] == "forms"), {}
+    )
     trained = read_options(dict(found))
     attempts = max(trained.attempts, Planning().attempts)
     return Planning(plan=trained.plan, full=trained.instructions == "full", attempts=attempts)

@@ -1,9 +1,11 @@
-"""What a browser agent tells its model of a step, and what the planner is asked for the page that it tells of.
+"""What a browser agent tells its model of a step, and what the planner is asked for the page that
+it tells of.
 
-The state is the text that browser-use (0.13) writes. Its elements are lines `[7]<input type=text name=city />`, with
-the page's texts between them, indented by their depth; what an element is called stands in a text beside it. From these
-lines a `PageModel` is made, so that a label means here what it means to every executor. The page becomes a `Form`, too,
-as if it had been declared, so `plumbline_forms.prompts` writes the prompt as it does in training.
+The state is the text that browser-use (0.13) writes. Its elements are lines
+`[7]<input type=text name=city />`, with the page's texts between them, indented by their depth;
+what an element is called stands in a text beside it. From these lines a `PageModel` is made, so
+that a label means here what it means to every executor. The page becomes a `Form`, too, as if it
+had been declared, so `plumbline_forms.prompts` writes the prompt as it does in training.
 """
 
 import re
@@ -30,7 +32,9 @@ MOST_TEXT = 500_000
 _TAB = re.compile(r"^Tab (\w{4}): (\S+)", re.MULTILINE)
 _LIMIT = re.compile(r"maximum of (\d{1,3}) actions per step")
 _PORTUGUESE = frozenset({"o", "os", "do", "da", "em", "no", "na", "não", "para", "com", "que", "é"})
-_ENGLISH = frozenset({"the", "in", "at", "and", "it", "to", "of", "is", "what", "with", "for", "this"})
+_ENGLISH = frozenset(
+    {"the", "in", "at", "and", "it", "to", "of", "is", "what", "with", "for", "this"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +46,8 @@ class Scene:
     """Earlier steps: what the model answered, and what became of it."""
     url: str
     page: PageModel
-    """Its controls have the agent's numbers as their places; a control is called what the text beside it says, else
-    what its own attributes say (aria-label, placeholder)."""
+    """Its controls have the agent's numbers as their places; a control is called what the text
+    beside it says, else what its own attributes say (aria-label, placeholder)."""
     lines: tuple[str, ...]
     """The texts of the page, in order."""
     after: Mapping[int, Sequence[str]]
@@ -71,21 +75,34 @@ def read_scene(messages: Sequence[Message]) -> Scene:
         DataError: it is no step of a browser agent, or too long.
     """
     if sum(len(one["content"]) for one in messages) > MOST_TEXT:
-        raise DataError(f"a browser agent's step of over {MOST_TEXT:,} characters", "let the agent shorten its state")
+        raise DataError(
+            f"a browser agent's step of over {MOST_TEXT:,} characters",
+            "let the agent shorten its state",
+        )
     if not is_step(messages):
         raise DataError(
             "this model plans the steps of a browser agent, and the chat holds no <browser_state>",
             "ask the model itself, or turn off what else the agent asks for (use_judge=False)",
         )
-    told = next(one["content"] for one in messages if one["role"] == "user" and "<browser_state>" in one["content"])
+    told = next(
+        one["content"]
+        for one in messages
+        if one["role"] == "user" and "<browser_state>" in one["content"]
+    )
     instructions = "\n".join(one["content"] for one in messages if one["role"] == "system")
     task = _between(told, "user_request").strip()
     head, _, elements = _between(told, "browser_state", last=True).partition("Interactive elements")
     reading = _read(elements.partition(":\n")[2])
     tabs = dict(_TAB.findall(head))
     current = re.search(r"^Current tab: (\w{4})", head, re.MULTILINE)
-    above, below = (re.search(rf"(\d+(?:\.\d+)?) pages {side}", head) for side in ("above", "below"))
-    paths = told.partition("<available_file_paths>")[2].partition("</available_file_paths>")[0].splitlines()
+    above, below = (
+        re.search(rf"(\d+(?:\.\d+)?) pages {side}", head) for side in ("above", "below")
+    )
+    paths = (
+        told.partition("<available_file_paths>")[2]
+        .partition("</available_file_paths>")[0]
+        .splitlines()
+    )
     limit = _LIMIT.search(instructions)
     return Scene(
         task=task,
@@ -96,8 +113,14 @@ def read_scene(messages: Sequence[Message]) -> Scene:
         after=reading.after,
         above=float(above.group(1)) if above else 0.0,
         below=float(below.group(1)) if below else 0.0,
-        dialogs=head.partition("Auto-closed JavaScript dialogs:\n")[2].partition("\n\n")[0].count("  - "),
-        files={re.split(r"[/\\]", path)[-1]: path for path in paths if path and path != "Use with absolute paths"},
+        dialogs=head.partition("Auto-closed JavaScript dialogs:\n")[2]
+        .partition("\n\n")[0]
+        .count("  - "),
+        files={
+            re.split(r"[/\\]", path)[-1]: path
+            for path in paths
+            if path and path != "Use with absolute paths"
+        },
         most_actions=max(1, int(limit.group(1))) if limit else ACTIONS,
     )
 
@@ -105,7 +128,11 @@ def read_scene(messages: Sequence[Message]) -> Scene:
 def language_of(task: str) -> str:
     """Portuguese where the task is written in it, else English."""
     words = re.findall(r"\w+", task.casefold()[:4000])
-    return "pt" if sum(word in _PORTUGUESE for word in words) > sum(word in _ENGLISH for word in words) else "en"
+    return (
+        "pt"
+        if sum(word in _PORTUGUESE for word in words) > sum(word in _ENGLISH for word in words)
+        else "en"
+    )
 
 
 def _between(text: str, tag: str, *, last: bool = False) -> str:
@@ -115,10 +142,11 @@ def _between(text: str, tag: str, *, last: bool = False) -> str:
     return text[begin + len(tag) + 3 : end] if 0 <= begin < end else ""
 
 
-# -- lines to controls ------------------------------------------------------------------------------------------------
+# -- lines to controls -----------------------------------------------------------------------------
 
 _ELEMENT = re.compile(
-    r"(\t*)(?:\|SHADOW\(\w+\)\|)?\*?(?:\|scroll element)?\[(\d{1,9})\]<([a-zA-Z][\w-]*)(.*)", re.DOTALL
+    r"(\t*)(?:\|SHADOW\(\w+\)\|)?\*?(?:\|scroll element)?\[(\d{1,9})\]<([a-zA-Z][\w-]*)(.*)",
+    re.DOTALL,
 )
 _END = re.compile(r"/>(?: \([^()]*\))?$")
 _BARE = re.compile(
@@ -135,7 +163,9 @@ _ATTRIBUTE = re.compile(rf" ({_KEYS})=(.*?)(?= (?:{_KEYS})=|$)", re.DOTALL)
 _OPTIONS = re.compile(
     r"\(name=Options,role=listbox,count=(\d{1,6}),options=(.{0,400}?)(?:,format=[^(),]*)?\)(?:,\(name=|$)"
 )
-_MADE_UP = frozenset({"YYYY-MM-DD", "HH:MM", "YYYY-MM-DDTHH:MM", "YYYY-MM", "YYYY-W##", "123-456-7890"})
+_MADE_UP = frozenset(
+    {"YYYY-MM-DD", "HH:MM", "YYYY-MM-DDTHH:MM", "YYYY-MM", "YYYY-W##", "123-456-7890"}
+)
 """Placeholders that the agent adds to controls that have none."""
 _MOST_JOINED = 400
 """Lines of one element: values have line breaks."""
@@ -169,9 +199,15 @@ def _read(text: str) -> _Reading:
                 continue
             reading.lines.append(shown)
             # What a box, a radio button or a button is called stands right after it.
-            is_own = depth > deep if before == "button" else depth >= deep and before in {"checkbox", "radio"}
+            is_own = (
+                depth > deep
+                if before == "button"
+                else depth >= deep and before in {"checkbox", "radio"}
+            )
             if is_own:
-                reading.controls[-1] = replace(reading.controls[-1], label=reading.controls[-1].label or shown)
+                reading.controls[-1] = replace(
+                    reading.controls[-1], label=reading.controls[-1].label or shown
+                )
             else:
                 reading.pending.append(shown)
                 if reading.controls:
@@ -179,7 +215,11 @@ def _read(text: str) -> _Reading:
             before = ""
             continue
         whole = [found.group(4)]
-        while not _END.search(whole[-1]) and len(whole) < _MOST_JOINED and (more := next(lines, None)) is not None:
+        while (
+            not _END.search(whole[-1])
+            and len(whole) < _MOST_JOINED
+            and (more := next(lines, None)) is not None
+        ):
             whole.append(more)
         attributes = dict(reversed(_ATTRIBUTE.findall(_END.sub("", "\n".join(whole)).rstrip())))
         tag, before, deep = found.group(3).lower(), "", len(found.group(1))
@@ -192,7 +232,8 @@ def _read(text: str) -> _Reading:
     for one in reading.controls:
         sizes[one.name] = sizes.get(one.name, 0) + (one.kind == "checkbox")
     reading.controls = [
-        replace(one, group="") if one.kind == "checkbox" and sizes[one.name] == 1 else one for one in reading.controls
+        replace(one, group="") if one.kind == "checkbox" and sizes[one.name] == 1 else one
+        for one in reading.controls
     ]
     return reading
 
@@ -201,7 +242,9 @@ def _kind(tag: str, attributes: Mapping[str, str]) -> str:
     """The kind of an element's control; "" for what is none."""
     kind = attributes.get("type", "text").lower()
     if tag == "input":
-        return "button" if kind in {"submit", "image", "button"} else "" if kind == "reset" else kind
+        return (
+            "button" if kind in {"submit", "image", "button"} else "" if kind == "reset" else kind
+        )
     if tag == "select":
         return "multiselect" if attributes.get("multiselectable") == "true" else "select"
     if tag == "textarea":
@@ -249,7 +292,8 @@ def _add(reading: _Reading, index: int, tag: str, kind: str, attributes: dict[st
 
 
 def _add_option(reading: _Reading, attributes: Mapping[str, str]) -> None:
-    """An option that stands by itself, as those of open lists do: its value, and whether it is chosen.
+    """An option that stands by itself, as those of open lists do: its value, and whether it is
+    chosen.
 
     The agent shows them without their texts, which are known of the first ones alone.
     """
@@ -262,13 +306,17 @@ def _add_option(reading: _Reading, attributes: Mapping[str, str]) -> None:
     text = listed.choices[number].text if number < len(listed.choices) else value
     reading.controls[-1] = replace(
         listed,
-        choices=(*listed.choices[:number], Choice(value or text, text), *listed.choices[number + 1 :]),
+        choices=(
+            *listed.choices[:number],
+            Choice(value or text, text),
+            *listed.choices[number + 1 :],
+        ),
         chosen=(*listed.chosen, number) if attributes.get("selected") == "true" else listed.chosen,
         attributes={**listed.attributes, "data-options": str(number + 1)},
     )
 
 
-# -- what the planner is asked ----------------------------------------------------------------------------------------
+# -- what the planner is asked ---------------------------------------------------------------------
 
 Surface = Literal["values", "document"]
 _WORDS = read_table(Path(prompts.__file__).with_name("prompts.yaml"))
@@ -280,8 +328,8 @@ _GROUPS = {"radio": "radio", "checkbox": "checkboxes"}
 def given_of(task: str) -> tuple[str, Surface]:
     """What to enter, out of an agent's task, and how it is told.
 
-    Below one of the headings of the forms task's prompts, up to its list of controls; a task without them is taken as
-    a whole, as values where it has lines "- label: value".
+    Below one of the headings of the forms task's prompts, up to its list of controls; a task
+    without them is taken as a whole, as values where it has lines "- label: value".
     """
     for words in _WORDS.values():
         for surface in get_args(Surface):
@@ -302,7 +350,11 @@ def form_of(scene: Scene) -> Form:
         group = members[one.kind, one.name]
         grouped = one.kind in _GROUPS and (len(group) > 1 or one.kind == "radio")
         label = (one.group if grouped else one.label) or one.name
-        if one.kind in {"button", "hidden"} or folded(label) in seen or (grouped and one is not group[0]):
+        if (
+            one.kind in {"button", "hidden"}
+            or folded(label) in seen
+            or (grouped and one is not group[0])
+        ):
             continue
         seen.add(folded(label))
         fields.append(_field(one, label, group if grouped else (), f"{one.name}-{len(fields)}"))
@@ -325,15 +377,24 @@ def _field(one: Control, label: str, group: Sequence[Control], name: str) -> Fie
     if group:
         options = [Option(member.value, member.label or member.value) for member in group]
     else:
-        options = [Option(choice.value, choice.text) for choice in one.choices if loose(choice.text)]
+        options = [
+            Option(choice.value, choice.text) for choice in one.choices if loose(choice.text)
+        ]
     if kind in LISTS and not options:
         options = [Option("", "...")]  # a list of which the agent shows nothing
-    wanted = any("true" in {m.attributes.get("required"), m.attributes.get("invalid")} for m in group or (one,))
+    wanted = any(
+        "true" in {m.attributes.get("required"), m.attributes.get("invalid")}
+        for m in group or (one,)
+    )
     unique = tuple({option.value: option for option in options}.values())
-    return Field(name=name, label=label, kind=kind, draw=lambda _: None, required=wanted, options=unique)
+    return Field(
+        name=name, label=label, kind=kind, draw=lambda _: None, required=wanted, options=unique
+    )
 
 
-def further_prompt(scene: Scene, attempts: Sequence[str], before: frozenset[str], *, prefilled: bool) -> Message:
+def further_prompt(
+    scene: Scene, attempts: Sequence[str], before: frozenset[str], *, prefilled: bool
+) -> Message:
     """What became of a plan that sent nothing complete, and the request for another.
 
     Args:
@@ -355,11 +416,18 @@ def further_prompt(scene: Scene, attempts: Sequence[str], before: frozenset[str]
 
 
 def why_not_sent(scene: Scene) -> str:
-    """The first control for which a browser keeps a form back, as executors say it; "" where none is seen."""
+    """The first control for which a browser keeps a form back, as executors say it; "" where none
+    is seen."""
     for one in scene.page.controls:
         if one.kind in {"button", "hidden", "radio", "checkbox"} or one.value:
             continue
-        if one.attributes.get("required") == "true" and one.kind not in {"password", "multiselect", "file"}:
+        if one.attributes.get("required") == "true" and one.kind not in {
+            "password",
+            "multiselect",
+            "file",
+        }:
             return f"not sent, {one.called}: missing"
-    wrong = next((one for one in scene.page.controls if one.attributes.get("invalid") == "true"), None)
+    wrong = next(
+        (one for one in scene.page.controls if one.attributes.get("invalid") == "true"), None
+    )
     return "" if wrong is None else f"not sent, {wrong.called}: missing or not valid"

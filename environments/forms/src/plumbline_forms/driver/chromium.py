@@ -20,10 +20,16 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable
 _NOWHERE = "http://127.0.0.1:9"
 """The discard port, to which browsers do not connect: the proxy of every address but the site's."""
 _FLAGS = (
-    *("--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-sync"),
+    *(
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-sync",
+    ),
     *("--disable-component-update", "--disable-dev-shm-usage", "--disable-breakpad"),
-    # Nobody looks at these pages: what serves the eye or a way back only costs time (a third of an episode); so does
-    # a new frame for every document of one site (a fifth).
+    # Nobody looks at these pages: what serves the eye or a way back only costs time (a third of an
+    # episode); so does a new frame for every document of one site (a fifth).
     *("--in-process-gpu", "--disable-site-isolation-trials"),
     "--disable-features=BackForwardCache,PaintHolding,Prerender2,RenderDocument",
 )
@@ -59,7 +65,9 @@ def import_playwright() -> Any:
     try:
         import playwright.async_api
     except ImportError as error:
-        raise missing("driving a browser (any Chromium will do)", error, RecipeError, extra="browser") from error
+        raise missing(
+            "driving a browser (any Chromium will do)", error, RecipeError, extra="browser"
+        ) from error
     return playwright.async_api
 
 
@@ -69,16 +77,20 @@ async def launch(driver: "Playwright", path: str, address: str | None) -> "Brows
     Args:
         driver: Playwright, started.
         path: of the browser.
-        address: of the site, such as `http://127.0.0.1:41733`; None for pages that are written into the browser.
+        address: of the site, such as `http://127.0.0.1:41733`; None for pages that are written into
+            the browser.
     """
-    # A proxy that refuses every connection stands before all addresses but one: it costs nothing per request, as
-    # intercepting them would, and no page, script or redirect can go around it.
+    # A proxy that refuses every connection stands before all addresses but one: it costs nothing
+    # per request, as intercepting them would, and no page, script or redirect can go around it.
     outside = f"--proxy-server={_NOWHERE}"
-    bypass = "--proxy-bypass-list=<-loopback>" + ("" if address is None else ";" + address.removeprefix("http://"))
+    bypass = "--proxy-bypass-list=<-loopback>" + (
+        "" if address is None else ";" + address.removeprefix("http://")
+    )
     return await driver.chromium.launch(
         executable_path=path,
         headless=True,
-        chromium_sandbox=hasattr(os, "geteuid") and os.geteuid() != 0,  # as root it does not start with its sandbox
+        # as root it does not start with its sandbox
+        chromium_sandbox=hasattr(os, "geteuid") and os.geteuid() != 0,
         args=[*_FLAGS, outside, bypass],
         handle_sigint=False,
         handle_sigterm=False,
@@ -87,7 +99,8 @@ async def launch(driver: "Playwright", path: str, address: str | None) -> "Brows
 
 
 MOST = 12
-"""Pictures of one strip; what is between the first ones and the last is left out where there would be more."""
+"""Pictures of one strip; what is between the first ones and the last is left out where there would
+be more."""
 _CAPTION = 160
 
 
@@ -114,4 +127,6 @@ def clear_breakdowns(broken: tuple[type[BaseException], ...]) -> Iterator[None]:
         yield
     except broken as error:
         cause = str(error).strip().split("\n")[0][:200]
-        raise PlumblineError(f"the browser broke down while the plan was filmed: {cause}", "try it again") from error
+        raise PlumblineError(
+            f"the browser broke down while the plan was filmed: {cause}", "try it again"
+        ) from error

@@ -1,8 +1,9 @@
 """A pool of warm pages of a Chromium, in a loop on a thread of its own, for callers on any thread.
 
-A crash or a hang costs the episode that it hit, which is tried once more on a fresh page; a second one is a counted
-failure. Contexts are closed and opened again after some hundreds of episodes, because browsers keep memory for as long
-as a context lives. The browser is started when it is first needed, and again where it or its driver died.
+A crash or a hang costs the episode that it hit, which is tried once more on a fresh page; a second
+one is a counted failure. Contexts are closed and opened again after some hundreds of episodes,
+because browsers keep memory for as long as a context lives. The browser is started when it is first
+needed, and again where it or its driver died.
 """
 
 import asyncio
@@ -24,7 +25,8 @@ T = TypeVar("T")
 GRACE = 5.0
 """Seconds beyond the episodes' own limits after which a page counts as hung."""
 _STARTING, _CLOSING, _STOPPING = 60.0, 5.0, 15.0
-"""Seconds that opening an empty page (with the browser, if need be), closing one thing and closing all may take."""
+"""Seconds that opening an empty page (with the browser, if need be), closing one thing and closing
+all may take."""
 
 
 class PageTimeoutError(PlumblineError):
@@ -83,7 +85,12 @@ class BrowserPool:
         Raises:
             RecipeError: Playwright or a Chromium is missing.
         """
-        self.name, self.keep, self.at_once, self.recycle = name, max(keep, at_once), at_once, recycle
+        self.name, self.keep, self.at_once, self.recycle = (
+            name,
+            max(keep, at_once),
+            at_once,
+            recycle,
+        )
         self.api, self.path = import_playwright(), find_chromium()
         self.broken: tuple[type[BaseException], ...] = (self.api.Error, PageTimeoutError, OSError)
         """What is raised where the browser, its driver or a page broke down."""
@@ -101,12 +108,14 @@ class BrowserPool:
         self._browser: Browser | None = None
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for work that is done in the loop: Playwright belongs to the loop that started it."""
+        """Wait for work that is done in the loop: Playwright belongs to the loop that started
+        it."""
         with self._lock:
             if self._loop is None:
                 self.begin()
                 self._loop = asyncio.new_event_loop()
-                # Where a driver dies, Playwright leaves futures behind that nobody waits for; the callers were told.
+                # Where a driver dies, Playwright leaves futures behind that nobody waits for; the
+                # callers were told.
                 self._loop.set_exception_handler(lambda *_: None)
                 threading.Thread(target=self._loop.run_forever, name=self.name, daemon=True).start()
                 atexit.register(self.close)
@@ -114,7 +123,8 @@ class BrowserPool:
         return asyncio.run_coroutine_threadsafe(work, loop).result()
 
     def close(self) -> None:
-        """End the browser; the next work would start another one. One that cannot be closed is left to the system."""
+        """End the browser; the next work would start another one. One that cannot be closed is left
+        to the system."""
         with self._lock:
             loop, self._loop = self._loop, None
             if loop is None:
@@ -127,10 +137,11 @@ class BrowserPool:
                 closing.cancel()
             loop.call_soon_threadsafe(loop.stop)
 
-    # -- in the loop --------------------------------------------------------------------------------------------------
+    # -- in the loop -------------------------------------------------------------------------------
 
     async def twice(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T | Failure:
-        """The result of work for a single episode; one that breaks its page down twice is a `Failure`."""
+        """The result of work for a single episode; one that breaks its page down twice is a
+        `Failure`."""
         try:
             with suppress(*self.broken):
                 return await work()
@@ -154,7 +165,8 @@ class BrowserPool:
             try:
                 seat = await within(_STARTING, self._take(task, episode))
             except PageTimeoutError:
-                # a browser that gives no page in time is ended, and the next call starts another one
+                # a browser that gives no page in time is ended, and the next call starts another
+                # one
                 await self.end()
                 raise
             try:
@@ -170,7 +182,8 @@ class BrowserPool:
             return result
 
     async def _take(self, task: str, episode: int | None) -> Seat:
-        """The page of this episode, or of this task, or a new one, or the one that was not used for longest."""
+        """The page of this episode, or of this task, or a new one, or the one that was not used for
+        longest."""
         browser = await self.browser()
         fits = [seat for seat in self.free if seat.task == task]
         mine = [seat for seat in fits if episode is not None and seat.episode == episode]

@@ -1,10 +1,11 @@
 """The browser executors: the call that every executor has, on a pool of warm pages of a Chromium.
 
-The one that navigates (`browser`) meets the site as it is served: the browser sends its own requests and follows the
-answers. The other (`in-page`) writes pages into one that is open, and requests go to the site by a function call: the
-browser does what only it can do (parse, run the page's script, edit, check, collect the entries) in one call for a
-whole group of plans. What a navigation would cost, most of an episode, is not paid. The encoding of the request is ours
-there; a test holds both to the same submissions.
+The one that navigates (`browser`) meets the site as it is served: the browser sends its own
+requests and follows the answers. The other (`in-page`) writes pages into one that is open, and
+requests go to the site by a function call: the browser does what only it can do (parse, run the
+page's script, edit, check, collect the entries) in one call for a whole group of plans. What a
+navigation would cost, most of an episode, is not paid. The encoding of the request is ours there; a
+test holds both to the same submissions.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# -- a plan's actions as the steps that `hand.js` carries out ---------------------------------------------------------
+# -- a plan's actions as the steps that `hand.js` carries out --------------------------------------
 
 
 class PlanRun:
@@ -62,7 +63,8 @@ Step = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Actions that can be carried out on one page in one call, and how the page is left after them."""
+    """Actions that can be carried out on one page in one call, and how the page is left after
+    them."""
 
     settled: tuple[Attempt | None, ...]
     """One for each action: how it ended without the page, or None where a step tells."""
@@ -87,15 +89,22 @@ class Stretch:
             elif (step := next(rest, None)) is not None:
                 found.append(Attempt(*step))  # type: ignore[arg-type]  # the hand knows these three words alone
             else:
-                # What follows a sent form was settled for a page that is gone; it is looked at on the next one.
+                # What follows a sent form was settled for a page that is gone; it is looked at on
+                # the next one.
                 return [*found, Attempt("ok")] if sent else found
         return found
 
 
 def stretch(
-    actions: Sequence[Action], model: PageModel, case: FormCase, last: Control | None = None, *, pauses: bool = False
+    actions: Sequence[Action],
+    model: PageModel,
+    case: FormCase,
+    last: Control | None = None,
+    *,
+    pauses: bool = False,
 ) -> Stretch:
-    """The steps of the actions that lie on this page: up to the first that loads a page, or ends the plan.
+    """The steps of the actions that lie on this page: up to the first that loads a page, or ends
+    the plan.
 
     Args:
         actions: the rest of a plan.
@@ -123,11 +132,16 @@ def stretch(
 
 
 def step_of(operation: Operation, model: PageModel) -> Step:
-    """An operation as the hand reads it; a reason that it gives calls controls what the direct executor calls them."""
+    """An operation as the hand reads it; a reason that it gives calls controls what the direct
+    executor calls them."""
     called = [one.called for one in model.controls]
     match operation:
         case does.Send(button):
-            return {"op": "send", "button": button.index if button is not None else None, "called": called}
+            return {
+                "op": "send",
+                "button": button.index if button is not None else None,
+                "called": called,
+            }
         case does.Return():
             return {"op": "return", "called": called}
         case does.Go():
@@ -136,7 +150,8 @@ def step_of(operation: Operation, model: PageModel) -> Step:
     at = {"op": type(operation).__name__.lower(), "index": control.index, "called": control.called}
     match operation:
         case does.Enter(_, text, clear):
-            # Length is the browser's business; what a date or a number means on this page is the law of typing.
+            # Length is the browser's business; what a date or a number means on this page is the
+            # law of typing.
             entered = typed(control.kind, text, model.language)
             return {**at, "text": entered.value, "clear": clear, "refused": entered.refused}
         case does.Choose(_, place, on):
@@ -145,16 +160,26 @@ def step_of(operation: Operation, model: PageModel) -> Step:
             return {**at, "on": on}
         case does.Put(_, name):
             kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-            return {**at, "name": name, "type": kind, "content": stub(name).decode("utf-8", "replace")}
+            return {
+                **at,
+                "name": name,
+                "type": kind,
+                "content": stub(name).decode("utf-8", "replace"),
+            }
     return at
 
 
-# -- in a page that is open ------------------------------------------------------------------------------------------
+# -- in a page that is open ------------------------------------------------------------------------
 
-_GROUP = "([pages, jobs, ms]) => jobs.map(([page, steps]) => plumblineHand.onNewPage(pages[page], steps, ms))"
+_GROUP = (
+    "([pages, jobs, ms]) => jobs.map(([page, steps]) => plumblineHand.onNewPage(pages[page], "
+    "steps, ms))"
+)
 
 
-async def in_page(page: "Page", site: Site, case: FormCase, plans: Sequence[Plan], seconds: float) -> list[Execution]:
+async def in_page(
+    page: "Page", site: Site, case: FormCase, plans: Sequence[Plan], seconds: float
+) -> list[Execution]:
     """Carry out plans, each in an episode of its own.
 
     Raises:
@@ -167,13 +192,20 @@ async def in_page(page: "Page", site: Site, case: FormCase, plans: Sequence[Plan
         while waiting := [(*visit, part) for visit in visits if (part := _next(*visit, case))]:
             # One call to the browser for the next stretch of every plan.
             pages: dict[bytes, int] = {}
-            jobs: list[Any] = [[pages.setdefault(tab.html, len(pages)), part.steps] for tab, _, part in waiting]
+            jobs: list[Any] = [
+                [pages.setdefault(tab.html, len(pages)), part.steps] for tab, _, part in waiting
+            ]
             texts = [html.decode("utf-8", "replace") for html in pages]
             results = await page.evaluate(_GROUP, [texts, jobs, 1000 * seconds])
             for visit, result in zip(waiting, results, strict=True):
                 _go_on(*visit, result)
         return [
-            Execution(tuple(course.attempts), site.receipts(tab.episode), parse_page(tab.html).text, course.cut)
+            Execution(
+                tuple(course.attempts),
+                site.receipts(tab.episode),
+                parse_page(tab.html).text,
+                course.cut,
+            )
             for tab, course in visits
         ]
     finally:
@@ -192,28 +224,39 @@ def _next(tab: Tab, course: PlanRun, case: FormCase) -> Stretch | None:
 
 
 def _go_on(tab: Tab, course: PlanRun, part: Stretch, result: Mapping[str, Any]) -> None:
-    """Note what became of a stretch, and send what the browser collected or load the page that comes next."""
+    """Note what became of a stretch, and send what the browser collected or load the page that
+    comes next."""
     course.add(part.attempts(result["attempts"], sent=result["send"]), cut=result["cut"])
     if result["send"]:
-        is_sent = tab.send(FormOwner.of(result["how"]), [FormEntry(*one) for one in result["entries"]])
+        is_sent = tab.send(
+            FormOwner.of(result["how"]), [FormEntry(*one) for one in result["entries"]]
+        )
         assert is_sent  # the hand refuses other addresses
     elif part.go is not None and not result["cut"]:
         tab.load(tab.base + part.go.rest)
 
 
-# -- on the site as it is served --------------------------------------------------------------------------------------
+# -- on the site as it is served -------------------------------------------------------------------
 
 _CARRY_OUT = "([steps, ms]) => plumblineHand.onThisPage(steps, ms)"
 _QUIET = 0.3
-"""Seconds after a received submission without a navigation: the page sent it by a script and stays."""
+"""Seconds after a received submission without a navigation: the page sent it by a script and
+stays."""
 
 
 Watch = Callable[[int, Action, Attempt | None], Awaitable[None]]
-"""Called before each action (number from 1, the action, None) and after it (with what became of it)."""
+"""Called before each action (number from 1, the action, None) and after it (with what became of
+it)."""
 
 
 async def on_the_site(
-    page: "Page", site: Site, address: str, case: FormCase, course: PlanRun, seconds: float, watch: Watch | None = None
+    page: "Page",
+    site: Site,
+    address: str,
+    case: FormCase,
+    course: PlanRun,
+    seconds: float,
+    watch: Watch | None = None,
 ) -> Execution:
     """Carry out a plan in an episode of its own.
 
@@ -265,7 +308,9 @@ async def on_the_site(
         site.close(episode)
 
 
-async def _carry_out(page: "Page", site: Site, episode: str, found: Stretch, until: float) -> dict[str, Any]:
+async def _carry_out(
+    page: "Page", site: Site, episode: str, found: Stretch, until: float
+) -> dict[str, Any]:
     """Carry out a stretch; where it sends the form, wait for what comes of that."""
     before = len(site.receipts(episode))
     loaded = asyncio.ensure_future(page.wait_for_event("domcontentloaded", timeout=_left(until)))
@@ -296,10 +341,11 @@ def _left(until: float) -> float:
     return max(1.0, 1000 * (until - time.monotonic()))
 
 
-# -- executor ---------------------------------------------------------------------------------------------------------
+# -- executor --------------------------------------------------------------------------------------
 
 PAGES = 3
-"""Pages that are open at once: while two keep two cores busy, a third waits for its server (10 % faster than two)."""
+"""Pages that are open at once: while two keep two cores busy, a third waits for its server (10 %
+faster than two)."""
 RECYCLE = 200
 """Episodes after which a context is closed and another one opened."""
 _NOTES = 20
@@ -307,7 +353,8 @@ _NOTES = 20
 
 
 class BrowserExecutor(BrowserPool):
-    """See `executor.Executor`. Safe to call from several threads; holds a browser until it is closed."""
+    """See `executor.Executor`. Safe to call from several threads; holds a browser until it is
+    closed."""
 
     def __init__(
         self,
@@ -323,15 +370,17 @@ class BrowserExecutor(BrowserPool):
         Args:
             site: where the forms are.
             seconds: of every plan.
-            navigates: whether pages are served and requests sent by the browser, or pages are written into one
-                (see the module).
+            navigates: whether pages are served and requests sent by the browser, or pages are
+                written into one (see the module).
             pages: open at once.
             recycle: episodes that a context lives for.
 
         Raises:
             RecipeError: Playwright or a Chromium is missing.
         """
-        super().__init__("browser" if navigates else "in-page", keep=pages, at_once=pages, recycle=recycle)
+        super().__init__(
+            "browser" if navigates else "in-page", keep=pages, at_once=pages, recycle=recycle
+        )
         hand = (files(__package__) / "hand.js").read_text(encoding="utf-8")
         self.script = f"window.plumblineHand = {hand};"
         self.site = site if site is not None else Site()
@@ -353,7 +402,8 @@ class BrowserExecutor(BrowserPool):
         return self.call(self._run(case, plans)) if plans else []
 
     def use(self, work: Callable[["Page", str], Coroutine[None, None, T]]) -> T:
-        """Do something else with a page and the site's address, such as taking pictures of a plan (`pictures.py`).
+        """Do something else with a page and the site's address, such as taking pictures of a plan
+        (`pictures.py`).
 
         Raises:
             playwright.async_api.Error: the browser broke down.
@@ -362,7 +412,9 @@ class BrowserExecutor(BrowserPool):
 
     async def _run(self, case: FormCase, plans: Sequence[Plan]) -> list[Execution | Failure]:
         async def alone(plan: Plan) -> Execution | Failure:
-            return await self.twice(lambda: self._on_a_page(lambda seat: self._served_plan(seat, case, plan), 1))
+            return await self.twice(
+                lambda: self._on_a_page(lambda seat: self._served_plan(seat, case, plan), 1)
+            )
 
         async def together(some: Sequence[Plan]) -> list[Execution]:
             return await self._on_a_page(
@@ -380,11 +432,15 @@ class BrowserExecutor(BrowserPool):
 
     async def _served_plan(self, seat: Seat, case: FormCase, plan: Plan) -> Execution:
         seat.notes.clear()
-        done = await on_the_site(seat.page, self.site, self.address or "", case, PlanRun(plan), self.seconds)
+        done = await on_the_site(
+            seat.page, self.site, self.address or "", case, PlanRun(plan), self.seconds
+        )
         return replace(done, notes=tuple(seat.notes[:_NOTES]))
 
     async def _on_a_page(self, work: Callable[[Seat], Coroutine[None, None, T]], plans: int) -> T:
-        return await self.on_a_seat(lambda seat: within(plans * self.seconds + GRACE, work(seat)), plans)
+        return await self.on_a_seat(
+            lambda seat: within(plans * self.seconds + GRACE, work(seat)), plans
+        )
 
     async def new_seat(self, browser: "Browser") -> Seat:
         """See `BrowserPool.new_seat`; nothing is downloaded, and no other window stays open."""
@@ -400,7 +456,10 @@ class BrowserExecutor(BrowserPool):
                 await other.close()
 
         seat.page.on("download", cancel)
-        seat.page.on("requestfailed", lambda one: seat.notes.append(f"not let out: {one.url[:200]} ({one.failure})"))
+        seat.page.on(
+            "requestfailed",
+            lambda one: seat.notes.append(f"not let out: {one.url[:200]} ({one.failure})"),
+        )
         seat.context.on("page", shut)
         if self.address is None:
             await seat.page.goto("about:blank")

@@ -1,5 +1,6 @@
-"""The direct executor: no browser, no socket. It asks the site for the page, keeps what a browser would, and sends the
-request that a browser would send. Tens of times as fast as anything with a browser in it, and checked against one.
+"""The direct executor: no browser, no socket. It asks the site for the page, keeps what a browser
+would, and sends the request that a browser would send. Tens of times as fast as anything with a
+browser in it, and checked against one.
 """
 
 import mimetypes
@@ -13,12 +14,19 @@ from plumbline.records import Failure
 from plumbline_forms.executors import operations as does
 from plumbline_forms.executors.executor import OK, SECONDS, STEPS, Attempt, Execution, FormCase
 from plumbline_forms.executors.operations import form_ahead, resolve
-from plumbline_forms.executors.page import PLAIN, URLENCODED, Control, FormOwner, PageModel, parse_page
+from plumbline_forms.executors.page import (
+    PLAIN,
+    URLENCODED,
+    Control,
+    FormOwner,
+    PageModel,
+    parse_page,
+)
 from plumbline_forms.plans.actions import Action, Plan
 from plumbline_forms.site.site import Site
 from plumbline_forms.values import PICKED, TYPED, held, invalid, typed
 
-# -- the request that a browser sends ---------------------------------------------------------------------------------
+# -- the request that a browser sends --------------------------------------------------------------
 
 _REDIRECTS = 5
 _BOUNDARY = "----PlumblineFormBoundary"
@@ -26,7 +34,8 @@ _BOUNDARY = "----PlumblineFormBoundary"
 
 @dataclass(frozen=True, slots=True)
 class FormEntry:
-    """One entry of a form: a value, or the name of a file ("" for a file control that was left empty)."""
+    """One entry of a form: a value, or the name of a file ("" for a file control that was left
+    empty)."""
 
     name: str
     value: str
@@ -41,7 +50,9 @@ def stub(name: str) -> bytes:
 def encode(entries: Sequence[FormEntry], enctype: str = URLENCODED) -> tuple[str, bytes]:
     """Content type and body: urlencoded, multipart or plain."""
     if enctype == PLAIN:
-        return PLAIN, "".join(f"{entry.name}={_crlf(entry.value)}\r\n" for entry in entries).encode("utf-8", "replace")
+        return PLAIN, "".join(f"{entry.name}={_crlf(entry.value)}\r\n" for entry in entries).encode(
+            "utf-8", "replace"
+        )
     if enctype != "multipart/form-data":
         pairs = (f"{_form(entry.name)}={_form(_crlf(entry.value))}" for entry in entries)
         return "application/x-www-form-urlencoded", "&".join(pairs).encode("ascii")
@@ -109,7 +120,7 @@ class Tab:
         return True
 
 
-# -- one page while a user is at it -----------------------------------------------------------------------------------
+# -- one page while a user is at it ----------------------------------------------------------------
 
 ENTERED = (TYPED | PICKED) - {"textarea", "range", "color"}
 """Kinds of which Enter sends a form without a button only where it has no other."""
@@ -130,7 +141,7 @@ class Visit:
         self.last: Control | None = None
         """The control that was used last: it has the focus."""
 
-    # -- what is on the page ------------------------------------------------------------------------------------
+    # -- what is on the page -----------------------------------------------------------------------
 
     def enabled(self, control: Control) -> bool:
         """Whether a control is not disabled; only such controls are checked and sent."""
@@ -158,9 +169,11 @@ class Visit:
             for value in control.sent
         )
 
-    # -- operations ---------------------------------------------------------------------------------------------
+    # -- operations --------------------------------------------------------------------------------
 
-    def apply(self, operation: does.Enter | does.Choose | does.Tick | does.Put | does.Touch | does.Push) -> Attempt:
+    def apply(
+        self, operation: does.Enter | does.Choose | does.Tick | does.Put | does.Touch | does.Push
+    ) -> Attempt:
         """Do to a control what an operation asks for."""
         place = operation.control.index
         control = self.now[place]
@@ -184,10 +197,14 @@ class Visit:
             case does.Tick(_, on):
                 for one in self._group(control) if control.kind == "radio" else ():
                     self.now[one.index] = replace(one, checked=False)
-                self.now[place] = replace(control, checked=not control.checked if on is None else on)
+                self.now[place] = replace(
+                    control, checked=not control.checked if on is None else on
+                )
             case does.Put(_, name):
                 several = control.files if "multiple" in control.attributes else ()
-                self.now[place] = replace(control, files=(*(one for one in several if one != name), name))
+                self.now[place] = replace(
+                    control, files=(*(one for one in several if one != name), name)
+                )
             case does.Push() if control.does == "reset" and control.form is not None:
                 for one in self._of(control.form):
                     self.now[one.index] = self.model.controls[one.index]
@@ -199,24 +216,29 @@ class Visit:
 
     def _group(self, radio: Control) -> list[Control]:
         """The radio buttons of which one can be checked."""
-        alike = (one for one in self._of(radio.form) if one.kind == "radio" and one.name == radio.name)
+        alike = (
+            one for one in self._of(radio.form) if one.kind == "radio" and one.name == radio.name
+        )
         return list(alike) if radio.name else [radio]
 
-    # -- sending ------------------------------------------------------------------------------------------------
+    # -- sending -----------------------------------------------------------------------------------
 
     def form_in_use(self) -> int | None:
-        """The form that a user who names no button sends: that of the control that was used last, else the first with
-        a button; None where the page has none."""
+        """The form that a user who names no button sends: that of the control that was used last,
+        else the first with a button; None where the page has none."""
         if self.last is not None and self.last.form is not None:
             return self.last.form
         forms = range(len(self.model.forms))
-        return next((form for form in forms if self.model.submits(form)), 0 if self.model.forms else None)
+        return next(
+            (form for form in forms if self.model.submits(form)), 0 if self.model.forms else None
+        )
 
     def default_button(self, form: int) -> Control | None:
         """The button that sends a form when Enter is pressed.
 
         Raises:
-            NotSentError: Enter sends nothing: the button is disabled, or the form has several texts and no button.
+            NotSentError: Enter sends nothing: the button is disabled, or the form has several texts
+                and no button.
         """
         buttons = self.model.submits(form)
         if buttons and not self.enabled(buttons[0]):
@@ -226,7 +248,8 @@ class Visit:
         return buttons[0] if buttons else None
 
     def problem(self, form: int = 0, button: Control | None = None) -> str:
-        """Why a browser would not send the form: the first control that breaks a constraint; "" where none does."""
+        """Why a browser would not send the form: the first control that breaks a constraint; ""
+        where none does."""
         if not self.model.submission(form, button).validates:
             return ""
         for control in self._of(form):
@@ -246,10 +269,13 @@ class Visit:
             return "missing"
         if not control.is_typed:
             return ""
-        return invalid(control.kind, control.value, control.attributes, edited=control.index in self.edited)
+        return invalid(
+            control.kind, control.value, control.attributes, edited=control.index in self.edited
+        )
 
     def _missing(self, control: Control) -> bool:
-        """Whether a control is empty. An option without a value is a choice, unless it is the list's placeholder."""
+        """Whether a control is empty. An option without a value is a choice, unless it is the
+        list's placeholder."""
         if control.kind == "select":
             return not control.chosen or (control.chosen == (0,) and control.placeholder)
         if control.kind == "multiselect":
@@ -268,7 +294,9 @@ class Visit:
             if not control.name or control.does == "image":
                 continue
             if control.kind == "file":
-                entries += [FormEntry(control.name, value, is_file=True) for value in control.files or ("",)]
+                entries += [
+                    FormEntry(control.name, value, is_file=True) for value in control.files or ("",)
+                ]
             else:
                 entries += [FormEntry(*one) for one in control.entries]
         return entries
@@ -278,7 +306,7 @@ def _hidden(control: Control) -> Attempt:
     return Attempt("refused", f"{control.called} is not shown now")
 
 
-# -- direct --------------------------------------------------------------------------------------------------------
+# -- direct ----------------------------------------------------------------------------------------
 
 
 class DirectExecutor:
@@ -299,10 +327,13 @@ class DirectExecutor:
         """See `Executor.close`; there is nothing to give back."""
 
     def visits(self, case: FormCase, plan: Plan) -> list[tuple[bytes, Visit]]:
-        """The pages that a plan came to, as they were served, each with what its controls held when it was left."""
+        """The pages that a plan came to, as they were served, each with what its controls held when
+        it was left."""
         return self._carried_out(case, plan)[1]
 
-    def _carried_out(self, case: FormCase, plan: Plan) -> tuple[Execution, list[tuple[bytes, Visit]]]:
+    def _carried_out(
+        self, case: FormCase, plan: Plan
+    ) -> tuple[Execution, list[tuple[bytes, Visit]]]:
         session = _Session(self.site, case)
         attempts: list[Attempt] = []
         until, cut = time.monotonic() + self.seconds, False

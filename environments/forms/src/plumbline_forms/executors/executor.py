@@ -1,7 +1,9 @@
-"""What an executor is: many plans for one form in, for each what happened and what the server received out.
+"""What an executor is: many plans for one form in, for each what happened and what the server
+received out.
 
-The direct executor (direct.py) and those that drive a browser (browser/) differ in nothing that a rubric could see:
-all follow `operations.py` for what an action comes to, and `values.py` for what a typed text becomes.
+The direct executor (direct.py) and those that drive a browser (browser/) differ in nothing that a
+rubric could see: all follow `operations.py` for what an action comes to, and `values.py` for what a
+typed text becomes.
 """
 
 from collections.abc import Sequence
@@ -17,8 +19,8 @@ Status = Literal["ok", "not found", "refused"]
 
 
 STEPS, VALUE, SECONDS = 200, 10_000, 20.0
-"""What one plan may use up: actions (the rest of a longer plan is not carried out), characters of a typed text (a
-longer one is refused), and seconds."""
+"""What one plan may use up: actions (the rest of a longer plan is not carried out), characters of a
+typed text (a longer one is refused), and seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,8 @@ OK = Attempt("ok")
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """The facts of one plan: nothing here is a judgement, and nothing is what the plan says about itself."""
+    """The facts of one plan: nothing here is a judgement, and nothing is what the plan says about
+    itself."""
 
     attempts: tuple[Attempt, ...]
     """One for each action that was carried out, in order."""
@@ -55,11 +58,13 @@ class Execution:
     cut: bool = False
     """Whether a limit ended it."""
     notes: tuple[str, ...] = field(default=())
-    """What else happened (a dialog that was dismissed, a request that was not let out); browsers only."""
+    """What else happened (a dialog that was dismissed, a request that was not let out); browsers
+    only."""
 
 
 class Executor(Protocol):
-    """Carries out plans. A plan can do nothing that raises; a broken executor gives a `Failure` for that plan alone."""
+    """Carries out plans. A plan can do nothing that raises; a broken executor gives a `Failure` for
+    that plan alone."""
 
     name: str
     at_once: int

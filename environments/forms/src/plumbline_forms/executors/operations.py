@@ -1,8 +1,9 @@
-"""What an action comes to on a page: which control, and what is done to it. The same for every executor.
+"""What an action comes to on a page: which control, and what is done to it. The same for every
+executor.
 
-Finding the control that a label means needs the page and nothing else, so it is done once, here. What depends on what
-a user did before (is the control shown, is the box ticked) is left to whoever carries the operation out: `direct.py`,
-which keeps the state itself, or a browser, which has it.
+Finding the control that a label means needs the page and nothing else, so it is done once, here.
+What depends on what a user did before (is the control shown, is the box ticked) is left to whoever
+carries the operation out: `direct.py`, which keeps the state itself, or a browser, which has it.
 """
 
 import re
@@ -20,14 +21,16 @@ from plumbline_forms.plans.grammar import folded, loose
 from plumbline_forms.plans.reader import SUBMIT_WORDS
 from plumbline_forms.values import PICKED, TYPED
 
-# -- which control a label means --------------------------------------------------------------------------------------
+# -- which control a label means -------------------------------------------------------------------
 # Which control a label means: as a user would look for it, and never by a guess between two.
 #
-# In this order: the label as it is written, the label without punctuation and accents, the control's own name, its
-# further names, and at last all words of what was asked for among the words of exactly one label.
+# In this order: the label as it is written, the label without punctuation and accents, the
+# control's own name, its further names, and at last all words of what was asked for among the words
+# of exactly one label.
 
 RADIOS, BOXES, OPTION = "radio group", "box group", "option"
-"""Kinds of targets beside the kinds of controls: groups, and one option of a group by its own text."""
+"""Kinds of targets beside the kinds of controls: groups, and one option of a group by its own
+text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +42,18 @@ class Target:
     members: tuple[Control, ...]
 
 
-def find(model: PageModel, label: str, kinds: frozenset[str], near: int | None = None) -> Target | str:
-    """The target of these kinds that a label means; where only one of another kind is called so, that one.
+def find(
+    model: PageModel, label: str, kinds: frozenset[str], near: int | None = None
+) -> Target | str:
+    """The target of these kinds that a label means; where only one of another kind is called so,
+    that one.
 
     Args:
         model: of the page.
         label: what is looked for.
         kinds: of targets that fit.
-        near: the form that is preferred where several forms have such a target; None prefers the first form.
+        near: the form that is preferred where several forms have such a target; None prefers the
+            first form.
 
     Returns:
         The target, or why there is none.
@@ -63,7 +70,9 @@ def find(model: PageModel, label: str, kinds: frozenset[str], near: int | None =
         other = other or (found[0] if len(found) == 1 else None)
     words = _words(label) if len(folded(label)) > 3 else set()
     if other is None and words:
-        close = [target for target in targets if target.kind in kinds and words <= _words(target.label)]
+        close = [
+            target for target in targets if target.kind in kinds and words <= _words(target.label)
+        ]
         other = close[0] if len(close) == 1 else None
     return other or f"nothing is called {label[:60]!r}"
 
@@ -74,7 +83,10 @@ def _words(text: str) -> set[str]:
 
 def _nearest(targets: list[Target], near: int | None) -> list[Target]:
     """Of several targets those that can be changed, and of these the ones in the preferred form."""
-    for keep in (lambda one: not (one.disabled or one.hidden or one.barred), lambda one: one.form == (near or 0)):
+    for keep in (
+        lambda one: not (one.disabled or one.hidden or one.barred),
+        lambda one: one.form == (near or 0),
+    ):
         if len(targets) > 1:
             targets = [target for target in targets if any(map(keep, target.members))] or targets
     return targets
@@ -86,8 +98,11 @@ def namesakes(model: PageModel, label: str) -> tuple[Target, ...]:
     return rough.get(key) or names.get(key, ()) if key else ()
 
 
-def find_button(model: PageModel, label: str, near: int | None = None, *, whole: bool = False) -> Control | str:
-    """The button with a name; what a user reads on it goes before its other names, and part of a name comes last.
+def find_button(
+    model: PageModel, label: str, near: int | None = None, *, whole: bool = False
+) -> Control | str:
+    """The button with a name; what a user reads on it goes before its other names, and part of a
+    name comes last.
 
     Args:
         model: of the page.
@@ -110,7 +125,9 @@ def find_button(model: PageModel, label: str, near: int | None = None, *, whole:
         if found := [one for one in buttons if loose(label) and fits(one)]:
             break
     targets = _nearest([Target("button", one.label, (one,)) for one in found], near)
-    alike = {(one.form, one.does, one.name, one.value) for target in targets for one in target.members}
+    alike = {
+        (one.form, one.does, one.name, one.value) for target in targets for one in target.members
+    }
     if len(alike) == 1:
         return targets[0].members[0]
     return f"{'several buttons are' if targets else 'no button is'} called {label[:60]!r}"
@@ -121,7 +138,8 @@ Targets = tuple[Target, ...]
 
 @lru_cache(maxsize=512)
 def _index(model: PageModel) -> tuple[Targets, tuple[Mapping[str, Targets], ...]]:
-    """The targets of a page, and what they are called: their labels, the same without punctuation, names, aliases."""
+    """The targets of a page, and what they are called: their labels, the same without punctuation,
+    names, aliases."""
     targets: list[Target] = []
     groups: dict[tuple[str, int | None, str], list[Control]] = {}
     for control in model.controls:
@@ -133,13 +151,17 @@ def _index(model: PageModel) -> tuple[Targets, tuple[Mapping[str, Targets], ...]
         if kind == "checkbox" and len(members) == 1 and not members[0].group:
             targets.append(Target("checkbox", members[0].label or name, (members[0],)))
             continue
-        targets.append(Target(RADIOS if kind == "radio" else BOXES, members[0].group or name, tuple(members)))
+        targets.append(
+            Target(RADIOS if kind == "radio" else BOXES, members[0].group or name, tuple(members))
+        )
         targets += [Target(OPTION, member.label or member.value, (member,)) for member in members]
     stages: tuple[dict[str, Targets], ...] = ({}, {}, {}, {})
     for target in targets:
         first = target.members[0]
         called: list[tuple[int, str]] = []
-        if target.kind == OPTION or (first.group if target.kind in {RADIOS, BOXES} else first.label):
+        if target.kind == OPTION or (
+            first.group if target.kind in {RADIOS, BOXES} else first.label
+        ):
             called += [(0, folded(target.label)), (1, loose(target.label))]
         if target.kind not in {OPTION, "button"}:
             called += [(2, loose(first.name)), *((3, loose(alias)) for alias in first.aliases)]
@@ -148,7 +170,7 @@ def _index(model: PageModel) -> tuple[Targets, tuple[Mapping[str, Targets], ...]
     return tuple(targets), stages
 
 
-# -- what is done to it -----------------------------------------------------------------------------------------------
+# -- what is done to it ----------------------------------------------------------------------------
 
 _TYPED = TYPED | PICKED
 _CHOSEN = frozenset({"select", "multiselect", RADIOS, BOXES})
@@ -202,7 +224,8 @@ class Touch:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a form by a button; without one, by the default button of the form that was used last."""
+    """Send a form by a button; without one, by the default button of the form that was used
+    last."""
 
     button: Control | None = None
 
@@ -221,7 +244,8 @@ class Return:
 
 @dataclass(frozen=True, slots=True)
 class Go:
-    """Load one of the form's own pages again: what follows the form's address, "" for its first page."""
+    """Load one of the form's own pages again: what follows the form's address, "" for its first
+    page."""
 
     rest: str
 
@@ -269,8 +293,8 @@ def resolve(
 def form_ahead(actions: Sequence[Action], model: PageModel, last: Control | None) -> int | None:
     """The form that a plan is at, which decides between controls of the same name in several forms.
 
-    It is that of the button that the plan names next, else of a control before that button that only one form has,
-    else of the control that the plan named last.
+    It is that of the button that the plan names next, else of a control before that button that
+    only one form has, else of the control that the plan named last.
 
     Args:
         actions: the rest of the plan.
@@ -286,7 +310,13 @@ def form_ahead(actions: Sequence[Action], model: PageModel, last: Control | None
                 button = find_button(model, label, whole=isinstance(action, plan.Click))
                 if isinstance(button, Control):
                     return button.form
-            case plan.Type(label) | plan.Select(label) | plan.Check(label) | plan.Uncheck(label) | plan.Attach(label):
+            case (
+                plan.Type(label)
+                | plan.Select(label)
+                | plan.Check(label)
+                | plan.Uncheck(label)
+                | plan.Attach(label)
+            ):
                 forms = [target.members[0].form for target in namesakes(model, label)]
                 filled = forms[0] if len(set(forms)) == 1 and filled is None else filled
         if isinstance(action, plan.Submit | plan.Press | plan.Navigate | plan.Done):
@@ -294,7 +324,9 @@ def form_ahead(actions: Sequence[Action], model: PageModel, last: Control | None
     return filled if filled is not None else last.form if last is not None else None
 
 
-def _target(model: PageModel, label: str, kinds: frozenset[str], near: int | None) -> Target | Attempt:
+def _target(
+    model: PageModel, label: str, kinds: frozenset[str], near: int | None
+) -> Target | Attempt:
     found = find(model, label, kinds, near)
     return Attempt("not found", found) if isinstance(found, str) else found
 
@@ -305,7 +337,9 @@ def _type(action: plan.Type, model: PageModel, near: int | None) -> Operation | 
         return target
     control = target.members[0]
     if target.kind not in _TYPED:
-        return Attempt("refused", f"{target.label!r} is a {target.kind}: nothing can be typed into it")
+        return Attempt(
+            "refused", f"{target.label!r} is a {target.kind}: nothing can be typed into it"
+        )
     if len(action.text) > VALUE:
         return Attempt("refused", f"a text of {len(action.text)} characters is too long")
     if "readonly" in control.attributes and control.kind not in {"range", "color"}:
@@ -338,7 +372,9 @@ def _choose(target: Target, option: str, *, on: bool) -> Operation | Attempt:
     return Choose(control, control.choices.index(choice), on)
 
 
-def _tick(action: plan.Check | plan.Uncheck, model: PageModel, near: int | None) -> Operation | Attempt:
+def _tick(
+    action: plan.Check | plan.Uncheck, model: PageModel, near: int | None
+) -> Operation | Attempt:
     on = isinstance(action, plan.Check)
     target = _target(model, action.label, _TICKED if not action.option else _TICKED | _CHOSEN, near)
     if isinstance(target, Attempt):
@@ -358,12 +394,16 @@ def _ticked(control: Control, *, on: bool) -> Operation | Attempt:
     return Tick(control, on)
 
 
-def _attach(action: plan.Attach, model: PageModel, files: frozenset[str], near: int | None) -> Operation | Attempt:
+def _attach(
+    action: plan.Attach, model: PageModel, files: frozenset[str], near: int | None
+) -> Operation | Attempt:
     target = _target(model, action.label, frozenset({"file"}), near)
     if isinstance(target, Attempt):
         return target
     if target.kind != "file":
-        return Attempt("refused", f"{target.label!r} is a {target.kind}: nothing can be attached to it")
+        return Attempt(
+            "refused", f"{target.label!r} is a {target.kind}: nothing can be attached to it"
+        )
     name = action.file.replace("\\", "/").rpartition("/")[2]
     if name not in files:
         return Attempt("not found", f"there is no file {action.file[:60]!r}")
@@ -373,7 +413,10 @@ def _attach(action: plan.Attach, model: PageModel, files: frozenset[str], near: 
 def _click(label: str, model: PageModel, near: int | None) -> Operation | Attempt:
     target = _target(model, label, _CLICKED, near)
     if isinstance(target, Attempt):
-        box, button = find(model, label, _CLICKED - {"button"}, near), find_button(model, label, near)
+        box, button = (
+            find(model, label, _CLICKED - {"button"}, near),
+            find_button(model, label, near),
+        )
         return target if isinstance(box, Target) or isinstance(button, str) else _pressed(button)
     control = target.members[0]
     if target.kind == "button":
@@ -398,7 +441,8 @@ def _pressed(button: Control) -> Operation:
 
 
 def _is_generic(wanted: str) -> bool:
-    """Whether the name of a button only says that it sends: "", "Submit", "Submit form", "the Enviar button"."""
+    """Whether the name of a button only says that it sends: "", "Submit", "Submit form", "the
+    Enviar button"."""
     return not wanted or not SUBMIT_WORDS.isdisjoint(wanted.split())
 
 
@@ -406,7 +450,9 @@ def _press(keys: str) -> Operation | Attempt:
     key = keys.strip().casefold()
     if key in {"enter", "return"}:
         return Return()
-    return OK if key in _IDLE_KEYS else Attempt("refused", f"the key {keys[:20]!r} does nothing here")
+    return (
+        OK if key in _IDLE_KEYS else Attempt("refused", f"the key {keys[:20]!r} does nothing here")
+    )
 
 
 def _go(url: str, path: str) -> Operation | Attempt:
@@ -423,9 +469,11 @@ def _go(url: str, path: str) -> Operation | Attempt:
 
 
 def _best(wanted: str, there: tuple[Any, ...], names: Callable[[Any], tuple[str, str]]) -> Any:
-    """The option that is meant: by its text, then by its value, then without punctuation; None where none is.
+    """The option that is meant: by its text, then by its value, then without punctuation; None
+    where none is.
 
-    Only the options of one control or group are looked at, so the first match is the one on the page's top.
+    Only the options of one control or group are looked at, so the first match is the one on the
+    page's top.
     """
     for fold, which in ((folded, 0), (folded, 1), (loose, 0)):
         key = fold(wanted)

@@ -1,8 +1,9 @@
-"""A served page as a browser knows it: its controls, their labels, their constraints. Parsed from the HTML alone.
+"""A served page as a browser knows it: its controls, their labels, their constraints. Parsed from
+the HTML alone.
 
-Nothing here knows the declaration: what the page does not say, the executor does not know. It covers what Plumbline's
-forms and FormFactory's have. Models are kept by the bytes of the page, because a group of rollouts meets the same page
-again and again.
+Nothing here knows the declaration: what the page does not say, the executor does not know. It
+covers what Plumbline's forms and FormFactory's have. Models are kept by the bytes of the page,
+because a group of rollouts meets the same page again and again.
 """
 
 import json
@@ -26,7 +27,8 @@ _UNREAD = frozenset({"select", "textarea", "datalist", "style"})
 """Elements whose text is no part of a label."""
 _HIDING = "[hidden],[inert],datalist,dialog:not([open])"
 _INVISIBLE = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
-"""Styles of what takes no keys. A choice or a file may have another element that a user clicks on."""
+"""Styles of what takes no keys. A choice or a file may have another element that a user clicks
+on."""
 _BLANKS = re.compile(r"[ \t\n\f\r]+")
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 URLENCODED = "application/x-www-form-urlencoded"
@@ -75,11 +77,13 @@ class Control:
     barred: bool = False
     """Whether it is read-only, so that no constraint is checked."""
     does: str = "submit"
-    """What a click on a button does: submit, reset, button, or image, which submits with coordinates."""
+    """What a click on a button does: submit, reset, button, or image, which submits with
+    coordinates."""
     aliases: tuple[str, ...] = ()
     """Further names of a button: its value, title and the like."""
     placeholder: bool = False
-    """Whether the first option of a list only asks to choose, so that it is no entry where one is required."""
+    """Whether the first option of a list only asks to choose, so that it is no entry where one is
+    required."""
     files: tuple[str, ...] = ()
     """Names of the files that are attached."""
     direction: str = ""
@@ -101,7 +105,11 @@ class Control:
         if self.kind in {"checkbox", "radio"}:
             return (self.value,) if self.checked else ()
         if self.kind in {"select", "multiselect"}:
-            return tuple(self.choices[place].value for place in self.chosen if not self.choices[place].disabled)
+            return tuple(
+                self.choices[place].value
+                for place in self.chosen
+                if not self.choices[place].disabled
+            )
         return self.files if self.kind == "file" else (self.value,)
 
     @property
@@ -163,8 +171,13 @@ class PageModel:
     def submission(self, form: int, button: Control | None) -> FormOwner:
         """How a form is sent by one of its buttons, or without one."""
         own, given = self.forms[form], button.attributes if button is not None else {}
-        said = {name: given.get(f"form{name}", getattr(own, name)) for name in ("action", "method", "enctype")}
-        return replace(FormOwner.of(said), validates=own.validates and "formnovalidate" not in given)
+        said = {
+            name: given.get(f"form{name}", getattr(own, name))
+            for name in ("action", "method", "enctype")
+        }
+        return replace(
+            FormOwner.of(said), validates=own.validates and "formnovalidate" not in given
+        )
 
     def submits(self, form: int) -> tuple[Control, ...]:
         """The submit buttons of a form; the first is its default button."""
@@ -180,13 +193,18 @@ def parse_page(html: bytes) -> PageModel:
         DataError: a conditional part is malformed (a page of ours never is).
     """
     tree = LexborHTMLParser(html.decode("utf-8", "replace"))
-    tree.strip_tags(["script", "noscript", "template"])  # a browser that runs scripts shows none of them
+    # a browser that runs scripts shows none of them
+    tree.strip_tags(["script", "noscript", "template"])
     language = (tree.root.attributes.get("lang") if tree.root is not None else None) or "en"
     text = " ".join(tree.body.text(separator=" ").split()) if tree.body is not None else ""
     page, nodes = _Nodes(tree), control_nodes(tree)
     controls = [page.control(node, index) for index, node in enumerate(nodes)]
     # Of several checked radio buttons of a group, the last one is.
-    last = {(one.form, one.name): one.index for one in controls if one.kind == "radio" and one.checked and one.name}
+    last = {
+        (one.form, one.name): one.index
+        for one in controls
+        if one.kind == "radio" and one.checked and one.name
+    }
     for one in controls:
         if one.kind == "radio" and last.get((one.form, one.name), one.index) != one.index:
             controls[one.index] = replace(one, checked=False)
@@ -195,13 +213,18 @@ def parse_page(html: bytes) -> PageModel:
         text,
         _named_by_place(controls, nodes),
         tuple(_shown(node) for node in page.parts.values()),
-        tuple(FormOwner.of({key: value or "" for key, value in form.attributes.items()}) for form in page.forms),
+        tuple(
+            FormOwner.of({key: value or "" for key, value in form.attributes.items()})
+            for form in page.forms
+        ),
     )
 
 
 def control_nodes(tree: LexborHTMLParser) -> list[LexborNode]:
     """The elements of a page's controls; places are counted in this list."""
-    return [node for node in tree.css("input,textarea,select,button") if not _ancestor(node, "select")]
+    return [
+        node for node in tree.css("input,textarea,select,button") if not _ancestor(node, "select")
+    ]
 
 
 def _shown(node: LexborNode) -> Shown:
@@ -225,7 +248,11 @@ class _Nodes:
         for node in tree.css("label[for]"):
             self.labels.setdefault(node.attributes.get("for") or "", []).append(node)
         self.hiding = {node.mem_id for node in tree.css(_HIDING)}
-        styled = (node for node in tree.css("[style]") if _INVISIBLE.search(node.attributes["style"] or ""))
+        styled = (
+            node
+            for node in tree.css("[style]")
+            if _INVISIBLE.search(node.attributes["style"] or "")
+        )
         self.styled = {node.mem_id for node in styled}
         self._texts: dict[int, str] = {}
 
@@ -236,7 +263,14 @@ class _Nodes:
             form = self.named.get(attributes["form"]) if attributes["form"] else None
             return self.places.get(form.mem_id) if form is not None else None
         if marked is not None:
-            return next((place for place, form in enumerate(self.forms) if form.attributes.get(_OWNER) == marked), None)
+            return next(
+                (
+                    place
+                    for place, form in enumerate(self.forms)
+                    if form.attributes.get(_OWNER) == marked
+                ),
+                None,
+            )
         form = _ancestor(node, "form")
         return self.places[form.mem_id] if form is not None else None
 
@@ -244,11 +278,16 @@ class _Nodes:
         """The text of the label for an id; of several, the one in the control's own form."""
         labels = self.labels.get(key, []) if key else []
         form = _ancestor(node, "form")
-        near = [one for one in labels if (own := _ancestor(one, "form")) and form and own.mem_id == form.mem_id]
+        near = [
+            one
+            for one in labels
+            if (own := _ancestor(one, "form")) and form and own.mem_id == form.mem_id
+        ]
         return _text((near or labels)[-1]) if labels else ""
 
     def _around(self, label: LexborNode) -> str:
-        """The text of a label that controls stand in, many of them in a page whose labels never end."""
+        """The text of a label that controls stand in, many of them in a page whose labels never
+        end."""
         if label.mem_id not in self._texts:
             self._texts[label.mem_id] = _text(label)
         return self._texts[label.mem_id]
@@ -266,7 +305,11 @@ class _Nodes:
         kind = node.tag or ""
         if kind == "input":
             kind = attributes.get("type", "text").lower()
-            kind = kind if kind in TYPED - {"textarea"} or kind in PICKED or kind in _OTHERS else "text"
+            kind = (
+                kind
+                if kind in TYPED - {"textarea"} or kind in PICKED or kind in _OTHERS
+                else "text"
+            )
             kind = "button" if kind in {"submit", "reset", "image"} else kind
         conditions, group, around = [], "", ""
         disabled, hidden = "disabled" in attributes, node.mem_id in self.hiding
@@ -317,7 +360,11 @@ class _Nodes:
         if not control.is_typed:
             return control
         listed = self.named.get(attributes.get("list", "")) if kind != "password" else None
-        offered = _list(control, listed).choices if listed is not None and listed.tag == "datalist" else ()
+        offered = (
+            _list(control, listed).choices
+            if listed is not None and listed.tag == "datalist"
+            else ()
+        )
         choices = tuple(one for one in offered if one.value and not one.disabled)
         return replace(control, value=sanitised(kind, control.value, attributes), choices=choices)
 
@@ -330,17 +377,25 @@ def _list(control: Control, node: LexborNode) -> Control:
         attributes = option.attributes
         text = _BLANKS.sub(" ", option.text()).strip(" ")
         group = _ancestor(option, "optgroup")
-        disabled = "disabled" in attributes or (group is not None and "disabled" in group.attributes)
+        disabled = "disabled" in attributes or (
+            group is not None and "disabled" in group.attributes
+        )
         value = attributes["value"] or "" if "value" in attributes else text
         choices.append(Choice(value, attributes.get("label") or text, disabled))
         if "selected" in attributes:
             chosen.append(place)
     if "multiple" in control.attributes:
         return replace(control, kind="multiselect", choices=tuple(choices), chosen=tuple(chosen))
-    if (control.limit("size") or 0) > 1:  # a list of several rows, of which none is chosen by itself
+    # a list of several rows, of which none is chosen by itself
+    if (control.limit("size") or 0) > 1:
         return replace(control, choices=tuple(choices), chosen=tuple(chosen[-1:]))
     chosen = chosen[-1:] or [place for place, one in enumerate(choices) if not one.disabled][:1]
-    asks = top is not None and top.parent is not None and top.parent.tag == "select" and not choices[0].value
+    asks = (
+        top is not None
+        and top.parent is not None
+        and top.parent.tag == "select"
+        and not choices[0].value
+    )
     return replace(control, choices=tuple(choices), chosen=tuple(chosen), placeholder=asks)
 
 
@@ -357,11 +412,18 @@ def _button(control: Control, node: LexborNode, aria: str) -> Control:
     elif is_image:
         names = [attributes.get("alt", ""), aria, title, value, control.name, control.label]
     else:
-        value = attributes.get("value", {"submit": "Submit", "reset": "Reset"}.get(does, ""))  # as Chromium writes
+        # as Chromium writes
+        value = attributes.get("value", {"submit": "Submit", "reset": "Reset"}.get(does, ""))
         names = [value, aria, title, control.label]
     label, *others = [*dict.fromkeys(name for name in names if name.strip()), ""]
     aliases = tuple(name for name in others if name)
-    return replace(control, label=label, value=value if does == "submit" else control.value, does=does, aliases=aliases)
+    return replace(
+        control,
+        label=label,
+        value=value if does == "submit" else control.value,
+        does=does,
+        aliases=aliases,
+    )
 
 
 def _written(node: LexborNode) -> str:
@@ -408,14 +470,19 @@ def _pieces(node: LexborNode) -> Iterator[str]:
             yield from _pieces(child) if child.is_element_node else (child.text(),)
 
 
-# -- labels by where a control stands ---------------------------------------------------------------------------------
-# Real pages have labels that belong to nothing ("Select courses" above four boxes) and headings in place of labels. A
-# person reads what stands right before the control; so does this.
+# -- labels by where a control stands --------------------------------------------------------------
+# Real pages have labels that belong to nothing ("Select courses" above four boxes) and headings in
+# place of labels. A person reads what stands right before the control; so does this.
 
 
-def _named_by_place(controls: Sequence[Control], nodes: Sequence[LexborNode]) -> tuple[Control, ...]:
-    """The controls, with labels for those that have none, and group labels for groups that have none."""
-    sizes = Counter((one.kind, one.form, one.name) for one in controls if one.kind in {"radio", "checkbox"})
+def _named_by_place(
+    controls: Sequence[Control], nodes: Sequence[LexborNode]
+) -> tuple[Control, ...]:
+    """The controls, with labels for those that have none, and group labels for groups that have
+    none."""
+    sizes = Counter(
+        (one.kind, one.form, one.name) for one in controls if one.kind in {"radio", "checkbox"}
+    )
     groups: dict[tuple[str, int | None, str], str] = {}
     found = []
     for control, node in zip(controls, nodes, strict=True):
@@ -431,7 +498,8 @@ def _named_by_place(controls: Sequence[Control], nodes: Sequence[LexborNode]) ->
 
 
 def _before(node: LexborNode) -> str:
-    """The nearest label or heading before a control within its form; "" where another control stands between."""
+    """The nearest label or heading before a control within its form; "" where another control
+    stands between."""
     inside: LexborNode | None = node
     while inside is not None and inside.tag != "form":
         sibling = inside.prev
@@ -439,7 +507,9 @@ def _before(node: LexborNode) -> str:
             if sibling.is_element_node:
                 if sibling.css_matches("input:not([type=hidden]),textarea,select,button"):
                     return ""
-                if (sibling.tag == "label" and not sibling.attributes.get("for")) or sibling.tag in _HEADINGS:
+                if (
+                    sibling.tag == "label" and not sibling.attributes.get("for")
+                ) or sibling.tag in _HEADINGS:
                     return " ".join(sibling.text(separator=" ").split())
             sibling = sibling.prev
         inside = inside.parent

@@ -1,4 +1,5 @@
-"""A plan to be looked at: the pages as it leaves them, and a strip of pictures. Nothing in the pages does anything."""
+"""A plan to be looked at: the pages as it leaves them, and a strip of pictures. Nothing in the
+pages does anything."""
 
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
     from playwright.async_api import Page, ViewportSize
 
 
-# -- pages as a plan leaves them --------------------------------------------------------------------------------------
+# -- pages as a plan leaves them -------------------------------------------------------------------
 
 MOST = 12
-"""Pages of one plan; what is between the first ones and the last is left out where there would be more."""
+"""Pages of one plan; what is between the first ones and the last is left out where there would be
+more."""
 _ACTIVE = "script,style,link,meta,base,iframe,frame,object,embed,img,picture,svg,video,audio,template,noscript"
 _NAMES = """accept aria-hidden aria-label aria-labelledby checked class cols colspan disabled for hidden id label lang
     max maxlength min minlength multiple name placeholder readonly required role rows rowspan selected step title type
@@ -32,7 +34,8 @@ _KEPT = frozenset(_NAMES.split())
 
 
 def filled(case: FormCase, plan: Plan, site: Site | None = None) -> list[str]:
-    """Carry out a plan directly, and show each page that it came to with what its controls held when it was left.
+    """Carry out a plan directly, and show each page that it came to with what its controls held
+    when it was left.
 
     Args:
         case: the form.
@@ -40,12 +43,19 @@ def filled(case: FormCase, plan: Plan, site: Site | None = None) -> list[str]:
         site: where the form is; a new one where it is left out.
 
     Returns:
-        HTML of the pages' bodies. All texts are escaped; scripts, styles, links, and whatever loads or sends are gone.
+        HTML of the pages' bodies. All texts are escaped; scripts, styles, links, and whatever loads
+        or sends are gone.
     """
     visits = DirectExecutor(site).visits(case, plan)
     # Plans begin by opening the page that they are at.
-    again = [one is two for (_, one), (_, two) in pairwise((body, visit.model) for body, visit in visits)]
-    visits = [each for each, anew in zip(visits, [*again, False], strict=True) if not anew or each[1].last is not None]
+    again = [
+        one is two for (_, one), (_, two) in pairwise((body, visit.model) for body, visit in visits)
+    ]
+    visits = [
+        each
+        for each, anew in zip(visits, [*again, False], strict=True)
+        if not anew or each[1].last is not None
+    ]
     if len(visits) > MOST:
         visits = [*visits[: MOST // 2], *visits[-(MOST - MOST // 2) :]]
     return [_page(body, visit) for body, visit in visits]
@@ -97,15 +107,15 @@ def _clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "")
 
 
-# -- a strip of pictures ----------------------------------------------------------------------------------------------
+# -- a strip of pictures ---------------------------------------------------------------------------
 
 _SIZE: "ViewportSize" = {"width": 720, "height": 540}
 _LOADS = (Submit, Press, Navigate)
 
 
 def film(case: FormCase, plan: Plan, site: Site | None = None) -> list[Frame]:
-    """Carry out a plan in a real browser, with pictures: of the page as it was found, before and after everything that
-    loads another one, of every action that was refused, and of the end.
+    """Carry out a plan in a real browser, with pictures: of the page as it was found, before and
+    after everything that loads another one, of every action that was refused, and of the end.
 
     Args:
         case: the form.
@@ -119,12 +129,18 @@ def film(case: FormCase, plan: Plan, site: Site | None = None) -> list[Frame]:
     executor = BrowserExecutor(site, 60, pages=1)
     try:
         with clear_breakdowns(executor.broken):
-            return executor.use(lambda page, address: _film(page, address, executor.site, case, plan, executor.seconds))
+            return executor.use(
+                lambda page, address: _film(
+                    page, address, executor.site, case, plan, executor.seconds
+                )
+            )
     finally:
         executor.close()
 
 
-async def _film(page: "Page", address: str, site: Site, case: FormCase, plan: Plan, seconds: float) -> list[Frame]:
+async def _film(
+    page: "Page", address: str, site: Site, case: FormCase, plan: Plan, seconds: float
+) -> list[Frame]:
     frames: list[Frame] = []
     await page.set_viewport_size(_SIZE)
 

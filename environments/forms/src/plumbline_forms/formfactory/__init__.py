@@ -1,1 +1,2 @@
-"""The public FormFactory benchmark, imported from a checkout of the user's own: nothing of it is part of Plumbline."""
+"""The public FormFactory benchmark, imported from a checkout of the user's own: nothing of it is
+part of Plumbline."""

@@ -1,5 +1,5 @@
-"""A user's checkout of the FormFactory benchmark: what must be there, what it holds, and which one it is. Read, never
-written. What its files do not say about the 25 forms stands in `table.yaml`.
+"""A user's checkout of the FormFactory benchmark: what must be there, what it holds, and which one
+it is. Read, never written. What its files do not say about the 25 forms stands in `table.yaml`.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from plumbline.errors import DataError
 from plumbline.storage import read_bytes, read_json
 from plumbline.tasks.tables import read_table
 
-# -- forms ------------------------------------------------------------------------------------------------------------
+# -- forms -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,15 @@ class BenchmarkForm:
     """Controls that a user sees; a group counts once."""
     records: int = 50
     config: str = ""
-    """Where the description is fetched of a form that a script builds; "" where the page itself holds the controls."""
+    """Where the description is fetched of a form that a script builds; "" where the page itself
+    holds the controls."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """Gold keys that no label of the page equals, with the name of the field that they mean."""
     unplaced: Mapping[str, str] = field(default_factory=dict)
     """Gold keys that have no field, with the reason."""
     aliases: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By field, values that mean an option which reads otherwise: the value to the option's text."""
+    """By field, values that mean an option which reads otherwise: the value to the option's
+    text."""
 
     @property
     def domain(self) -> str:
@@ -60,7 +62,10 @@ class BenchmarkForm:
         return f"data/data2/{self.stem}.txt"
 
 
-ROWS = tuple(BenchmarkForm(key, **row) for key, row in read_table(Path(__file__).with_name("table.yaml")).items())
+ROWS = tuple(
+    BenchmarkForm(key, **row)
+    for key, row in read_table(Path(__file__).with_name("table.yaml")).items()
+)
 NAMES = tuple(row.name for row in ROWS)
 
 
@@ -69,7 +74,7 @@ def row_of(name: str) -> BenchmarkForm | None:
     return next((row for row in ROWS if name in {row.name, row.id}), None)
 
 
-# -- checkout ---------------------------------------------------------------------------------------------------------
+# -- checkout --------------------------------------------------------------------------------------
 
 ADDRESS = "https://github.com/formfactory-ai/formfactory"
 _NAMED = 8
@@ -83,7 +88,8 @@ class Checkout:
 
     root: Path
     digest: str
-    """16 hex digits over everything that decides the forms and their records; line breaks count, other files do not."""
+    """16 hex digits over everything that decides the forms and their records; line breaks count,
+    other files do not."""
 
     def records(self, row: BenchmarkForm) -> list[dict[str, Any]]:
         """The gold records of a form.
@@ -93,8 +99,14 @@ class Checkout:
         """
         path = self.root / row.gold
         found = read_json(path)
-        if not isinstance(found, list) or not found or not all(isinstance(record, dict) for record in found):
-            raise DataError(f"{path} is not a list of records", f"take a fresh checkout of {ADDRESS}")
+        if (
+            not isinstance(found, list)
+            or not found
+            or not all(isinstance(record, dict) for record in found)
+        ):
+            raise DataError(
+                f"{path} is not a list of records", f"take a fresh checkout of {ADDRESS}"
+            )
         return found
 
 
@@ -117,7 +129,9 @@ def open_checkout(path: str, rows: Sequence[BenchmarkForm]) -> Checkout:
         wanted += [f"templates/{row.id}.html", row.gold, row.documents]
     if missing := [name for name in wanted if not (root / name).is_file()]:
         more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-        raise DataError(f"{root} is no complete checkout: it lacks {', '.join(missing[:_NAMED])}{more}", fix)
+        raise DataError(
+            f"{root} is no complete checkout: it lacks {', '.join(missing[:_NAMED])}{more}", fix
+        )
     total = hashlib.sha256()
     patterns = ("app.py", "templates/*.html", "data/data1/*.json", "data/data2/*.txt")
     for file in sorted(found for pattern in patterns for found in root.glob(pattern)):
@@ -129,8 +143,8 @@ def open_checkout(path: str, rows: Sequence[BenchmarkForm]) -> Checkout:
 def split_documents(text: str, count: int, source: str) -> tuple[str, ...]:
     """The numbered texts of a file, without their numbers.
 
-    Texts hold numbered lists of their own, so a line that begins with a number begins a text only if the number is
-    the one that is due next, with the sign after it that the first one has.
+    Texts hold numbered lists of their own, so a line that begins with a number begins a text only
+    if the number is the one that is due next, with the sign after it that the first one has.
 
     Args:
         text: of the file.

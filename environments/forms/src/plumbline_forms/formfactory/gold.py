@@ -1,8 +1,10 @@
-"""A gold record as the entries of a form, each with its provenance; what has no place is noted, never just dropped.
+"""A gold record as the entries of a form, each with its provenance; what has no place is noted,
+never just dropped.
 
-Gold values are what the authors of the benchmark wrote, not what the controls take: dates with slashes, texts of
-options with other capitals, amounts where the page has brackets, "No" for a box that stays empty. Each is resolved to
-one entry, with the level at which that was possible; what no user could enter is unfillable, with its reason.
+Gold values are what the authors of the benchmark wrote, not what the controls take: dates with
+slashes, texts of options with other capitals, amounts where the page has brackets, "No" for a box
+that stays empty. Each is resolved to one entry, with the level at which that was possible; what no
+user could enter is unfillable, with its reason.
 """
 
 import math
@@ -15,20 +17,32 @@ from plumbline_forms.formfactory.checkout import BenchmarkForm
 from plumbline_forms.plans.grammar import folded, loose
 from plumbline_forms.prompts import RenderedField
 from plumbline_forms.suite.declaration import CHOSEN, Field, Value
-from plumbline_forms.values import is_email, is_url, matches, range_problem, read_number, read_time, typed, utf16_length
+from plumbline_forms.values import (
+    is_email,
+    is_url,
+    matches,
+    range_problem,
+    read_number,
+    read_time,
+    typed,
+    utf16_length,
+)
 
 Level = Literal["exact", "folded", "alias", "bucket", "unfillable"]
 LEVELS: tuple[Level, ...] = ("exact", "folded", "alias", "bucket", "unfillable")
-"""From sure to impossible: the value as it stands; the same but for spelling; another word for it (a table, or the
-option's own value); the bracket that an amount or a time lies in; nothing that could be entered."""
+"""From sure to impossible: the value as it stands; the same but for spelling; another word for it
+(a table, or the option's own value); the bracket that an amount or a time lies in; nothing that
+could be entered."""
 NO_LABEL = "no label of the page reads so"
 
-# -- values -----------------------------------------------------------------------------------------------------------
+# -- values ----------------------------------------------------------------------------------------
 
 _BOOLS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 _NOTHING = frozenset({"", "none", "n/a"})
 _AMOUNTS = re.compile(r"\$?\s*([\d,]+)\s*(?:(?:-|–|to)\s*\$?\s*([\d,]+)|\+)")
-_TIMES = re.compile(r"(\d{1,2}:\d{2}\s*[AP]M)\s*(?:-|–|to)\s*(\d{1,2}:\d{2}\s*[AP]M)", re.IGNORECASE)
+_TIMES = re.compile(
+    r"(\d{1,2}:\d{2}\s*[AP]M)\s*(?:-|–|to)\s*(\d{1,2}:\d{2}\s*[AP]M)", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +61,8 @@ def resolve_value(one: Field, raw: Any, aliases: Mapping[str, str]) -> Resolved:
     Args:
         one: the field.
         raw: as the gold file has it.
-        aliases: values of this field that mean an option which reads otherwise, to the option's text.
+        aliases: values of this field that mean an option which reads otherwise, to the option's
+            text.
     """
     text = shown(raw)
     said = text.strip().casefold()
@@ -61,18 +76,24 @@ def resolve_value(one: Field, raw: Any, aliases: Mapping[str, str]) -> Resolved:
         known = Resolved(_BOOLS.get(said), "exact" if isinstance(raw, bool) else "folded")
         return _unfillable("neither yes nor no") if known.value is None else known
     if one.kind in {"checkboxes", "multiselect"}:
-        found = [_choice(one, shown(each), aliases) for each in (raw if isinstance(raw, list) else [raw])]
+        found = [
+            _choice(one, shown(each), aliases) for each in (raw if isinstance(raw, list) else [raw])
+        ]
         worst = max(found, key=lambda each: LEVELS.index(each.level))
         if worst.level == "unfillable":
             return worst
         chosen = {each.value for each in found}
-        return Resolved(tuple(option.value for option in one.options if option.value in chosen), worst.level)
+        return Resolved(
+            tuple(option.value for option in one.options if option.value in chosen), worst.level
+        )
     if one.kind in CHOSEN:
         return _choice(one, text, aliases)
     entry = typed(one.kind, text, maxlength=one.maxlength)
     if problem := _problem(one, text, entry.value, refused=entry.refused):
         return _unfillable(problem)
-    as_written = isinstance(raw, str | int | float) and not isinstance(raw, bool) and entry.value == text
+    as_written = (
+        isinstance(raw, str | int | float) and not isinstance(raw, bool) and entry.value == text
+    )
     return Resolved(entry.value, "exact" if as_written else "folded")
 
 
@@ -90,13 +111,19 @@ def _unfillable(reason: str) -> Resolved:
 
 
 def _choice(one: Field, text: str, aliases: Mapping[str, str]) -> Resolved:
-    """By the option's text, the text but for spelling, the table or the option's value, and its bracket."""
+    """By the option's text, the text but for spelling, the table or the option's value, and its
+    bracket."""
     by_text = {option.text: option.value for option in reversed(one.options)}
     if text in by_text:
         return Resolved(by_text[text], "exact")
     levels: tuple[tuple[Level, str], ...] = (("folded", text), ("alias", aliases.get(text, "")))
-    for level, said in levels:  # the only option that reads so, whatever the capitals and the punctuation
-        alike = [option.value for option in one.options if loose(said) and loose(option.text) == loose(said)]
+    # the only option that reads so, whatever the capitals and the punctuation
+    for level, said in levels:
+        alike = [
+            option.value
+            for option in one.options
+            if loose(said) and loose(option.text) == loose(said)
+        ]
         if len(alike) == 1:
             return Resolved(alike[0], level)
     if named := [option.value for option in one.options if loose(option.value) == loose(text)]:
@@ -107,7 +134,8 @@ def _choice(one: Field, text: str, aliases: Mapping[str, str]) -> Resolved:
 
 
 def bracket(text: str, options: Sequence[str]) -> int | None:
-    """The place of the first option whose range holds an amount or a time; both ends belong to a range.
+    """The place of the first option whose range holds an amount or a time; both ends belong to a
+    range.
 
     Returns:
         None where the text is neither, or lies in none of them.
@@ -119,14 +147,17 @@ def bracket(text: str, options: Sequence[str]) -> int | None:
             if clock and first and first <= clock <= last:
                 return place
         elif number and (amounts := _AMOUNTS.fullmatch(option.strip())):
-            low, high = (float(part.replace(",", "")) if part else math.inf for part in amounts.groups())
+            low, high = (
+                float(part.replace(",", "")) if part else math.inf for part in amounts.groups()
+            )
             if low <= float(number) <= high:
                 return place
     return None
 
 
 def _problem(one: Field, text: str, value: str, *, refused: bool) -> str:
-    """Why the control takes no such text, or the page would not send what it holds then; "" where it is well."""
+    """Why the control takes no such text, or the page would not send what it holds then; "" where
+    it is well."""
     if refused:
         return f"no {one.kind}"
     if one.maxlength is not None and utf16_length(text) > one.maxlength:
@@ -142,7 +173,7 @@ def _problem(one: Field, text: str, value: str, *, refused: bool) -> str:
     return ""
 
 
-# -- records ----------------------------------------------------------------------------------------------------------
+# -- records ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +195,8 @@ class GoldRecord:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Keys that are neither placed nor known to have no place: the checkout is not the one that the table knows."""
+        """Keys that are neither placed nor known to have no place: the checkout is not the one that
+        the table knows."""
         return tuple(key for key, reason in self.unplaced.items() if reason == NO_LABEL)
 
 

@@ -12,7 +12,13 @@ from plumbline.records import Example
 from plumbline.seeds import generator
 from plumbline.storage import read_text
 from plumbline_forms.build import HELD_OUT_FORMS, SEEN, Suite, deal, example_of
-from plumbline_forms.formfactory.checkout import ROWS, BenchmarkForm, Checkout, open_checkout, split_documents
+from plumbline_forms.formfactory.checkout import (
+    ROWS,
+    BenchmarkForm,
+    Checkout,
+    open_checkout,
+    split_documents,
+)
 from plumbline_forms.formfactory.gold import GoldRecord, read_gold
 from plumbline_forms.formfactory.hosting import Asked, HostedForms, import_app, local_page
 from plumbline_forms.options import FormsOptions
@@ -24,7 +30,8 @@ TEST = "test"
 
 
 class DriftWarning(UserWarning):
-    """A checkout is not the one that the table of forms was written for; it is used all the same."""
+    """A checkout is not the one that the table of forms was written for; it is used all the
+    same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,8 @@ class Imported:
     """As it is served."""
     records: Sequence[GoldRecord]
     usable: Sequence[int]
-    """Records that have a value for every required field: with the others nobody could send the form."""
+    """Records that have a value for every required field: with the others nobody could send the
+    form."""
     documents: Sequence[str]
     """One for each record; empty where they are not asked for."""
 
@@ -60,7 +68,10 @@ def import_formfactory(options: FormsOptions) -> Suite:
     forms = [read_form(row, checkout, ask, options.surface) for row in rows]
     return Suite(
         {one.form.name: one.form for one in forms},
-        (*(SEEN if options.splits == "80-10-10" else (TEST,)), *([HELD_OUT_FORMS] if options.held_out else [])),
+        (
+            *(SEEN if options.splits == "80-10-10" else (TEST,)),
+            *([HELD_OUT_FORMS] if options.held_out else []),
+        ),
         f"formfactory {checkout.digest}",
         partial(_build, options=options, forms=forms, digest=checkout.digest),
         HostedForms(ask, {one.form.path: one.page.encode() for one in forms}),
@@ -83,19 +94,30 @@ def read_form(row: BenchmarkForm, checkout: Checkout, ask: Asked, surface: str) 
         bodies.append(reply.body)
     form = read_schema(row, *bodies)
     records = [read_gold(row, form.fields, record) for record in checkout.records(row)]
-    # A draw is a value of the field in any of the records: what controls that know the form, but not the record, can
-    # know.
-    fields = [one if one.kind == "hidden" else replace(one, draw=_draw_of(one, records)) for one in form.fields]
+    # A draw is a value of the field in any of the records: what controls that know the form, but
+    # not the record, can know.
+    fields = [
+        one if one.kind == "hidden" else replace(one, draw=_draw_of(one, records))
+        for one in form.fields
+    ]
     form = replace(form, pages=(FormPage(tuple(fields)),))
     required = [one.name for one in fields if one.required and one.kind != "hidden"]
     usable = [
-        index for index, gold in enumerate(records) if all(gold.values[name] not in {None, False} for name in required)
+        index
+        for index, gold in enumerate(records)
+        if all(gold.values[name] not in {None, False} for name in required)
     ]
     _warn_of_drift(row, form, records, len(records) - len(usable))
     documents: Sequence[str] = ()
     if surface == "document":
-        documents = split_documents(read_text(checkout.root / row.documents), len(records), row.documents)
-    page = render_page(FormView(form), 1) if row.config else local_page(bodies[0].decode("utf-8", "replace"), row.url)
+        documents = split_documents(
+            read_text(checkout.root / row.documents), len(records), row.documents
+        )
+    page = (
+        render_page(FormView(form), 1)
+        if row.config
+        else local_page(bodies[0].decode("utf-8", "replace"), row.url)
+    )
     return Imported(row, form, page, records, usable, documents)
 
 
@@ -104,13 +126,18 @@ def _draw_of(one: Field, records: Sequence[GoldRecord]) -> Draw:
     return lambda drawing: column[int(drawing.rng.integers(len(column)))]
 
 
-def _warn_of_drift(row: BenchmarkForm, form: Form, records: Sequence[GoldRecord], stuck: int) -> None:
-    """Say what differs from the checkout that the table knows; figures are then not comparable with others."""
+def _warn_of_drift(
+    row: BenchmarkForm, form: Form, records: Sequence[GoldRecord], stuck: int
+) -> None:
+    """Say what differs from the checkout that the table knows; figures are then not comparable with
+    others."""
     fields = sum(one.kind != "hidden" for one in form.fields)
     unknown = Counter(key for record in records for key in record.unknown)
     drifts = [
         f"{fields} fields, where {row.fields} are known" if fields != row.fields else "",
-        f"{len(records)} records, where {row.records} are known" if len(records) != row.records else "",
+        f"{len(records)} records, where {row.records} are known"
+        if len(records) != row.records
+        else "",
         f"gold keys that no label reads: {', '.join(unknown)}" if unknown else "",
         f"records left out, because a required field has no value: {stuck}" if stuck else "",
     ]
@@ -118,17 +145,24 @@ def _warn_of_drift(row: BenchmarkForm, form: Form, records: Sequence[GoldRecord]
         warnings.warn(f"FormFactory {row.id} has drifted: {drift}", DriftWarning, stacklevel=2)
 
 
-def _build(split: str, options: FormsOptions, forms: Sequence[Imported], digest: str) -> list[Example]:
+def _build(
+    split: str, options: FormsOptions, forms: Sequence[Imported], digest: str
+) -> list[Example]:
     examples, held_out = [], options.held_out or []
     for one in forms:
         if (one.row.name in held_out) != (split == HELD_OUT_FORMS):
             continue
         chosen = one.usable
         if options.splits != "test-only" and split != HELD_OUT_FORMS:
-            chosen = deal(one.usable, generator(options.seed, "formfactory", "split", one.row.id))[split]
+            chosen = deal(one.usable, generator(options.seed, "formfactory", "split", one.row.id))[
+                split
+            ]
         examples += [_example(one, index, options, digest) for index in chosen]
     if not examples:
-        raise DataError(f"the split {split} of the chosen forms is empty", "choose more forms in task.options.forms")
+        raise DataError(
+            f"the split {split} of the chosen forms is empty",
+            "choose more forms in task.options.forms",
+        )
     order = generator(options.seed, "formfactory", "order", split).permutation(len(examples))
     return [examples[index] for index in order]
 
@@ -147,4 +181,6 @@ def _example(one: Imported, index: int, options: FormsOptions, digest: str) -> E
         "ported": bool(one.row.config),
         "checkout": digest,
     }
-    return example_of(f"{one.row.id}-{index:03d}", FormView(one.form), gold.values, given, index, options, more)
+    return example_of(
+        f"{one.row.id}-{index:03d}", FormView(one.form), gold.values, given, index, options, more
+    )

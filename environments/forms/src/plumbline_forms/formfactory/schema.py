@@ -1,4 +1,5 @@
-"""A form's declaration, read from its page: what a user sees there, and nothing that the page does not say."""
+"""A form's declaration, read from its page: what a user sees there, and nothing that the page does
+not say."""
 
 import json
 import re
@@ -38,7 +39,8 @@ def read_schema(row: BenchmarkForm, html: bytes, config: bytes | None = None) ->
         config: the description that the page's script fetches, and builds the form from.
 
     Raises:
-        DataError: the page has no form, or a control of a kind that is not known; or the description is malformed.
+        DataError: the page has no form, or a control of a kind that is not known; or the
+            description is malformed.
     """
     tree = LexborHTMLParser(html.decode("utf-8", "replace"))
     if config is None:
@@ -60,7 +62,13 @@ def read_schema(row: BenchmarkForm, html: bytes, config: bytes | None = None) ->
             raise DataError(f"the page of {row.id} has no button that sends it", FIX)
         button = " ".join(node.text().split())
     try:
-        return Form(name=row.name, domain=row.domain, title=title, pages=(FormPage(tuple(fields)),), button=button)
+        return Form(
+            name=row.name,
+            domain=row.domain,
+            title=title,
+            pages=(FormPage(tuple(fields)),),
+            button=button,
+        )
     except ValueError as error:
         raise DataError(
             f"the page of {row.id} cannot be told apart: {error}", "take a checkout of FormFactory"
@@ -78,7 +86,9 @@ def _scripted(row: BenchmarkForm, config: bytes) -> tuple[str, list[Field]]:
             name, label, kind = str(entry["name"]), str(entry["label"]), _SCRIPTED[entry["type"]]
             fields.append(Field(name=name, label=label, kind=kind, options=options, draw=nothing))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{row.config}, which describes {row.id}, is malformed: {error!r}", FIX) from error
+        raise DataError(
+            f"{row.config}, which describes {row.id}, is malformed: {error!r}", FIX
+        ) from error
     return title, fields
 
 
@@ -88,7 +98,8 @@ def _field(row: BenchmarkForm, members: Sequence[Control]) -> Field:
     kind = _KINDS.get("checkboxes" if first.kind == "checkbox" and len(members) > 1 else first.kind)
     if kind is None:
         raise DataError(
-            f"{row.id} has a control of a kind that is not known: {first.kind}", "tell us; forms have changed"
+            f"{row.id} has a control of a kind that is not known: {first.kind}",
+            "tell us; forms have changed",
         )
     attributes, listed = first.attributes, [Option(one.value, one.text) for one in first.choices]
     default = first.value
@@ -109,7 +120,9 @@ def _field(row: BenchmarkForm, members: Sequence[Control]) -> Field:
         draw=None if kind == "hidden" else nothing,
         required="required" in attributes,
         options=tuple(option for option in listed if option.value or grouped),
-        blank=None if grouped else next((option.text for option in listed if not option.value), None),
+        blank=None
+        if grouped
+        else next((option.text for option in listed if not option.value), None),
         default=default,
         minimum=limits.get("min"),
         maximum=limits.get("max"),
@@ -118,6 +131,10 @@ def _field(row: BenchmarkForm, members: Sequence[Control]) -> Field:
         maxlength=first.limit("maxlength"),
         pattern=limits.get("pattern"),
         placeholder=attributes.get("placeholder", ""),
-        accept=tuple(part for part in attributes.get("accept", "").replace(" ", "").split(",") if part[:1] == "."),
+        accept=tuple(
+            part
+            for part in attributes.get("accept", "").replace(" ", "").split(",")
+            if part[:1] == "."
+        ),
         multiple="multiple" in attributes,
     )

@@ -9,7 +9,7 @@ from plumbline_forms.site.page import WORDS, FormView
 from plumbline_forms.suite.catalogue import is_shown
 from plumbline_forms.suite.declaration import Field, Form, Value
 
-# -- actions -------------------------------------------------------------------------------------------------------
+# -- actions ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,8 @@ class Navigate:
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """Type a text into a control, in place of what is there (or, where `clear` is off, after it)."""
+    """Type a text into a control, in place of what is there (or, where `clear` is off, after
+    it)."""
 
     label: str
     text: str
@@ -101,24 +102,29 @@ class Plan:
 
     actions: tuple[Action, ...]
     how: str = "steps"
-    """steps, json or none; +unread where a line or an action was not understood, +cut where it was too long;
-    none+costly where reading it takes more than `tokens.MOST_WORK`."""
+    """steps, json or none; +unread where a line or an action was not understood, +cut where it was
+    too long; none+costly where reading it takes more than `tokens.MOST_WORK`."""
     unread: int = 0
     """Lines that claim to be steps, or actions, that were not understood."""
     idle: int = 0
-    """Steps or actions that were understood and change nothing on a page: "wait", "leave it empty", a screenshot."""
+    """Steps or actions that were understood and change nothing on a page: "wait", "leave it empty",
+    a screenshot."""
 
     def carried_out(self) -> tuple[Action, ...]:
         """The actions up to the one that stops the plan."""
-        end = next((number for number, one in enumerate(self.actions, 1) if isinstance(one, Done)), None)
+        end = next(
+            (number for number, one in enumerate(self.actions, 1) if isinstance(one, Done)), None
+        )
         return self.actions[:end]
 
 
-# -- elements ---------------------------------------------------------------------------------------------------------
-# The controls of a form as a browser agent sees them: numbered from 1, page after page, each option by itself.
+# -- elements --------------------------------------------------------------------------------------
+# The controls of a form as a browser agent sees them: numbered from 1, page after page, each option
+# by itself.
 #
-# A browser's own state numbers what is on the screen; this is the same list made from the declaration, so that a plan
-# can be written before any page was opened. Fields that are shown only later have their numbers from the start.
+# A browser's own state numbers what is on the screen; this is the same list made from the
+# declaration, so that a plan can be written before any page was opened. Fields that are shown only
+# later have their numbers from the start.
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +162,9 @@ def elements_of(form: Form) -> tuple[Element, ...]:
     return tuple(found)
 
 
-# -- the plan of an oracle --------------------------------------------------------------------------------------------
-# The plan of somebody who knows every value and every kind of control: it is accepted and right, by construction.
+# -- the plan of an oracle -------------------------------------------------------------------------
+# The plan of somebody who knows every value and every kind of control: it is accepted and right, by
+# construction.
 
 ADDRESS = "http://127.0.0.1:5050"
 """What prompts and plans call the site; executors go to wherever it really is."""
@@ -166,8 +173,8 @@ ADDRESS = "http://127.0.0.1:5050"
 def plan_for(view: FormView, values: Mapping[str, Value], *, buttons: bool = True) -> list[Action]:
     """The actions that enter the values, page after page, and send the form.
 
-    What is told is entered also where the page has it already, because whoever plans has not seen what is filled in. A
-    box that should stay as it is has no action.
+    What is told is entered also where the page has it already, because whoever plans has not seen
+    what is filled in. A box that should stay as it is has no action.
 
     Args:
         view: the form, as it is served.

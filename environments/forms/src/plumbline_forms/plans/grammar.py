@@ -1,7 +1,9 @@
-"""What the steps of forms and of MiniWoB++ share: lines, quotations, words, numbers and signs, and tables of phrases.
+"""What the steps of forms and of MiniWoB++ share: lines, quotations, words, numbers and signs, and
+tables of phrases.
 
-Each has a table of its words (`words.yaml`) and a function for each verb; nothing here knows what a verb does. No line
-is completed by what it does not say: a word that no table has makes it unread, which is counted.
+Each has a table of its words (`words.yaml`) and a function for each verb; nothing here knows what a
+verb does. No line is completed by what it does not say: a word that no table has makes it unread,
+which is counted.
 """
 
 import re
@@ -11,8 +13,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-# -- work -------------------------------------------------------------------------------------------------------------
-# Work is counted and not timed, so that every text is read in bounded time, and a verdict is the same on every machine.
+# -- work ------------------------------------------------------------------------------------------
+# Work is counted and not timed, so that every text is read in bounded time, and a verdict is the
+# same on every machine.
 
 MOST_WORK = 20_000
 """Units for one plan. Plans of oracles take under 400."""
@@ -23,7 +26,8 @@ class TooMuchWorkError(Exception):
 
 
 class Work:
-    """The work on one text. A unit is one way to understand up to a hundred characters, some ten microseconds."""
+    """The work on one text. A unit is one way to understand up to a hundred characters, some ten
+    microseconds."""
 
     def __init__(self) -> None:
         """Nothing is done yet."""
@@ -44,7 +48,7 @@ class Work:
             raise TooMuchWorkError
 
 
-# -- names ------------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
 _MARKS = tuple(f"({word})" for word in ("required", "obrigatório", "optional", "opcional"))
 """What may stand behind a label, beside stars and colons."""
@@ -66,7 +70,7 @@ def loose(label: str) -> str:
     return "".join(letter for letter in plain if letter.isalnum())
 
 
-# -- lines ------------------------------------------------------------------------------------------------------------
+# -- lines -----------------------------------------------------------------------------------------
 
 _MARKER = re.compile(
     r"\s{0,16}(?:\|\s{0,3})?(?:(?:[-*•>→◦▪‣·–—✓✅☐☑+]|#{1,4})\s{1,3})?(?:\[[ xX]?\]\s{1,3})?[*_#]{0,3}\s?"
@@ -93,12 +97,15 @@ def cut(line: str) -> tuple[re.Match[str], str]:
 
 
 def claims(line: str, begins: Callable[[Sequence["Piece"]], bool]) -> bool:
-    """Whether a line that was not understood claims to be a step: by a number, or by a verb at its start."""
+    """Whether a line that was not understood claims to be a step: by a number, or by a verb at its
+    start."""
     marker, rest = cut(line)
-    return bool(rest.strip(" .:-*_`")) and (marker.group("number") is not None or begins(pieces_of(rest[:60], ())))
+    return bool(rest.strip(" .:-*_`")) and (
+        marker.group("number") is not None or begins(pieces_of(rest[:60], ()))
+    )
 
 
-# -- quotations -------------------------------------------------------------------------------------------------------
+# -- quotations ------------------------------------------------------------------------------------
 
 QUOTES = {"'": "'", '"': '"', "“": "”", "‘": "’", "«": "»", "`": "`"}
 """Opening quotes, and what closes them."""
@@ -106,7 +113,8 @@ _OPEN = "[" + re.escape("".join(QUOTES)) + "]"
 _CLOSE = "[" + re.escape("".join(set(QUOTES.values()))) + "]"
 _ANY = "[" + re.escape("".join({*QUOTES, *QUOTES.values()})) + "]"
 _NO_QUOTE = rf"(?:(?!{_ANY}).|(?<=\w)['’](?=\w))"
-# A gap begins and ends with something that is no letter, so that the apostrophe of O'Dowd ends nothing.
+# A gap begins and ends with something that is no letter, so that the apostrophe of O'Dowd ends
+# nothing.
 _GAP = re.compile(rf"{_CLOSE}(?=((?!\w){_NO_QUOTE}{{1,120}}?(?<!\w))({_OPEN}))", re.DOTALL)
 _FIRST = re.compile(rf"(?<![\w]){_OPEN}")
 _LAST = re.compile(rf"{_CLOSE}(?!\w)")
@@ -114,7 +122,9 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _MEANING = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 _MOST_GAPS = 100
 _MOST_SPLIT = 12
-_CURLY = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "‘": "'", "’": "'", "‚": "'", "´": "'"})
+_CURLY = str.maketrans(
+    {"“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "‘": "'", "’": "'", "‚": "'", "´": "'"}
+)
 _BOLD = re.compile(rf"\*\*((?:(?!\*\*|{_ANY}).)+?)(:?)\*\*(:?)")
 _BOLD_QUOTE = re.compile(rf"\*{{1,3}}(?={_ANY})|(?<={_ANY[:-1]}])\*{{1,3}}")
 
@@ -129,12 +139,19 @@ class Quotation:
 
 
 def quotations(text: str) -> Iterator[tuple[Quotation, ...]]:
-    """Every way to take the quotations of a text apart: all of them, each way to make two, one; () where it has none.
+    """Every way to take the quotations of a text apart: all of them, each way to make two, one; ()
+    where it has none.
 
-    Between two quotations stand words and no quotation marks. Time grows with the length of the text.
+    Between two quotations stand words and no quotation marks. Time grows with the length of the
+    text.
     """
-    first = next((match.start() for match in _FIRST.finditer(text) if not _escaped(text, match.start())), -1)
-    last = max((match.start() for match in _LAST.finditer(text) if not _escaped(text, match.start())), default=-1)
+    first = next(
+        (match.start() for match in _FIRST.finditer(text) if not _escaped(text, match.start())), -1
+    )
+    last = max(
+        (match.start() for match in _LAST.finditer(text) if not _escaped(text, match.start())),
+        default=-1,
+    )
     if first < 0 or last <= first:
         if first < 0:
             yield ()
@@ -152,7 +169,9 @@ def quotations(text: str) -> Iterator[tuple[Quotation, ...]]:
         edges = [first, *(edge for gap in split for edge in gap), last]
         pairs = list(zip(edges[::2], edges[1::2], strict=True))
         if all(start < end and QUOTES.get(text[start]) == text[end] for start, end in pairs):
-            yield tuple(Quotation(unquoted(text[start : end + 1]), start, end + 1) for start, end in pairs)
+            yield tuple(
+                Quotation(unquoted(text[start : end + 1]), start, end + 1) for start, end in pairs
+            )
 
 
 def is_quoted(text: str) -> bool:
@@ -176,7 +195,8 @@ def has_quote(text: str) -> bool:
 
 
 def plainer(text: str) -> Iterator[str]:
-    """The same with straight quotation marks, first with those in place of bold print, then without bold print."""
+    """The same with straight quotation marks, first with those in place of bold print, then without
+    bold print."""
     text = _BOLD_QUOTE.sub("", text.translate(_CURLY))
     yield _BOLD.sub(r'"\1"\2\3', text)
     yield text.replace("**", "")
@@ -194,7 +214,7 @@ def _escaped(text: str, at: int) -> bool:
     return count % 2 == 1
 
 
-# -- pieces -----------------------------------------------------------------------------------------------------------
+# -- pieces ----------------------------------------------------------------------------------------
 
 _NUMBER = r"-?\d{1,6}(?:\.\d{1,3})?"
 _PIECE = re.compile(
@@ -227,7 +247,8 @@ Between = dict[tuple[int, int], list[Piece]]
 def pieces_of(text: str, quoted: Sequence[Quotation], known: Between | None = None) -> list[Piece]:
     """The pieces of a text whose quotations are given.
 
-    A text with other quotations has much between them in common: what was cut once is taken from `known`.
+    A text with other quotations has much between them in common: what was cut once is taken from
+    `known`.
     """
     known = {} if known is None else known
     found: list[Piece] = []
@@ -268,11 +289,14 @@ class Phrases:
 
     def __init__(self, phrases: Mapping[str, Iterable[str]]) -> None:
         """Take what each phrase stands for, and its spellings."""
-        self.meaning = {tuple(phrase.split()): name for name, each in phrases.items() for phrase in each}
+        self.meaning = {
+            tuple(phrase.split()): name for name, each in phrases.items() for phrase in each
+        }
         self.longest = max((len(words) for words in self.meaning), default=0)
 
     def at(self, pieces: Sequence[Piece], start: int) -> tuple[str, int] | None:
-        """What the longest phrase that begins there stands for, and where it ends; None where there is none."""
+        """What the longest phrase that begins there stands for, and where it ends; None where there
+        is none."""
         words: list[str] = []
         for piece in pieces[start : start + self.longest]:
             if piece.kind not in {"word", "sign"}:
@@ -295,7 +319,11 @@ def action_objects(value: Any, depth: int = 8) -> Iterator[Mapping[str, Any] | s
     if depth == 0 or not isinstance(value, list | dict):
         return
     lists = (
-        [one for one in value.values() if isinstance(one, list) and any(isinstance(each, dict) for each in one)]
+        [
+            one
+            for one in value.values()
+            if isinstance(one, list) and any(isinstance(each, dict) for each in one)
+        ]
         if isinstance(value, dict)
         else value
     )

@@ -1,8 +1,9 @@
 """Reads plain-text steps into typed actions. Never raises, whatever the text.
 
-A step is a verb, up to two arguments, and words of `words.yaml` around them; a line may hold several. Three things say
-which of two arguments is the control: the words around them ("into the 'L' field"), the form's labels where only one of
-the two is a label, and the verb ("type V", but "set L"). What has another word in it is not read.
+A step is a verb, up to two arguments, and words of `words.yaml` around them; a line may hold
+several. Three things say which of two arguments is the control: the words around them ("into the
+'L' field"), the form's labels where only one of the two is a label, and the verb ("type V", but
+"set L"). What has another word in it is not read.
 """
 
 import re
@@ -45,14 +46,17 @@ SUBMIT_WORDS, YES, NO, KEYS, _JOINS, _OWN, _WEAK = (
 _VERBS, _NOUNS, _LINKS = (Phrases(DATA[name]) for name in ("verbs", "nouns", "links"))
 _MARKS = re.compile(r"[*`\"“”‘«»]|(?<!\w)['’]|['’](?!\w)")
 """What no argument without quotation marks has."""
-_ARTICLES, _LEADS, _TAILS, _HOLDS = (Phrases({"": DATA[name]}) for name in ("articles", "lead", "tails", "holds"))
+_ARTICLES, _LEADS, _TAILS, _HOLDS = (
+    Phrases({"": DATA[name]}) for name in ("articles", "lead", "tails", "holds")
+)
 
-# -- names of controls ------------------------------------------------------------------------------------------------
+# -- names of controls -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Names:
-    """What the controls of a form are called; keys are `loose`. A reader that knows no form has empty ones."""
+    """What the controls of a form are called; keys are `loose`. A reader that knows no form has
+    empty ones."""
 
     kinds: Mapping[str, str]
     """The kind of the control with this label."""
@@ -71,7 +75,8 @@ class Names:
         return loose(label) in self.kinds or loose(label) in self.buttons
 
     def group_of(self, option: str) -> str:
-        """The list or group with this option; "" where none or several have it, or a control is called so."""
+        """The list or group with this option; "" where none or several have it, or a control is
+        called so."""
         groups = self.options.get(loose(option), ())
         return groups[0] if len(groups) == 1 and not self.has(option) else ""
 
@@ -84,9 +89,17 @@ def names_of(elements: tuple[Element, ...]) -> Names:
         for option in (one.option, *one.offers):
             if option:
                 options.setdefault(loose(option), {})[one.label] = None
-    called = {one.label for one in elements if one.kind != "button" or folded(one.label) not in SUBMIT_WORDS}
+    called = {
+        one.label
+        for one in elements
+        if one.kind != "button" or folded(one.label) not in SUBMIT_WORDS
+    }
     labels = sorted(called - {""}, key=len, reverse=True)
-    mention = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, labels))})(?!\w)", re.IGNORECASE) if labels else None
+    mention = (
+        re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, labels))})(?!\w)", re.IGNORECASE)
+        if labels
+        else None
+    )
     return Names(
         {loose(one.label): one.kind for one in elements if one.kind != "button"},
         {option: tuple(groups) for option, groups in options.items()},
@@ -98,7 +111,7 @@ def names_of(elements: tuple[Element, ...]) -> Names:
 UNKNOWN = names_of(())
 """Of no form in particular."""
 
-# -- a step as a verb and its arguments -------------------------------------------------------------------------------
+# -- a step as a verb and its arguments ------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +141,9 @@ class _Step:
 def _step(text: str, pieces: Sequence[Piece]) -> _Step | None:
     """One clause; None where it begins with no verb or has a word that no table has.
 
-    Words of no table that stand together are an argument without quotation marks, but beside a quoted one only behind a
-    word that says what it is ("into the Name field", not "because it is so").
+    Words of no table that stand together are an argument without quotation marks, but beside a
+    quoted one only behind a word that says what it is ("into the Name field", not "because it is
+    so").
     """
     start = _skip(pieces, 0)
     if (verb := _VERBS.at(pieces, start)) is None:
@@ -138,7 +152,11 @@ def _step(text: str, pieces: Sequence[Piece]) -> _Step | None:
         return _Step("idle", (), frozenset())
     end = len(pieces)
     while end > verb[1]:
-        cuts = (at for at in range(max(verb[1], end - _TAILS.longest), end) if _TAILS.at(pieces, at) == ("", end))
+        cuts = (
+            at
+            for at in range(max(verb[1], end - _TAILS.longest), end)
+            if _TAILS.at(pieces, at) == ("", end)
+        )
         is_sign = pieces[end - 1].kind == "sign" and pieces[end - 1].value in ".;,!:"
         shorter = end - 1 if is_sign else next(cuts, end)
         if shorter == end:
@@ -157,7 +175,9 @@ def _step(text: str, pieces: Sequence[Piece]) -> _Step | None:
                 found.append(_Argument((piece.value,), link, frozenset(nouns)))
                 link, nouns = "", set()
             joined, after, at = False, True, at + 1
-        elif (said := _HOLDS.at(pieces, at)) is not None and _is_whole(pieces[said[1] : said[1] + _GLUED]):
+        elif (said := _HOLDS.at(pieces, at)) is not None and _is_whole(
+            pieces[said[1] : said[1] + _GLUED]
+        ):
             at = said[1]
         elif (said := _NOUNS.at(pieces, at)) is not None and _counts(text, piece):
             if after and not link and found:
@@ -192,7 +212,8 @@ def _step(text: str, pieces: Sequence[Piece]) -> _Step | None:
 
 
 def _is_plain(text: str, pieces: Sequence[Piece], at: int) -> bool:
-    """Whether a word stands by itself and begins no name: "the", but not "The Old Mill" or "a@b.org"."""
+    """Whether a word stands by itself and begins no name: "the", but not "The Old Mill" or
+    "a@b.org"."""
     apart = at + 1 == len(pieces) or at + 2 == len(pieces) or pieces[at + 1].start > pieces[at].end
     return text[pieces[at].start].islower() and apart
 
@@ -214,7 +235,8 @@ _GLUED = 3
 
 
 def _is_whole(pieces: Sequence[Piece]) -> bool:
-    """Whether a quotation, a number or a word with signs in it begins here: 'Ann', 13:30, a@b.org."""
+    """Whether a quotation, a number or a word with signs in it begins here: 'Ann', 13:30,
+    a@b.org."""
     glued = len(pieces) == _GLUED and all(one.end == after.start for one, after in pairwise(pieces))
     return bool(pieces) and (pieces[0].kind in {"quote", "number", "point"} or glued)
 
@@ -232,15 +254,18 @@ def _skip(pieces: Sequence[Piece], at: int) -> int:
 
 
 def _end_of_words(pieces: Sequence[Piece], at: int, end: int, quoted: int) -> int:
-    """Where an argument without quotation marks ends: before a quotation, a link, a noun of a control, or a comma.
+    """Where an argument without quotation marks ends: before a quotation, a link, a noun of a
+    control, or a comma.
 
-    Before the last quotation a link ends it only where nothing but words of the tables stands up to a quotation: "Bank
-    of the West in the 'Name' field".
+    Before the last quotation a link ends it only where nothing but words of the tables stands up to
+    a quotation: "Bank of the West in the 'Name' field".
     """
     at += 1
     while at < end and pieces[at].kind != "quote" and pieces[at].value != ",":
         noun = _NOUNS.at(pieces, at)
-        is_known = _LINKS.at(pieces, at) is not None or (noun is not None and noun[0] not in {"value", "file"})
+        is_known = _LINKS.at(pieces, at) is not None or (
+            noun is not None and noun[0] not in {"value", "file"}
+        )
         is_end = is_known and pieces[at].value not in _WEAK and not _is_inside(pieces, at)
         if is_end and (at > quoted or _said(pieces[at : at + _NEAR])):
             break
@@ -256,7 +281,10 @@ def _said(pieces: Sequence[Piece]) -> bool:
     """Whether pieces are words of the tables, up to a quotation where there is one."""
     at = 0
     while at < len(pieces) and pieces[at].kind != "quote":
-        known = next((said for one in (_HOLDS, _NOUNS, _ARTICLES, _LINKS) if (said := one.at(pieces, at))), None)
+        known = next(
+            (said for one in (_HOLDS, _NOUNS, _ARTICLES, _LINKS) if (said := one.at(pieces, at))),
+            None,
+        )
         if known is None:
             return False
         at = known[1]
@@ -271,21 +299,27 @@ def _clauses(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
     first = _skip(pieces, 0)
     at = first + 1
     verb = _VERBS.at(pieces, first)
-    names, uses = verb is None and _LINKS.at(pieces, first) is not None, verb is not None and verb[0] == "use"
+    names, uses = (
+        verb is None and _LINKS.at(pieces, first) is not None,
+        verb is not None and verb[0] == "use",
+    )
     while at < len(pieces):
         begin = _skip(pieces, at)
         uses_it = uses and pieces[at - 1].value == "to" and not _TAILS.at(pieces, at - 1)
         found, noun = _VERBS.at(pieces, begin), _NOUNS.at(pieces, begin)
-        is_verb = found is not None and (begin > at or noun is None or noun[1] <= found[1])  # "upload field" is none
+        # "upload field" is none
+        is_verb = found is not None and (begin > at or noun is None or noun[1] <= found[1])
         if is_verb and (begin > at or names or uses_it):
             yield pieces[first:at]
             first, names, uses = begin, False, False
-        at = max(at, begin) + 1  # what was skipped is not looked at again: "and and and ..." takes a look a word
+        # what was skipped is not looked at again: "and and and ..." takes a look a word
+        at = max(at, begin) + 1
     yield pieces[first:]
 
 
 def _topic(pieces: Sequence[Piece]) -> str | None:
-    """The control that a clause without a verb names: "in the 'L' field"; None where it does anything else."""
+    """The control that a clause without a verb names: "in the 'L' field"; None where it does
+    anything else."""
     at = _skip(pieces, 0)
     link = _LINKS.at(pieces, at)
     rest = pieces[link[1] :] if link is not None else ()
@@ -294,7 +328,7 @@ def _topic(pieces: Sequence[Piece]) -> str | None:
     return names[0] if len(names) == 1 and _said(words) else None
 
 
-# -- what a step comes to ---------------------------------------------------------------------------------------------
+# -- what a step comes to --------------------------------------------------------------------------
 
 _VALUE_FIRST = frozenset({"type", "append", "select", "check", "uncheck", "attach"})
 """Verbs whose object is what is entered."""
@@ -306,7 +340,8 @@ _FILLS = frozenset({"type", "append", "set", "select", "check", "uncheck", "atta
 
 
 def _actions(step: _Step, names: Names, topic: str) -> list[Action] | None:
-    """What a step comes to; [] where there is nothing to do, None where something is missing that it does not say."""
+    """What a step comes to; [] where there is nothing to do, None where something is missing that
+    it does not say."""
     if step.verb == "idle":
         return []
     if step.verb == "send" and "file" in step.nouns:
@@ -321,7 +356,9 @@ def _actions(step: _Step, names: Names, topic: str) -> list[Action] | None:
     if not step.arguments and topic and step.verb in {"check", "uncheck"}:
         return _actions(replace(step, arguments=(_Argument((topic,)),)), names, "")
     if not step.arguments:
-        sends = "button" in step.nouns or (step.verb == "send" and (not step.nouns or "form" in step.nouns))
+        sends = "button" in step.nouns or (
+            step.verb == "send" and (not step.nouns or "form" in step.nouns)
+        )
         return [plan.Submit()] if step.verb in {"click", "press", "send"} and sends else None
     (one,) = step.arguments
     label, kind = one.text, names.kind(one.text)
@@ -331,36 +368,52 @@ def _actions(step: _Step, names: Names, topic: str) -> list[Action] | None:
         tick = plan.Check if step.verb == "check" else plan.Uncheck
         return [tick(text) for text in one.texts] if step.verb in {"check", "uncheck"} else None
     generic = not one.quoted and label.casefold() in SUBMIT_WORDS
-    is_named = one.quoted or generic or names.has(label) or names.group_of(label) or step.verb == "press"
+    is_named = (
+        one.quoted or generic or names.has(label) or names.group_of(label) or step.verb == "press"
+    )
     if names.mention and not is_named:
         return None  # "select the desired option"
     match step.verb:
         case "press" if label.casefold() in KEYS:
             return [plan.Press(label)]
-        case "press" | "click" | "send" if generic or (step.verb == "send" and "form" in step.nouns):
+        case "press" | "click" | "send" if generic or (
+            step.verb == "send" and "form" in step.nouns
+        ):
             return [plan.Submit()]
         case "click" | "use" | "check" if "button" in step.nouns:
             return [plan.Submit(label)]
-        case "press" | "select" | "send" | "use" if "button" in step.nouns or loose(label) in names.buttons:
+        case "press" | "select" | "send" | "use" if (
+            "button" in step.nouns or loose(label) in names.buttons
+        ):
             return [plan.Submit(label)]
         case "press":
             return [plan.Press(label)]
         case "send":
             return [plan.Submit(label)] if one.quoted else None
-        case "click" | "select" if (group := names.group_of(label)) and names.kind(group) in _CHOSEN - {"radio"}:
-            return [(plan.Check if names.kind(group) == "checkboxes" else plan.Select)(group, label)]
+        case "click" | "select" if (group := names.group_of(label)) and names.kind(
+            group
+        ) in _CHOSEN - {"radio"}:
+            return [
+                (plan.Check if names.kind(group) == "checkboxes" else plan.Select)(group, label)
+            ]
         case "select" if group := names.group_of(label):
             return [plan.Select(group, label)]
         case "select" if kind == "checkbox" or (not kind and "checkbox" in step.nouns):
             return [plan.Check(label)]
-        case "navigate" | "use" if not kind and not step.nouns & (_CONTROLS | {"checkbox", "option"}):
+        case "navigate" | "use" if not kind and not step.nouns & (
+            _CONTROLS | {"checkbox", "option"}
+        ):
             return None
         case "click" | "select" | "navigate" | "use":
             return [plan.Click(label, _what(step.nouns))]
         case "check" | "uncheck":
             tick = plan.Check if step.verb == "check" else plan.Uncheck
             group = names.group_of(label)
-            return [tick(group, label) if group and names.kind(group) in {"select", "multiselect"} else tick(label)]
+            return [
+                tick(group, label)
+                if group and names.kind(group) in {"select", "multiselect"}
+                else tick(label)
+            ]
         case "clear" if kind == "checkbox" or (not kind and "checkbox" in step.nouns):
             return [plan.Uncheck(label)]
         case "clear" if kind in TYPED or not kind:
@@ -381,11 +434,19 @@ def _entries(step: _Step, first: _Argument, second: _Argument, names: Names) -> 
         return None
     control, value = (second, first) if is_second else (first, second)
     label, kind = control.text, names.kind(control.text)
-    if step.verb not in _FILLS or len(control.texts) > 1 or (not value.quoted and loose(value.text) == loose(label)):
+    if (
+        step.verb not in _FILLS
+        or len(control.texts) > 1
+        or (not value.quoted and loose(value.text) == loose(label))
+    ):
         return None
     if names.mention and not (control.quoted or kind):
         return None
-    if names.mention and not value.quoted and not _may_hold(kind, step.verb, label, value.text, names):
+    if (
+        names.mention
+        and not value.quoted
+        and not _may_hold(kind, step.verb, label, value.text, names)
+    ):
         return None  # "check off 'L'", "put a check in 'L'"
     is_file = kind == "file" or (not kind and "file" in step.nouns)
     if len(value.texts) > 1 and not (is_file or kind in {"multiselect", "checkboxes", ""}):
@@ -397,21 +458,28 @@ def _entries(step: _Step, first: _Argument, second: _Argument, names: Names) -> 
         return [plan.Attach(label, text) for text in value.texts]
     if is_box and (verb in {"set", "select"} or (verb == "check" and not value.quoted)):
         return [_ticked(label, text) for text in value.texts]
-    is_option = kind in {"select", "multiselect"} and label in names.options.get(loose(value.text), ())
+    is_option = kind in {"select", "multiselect"} and label in names.options.get(
+        loose(value.text), ()
+    )
     if (verb == "type" and is_option) or (verb == "append" and kind in _CHOSEN):
         verb = "select"  # "write 'Law' for 'Course'", which is a list
     if verb == "set" or (verb == "select" and kind in _PICKED):
         verb = "select" if chosen else "type"
     if verb in {"type", "append"}:
-        return [plan.Type(label, value.text, clear=verb == "type")] if len(value.texts) == 1 else None
+        return (
+            [plan.Type(label, value.text, clear=verb == "type")] if len(value.texts) == 1 else None
+        )
     make = {"select": plan.Select, "check": plan.Check, "uncheck": plan.Uncheck}[verb]
     return [make(label, text) for text in value.texts]
 
 
 def _may_hold(kind: str, verb: str, label: str, value: str, names: Names) -> bool:
-    """Whether words without quotation marks can be what is entered: a typed text, or an option that is there."""
+    """Whether words without quotation marks can be what is entered: a typed text, or an option that
+    is there."""
     if kind in _CHOSEN or kind == "checkbox":
-        return label in names.options.get(loose(value), ()) or (verb in {"set", "check"} and folded(value) in YES | NO)
+        return label in names.options.get(loose(value), ()) or (
+            verb in {"set", "check"} and folded(value) in YES | NO
+        )
     return verb in {"type", "append", "set"} or kind in _PICKED | {"file"}
 
 
@@ -435,7 +503,7 @@ def _ticked(label: str, value: str) -> Action:
     return plan.Check(label) if said in YES else plan.Check(label, value)
 
 
-# -- one line ---------------------------------------------------------------------------------------------------------
+# -- one line --------------------------------------------------------------------------------------
 
 MAX_CHARACTERS = 60_000
 """Of a completion; what is beyond is not read."""
@@ -455,10 +523,14 @@ _FAILED = "without success"
 AROUND_URL = "'\"`<>()[]*_.,;“”‘’«»"
 """What stands around an address without quotation marks, and is none of it."""
 _URL = re.compile(r"[a-z][a-z0-9+.-]{0,30}://[^\s<>'\"`]+", re.IGNORECASE)
-_HEADED = re.compile(r"[*_'\"]*+(?P<label>[^:*'\"]{1,200}+)[*_'\"]*+:[*_'\"]*+\s+(?P<rest>.+)", re.DOTALL)
-"""A label in front of a step; no part of it gives back what it took, because a label may hold underscores, too."""
+_HEADED = re.compile(
+    r"[*_'\"]*+(?P<label>[^:*'\"]{1,200}+)[*_'\"]*+:[*_'\"]*+\s+(?P<rest>.+)", re.DOTALL
+)
+"""A label in front of a step; no part of it gives back what it took, because a label may hold
+underscores, too."""
 _TITLE = re.compile(r"(?:\s*#[^'\"`*/]*|[^'\"`*/]*:[\s*_]*|\W*(?:\d+\W+)?\*\*[^'\"`*/]*\*\*\W*)")
-"""A heading of the lines below it: behind "#", before ":" or bold, without a quotation and an address."""
+"""A heading of the lines below it: behind "#", before ":" or bold, without a quotation and an
+address."""
 _LONGEST_TITLE = 200
 _FENCE = re.compile(r"`{3,}\w*|`*")
 
@@ -500,7 +572,8 @@ def read_line(
 # A group of rollouts says the same things again and again, whatever their numbers.
 @lru_cache(maxsize=8192)
 def _read_body(body: str, names: Names, topic: str) -> tuple[tuple[Action, ...] | None, int]:
-    """What a step says, and the work that it takes, which is the same where it is known from before."""
+    """What a step says, and the work that it takes, which is the same where it is known from
+    before."""
     work = Work()
     try:
         for text in dict.fromkeys((body, *plainer(body))):
@@ -513,7 +586,9 @@ def _read_body(body: str, names: Names, topic: str) -> tuple[tuple[Action, ...] 
 
 def _read_text(text: str, names: Names, work: Work, topic: str) -> tuple[Action, ...] | None:
     work.look(len(text))
-    if (done := _DONE.fullmatch(text)) is not None and (action := _done(done.group("rest"))) is not None:
+    if (done := _DONE.fullmatch(text)) is not None and (
+        action := _done(done.group("rest"))
+    ) is not None:
         return (action,)
     if "/" in text and (url := _address(text)):
         return (plan.Navigate(url),)
@@ -531,7 +606,9 @@ def _read_text(text: str, names: Names, work: Work, topic: str) -> tuple[Action,
     return None
 
 
-def _with_label(text: str, quoted: Sequence[Quotation], names: Names) -> Iterator[Sequence[Quotation]]:
+def _with_label(
+    text: str, quoted: Sequence[Quotation], names: Names
+) -> Iterator[Sequence[Quotation]]:
     """The quotations and the last label of the form outside of them, which needs no marks."""
     if names.mention is None or len(quoted) > 1:
         return
@@ -543,8 +620,11 @@ def _with_label(text: str, quoted: Sequence[Quotation], names: Names) -> Iterato
             return
 
 
-def _read_clauses(text: str, pieces: Sequence[Piece], names: Names, topic: str) -> tuple[Action, ...] | None:
-    """Each clause is understood by itself, but for the control that the one before it clicked on or named."""
+def _read_clauses(
+    text: str, pieces: Sequence[Piece], names: Names, topic: str
+) -> tuple[Action, ...] | None:
+    """Each clause is understood by itself, but for the control that the one before it clicked on or
+    named."""
     actions: list[Action] = []
     clauses = list(_clauses(pieces))
     for number, clause in enumerate(clauses):
@@ -564,9 +644,14 @@ def _read_clauses(text: str, pieces: Sequence[Piece], names: Names, topic: str) 
 
 
 def clicked_on(said: Sequence[Action], names: Names) -> str:
-    """The control that was just clicked on, which the next step may fill without naming it; "" where there is none."""
+    """The control that was just clicked on, which the next step may fill without naming it; ""
+    where there is none."""
     one = said[0] if len(said) == 1 else None
-    label = one.label if isinstance(one, plan.Click) or (isinstance(one, plan.Type) and not one.text) else ""
+    label = (
+        one.label
+        if isinstance(one, plan.Click) or (isinstance(one, plan.Type) and not one.text)
+        else ""
+    )
     return label if names.kind(label) not in {"", "checkbox"} else ""
 
 
@@ -574,7 +659,9 @@ def _done(rest: str) -> Action | None:
     text = rest.lstrip(":.,;! ")
     success = not text.startswith(_FAILED)
     text = text.removeprefix(_FAILED).lstrip(":.,; ")
-    return plan.Done(unquoted(text) if text else "", success) if is_quoted(text) or not text else None
+    return (
+        plan.Done(unquoted(text) if text else "", success) if is_quoted(text) or not text else None
+    )
 
 
 def _address(text: str) -> str:
@@ -593,7 +680,7 @@ def _address(text: str) -> str:
     return last if "/" in last else ""
 
 
-# -- a whole plan -----------------------------------------------------------------------------------------------------
+# -- a whole plan ----------------------------------------------------------------------------------
 
 COSTLY = Plan((), "none+costly")
 """A plan that takes more than `grammar.MOST_WORK`."""
@@ -602,8 +689,9 @@ COSTLY = Plan((), "none+costly")
 def read_steps(text: str, names: Names = UNKNOWN) -> Plan:
     """Read plain-text steps, one to a line; a value in quotes may go on over several lines.
 
-    Markers and numbers may be of any style or missing. What claims to be a step (it has a number, or begins with a
-    verb) and is not understood is counted as unread; what says that nothing is to be done is counted as idle.
+    Markers and numbers may be of any style or missing. What claims to be a step (it has a number,
+    or begins with a verb) and is not understood is counted as unread; what says that nothing is to
+    be done is counted as idle.
 
     Args:
         text: what a model wrote.
@@ -639,12 +727,15 @@ def _read_all(text: str, names: Names, work: Work) -> Plan:
 
 
 def _steps(text: str, names: Names, work: Work) -> list[str]:
-    """The lines that may be steps, without empty ones; a quotation that is open goes on in the next line."""
+    """The lines that may be steps, without empty ones; a quotation that is open goes on in the next
+    line."""
     steps: list[str] = []
     pending, lines = "", 0
     for line in cleaned(text).split("\n"):
         # Inside a quotation, or after a step that nobody will understand?
-        may_go_on = opens(pending) and len(pending) < MAX_LINE and lines < _MOST_LINES and not _begins(line)
+        may_go_on = (
+            opens(pending) and len(pending) < MAX_LINE and lines < _MOST_LINES and not _begins(line)
+        )
         if may_go_on and read_line(pending, names, work, topic="any") is None:
             lines += has_quote(line)
             pending += "\n" + line
@@ -665,4 +756,8 @@ def _begins(line: str) -> bool:
 
 def begins_with_verb(pieces: Sequence[Piece]) -> bool:
     """Whether a line of these pieces begins with a verb of the table."""
-    return pieces[:1] != [] and pieces[0].value not in _JOINS and _VERBS.at(pieces, _skip(pieces, 0)) is not None
+    return (
+        pieces[:1] != []
+        and pieces[0].value not in _JOINS
+        and _VERBS.at(pieces, _skip(pieces, 0)) is not None
+    )

@@ -1,4 +1,5 @@
-"""Writes typed actions as plain-text steps or as the JSON of browser agents, and reads what a model wrote in either.
+"""Writes typed actions as plain-text steps or as the JSON of browser agents, and reads what a model
+wrote in either.
 
 Reading gives the same actions as were written.
 """
@@ -26,7 +27,7 @@ from plumbline_forms.plans.reader import (
 )
 from plumbline_forms.suite.declaration import Language
 
-# -- steps ------------------------------------------------------------------------------------------------------------
+# -- steps -----------------------------------------------------------------------------------------
 
 _TEMPLATES: Mapping[Language, Mapping[str, str]] = DATA["steps"]
 
@@ -34,20 +35,28 @@ _TEMPLATES: Mapping[Language, Mapping[str, str]] = DATA["steps"]
 def write_steps(actions: Sequence[Action], language: Language = "en") -> str:
     """The actions as numbered steps, one to a line."""
     marker = _TEMPLATES[language]["marker"]
-    return "\n".join(marker.format(number) + write_step(action, language) for number, action in enumerate(actions, 1))
+    return "\n".join(
+        marker.format(number) + write_step(action, language)
+        for number, action in enumerate(actions, 1)
+    )
 
 
 def write_step(action: Action, language: Language = "en") -> str:
     """One step without its number.
 
-    Quotes inside a value stay as they are unless that would be read as something else; then they are escaped.
+    Quotes inside a value stay as they are unless that would be read as something else; then they
+    are escaped.
     """
     plain = _sentence(action, language, _plain)
     return plain if read_step(plain) == action else _sentence(action, language, _escaped)
 
 
 def _plain(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t") + "'"
+    return (
+        "'"
+        + text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+        + "'"
+    )
 
 
 def _escaped(text: str) -> str:
@@ -58,7 +67,12 @@ def _escaped(text: str) -> str:
 def _sentence(action: Action, language: Language, quote: Callable[[str], str]) -> str:
     match action:
         case plan.Navigate(url):
-            simple = "/" in url and url.isascii() and url.isprintable() and not set(url) & set(" '\"`*\\")
+            simple = (
+                "/" in url
+                and url.isascii()
+                and url.isprintable()
+                and not set(url) & set(" '\"`*\\")
+            )
             url = url if simple and url == url.strip(AROUND_URL) else quote(url)
             return _TEMPLATES[language]["navigate"].format(url)
         case plan.Done(text, success):
@@ -82,13 +96,15 @@ def _sentence(action: Action, language: Language, quote: Callable[[str], str]) -
     return _TEMPLATES[language][said[0]].format(*map(quote, said[1:]))
 
 
-# -- agents' JSON -----------------------------------------------------------------------------------------------------
-# The JSON of browser agents (AgentOutput) and its bridge to the plain-text steps, without loss both ways.
+# -- agents' JSON ----------------------------------------------------------------------------------
+# The JSON of browser agents (AgentOutput) and its bridge to the plain-text steps, without loss both
+# ways.
 #
-# An agent's actions name elements by number, and say `click` for a box, a radio and a button alike. So a step is not
-# always to be had back from its action. What keeps the bridge exact is `next_goal`: each output carries the sentences
-# of its actions there. Reading believes a sentence only if it stands for exactly the action beside it; if not, the
-# action counts as it is. So foreign JSON is read by its actions alone, and nothing can be claimed in prose.
+# An agent's actions name elements by number, and say `click` for a box, a radio and a button alike.
+# So a step is not always to be had back from its action. What keeps the bridge exact is
+# `next_goal`: each output carries the sentences of its actions there. Reading believes a sentence
+# only if it stands for exactly the action beside it; if not, the action counts as it is. So foreign
+# JSON is read by its actions alone, and nothing can be claimed in prose.
 
 ACTIONS_PER_OUTPUT = 4
 """How many actions browser agents carry out at once; they drop what is beyond without a word."""
@@ -99,11 +115,16 @@ _NAMES = {
     "select_dropdown_option": "select_dropdown",
 }
 """Older names of the same actions, accepted when reading."""
-_IDLE = frozenset({"wait", "scroll", "screenshot", "dropdown_options", "find_text", "get_dropdown_options"})
-"""Actions that change nothing on a page: no fault, unless there are more of them than a form could need."""
+_IDLE = frozenset(
+    {"wait", "scroll", "screenshot", "dropdown_options", "find_text", "get_dropdown_options"}
+)
+"""Actions that change nothing on a page: no fault, unless there are more of them than a form could
+need."""
 
 
-def write_agent(actions: Sequence[Action], elements: Sequence[Element], language: Language = "en") -> str:
+def write_agent(
+    actions: Sequence[Action], elements: Sequence[Element], language: Language = "en"
+) -> str:
     """The actions as a JSON list of AgentOutput objects.
 
     Raises:
@@ -125,11 +146,16 @@ def write_agent(actions: Sequence[Action], elements: Sequence[Element], language
 
 
 def read_plan(text: str, elements: Sequence[Element]) -> Plan:
-    """Read a completion in either language; a text that holds no AgentOutput is read as steps. Never raises."""
+    """Read a completion in either language; a text that holds no AgentOutput is read as steps.
+    Never raises."""
     text = whole(text)
     names = names_of(tuple(elements))
     values = values_in(text[:MAX_CHARACTERS], MAX_STEPS)
-    outputs = [value for value in values if isinstance(value, dict) and isinstance(value.get("action"), list | dict)]
+    outputs = [
+        value
+        for value in values
+        if isinstance(value, dict) and isinstance(value.get("action"), list | dict)
+    ]
     items: Sequence[tuple[Any, Action | None]] = [(one, None) for one in action_objects(values)]
     items = _of_outputs(outputs) if outputs else items
     actions: list[Action] = []
@@ -161,18 +187,25 @@ def read_plan(text: str, elements: Sequence[Element]) -> Plan:
 
 
 def _of_outputs(outputs: Sequence[Mapping[str, Any]]) -> list[tuple[Any, Action | None]]:
-    """The actions of AgentOutput objects, each with the step that the goal spells out where their numbers agree."""
+    """The actions of AgentOutput objects, each with the step that the goal spells out where their
+    numbers agree."""
     found: list[tuple[Any, Action | None]] = []
     for output in outputs:
         given, goal = output["action"], output.get("next_goal")
-        items = [item for item in (given if isinstance(given, list) else [given]) if isinstance(item, dict)]
+        items = [
+            item
+            for item in (given if isinstance(given, list) else [given])
+            if isinstance(item, dict)
+        ]
         lines = goal.split("\n") if isinstance(goal, str) and goal else []
-        steps = [read_step(line) for line in lines] if len(lines) == len(items) else [None] * len(items)
+        steps = (
+            [read_step(line) for line in lines] if len(lines) == len(items) else [None] * len(items)
+        )
         found += zip(items, steps, strict=True)
     return found
 
 
-# -- from steps to actions with numbers --------------------------------------------------------------------------
+# -- from steps to actions with numbers ------------------------------------------------------------
 
 
 def _project(action: Action, elements: Sequence[Element]) -> dict[str, Any]:
@@ -205,11 +238,15 @@ def _index(elements: Sequence[Element], label: str, option: str = "") -> int:
     for element in elements:
         if element.label == label and (not option or element.option in {"", option}):
             return element.index
-    raise ValueError(f"no element is named {label!r} {option!r}: an agent can only act on what it sees")
+    raise ValueError(
+        f"no element is named {label!r} {option!r}: an agent can only act on what it sees"
+    )
 
 
 def _button(elements: Sequence[Element], label: str) -> int:
-    buttons = {element.label: element.index for element in reversed(elements) if element.kind == "button"}
+    buttons = {
+        element.label: element.index for element in reversed(elements) if element.kind == "button"
+    }
     if label in buttons:
         return buttons[label]
     if label.casefold() in {"", *SUBMIT_WORDS}:
@@ -217,7 +254,7 @@ def _button(elements: Sequence[Element], label: str) -> int:
     raise ValueError(f"no button is named {label!r}: an agent can only act on what it sees")
 
 
-# -- from actions with numbers to steps --------------------------------------------------------------------------
+# -- from actions with numbers to steps ------------------------------------------------------------
 
 
 def _stands_for(sentence: Action, item: Mapping[str, Any], elements: Sequence[Element]) -> bool:
@@ -235,7 +272,11 @@ def _read(item: Mapping[str, Any], elements: Sequence[Element]) -> Action | None
     if not isinstance(values, dict):
         return None
     name = _NAMES.get(name, name)
-    texts = {key: value for key, value in values.items() if isinstance(value, str) and len(value) <= MAX_VALUE}
+    texts = {
+        key: value
+        for key, value in values.items()
+        if isinstance(value, str) and len(value) <= MAX_VALUE
+    }
     if name == "navigate":
         return plan.Navigate(texts["url"]) if "url" in texts else None
     if name == "send_keys":

@@ -1,4 +1,5 @@
-"""A form as one example meets it, and its pages as HTML: one template for all forms (`page.html.j2`)."""
+"""A form as one example meets it, and its pages as HTML: one template for all forms
+(`page.html.j2`)."""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +22,8 @@ Entries = Mapping[str, tuple[str, ...]]
 class FormView:
     """What decides the bytes of a form's pages.
 
-    Views are compared by identity, so that rendered pages can be kept by view; keep one for each example.
+    Views are compared by identity, so that rendered pages can be kept by view; keep one for each
+    example.
     """
 
     form: Form
@@ -61,7 +63,10 @@ def shown_by(one: Field, entries: Entries) -> bool:
 
 
 def render_page(
-    view: FormView, number: int, entries: Entries | None = None, errors: Mapping[str, str] | None = None
+    view: FormView,
+    number: int,
+    entries: Entries | None = None,
+    errors: Mapping[str, str] | None = None,
 ) -> str:
     """The HTML of one page of a form.
 

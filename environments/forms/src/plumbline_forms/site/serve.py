@@ -13,10 +13,96 @@ from plumbline_forms.site.site import Site, SiteError
 HOST = "127.0.0.1"
 REFUSED = frozenset(
     {
-        *(1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104),
-        *(109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515),
-        *(526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049),
-        *(3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080),
+        *(
+            1,
+            7,
+            9,
+            11,
+            13,
+            15,
+            17,
+            19,
+            20,
+            21,
+            22,
+            23,
+            25,
+            37,
+            42,
+            43,
+            53,
+            69,
+            77,
+            79,
+            87,
+            95,
+            101,
+            102,
+            103,
+            104,
+        ),
+        *(
+            109,
+            110,
+            111,
+            113,
+            115,
+            117,
+            119,
+            123,
+            135,
+            137,
+            139,
+            143,
+            161,
+            179,
+            389,
+            427,
+            465,
+            512,
+            513,
+            514,
+            515,
+        ),
+        *(
+            526,
+            530,
+            531,
+            532,
+            540,
+            548,
+            554,
+            556,
+            563,
+            587,
+            601,
+            636,
+            989,
+            990,
+            993,
+            995,
+            1719,
+            1720,
+            1723,
+            2049,
+        ),
+        *(
+            3659,
+            4045,
+            4190,
+            5060,
+            5061,
+            6000,
+            6566,
+            6665,
+            6666,
+            6667,
+            6668,
+            6669,
+            6679,
+            6697,
+            10080,
+        ),
     }
 )
 """Ports to which browsers do not connect (the "bad ports" of the Fetch standard)."""
@@ -45,17 +131,29 @@ def serve(site: Site, port: int = 0) -> Iterator[str]:
 
     listening = listen(port)
     config = uvicorn.Config(
-        site, lifespan="off", log_config=None, log_level="critical", access_log=False, server_header=False, ws="none"
+        site,
+        lifespan="off",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        ws="none",
     )
     server = uvicorn.Server(config)
-    # A thread with its own loop: uvicorn would take over the signals of the main thread, which belong to the run.
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), name="forms-site", daemon=True)
+    # A thread with its own loop: uvicorn would take over the signals of the main thread, which
+    # belong to the run.
+    thread = threading.Thread(
+        target=lambda: asyncio.run(server.serve([listening])), name="forms-site", daemon=True
+    )
     thread.start()
     try:
         until = time.monotonic() + _START
         while not server.started:
             if not thread.is_alive() or time.monotonic() > until:
-                raise SiteError(f"the forms site did not start within {_START:.0f} s", "look at the machine's load")
+                raise SiteError(
+                    f"the forms site did not start within {_START:.0f} s",
+                    "look at the machine's load",
+                )
             time.sleep(0.005)
         yield f"http://{HOST}:{listening.getsockname()[1]}"
     finally:
@@ -71,7 +169,9 @@ def listen(port: int = 0) -> socket.socket:
         SiteError: the port is taken, refused by browsers, or out of range.
     """
     if port in REFUSED:
-        raise SiteError(f"browsers do not connect to port {port}", "take another port, or 0 for any free one")
+        raise SiteError(
+            f"browsers do not connect to port {port}", "take another port, or 0 for any free one"
+        )
     for _ in range(_TRIES):
         try:
             opened = socket.create_server((HOST, port), backlog=1024)
@@ -83,4 +183,6 @@ def listen(port: int = 0) -> socket.socket:
         if opened.getsockname()[1] not in REFUSED:
             return opened
         opened.close()
-    raise SiteError("every free port that the system offered is refused by browsers", "name a port yourself")
+    raise SiteError(
+        "every free port that the system offered is refused by browsers", "name a port yourself"
+    )

@@ -1,10 +1,12 @@
-"""The site: episodes, their pages, and everything that they received. One plain function answers a request.
+"""The site: episodes, their pages, and everything that they received. One plain function answers a
+request.
 
-`Site.handle` needs no socket and no event loop, so the direct executor calls it as it is; `Site.__call__` is the same
-behind ASGI for real browsers. A route or two need no framework, and this way both go through the same code.
+`Site.handle` needs no socket and no event loop, so the direct executor calls it as it is;
+`Site.__call__` is the same behind ASGI for real browsers. A route or two need no framework, and
+this way both go through the same code.
 
-Every episode is a world of its own: its address holds an id that only its executor knows, its state is dropped when
-it is closed, and nothing else is kept from request to request.
+Every episode is a world of its own: its address holds an id that only its executor knows, its state
+is dropped when it is closed, and nothing else is kept from request to request.
 """
 
 import re
@@ -17,11 +19,24 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 from plumbline.errors import PlumblineError
-from plumbline_forms.site.page import WORDS, Entries, FormView, render_page, render_receipt, shown_by
+from plumbline_forms.site.page import (
+    WORDS,
+    Entries,
+    FormView,
+    render_page,
+    render_receipt,
+    shown_by,
+)
 from plumbline_forms.suite.declaration import Field, Form, FormPage
-from plumbline_forms.values import UnreadPatternError, is_valid, matches, range_problem, utf16_length
+from plumbline_forms.values import (
+    UnreadPatternError,
+    is_valid,
+    matches,
+    range_problem,
+    utf16_length,
+)
 
-# -- what the server received -----------------------------------------------------------------------------------------
+# -- what the server received ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +67,8 @@ class Submission:
 def submission_of(receipts: Sequence[Receipt]) -> Submission | None:
     """The first complete form among the receipts; None where there is none.
 
-    The first, because what has been sent cannot be taken back: a clerk works on what came first, and a plan that
-    sends an empty form and a full one after it has sent an empty form.
+    The first, because what has been sent cannot be taken back: a clerk works on what came first,
+    and a plan that sends an empty form and a full one after it has sent an empty form.
     """
     pages: dict[int, Receipt] = {}
     for receipt in receipts:
@@ -70,7 +85,7 @@ def submission_of(receipts: Sequence[Receipt]) -> Submission | None:
     return None
 
 
-# -- bodies of requests -----------------------------------------------------------------------------------------------
+# -- bodies of requests ----------------------------------------------------------------------------
 
 Pairs = list[tuple[str, str]]
 MAX_FIELDS = 500
@@ -89,10 +104,15 @@ def read_body(content_type: str, body: bytes) -> tuple[Pairs, Pairs]:
     """
     kind, _, parameters = content_type.partition(";")
     if kind.strip().lower() == "application/x-www-form-urlencoded":
-        # latin-1 never fails, and bytes that no browser sends as they are come out wrong rather than as an error.
-        return parse_qsl(body.decode("latin-1"), keep_blank_values=True, max_num_fields=MAX_FIELDS), []
+        # latin-1 never fails, and bytes that no browser sends as they are come out wrong rather
+        # than as an error.
+        return parse_qsl(
+            body.decode("latin-1"), keep_blank_values=True, max_num_fields=MAX_FIELDS
+        ), []
     if kind.strip().lower() != "multipart/form-data":
-        raise ValueError(f"a form is sent urlencoded or as multipart, not as {kind.strip()[:60] or 'nothing'}")
+        raise ValueError(
+            f"a form is sent urlencoded or as multipart, not as {kind.strip()[:60] or 'nothing'}"
+        )
     found = re.search(r'boundary="?([^";,\s]{1,200})"?', parameters)
     if found is None:
         raise ValueError("a multipart body needs a boundary")
@@ -107,7 +127,9 @@ def _multipart(boundary: bytes, body: bytes) -> tuple[Pairs, Pairs]:
     files: Pairs = []
     for part in parts[1:-1]:
         head, blank, content = part.partition(b"\r\n\r\n")
-        names = {key: _plain(value) for key, value in _PARAMETER.findall(head.decode("utf-8", "replace"))}
+        names = {
+            key: _plain(value) for key, value in _PARAMETER.findall(head.decode("utf-8", "replace"))
+        }
         if not blank or "name" not in names:
             raise ValueError("a part of the multipart body has no name")
         if "filename" not in names:
@@ -131,11 +153,12 @@ def grouped(pairs: Pairs) -> dict[str, tuple[str, ...]]:
     return {name: tuple(values) for name, values in found.items()}
 
 
-# -- validation ----------------------------------------------------------------------------------------------------
+# -- validation ------------------------------------------------------------------------------------
 
 
 def check_page(form: Form, page: FormPage, entries: Entries, files: Entries) -> dict[str, str]:
-    """Messages by field name for what is wrong with a page's entries; empty where it is accepted."""
+    """Messages by field name for what is wrong with a page's entries; empty where it is
+    accepted."""
     texts = WORDS[form.language]
     fields = {one.name: one for one in page.fields}
     errors = {name: texts["unknown"] for name in (*entries, *files) if name not in fields}
@@ -166,7 +189,9 @@ def _problem(one: Field, entries: Entries, files: Entries) -> str:
     if not filled:
         return "missing" if one.required else ""
     if one.options:
-        if (len(values) > 1 and one.kind not in {"multiselect", "checkboxes"}) or len(set(values)) != len(values):
+        if (len(values) > 1 and one.kind not in {"multiselect", "checkboxes"}) or len(
+            set(values)
+        ) != len(values):
             return "once"
         return "" if {option.value for option in one.options}.issuperset(values) else "option"
     if len(values) > 1:
@@ -200,10 +225,14 @@ def _file_problem(one: Field, entries: Entries, files: Entries) -> str:
         return "missing" if one.required and shown_by(one, entries) else ""
     if len(names) > 1 and not one.multiple:
         return "once"
-    return "" if all(name.lower().endswith(one.accept) for name in names) or not one.accept else "ending"
+    return (
+        ""
+        if all(name.lower().endswith(one.accept) for name in names) or not one.accept
+        else "ending"
+    )
 
 
-# -- somebody else's application in place of the site's own pages -----------------------------------------------------
+# -- somebody else's application in place of the site's own pages ----------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +262,7 @@ class Application(Protocol):
         ...
 
 
-# -- site ----------------------------------------------------------------------------------------------------------
+# -- site ------------------------------------------------------------------------------------------
 
 MAX_BODY = 1_000_000
 """Bytes of a request's body; more is refused (413)."""
@@ -242,7 +271,9 @@ MAX_RECEIPTS = 64
 MAX_EPISODES = 10_000
 """Episodes that may be open at once."""
 RECEIVED = "received"
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; form-action 'self'"
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; form-action 'self'"
+)
 """Nothing is loaded from anywhere, and forms go nowhere else."""
 
 
@@ -274,7 +305,8 @@ class Site:
         """Nothing is open yet.
 
         Args:
-            application: whose forms are served; None serves the declared ones by the site's own renderer.
+            application: whose forms are served; None serves the declared ones by the site's own
+                renderer.
         """
         self._application = application
         self._episodes: dict[str, _Episode] = {}
@@ -296,13 +328,16 @@ class Site:
         """
         with self._lock:
             if len(self._episodes) >= MAX_EPISODES:
-                raise SiteError(f"{MAX_EPISODES} episodes are open", "close episodes that are done (Site.close)")
+                raise SiteError(
+                    f"{MAX_EPISODES} episodes are open", "close episodes that are done (Site.close)"
+                )
             episode = secrets.token_hex(8)
             self._episodes[episode] = _Episode(view)
         return episode
 
     def close(self, episode: str) -> tuple[Receipt, ...]:
-        """End an episode and return everything that it received, in order; () where it is not open."""
+        """End an episode and return everything that it received, in order; () where it is not
+        open."""
         with self._lock:
             found = self._episodes.pop(episode, None)
         return tuple(found.receipts) if found is not None else ()
@@ -318,13 +353,16 @@ class Site:
         return f"/e/{episode}{view.form.path}"
 
     def receiver(self, path: str, page: str) -> str:
-        """The address that answers a form: an application takes what its page sends to any address of the site.
+        """The address that answers a form: an application takes what its page sends to any address
+        of the site.
 
         Args:
             path: where the form is sent to.
             page: the path of the page with the form.
         """
-        return page if page and self._application is not None and not path.startswith("/e/") else path
+        return (
+            page if page and self._application is not None and not path.startswith("/e/") else path
+        )
 
     def handle(self, method: str, path: str, content_type: str = "", body: bytes = b"") -> Response:
         """Answer a request.
@@ -342,7 +380,11 @@ class Site:
             episode = self._episodes.get(parts[2]) if len(parts) > 2 and parts[1] == "e" else None
         if episode is None and self._application is not None and method in {"GET", "HEAD"}:
             return self._application.other(path) or _text(404, "There is nothing here.")
-        if episode is None or parts[3:5] != [episode.view.form.domain, episode.view.form.name] or len(parts) > 6:
+        if (
+            episode is None
+            or parts[3:5] != [episode.view.form.domain, episode.view.form.name]
+            or len(parts) > 6
+        ):
             return _text(404, "There is nothing here.")
         rest = parts[5] if len(parts) == 6 else "1"
         if method in {"GET", "HEAD"}:
@@ -361,7 +403,11 @@ class Site:
 
     def _get(self, episode: _Episode, path: str, rest: str) -> Response:
         if self._application is not None:
-            return self._application.page(episode.view) if rest == "1" else _text(404, "There is nothing here.")
+            return (
+                self._application.page(episode.view)
+                if rest == "1"
+                else _text(404, "There is nothing here.")
+            )
         if rest == RECEIVED:
             return _receipt_page(episode.view)
         number = _page_number(episode.view, rest)
@@ -371,7 +417,9 @@ class Site:
             return _to(path, 1)
         return _fresh_page(episode.view, number)
 
-    def _post(self, episode: _Episode, path: str, rest: str, entries: Entries, files: Entries) -> Response:
+    def _post(
+        self, episode: _Episode, path: str, rest: str, entries: Entries, files: Entries
+    ) -> Response:
         form = episode.view.form
         number = _page_number(episode.view, rest)
         if number is None:
@@ -396,7 +444,9 @@ class Site:
             return _html(422, render_page(episode.view, number, entries, errors))
         return _to(path, number + 1)
 
-    def _take(self, application: Application, episode: _Episode, content_type: str, body: bytes) -> Response:
+    def _take(
+        self, application: Application, episode: _Episode, content_type: str, body: bytes
+    ) -> Response:
         """Hand a POST on to the application, and keep what it received."""
         taken = application.take(episode.view, content_type, body)
         errors = {"": taken.refused} if taken.refused else {}
@@ -404,7 +454,9 @@ class Site:
             number = len(episode.receipts) + 1
             if number > MAX_RECEIPTS:
                 return _text(429, "Too many submissions.")
-            episode.receipts.append(Receipt(number, 1, taken.entries, taken.files, errors, not errors))
+            episode.receipts.append(
+                Receipt(number, 1, taken.entries, taken.files, errors, not errors)
+            )
         return taken.response
 
     async def __call__(
@@ -426,27 +478,39 @@ class Site:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return
-            if len(body) <= MAX_BODY:  # what is beyond is read and dropped, so that the client hears of it
+            # what is beyond is read and dropped, so that the client hears of it
+            if len(body) <= MAX_BODY:
                 body += message.get("body", b"")
             if not message.get("more_body"):
                 break
         headers = {name.lower(): value for name, value in scope["headers"]}
         kind = headers.get(b"content-type", b"").decode("latin-1")
         page = urlsplit(headers.get(b"referer", b"").decode("latin-1")).path
-        receiver = self.receiver(scope["path"], page) if scope["method"] == "POST" else scope["path"]
+        receiver = (
+            self.receiver(scope["path"], page) if scope["method"] == "POST" else scope["path"]
+        )
         if receiver == scope["path"]:
             response = self.handle(scope["method"], scope["path"], kind, bytes(body))
         else:
             response = Response(307, b"", {"location": receiver})
         content = b"" if scope["method"] == "HEAD" else response.body
-        sent = {**response.headers, "content-length": str(len(response.body)), "cache-control": "no-store"}
+        sent = {
+            **response.headers,
+            "content-length": str(len(response.body)),
+            "cache-control": "no-store",
+        }
         pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in sent.items()]
         await send({"type": "http.response.start", "status": response.status, "headers": pairs})
         await send({"type": "http.response.body", "body": content})
 
 
 def _page_number(view: FormView, rest: str) -> int | None:
-    known = rest.isascii() and rest.isdigit() and len(rest) < 3 and 1 <= int(rest) <= len(view.form.pages)
+    known = (
+        rest.isascii()
+        and rest.isdigit()
+        and len(rest) < 3
+        and 1 <= int(rest) <= len(view.form.pages)
+    )
     return int(rest) if known else None
 
 
@@ -464,10 +528,13 @@ def _html(status: int, text: str) -> Response:
 
 
 def _text(status: int, text: str) -> Response:
-    return Response(status, text.encode("utf-8", "replace"), {"content-type": "text/plain; charset=utf-8"})
+    return Response(
+        status, text.encode("utf-8", "replace"), {"content-type": "text/plain; charset=utf-8"}
+    )
 
 
-# A fresh page depends on its view alone, and a group of rollouts asks for the same one again and again.
+# A fresh page depends on its view alone, and a group of rollouts asks for the same one again and
+# again.
 @lru_cache(maxsize=512)
 def _fresh_page(view: FormView, number: int) -> Response:
     return _html(200, render_page(view, number))

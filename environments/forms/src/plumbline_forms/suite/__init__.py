@@ -1,1 +1,2 @@
-"""The forms as data: 25 declarations in 8 domains, and the seeded records to be entered into them."""
+"""The forms as data: 25 declarations in 8 domains, and the seeded records to be entered into
+them."""

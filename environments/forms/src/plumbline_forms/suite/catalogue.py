@@ -1,15 +1,16 @@
 """All forms by name, in a fixed order, and the ones that are held out whole.
 
-The forms of a domain stand in `domains/<domain>.yaml`, each under its name. A field is a kind (a function of `fields`)
-and its label, followed by what `declaration.Field` has besides:
+The forms of a domain stand in `domains/<domain>.yaml`, each under its name. A field is a kind (a
+function of `fields`) and its label, followed by what `declaration.Field` has besides:
 
     - {number: Openings, draw: whole 1 9, minimum: 1, maximum: 9, required: true, alias: How many positions}
 
-`draw` is a method of `Drawing` and its arguments, separated by blanks; where they hold blanks themselves, it is a
-mapping of the method to a list, followed by arguments that have names. `options` are written "Red|Dark blue" (sent
-as red, dark_blue) or "r=Red|b=Dark blue", `shown_if` "device=own_laptop|thin_client", or the name of a box alone,
-`accept` ".pdf .docx". `blank: none` is a list without an empty first option. A rule is `in_order`, `adds` or
-`multiplies` and the fields that it is about, the total last.
+`draw` is a method of `Drawing` and its arguments, separated by blanks; where they hold blanks
+themselves, it is a mapping of the method to a list, followed by arguments that have names.
+`options` are written "Red|Dark blue" (sent as red, dark_blue) or "r=Red|b=Dark blue", `shown_if`
+"device=own_laptop|thin_client", or the name of a box alone, `accept` ".pdf .docx". `blank: none` is
+a list without an empty first option. A rule is `in_order`, `adds` or `multiplies` and the fields
+that it is about, the total last.
 """
 
 import re
@@ -23,10 +24,18 @@ from typing import Any
 from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
 from plumbline_forms.suite import declaration
-from plumbline_forms.suite.declaration import Field, Form, FormPage, Option, Rule, Value, VisibleWhen
+from plumbline_forms.suite.declaration import (
+    Field,
+    Form,
+    FormPage,
+    Option,
+    Rule,
+    Value,
+    VisibleWhen,
+)
 from plumbline_forms.suite.drawing import Drawing, drawn
 
-# -- constructors of fields -------------------------------------------------------------------------------------------
+# -- constructors of fields ------------------------------------------------------------------------
 
 
 def slug(text: str) -> str:
@@ -52,7 +61,9 @@ def text(label: str, draw: declaration.Draw, **more: Any) -> Field:
 
 
 area, email, tel, url = (partial(text, kind=kind) for kind in ("textarea", "email", "tel", "url"))
-date, time, password, file = (partial(text, kind=kind) for kind in ("date", "time", "password", "file"))
+date, time, password, file = (
+    partial(text, kind=kind) for kind in ("date", "time", "password", "file")
+)
 number, money = partial(text, kind="number"), partial(text, kind="number", minimum="0", step="0.01")
 
 
@@ -61,9 +72,13 @@ def choice(label: str, texts: str, **more: Any) -> Field:
     return text(label, options=options(texts), **more)
 
 
-select = partial(choice, kind="select", blank="-", draw=drawn("one_of"))  # the first, empty option asks for a choice
+# the first, empty option asks for a choice
+select = partial(choice, kind="select", blank="-", draw=drawn("one_of"))
 radio = partial(choice, kind="radio", draw=drawn("one_of"))
-multiselect, boxes = (partial(choice, kind=kind, draw=drawn("some_of", 1, 3)) for kind in ("multiselect", "checkboxes"))
+multiselect, boxes = (
+    partial(choice, kind=kind, draw=drawn("some_of", 1, 3))
+    for kind in ("multiselect", "checkboxes")
+)
 
 
 def box(label: str, chance: float = 0.5, **more: Any) -> Field:
@@ -88,27 +103,48 @@ FIELDS: Mapping[str, Callable[..., Field]] = {
 """By the names that the files of `domains` call them."""
 
 
-# -- catalogue -----------------------------------------------------------------------------------------------------
+# -- catalogue -------------------------------------------------------------------------------------
 
 VERSION = 1
 """Of the declarations and their records: other words, fields or draws are another suite."""
-DOMAINS = ("academic", "business", "creative", "technology", "finance", "health", "legal", "industry")
-HELD_OUT = ("thesis-defence", "trade-show-booth", "palco-do-festival", "mortgage-precheck", "device-return")
-"""Five forms of five domains, one a wizard and one in Portuguese, of which training never sees a record."""
+DOMAINS = (
+    "academic",
+    "business",
+    "creative",
+    "technology",
+    "finance",
+    "health",
+    "legal",
+    "industry",
+)
+HELD_OUT = (
+    "thesis-defence",
+    "trade-show-booth",
+    "palco-do-festival",
+    "mortgage-precheck",
+    "device-return",
+)
+"""Five forms of five domains, one a wizard and one in Portuguese, of which training never sees a
+record."""
 
 
 def read_form(domain: str, name: str, written: Mapping[str, Any]) -> Form:
     """The form that a file declares.
 
     Raises:
-        ValueError: the declaration has an unknown word, or contradicts itself; names the form and the field.
+        ValueError: the declaration has an unknown word, or contradicts itself; names the form and
+            the field.
     """
     pages = [
         FormPage(tuple(_field(name, dict(one)) for one in page["fields"]), page.get("title", ""))
         for page in written["pages"]
     ]
     rules = [Rule(kind, tuple(names)) for kind, *names in map(str.split, written.get("rules", ()))]
-    lists = {"pages": tuple(pages), "rules": tuple(rules), "asides": tuple(written.get("asides", ()))}
+    lists = {
+        "pages": tuple(pages),
+        "rules": tuple(rules),
+        "asides": tuple(written.get("asides", ())),
+    }
     return Form(name=name, domain=domain, **{**written, **lists})
 
 
@@ -129,7 +165,9 @@ def _draw(written: str | dict[str, Any]) -> declaration.Draw:
     else:
         (name, listed), *rest = written.items()
         given, named = listed if isinstance(listed, list) else [listed], dict(rest)
-    return drawn(name, *map(_argument, given), **{key: _argument(value) for key, value in named.items()})
+    return drawn(
+        name, *map(_argument, given), **{key: _argument(value) for key, value in named.items()}
+    )
 
 
 def _argument(text: str) -> str | int:
@@ -162,10 +200,11 @@ FORMS: Mapping[str, Form] = {
 }
 
 
-# -- records ----------------------------------------------------------------------------------------------------------
+# -- records ---------------------------------------------------------------------------------------
 # Records: the values that one example asks to enter, drawn from a seed, a form's name and an index.
 #
-# A record satisfies every constraint of its form, so that the server accepts it; no two records of a form are the same.
+# A record satisfies every constraint of its form, so that the server accepts it; no two records of
+# a form are the same.
 
 RECORDS = 50
 """Of each form."""
@@ -175,7 +214,8 @@ _TRIES = 20
 def draw_record(form: Form, seed: int, index: int) -> dict[str, Value]:
     """The values of one record by field name, None for those that are left alone.
 
-    Fields that are not shown, because of what another field got, are None; hidden fields are not part of a record.
+    Fields that are not shown, because of what another field got, are None; hidden fields are not
+    part of a record.
     """
     for attempt in range(_TRIES):
         values = _records_draw(form, seed, index, attempt)
@@ -208,7 +248,8 @@ def is_shown(one: Field, values: Mapping[str, Value]) -> bool:
 
 
 def narrow(form: Form, most: int) -> Form:
-    """The form with its first so many visible fields only, for tiny models: another form, which the site serves so.
+    """The form with its first so many visible fields only, for tiny models: another form, which the
+    site serves so.
 
     Rules and conditions that need a field that is gone are gone, too.
     """
@@ -219,4 +260,8 @@ def narrow(form: Form, most: int) -> Form:
         fields = tuple(one for one in page.fields if one.name in kept)
         if any(one.kind != "hidden" for one in fields):
             pages.append(FormPage(fields, page.title))
-    return replace(form, pages=tuple(pages), rules=tuple(rule for rule in form.rules if set(rule.names) <= kept))
+    return replace(
+        form,
+        pages=tuple(pages),
+        rules=tuple(rule for rule in form.rules if set(rule.names) <= kept),
+    )

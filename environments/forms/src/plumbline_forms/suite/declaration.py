@@ -1,7 +1,8 @@
 """What a form is: pages of fields, and rules across fields that only the server checks.
 
-A declaration is the one source of everything else: the page that is served, the checks of the server, the records,
-the prompts and the oracle's plans are all derived from it, so that every example can be solved by construction.
+A declaration is the one source of everything else: the page that is served, the checks of the
+server, the records, the prompts and the oracle's plans are all derived from it, so that every
+example can be solved by construction.
 """
 
 import math
@@ -20,10 +21,11 @@ Kind = Literal[
 ]  # fmt: skip
 Language = Literal["en", "pt"]
 NamedBy = Literal["for", "wrap", "aria", "heading", "placeholder", "name"]
-"""How the page says which control a label belongs to; "name" leaves only the control's own name to go by."""
+"""How the page says which control a label belongs to; "name" leaves only the control's own name to
+go by."""
 Value = str | bool | tuple[str, ...] | None
-"""An entry in canonical form: text, number, ISO date, HH:MM and a choice's value as text; a box as bool; the values of
-a multiple choice and the names of files as a tuple; None is left alone."""
+"""An entry in canonical form: text, number, ISO date, HH:MM and a choice's value as text; a box as
+bool; the values of a multiple choice and the names of files as a tuple; None is left alone."""
 Draw = Callable[["Drawing"], Value]
 
 TYPED = frozenset({"text", "textarea", "email", "tel", "url", "number", "date", "time", "password"})
@@ -42,7 +44,8 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class VisibleWhen:
-    """A field is shown (and sent) only while another one has one of these values ("on" for a ticked box)."""
+    """A field is shown (and sent) only while another one has one of these values ("on" for a ticked
+    box)."""
 
     name: str
     values: tuple[str, ...]
@@ -62,7 +65,8 @@ class Field:
     """How often a record fills it in; below 1 only for fields that are not required."""
     options: tuple[Option, ...] = ()
     blank: str | None = None
-    """Text of a select's empty first option; None: its first option is what an untouched form sends."""
+    """Text of a select's empty first option; None: its first option is what an untouched form
+    sends."""
     default: str = ""
     """What the page is served with (a hidden field's value; "on" for a box that is ticked)."""
     minimum: str | None = None
@@ -96,8 +100,8 @@ class Rule:
     """What the entries of several fields have to be to one another."""
 
     kind: str
-    """in_order: the second date, time or number is not below the first. adds, multiplies: the last one is the sum or
-    the product of the others, to the cent."""
+    """in_order: the second date, time or number is not below the first. adds, multiplies: the last
+    one is the sum or the product of the others, to the cent."""
     names: tuple[str, ...]
     """Of the fields; at the last one the error is shown."""
 
@@ -143,7 +147,9 @@ class Form:
     by_name: Mapping[str, Field] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "by_name", {one.name: one for page in self.pages for one in page.fields})
+        object.__setattr__(
+            self, "by_name", {one.name: one for page in self.pages for one in page.fields}
+        )
         check_form(self)
 
     @property
@@ -164,7 +170,9 @@ def check_form(form: Form) -> None:
         ValueError: names the form and the field.
     """
     names = [one.name for page in form.pages for one in page.fields]
-    labels = [one.label.casefold() for page in form.pages for one in page.fields if one.kind != "hidden"]
+    labels = [
+        one.label.casefold() for page in form.pages for one in page.fields if one.kind != "hidden"
+    ]
     if len(set(names)) != len(names) or len(set(labels)) != len(labels):
         raise ValueError(f"form {form.name}: names and labels must be unique")
     for page in form.pages:
@@ -189,4 +197,6 @@ def check_form(form: Form) -> None:
         if rule.kind not in RULES:
             raise ValueError(f"form {form.name}: there is no rule {rule.kind}")
         if not any(set(rule.names) <= {one.name for one in page.fields} for page in form.pages):
-            raise ValueError(f"form {form.name}: a rule needs fields that stand on no one page: {rule.names}")
+            raise ValueError(
+                f"form {form.name}: a rule needs fields that stand on no one page: {rule.names}"
+            )

@@ -1,7 +1,8 @@
-"""Where a record's values come from: small functions of a seeded generator and of what was drawn before.
+"""Where a record's values come from: small functions of a seeded generator and of what was drawn
+before.
 
-Every draw returns a canonical value (see `Value`). A record's generator is its own, named by form and index, so that a
-record depends on no other.
+Every draw returns a canonical value (see `Value`). A record's generator is its own, named by form
+and index, so that a record depends on no other.
 """
 
 import datetime
@@ -49,7 +50,8 @@ class Drawing:
         return choices[int(self.rng.integers(len(choices)))]
 
     def person(self, who: int) -> tuple[str, str]:
-        """First and last name of the record's person number `who`, the same wherever the record needs them."""
+        """First and last name of the record's person number `who`, the same wherever the record
+        needs them."""
         if who not in self.people:
             self.people[who] = (self.pick(self.words["first"]), self.pick(self.words["last"]))
         return self.people[who]
@@ -65,7 +67,7 @@ class Drawing:
         value = self.values.get(name)
         return value if isinstance(value, str) else ""
 
-    # -- draws: what the files of `domains` may name ------------------------------------------------------------------
+    # -- draws: what the files of `domains` may name -----------------------------------------------
 
     def full_name(self, who: int = 0) -> str:
         """A person's full name."""
@@ -83,16 +85,24 @@ class Drawing:
         """The e-mail address of a person, made of their name."""
         first, last = (ascii_of(name) for name in self.person(who))
         host = self.pick(("example.com", "example.org", "mail.example.net"))
-        return self.pick((f"{first}.{last}@{host}", f"{first[0]}{last}{self.rng.integers(10, 99)}@{host}"))
+        return self.pick(
+            (f"{first}.{last}@{host}", f"{first[0]}{last}{self.rng.integers(10, 99)}@{host}")
+        )
 
     def phone(self) -> str:
         """A telephone number in one of the styles that people write."""
         digits = "".join(str(digit) for digit in self.rng.integers(0, 10, 8))
         if self.language == "pt":
             area = self.pick(("11", "21", "31", "41", "51", "71", "81"))
-            return self.pick((f"({area}) 9{digits[:4]}-{digits[4:]}", f"+55 {area} 9{digits[:4]}-{digits[4:]}"))
+            return self.pick(
+                (f"({area}) 9{digits[:4]}-{digits[4:]}", f"+55 {area} 9{digits[:4]}-{digits[4:]}")
+            )
         return self.pick(
-            (f"555-{digits[:3]}-{digits[3:7]}", f"(555) {digits[:3]}-{digits[3:7]}", f"+1 555 {digits[:7]}")
+            (
+                f"555-{digits[:3]}-{digits[3:7]}",
+                f"(555) {digits[:3]}-{digits[3:7]}",
+                f"+1 555 {digits[:7]}",
+            )
         )
 
     def company(self) -> str:
@@ -110,35 +120,44 @@ class Drawing:
         return f"{name}, {house}" if self.language == "pt" else f"{house} {name} Street"
 
     def postal_address(self, separator: str = ", ") -> str:
-        """Street, number and town; with a line break between them where the control has several lines."""
+        """Street, number and town; with a line break between them where the control has several
+        lines."""
         return f"{self.street()}{separator}{self.city()}"
 
     def website(self) -> str:
         """A web address."""
         name = ascii_of(self.pick(self.words["companies"]))
-        return f"https://{name}{self.rng.integers(2, 99)}.example.{self.pick(('com', 'org', 'net'))}/"
+        return (
+            f"https://{name}{self.rng.integers(2, 99)}.example.{self.pick(('com', 'org', 'net'))}/"
+        )
 
     def code(self, shape: str) -> str:
-        """A reference number: `#` is a digit, `@` a capital letter, everything else itself ("LB-####@")."""
+        """A reference number: `#` is a digit, `@` a capital letter, everything else itself
+        ("LB-####@")."""
         pools = {"#": string.digits, "@": string.ascii_uppercase}
         return "".join(self.pick(pools[sign]) if sign in pools else sign for sign in shape)
 
     def secret(self) -> str:
         """A password: letters, digits and signs that are awkward in quotes and addresses."""
         letters = "".join(self.pick(string.ascii_letters) for _ in range(8))
-        return f"{letters}{self.rng.integers(10, 99)}{self.pick(('!', '#', '&', '%', '+', chr(39)))}"
+        return (
+            f"{letters}{self.rng.integers(10, 99)}{self.pick(('!', '#', '&', '%', '+', chr(39)))}"
+        )
 
     def phrase(self, *parts: str) -> str:
         """Words from several lists, each written "one|two|three", joined by blanks."""
         return " ".join(word for part in parts if (word := self.pick(part.split("|"))))
 
     def prose(self, *sentences: str, count: int = 2, joint: str = " ") -> str:
-        """Some of these sentences in any order; `{a|b}` in them is drawn, `{#}` a number, `{day}` a weekday."""
+        """Some of these sentences in any order; `{a|b}` in them is drawn, `{#}` a number, `{day}` a
+        weekday."""
 
         def fill(slot: re.Match[str]) -> str:
             if slot.group(1) == "#":
                 return str(self.rng.integers(2, 60))
-            return self.pick(self.words["days"] if slot.group(1) == "day" else slot.group(1).split("|"))
+            return self.pick(
+                self.words["days"] if slot.group(1) == "day" else slot.group(1).split("|")
+            )
 
         order = self.rng.permutation(len(sentences))[:count]
         return joint.join(re.sub(r"\{([^}]*)\}", fill, sentences[index]) for index in order)
@@ -150,7 +169,9 @@ class Drawing:
 
     def days_after(self, name: str, least: int, most: int) -> str:
         """A date so many days after another field's."""
-        return _later(datetime.date.fromisoformat(self.text(name)), int(self.rng.integers(least, most + 1)))
+        return _later(
+            datetime.date.fromisoformat(self.text(name)), int(self.rng.integers(least, most + 1))
+        )
 
     def clock(self, first: int, last: int, minutes: int = 15) -> str:
         """A time of day between two hours, on whole steps of so many minutes."""
@@ -160,7 +181,9 @@ class Drawing:
     def minutes_after(self, name: str, *choices: int) -> str:
         """A time so many minutes after another field's, on the same day."""
         hours, minutes = map(int, self.text(name).split(":"))
-        late = min(hours * 60 + minutes + choices[int(self.rng.integers(len(choices)))], 23 * 60 + 59)
+        late = min(
+            hours * 60 + minutes + choices[int(self.rng.integers(len(choices)))], 23 * 60 + 59
+        )
         return f"{late // 60:02d}:{late % 60:02d}"
 
     def whole(self, least: int, most: int, step: int = 1) -> str:
@@ -206,7 +229,8 @@ class Drawing:
         return True
 
     def papers(self, stem: str, *endings: str, count: int = 1) -> tuple[str, ...]:
-        """Names of files, made of a stem, the person's name and a number, so that no two records share one."""
+        """Names of files, made of a stem, the person's name and a number, so that no two records
+        share one."""
         last = ascii_of(self.person(0)[1])
         many = 1 if count == 1 else int(self.rng.integers(1, count + 1))
         first = int(self.rng.integers(100, 900))
@@ -232,7 +256,8 @@ def ascii_of(text: str) -> str:
 
 
 def plain(number: Decimal) -> str:
-    """A number as people and form controls write it: no exponent, no zeros at the end of the decimals."""
+    """A number as people and form controls write it: no exponent, no zeros at the end of the
+    decimals."""
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 

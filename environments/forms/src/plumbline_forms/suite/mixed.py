@@ -1,7 +1,9 @@
-"""Forms that are made up for training, so that a model learns to read a form and not to know twenty of them.
+"""Forms that are made up for training, so that a model learns to read a form and not to know twenty
+of them.
 
-A form is put together from fields of others. Some fields are of another kind, and labels are dealt again or coined:
-a label then says nothing about what to do with its control, and only the page does.
+A form is put together from fields of others. Some fields are of another kind, and labels are dealt
+again or coined: a label then says nothing about what to do with its control, and only the page
+does.
 """
 
 import re
@@ -30,18 +32,21 @@ from plumbline_forms.suite.declaration import (
 )
 from plumbline_forms.suite.drawing import Drawing, ascii_of, drawn
 
-# -- coined words -----------------------------------------------------------------------------------------------------
+# -- coined words ----------------------------------------------------------------------------------
 # Labels, choices and entries that no form has, put together from words.
 #
-# A model that has seen a few hundred labels over and over writes those from memory, and "Area in square metre" where a
-# new form says metres. Labels that come once each it can only copy. Some labels of a form begin with the same word
-# ("Permit", "Permit email"), because the shorter of two such labels is taken for the longer.
+# A model that has seen a few hundred labels over and over writes those from memory, and "Area in
+# square metre" where a new form says metres. Labels that come once each it can only copy. Some
+# labels of a form begin with the same word ("Permit", "Permit email"), because the shorter of two
+# such labels is taken for the longer.
 
 COINED, BY_KIND, SAME_HEAD, CHOICES, ENTRIES, FILES = 0.85, 0.7, 0.35, 0.75, 0.5, 0.7
-"""Of fields: a coined label; of labels: an ending that fits the control, and the first thing of one before; of an
-option: its label's thing; of choices: coined options; of texts: a coined entry; of files: coined names, up to three."""
+"""Of fields: a coined label; of labels: an ending that fits the control, and the first thing of one
+before; of an option: its label's thing; of choices: coined options; of texts: a coined entry; of
+files: coined names, up to three."""
 QUESTIONS, LONG = 0.2, 0.3
-"""Of coined choices of one: yes, no and perhaps a third; of coined texts of several lines: 4 to `SENTENCES`."""
+"""Of coined choices of one: yes, no and perhaps a third; of coined texts of several lines: 4 to
+`SENTENCES`."""
 SENTENCES = 12
 _PEOPLE = 4
 """People of one record, at most, that draws ask for."""
@@ -67,9 +72,14 @@ class Coiner:
     """Slugs of labels and of options' texts."""
 
     def coin(self, patterns: str, **given: str) -> str:
-        """A text by one of a list's patterns, with what is given in its places: a capital in each that has one."""
+        """A text by one of a list's patterns, with what is given in its places: a capital in each
+        that has one."""
         words = _WORDS[self.language]
-        lists = {"thing": words["things"], "quality": words["qualities"], "text": words["endings"]["text"]}
+        lists = {
+            "thing": words["things"],
+            "quality": words["qualities"],
+            "text": words["endings"]["text"],
+        }
         lists["unit"] = words["units"]
 
         def fill(found: re.Match[str]) -> str:
@@ -80,7 +90,8 @@ class Coiner:
             if low == "last":
                 return coined_name(self.rng, self.language)
             if low in given:
-                text = given.pop(low) if low == "thing" else given[low]  # a second thing is another one
+                # a second thing is another one
+                text = given.pop(low) if low == "thing" else given[low]
             else:
                 text = self._pick(lists[low])
             return text[0].upper() + text[1:] if name[0].isupper() else text[0].lower() + text[1:]
@@ -88,7 +99,8 @@ class Coiner:
         return re.sub(r"\{(\w+)\}", fill, self._pick(words[patterns]))
 
     def fresh(self, patterns: str, **given: str) -> str:
-        """The same, for a name that the form does not have; there are thousands, and a form has a hundred at most."""
+        """The same, for a name that the form does not have; there are thousands, and a form has a
+        hundred at most."""
         while slug(text := self.coin(patterns, **given)) in self.taken:
             pass
         self.taken.add(slug(text))
@@ -105,15 +117,28 @@ class Coiner:
             heads: things that labels before began with; its own is added.
         """
         words = _WORDS[self.language]
-        head = self._pick(tuple(heads)) if heads and self.rng.random() < SAME_HEAD else self._pick(words["things"])
+        head = (
+            self._pick(tuple(heads))
+            if heads and self.rng.random() < SAME_HEAD
+            else self._pick(words["things"])
+        )
         if one.kind in {"select", "radio"} and self.rng.random() < QUESTIONS:
             return self._question(one)
         if one.options and self.rng.random() < CHOICES:
             one = self._with_choices(one, head)
         if one.kind == "file" and self.rng.random() < FILES:
             stem = ascii_of(self._pick(words["things"]))
-            one = replace(one, draw=drawn("papers", stem, *(one.accept or (".pdf", ".png")), count=3), multiple=True)
-        if one.kind in _ENTRIES and one.pattern is None and one.maxlength is None and self.rng.random() < ENTRIES:
+            one = replace(
+                one,
+                draw=drawn("papers", stem, *(one.accept or (".pdf", ".png")), count=3),
+                multiple=True,
+            )
+        if (
+            one.kind in _ENTRIES
+            and one.pattern is None
+            and one.maxlength is None
+            and self.rng.random() < ENTRIES
+        ):
             one = replace(one, draw=_ENTRIES[one.kind], placeholder="", hint="", minlength=None)
         if self.rng.random() >= COINED:
             return one
@@ -122,7 +147,9 @@ class Coiner:
         else:
             kind = "choice" if one.kind in CHOSEN else one.kind
             kinds = tuple(words["endings"])
-            ending = self._pick(words["endings"][kind if self.rng.random() < BY_KIND else self._pick(kinds)])
+            ending = self._pick(
+                words["endings"][kind if self.rng.random() < BY_KIND else self._pick(kinds)]
+            )
             label = self.fresh("labels", thing=head, ending=ending)
             heads.append(head)
         return replace(one, label=label, name=slug(label), alias="")
@@ -142,16 +169,22 @@ class Coiner:
 
 
 def coined_name(rng: np.random.Generator, language: Language) -> str:
-    """A first or a last name of two or three syllables that no list of names has, or only by chance."""
+    """A first or a last name of two or three syllables that no list of names has, or only by
+    chance."""
     words = _WORDS[language]
-    parts = (words[part] for _ in range(int(rng.integers(2, 4))) for part in ("onsets", "vowels", "codas"))
+    parts = (
+        words[part]
+        for _ in range(int(rng.integers(2, 4)))
+        for part in ("onsets", "vowels", "codas")
+    )
     return "".join(part[int(rng.integers(len(part)))].strip("-") for part in parts).capitalize()
 
 
 def of_strangers(draw: Draw) -> Draw:
     """The same draw, about people of its own, whose names are coined.
 
-    A name that was seen often is written from memory, and two fields with one value do not show which line was read.
+    A name that was seen often is written from memory, and two fields with one value do not show
+    which line was read.
     """
 
     def own(drawing: Drawing) -> Value:
@@ -205,16 +238,17 @@ _ENTRIES: Mapping[str, Draw] = {
 }
 
 
-# -- forms of fields of others ----------------------------------------------------------------------------------------
+# -- forms of fields of others ---------------------------------------------------------------------
 
 FEWEST, MOST = 4, 16
 """Fields of a form, before those that would say the same twice are left out."""
 MIXED_COINED, RELABELLED, CHANGED, EVEN, TWO_PAGES = 0.6, 0.5, 0.25, 0.5, 0.2
-"""Of forms: labels are coined; of others: dealt again; of fields: of another kind; of choices: so, too, which makes
-lists of which several may be chosen as common as boxes; of forms: a second page."""
+"""Of forms: labels are coined; of others: dealt again; of fields: of another kind; of choices: so,
+too, which makes lists of which several may be chosen as common as boxes; of forms: a second
+page."""
 STRANGERS, SPARE, UNTOLD, CONDITIONAL = 0.7, 0.5, 0.3, 0.3
-"""Of fields: people with coined names, of its own; of fields that are not required: one that records leave out, and how
-often; of pages with a choice: what stands below depends on it."""
+"""Of fields: people with coined names, of its own; of fields that are not required: one that
+records leave out, and how often; of pages with a choice: what stands below depends on it."""
 _KINDS: Mapping[Kind, Kind] = {
     "text": "textarea",
     "email": "text",
@@ -231,7 +265,9 @@ _KINDS: Mapping[Kind, Kind] = {
 """What a field may become, such that each of its values can still be entered."""
 
 
-def mixed_forms(forms: Mapping[str, Form], count: int, seed: int, most: int | None = None) -> dict[str, Form]:
+def mixed_forms(
+    forms: Mapping[str, Form], count: int, seed: int, most: int | None = None
+) -> dict[str, Form]:
     """So many forms of the fields of others, each by its name.
 
     Args:
@@ -240,26 +276,38 @@ def mixed_forms(forms: Mapping[str, Form], count: int, seed: int, most: int | No
         seed: the same seed makes the same forms.
         most: fields of each, where it is below `MOST`.
     """
-    usable = {name: [one for one in form.fields if _stands_alone(one, form)] for name, form in forms.items()}
+    usable = {
+        name: [one for one in form.fields if _stands_alone(one, form)]
+        for name, form in forms.items()
+    }
     most = MOST if most is None else min(most, MOST)
     languages = sorted({form.language for form in forms.values()})
     made = {}
     for index in range(count):
         rng = generator(seed, "forms", "mixed", index)
-        # Every language as often: of the rarer one not even the verbs were safe (Aplica for Anexe, after 900 forms).
+        # Every language as often: of the rarer one not even the verbs were safe (Aplica for Anexe,
+        # after 900 forms).
         language = languages[int(rng.integers(len(languages)))]
         alike = [form for form in forms.values() if form.language == language]
         like = alike[int(rng.integers(len(alike)))]
-        pool = [one for name, form in forms.items() if form.language == language for one in usable[name]]
+        pool = [
+            one for name, form in forms.items() if form.language == language for one in usable[name]
+        ]
         coiner = Coiner(rng, language, set()) if rng.random() < MIXED_COINED else None
         fields = _fields(pool, int(rng.integers(min(FEWEST, most), most + 1)), rng, coiner)
-        cut = int(rng.integers(1, len(fields))) if len(fields) > 1 and rng.random() < TWO_PAGES else len(fields)
+        cut = (
+            int(rng.integers(1, len(fields)))
+            if len(fields) > 1 and rng.random() < TWO_PAGES
+            else len(fields)
+        )
         name = f"mixed-{index:04d}"
         made[name] = Form(
             name=name,
             domain=like.domain,
             title=coiner.coin("titles") if coiner else like.title,
-            pages=tuple(FormPage(_depending(part, rng)) for part in (fields[:cut], fields[cut:]) if part),
+            pages=tuple(
+                FormPage(_depending(part, rng)) for part in (fields[:cut], fields[cut:]) if part
+            ),
             button=coiner.coin("buttons") if coiner else like.button,
             language=language,
             asides=like.asides,
@@ -267,7 +315,9 @@ def mixed_forms(forms: Mapping[str, Form], count: int, seed: int, most: int | No
     return made
 
 
-def _fields(pool: Sequence[Field], count: int, rng: np.random.Generator, coiner: Coiner | None) -> tuple[Field, ...]:
+def _fields(
+    pool: Sequence[Field], count: int, rng: np.random.Generator, coiner: Coiner | None
+) -> tuple[Field, ...]:
     chosen: list[Field] = []
     names: set[str] = set()
     labels: set[str] = set()
@@ -283,7 +333,9 @@ def _fields(pool: Sequence[Field], count: int, rng: np.random.Generator, coiner:
         labels |= spoken
         texts |= said
     fields = [
-        _changed(one) if one.kind in _KINDS and rng.random() < (EVEN if one.options else CHANGED) else one
+        _changed(one)
+        if one.kind in _KINDS and rng.random() < (EVEN if one.options else CHANGED)
+        else one
         for one in chosen
     ]
     fields = [_told(one, rng) for one in fields]
@@ -298,12 +350,15 @@ def _fields(pool: Sequence[Field], count: int, rng: np.random.Generator, coiner:
     called = [fields[place] for place in places]
     for place, other in zip(places, rng.permutation(len(places)), strict=True):
         given = called[int(other)]
-        fields[place] = replace(fields[place], label=given.label, name=given.name, alias=given.alias)
+        fields[place] = replace(
+            fields[place], label=given.label, name=given.name, alias=given.alias
+        )
     return tuple(fields)
 
 
 def _order(pool: Sequence[Field], rng: np.random.Generator) -> list[Field]:
-    """The pool in any order, but every other field is of a kind that is drawn first, so that rare kinds come, too."""
+    """The pool in any order, but every other field is of a kind that is drawn first, so that rare
+    kinds come, too."""
     left = [pool[int(place)] for place in rng.permutation(len(pool))]
     order: list[Field] = []
     while left:
@@ -321,7 +376,15 @@ def _changed(one: Field) -> Field:
     blank = "-" if kind == "select" else None
     # A text is held to no range, and a pattern is not asked of several lines.
     return replace(
-        one, kind=kind, blank=blank, named_by="for", minimum=None, maximum=None, step=None, pattern=None, placeholder=""
+        one,
+        kind=kind,
+        blank=blank,
+        named_by="for",
+        minimum=None,
+        maximum=None,
+        step=None,
+        pattern=None,
+        placeholder="",
     )
 
 
@@ -334,20 +397,28 @@ def _told(one: Field, rng: np.random.Generator) -> Field:
 
 
 def _depending(fields: tuple[Field, ...], rng: np.random.Generator) -> tuple[Field, ...]:
-    """The fields of a page, of which one is perhaps shown for some of the choices before it only."""
-    choices = [place for place, one in enumerate(fields[:-1]) if one.kind in {"select", "radio", "checkbox"}]
+    """The fields of a page, of which one is perhaps shown for some of the choices before it
+    only."""
+    choices = [
+        place
+        for place, one in enumerate(fields[:-1])
+        if one.kind in {"select", "radio", "checkbox"}
+    ]
     if not choices or rng.random() >= CONDITIONAL:
         return fields
     by = choices[int(rng.integers(len(choices)))]
     place = int(rng.integers(by + 1, len(fields)))
     values = [option.value for option in fields[by].options]
-    some = tuple(values[int(at)] for at in rng.permutation(len(values))[: max(1, len(values) // 2)]) or ("on",)
+    some = tuple(
+        values[int(at)] for at in rng.permutation(len(values))[: max(1, len(values) // 2)]
+    ) or ("on",)
     shown = replace(fields[place], shown_if=VisibleWhen(fields[by].name, some))
     return (*fields[:place], shown, *fields[place + 1 :])
 
 
 def _stands_alone(one: Field, form: Form) -> bool:
-    """Whether a field can be entered without the others of its form: no value of theirs decides its own."""
+    """Whether a field can be entered without the others of its form: no value of theirs decides its
+    own."""
     if one.draw is None or one.shown_if is not None or one.named_by == "name":
         return False
     if any(one.name == rule.names[-1] for rule in form.rules):

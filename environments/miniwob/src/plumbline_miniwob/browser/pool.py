@@ -1,9 +1,11 @@
-"""Episodes in warm pages of a real Chromium: what a page shows, what a plan earns there, what the oracle does.
+"""Episodes in warm pages of a real Chromium: what a page shows, what a plan earns there, what the
+oracle does.
 
-An episode is decided by its task, its seed and the acts (`clock.js` holds the time), so it does not matter in which
-page it runs, or whether it runs again from its start. Pages are kept open by task, as many as memory is meant to hold;
-the one that was not used for longest is led to another task. A page that hangs or crashes costs the episode that did
-it, which is tried once more in a fresh page; a second time is a counted failure.
+An episode is decided by its task, its seed and the acts (`clock.js` holds the time), so it does not
+matter in which page it runs, or whether it runs again from its start. Pages are kept open by task,
+as many as memory is meant to hold; the one that was not used for longest is led to another task. A
+page that hangs or crashes costs the episode that did it, which is tried once more in a fresh page;
+a second time is a counted failure.
 """
 
 import math
@@ -71,7 +73,8 @@ class OracleEpisode:
     acts: tuple[Json, ...]
     ran: Played
     why: str
-    """Empty where the page has answered: why it has not, otherwise, such as that the task has no oracle."""
+    """Empty where the page has answered: why it has not, otherwise, such as that the task has no
+    oracle."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,14 +88,21 @@ class PlayedEpisode:
 
 
 class EpisodePool(pool.BrowserPool):
-    """Safe to call from several threads; holds a browser from its first episode until it is closed."""
+    """Safe to call from several threads; holds a browser from its first episode until it is
+    closed."""
 
-    # The task's area of 160 x 210 with what may stick out of it; where a calendar or a menu opens depends on this.
+    # The task's area of 160 x 210 with what may stick out of it; where a calendar or a menu opens
+    # depends on this.
     viewport: "ViewportSize" = {"width": 500, "height": 320}  # noqa: RUF012
     context_options: dict[str, Any] = {"timezone_id": "UTC"}  # noqa: RUF012
 
     def __init__(
-        self, limits: EpisodeLimits | None = None, *, keep: int = 32, at_once: int = 2, recycle: int = 2000
+        self,
+        limits: EpisodeLimits | None = None,
+        *,
+        keep: int = 32,
+        at_once: int = 2,
+        recycle: int = 2000,
     ) -> None:
         """Look for a browser and the pages.
 
@@ -129,24 +139,30 @@ class EpisodePool(pool.BrowserPool):
         return (
             found
             if isinstance(found, Failure)
-            else OracleEpisode(_first(found["first"]), tuple(found["acts"]), _played(found), found["why"])
+            else OracleEpisode(
+                _first(found["first"]), tuple(found["acts"]), _played(found), found["why"]
+            )
         )
 
     def run(
         self, task: str, seed: str, plans: Sequence[Sequence[Json]], *, shows: bool = True
     ) -> list[Played | Failure]:
-        """Carry out each plan in an episode of its own, all in one call to one page; one result for each, in order.
+        """Carry out each plan in an episode of its own, all in one call to one page; one result for
+        each, in order.
 
         Args:
             task: of the page.
             seed: of every episode.
             plans: one for each episode.
-            shows: whether results have the text of the page as it is then; it takes time, and judging needs none.
+            shows: whether results have the text of the page as it is then; it takes time, and
+                judging needs none.
 
         Raises:
             RecipeError: there is no such task.
         """
-        work = "([seed, plans, limits, shows]) => plumbline.episodes.group(seed, plans, limits, shows)"
+        work = (
+            "([seed, plans, limits, shows]) => plumbline.episodes.group(seed, plans, limits, shows)"
+        )
         limits = asdict(self.limits)
         cut = [list(plan[: self.limits.acts + 1]) for plan in plans]
         if len(cut) > 1 and not pages.is_reloaded(task):
@@ -158,14 +174,20 @@ class EpisodePool(pool.BrowserPool):
         return [one if isinstance(one, Failure) else _played(one[0]) for one in alone]
 
     def act(self, visit: PlayedEpisode, acts: Sequence[Json]) -> Played | Failure:
-        """Play a turn, whose numbers of elements are those of the latest page text; how the episode stands after it.
+        """Play a turn, whose numbers of elements are those of the latest page text; how the episode
+        stands after it.
 
-        No page waits for a turn: where the page of the turns before is still as they left it, it goes on from there,
-        otherwise another one plays them again.
+        No page waits for a turn: where the page of the turns before is still as they left it, it
+        goes on from there, otherwise another one plays them again.
         """
         visit.turns.append(tuple(acts[: self.limits.acts + 1]))
         work = "([key, seed, turns, limits]) => plumbline.episodes.turns(key, seed, turns, limits)"
-        argument = [visit.number, visit.seed, [list(turn) for turn in visit.turns], asdict(self.limits)]
+        argument = [
+            visit.number,
+            visit.seed,
+            [list(turn) for turn in visit.turns],
+            asdict(self.limits),
+        ]
         found = self._one(visit.task, work, argument, episode=visit.number)
         return found if isinstance(found, Failure) else _played(found)
 
@@ -178,7 +200,8 @@ class EpisodePool(pool.BrowserPool):
         return self._one(task, work, argument)
 
     def use(self, task: str, work: Callable[["Page"], Coroutine[Any, Any, T]]) -> T:
-        """Do something else with a page of a task, such as taking pictures; the page is not used again.
+        """Do something else with a page of a task, such as taking pictures; the page is not used
+        again.
 
         Raises:
             playwright.async_api.Error: the browser broke down.
@@ -192,7 +215,7 @@ class EpisodePool(pool.BrowserPool):
     def _one(self, task: str, work: str, argument: Any, episode: int | None = None) -> Any:
         return self.call(self.twice(lambda: self._evaluate(task, work, argument, 1, episode)))
 
-    # -- in the loop --------------------------------------------------------------------------------------------------
+    # -- in the loop -------------------------------------------------------------------------------
 
     async def _use(self, task: str, work: Callable[["Page"], Coroutine[Any, Any, T]]) -> T:
         address = pages.address(task)
@@ -203,15 +226,21 @@ class EpisodePool(pool.BrowserPool):
 
         return await self.on_a_seat(loaded, task=task, keeps=False)
 
-    async def _evaluate(self, task: str, work: str, argument: Any, episodes: int, episode: int | None = None) -> Any:
+    async def _evaluate(
+        self, task: str, work: str, argument: Any, episodes: int, episode: int | None = None
+    ) -> Any:
         """The result of a script in a page of a task."""
         address = pages.address(task)
 
         async def evaluated(seat: Seat) -> Any:
-            if seat.task != task or (pages.is_reloaded(task) and (episode is None or seat.episode != episode)):
+            if seat.task != task or (
+                pages.is_reloaded(task) and (episode is None or seat.episode != episode)
+            ):
                 seat.task, seat.episode = task, None
                 await within(_LOADING, seat.page.goto(address, wait_until="load"))
-            result = await within(episodes * self.limits.seconds + pool.GRACE, seat.page.evaluate(work, argument))
+            result = await within(
+                episodes * self.limits.seconds + pool.GRACE, seat.page.evaluate(work, argument)
+            )
             goes_on = episode is not None and not (result["answered"] or result["cut"])
             seat.episode = episode if goes_on else None
             return result
@@ -225,14 +254,23 @@ class EpisodePool(pool.BrowserPool):
 
 def _first(found: Json) -> First:
     elements = tuple(
-        PageElement(one["ref"], one["role"], one["name"], one["value"], tuple(one["states"]), tuple(one["box"]))
+        PageElement(
+            one["ref"],
+            one["role"],
+            one["name"],
+            one["value"],
+            tuple(one["states"]),
+            tuple(one["box"]),
+        )
         for one in found["elements"]
     )
     return First(found["text"], found["utterance"], elements)
 
 
 def _played(found: Json) -> Played:
-    raw = found["raw"] if isinstance(found["raw"], int | float) and math.isfinite(found["raw"]) else 0
+    raw = (
+        found["raw"] if isinstance(found["raw"], int | float) and math.isfinite(found["raw"]) else 0
+    )
     return Played(
         raw=float(raw),
         answered=found["answered"],

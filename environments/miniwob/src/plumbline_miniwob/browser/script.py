@@ -5,7 +5,8 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 PARTS = ("clock.js", "see.js", "mouse.js", "keys.js", "hand.js", "run.js", "turns.js")
-"""What decides how an episode goes: what a page shows, what an action does and how long it takes, what is earned."""
+"""What decides how an episode goes: what a page shows, what an action does and how long it takes,
+what is earned."""
 
 
 def _oracles() -> list[Traversable]:
@@ -19,5 +20,8 @@ def script() -> str:
     parts = [(files(__package__) / name).read_text(encoding="utf-8") for name in PARTS]
     for one in _oracles():
         body = one.read_text(encoding="utf-8")
-        parts.append(f"((oracles, shared, see) => {{\n{body}\n}})(plumbline.oracles, plumbline.shared, plumbline.see);")
+        parts.append(
+            f"((oracles, shared, see) => {{\n{body}\n}})(plumbline.oracles, plumbline.shared, "
+            "plumbline.see);"
+        )
     return "\n".join(parts)

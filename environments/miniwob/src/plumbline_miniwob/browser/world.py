@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 _TOLD = "([seed, acts]) => plumbline.turns.told(seed, acts)"
 _BEGIN = "seed => plumbline.episodes.first(seed)"
-_ACT = "async one => [await plumbline.episodes.act(one), WOB_DONE_GLOBAL === true, WOB_RAW_REWARD_GLOBAL]"
+_ACT = (
+    "async one => [await plumbline.episodes.act(one), WOB_DONE_GLOBAL === true, "
+    "WOB_RAW_REWARD_GLOBAL]"
+)
 _LOOK = "() => plumbline.episodes.look()"
 _AREA = {"x": 0.0, "y": 0.0, "width": 160.0, "height": 210.0}
 _UNCOVERED = "#sync-task-cover { visibility: hidden }"
@@ -54,14 +57,23 @@ class BrowserWorld:
             turns = self.pool.evaluate(task, _TOLD, [seed, list(gold.acts)])
             if isinstance(turns, Failure):
                 return turns
-        page = PageText(tuple(TextElement(one.ref, one.role, one.name) for one in gold.first.elements))
+        page = PageText(
+            tuple(TextElement(one.ref, one.role, one.name) for one in gold.first.elements)
+        )
         return Solved(
-            gold.first.utterance, gold.first.text, page, gold.acts, why, None if turns is None else tuple(turns)
+            gold.first.utterance,
+            gold.first.text,
+            page,
+            gold.acts,
+            why,
+            None if turns is None else tuple(turns),
         )
 
     def play(self, task: str, seed: str, plans: Sequence[Sequence[Act]]) -> list[Played | Failure]:
         """See `World.play`."""
-        return self.pool.run(task, seed, [[to_json(act) for act in acts] for acts in plans], shows=False)
+        return self.pool.run(
+            task, seed, [[to_json(act) for act in acts] for acts in plans], shows=False
+        )
 
     def begin(self, task: str, seed: str) -> Turns:
         """See `World.begin`."""

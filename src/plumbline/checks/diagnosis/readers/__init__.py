@@ -1,4 +1,5 @@
-"""Records of runs, whoever made them, read into histories. A new kind is a file here and a line in `READERS`."""
+"""Records of runs, whoever made them, read into histories. A new kind is a file here and a line in
+`READERS`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,7 +7,15 @@ from pathlib import Path
 
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers import completions as stored
-from plumbline.checks.diagnosis.readers import console, notebook, own, table, tensorboard, trainer_state, wandb
+from plumbline.checks.diagnosis.readers import (
+    console,
+    notebook,
+    own,
+    table,
+    tensorboard,
+    trainer_state,
+    wandb,
+)
 from plumbline.checks.diagnosis.readers.logs import with_completions
 from plumbline.checks.diagnosis.readers.rows import MOST_RUNS, SeveralRunsError, only_one
 from plumbline.errors import DataError
@@ -20,7 +29,8 @@ class Reader:
     what: str
     """For people."""
     find: Callable[[Path], Path | None]
-    """The record that a path stands for: itself, or one in its folder; None where it has none of this kind."""
+    """The record that a path stands for: itself, or one in its folder; None where it has none of
+    this kind."""
     read: Callable[[Path], list[History]]
     """What `find` found, a history a stage.
 
@@ -30,14 +40,22 @@ class Reader:
 
 
 READERS: Mapping[str, Reader] = {
-    "plumbline": Reader("a run directory of Plumbline (recipe.yaml and metrics.jsonl)", own.find, own.read),
-    "trl": Reader("trainer_state.json of TRL or transformers", trainer_state.find, trainer_state.read),
+    "plumbline": Reader(
+        "a run directory of Plumbline (recipe.yaml and metrics.jsonl)", own.find, own.read
+    ),
+    "trl": Reader(
+        "trainer_state.json of TRL or transformers", trainer_state.find, trainer_state.read
+    ),
     "wandb": Reader("an offline run of W&B (run-*.wandb)", wandb.find, wandb.read),
     "tensorboard": Reader("event files of TensorBoard", tensorboard.find, tensorboard.read),
     "console": Reader("what a trainer printed (.log, .out, .txt)", console.find, console.read),
     "notebook": Reader("the outputs of a notebook (.ipynb)", notebook.find, notebook.read),
-    "table": Reader("a table of metrics as CSV, JSON lines or JSON (W&B's exports, too)", table.find, table.read),
-    "completions": Reader("completions alone (prompt, completion, reward, step)", stored.find, stored.read),
+    "table": Reader(
+        "a table of metrics as CSV, JSON lines or JSON (W&B's exports, too)", table.find, table.read
+    ),
+    "completions": Reader(
+        "completions alone (prompt, completion, reward, step)", stored.find, stored.read
+    ),
 }
 
 
@@ -60,12 +78,17 @@ def read_histories(path: Path | str, completions: Path | None = None) -> list[Hi
     last = histories[-1]
     found = stored.read_completions(completions, last.names("part/"))
     if not found.samples and not found.remarks:
-        raise DataError(f"{completions} holds no completions", "give JSON lines, or a folder with *.jsonl in it")
+        raise DataError(
+            f"{completions} holds no completions", "give JSON lines, or a folder with *.jsonl in it"
+        )
     return [*histories[:-1], with_completions(last, found)]
 
 
-def read_runs(path: Path | str, completions: Path | None = None) -> dict[str, list[History] | DataError]:
-    """The stages of each run of a folder by its place there, or why it cannot be read; of a single run under no name.
+def read_runs(
+    path: Path | str, completions: Path | None = None
+) -> dict[str, list[History] | DataError]:
+    """The stages of each run of a folder by its place there, or why it cannot be read; of a single
+    run under no name.
 
     Args:
         path: see `read_histories`.
@@ -103,11 +126,14 @@ def _read(path: Path) -> list[History]:
         if (found := reader.find(path)) is not None:
             return reader.read(found)
     below = sorted(path.iterdir())[:200] if path.is_dir() else []
-    if run := only_one([one for one in below if one.is_dir() and _holds_run(one)], path, "folders with a run"):
+    if run := only_one(
+        [one for one in below if one.is_dir() and _holds_run(one)], path, "folders with a run"
+    ):
         return _read(run)
     known = "; ".join(reader.what for reader in READERS.values())
     early = (
-        "of TRL or transformers there is none before the first checkpoint (save_steps): till then give what it printed "
+        "of TRL or transformers there is none before the first checkpoint (save_steps): till then "
+        "give what it printed "
         "(train.log), or add CheckCallback; "
     )
     advice = f"{early if path.is_dir() else ''}known are: {known}; or an address of W&B"

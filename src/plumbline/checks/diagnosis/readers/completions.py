@@ -1,7 +1,8 @@
 """Completions of training that were stored by whomever, in the layouts that people write.
 
-JSON lines, JSON, CSV, Parquet (TRL) and tables of W&B: an answer a row, or a prompt a row with a list of its answers.
-The parts of a reward are columns, or stand in a table within the row. Prompts and answers are texts or messages.
+JSON lines, JSON, CSV, Parquet (TRL) and tables of W&B: an answer a row, or a prompt a row with a
+list of its answers. The parts of a reward are columns, or stand in a table within the row. Prompts
+and answers are texts or messages.
 """
 
 import csv
@@ -22,14 +23,19 @@ from plumbline.errors import DataError, ModelError
 from plumbline.storage import clear_read_errors, open_regular, read_json, read_text
 
 _NAMES = TABLE["completions"]
-TEXT, PROMPT, REWARD, STEP, GOLD, KIND = (_NAMES[of] for of in ("text", "prompt", "reward", "step", "gold", "kind"))
-"""What people call the columns, in small letters, the likeliest first: of prompts the texts before their ids."""
+TEXT, PROMPT, REWARD, STEP, GOLD, KIND = (
+    _NAMES[of] for of in ("text", "prompt", "reward", "step", "gold", "kind")
+)
+"""What people call the columns, in small letters, the likeliest first: of prompts the texts before
+their ids."""
 MODES: Mapping[str, str] = _NAMES["modes"]
 _PARTS = re.compile(_NAMES["parts"])
 """Columns that hold a table of the reward's parts; one of `metrics` holds other figures, too."""
 LONGEST = 4000
 """Characters of a gold answer that are kept."""
-_ORDER = re.compile(r"(^|_)(id|idx|index|step|epoch|seed|rank|time|timestamp)s?$|advantage|Unnamed|^$")
+_ORDER = re.compile(
+    r"(^|_)(id|idx|index|step|epoch|seed|rank|time|timestamp)s?$|advantage|Unnamed|^$"
+)
 """Columns of numbers that order rows, and the advantage, which follows from the reward."""
 _PLACES: Sequence[str] = _NAMES["places"]
 _PATTERNS = ("*.parquet", "*.jsonl", "*.table.json", "*.csv", "step_*/*.jsonl")
@@ -50,7 +56,8 @@ def find(path: Path) -> Path | None:
 
 
 def read(path: Path) -> list[History]:
-    """See `Reader.read`: what completions alone tell, with the means of their rewards as the log."""
+    """See `Reader.read`: what completions alone tell, with the means of their rewards as the
+    log."""
     files = _stored(path) if path.is_dir() else [path]
     samples, remarks = _read(files, (), strict=True)
     if not any(one.reward is not None for one in samples):
@@ -59,7 +66,8 @@ def read(path: Path) -> list[History]:
     trained, evaluated = apart(samples, {})
     words = TABLE["trainers"]["trl" if files[0].name.startswith("completions_") else ""]
     alone = (
-        "there is no log beside these completions: of transformers' trainers trainer_state.json comes with the first "
+        "there is no log beside these completions: of transformers' trainers trainer_state.json "
+        "comes with the first "
         "checkpoint (save_steps); until then what was printed, or CheckCallback, tells more"
     )
     return [
@@ -81,22 +89,31 @@ def _means(samples: Sequence[Sample]) -> dict[str, Series]:
     found: dict[str, dict[int, list[float]]] = {}
     groups: dict[tuple[int, str], list[float]] = {}
     for one in samples:
-        for name, value in (("reward", one.reward), *((f"part/{part}", number) for part, number in one.parts.items())):
+        for name, value in (
+            ("reward", one.reward),
+            *((f"part/{part}", number) for part, number in one.parts.items()),
+        ):
             if value is not None:
                 found.setdefault(name, {}).setdefault(one.step, []).append(value)
         if one.prompt and one.reward is not None:
             groups.setdefault((one.step, one.prompt), []).append(one.reward)
     for (step, _), rewards in groups.items():
         if len(rewards) > 1:
-            found.setdefault("reward_std", {}).setdefault(step, []).append(float(np.std(rewards, ddof=1)))
+            found.setdefault("reward_std", {}).setdefault(step, []).append(
+                float(np.std(rewards, ddof=1))
+            )
     return {
-        name: Series(np.array(sorted(by_step)), np.array([np.mean(by_step[step]) for step in sorted(by_step)]))
+        name: Series(
+            np.array(sorted(by_step)),
+            np.array([np.mean(by_step[step]) for step in sorted(by_step)]),
+        )
         for name, by_step in found.items()
     }
 
 
 def read_beside(folder: Path, parts: Sequence[str]) -> Completions:
-    """The completions in a run's folder; none where there are none. A file that cannot be read is a remark."""
+    """The completions in a run's folder; none where there are none. A file that cannot be read is a
+    remark."""
     return _read(_beside(folder), parts, strict=False)
 
 
@@ -115,7 +132,8 @@ def _beside(folder: Path) -> list[Path]:
 
 
 def is_completions(file: Path) -> bool:
-    """Whether a file's name says that it holds completions, or is a step's (verl) and its first row is one."""
+    """Whether a file's name says that it holds completions, or is a step's (verl) and its first row
+    is one."""
     named = file.name.startswith(("completions", "samples", "rollouts", "generations"))
     return named or (file.stem.isdecimal() and file.suffix == ".jsonl" and holds_completions(file))
 
@@ -128,7 +146,11 @@ def holds_completions(file: Path) -> bool:
         return False
     lower = _lower(row)
     paid = {*REWARD, "advantage", "advantages"} & lower.keys()
-    return bool(paid) and isinstance(_first(lower, TEXT), str | list) and _first(lower, PROMPT) is not None
+    return (
+        bool(paid)
+        and isinstance(_first(lower, TEXT), str | list)
+        and _first(lower, PROMPT) is not None
+    )
 
 
 def read_completions(path: Path, parts: Sequence[str] = ()) -> Completions:
@@ -136,7 +158,8 @@ def read_completions(path: Path, parts: Sequence[str] = ()) -> Completions:
 
     Args:
         path: where they are.
-        parts: columns that are parts of the reward. Where there is no column of the reward, it is their sum.
+        parts: columns that are parts of the reward. Where there is no column of the reward, it is
+            their sum.
 
     Raises:
         DataError: a file has no completions, or cannot be read.
@@ -145,7 +168,11 @@ def read_completions(path: Path, parts: Sequence[str] = ()) -> Completions:
 
 
 def _files(path: Path) -> list[Path]:
-    return [path] if path.is_file() else sorted(file for pattern in _PATTERNS for file in path.glob(pattern))
+    return (
+        [path]
+        if path.is_file()
+        else sorted(file for pattern in _PATTERNS for file in path.glob(pattern))
+    )
 
 
 def _read(files: Sequence[Path], parts: Sequence[str], *, strict: bool) -> Completions:
@@ -156,20 +183,30 @@ def _read(files: Sequence[Path], parts: Sequence[str], *, strict: bool) -> Compl
         try:
             samples += _samples(file, parts, _step_of(file) if len(files) > 1 else 0, columns)
         except ModelError as error:
-            remarks[f"{error.cause}: {error.fix}, or for a tool: uv tool install . --with pyarrow"] = None
+            remarks[
+                f"{error.cause}: {error.fix}, or for a tool: uv tool install . --with pyarrow"
+            ] = None
         except DataError as error:
             if strict:
                 raise
             remarks[f"{error.cause}: its completions were not read; {error.fix}"] = None
     if samples and (lacking := _lacking(samples, parts)):
         shown = ", ".join([*columns][:20])
-        remarks[f"the completions have no {' and no '.join(lacking)} under a name that is known: {shown}"] = None
+        remarks[
+            (
+                f"the completions have no {' and no '.join(lacking)} under a name that is known: "
+                f"{shown}"
+            )
+        ] = None
     return Completions(sorted(samples, key=lambda sample: sample.step), tuple(remarks))
 
 
 def _step_of(file: Path) -> int:
-    """The step that the names of files count: `completions_00010.parquet`, `step_10/rollouts.jsonl`."""
-    found = re.findall(r"\d{1,12}", f"{file.parent.name} {file.stem}" if "step" in file.parent.name else file.stem)
+    """The step that the names of files count: `completions_00010.parquet`,
+    `step_10/rollouts.jsonl`."""
+    found = re.findall(
+        r"\d{1,12}", f"{file.parent.name} {file.stem}" if "step" in file.parent.name else file.stem
+    )
     return int(found[-1]) if found else 0
 
 
@@ -178,7 +215,10 @@ def _samples(file: Path, parts: Sequence[str], step: int, columns: dict[str, Non
     for number, row in enumerate(_answers(_rows(file)), 1):
         columns.update(dict.fromkeys(row))
         if (sample := _sample(row, parts, file.stem, step)) is None:
-            raise DataError(f"{file}: row {number} has no completion", f"call the column one of {', '.join(TEXT)}")
+            raise DataError(
+                f"{file}: row {number} has no completion",
+                f"call the column one of {', '.join(TEXT)}",
+            )
         samples.append(sample)
     return samples
 
@@ -188,12 +228,13 @@ def _lacking(samples: Sequence[Sample], parts: Sequence[str]) -> list[str]:
         "prompt": any(one.prompt for one in samples),
         "reward": any(one.reward is not None for one in samples),
         "step": any(one.step for one in samples),
-        f"part of the reward ({', '.join(parts[:5])})": not parts or any(one.parts for one in samples),
+        f"part of the reward ({', '.join(parts[:5])})": not parts
+        or any(one.parts for one in samples),
     }
     return [what for what, known in there.items() if not known]
 
 
-# -- rows of files -----------------------------------------------------------------------------------------------------
+# -- rows of files ---------------------------------------------------------------------------------
 
 
 def _rows(file: Path) -> Iterable[Mapping[str, Any]]:
@@ -206,17 +247,30 @@ def _rows(file: Path) -> Iterable[Mapping[str, Any]]:
         return _lines(file)
     value = read_json(file)
     rows = value if isinstance(value, list) else column_rows(value)
-    lists = [one for one in value.values() if isinstance(one, list)] if isinstance(value, dict) and not rows else []
+    lists = (
+        [one for one in value.values() if isinstance(one, list)]
+        if isinstance(value, dict) and not rows
+        else []
+    )
     rows = rows or (lists[0] if len(lists) == 1 else [])
     if not rows or not all(isinstance(row, dict) for row in rows):
-        raise DataError(f"{file} is no table of completions", "give a list of objects, or JSON lines")
+        raise DataError(
+            f"{file} is no table of completions", "give a list of objects, or JSON lines"
+        )
     return rows
 
 
 def column_rows(table: Any) -> list[dict[str, Any]] | None:
-    """The rows of {"columns": [name], "data": [[value]]}, as W&B and pandas write it; None for what is none."""
-    names, rows = (table.get("columns"), table.get("data")) if isinstance(table, dict) else (None, None)
-    if not isinstance(names, list) or not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+    """The rows of {"columns": [name], "data": [[value]]}, as W&B and pandas write it; None for what
+    is none."""
+    names, rows = (
+        (table.get("columns"), table.get("data")) if isinstance(table, dict) else (None, None)
+    )
+    if (
+        not isinstance(names, list)
+        or not isinstance(rows, list)
+        or not all(isinstance(row, list) for row in rows)
+    ):
         return None
     return [dict(zip(map(str, names), row, strict=False)) for row in rows]
 
@@ -230,21 +284,26 @@ def _lines(file: Path) -> Iterator[Mapping[str, Any]]:
         except (ValueError, RecursionError) as error:
             if number == len(lines) > 1:
                 return
-            raise DataError(f"{file}:{number} is not JSON", "correct or remove that line") from error
+            raise DataError(
+                f"{file}:{number} is not JSON", "correct or remove that line"
+            ) from error
         if not isinstance(row, dict):
             raise DataError(f"{file}:{number} is no JSON object", "write one completion a line")
         yield row
 
 
 def _separated(file: Path) -> Iterator[Mapping[str, Any]]:
-    """The rows of a CSV, whose cells are numbers where they look so, and nothing where they are empty."""
+    """The rows of a CSV, whose cells are numbers where they look so, and nothing where they are
+    empty."""
     text = read_text(file)
     mark = max(",;\t", key=text.partition("\n")[0].count)
     texts = {*TEXT, *PROMPT, *GOLD}
     try:
         for row in csv.DictReader(text.splitlines(keepends=True), delimiter=mark):
             yield {
-                name: cell if name.lower() in texts or (number := as_number(cell)) is None else number
+                name: cell
+                if name.lower() in texts or (number := as_number(cell)) is None
+                else number
                 for name, cell in row.items()
                 if name and isinstance(cell, str) and cell.strip().lower() not in NOTHING
             }
@@ -254,7 +313,8 @@ def _separated(file: Path) -> Iterator[Mapping[str, Any]]:
 
 def _parquet(file: Path) -> Iterator[Mapping[str, Any]]:
     check_installed(
-        f"{file.parent.name}/{file.name if file.name[:12] != 'completions_' else '*.parquet'}", ("pyarrow",)
+        f"{file.parent.name}/{file.name if file.name[:12] != 'completions_' else '*.parquet'}",
+        ("pyarrow",),
     )
     import pyarrow.parquet as parquet  # type: ignore[import-untyped]
 
@@ -262,19 +322,26 @@ def _parquet(file: Path) -> Iterator[Mapping[str, Any]]:
         try:
             opened = parquet.ParquetFile(raw)
         except (ValueError, OSError) as error:
-            raise DataError(f"{file} is no Parquet file ({error})", "it may be half written; move it away") from error
+            raise DataError(
+                f"{file} is no Parquet file ({error})", "it may be half written; move it away"
+            ) from error
         for batch in opened.iter_batches(4096):
             yield from batch.to_pylist()
 
 
-# -- answers of rows ---------------------------------------------------------------------------------------------------
+# -- answers of rows -------------------------------------------------------------------------------
 
 
 def _answers(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Rows of one answer: a list of answers is as many rows, and so is each other list of that length (ms-swift)."""
+    """Rows of one answer: a list of answers is as many rows, and so is each other list of that
+    length (ms-swift)."""
     for row in rows:
         texts = _first(_lower(row), TEXT)
-        if not isinstance(texts, list) or not texts or not all(isinstance(one, str | list) for one in texts):
+        if (
+            not isinstance(texts, list)
+            or not texts
+            or not all(isinstance(one, str | list) for one in texts)
+        ):
             yield row
             continue
         for at in range(len(texts)):
@@ -284,8 +351,15 @@ def _answers(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
 def _one_of(value: Any, at: int, count: int) -> Any:
     """What of a column belongs to one of so many answers."""
     if isinstance(value, dict):
-        return {name: one if isinstance(one, dict) else _one_of(one, at, count) for name, one in value.items()}
-    if not isinstance(value, list) or len(value) != count or (isinstance(value[0], dict) and "content" in value[0]):
+        return {
+            name: one if isinstance(one, dict) else _one_of(one, at, count)
+            for name, one in value.items()
+        }
+    if (
+        not isinstance(value, list)
+        or len(value) != count
+        or (isinstance(value[0], dict) and "content" in value[0])
+    ):
         return value  # messages are of one prompt
     return value[at]
 
@@ -298,8 +372,11 @@ def _sample(row: Mapping[str, Any], parts: Sequence[str], file: str, step: int) 
     if text is None:
         return None
     values, others, total = _figures(row, parts)
-    reward = next((number for name in REWARD if (number := _figure(lower.get(name))) is not None), total)
-    if reward is None and not values and any("advantage" in name for name in lower):  # TRL's, whose log is not there
+    reward = next(
+        (number for name in REWARD if (number := _figure(lower.get(name))) is not None), total
+    )
+    # TRL's, whose log is not there
+    if reward is None and not values and any("advantage" in name for name in lower):
         values, others = others, {}
     known = [value for value in values.values() if not np.isnan(value)]
     counted = as_number(_first(lower, STEP))
@@ -311,14 +388,19 @@ def _sample(row: Mapping[str, Any], parts: Sequence[str], file: str, step: int) 
         None,
         values,
         _plain(_first(lower, GOLD))[:LONGEST],
-        MODES.get(str(lower.get("mode")).lower(), "eval" if "eval" in re.split(r"[\W_]+", file) else ""),
+        MODES.get(
+            str(lower.get("mode")).lower(), "eval" if "eval" in re.split(r"[\W_]+", file) else ""
+        ),
         _plain(_first(lower, KIND))[:80],
         others,
     )
 
 
-def _figures(row: Mapping[str, Any], parts: Sequence[str]) -> tuple[dict[str, float], dict[str, float], float | None]:
-    """The parts of the reward in a row, other numbers that are none, and the reward that stands among its parts."""
+def _figures(
+    row: Mapping[str, Any], parts: Sequence[str]
+) -> tuple[dict[str, float], dict[str, float], float | None]:
+    """The parts of the reward in a row, other numbers that are none, and the reward that stands
+    among its parts."""
     values: dict[str, float] = {}
     others: dict[str, float] = {}
     total = None
@@ -348,16 +430,19 @@ def _figure(value: Any) -> float | None:
 
 
 def _is_other(name: str, value: Any) -> bool:
-    """Whether a column is a number of the answer, or true or false, beside the reward and what orders the rows."""
+    """Whether a column is a number of the answer, or true or false, beside the reward and what
+    orders the rows."""
     number = isinstance(value, bool) or (isinstance(value, int | float) and abs(value) < FAR)
     return number and not _ORDER.search(name) and name.lower() not in {*REWARD, *GOLD, *KIND}
 
 
-def apart(samples: Sequence[Sample], series: Mapping[str, Series]) -> tuple[list[Sample], list[Sample]]:
+def apart(
+    samples: Sequence[Sample], series: Mapping[str, Series]
+) -> tuple[list[Sample], list[Sample]]:
     """The completions of training, and those of evaluations inside it.
 
-    Where no column says it: TRL writes one file a step, and an evaluation at that step overwrites it. The means of the
-    parts are then not those that training logged at that step.
+    Where no column says it: TRL writes one file a step, and an evaluation at that step overwrites
+    it. The means of the parts are then not those that training logged at that step.
     """
     evaluated = set(series["eval/reward"].steps.tolist()) if "eval/reward" in series else set[int]()
     by_step: dict[int, list[Sample]] = {}
@@ -365,8 +450,12 @@ def apart(samples: Sequence[Sample], series: Mapping[str, Series]) -> tuple[list
         if sample.step in evaluated and not sample.mode:
             by_step.setdefault(sample.step, []).append(sample)
     other = {step for step, stored in by_step.items() if as_logged(stored, step, series) is False}
-    known = [replace(one, mode="eval") if one.step in other and not one.mode else one for one in samples]
-    return [one for one in known if one.mode != "eval"], [one for one in known if one.mode == "eval"]
+    known = [
+        replace(one, mode="eval") if one.step in other and not one.mode else one for one in samples
+    ]
+    return [one for one in known if one.mode != "eval"], [
+        one for one in known if one.mode == "eval"
+    ]
 
 
 def _lower(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -378,7 +467,8 @@ def _first(row: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 
 def _plain(value: Any, levels: int = 5) -> str:
-    """A text, or the messages of a chat, or the pieces of one, one after another; what is nested deeper is left out."""
+    """A text, or the messages of a chat, or the pieces of one, one after another; what is nested
+    deeper is left out."""
     if isinstance(value, dict):
         value = next((value[name] for name in ("content", "value", "text") if name in value), "")
     if isinstance(value, dict | list):

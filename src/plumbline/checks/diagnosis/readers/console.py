@@ -41,7 +41,9 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _WORKER = re.compile(r"^\([^()\n]{1,80} pid=\d{1,12}[^()\n]{0,60}\) ", re.MULTILINE)
 """Of Ray, at the front of a line."""
 _DICT = re.compile(r"\{['\"][^{}]{3,20000}\}")
-_ITEM = re.compile(rf"['\"]([^'\"]{{1,200}})['\"]:\s*['\"]?(?:(\d{{1,12}}/\d{{1,12}})|{_VALUE})", re.IGNORECASE)
+_ITEM = re.compile(
+    rf"['\"]([^'\"]{{1,200}})['\"]:\s*['\"]?(?:(\d{{1,12}}/\d{{1,12}})|{_VALUE})", re.IGNORECASE
+)
 _NUMBERED = re.compile(r"\b(?:step|rollout)[ \t]{1,3}(\d{1,12}):[ \t]{0,3}$", re.IGNORECASE)
 """Of slime and OpenRLHF, before a dictionary."""
 _BAR = re.compile(r"(?:^|[\s\]])\d{1,3}%\|[^|]{0,200}\|\s*(\d{1,12})/(\d{1,12})\s*\[")
@@ -56,14 +58,18 @@ _STEP = re.compile(
 )
 _METERED = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s*(\d{1,12})/(\d{1,12})\s*\[([^\]]{0,2000})")
 _WORD = r"[A-Za-z][\w./-]{0,60}"
-_PAIR = re.compile(rf"(?<![\w./-])({_WORD}(?: {_WORD}){{0,2}})[\t :=]{{1,6}}{_VALUE}", re.IGNORECASE)
+_PAIR = re.compile(
+    rf"(?<![\w./-])({_WORD}(?: {_WORD}){{0,2}})[\t :=]{{1,6}}{_VALUE}", re.IGNORECASE
+)
 _CELL = re.compile(
-    rf"\W{{0,20}}[│|┃]\s{{0,80}}([A-Za-z][^│|┃]{{0,90}})[│|┃]\s{{0,80}}{_VALUE}\s{{0,80}}(?=[│|┃])", re.IGNORECASE
+    rf"\W{{0,20}}[│|┃]\s{{0,80}}([A-Za-z][^│|┃]{{0,90}})[│|┃]\s{{0,80}}{_VALUE}\s{{0,80}}(?=[│|┃])",
+    re.IGNORECASE,
 )
 _SECTION = re.compile(r"\W{0,20}[│|┃]\s{0,80}([A-Za-z]\w{0,40}/)\s{0,80}[│|┃]\s{0,80}[│|┃]")
 """Of Stable-Baselines3: `| rollout/ |  |`, and the names below it without that."""
 _BULLET = re.compile(
-    rf"(?:\W{{0,20}}[•*-]\s{{1,4}}|\s{{1,8}})({_WORD}(?: {_WORD}){{0,4}})\s?[:=]\s{{1,9}}{_VALUE}\s*$", re.IGNORECASE
+    rf"(?:\W{{0,20}}[•*-]\s{{1,4}}|\s{{1,8}})({_WORD}(?: {_WORD}){{0,4}})\s?[:=]\s{{1,9}}{_VALUE}\s*$",
+    re.IGNORECASE,
 )
 _ANCHORS = frozenset({"loss", "reward", "reward_std", "eval/loss", "eval/reward"})
 """A line that has none of these is a configuration or a sample, and no logged step."""
@@ -87,11 +93,14 @@ def find(path: Path) -> Path | None:
 
 
 def read(path: Path) -> list[History]:
-    """See `Reader.read`: a stage a run, where the file holds several; one of a few rows before another is left out."""
+    """See `Reader.read`: a stage a run, where the file holds several; one of a few rows before
+    another is left out."""
     return read_lines(_lines(path), path, config=config_beside(path.parent), folder=path.parent)
 
 
-def read_lines(lines: list[_Line], path: Path, *, config: Mapping[str, Any], folder: Path | None) -> list[History]:
+def read_lines(
+    lines: list[_Line], path: Path, *, config: Mapping[str, Any], folder: Path | None
+) -> list[History]:
     """The stages of `lines_of` a text; see `read_log`."""
     runs = apart_where_begun(_once(lines), _place)
     refuse_many(len(runs), path)
@@ -131,12 +140,15 @@ def _dicts(lines: Sequence[str]) -> Iterator[_Line]:
             begun = [text[text.rfind("{") :]]
         for held in _DICT.finditer(text):
             row = of_evaluation({key: number or of for key, of, number in _ITEM.findall(held[0])})
-            if (numbered := _NUMBERED.search(text[max(0, held.start() - 40) : held.start()])) and not any(
-                map(is_step, row)
-            ):
+            if (
+                numbered := _NUMBERED.search(text[max(0, held.start() - 40) : held.start()])
+            ) and not any(map(is_step, row)):
                 row["step"] = numbered[1]
-            # One name alone, as {'format': 1.0, 'reward': 1.0}, is what a reward function says of one answer.
-            if _is_logged(row) and ("loss" in row or sum(our_name(key) is not None for key in row) > 1):
+            # One name alone, as {'format': 1.0, 'reward': 1.0}, is what a reward function says of
+            # one answer.
+            if _is_logged(row) and (
+                "loss" in row or sum(our_name(key) is not None for key in row) > 1
+            ):
                 yield row, bar
 
 
@@ -148,7 +160,9 @@ def _verl(lines: Sequence[str]) -> Iterator[_Row]:
                 if pair := _VERL_ITEM.match(item.strip()):
                     scaled = pair[2] and as_number(pair[2]) is not None
                     with suppress(ArithmeticError):  # beyond every exponent
-                        row[pair[1]] = str(Decimal(pair[3]) * Decimal(pair[2])) if scaled else pair[3]
+                        row[pair[1]] = (
+                            str(Decimal(pair[3]) * Decimal(pair[2])) if scaled else pair[3]
+                        )
             if len(row) > 1:
                 yield row
 
@@ -157,13 +171,17 @@ def _logged_pairs(text: str) -> _Row:
     """The metrics of a line; nothing where it is no logged step."""
     found: _Row = dict(_PAIR.findall(text))
     # mlx-lm logs each part of the reward as `NAME mean X, NAME std Y`.
-    parts = {key.removesuffix(" std") for key in found if key.endswith(" std") and our_name(key) is None}
+    parts = {
+        key.removesuffix(" std") for key in found if key.endswith(" std") and our_name(key) is None
+    }
     parts = {part for part in parts if f"{part} mean" in found and our_name(f"{part} mean") is None}
     of = {f"{part} mean": f"rewards/{part}" for part in parts} | {
         f"{part} std": f"rewards_{part}_std" for part in parts
     }
     named = {of.get(key, key): value for key, value in found.items()}
-    pairs = {key: value for key, value in named.items() if our_name(key) is not None or marked(key, "rl")}
+    pairs = {
+        key: value for key, value in named.items() if our_name(key) is not None or marked(key, "rl")
+    }
     return pairs if _is_logged(pairs) else {}
 
 
@@ -189,7 +207,8 @@ def _pairs(lines: Sequence[str]) -> Iterator[_Row]:
 
 
 def _bars(lines: Sequence[str]) -> Iterator[_Row]:
-    """The last state of each step of a bar; an epoch has a bar of its own, and steps count over all of them."""
+    """The last state of each step of a bar; an epoch has a bar of its own, and steps count over all
+    of them."""
     row: _Row = {}
     before, last = 0, 0
     for line in lines:
@@ -236,11 +255,14 @@ def _blocks(lines: Sequence[str]) -> Iterator[_Row]:
 
 def _is_logged(row: _Row) -> bool:
     names = {our_name(key) for key in row}
-    return bool(names & _ANCHORS) or any(name is not None and name.startswith(("part/", "eval/")) for name in names)
+    return bool(names & _ANCHORS) or any(
+        name is not None and name.startswith(("part/", "eval/")) for name in names
+    )
 
 
 def _once(lines: list[_Line]) -> list[_Line]:
-    """Rows that each of several processes printed, once; equal rows of a run that stands still are all kept."""
+    """Rows that each of several processes printed, once; equal rows of a run that stands still are
+    all kept."""
     groups = [list(group) for _, group in groupby(lines, key=lambda line: line[0])]
     several = len(groups) > 2 and min(len(group) for group in groups) > 1
     return [group[0] for group in groups] if several else lines
@@ -249,21 +271,28 @@ def _once(lines: list[_Line]) -> list[_Line]:
 def _place(line: _Line) -> float | None:
     """The step of a row of training, or its epoch."""
     row, _ = line
-    return next((as_number(row[key]) for key in ("step", "epoch") if key in row), None) if _trains(row) else None
+    return (
+        next((as_number(row[key]) for key in ("step", "epoch") if key in row), None)
+        if _trains(row)
+        else None
+    )
 
 
 def _trains(row: _Row) -> bool:
     """Whether it is of training, and neither an evaluation nor the summary at the end."""
     return "train_runtime" not in row and any(
-        not name.startswith("eval/") for key in row if (name := our_name(key)) is not None and name != "epoch"
+        not name.startswith("eval/")
+        for key in row
+        if (name := our_name(key)) is not None and name != "epoch"
     )
 
 
 def _stepped(run: Sequence[_Line]) -> list[_Row]:
     """Rows with their steps, which transformers does not print: they are equally far apart.
 
-    How far the progress bar tells, where it was written to the same place as it went: the distance that most rows agree
-    on. Where it lags (what is printed is held back in a file) the summary at the end tells the number of all steps.
+    How far the progress bar tells, where it was written to the same place as it went: the distance
+    that most rows agree on. Where it lags (what is printed is held back in a file) the summary at
+    the end tells the number of all steps.
     """
     logged = [row for row, _ in run]
     at = [number for number, row in enumerate(logged) if _trains(row)]
@@ -274,7 +303,9 @@ def _stepped(run: Sequence[_Line]) -> list[_Row]:
     pairs = [(places[a][0], places[b][0]) for a, b in pairwise(at) if a in places and b in places]
     gap, often = next(iter(Counter(b - a for a, b in pairs if b > a).most_common(1)), (1, 0))
     # The summary of a run that ended.
-    time, speed = (as_number(logged[-1].get(f"train_{name}", "")) for name in ("runtime", "steps_per_second"))
+    time, speed = (
+        as_number(logged[-1].get(f"train_{name}", "")) for name in ("runtime", "steps_per_second")
+    )
     done = round(time * speed) if time and speed and 0 < time * speed < 1e9 else 0
     every, offset, known = 1, 0, True
     if len(at) > 1 and often * 2 > len(at) - 1:
@@ -295,11 +326,16 @@ def _stepped(run: Sequence[_Line]) -> list[_Row]:
     return rows
 
 
-def _back(run: Sequence[_Line], at: Sequence[int], bars: Mapping[int, tuple[int, int]]) -> dict[int, int]:
-    """How many rows each of some goes back, as one of a run that was resumed: by its bars, or else by its epochs."""
+def _back(
+    run: Sequence[_Line], at: Sequence[int], bars: Mapping[int, tuple[int, int]]
+) -> dict[int, int]:
+    """How many rows each of some goes back, as one of a run that was resumed: by its bars, or else
+    by its epochs."""
     epochs = {number: as_number(run[number][0].get("epoch")) or 0.0 for number in at}
     places = [bars[number][0] if len(bars) == len(at) else epochs[number] for number in at]
     gaps = [b - a for a, b in pairwise(places)]
     forward = [gap for gap in gaps if gap >= 0]
     usual = sum(forward) / max(1, len(forward)) or 1.0
-    return dict(zip(at, [0, *(round((usual - gap) / usual) if gap < 0 else 0 for gap in gaps)], strict=True))
+    return dict(
+        zip(at, [0, *(round((usual - gap) / usual) if gap < 0 else 0 for gap in gaps)], strict=True)
+    )

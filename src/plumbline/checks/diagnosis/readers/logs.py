@@ -1,4 +1,5 @@
-"""The history of another trainer's log, with what lies beside it: the configuration, and stored completions."""
+"""The history of another trainer's log, with what lies beside it: the configuration, and stored
+completions."""
 
 import re
 import tomllib
@@ -63,12 +64,16 @@ def read_log(
         DataError: it has no rows, or none of its names is that of a reward or a loss.
     """
     if not rows:
-        raise DataError(f"{path} has no logged step", "look at it again after the first step of training")
+        raise DataError(
+            f"{path} has no logged step", "look at it again after the first step of training"
+        )
     # transformers logs the whole run's mean loss at the end, under the name of a step's.
     steps = [row for row in rows if "train_runtime" not in row and "train/train_runtime" not in row]
     steps, counted = with_steps(steps) if step is None else (steps, True)
     series = collect_series(steps, step=step or AT, printed=True, counted=counted)
-    if "epoch" in series and np.array_equal(series["epoch"].values, np.floor(series["epoch"].values)):
+    if "epoch" in series and np.array_equal(
+        series["epoch"].values, np.floor(series["epoch"].values)
+    ):
         del series["epoch"]  # a counter of whole epochs does not say how much of one was seen
     columns = columns_of(steps)
     kind = kind_of(series, columns)
@@ -77,12 +82,16 @@ def read_log(
     settings = our_settings(config)
     # The last row may say how many steps there will be.
     planned = [as_number(rows[-1].get(column)) for column in TABLE["planned"]]
-    planned += [as_number(value.partition("/")[2]) for value in rows[-1].values() if is_of_total(value)]
+    planned += [
+        as_number(value.partition("/")[2]) for value in rows[-1].values() if is_of_total(value)
+    ]
     if total := [int(number) for number in planned if number is not None and 0 < number < FAR]:
         settings["steps"] = total[0]
     if kind == "sft":  # rewards of pairs are no rewards of samples
         series = {ours: values for ours, values in series.items() if not IS_REWARD.fullmatch(ours)}
-        settings = {key.replace("rl.optimiser.", "sft.optimiser."): value for key, value in settings.items()}
+        settings = {
+            key.replace("rl.optimiser.", "sft.optimiser."): value for key, value in settings.items()
+        }
     paired = kind == "sft" and any(map(_IS_PAIR.match, series))
     if paired:  # what OpenRLHF, NeMo-RL and TRL's reward models call an accuracy is that of pairs
         of_pairs = dict.fromkeys(("truth/acc", "truth/accuracy"), "preference/accuracy")
@@ -104,7 +113,9 @@ def read_log(
     return history if folder is None else with_completions(history, read_beside(folder, parts))
 
 
-def _remarks(rows: Sequence[Mapping[str, Any]], step: str, series: Mapping[str, Series]) -> Iterator[str]:
+def _remarks(
+    rows: Sequence[Mapping[str, Any]], step: str, series: Mapping[str, Series]
+) -> Iterator[str]:
     again, last = [list[Mapping[str, Any]]()], -FAR
     for row in rows:
         at = as_number(row.get(step)) or 0.0
@@ -114,7 +125,10 @@ def _remarks(rows: Sequence[Mapping[str, Any]], step: str, series: Mapping[str, 
         last = at
     left_out = sum(repeated(held, step, otherwise=True) for held in again)
     if left_out > len(rows) / 10:
-        yield f"{left_out:,} rows of a step that another row had, too, were left out: of other ranks, or of other runs"
+        yield (
+            f"{left_out:,} rows of a step that another row had, too, were left out: of other "
+            "ranks, or of other runs"
+        )
     if set(series) <= {"loss", "epoch"}:
         yield "supervised training is a guess: the log holds a loss alone"
 
@@ -135,12 +149,14 @@ def _unknown(what: str, rows: Sequence[Mapping[str, Any]]) -> DataError:
     named = {theirs: ours for theirs, ours in TABLE["series"].items() if isinstance(ours, str)}
     known = [theirs for theirs, ours in named.items() if ours in {"reward", "loss", "eval/loss"}]
     return DataError(
-        f"{what} has neither a reward nor a loss under a name that is known; its columns are: {shown}",
-        f"rename one of them to one of: {', '.join(known[:12])} (all names: diagnosis/readers/names.yaml)",
+        f"{what} has neither a reward nor a loss under a name that is known; its columns are: "
+        f"{shown}",
+        f"rename one of them to one of: {', '.join(known[:12])} (all names: "
+        "diagnosis/readers/names.yaml)",
     )
 
 
-# -- the configuration beside a log ------------------------------------------------------------------------------------
+# -- the configuration beside a log ----------------------------------------------------------------
 
 _CONFIGS = (
     "config.yaml",
@@ -157,7 +173,8 @@ _CONFIGS = (
     "configs/orchestrator.toml",
     "adapter_config.json",
 )
-"""Where trainers write their configuration, and peft that of an adapter; what stands first counts."""
+"""Where trainers write their configuration, and peft that of an adapter; what stands first
+counts."""
 _CARD = re.compile(r"^- (\w+): (\S+)[ \t]*$", re.MULTILINE)
 _CARD_YAML = re.compile(r"^```yaml\n(.{1,20000}?)\n```", re.MULTILINE | re.DOTALL)
 
@@ -175,14 +192,18 @@ def config_beside(folder: Path) -> dict[str, Any]:
             with clear_read_errors(file):
                 values = _parsed(text, file)
         except (DataError, RecipeError, ValueError) as error:
-            raise DataError(getattr(error, "cause", f"{file}: {error}"), "correct it, or move it away") from error
+            raise DataError(
+                getattr(error, "cause", f"{file}: {error}"), "correct it, or move it away"
+            ) from error
         # A trainer's may hold the model's, too: W&B's of transformers, and ms-swift's.
         if isinstance(values, dict) and (
             "learning_rate" in values or not {"architectures", "model_type"} & set(values)
         ):
             config = values | config
     card = folder / "README.md"
-    if card.is_file() and any((folder / name).is_file() for name in ("adapter_config.json", "trainer_state.json")):
+    if card.is_file() and any(
+        (folder / name).is_file() for name in ("adapter_config.json", "trainer_state.json")
+    ):
         config = _card(read_text(card, limit=SMALL), card) | config
     return config
 
@@ -190,14 +211,17 @@ def config_beside(folder: Path) -> dict[str, Any]:
 def _parsed(text: str, file: Path) -> Any:
     if file.suffix == ".toml":
         return tomllib.loads(text)
-    values = parse_json(text) if file.suffix == ".json" else read_yaml(text, str(file), strict=False)
+    values = (
+        parse_json(text) if file.suffix == ".json" else read_yaml(text, str(file), strict=False)
+    )
     if file.name != "adapter_config.json":
         return values
     return {"lora_r": values["r"]} if isinstance(values, dict) and "r" in values else {}
 
 
 def _card(text: str, file: Path) -> dict[str, Any]:
-    """The hyperparameters that transformers lists in a model's card, and the configuration that Axolotl puts there."""
+    """The hyperparameters that transformers lists in a model's card, and the configuration that
+    Axolotl puts there."""
     found: dict[str, Any] = {}
     for block in _CARD_YAML.findall(text):
         with suppress(RecipeError):
@@ -205,5 +229,6 @@ def _card(text: str, file: Path) -> dict[str, Any]:
             found |= values if isinstance(values, dict) and "learning_rate" in values else {}
     listed = text.partition("hyperparameters were used during training:")[2].partition("\n#")[0]
     return found | {
-        key: number if (number := as_number(one)) is not None else one for key, one in _CARD.findall(listed)
+        key: number if (number := as_number(one)) is not None else one
+        for key, one in _CARD.findall(listed)
     }

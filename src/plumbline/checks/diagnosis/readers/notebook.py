@@ -1,4 +1,5 @@
-"""What stands below the cells of a notebook (.ipynb): tables of metrics, or what a trainer printed. Nothing is run."""
+"""What stands below the cells of a notebook (.ipynb): tables of metrics, or what a trainer printed.
+Nothing is run."""
 
 import html
 import re
@@ -23,17 +24,26 @@ def find(path: Path) -> Path | None:
 def read(path: Path) -> list[History]:
     """See `Reader.read`: each table is a run; without one, the runs that a trainer printed."""
     outputs = list(_outputs(read_json(path)))
-    tables = [lines for kind, text in outputs if kind == "html" for lines in [_cells(text)] if _is_logged(lines)]
+    tables = [
+        lines
+        for kind, text in outputs
+        if kind == "html"
+        for lines in [_cells(text)]
+        if _is_logged(lines)
+    ]
     if tables:
         return [
             one
             for number, lines in enumerate(tables, 1)
-            for one in table.read_cells(lines, path, name=f"table {number}" if len(tables) > 1 else "")
+            for one in table.read_cells(
+                lines, path, name=f"table {number}" if len(tables) > 1 else ""
+            )
         ]
     printed = "\n".join(text for kind, text in outputs if kind == "plain")
     if not (found := console.lines_of(printed)):
         raise DataError(
-            f"no output in {path} is a log that is known", "save the notebook after its training, or the log"
+            f"no output in {path} is a log that is known",
+            "save the notebook after its training, or the log",
         )
     return console.read_lines(found, path, config={}, folder=None)
 
@@ -49,13 +59,19 @@ def _outputs(notebook: Any) -> Iterator[tuple[str, str]]:
                 held = data if isinstance(data, dict) else {"text/plain": output.get("text")}
                 kind = "text/html" if "text/html" in held else "text/plain"
                 text = held.get(kind)
-                yield kind.partition("/")[2], "".join(map(str, text)) if isinstance(text, list) else str(text or "")
+                yield (
+                    kind.partition("/")[2],
+                    "".join(map(str, text)) if isinstance(text, list) else str(text or ""),
+                )
 
 
 def _cells(text: str) -> list[list[str]]:
     """The cells of the rows of HTML."""
     return [
-        [html.unescape(_TAG.sub("", cell.partition(">")[2])).strip() for cell in re.split(r"<t[hd]\b", row)[1:]]
+        [
+            html.unescape(_TAG.sub("", cell.partition(">")[2])).strip()
+            for cell in re.split(r"<t[hd]\b", row)[1:]
+        ]
         for row in re.split(r"<tr\b", text)[1:]
     ]
 

@@ -28,7 +28,13 @@ def read(path: Path) -> list[History]:
     """See `Reader.read`."""
     run, recipe = RunFolder(path), _recipe(path / "recipe.yaml")
     finals = [
-        Final(stage=key.stage, split=key.split, mode=key.mode, task=key.task, evaluation=read_evaluation(file))
+        Final(
+            stage=key.stage,
+            split=key.split,
+            mode=key.mode,
+            task=key.task,
+            evaluation=read_evaluation(file),
+        )
         for key, file in run.evaluation_files().items()
         if key.step is None
     ]
@@ -36,7 +42,9 @@ def read(path: Path) -> list[History]:
     samples = [sample(row) for row in run.files["samples"].rows()]
     stages = [stage for stage in STAGES if any(row["stage"] == stage for row in rows)]
     if not stages:
-        raise DataError(f"{path} has recorded no step of training yet", "look at it again after its first step")
+        raise DataError(
+            f"{path} has recorded no step of training yet", "look at it again after its first step"
+        )
     rows += run.files["timings"].rows()
     of = {stage: [row for row in rows if row["stage"] == stage] for stage in stages}
     return [
@@ -44,7 +52,11 @@ def read(path: Path) -> list[History]:
             begun(recipe, stage, of[stage]),
             series=collect_series(of[stage], names(recipe)),
             samples=samples if stage == "rl" else (),
-            finals=[final for final in finals if final.stage in {REFERENCE, *STAGES[: STAGES.index(stage) + 1]}],
+            finals=[
+                final
+                for final in finals
+                if final.stage in {REFERENCE, *STAGES[: STAGES.index(stage) + 1]}
+            ],
             finished=run.model(stage).is_dir(),
         )
         for stage in stages
@@ -62,9 +74,11 @@ def _recipe(path: Path) -> dict[str, Any]:
 
 
 def begun(recipe: Mapping[str, Any], stage: str, rows: Sequence[Mapping[str, Any]] = ()) -> History:
-    """A stage with its settings: the recipe's keys, and the steps that it was planned to have, where that is known.
+    """A stage with its settings: the recipe's keys, and the steps that it was planned to have,
+    where that is known.
 
-    A budget of seconds ends a stage before its steps do: its rows say how many they will be at the pace so far.
+    A budget of seconds ends a stage before its steps do: its rows say how many they will be at the
+    pace so far.
 
     Args:
         recipe: as plain values.
@@ -73,8 +87,15 @@ def begun(recipe: Mapping[str, Any], stage: str, rows: Sequence[Mapping[str, Any
     """
     settings = dict(leaves(recipe))
     budgeted = settings.get(f"{stage}.seconds")
-    planned = None if budgeted else settings.get("model.tiny.steps" if stage == "base" else f"{stage}.steps")
-    steps = next((row["train/expected_steps"] for row in reversed(rows) if "train/expected_steps" in row), planned)
+    planned = (
+        None
+        if budgeted
+        else settings.get("model.tiny.steps" if stage == "base" else f"{stage}.steps")
+    )
+    steps = next(
+        (row["train/expected_steps"] for row in reversed(rows) if "train/expected_steps" in row),
+        planned,
+    )
     if steps is not None:
         settings["steps"] = steps
     kind: Kind = "rl" if stage == "rl" else "sft"
@@ -82,13 +103,18 @@ def begun(recipe: Mapping[str, Any], stage: str, rows: Sequence[Mapping[str, Any
 
 
 def names(recipe: Mapping[str, Any]) -> Callable[[str], str | None]:
-    """Our name of a metric of a run of a recipe: of several tasks, parts stand under their task's name."""
+    """Our name of a metric of a run of a recipe: of several tasks, parts stand under their task's
+    name."""
     tasks = recipe.get("tasks") or {}
 
     def named(key: str) -> str | None:
         words = key.split("/")
         if words[:2] == ["train", "reward"] and len(words) > 2:
-            return f"task/{words[2]}" if len(words) == 3 and words[2] in tasks else f"part/{'/'.join(words[2:])}"
+            return (
+                f"task/{words[2]}"
+                if len(words) == 3 and words[2] in tasks
+                else f"part/{'/'.join(words[2:])}"
+            )
         if words[:2] == ["train", "reading"]:
             return f"reading/{'/'.join(words[2:])}"
         if words[0] == "eval" and key not in {"eval/mean_reward", "eval/reward"}:

@@ -1,4 +1,5 @@
-"""The wire format of protocol buffers (protobuf.dev/programming-guides/encoding), enough of it to read logs.
+"""The wire format of protocol buffers (protobuf.dev/programming-guides/encoding), enough of it to
+read logs.
 
 TensorBoard's and W&B's own readers bring a web server each; what is read here is a few fields.
 """
@@ -10,7 +11,8 @@ Value = int | bytes
 
 
 def fields(message: bytes) -> Iterator[tuple[int, Value]]:
-    """Number and value of each field: a varint or a group of 4 or 8 bytes as an unsigned integer, else its bytes.
+    """Number and value of each field: a varint or a group of 4 or 8 bytes as an unsigned integer,
+    else its bytes.
 
     Raises:
         ValueError: the message is damaged.

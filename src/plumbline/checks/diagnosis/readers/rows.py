@@ -38,8 +38,13 @@ _ENTRIES = [
     (re.compile(re.escape(theirs).replace(r"\*", "[^/]+")), _Ours(name, rank, times, plus))
     for rank, (theirs, (name, times, plus)) in enumerate(zip(TABLE["series"], _SCALED, strict=True))
 ]
-_PARTS = tuple((prefix, re.compile(one)) for prefix, patterns in TABLE["parts"].items() for one in patterns)
-_MARKS = {mark: re.compile("|".join(f"(?:{one})" for one in TABLE["marks"][mark])) for mark in TABLE["marks"]}
+_PARTS = tuple(
+    (prefix, re.compile(one)) for prefix, patterns in TABLE["parts"].items() for one in patterns
+)
+_MARKS = {
+    mark: re.compile("|".join(f"(?:{one})" for one in TABLE["marks"][mark]))
+    for mark in TABLE["marks"]
+}
 
 
 def _joined(name: str) -> str:
@@ -47,19 +52,27 @@ def _joined(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name).strip("_")
 
 
-_JOINED = {_joined(theirs): ours for theirs, (_, ours) in reversed(list(zip(TABLE["series"], _ENTRIES, strict=True)))}
+_JOINED = {
+    _joined(theirs): ours
+    for theirs, (_, ours) in reversed(list(zip(TABLE["series"], _ENTRIES, strict=True)))
+}
 
 
 @cache
 def _spellings(name: str) -> tuple[str, ...]:
-    """A name and its plainer spellings: `train/` off its front, in small letters, with slashes for dots."""
+    """A name and its plainer spellings: `train/` off its front, in small letters, with slashes for
+    dots."""
     name = re.sub(r"\s*/\s*", "/", name.strip())
     # `Training Loss`, `Grad. Norm` and `LR` are for people.
     plain = re.sub(r"\s+", "_", name.lower().replace(". ", " "))
     slashed = re.sub(r"(?<=[a-z])\.(?=[a-z])", "/", plain)
     spellings = (name, plain, slashed)
     # `train_mean_nll` is a name of its own.
-    return tuple(dict.fromkeys(spelled for one in spellings for spelled in (one, re.sub(r"^train[/_]", "", one))))
+    return tuple(
+        dict.fromkeys(
+            spelled for one in spellings for spelled in (one, re.sub(r"^train[/_]", "", one))
+        )
+    )
 
 
 @cache
@@ -79,13 +92,16 @@ def trainer_of(columns: Iterable[str]) -> str:
     """Whose columns these are: a name in `trainers` of names.yaml, empty for any other's."""
     spelled = [one for column in columns for one in _spellings(column)]
     found = [
-        one for one, of in TABLE["trainers"].items() if one and any(map(re.compile(of["columns"]).fullmatch, spelled))
+        one
+        for one, of in TABLE["trainers"].items()
+        if one and any(map(re.compile(of["columns"]).fullmatch, spelled))
     ]
     return found[0] if len(found) == 1 else ""
 
 
 def marked(name: str, mark: str) -> bool:
-    """Whether a column is one that decides for a kind of training, whether a check reads it or not."""
+    """Whether a column is one that decides for a kind of training, whether a check reads it or
+    not."""
     return any(_MARKS[mark].fullmatch(one) for one in _spellings(name))
 
 
@@ -96,7 +112,8 @@ def our_name(name: str) -> str | None:
 
 
 def our_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a trainer's configuration is known here, by our keys; what is not a plain value is left out.
+    """What of a trainer's configuration is known here, by our keys; what is not a plain value is
+    left out.
 
     Args:
         config: as the trainer has it, or as W&B writes it: {key: {"value": ...}}.
@@ -112,7 +129,8 @@ def our_settings(config: Mapping[str, Any]) -> dict[str, Any]:
         key: as_number(one) if as_number(one) is not None and isinstance(one, str) else one
         for key, one in found.items()
     }
-    if not isinstance(found.get("steps"), int) or not 0 < found["steps"] < FAR:  # transformers says -1 for "by epochs"
+    # transformers says -1 for "by epochs"
+    if not isinstance(found.get("steps"), int) or not 0 < found["steps"] < FAR:
         found.pop("steps", None)
     kinds = [str(flat[name]).lower() for name in TABLE["adapters"] if name in flat]
     rank = found.pop("model.lora.rank", None) or None
@@ -143,7 +161,8 @@ def collect_series(
     """The numbers of rows by our names.
 
     Args:
-        rows: each with its step; the later of two rows of one step and name counts (a resumed run logs steps again).
+        rows: each with its step; the later of two rows of one step and name counts (a resumed run
+            logs steps again).
         name: our name of theirs; None leaves a key out.
         step: their key of the step.
         printed: whether the numbers may have been rounded when they were written.
@@ -159,12 +178,18 @@ def collect_series(
             if key == step or (ours := name(key)) is None or as_number(value) is None:
                 continue
             found[ours][key][place] = value
-    columns = [column.values() for sources in found.values() for column in sources.values()] if printed else []
+    columns = (
+        [column.values() for sources in found.values() for column in sources.values()]
+        if printed
+        else []
+    )
     log = _digits(number for column in columns for number in _written(column))
     series = {}
     for ours, sources in found.items():
         scales = {key: _ours(key) for key in sources}
-        ranks = {key: len(_ENTRIES) if scale is None else scale.rank for key, scale in scales.items()}
+        ranks = {
+            key: len(_ENTRIES) if scale is None else scale.rank for key, scale in scales.items()
+        }
         key = min(sources, key=lambda name: (ranks[name], -len(sources[name])))
         steps, scale = sorted(sources[key]), scales[key]
         values = np.array([as_number(sources[key][at]) for at in steps], dtype=np.float64)
@@ -185,7 +210,8 @@ def collect_series(
 
 
 def as_number(value: Any) -> float | None:
-    """A number as it was logged: tables hold texts, and W&B and some JSON writers put what is not finite as one."""
+    """A number as it was logged: tables hold texts, and W&B and some JSON writers put what is not
+    finite as one."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -195,8 +221,8 @@ def as_number(value: Any) -> float | None:
 
 
 _TINY = {"rate": re.compile(r"-?0?\.0{2,6}"), "kl": re.compile(r"-?0?\.0{2,4}")}
-"""A rate is far below a thousandth in a healthy run, a KL may be: where all printed decimals are 0 they are unknown.
-A rate is 0 all the same where its highest has five units and more.
+"""A rate is far below a thousandth in a healthy run, a KL may be: where all printed decimals are 0
+they are unknown. A rate is 0 all the same where its highest has five units and more.
 """
 _WRITTEN = re.compile(r"[-+]?(\d*)(?:\.(\d*))?(?:[eE]([-+]?\d+))?")
 _EXACT = 8
@@ -204,7 +230,8 @@ _EXACT = 8
 
 
 class _Written(NamedTuple):
-    """How a number is written: digits behind the point, whether it has an exponent, and significant digits."""
+    """How a number is written: digits behind the point, whether it has an exponent, and significant
+    digits."""
 
     decimals: int
     exponent: bool
@@ -233,7 +260,8 @@ def _written(column: Iterable[Any]) -> list[_Written]:
 
 
 def _digits(written: Iterable[_Written]) -> tuple[int, int]:
-    """The most significant digits of numbers, and the most decimals of those without an exponent."""
+    """The most significant digits of numbers, and the most decimals of those without an
+    exponent."""
     digits = decimals = 0
     for number in written:
         digits = max(digits, number.significant)
@@ -242,12 +270,14 @@ def _digits(written: Iterable[_Written]) -> tuple[int, int]:
     return digits, decimals
 
 
-def _rounding(written: Sequence[_Written], values: NDArray[np.float64], log: tuple[int, int]) -> float:
+def _rounding(
+    written: Sequence[_Written], values: NDArray[np.float64], log: tuple[int, int]
+) -> float:
     """The most that writing changed a number of a column by.
 
-    A fixed number of decimals shows in zeros at the end. Numbers with a fixed number of significant digits (`%.4g`)
-    have a unit that grows with them: the largest counts. Beside columns that are written in full, one of few decimals
-    was rounded to these (transformers' loss).
+    A fixed number of decimals shows in zeros at the end. Numbers with a fixed number of significant
+    digits (`%.4g`) have a unit that grows with them: the largest counts. Beside columns that are
+    written in full, one of few decimals was rounded to these (transformers' loss).
 
     Args:
         written: how numbers of the column are written.
@@ -263,7 +293,10 @@ def _rounding(written: Sequence[_Written], values: NDArray[np.float64], log: tup
     if alike and (any(number.padded for number in written) or digits < _EXACT):
         return 0.5 * 10.0 ** ((first if exponents else 0) - most)
     if digits >= _EXACT:
-        rounded = max((number.significant for number in written), default=_EXACT) < _EXACT and 3 <= most <= 8
+        rounded = (
+            max((number.significant for number in written), default=_EXACT) < _EXACT
+            and 3 <= most <= 8
+        )
         return 0.5 * 10.0**-most if rounded and not exponents and len(written) >= 5 else 0.0
     if digits < 3:
         return 0.0
@@ -283,7 +316,11 @@ def columns_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, None]:
     found: dict[str, None] = {}
     for row in rows:
         for key, value in row.items():
-            nothing = value.strip().lower() in {*NOTHING, "nan"} if isinstance(value, str) else value != value
+            nothing = (
+                value.strip().lower() in {*NOTHING, "nan"}
+                if isinstance(value, str)
+                else value != value
+            )
             if key not in found and value is not None and not nothing:
                 found[key] = None
     return found
@@ -292,9 +329,9 @@ def columns_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, None]:
 def kind_of(series: Mapping[str, Series], columns: Iterable[str] = ()) -> Kind | None:
     """The kind of a stage; None where nothing says that it is training.
 
-    Columns that only RL has decide, whether a check reads them or not; those of preference training, which has rewards
-    of pairs, stand for supervised training unless groups of samples are there. A series of NaN decides nothing where
-    another holds numbers.
+    Columns that only RL has decide, whether a check reads them or not; those of preference
+    training, which has rewards of pairs, stand for supervised training unless groups of samples are
+    there. A series of NaN decides nothing where another holds numbers.
 
     Args:
         series: what was read.
@@ -304,9 +341,13 @@ def kind_of(series: Mapping[str, Series], columns: Iterable[str] = ()) -> Kind |
     columns = list(columns)
     if names & {"reward_std", "zero_std", "clip"}:
         return "rl"
-    if any(marked(column, "preference") for column in columns) and not any("scores" in column for column in columns):
+    if any(marked(column, "preference") for column in columns) and not any(
+        "scores" in column for column in columns
+    ):
         return "sft" if names & {"loss", "eval/loss"} else None
-    if names & {"reward", "gap", "gap_kl", "ratio_mean"} or any(IS_REWARD.fullmatch(name) for name in names):
+    if names & {"reward", "gap", "gap_kl", "ratio_mean"} or any(
+        IS_REWARD.fullmatch(name) for name in names
+    ):
         return "rl"
     if names and any(marked(column, "rl") for column in columns):
         return "rl"
@@ -316,8 +357,13 @@ def kind_of(series: Mapping[str, Series], columns: Iterable[str] = ()) -> Kind |
 
 
 def of_evaluation(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with `eval_` before each metric where it is of an evaluation: TRL has logged some of these without it."""
-    return dict(row) if "loss" in row or not {"eval_runtime", "eval_loss"} & set(row) else as_held_out(row)
+    """A row with `eval_` before each metric where it is of an evaluation: TRL has logged some of
+    these without it."""
+    return (
+        dict(row)
+        if "loss" in row or not {"eval_runtime", "eval_loss"} & set(row)
+        else as_held_out(row)
+    )
 
 
 def as_held_out(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -341,8 +387,13 @@ def repeated(rows: Iterable[Mapping[str, Any]], step: str = AT, *, otherwise: bo
     seen: dict[tuple[Any, str], str] = {}
     count = 0
     for row in rows:
-        known = {(row.get(step), key): str(value) for key, value in row.items() if _is_metric(key, value)}
-        count += any(place in seen and not (otherwise and seen[place] == value) for place, value in known.items())
+        known = {
+            (row.get(step), key): str(value) for key, value in row.items() if _is_metric(key, value)
+        }
+        count += any(
+            place in seen and not (otherwise and seen[place] == value)
+            for place, value in known.items()
+        )
         seen.update(known)
     return count
 
@@ -359,8 +410,8 @@ def is_of_total(value: Any) -> bool:
 def with_steps(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], bool]:
     """Rows with their steps, and whether these were logged.
 
-    They are those of the column that counts them, the last seen where a row has none; else the rows are numbered, as
-    their reader did it or here.
+    They are those of the column that counts them, the last seen where a row has none; else the rows
+    are numbered, as their reader did it or here.
     """
     spelled: dict[str, list[str]] = {}
     for key in dict.fromkeys(key for row in rows for key in row):
@@ -370,7 +421,12 @@ def with_steps(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any
         return next((_step(row[key]) for key in spelled.get(name, ()) if key in row), None)
 
     column = next(
-        (name for name in TABLE["steps"] if sum(step(row, name) is not None for row in rows) * 2 >= len(rows)), None
+        (
+            name
+            for name in TABLE["steps"]
+            if sum(step(row, name) is not None for row in rows) * 2 >= len(rows)
+        ),
+        None,
     )
     if column is None:
         return [{AT: number, **row} for number, row in enumerate(rows, 1)], False
@@ -395,7 +451,8 @@ def _step(value: Any) -> float | None:
 
 
 def apart_where_begun(rows: Sequence[Row], place: Callable[[Row], float | None]) -> list[list[Row]]:
-    """Rows of each run, where their places begin again; of a few rows before another it is left out.
+    """Rows of each run, where their places begin again; of a few rows before another it is left
+    out.
 
     A resumed run goes back, but not to its beginning.
 
@@ -431,7 +488,8 @@ def refuse_many(runs: int, path: Path) -> None:
     if runs > MOST_RUNS:
         raise DataError(
             f"{path} holds {runs:,} runs, and at most {MOST_RUNS} are judged at once",
-            "split it; if it is one run, leave out the column that names runs, or count its steps on",
+            "split it; if it is one run, leave out the column that names runs, or count its steps "
+            "on",
         )
 
 
@@ -442,7 +500,9 @@ class SeveralRunsError(DataError):
         self.found = sorted(found)
         names = ", ".join(str(one.relative_to(folder)) for one in self.found[:20])
         commands = "; ".join(f"plumbline check {shlex.quote(str(one))}" for one in self.found[:20])
-        super().__init__(f"{folder} holds {len(found)} {what}: {names}", f"check one at a time: {commands}")
+        super().__init__(
+            f"{folder} holds {len(found)} {what}: {names}", f"check one at a time: {commands}"
+        )
 
 
 def only_one(found: Sequence[Path], folder: Path, what: str) -> Path | None:

@@ -1,4 +1,5 @@
-"""Plain tables of metrics: CSV, JSON lines or JSON, as people, trainers and W&B's exports write them."""
+"""Plain tables of metrics: CSV, JSON lines or JSON, as people, trainers and W&B's exports write
+them."""
 
 import csv
 import io
@@ -13,7 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.readers.completions import MODES, column_rows, holds_completions, is_completions
+from plumbline.checks.diagnosis.readers.completions import (
+    MODES,
+    column_rows,
+    holds_completions,
+    is_completions,
+)
 from plumbline.checks.diagnosis.readers.logs import config_beside, read_log
 from plumbline.checks.diagnosis.readers.rows import (
     AT,
@@ -33,8 +39,9 @@ from plumbline.storage import BOM, clear_read_errors, read_json, read_text
 
 SUFFIXES = frozenset({".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".txt", ".log"})
 _NAMES, _RUN, _SPLIT, _TAG = (TABLE["tables"][of] for of in ("files", "run", "split", "tag"))
-"""What trainers call the file of their metrics in a folder; columns that say which run a row is of (any other column of
-texts may), whether it is of training or of held-out data, and the metric of a long table."""
+"""What trainers call the file of their metrics in a folder; columns that say which run a row is of
+(any other column of texts may), whether it is of training or of held-out data, and the metric of a
+long table."""
 _Row = Mapping[str, Any]
 
 
@@ -49,7 +56,9 @@ def find(path: Path) -> Path | None:
         known = suffix in SUFFIXES and (suffix not in {".txt", ".log"} or _is_table(path))
         return path if known and not holds_completions(path) else None
     with clear_read_errors(path):
-        files = sorted(one for one in path.iterdir() if one.suffix.lower() in SUFFIXES - {".txt", ".log"})
+        files = sorted(
+            one for one in path.iterdir() if one.suffix.lower() in SUFFIXES - {".txt", ".log"}
+        )
     usual = [file for name in _NAMES for file in files if file.stem.lower() == name]
     if usual:
         return usual[0]
@@ -68,7 +77,8 @@ _BLANKS = re.compile(r"(?<=\S) {2,}(?=\S)")
 
 
 def _from_header(text: str) -> str:
-    """A table from the line of its names on, which may stand below what a program said first; empty for none.
+    """A table from the line of its names on, which may stand below what a program said first; empty
+    for none.
 
     What was copied from a terminal has blanks between its columns.
     """
@@ -93,7 +103,9 @@ def read(path: Path) -> list[History]:
     suffix = path.suffix.lower()
     if suffix == ".json":
         rows, skipped = _objects(read_json(path), path), 0
-    elif suffix in {".csv", ".tsv"} or (suffix in {".txt", ".log"} and not read_text(path).lstrip().startswith("{")):
+    elif suffix in {".csv", ".tsv"} or (
+        suffix in {".txt", ".log"} and not read_text(path).lstrip().startswith("{")
+    ):
         rows, skipped = _separated(path)
     else:
         rows, skipped = read_lines(path)
@@ -111,13 +123,25 @@ def _read_rows(rows: Sequence[Mapping[str, Any]], skipped: int, path: Path) -> l
     refuse_many(len(runs), path)
     several = len(runs) > 1
     if several:
-        known = {name: of for name, of in runs.items() if any(our_name(key) is not None for row in of for key in row)}
+        known = {
+            name: of
+            for name, of in runs.items()
+            if any(our_name(key) is not None for row in of for key in row)
+        }
         runs = known or runs
     # What lies beside a table of several runs may be of any of them.
     config = {} if several else config_beside(path.parent)
     folder = None if several else path.parent
     return [
-        read_log("table", path, _without_gaps(of), folder=folder, config=config, skipped=skipped, name=name)
+        read_log(
+            "table",
+            path,
+            _without_gaps(of),
+            folder=folder,
+            config=config,
+            skipped=skipped,
+            name=name,
+        )
         for name, of in runs.items()
     ]
 
@@ -141,7 +165,10 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
         else:
             skipped += 1
     if skipped and not rows:
-        raise DataError(f"{path}: none of its {skipped} lines is a JSON object", "give JSON lines, CSV or a JSON list")
+        raise DataError(
+            f"{path}: none of its {skipped} lines is a JSON object",
+            "give JSON lines, CSV or a JSON list",
+        )
     return rows, skipped
 
 
@@ -159,14 +186,23 @@ def _flat(row: Mapping[str, Any], levels: int = 4) -> dict[str, Any]:
 
 
 def _objects(value: Any, path: Path) -> list[dict[str, Any]]:
-    """A list of rows, bare or under some key, or columns with a list each, or {index: value} as pandas has it."""
+    """A list of rows, bare or under some key, or columns with a list each, or {index: value} as
+    pandas has it."""
     if isinstance(value, dict):
-        lists = [one for one in value.values() if isinstance(one, list) and one and isinstance(one[0], dict)]
+        lists = [
+            one
+            for one in value.values()
+            if isinstance(one, list) and one and isinstance(one[0], dict)
+        ]
         if len(lists) == 1:
             return _objects(lists[0], path)
         if (rows := column_rows(value)) is not None:
             return rows
-        if any(our_name(key) in {"reward", "loss", "eval/reward", "eval/loss"} for key in value if _logged(value[key])):
+        if any(
+            our_name(key) in {"reward", "loss", "eval/reward", "eval/loss"}
+            for key in value
+            if _logged(value[key])
+        ):
             return [_flat(value)]  # the last value of each metric, as W&B's summary has it
         columns = {
             key: list(one.values()) if isinstance(one, dict) else one
@@ -175,35 +211,54 @@ def _objects(value: Any, path: Path) -> list[dict[str, Any]]:
         }
         if columns:
             longest = max(len(column) for column in columns.values())
-            return [{key: one[at] for key, one in columns.items() if at < len(one)} for at in range(longest)]
+            return [
+                {key: one[at] for key, one in columns.items() if at < len(one)}
+                for at in range(longest)
+            ]
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
-        raise DataError(f"{path} holds no list of objects", "give a list of {metric: value}, one for each logged step")
+        raise DataError(
+            f"{path} holds no list of objects",
+            "give a list of {metric: value}, one for each logged step",
+        )
     return [_flat(row) for row in value]
 
 
 def _separated(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The rows of a CSV; how many lines are none, and how many cells of metrics no numbers: nobody reads either."""
+    """The rows of a CSV; how many lines are none, and how many cells of metrics no numbers: nobody
+    reads either."""
     text = read_text(path).lstrip("\n")
     text = _from_header(text) or text
     mark = _mark(text.partition("\n")[0])
     try:
-        lines = [line for line in csv.reader(io.StringIO(text, newline=""), delimiter=mark) if any(line)]
+        lines = [
+            line for line in csv.reader(io.StringIO(text, newline=""), delimiter=mark) if any(line)
+        ]
     except csv.Error as error:
-        raise DataError(f"{path} cannot be read as CSV ({error})", "give a table with a line of names") from error
-    lines = [line for line in lines if not all(re.fullmatch(r"\s*+(?::?-{2,}+:?)?\s*", cell) for cell in line)]
+        raise DataError(
+            f"{path} cannot be read as CSV ({error})", "give a table with a line of names"
+        ) from error
+    lines = [
+        line
+        for line in lines
+        if not all(re.fullmatch(r"\s*+(?::?-{2,}+:?)?\s*", cell) for cell in line)
+    ]
     if not lines:
         raise DataError(f"{path} is empty", "look at it again after the first step of training")
     return _rows_of(lines, mark, path)
 
 
-def _rows_of(lines: Sequence[Sequence[str]], mark: str, path: Path) -> tuple[list[dict[str, Any]], int]:
+def _rows_of(
+    lines: Sequence[Sequence[str]], mark: str, path: Path
+) -> tuple[list[dict[str, Any]], int]:
     header = [name.strip() for name in lines[0]]
     rows: list[dict[str, Any]] = []
     skipped, full = 0, True
     for line in lines[1:]:
         cells = [cell.strip() for cell in line]
         row = {
-            name: _decimal(cell, mark) for name, cell in zip(header, cells, strict=False) if cell.lower() not in NOTHING
+            name: _decimal(cell, mark)
+            for name, cell in zip(header, cells, strict=False)
+            if cell.lower() not in NOTHING
         }
         known = [name for name in row if our_name(_metric(name)) is not None]
         bad = [name for name in known if as_number(row[name]) is None]
@@ -214,8 +269,12 @@ def _rows_of(lines: Sequence[Sequence[str]], mark: str, path: Path) -> tuple[lis
         skipped += len(bad)
         rows.append(row)
     if skipped and not rows:
-        raise DataError(f"{path}: none of its {skipped} lines fits its first", "give numbers under a line of names")
-    # Where no cell is empty, nan may say that there is nothing, as pandas writes it on demand: see `_without_gaps`.
+        raise DataError(
+            f"{path}: none of its {skipped} lines fits its first",
+            "give numbers under a line of names",
+        )
+    # Where no cell is empty, nan may say that there is nothing, as pandas writes it on demand: see
+    # `_without_gaps`.
     if full:
         for one in rows:
             one.update((name, math.nan) for name, cell in one.items() if cell.lower() == "nan")
@@ -233,10 +292,11 @@ def _metric(column: str) -> str:
 
 
 def _runs(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    """The rows of each run, by its name: of a column that names runs, or of the names before W&B's columns.
+    """The rows of each run, by its name: of a column that names runs, or of the names before W&B's
+    columns.
 
-    W&B's page exports `run-name - train/reward` for each run, with bounds (`__MIN`, `__MAX`) that are left out. The
-    only run of a table has no name.
+    W&B's page exports `run-name - train/reward` for each run, with bounds (`__MIN`, `__MAX`) that
+    are left out. The only run of a table has no name.
     """
     given = dict.fromkeys(key for row in rows for key in row)
     if len(of := _by_columns(rows, given)) > 1:
@@ -261,12 +321,16 @@ def _runs(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[Mapping[st
     return of
 
 
-def _by_columns(rows: Sequence[Mapping[str, Any]], given: Mapping[str, None]) -> Mapping[str, Sequence[_Row]]:
+def _by_columns(
+    rows: Sequence[Mapping[str, Any]], given: Mapping[str, None]
+) -> Mapping[str, Sequence[_Row]]:
     """The rows of each run where columns that name runs tell rows of one step apart."""
     named = [key for wanted in _RUN for key in given if key.lower() == wanted]
     named += (texts := [key for key in given if key not in named and _names_things(key, rows)])
     stepped, counted = with_steps(rows)
-    of: dict[tuple[str, ...], Sequence[_Row]] = {(): stepped if counted else [{**row, AT: 0} for row in rows]}
+    of: dict[tuple[str, ...], Sequence[_Row]] = {
+        (): stepped if counted else [{**row, AT: 0} for row in rows]
+    }
     clashes = repeated(of[()]) if named else 0
     for column in named if clashes else []:
         finer: dict[tuple[str, ...], list[_Row]] = {}
@@ -274,9 +338,15 @@ def _by_columns(rows: Sequence[Mapping[str, Any]], given: Mapping[str, None]) ->
             for row in held:
                 value = _text(row.get(column))
                 name = f"{column} {value}" if as_number(value) is not None else value
-                finer.setdefault((*names, name), []).append({key: row[key] for key in row if key != column})
+                finer.setdefault((*names, name), []).append(
+                    {key: row[key] for key in row if key != column}
+                )
         left = sum(map(repeated, finer.values()))
-        if left < clashes and not (left and column in texts) and len(of) < len(finer) <= len(rows) / 2:
+        if (
+            left < clashes
+            and not (left and column in texts)
+            and len(of) < len(finer) <= len(rows) / 2
+        ):
             of, clashes = {**finer}, left
     return {", ".join(filter(None, names)): _without_steps(held) for names, held in of.items()}
 
@@ -305,31 +375,46 @@ def _begun_again(rows: Sequence[_Row]) -> Mapping[str, Sequence[_Row]]:
     if not repeated(stepped):
         return {"": rows}
     runs = apart_where_begun(stepped, lambda row: row[AT])
-    return {f"run {number}" if len(runs) > 1 else "": _without_steps(run) for number, run in enumerate(runs, 1)}
+    return {
+        f"run {number}" if len(runs) > 1 else "": _without_steps(run)
+        for number, run in enumerate(runs, 1)
+    }
 
 
 def _split(rows: Sequence[_Row]) -> Sequence[_Row]:
     """Rows of evaluations under names of their own, where a column says which they are."""
-    for column in [key for key in dict.fromkeys(key for row in rows for key in row) if key.lower() in _SPLIT]:
+    for column in [
+        key for key in dict.fromkeys(key for row in rows for key in row) if key.lower() in _SPLIT
+    ]:
         said = [MODES.get(_text(row.get(column)).lower()) for row in rows]
         if set(said) == {"train", "eval"}:
             return [
                 as_held_out(row) if of == "eval" else row
-                for of, row in zip(said, [{k: v for k, v in row.items() if k != column} for row in rows], strict=True)
+                for of, row in zip(
+                    said,
+                    [{k: v for k, v in row.items() if k != column} for row in rows],
+                    strict=True,
+                )
             ]
     return rows
 
 
 def _tagged(rows: Sequence[Mapping[str, Any]], path: Path) -> Sequence[Mapping[str, Any]]:
-    """Rows of one metric whose name stands in the file's (TensorBoard's download: `run-a-tag-train_reward.csv`)."""
+    """Rows of one metric whose name stands in the file's (TensorBoard's download:
+    `run-a-tag-train_reward.csv`)."""
     tag = path.stem.rpartition("tag-")[2]
-    if our_name(tag) is None or not rows or {key.lower() for key in rows[0]} != {"wall time", "step", "value"}:
+    if (
+        our_name(tag) is None
+        or not rows
+        or {key.lower() for key in rows[0]} != {"wall time", "step", "value"}
+    ):
         return rows
     return [{tag if key.lower() == "value" else key: row[key] for key in row} for row in rows]
 
 
 def _pivoted(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Rows of a long table (`step, tag, value`), the metrics of a step in one row; others as they are."""
+    """Rows of a long table (`step, tag, value`), the metrics of a step in one row; others as they
+    are."""
     lower = {key.lower(): key for row in rows[:1] for key in row}
     tag = next((lower[one] for one in _TAG if one in lower), None)
     if tag is None or "value" not in lower or "step" not in lower:
@@ -344,16 +429,24 @@ def _pivoted(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
 
 
 def _without_gaps(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Rows without the NaN that say "not logged here", as pandas fills them in; those that were logged stay.
+    """Rows without the NaN that say "not logged here", as pandas fills them in; those that were
+    logged stay.
 
-    A metric was logged in a row if one that is usually logged with it was, or if nothing else was. One of evaluations
-    that fewer than half of the rows have, up to its last number, was not.
+    A metric was logged in a row if one that is usually logged with it was, or if nothing else was.
+    One of evaluations that fewer than half of the rows have, up to its last number, was not.
     """
-    empty = {key for row in rows for key, value in row.items() if isinstance(value, float) and value != value}
+    empty = {
+        key
+        for row in rows
+        for key, value in row.items()
+        if isinstance(value, float) and value != value
+    }
     if not empty:
         return list(rows)
     known = {key for row in rows for key in row if our_name(key) not in {None, "epoch"}}
-    at = {key: {number for number, row in enumerate(rows) if _logged(row.get(key))} for key in known}
+    at = {
+        key: {number for number, row in enumerate(rows) if _logged(row.get(key))} for key in known
+    }
     evaluated = [key for key in known if (our_name(key) or "").startswith("eval/") and at[key]]
     rare = {key for key in evaluated if 2 * len(at[key]) < max(at[key]) + 1}
 
@@ -371,7 +464,10 @@ def _without_gaps(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         present = [other for other in known if number in at[other]]
         return bool(present) and not any(is_usual(key, other) for other in present)
 
-    return [{key: value for key, value in row.items() if not is_gap(key, number)} for number, row in enumerate(rows)]
+    return [
+        {key: value for key, value in row.items() if not is_gap(key, number)}
+        for number, row in enumerate(rows)
+    ]
 
 
 def _logged(value: Any) -> bool:

@@ -1,6 +1,8 @@
-"""TensorBoard's event files: records of events in the framing of TFRecord, with a step and scalars each.
+"""TensorBoard's event files: records of events in the framing of TFRecord, with a step and scalars
+each.
 
-Formats: tensorflow.org/tutorials/load_data/tfrecord, and event.proto, summary.proto and tensor.proto of TensorFlow.
+Formats: tensorflow.org/tutorials/load_data/tfrecord, and event.proto, summary.proto and
+tensor.proto of TensorFlow.
 """
 
 import struct
@@ -31,13 +33,18 @@ def find(path: Path) -> Path | None:
     """
     if path.is_file():
         return path if _MARK in path.name else None
-    folders = sorted({file.parent for depth in ("*", "*/*", "*/*/*") for file in path.glob(f"{depth}{_MARK}*")})
+    folders = sorted(
+        {file.parent for depth in ("*", "*/*", "*/*/*") for file in path.glob(f"{depth}{_MARK}*")}
+    )
     return path if path in folders else only_one(folders, path, "runs of TensorBoard")
 
 
 def read(path: Path) -> list[History]:
-    """See `Reader.read`. A run that was resumed has several files; a last record that is half written is left out."""
-    files = [path] if path.is_file() else sorted(path.glob(f"*{_MARK}*"), key=lambda file: file.name)
+    """See `Reader.read`. A run that was resumed has several files; a last record that is half
+    written is left out."""
+    files = (
+        [path] if path.is_file() else sorted(path.glob(f"*{_MARK}*"), key=lambda file: file.name)
+    )
     rows: list[dict[str, Any]] = []
     config: dict[str, Any] = {}
     skipped = 0
@@ -49,29 +56,38 @@ def read(path: Path) -> list[History]:
             except (ValueError, struct.error):
                 skipped += 1
                 continue
-            if isinstance(text := values.pop("args/text_summary", None), str):  # transformers' arguments
+            # transformers' arguments
+            if isinstance(text := values.pop("args/text_summary", None), str):
                 with suppress(ValueError, RecursionError):
                     config |= arguments if isinstance(arguments := parse_json(text), dict) else {}
             values = {tag: value for tag, value in values.items() if isinstance(value, float)}
             if values:
                 rows.append({"step": step, **values})
     folder = path.parent if path.is_file() else path
-    output = folder.parent.parent if folder.parent.name == "runs" else folder  # transformers' output folder
+    # transformers' output folder
+    output = folder.parent.parent if folder.parent.name == "runs" else folder
     config = config_beside(output) | config_beside(folder) | config
-    return [read_log("tensorboard", path, rows, folder=folder, config=config, step="step", skipped=skipped)]
+    return [
+        read_log(
+            "tensorboard", path, rows, folder=folder, config=config, step="step", skipped=skipped
+        )
+    ]
 
 
 def _records(content: bytes, file: Path) -> Iterator[bytes]:
     """Length (8 bytes), its CRC (4), that much, its CRC (4); what is not there whole is left out.
 
-    A record whose CRC is wrong comes as a byte that is no message; of those too long for numbers (images, texts) the
-    CRC is not looked at.
+    A record whose CRC is wrong comes as a byte that is no message; of those too long for numbers
+    (images, texts) the CRC is not looked at.
     """
     at = 0
     while at + 12 <= len(content):
         length = int.from_bytes(content[at : at + 8], "little")
         if _crc(content, at + 8) != _masked_crc32c(content[at : at + 8]):
-            raise DataError(f"{file} is no event file of TensorBoard, or damaged at byte {at}", "copy it again, whole")
+            raise DataError(
+                f"{file} is no event file of TensorBoard, or damaged at byte {at}",
+                "copy it again, whole",
+            )
         at, end = at + 12, at + 12 + length
         if end + 4 > len(content):
             return
@@ -103,8 +119,16 @@ def _masked_crc32c(content: bytes) -> int:
 
 
 def _event(record: bytes) -> tuple[int, dict[str, float | str]]:
-    """The step of an event (field 2), and the values of its summary (field 5, and its field 1) by their tags."""
-    step = next((signed(value) for number, value in fields(record) if number == 2 and isinstance(value, int)), 0)
+    """The step of an event (field 2), and the values of its summary (field 5, and its field 1) by
+    their tags."""
+    step = next(
+        (
+            signed(value)
+            for number, value in fields(record)
+            if number == 2 and isinstance(value, int)
+        ),
+        0,
+    )
     values: dict[str, float | str] = {}
     for summary in children(record, 5):
         for value in children(summary, 1):
@@ -114,13 +138,16 @@ def _event(record: bytes) -> tuple[int, dict[str, float | str]]:
                 continue
             if isinstance(simple := held.get(2), int):
                 values[tag.decode()] = as_float(simple, "f")
-            elif isinstance(tensor := held.get(8), bytes) and (found := _scalar(tensor)) is not None:
+            elif (
+                isinstance(tensor := held.get(8), bytes) and (found := _scalar(tensor)) is not None
+            ):
                 values[tag.decode()] = found
     return step, values
 
 
 def _scalar(tensor: bytes) -> float | str | None:
-    """The one number or text of a tensor: its type is field 1, and its content field 4, 5 (float), 6 (double), 8."""
+    """The one number or text of a tensor: its type is field 1, and its content field 4, 5 (float),
+    6 (double), 8."""
     held = dict(fields(tensor))
     kind = held.get(1)
     if kind == 7 and isinstance(text := held.get(8), bytes):
@@ -131,4 +158,8 @@ def _scalar(tensor: bytes) -> float | str | None:
     content = held.get(4) or held.get(5 if code == "f" else 6)
     if isinstance(content, int):  # one that is not packed
         return as_float(content, code)
-    return struct.unpack(f"<{code}", content)[0] if isinstance(content, bytes) and len(content) == size else None
+    return (
+        struct.unpack(f"<{code}", content)[0]
+        if isinstance(content, bytes) and len(content) == size
+        else None
+    )

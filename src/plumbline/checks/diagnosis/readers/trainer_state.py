@@ -29,7 +29,8 @@ def read(path: Path) -> list[History]:
     rows = state.get("log_history")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise DataError(
-            f"{path}: log_history is no list of objects", "give a trainer_state.json as the trainer wrote it"
+            f"{path}: log_history is no list of objects",
+            "give a trainer_state.json as the trainer wrote it",
         )
     output = path.parent.parent if _is_checkpoint(path.parent) else path.parent
     planned, done = state.get("max_steps"), state.get("global_step")
@@ -39,9 +40,13 @@ def read(path: Path) -> list[History]:
             path,
             [of_evaluation(row) for row in rows],
             folder=output,
-            config=config_beside(output) | config_beside(path.parent) | ({"max_steps": planned} if planned else {}),
+            config=config_beside(output)
+            | config_beside(path.parent)
+            | ({"max_steps": planned} if planned else {}),
             step="step",
-            finished=done >= planned if isinstance(done, int) and isinstance(planned, int) and planned > 0 else None,
+            finished=done >= planned
+            if isinstance(done, int) and isinstance(planned, int) and planned > 0
+            else None,
         )
     ]
 
@@ -64,8 +69,11 @@ def _parsed(path: Path) -> dict[str, Any]:
             state = parse_json(text)
         except ValueError as error:
             raise DataError(
-                f"{path} is no whole JSON ({error})", "it may be half written: give an earlier checkpoint's"
+                f"{path} is no whole JSON ({error})",
+                "it may be half written: give an earlier checkpoint's",
             ) from error
     if not isinstance(state, dict):
-        raise DataError(f"{path} holds no JSON object", "give a trainer_state.json as the trainer wrote it")
+        raise DataError(
+            f"{path} holds no JSON object", "give a trainer_state.json as the trainer wrote it"
+        )
     return state

@@ -1,8 +1,10 @@
-"""Runs of W&B: offline folders with `run-*.wandb`, or the `files/wandb-history.jsonl` of older versions; and addresses.
+"""Runs of W&B: offline folders with `run-*.wandb`, or the `files/wandb-history.jsonl` of older
+versions; and addresses.
 
-A `.wandb` file is a log of LevelDB (github.com/google/leveldb, doc/log_format.md) with a header of W&B's and plain
-CRC-32, and its records are messages of wandb_internal.proto. W&B's own reader is part of a program that it starts; this
-one needs nothing of W&B's. The run at an address is read by W&B's own client.
+A `.wandb` file is a log of LevelDB (github.com/google/leveldb, doc/log_format.md) with a header of
+W&B's and plain CRC-32, and its records are messages of wandb_internal.proto. W&B's own reader is
+part of a program that it starts; this one needs nothing of W&B's. The run at an address is read by
+W&B's own client.
 """
 
 import importlib
@@ -24,7 +26,8 @@ from plumbline.storage import parse_json, read_bytes
 
 _BLOCK = 32768
 _HEADER = struct.Struct("<IHB")
-"""Of a piece of a record: CRC, length, and whether it is the whole (1), the first (2), a middle one (3) or the last."""
+"""Of a piece of a record: CRC, length, and whether it is the whole (1), the first (2), a middle one
+(3) or the last."""
 _START = struct.pack("<4sHB", b":W&B", 0xBEE1, 0)
 
 
@@ -37,7 +40,8 @@ _API = "https://api.wandb.ai"
 
 
 def is_page(path: str) -> bool:
-    """Whether it is an address of W&B: at wandb.ai, at a host of that name, or at the one of WANDB_BASE_URL."""
+    """Whether it is an address of W&B: at wandb.ai, at a host of that name, or at the one of
+    WANDB_BASE_URL."""
     found = _PAGE.fullmatch(path)
     if found is None:
         return False
@@ -53,7 +57,8 @@ def _own() -> str:
 
 
 def _server(page: str) -> str:
-    """Where the client asks for a page, with the user's key: W&B's own server, or that of WANDB_BASE_URL.
+    """Where the client asks for a page, with the user's key: W&B's own server, or that of
+    WANDB_BASE_URL.
 
     Args:
         page: the beginning of its address, before the path.
@@ -67,7 +72,8 @@ def _server(page: str) -> str:
         return page
     shown = re.sub(r"//.*@", "//...@", page)
     raise DataError(
-        f"{shown} is neither https://wandb.ai nor the server of WANDB_BASE_URL, and it would be sent your key of W&B",
+        f"{shown} is neither https://wandb.ai nor the server of WANDB_BASE_URL, and it would be "
+        "sent your key of W&B",
         "where it is your own server of W&B, set WANDB_BASE_URL to that very address",
     )
 
@@ -76,8 +82,8 @@ def read_page(address: str) -> list[History]:
     """The run at an address, read by W&B's client.
 
     Raises:
-        DataError: it is no run's address, or at a server that is not to have the user's key; the client is not
-            installed, or it cannot read the run.
+        DataError: it is no run's address, or at a server that is not to have the user's key; the
+            client is not installed, or it cannot read the run.
     """
     found = _PAGE.fullmatch(address)
     assert found is not None
@@ -92,8 +98,10 @@ def read_page(address: str) -> list[History]:
     api = "wandb.Api()" if server == _API else f"wandb.Api({{'base_url': {server!r}}})"
     export = (
         "write its history to a file where W&B's client is installed, and check that: "
-        f"python -c \"import json, wandb; [print(json.dumps(row)) for row in {api}.run('{name}').scan_history()]\" "
-        "> history.jsonl && plumbline check history.jsonl; or export charts of the run's page as CSV"
+        'python -c "import json, wandb; [print(json.dumps(row)) for row in '
+        f"{api}.run('{name}').scan_history()]\" "
+        "> history.jsonl && plumbline check history.jsonl; or export charts of the run's page as "
+        "CSV"
     )
     try:
         opened = getattr(importlib.import_module("wandb"), "Api", None)
@@ -101,14 +109,17 @@ def read_page(address: str) -> list[History]:
         opened = None
     if opened is None:  # a folder `wandb` of offline runs can be imported, too
         error = missing(f"the run at {address}", "wandb", DataError)
-        raise DataError(error.cause, f"{error.fix}, wandb login, then the same command; or {export}")
+        raise DataError(
+            error.cause, f"{error.fix}, wandb login, then the same command; or {export}"
+        )
     try:
         run = opened({"base_url": server}).run(name)
         rows, config, state = [dict(row) for row in run.scan_history()], dict(run.config), run.state
     except Exception as error:  # the client raises what its transport raises
         raise DataError(
             f"W&B's client cannot read {address} ({type(error).__name__}: {error})",
-            f"check the address, and log in by `wandb login` where the project is not public; or {export}",
+            "check the address, and log in by `wandb login` where the project is not public; or "
+            f"{export}",
         ) from error
     finished = state == "finished" if isinstance(state, str) else None
     return [read_log("wandb", address, rows, folder=None, config=config, finished=finished)]
@@ -126,7 +137,8 @@ def find(path: Path) -> Path | None:
         if found := only_one(list(path.glob(pattern)), path, "runs of W&B"):
             return found
     runs = [run for part in ("", "wandb/") for run in path.glob(f"{part}*run-*/run-*.wandb")]
-    return only_one([run for run in runs if not run.parent.is_symlink()], path, "runs of W&B")  # as latest-run is
+    # as latest-run is
+    return only_one([run for run in runs if not run.parent.is_symlink()], path, "runs of W&B")
 
 
 def read(path: Path) -> list[History]:
@@ -139,7 +151,9 @@ def read(path: Path) -> list[History]:
     else:
         content = read_bytes(path)
         if not content.startswith(_START):
-            raise DataError(f"{path} is no file of W&B", "give a run-*.wandb as W&B wrote it, or its folder")
+            raise DataError(
+                f"{path} is no file of W&B", "give a run-*.wandb as W&B wrote it, or its folder"
+            )
         records, whole = _records(content)
         skipped = 0 if whole else 1
         for record in records:
@@ -150,7 +164,9 @@ def read(path: Path) -> list[History]:
                     if number == 2:
                         rows.append(_items(value, 1))
                     elif number == 17:
-                        config |= {k: v for held in children(value, 4) for k, v in _items(held, 1).items()}
+                        config |= {
+                            k: v for held in children(value, 4) for k, v in _items(held, 1).items()
+                        }
                     elif number == 5:
                         config |= _items(value, 1)
             except ValueError:
@@ -191,7 +207,9 @@ def _items(message: bytes, number: int) -> dict[str, Any]:
         key, path, value = (list(children(item, field)) for field in (1, 2, 16))
         if value:
             try:
-                items["/".join(piece.decode() for piece in path) or b"".join(key[-1:]).decode()] = parse_json(value[-1])
+                items["/".join(piece.decode() for piece in path) or b"".join(key[-1:]).decode()] = (
+                    parse_json(value[-1])
+                )
             except RecursionError as error:
                 raise ValueError("nested too deeply") from error
     return items

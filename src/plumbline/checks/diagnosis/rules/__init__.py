@@ -1,4 +1,5 @@
-"""The checks of a run's records. A new one is a function with the decorator `rule`, and a line in `CHECKS`."""
+"""The checks of a run's records. A new one is a function with the decorator `rule`, and a line in
+`CHECKS`."""
 
 from plumbline.checks.check import Check
 from plumbline.checks.diagnosis.history import History

@@ -41,7 +41,8 @@ ENDING = 0.01
 
 @rule("length", needs=("length",))
 def find_length(history: History) -> Iterator[Finding]:
-    """The length of completions runs away or shrinks to nothing, and the reward with it or in spite of it.
+    """The length of completions runs away or shrinks to nothing, and the reward with it or in spite
+    of it.
 
     The first tenth of the steps against the last.
     """
@@ -63,10 +64,22 @@ def find_length(history: History) -> Iterator[Finding]:
             causes=likely(
                 history,
                 ("length is paid", lambda run: not (paid or _pays_length(run))),
-                ("wrong answers are charged less a token the longer they are (length in the loss)", lambda _: paid),
-                ("the end of the text is no longer learnt", lambda run: level(run["truncated"]) < ENDING),
+                (
+                    (
+                        "wrong answers are charged less a token the longer they are (length in the "
+                        "loss)"
+                    ),
+                    lambda _: paid,
+                ),
+                (
+                    "the end of the text is no longer learnt",
+                    lambda run: level(run["truncated"]) < ENDING,
+                ),
             ),
-            fix="stop paying for length; compare answers of equal length: does the reward tell them apart?"
+            fix=(
+                "stop paying for length; compare answers of equal length: does the reward tell "
+                "them apart?"
+            )
             if paid
             else "charge length, or use a loss with a constant denominator",
         )
@@ -76,13 +89,17 @@ def find_length(history: History) -> Iterator[Finding]:
             what=f"completions shrank from {first:.0f} to {last:.0f} tokens",
             since=int(series.steps[np.argmax(series.values < SHORT * first)]),
             evidence={"first": first, "last": last, "reward: t": float(np.clip(reward.t, -99, 99))},
-            causes=("short answers earn as much: a cheat", "an end of text that is drawn too early"),
+            causes=(
+                "short answers earn as much: a cheat",
+                "an end of text that is drawn too early",
+            ),
             fix="look at the shortest completions and their rewards",
         )
 
 
 STRONG = 0.8
-"""The correlation within groups, in both halves of the run: length then explains two thirds of what is learnt from."""
+"""The correlation within groups, in both halves of the run: length then explains two thirds of what
+is learnt from."""
 MOVED = 0.2
 """Of the length at first."""
 LENGTH_PAID_ENOUGH = 64
@@ -92,14 +109,20 @@ LENGTH_PAID_ENOUGH = 64
 def find_length_paid(history: History) -> Iterator[Finding]:
     """Length is what is paid: within groups the reward follows it, and it moves.
 
-    A task may want short answers, so it is a note: a reader of the reward must know that it is one of length.
+    A task may want short answers, so it is a note: a reader of the reward must know that it is one
+    of length.
     """
     half = len(history.samples) // 2
     if half < LENGTH_PAID_ENOUGH:
         return
-    early, late = link(history.samples[:half], characters)[0], link(history.samples[half:], characters)[0]
+    early, late = (
+        link(history.samples[:half], characters)[0],
+        link(history.samples[half:], characters)[0],
+    )
     series = history["length"]
-    line = trend(series.values if len(series) else np.array([characters(one) for one in history.samples]))
+    line = trend(
+        series.values if len(series) else np.array([characters(one) for one in history.samples])
+    )
     moved = line.last / max(line.first, 1.0) - 1
     if (
         min(abs(early), abs(late)) < STRONG
@@ -112,9 +135,14 @@ def find_length_paid(history: History) -> Iterator[Finding]:
     longer = late > 0
     yield Finding(
         level="note",
-        what=f"within groups the reward follows length (correlation {late:+.2f}), and completions became "
+        what=f"within groups the reward follows length (correlation {late:+.2f}), and completions "
+        "became "
         f"{abs(moved):.0%} {'longer' if longer else 'shorter'}",
-        evidence={"correlation at first": round(early, 2), "at last": round(late, 2), "length": round(line.last, 1)},
+        evidence={
+            "correlation at first": round(early, 2),
+            "at last": round(late, 2),
+            "length": round(line.last, 1),
+        },
         causes=(f"{'long' if longer else 'short'} answers earn more whatever they say",),
         fix="compare answers of equal length: does the reward tell them apart?",
     )
@@ -127,7 +155,9 @@ WINDOW = 10
 @rule(
     "truncation",
     needs=("truncated|ends",),
-    stops=lambda history, since: stood(30)(history, since) and trend(history["truncated"].values).t > -2,
+    stops=lambda history, since: (
+        stood(30)(history, since) and trend(history["truncated"].values).t > -2
+    ),
 )
 def find_truncation(history: History) -> Iterator[Finding]:
     """Completions at the ceiling: cut before they end, so what is judged is not what was meant.
@@ -149,11 +179,14 @@ def find_truncation(history: History) -> Iterator[Finding]:
     if shorter:
         yield Finding(
             level="warning",
-            what=f"{share:.0%} of the completions count as cut by the limit, but the longest has {longest.max():.0f} "
+            what=f"{share:.0%} of the completions count as cut by the limit, but the longest has "
+            f"{longest.max():.0f} "
             "tokens "
             f"at most and {longest.min():.0f} at least: no limit cut them",
             evidence={"share": round(share, 3), "longest": float(longest.max()), "limit": ceiling},
-            causes=("the model ends with a second end-of-text token, which the trainer does not know",),
+            causes=(
+                "the model ends with a second end-of-text token, which the trainer does not know",
+            ),
             fix="give the trainer every id that ends a text (generation_config.eos_token_id)",
         )
     elif share >= TRUNCATION_SOME:
@@ -172,8 +205,17 @@ def find_truncation(history: History) -> Iterator[Finding]:
             else "note"
             if learns
             else "warning",
-            what=f"{share:.0%} of the completions of the last {len(last)} logged steps are cut by the limit"
-            + (f"; at first {first:.0%} were" if rose else "; the reward rises all the same" if learns else "")
+            what=(
+                f"{share:.0%} of the completions of the last {len(last)} logged steps are cut by "
+                "the limit"
+            )
+            + (
+                f"; at first {first:.0%} were"
+                if rose
+                else "; the reward rises all the same"
+                if learns
+                else ""
+            )
             + quoted(cut[::-1]),
             since=int(series.steps[np.argmax(series.values >= TRUNCATION_SOME)]),
             evidence={"share": round(share, 3), "at first": round(first, 3), "limit": ceiling},
@@ -181,11 +223,19 @@ def find_truncation(history: History) -> Iterator[Finding]:
             if by_length
             else ("the end is no longer drawn: nothing pays for it",)
             if rose
-            else ("the limit is too low for this task", "the model never learnt to end: no SFT, or a wrong template"),
-            fix="stop paying for length, and charge answers that are cut: a higher limit would only feed it"
+            else (
+                "the limit is too low for this task",
+                "the model never learnt to end: no SFT, or a wrong template",
+            ),
+            fix=(
+                "stop paying for length, and charge answers that are cut: a higher limit would "
+                "only feed it"
+            )
             if fed
             else f"raise the limit (sampling.max_tokens{here}), or show answers that end in SFT",
-            change={"sampling.max_tokens": 2 * ceiling} if isinstance(ceiling, int) and not fed else {},
+            change={"sampling.max_tokens": 2 * ceiling}
+            if isinstance(ceiling, int) and not fed
+            else {},
         )
 
 
@@ -198,15 +248,20 @@ def _pays_length(history: History) -> bool:
     if known := link(history.samples, characters)[0]:
         return known > LONGER
     rewards = ("reward", *(f"part/{name}" for name in history.names("part/")))
-    return all(any(trend(history[one].values).t > 2 for one in of) for of in (rewards, ("length", "truncated")))
+    return all(
+        any(trend(history[one].values).t > 2 for one in of)
+        for of in (rewards, ("length", "truncated"))
+    )
 
 
 FOLLOWS = 0.7
-"""The correlation of differences from step to step, from which on length is paid; trends of means are alike."""
+"""The correlation of differences from step to step, from which on length is paid; trends of means
+are alike."""
 
 
 def _follows_length(history: History) -> bool:
-    """Whether a paid part that has its name of length rises, or a reward goes up and down with it from step to step."""
+    """Whether a paid part that has its name of length rises, or a reward goes up and down with it
+    from step to step."""
     length, known = history["length"], weights(history) or {}
     for name in ("reward", *(f"part/{one}" for one in history.names("part/"))):
         series, part = history[name], name.removeprefix("part/")
@@ -224,19 +279,26 @@ def _follows_length(history: History) -> bool:
 def _longest(history: History) -> np.ndarray:
     """The longest completions of those steps of the last window in which some was cut for sure.
 
-    Where only every k-th step is logged, what is logged is a mean of k, and in some of those nothing may have been cut:
-    in all of them it was where more than 1 - 1/k of the completions were.
+    Where only every k-th step is logged, what is logged is a mean of k, and in some of those
+    nothing may have been cut: in all of them it was where more than 1 - 1/k of the completions
+    were.
     """
     series, longest = history["truncated"].last(WINDOW), history["length_max"]
-    every = int(np.median(np.diff(history["truncated"].steps))) if len(history["truncated"]) > 1 else 1
+    every = (
+        int(np.median(np.diff(history["truncated"].steps))) if len(history["truncated"]) > 1 else 1
+    )
     sure = series.steps[series.values > 1 - 1 / max(every, 1)]
-    # A length of half a token is a mean over batches, of which some had no answer at the limit, unless most are cut.
+    # A length of half a token is a mean over batches, of which some had no answer at the limit,
+    # unless most are cut.
     often = np.isin(longest.steps, series.steps[series.values > OFTEN])
-    return longest.values[np.isin(longest.steps, sure) & (often | (longest.values == np.round(longest.values)))]
+    return longest.values[
+        np.isin(longest.steps, sure) & (often | (longest.values == np.round(longest.values)))
+    ]
 
 
 def _under(longest: np.ndarray, ceiling: object) -> bool:
-    """Whether the longest completion of steps is below the ceiling; without a known one it would be the same in all."""
+    """Whether the longest completion of steps is below the ceiling; without a known one it would be
+    the same in all."""
     if isinstance(ceiling, int | float):
         return bool(longest.max() < ceiling)
     return bool(np.unique(longest).size > 0.8 * len(longest))
@@ -247,7 +309,8 @@ EQUAL = 0.01
 RAN_AWAY, SPIKE = 1.0, 100.0
 """Nats of KL, and times the usual gradient, that weights which still hold together do not have."""
 LONG, FEW = 60, 0.2
-"""Rows of four words, and the share of different ones: each comes five times and more. Tables have over half."""
+"""Rows of four words, and the share of different ones: each comes five times and more. Tables have
+over half."""
 DEGENERATE_OUTPUT_LOOKED_AT = 2000
 """Of the last completions."""
 _REPEATED = re.compile(r"(.{1,12}?)\1{19,}", re.DOTALL)
@@ -267,7 +330,13 @@ def find_degenerate_output(history: History) -> Iterator[Finding]:
     for about, like in KINDS.items():
         share = sum(map(like, last)) / len(last)
         if share >= DEGENERATE_OUTPUT_MANY:
-            yield _finding(history, last, about, like, f"{share:.0%} of the last {len(last)} completions are {about}")
+            yield _finding(
+                history,
+                last,
+                about,
+                like,
+                f"{share:.0%} of the last {len(last)} completions are {about}",
+            )
     if (same := _same(last)) is not None:
         what = f"{sum(map(same, last)) / len(last):.0%} of the last completions are {ONE_TEXT}"
         yield _finding(history, last, ONE_TEXT, same, what)
@@ -276,7 +345,9 @@ def find_degenerate_output(history: History) -> Iterator[Finding]:
 ONE_TEXT = "one text, whatever the prompt"
 KINDS: dict[str, Callable[[Sample], bool]] = {
     "empty": lambda one: not one.text.strip(),
-    "one piece of text over and over": lambda one: bool(_REPEATED.search(one.text[:4000])) or _loops(one.text[:4000]),
+    "one piece of text over and over": lambda one: (
+        bool(_REPEATED.search(one.text[:4000])) or _loops(one.text[:4000])
+    ),
 }
 
 
@@ -299,30 +370,48 @@ def _finding(
         causes=likely(
             history,
             ("a cheat that the reward pays", lambda _: not cheat),
-            ("weights that broke (too high a rate, NaN, wrong dtype)", lambda _: cheat or not broken),
             (
-                "a prompt template that the model does not know, or weights that were loaded in part",
+                "weights that broke (too high a rate, NaN, wrong dtype)",
+                lambda _: cheat or not broken,
+            ),
+            (
+                (
+                    "a prompt template that the model does not know, or weights that were loaded "
+                    "in "
+                    "part"
+                ),
                 lambda _: cheat or broken or not at_first,
             ),
-            ("nothing that is paid tells these answers from better ones", lambda _: cheat or broken or at_first),
+            (
+                "nothing that is paid tells these answers from better ones",
+                lambda _: cheat or broken or at_first,
+            ),
         ),
         fix="read these completions; go back to a checkpoint before them",
-        follows=(("truncation",) if cut_from_start(history) else ()) + (("dead-part",) if dead else ())
+        follows=(("truncation",) if cut_from_start(history) else ())
+        + (("dead-part",) if dead else ())
         if about == ONE_TEXT
         else (),
     )
 
 
 def _broken(history: History) -> bool:
-    """Whether the figures of training show that weights were damaged: none that is finite, a KL or an entropy that ran
-    away, gradients far above the usual, or a reward that falls.
+    """Whether the figures of training show that weights were damaged: none that is finite, a KL or
+    an entropy that ran away, gradients far above the usual, or a reward that falls.
     """
     gradient, entropy = np.abs(history["gradient"].values), finite(history["entropy"].values)
     return (
-        any(not np.isfinite(history[name].values).all() for name in ("loss", "gradient", "reward", "kl", "entropy"))
+        any(
+            not np.isfinite(history[name].values).all()
+            for name in ("loss", "gradient", "reward", "kl", "entropy")
+        )
         or level(history["kl"]) > RAN_AWAY
         or (len(entropy) > 0 and level(history["entropy"]) > entropy[0] + 1)
-        or bool((gradient > SPIKE * max(1.0, float(np.median(gradient)))).any() if len(gradient) else False)
+        or bool(
+            (gradient > SPIKE * max(1.0, float(np.median(gradient)))).any()
+            if len(gradient)
+            else False
+        )
         or trend(history["reward"].values).t < -2
     )
 
@@ -335,19 +424,29 @@ def _loops(text: str) -> bool:
 
 
 def _same(last: Sequence[Sample]) -> Callable[[Sample], bool] | None:
-    """Whether one is the most frequent text, where that answers many different prompts and is no answer to them.
+    """Whether one is the most frequent text, where that answers many different prompts and is no
+    answer to them.
 
-    Many prompts may have one right answer: it earns much with some and little with others. One that earns the same with
-    all of them was not written for any.
+    Many prompts may have one right answer: it earns much with some and little with others. One that
+    earns the same with all of them was not written for any.
     """
     prompts = len({one.prompt for one in last})
     text, count = Counter(one.text.strip() for one in last).most_common(1)[0]
     found = [one for one in last if one.text.strip() == text]
     answered = len({one.prompt for one in found})
-    if prompts < 8 or not text or count / len(last) < DEGENERATE_OUTPUT_MANY or answered < max(5, 0.3 * prompts):
+    if (
+        prompts < 8
+        or not text
+        or count / len(last) < DEGENERATE_OUTPUT_MANY
+        or answered < max(5, 0.3 * prompts)
+    ):
         return None
     earned = [one.reward for one in found if one.reward is not None]
-    return (lambda one: one.text.strip() == text) if not earned or max(earned) - min(earned) < EQUAL else None
+    return (
+        (lambda one: one.text.strip() == text)
+        if not earned or max(earned) - min(earned) < EQUAL
+        else None
+    )
 
 
 IDENTICAL_SAMPLES_MOST = 0.6
@@ -361,7 +460,8 @@ EARLY = 0.25
     explains=("no-signal", "zero-variance-groups", "dead-part", "entropy", "degenerate-output"),
 )
 def find_identical_samples(history: History) -> Iterator[Finding]:
-    """The completions of a group are one text from the first steps on: nothing is drawn, or all by one stream of draws.
+    """The completions of a group are one text from the first steps on: nothing is drawn, or all by
+    one stream of draws.
 
     Groups of at least three completions of the first quarter of the steps.
     """
@@ -374,7 +474,10 @@ def find_identical_samples(history: History) -> Iterator[Finding]:
         return
     yield Finding(
         level="fatal",
-        what=f"in {len(same)} of {len(whole)} groups of the first steps all completions are the same text",
+        what=(
+            f"in {len(same)} of {len(whole)} groups of the first steps all completions are the "
+            "same text"
+        ),
         since=min(same)[0],
         evidence={"groups": len(whole), "with one text": len(same)},
         samples=short([prompt for _, prompt in same]),
@@ -392,12 +495,14 @@ _TABLE = read_own(Path(__file__).with_name("languages.yaml"))
 _WORDS = {name: frozenset(words) for name, words in _TABLE["words"].items()}
 _SCRIPTS = {begins: name for name, beginnings in _TABLE["scripts"].items() for begins in beginnings}
 HITS, WRONG_LANGUAGE_TIMES = 4, 2
-"""Frequent words that a text must have of a language, and how many times as many as of the next one."""
+"""Frequent words that a text must have of a language, and how many times as many as of the next
+one."""
 MIXED = 0.05
-"""Of a text's letters, that must be of a script: a name or a quotation has fewer, and a whole text nearly all."""
+"""Of a text's letters, that must be of a script: a name or a quotation has fewer, and a whole text
+nearly all."""
 WRONG_LANGUAGE_SOME, WRONG_LANGUAGE_MANY = 0.3, 0.7
-"""Share of completions in a language that is not expected. Answers of the two real multi-task runs of the documents
-have 1 % at most."""
+"""Share of completions in a language that is not expected. Answers of the two real multi-task runs
+of the documents have 1 % at most."""
 USUAL = 0.05
 """Share of the references from which on a language is expected."""
 WRONG_LANGUAGE_LOOKED_AT = 400
@@ -407,7 +512,8 @@ WRONG_LANGUAGE_LOOKED_AT = 400
 def find_wrong_language(history: History) -> Iterator[Finding]:
     """Completions in another language than the gold answers, or than those of the first steps.
 
-    The last tenth, against gold answers; without them against the first tenth; and prompts against completions.
+    The last tenth, against gold answers; without them against the first tenth; and prompts against
+    completions.
     """
     last = _last(history.samples, -1)
     found = [(one, languages(one.text)) for one in last]
@@ -419,26 +525,35 @@ def find_wrong_language(history: History) -> Iterator[Finding]:
     ]
     against, expected = "gold answers", _expected(golds[:WRONG_LANGUAGE_LOOKED_AT])
     if not expected:
-        against, expected = "those of the first steps", _expected([one.text for one in _last(history.samples, 1)])
+        against, expected = (
+            "those of the first steps",
+            _expected([one.text for one in _last(history.samples, 1)]),
+        )
     wrong = [one for one, there in found if there - expected]
     share = len(wrong) / max(len(found), 1)
     if expected and len(found) >= 16 and share >= WRONG_LANGUAGE_SOME:
         names = Counter(name for _, there in found for name in there - expected)
         yield Finding(
-            level="fatal" if share >= WRONG_LANGUAGE_MANY and against == "gold answers" else "warning",
-            what=f"{share:.0%} of the last {len(found)} completions are in {names.most_common(1)[0][0]}, wholly or in "
+            level="fatal"
+            if share >= WRONG_LANGUAGE_MANY and against == "gold answers"
+            else "warning",
+            what=f"{share:.0%} of the last {len(found)} completions are in "
+            f"{names.most_common(1)[0][0]}, wholly or in "
             f"part; {against} are in {', '.join(sorted(expected))}{quoted(wrong)}",
             since=wrong[0].step,
             evidence={"share": round(share, 3), **names},
             samples=short([one.prompt for one in wrong]),
-            causes=("no part of the reward looks at the language", "a base model that hardly knows the language"),
+            causes=(
+                "no part of the reward looks at the language",
+                "a base model that hardly knows the language",
+            ),
             fix="pay for the language of the answer, or take a model that was trained on it",
         )
 
 
 def languages(text: str) -> set[str]:
-    """What a text is written in: the language of its frequent words, where they decide, and scripts with a share of its
-    letters. Empty for data, code and a few words.
+    """What a text is written in: the language of its frequent words, where they decide, and scripts
+    with a share of its letters. Empty for data, code and a few words.
     """
     text = text[:2000]
     counts = Counter(word for word in re.findall(r"[^\W\d_]+", text.lower()))
@@ -446,8 +561,12 @@ def languages(text: str) -> set[str]:
     (best, most), (_, second) = hits.most_common(2)
     found = {best} if most >= HITS and most >= WRONG_LANGUAGE_TIMES * second else set()
     letters = [letter for letter in text if letter.isalpha()]
-    scripts = Counter(script for letter in letters if ord(letter) > 0x370 and (script := _script(letter)))
-    return found | {name for name, count in scripts.items() if count >= max(HITS, MIXED * len(letters))}
+    scripts = Counter(
+        script for letter in letters if ord(letter) > 0x370 and (script := _script(letter))
+    )
+    return found | {
+        name for name, count in scripts.items() if count >= max(HITS, MIXED * len(letters))
+    }
 
 
 @cache
@@ -476,16 +595,21 @@ def _last(samples: Sequence[Sample], end: int) -> Sequence[Sample]:
 GOES_ON_SOME = 0.2
 _END = r"(?:<\|im_end\|>|<\|endoftext\|>|<\|eot_id\|>|<\|end_of_text\|>|<end_of_turn>|</s>|<eos>|<\|end\|>)"
 _AFTER = re.compile(
-    _END + r"\s*(?!\s|" + _END + r"|<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<s>|<pad>|\[PAD\])\S"
+    _END
+    + r"\s*(?!\s|"
+    + _END
+    + r"|<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<s>|<pad>|\[PAD\])\S"
 )
 """An end, and then neither another one nor the beginning of a turn (of an episode of several)."""
 
 
 @rule("goes-on", needs=("samples",))
 def find_goes_on(history: History) -> Iterator[Finding]:
-    """Completions that go on after their end: the mark that ends a text is not one that stops the sampler.
+    """Completions that go on after their end: the mark that ends a text is not one that stops the
+    sampler.
 
-    The last half of the completions. Most trainers store them without such marks; then there is nothing to see.
+    The last half of the completions. Most trainers store them without such marks; then there is
+    nothing to see.
     """
     last = history.samples[len(history.samples) // 2 :][-2000:]
     found = [one for one in last if _AFTER.search(one.text)]
@@ -494,7 +618,10 @@ def find_goes_on(history: History) -> Iterator[Finding]:
     share = len(found) / len(last)
     yield Finding(
         level="warning",
-        what=f"{share:.0%} of the last {len(last)} completions continue after a mark that ends a text{quoted(found)}",
+        what=(
+            f"{share:.0%} of the last {len(last)} completions continue after a mark that ends a "
+            f"text{quoted(found)}"
+        ),
         since=found[0].step,
         evidence={"share": round(share, 3)},
         samples=short([one.prompt for one in found]),

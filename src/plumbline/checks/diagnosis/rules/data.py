@@ -17,16 +17,28 @@ from plumbline.checks.diagnosis.rules.series import jumps_of
 from plumbline.checks.diagnosis.trends import trend
 
 SOME = 0.05
-"""Share of the prompts. What is looked for is written by a program, so it is in all of them or in none."""
+"""Share of the prompts. What is looked for is written by a program, so it is in all of them or in
+none."""
 COMMON = 12
-"""Characters that most prompts begin or end with, from which on it is a template's and no chance."""
+"""Characters that most prompts begin or end with, from which on it is a template's and no
+chance."""
 LONGEST = 90
-"""Percentile of the lengths of whole prompts, over which those that lack a template's beginning or end are cut."""
+"""Percentile of the lengths of whole prompts, over which those that lack a template's beginning or
+end are cut."""
 EQUAL = 1.6
-"""The longest of the cut ones over the shortest, in characters: tokens of one text have more of them than another's."""
+"""The longest of the cut ones over the shortest, in characters: tokens of one text have more of
+them than another's."""
 _BEGIN = r"(<s>|<\|begin_of_text\|>|<bos>|<\|startoftext\|>|<\|begin▁of▁sentence\|>|\[gMASK\]<sop>)"
 _TWICE = re.compile(_BEGIN + r"\s*\1")
-_MARKS = ("<|im_start|>", "<|start_header_id|>", "<start_of_turn>", "[INST]", "<|user|>", "### Instruction", "<|turn>")
+_MARKS = (
+    "<|im_start|>",
+    "<|start_header_id|>",
+    "<start_of_turn>",
+    "[INST]",
+    "<|user|>",
+    "### Instruction",
+    "<|turn>",
+)
 """What only one template of chats has."""
 
 
@@ -40,14 +52,19 @@ def find_prompts(history: History) -> Iterator[Finding]:
     series = history["prompts_cut"]
     cut = series.known[1]
     if len(cut) and cut.mean() >= SOME:
-        yield _cut(f"{cut.mean():.0%} of the prompts are as long as the limit", float(cut.mean()), [])
+        yield _cut(
+            f"{cut.mean():.0%} of the prompts are as long as the limit", float(cut.mean()), []
+        )
     if len(prompts) < 8:
         return
     twice = [prompt for prompt in prompts if _TWICE.search(prompt[:4000])]
     if len(twice) >= SOME * len(prompts):
         yield Finding(
             level="warning",
-            what=f"{len(twice) / len(prompts):.0%} of the prompts begin with the mark of the beginning twice",
+            what=(
+                f"{len(twice) / len(prompts):.0%} of the prompts begin with the mark of the "
+                "beginning twice"
+            ),
             evidence={"share": round(len(twice) / len(prompts), 3)},
             samples=short(twice),
             causes=("the chat template writes the mark, and the tokenizer adds another",),
@@ -55,11 +72,16 @@ def find_prompts(history: History) -> Iterator[Finding]:
         )
     yield from _drift(prompts)
     for end, name in ((1, "beginning"), (-1, "end")):
-        if (lacking := _lacking([prompt[::end] for prompt in prompts])) is not None and not len(cut):
+        if (lacking := _lacking([prompt[::end] for prompt in prompts])) is not None and not len(
+            cut
+        ):
             found = [prompts[at] for at in lacking]
             share = len(found) / len(prompts)
             yield _cut(
-                f"{share:.0%} of the prompts, the longest ones, lack the {name} that the others have", share, found
+                f"{share:.0%} of the prompts, the longest ones, lack the {name} that the others "
+                "have",
+                share,
+                found,
             )
 
 
@@ -100,7 +122,8 @@ def _named(kinds: set[frozenset[str]]) -> str:
 def _lacking(prompts: Sequence[str]) -> list[int] | None:
     """Where the prompts are that do not begin as most do; None unless they look cut.
 
-    What a limit of tokens cut is about equally long, longer than nearly all others, and begins anywhere.
+    What a limit of tokens cut is about equally long, longer than nearly all others, and begins
+    anywhere.
     """
     # Of a sorted list the half in the middle begins alike if its two ends do.
     ends = sorted(prompts)[len(prompts) // 4 :: len(prompts) // 2][:2]
@@ -118,25 +141,29 @@ def _lacking(prompts: Sequence[str]) -> list[int] | None:
 
 
 SHARE = 0.3
-"""Of the draws, over which of a prompt that had come often enough. Where every prompt is drawn again out of all (with
-replacement) 0.27 are over the epochs at most, and over what is usual among the prompts."""
+"""Of the draws, over which of a prompt that had come often enough. Where every prompt is drawn
+again out of all (with replacement) 0.27 are over the epochs at most, and over what is usual among
+the prompts."""
 FEW = 8
 """Different prompts, under which a run may be meant so."""
 ENOUGH = 40
 ANOTHER = 50
 """Draws of each prompt in an epoch, over which it is not of another sort."""
 OFTEN = 20
-"""Draws of each of few prompts: as many as passes in which a small model learns single answers by heart."""
+"""Draws of each of few prompts: as many as passes in which a small model learns single answers by
+heart."""
 IN_ORDER = 16
-"""Draws in a row that follow the prompts that they once followed: of 32 prompts in a new order that is no chance."""
+"""Draws in a row that follow the prompts that they once followed: of 32 prompts in a new order that
+is no chance."""
 
 
 @rule("repeated-prompts", needs=("samples",))
 def find_repeated_prompts(history: History) -> Iterator[Finding]:
-    """Prompts that come again before the others came: a resume that began the data again, duplicates, file order.
+    """Prompts that come again before the others came: a resume that began the data again,
+    duplicates, file order.
 
-    Very few prompts; draws of each prompt against the epochs; then steps that have the prompts of earlier ones in the
-    same order.
+    Very few prompts; draws of each prompt against the epochs; then steps that have the prompts of
+    earlier ones in the same order.
     """
     by_step = _drawn(history)
     draws = Counter(prompt for prompts in by_step.values() for prompt in prompts)
@@ -145,7 +172,13 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
         yield _by_heart(history, len(draws), total // len(draws))
         return
     several = len(history.names("task/")) > 1  # each of several tasks has epochs of its own
-    if total >= ENOUGH and len(epochs) and np.isfinite(epochs[-1]) and epochs[-1] > 0 and not several:
+    if (
+        total >= ENOUGH
+        and len(epochs)
+        and np.isfinite(epochs[-1])
+        and epochs[-1] > 0
+        and not several
+    ):
         allowed = ceil(round(float(epochs[-1]), 3))
         # Not all trainers mean the same by an epoch; then all prompts come about equally often.
         usual = min(int(np.percentile(list(draws.values()), 10)), ANOTHER * allowed) + 1
@@ -154,11 +187,18 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
         if again > SHARE * total:
             yield Finding(
                 level="warning" if len(draws) >= FEW else "note",
-                what=f"in {epochs[-1]:.2f} epochs {total} prompts were drawn, and only {len(draws)} of them differ: "
-                f"{again} draws were of a prompt that had come {often} time{'s' if often > 1 else ''}",
+                what=f"in {epochs[-1]:.2f} epochs {total} prompts were drawn, and only "
+                f"{len(draws)} "
+                "of them differ: "
+                f"{again} draws were of a prompt that had come {often} "
+                f"time{'s' if often > 1 else ''}",
                 evidence={"draws": total, "different": len(draws), "epochs": float(epochs[-1])},
                 samples=short([prompt for prompt, _ in draws.most_common(3)]),
-                causes=("the data have duplicates", "a resume began the data again", "a prompt that is no whole one"),
+                causes=(
+                    "the data have duplicates",
+                    "a resume began the data again",
+                    "a prompt that is no whole one",
+                ),
                 fix="count the different prompts of the data; resume with the place in them",
             )
             return
@@ -166,7 +206,8 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
 
 
 def _whole(history: History) -> bool:
-    """Whether the stored completions are all that were drawn: at nine steps of ten they have the logged means."""
+    """Whether the stored completions are all that were drawn: at nine steps of ten they have the
+    logged means."""
     by_step: dict[int, list[Sample]] = {}
     for one in history.samples:
         by_step.setdefault(one.step, []).append(one)
@@ -175,7 +216,8 @@ def _whole(history: History) -> bool:
 
 
 def _by_heart(history: History, prompts: int, draws: int) -> Finding:
-    """So few prompts that a reward that rises may be learnt by heart; a test of the set-up may have as few."""
+    """So few prompts that a reward that rises may be learnt by heart; a test of the set-up may have
+    as few."""
     rose = rises(history)
     elsewhere = trend(history["eval/reward"].values).t > 2
     return Finding(
@@ -184,19 +226,27 @@ def _by_heart(history: History, prompts: int, draws: int) -> Finding:
         + ("; the reward that rises on them may be learnt by heart" if rose else ""),
         evidence={"different": prompts, "draws of each": draws},
         causes=("a filter or a limit that leaves few rows", "a test of the set-up with a few rows"),
-        fix="count the rows that training gets; evaluate on other prompts before the reward is believed",
+        fix=(
+            "count the rows that training gets; evaluate on other prompts before the reward is "
+            "believed"
+        ),
     )
 
 
 def _drawn(history: History) -> dict[int, list[str]]:
-    """The different prompts of each step; without steps that use old rollouts again, which TRL then stores again."""
+    """The different prompts of each step; without steps that use old rollouts again, which TRL then
+    stores again."""
     rows: dict[int, list[tuple[str, str]]] = {}
     for one in history.samples:
         if one.prompt:
             rows.setdefault(one.step, []).append((one.prompt, one.text))
     steps = sorted(rows)
     again = {now for before, now in pairwise(steps) if rows[before] == rows[now]}
-    return {step: list(dict.fromkeys(prompt for prompt, _ in rows[step])) for step in steps if step not in again}
+    return {
+        step: list(dict.fromkeys(prompt for prompt, _ in rows[step]))
+        for step in steps
+        if step not in again
+    }
 
 
 def _in_order(by_step: dict[int, list[str]]) -> Iterator[Finding]:
@@ -206,7 +256,11 @@ def _in_order(by_step: dict[int, list[str]]) -> Iterator[Finding]:
     now, longest, begins, whence = 0, 0, 0, 0
     for at, (_, prompt) in enumerate(draws):
         before = last.get(prompt)
-        now = now + 1 if before is not None and at and before and draws[before - 1][1] == draws[at - 1][1] else 0
+        now = (
+            now + 1
+            if before is not None and at and before and draws[before - 1][1] == draws[at - 1][1]
+            else 0
+        )
         if before is not None and now > longest:
             longest, begins, whence = now, at - now, before - now
         last[prompt] = at
@@ -215,7 +269,8 @@ def _in_order(by_step: dict[int, list[str]]) -> Iterator[Finding]:
     whole = whence == 0 and begins >= len(last)
     yield Finding(
         level="note" if whole else "warning",
-        what=f"from step {draws[begins][0]} on {longest + 1} prompts come in the order in which they came from step "
+        what=f"from step {draws[begins][0]} on {longest + 1} prompts come in the order in which "
+        "they came from step "
         f"{draws[whence][0]} on" + (": the data are not shuffled again" if whole else ""),
         since=draws[begins][0],
         evidence={"prompts": longest + 1, "as from": draws[whence][0], "different": len(last)},
@@ -234,7 +289,8 @@ OVERLAP_SOME = 0.05
 def find_overlap(history: History) -> Iterator[Finding]:
     """Examples that were trained on and evaluated on.
 
-    By their ids, for each held-out split of each task; by the text of the prompt for evaluations inside training.
+    By their ids, for each held-out split of each task; by the text of the prompt for evaluations
+    inside training.
     """
     trained = {one.prompt for one in history.samples}
     by_split: dict[str, set[str]] = {}
@@ -248,7 +304,10 @@ def find_overlap(history: History) -> Iterator[Finding]:
                 what=f"{len(shared)} of {len(ids)} examples of {where} were trained on",
                 evidence={"shared": len(shared), "of": len(ids)},
                 samples=tuple(shared[:3]),
-                causes=("splits that are not disjoint", "an evaluation on a slice of the training rows"),
+                causes=(
+                    "splits that are not disjoint",
+                    "an evaluation on a slice of the training rows",
+                ),
                 fix="evaluate on examples that no stage has seen",
             )
 
@@ -261,22 +320,30 @@ def find_overlap(history: History) -> Iterator[Finding]:
             since=history.evaluated[0].step,
             evidence={"shared": len(both), "of": len(asked)},
             samples=short(both),
-            causes=("splits that are not disjoint", "an evaluation on a slice of the training rows"),
-            fix="evaluate on prompts that training does not draw; what is measured now says nothing of new ones",
+            causes=(
+                "splits that are not disjoint",
+                "an evaluation on a slice of the training rows",
+            ),
+            fix=(
+                "evaluate on prompts that training does not draw; what is measured now says "
+                "nothing of new ones"
+            ),
         )
 
 
 ORDER_ENOUGH = 40
 """Different prompts; of fewer an order may be chance."""
 KINDS, KIND = 12, 8
-"""The most kinds, and the fewest prompts of each: kinds are a task's templates or sources, and no single rows."""
+"""The most kinds, and the fewest prompts of each: kinds are a task's templates or sources, and no
+single rows."""
 SORTED = 0.3
-"""Share of the variance of the places of prompts that their kinds explain: shuffled rows have the number of kinds over
-the number of prompts, two kinds one after the other 0.75."""
+"""Share of the variance of the places of prompts that their kinds explain: shuffled rows have the
+number of kinds over the number of prompts, two kinds one after the other 0.75."""
 APART = 0.5
 """Of that share, over which kinds hardly mix: a model learns one after the other, and forgets."""
 LENGTHS = 0.6
-"""Spearman's correlation of a prompt's length with its place: of 40 shuffled prompts one in 10,000 has as much."""
+"""Spearman's correlation of a prompt's length with its place: of 40 shuffled prompts one in 10,000
+has as much."""
 SHUFFLES, LOOKED_AT = 200, 4000
 """Random orders, none of which may explain as much, and the most prompts that are looked at."""
 _TAG = re.compile(r"<[^>\s]{1,40}>|\[/?INST\]")
@@ -285,10 +352,11 @@ _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 
 @rule("data-order", needs=("prompts",), live=False)
 def find_data_order(history: History) -> Iterator[Finding]:
-    """Prompts sorted by their kind or by their length: what is learnt early and late is not the same.
+    """Prompts sorted by their kind or by their length: what is learnt early and late is not the
+    same.
 
-    The first draw of each prompt; kinds by a stored column, else by the first words. A warning where one kind comes
-    after the other, or where the reward jumps as the kind changes.
+    The first draw of each prompt; kinds by a stored column, else by the first words. A warning
+    where one kind comes after the other, or where the reward jumps as the kind changes.
     """
     first = {one.prompt: one for one in reversed(history.samples)}
     rows = sorted(first.values(), key=lambda one: one.step)
@@ -297,14 +365,20 @@ def find_data_order(history: History) -> Iterator[Finding]:
     rows = rows[:: -(-len(rows) // LOOKED_AT)]
     steps = np.array([one.step for one in rows], dtype=np.float64)
     kinds = _kinds(rows)
-    lengths = np.array([len(_DIGITS.sub("#", one.prompt[:LOOKED_AT])) for one in rows], dtype=np.float64)
+    lengths = np.array(
+        [len(_DIGITS.sub("#", one.prompt[:LOOKED_AT])) for one in rows], dtype=np.float64
+    )
     if kinds is not None and (share := _explained(steps, kinds)) > SORTED:
         dice = np.random.default_rng(0)
         if share <= max(_explained(dice.permutation(steps), kinds) for _ in range(SHUFFLES)):
             return
         most = [kinds[steps == step] for step in np.unique(steps)]
         main = [Counter(one.tolist()).most_common(1)[0][0] for one in most]
-        at = [int(step) for step, (old, new) in zip(np.unique(steps)[1:], pairwise(main), strict=True) if old != new]
+        at = [
+            int(step)
+            for step, (old, new) in zip(np.unique(steps)[1:], pairwise(main), strict=True)
+            if old != new
+        ]
         near = {step + apart for step in at for apart in range(-2, 3)}
         jumps = [step for step in jumps_of(history["reward"]) if step in near]
         yield _sorted_by("kind", share, rows, jumps, kinds)
@@ -313,7 +387,11 @@ def find_data_order(history: History) -> Iterator[Finding]:
 
 
 def _sorted_by(
-    what: str, share: float, rows: Sequence[Sample], jumps: Sequence[int], kinds: NDArray[np.int64] | None
+    what: str,
+    share: float,
+    rows: Sequence[Sample],
+    jumps: Sequence[int],
+    kinds: NDArray[np.int64] | None,
 ) -> Finding:
     many = "" if kinds is None else f" ({int(kinds.max()) + 1} kinds)"
     return Finding(
@@ -321,21 +399,30 @@ def _sorted_by(
         what=f"the prompts come sorted by {what}{many}"
         + (f", and the reward jumps at step {jumps[0]}, where it changes" if jumps else ""),
         since=jumps[0] if jumps else None,
-        evidence={"prompts": len(rows), "share explained" if kinds is not None else "correlation": round(share, 3)},
+        evidence={
+            "prompts": len(rows),
+            "share explained" if kinds is not None else "correlation": round(share, 3),
+        },
         samples=short([rows[0].prompt, rows[-1].prompt]),
         causes=("rows in the order of the file", "a curriculum"),
-        fix="shuffle the rows, unless the order is meant; compare rewards of early and late steps within a kind only",
+        fix=(
+            "shuffle the rows, unless the order is meant; compare rewards of early and late steps "
+            "within a kind only"
+        ),
     )
 
 
 def _kinds(rows: Sequence[Sample]) -> NDArray[np.int64] | None:
-    """The kind of each prompt by number; None where there is one kind, or where many prompts have none."""
+    """The kind of each prompt by number; None where there is one kind, or where many prompts have
+    none."""
     names = [one.kind for one in rows]
     if not all(names):
         texts = [_TAG.sub(" ", one.prompt[:LOOKED_AT]).strip() for one in rows]
         # What the first and the last of a sorted list begin with is what all begin with.
         both = list(zip(min(texts), max(texts), strict=False))
-        common = min(texts)[: next((at for at, (one, other) in enumerate(both) if one != other), len(both))]
+        common = min(texts)[
+            : next((at for at, (one, other) in enumerate(both) if one != other), len(both))
+        ]
         begin = max(common.rfind(" "), common.rfind("\n")) + 1
         names = [" ".join(_DIGITS.sub("#", text[begin:]).lower().split()[:2]) for text in texts]
     counts = Counter(names)
@@ -359,7 +446,11 @@ def _correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     for values in (one, other):
         _, at, counts = np.unique(values, return_inverse=True, return_counts=True)
         ranks.append((np.cumsum(counts) - counts / 2)[at])
-    return float(np.corrcoef(ranks[0], ranks[1])[0, 1]) if all(np.ptp(rank) > 0 for rank in ranks) else 0.0
+    return (
+        float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+        if all(np.ptp(rank) > 0 for rank in ranks)
+        else 0.0
+    )
 
 
 LITTLE = 0.2
@@ -370,7 +461,8 @@ LITTLE = 0.2
 def find_coverage(history: History) -> Iterator[Finding]:
     """How much of the data a run has seen: a plateau on a seventh of the prompts is no ceiling.
 
-    At the last step, of each task where there are several. Whether more would help nobody knows, so it is a note.
+    At the last step, of each task where there are several. Whether more would help nobody knows, so
+    it is a note.
     """
     planned = history.settings.get("steps")
     if history.last_step < 20 or (isinstance(planned, int) and history.last_step < 0.9 * planned):
@@ -383,12 +475,16 @@ def find_coverage(history: History) -> Iterator[Finding]:
         whole = round(history.last_step / max(float(values[-1]), 1e-9))
         yield Finding(
             level="note",
-            what=f"{values[-1]:.1%} of the training prompts{f' of {task}' if task else ''} were seen in "
+            what=f"{values[-1]:.1%} of the training prompts{f' of {task}' if task else ''} were "
+            "seen in "
             f"{history.last_step} steps",
             since=int(series.steps[-1]),
             evidence={"epochs": float(values[-1]), "steps for an epoch": whole},
             causes=("few steps, or few prompts a step, for this much data",),
-            fix=f"before a plateau is called the model's limit, train longer: {whole} steps see each prompt once",
+            fix=(
+                f"before a plateau is called the model's limit, train longer: {whole} steps see "
+                "each prompt once"
+            ),
             change={"rl.steps": whole},
         )
 
@@ -399,11 +495,14 @@ USUAL = 0.6
 
 @rule("window-cut", needs=("reward", "loss"))
 def find_window_cut(history: History) -> Iterator[Finding]:
-    """A resume within a window of rollouts: what was drawn for several steps is lost, and drawn again by other weights.
+    """A resume within a window of rollouts: what was drawn for several steps is lost, and drawn
+    again by other weights.
 
-    TRL logs a reward where it draws, and in the steps that use the same rollouts again only the loss.
+    TRL logs a reward where it draws, and in the steps that use the same rollouts again only the
+    loss.
 
-    With every step logged, the steps with a reward are so many apart; a resume begins a window again, wherever it is.
+    With every step logged, the steps with a reward are so many apart; a resume begins a window
+    again, wherever it is.
     """
     loss, reward = history["loss"].steps, history["reward"].steps
     if history.origin != "trl" or len(reward) < 4 or len(loss) < 2 or (np.diff(loss) != 1).any():
@@ -417,10 +516,14 @@ def find_window_cut(history: History) -> Iterator[Finding]:
     at = [int(reward[one + 1]) for one in short]
     yield Finding(
         level="warning",
-        what=f"each batch of rollouts is used in {usual} steps, but that of step {int(reward[short[0]])} only in "
+        what=f"each batch of rollouts is used in {usual} steps, but that of step "
+        f"{int(reward[short[0]])} only in "
         f"{int(apart[short[0]])}: the run was resumed at step {at[0]}, within a window",
         since=at[0],
         evidence={"window": usual, "cut": len(at)},
         causes=("a checkpoint that was saved within a window (save_steps is no multiple of it)",),
-        fix=f"save every {usual} steps or a multiple: resumed elsewhere, a run goes another way than an unbroken one",
+        fix=(
+            f"save every {usual} steps or a multiple: resumed elsewhere, a run goes another way "
+            "than an unbroken one"
+        ),
     )

@@ -21,7 +21,8 @@ from plumbline.records import clusters_of
 from plumbline.runs.evaluations import REFERENCE
 
 FEW = 50
-"""Examples or clusters: of fewer a difference of a tenth is rarely more than noise (a team read 25 as a regression)."""
+"""Examples or clusters: of fewer a difference of a tenth is rarely more than noise (a team read 25
+as a regression)."""
 
 
 @rule("gain", needs=("finals",), kinds=("rl", "sft"), live=False)
@@ -36,7 +37,10 @@ def find_gain(history: History) -> Iterator[Finding]:
         except IncomparableError as error:
             yield Finding(
                 level="warning",
-                what=f"{before.stage} and {history.name} cannot be compared on {after.where}: {error}",
+                what=(
+                    f"{before.stage} and {history.name} cannot be compared on {after.where}: "
+                    f"{error}"
+                ),
                 causes=("the metric or the examples changed between the stages",),
                 fix="evaluate both again under one version",
             )
@@ -47,10 +51,14 @@ def find_gain(history: History) -> Iterator[Finding]:
         if way == "fall":
             yield Finding(
                 level="warning",
-                what=f"after {history.name} the greedy reward on {after.where} is lower: {change.mean:+.3f} "
+                what=f"after {history.name} the greedy reward on {after.where} is lower: "
+                f"{change.mean:+.3f} "
                 f"[{change.low:+.3f}, {change.high:+.3f}], n = {change.n}",
                 evidence=evidence,
-                causes=("too high a rate for the signal there is", "what is paid in training is not what is evaluated"),
+                causes=(
+                    "too high a rate for the signal there is",
+                    "what is paid in training is not what is evaluated",
+                ),
                 fix="compare the parts; lower the learning rate or take more answers a step",
             )
         elif way == "same":
@@ -58,35 +66,55 @@ def find_gain(history: History) -> Iterator[Finding]:
             is_few, there = scatter.units < FEW, f"{scatter.units} {scatter.unit}"
             yield Finding(
                 level="note",
-                what=f"on {after.where} {history.name} changed nothing that can be told from noise: {change.mean:+.3f} "
-                f"[{change.low:+.3f}, {change.high:+.3f}], n = {change.n}, p = {compared.p_value:.2g}"
-                + (f"; {there} miss differences under {seen:.2f} more than one time in five" if is_few else ""),
+                what=f"on {after.where} {history.name} changed nothing that can be told from "
+                "noise: "
+                f"{change.mean:+.3f} "
+                f"[{change.low:+.3f}, {change.high:+.3f}], n = {change.n}, p = "
+                f"{compared.p_value:.2g}"
+                + (
+                    f"; {there} miss differences under {seen:.2f} more than one time in five"
+                    if is_few
+                    else ""
+                ),
                 evidence=evidence,
-                fix=f"to see a difference of half that size take {4 * scatter.units} {scatter.unit}" if is_few else "",
+                fix=f"to see a difference of half that size take {4 * scatter.units} {scatter.unit}"
+                if is_few
+                else "",
             )
 
 
 LITTLE = 0.02
-"""Of the highest value of a series, whatever its scale: less is no change that anybody would call one."""
+"""Of the highest value of a series, whatever its scale: less is no change that anybody would call
+one."""
 CHANCE = 0.01
 """Of one finding in evaluations that only jump about, however many names they have."""
 BLOCKS = 12
 AFTER, FALLING = 5, 2.3
-"""Evaluations after the highest ones, and standard errors of their order, from which a run may be past its best."""
+"""Evaluations after the highest ones, and standard errors of their order, from which a run may be
+past its best."""
 
 
 @rule("eval-disagrees", needs=("reward", "eval/"))
 def find_eval_disagrees(history: History) -> Iterator[Finding]:
-    """The training reward rises and the evaluation falls: what is paid is not what is wanted, or not there.
+    """The training reward rises and the evaluation falls: what is paid is not what is wanted, or
+    not there.
 
-    Evaluations are few and fall at once or slowly, so it is their order that counts, of all or of those after the
-    highest ones, and a tenth of the height.
+    Evaluations are few and fall at once or slowly, so it is their order that counts, of all or of
+    those after the highest ones, and a tenth of the height.
     """
     train, came = trend(history["reward"].values), outcome(history)
     wanders = came is not None and came.alike > 0 and not came.better
-    if train.t < 3 or wanders or train.last - train.first < LITTLE * max(abs(train.first), abs(train.last)):
+    if (
+        train.t < 3
+        or wanders
+        or train.last - train.first < LITTLE * max(abs(train.first), abs(train.last))
+    ):
         return
-    names = [name for name in history.names("eval/") if not ("loss" in name or "length" in name or "/" in name)]
+    names = [
+        name
+        for name in history.names("eval/")
+        if not ("loss" in name or "length" in name or "/" in name)
+    ]
     sure = NormalDist().inv_cdf(1 - CHANCE / max(1, len(names)))
     for name in names:
         series = history[f"eval/{name}"]
@@ -96,30 +124,48 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
         down = _order(values)
         best = int(np.argmax(values))
         lost = float(values[best] - values[-1])
-        if (down < -sure or _peaked(values, sure)) and lost > max(0.1 * abs(values[best]), LITTLE * height(values)):
+        if (down < -sure or _peaked(values, sure)) and lost > max(
+            0.1 * abs(values[best]), LITTLE * height(values)
+        ):
             yield Finding(
                 level="warning",
-                what=f"the training reward rises ({train.first:.3f} to {train.last:.3f}) and eval/{name} falls "
+                what=f"the training reward rises ({train.first:.3f} to {train.last:.3f}) and "
+                f"eval/{name} falls "
                 f"({values[best]:.3f} to {values[-1]:.3f})",
                 since=int(series.steps[best]),
-                evidence={"training: t": round(min(train.t, 99.0), 1), "evaluation: z of its order": round(down, 1)},
+                evidence={
+                    "training: t": round(min(train.t, 99.0), 1),
+                    "evaluation: z of its order": round(down, 1),
+                },
                 about=name,
                 causes=likely(
                     history,
                     "a cheat that the reward pays",
-                    ("the training prompts are learnt by heart", lambda run: 0 < level(run["epoch"]) < 1),
-                    ("other prompts than those of the evaluation", lambda run: not 0 < level(run["epoch"]) < 1),
+                    (
+                        "the training prompts are learnt by heart",
+                        lambda run: 0 < level(run["epoch"]) < 1,
+                    ),
+                    (
+                        "other prompts than those of the evaluation",
+                        lambda run: not 0 < level(run["epoch"]) < 1,
+                    ),
                 ),
-                fix=f"take the checkpoint of step {series.steps[best]}; read completions with the highest rewards",
+                fix=(
+                    f"take the checkpoint of step {series.steps[best]}; read completions with the "
+                    "highest rewards"
+                ),
             )
 
 
 def _order(values: NDArray[np.float64]) -> float:
-    return order(np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))]))
+    return order(
+        np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))])
+    )
 
 
 def _peaked(values: NDArray[np.float64], sure: float) -> bool:
-    """Whether the last three are `sure` standard errors below the best three, and what lies between falls."""
+    """Whether the last three are `sure` standard errors below the best three, and what lies between
+    falls."""
     means = np.convolve(values, np.full(3, 1 / 3), mode="valid")
     after = values[int(np.argmax(means)) + 3 :]
     if len(after) < AFTER:
@@ -138,7 +184,9 @@ def find_decoding(history: History) -> Iterator[Finding]:
 
     Of the last stage, greedy against sampled; of each split and mode, the laws of its stages.
     """
-    mine = {(one.task, one.split, one.mode): one for one in history.finals if one.stage == history.name}
+    mine = {
+        (one.task, one.split, one.mode): one for one in history.finals if one.stage == history.name
+    }
     for (task, split, mode), sampled in mine.items():
         greedy = mine.get((task, split, "greedy"))
         if mode != "sampled" or greedy is None:
@@ -152,11 +200,18 @@ def find_decoding(history: History) -> Iterator[Finding]:
             yield Finding(
                 level="warning" if better == "sampled" else "note",
                 what=f"on {f'{task} {split}'.strip()} {better} answers earn {abs(change.mean):.3f} "
-                f"[{min(abs(change.low), abs(change.high)):.3f}, {max(abs(change.low), abs(change.high)):.3f}] more "
+                f"[{min(abs(change.low), abs(change.high)):.3f}, "
+                f"{max(abs(change.low), abs(change.high)):.3f}] more "
                 "than "
                 f"the others (n = {change.n})",
-                evidence={"greedy": greedy.evaluation.mean_reward, "sampled": sampled.evaluation.mean_reward},
-                causes=("greedy answers repeat themselves or end at once", "the likeliest answer is a wrong default")
+                evidence={
+                    "greedy": greedy.evaluation.mean_reward,
+                    "sampled": sampled.evaluation.mean_reward,
+                },
+                causes=(
+                    "greedy answers repeat themselves or end at once",
+                    "the likeliest answer is a wrong default",
+                )
                 if better == "sampled"
                 else ("a high temperature: few sampled answers are the likeliest one",),
                 fix="deploy with the law that was evaluated; say which one a figure is of",
@@ -171,11 +226,19 @@ def _laws(history: History) -> Iterator[Finding]:
             stages.setdefault((one.task, one.split, one.mode), []).append(one)
     for (task, split, mode), found in stages.items():
         laws = [one.evaluation.sampling for one in found]
-        differing = sorted({key for law in laws for key in law if any(other.get(key) != law[key] for other in laws)})
+        differing = sorted(
+            {
+                key
+                for law in laws
+                for key in law
+                if any(other.get(key) != law[key] for other in laws)
+            }
+        )
         if differing:
             yield Finding(
                 level="warning",
-                what=f"{mode} answers to {f'{task} {split}'.strip()} were drawn in two ways: {', '.join(differing)} "
+                what=f"{mode} answers to {f'{task} {split}'.strip()} were drawn in two ways: "
+                f"{', '.join(differing)} "
                 "differ "
                 f"between {' and '.join(one.stage for one in found)}",
                 evidence={
@@ -187,12 +250,19 @@ def _laws(history: History) -> Iterator[Finding]:
             )
     trained, used = (
         history.settings.get("sampling.steps"),
-        {steps for one in history.finals if isinstance(steps := one.evaluation.sampling.get("steps"), int)},
+        {
+            steps
+            for one in history.finals
+            if isinstance(steps := one.evaluation.sampling.get("steps"), int)
+        },
     )
     if isinstance(trained, int) and used and used != {trained}:
         yield Finding(
             level="note",
-            what=f"training draws in {trained} denoising steps, evaluations in {', '.join(sorted(map(str, used)))}",
+            what=(
+                f"training draws in {trained} denoising steps, evaluations in "
+                f"{', '.join(sorted(map(str, used)))}"
+            ),
             evidence={"training": trained},
             causes=("evaluation.steps",),
             fix="what is trained is the law with the steps of training",
@@ -203,7 +273,8 @@ SHARE = 0.35
 """Of the run, that must lie behind the plateau's beginning."""
 PLATEAU_ENOUGH = 8
 QUICK, PLATEAU_SURE = 8, 6.0
-"""Values of a rise that few of them may make by chance, and standard deviations that it must then be."""
+"""Values of a rise that few of them may make by chance, and standard deviations that it must then
+be."""
 GROWTH = 0.1
 """Of the rise before: what grows by more since then does not stand still."""
 PLATEAU_TOP = 0.95
@@ -214,8 +285,9 @@ PLATEAU_TOP = 0.95
 def find_plateau(history: History) -> Iterator[Finding]:
     """The evaluation stopped rising: since when, and what else ended there.
 
-    Of the main evaluation where there are enough, else of the training reward: two lines that meet at a step, the
-    first rising, the second flat, where the first one, drawn on, leaves the values far below it.
+    Of the main evaluation where there are enough, else of the training reward: two lines that meet
+    at a step, the first rising, the second flat, where the first one, drawn on, leaves the values
+    far below it.
     """
     name = "eval/reward" if len(history["eval/reward"]) >= PLATEAU_ENOUGH else "reward"
     series = history[name]
@@ -232,7 +304,10 @@ def find_plateau(history: History) -> Iterator[Finding]:
     after = values[found:]
     rose, missing = float(slope * found), start + slope * places[found:] - after
     growth = float(np.polyfit(places[found:], after, 1)[0]) * len(after)
-    if rose <= max(LITTLE * height(values), 4 * noise) or missing.mean() < 4 * noise / len(after) ** 0.5 + 0.25 * rose:
+    if (
+        rose <= max(LITTLE * height(values), 4 * noise)
+        or missing.mean() < 4 * noise / len(after) ** 0.5 + 0.25 * rose
+    ):
         return
     if abs(growth) > 0.25 * slope * len(after) or growth > GROWTH * rose:
         return
@@ -241,16 +316,21 @@ def find_plateau(history: History) -> Iterator[Finding]:
         return
     yield Finding(
         level="note",
-        what=f"{name} rose from {start:.3f} to {level:.3f} until about step {at}, and has stayed there",
+        what=(
+            f"{name} rose from {start:.3f} to {level:.3f} until about step {at}, and has stayed "
+            "there"
+        ),
         since=at,
         evidence={"first": float(start), "plateau": level, "steps since": int(steps[-1] - at)},
-        causes=tuple(_plateau_causes(history, at, level)) or ("the model's limit on this task, or the reward's",),
+        causes=tuple(_plateau_causes(history, at, level))
+        or ("the model's limit on this task, or the reward's",),
         fix="change what the first cause names, and nothing else",
     )
 
 
 def _errors(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The squared error [n] of a line before each place and another from it on, by sums up to there."""
+    """The squared error [n] of a line before each place and another from it on, by sums up to
+    there."""
     level = values - values.mean()
     return np.append(0.0, _errors_of_line(level)[:-1]) + _errors_of_line(level[::-1])[::-1]
 
@@ -265,10 +345,18 @@ def _errors_of_line(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _plateau_causes(history: History, at: int, level: float) -> Iterator[str]:
-    rate, epoch, zero, entropy = history["rate"], history["epoch"], history["zero_std"], history["entropy"]
+    rate, epoch, zero, entropy = (
+        history["rate"],
+        history["epoch"],
+        history["zero_std"],
+        history["entropy"],
+    )
     then = rate.since(at).values
     if len(then) and np.nanmax(then) < 0.4 * np.nanmax(rate.values):
-        yield f"the learning rate was down to {np.nanmax(then) / np.nanmax(rate.values):.0%} of its highest by then"
+        yield (
+            f"the learning rate was down to {np.nanmax(then) / np.nanmax(rate.values):.0%} of its "
+            "highest by then"
+        )
     if (highest := top(history)) is not None and level > PLATEAU_TOP * highest:
         yield "the reward is at its ceiling"
     if len(epoch) and 0 < epoch.values[-1] < 0.3:
@@ -283,14 +371,17 @@ EVAL_NOISE_ENOUGH = 6
 STILL_NOISE = 0.005
 """Of the highest value: evaluations that scatter by less say which checkpoint is the best."""
 EVAL_NOISE_SURE = 2.0
-"""Times the scatter of a point, that the last third must be above the first: both are means of two points or more."""
+"""Times the scatter of a point, that the last third must be above the first: both are means of two
+points or more."""
 
 
 @rule("eval-noise", needs=("eval/reward",), live=False)
 def find_eval_noise(history: History) -> Iterator[Finding]:
-    """An evaluation that moves more from one time to the next than it rose: it cannot say which checkpoint is the best.
+    """An evaluation that moves more from one time to the next than it rose: it cannot say which
+    checkpoint is the best.
 
-    Of the main evaluation: how far its last third is above its first, in standard deviations of a point.
+    Of the main evaluation: how far its last third is above its first, in standard deviations of a
+    point.
     """
     values = finite(history["eval/reward"].values)
     if len(values) < EVAL_NOISE_ENOUGH:
@@ -316,7 +407,8 @@ def find_eval_noise(history: History) -> Iterator[Finding]:
 
 NO_BETTER_ENOUGH = 20
 HALF = 0.5
-"""Of what the control earns, under which it is warned of: a control may know much of a form and a weak model little."""
+"""Of what the control earns, under which it is warned of: a control may know much of a form and a
+weak model little."""
 
 
 @rule("no-better", needs=("finals",), kinds=("rl", "sft"), live=False)
@@ -327,9 +419,13 @@ def find_no_better(history: History) -> Iterator[Finding]:
 
     A task that it does better on some split was learnt, and what it does on others is a note.
     """
-    if history.name == "base" or (history.kind == "sft" and any(key.startswith("rl.") for key in history.settings)):
+    if history.name == "base" or (
+        history.kind == "sft" and any(key.startswith("rl.") for key in history.settings)
+    ):
         return  # it is not the last
-    beside = [(one, *found) for one in history.finals if (found := _beside(one, history)) is not None]
+    beside = [
+        (one, *found) for one in history.finals if (found := _beside(one, history)) is not None
+    ]
     learnt = {final.task for final, _, gap in beside if gap.low > 0}
     for final, best, gap in beside:
         if gap.low > 0:
@@ -338,25 +434,36 @@ def find_no_better(history: History) -> Iterator[Finding]:
         less = gap.high < 0 and mine < HALF * (mine - gap.mean) and final.task not in learnt
         yield Finding(
             level="warning" if less else "note",
-            what=f"on {final.where} the model earns {'less than' if gap.high < 0 else 'no more than'} the control "
+            what=f"on {final.where} the model earns "
+            f"{'less than' if gap.high < 0 else 'no more than'} the control "
             f"{best}, which does not know the answer: {gap:+.3f}, n = {gap.n}",
             evidence={"difference": gap.mean, "low": gap.low, "high": gap.high, "control": best},
-            causes=("the model has not learnt the task", "the weights that were evaluated are not the trained ones"),
+            causes=(
+                "the model has not learnt the task",
+                "the weights that were evaluated are not the trained ones",
+            ),
             fix="read its answers; if they are no answers at all, begin with SFT or a larger model",
         )
 
 
 def _beside(final: Final, history: History) -> tuple[str, Interval] | None:
-    """The control that is the best on an evaluation's examples, and how far the model is above it."""
+    """The control that is the best on an evaluation's examples, and how far the model is above
+    it."""
     if (final.stage, final.mode) != (history.name, "greedy"):
         return None
     mine = {row.id: row.reward for row in final.evaluation.rows}
     above = {}
     for one in history.finals:
-        if (one.stage, one.task, one.split) == (REFERENCE, final.task, final.split) and one.mode != "oracle":
+        if (one.stage, one.task, one.split) == (
+            REFERENCE,
+            final.task,
+            final.split,
+        ) and one.mode != "oracle":
             rows = [row for row in one.evaluation.rows if row.id in mine]
             if len(rows) >= NO_BETTER_ENOUGH:
-                above[one.mode] = mean_interval([mine[row.id] - row.reward for row in rows], clusters_of(rows))
+                above[one.mode] = mean_interval(
+                    [mine[row.id] - row.reward for row in rows], clusters_of(rows)
+                )
     if not above:
         return None
     best = min(above, key=lambda name: above[name].mean)
@@ -364,14 +471,16 @@ def _beside(final: Final, history: History) -> tuple[str, Interval] | None:
 
 
 PART_LOST_SURE = 4.0
-"""Standard errors below 0 of the paired difference: a chance of 3 in 10^5, so that a dozen parts may be looked at."""
+"""Standard errors below 0 of the paired difference: a chance of 3 in 10^5, so that a dozen parts
+may be looked at."""
 LARGE = 0.1
 PART_LOST_ENOUGH = 20
 
 
 @rule("part-lost", needs=("finals",), kinds=("rl", "sft"), live=False)
 def find_part_lost(history: History) -> Iterator[Finding]:
-    """The reward rose on held-out examples, and one of its parts fell: what was won was paid with something else.
+    """The reward rose on held-out examples, and one of its parts fell: what was won was paid with
+    something else.
 
     Every part of every greedy evaluation of the stage, on the examples that have it both times.
     """
@@ -396,10 +505,15 @@ def find_part_lost(history: History) -> Iterator[Finding]:
                 continue
             yield Finding(
                 level="warning",
-                what=f"on {after.where} {after.stage} raised the reward by {rose.mean:+.3f} and the part {name} "
+                what=f"on {after.where} {after.stage} raised the reward by {rose.mean:+.3f} and "
+                "the "
+                f"part {name} "
                 f"fell by {-mean:.3f} (n = {n})",
                 evidence={"reward": rose.mean, name: mean, "n": n},
-                causes=("the parts that rose are cheaper to earn, and cost this one", "a cheat that the reward pays"),
+                causes=(
+                    "the parts that rose are cheaper to earn, and cost this one",
+                    "a cheat that the reward pays",
+                ),
                 fix=f"read answers that lost {name}; raise its weight",
             )
 
@@ -412,13 +526,38 @@ STILL = 1e-3
 """Nats to the reference, below which the policy has hardly moved."""
 
 LATE, SEEN = 5, 0.1
-"""Distances between logged steps, and share of all steps, before the first logged one: what came before is unseen."""
+"""Distances between logged steps, and share of all steps, before the first logged one: what came
+before is unseen."""
 
 
 EXPLAIN = (
-    *("no-signal", "rate-exhausted", "small-updates", "gap", "kl", "loss-zero", "reward-falls", "truncation"),
-    *("zero-variance-groups", "dead-part", "parts-oppose", "entropy", "length", "degenerate-output"),
-    *("identical-samples", "gradient-spikes", "mostly-noise", "clip-idle", "lost-reward", "parser", "references"),
+    *(
+        "no-signal",
+        "rate-exhausted",
+        "small-updates",
+        "gap",
+        "kl",
+        "loss-zero",
+        "reward-falls",
+        "truncation",
+    ),
+    *(
+        "zero-variance-groups",
+        "dead-part",
+        "parts-oppose",
+        "entropy",
+        "length",
+        "degenerate-output",
+    ),
+    *(
+        "identical-samples",
+        "gradient-spikes",
+        "mostly-noise",
+        "clip-idle",
+        "lost-reward",
+        "parser",
+        "references",
+    ),
     *(
         "gold-unpaid",
         "unjudged",
@@ -464,11 +603,21 @@ def find_no_rise(history: History) -> Iterator[Finding]:
         causes = (f"the log begins at step {steps[0]}: a rise before it is not seen", *causes)
     yield Finding(
         level="warning" if flat and not late and came.change.n >= LONG else "note",
-        what=came.said + ("" if flat or near else f": a gain of up to {came.change.high:.3f} is not ruled out"),
+        what=came.said
+        + ("" if flat or near else f": a gain of up to {came.change.high:.3f} is not ruled out"),
         since=int(steps[0]),
-        evidence={"first": came.first, "last": came.last, "change": came.change.mean, "high": came.change.high},
-        causes=(("little is left to gain, if 1 is the most that can be earned",) if near else ()) + causes
-        or ("few answers a step for the signal there is", "a reward that better answers do not raise"),
+        evidence={
+            "first": came.first,
+            "last": came.last,
+            "change": came.change.mean,
+            "high": came.change.high,
+        },
+        causes=(("little is left to gain, if 1 is the most that can be earned",) if near else ())
+        + causes
+        or (
+            "few answers a step for the signal there is",
+            "a reward that better answers do not raise",
+        ),
         fix="change what the first cause names, and nothing else; then score twenty answers by hand",
         follows=EXPLAIN,
         shown=not (late or near) and (flat or seen),
@@ -477,13 +626,20 @@ def find_no_rise(history: History) -> Iterator[Finding]:
 
 def _causes_seen(history: History) -> Iterator[str]:
     """What the log shows, the surest first."""
-    highest, share, cut = highest_rate(history), level(history["zero_std"]), level(history["truncated"])
+    highest, share, cut = (
+        highest_rate(history),
+        level(history["zero_std"]),
+        level(history["truncated"]),
+    )
     if why := held(history):
         yield f"the KL term outweighs the reward: {why}"
     elif not shifted(history):
         yield from (f"{cause}: the rate is {highest:.1e}" for cause in adapter_rate(history))
         if 0 < abs(level(history["kl"])) < STILL:
-            yield f"updates that are too small: the KL to the reference is {level(history['kl']):.1g} nats at the end"
+            yield (
+                "updates that are too small: the KL to the reference is "
+                f"{level(history['kl']):.1g} nats at the end"
+            )
         if highest < FULL[0] and not adapter_rate(history):
             usual = f"{FULL[0]:.0e} to {FULL[1]:.0e} for all weights, more for adapters"
             yield f"a rate of {highest:.1e}: usual are {usual}"
@@ -499,8 +655,15 @@ def _causes_possible(history: History, came: RewardOutcome) -> Iterator[str]:
     noise = noise_of_mean(finite(history["reward"].values), 1)
     if noise > 0.1 * max(abs(came.first), abs(came.last)):
         yield f"few answers a step: its mean reward scatters by {noise:.2g}"
-    if FULL[0] <= highest < ADAPTERS[0] and "model.lora.rank" not in history.settings and not shifted(history):
-        yield f"a rate of {highest:.1e}, which is too low if an adapter is trained ({ADAPTERS[0]:.0e} and more)"
+    if (
+        FULL[0] <= highest < ADAPTERS[0]
+        and "model.lora.rank" not in history.settings
+        and not shifted(history)
+    ):
+        yield (
+            f"a rate of {highest:.1e}, which is too low if an adapter is trained "
+            f"({ADAPTERS[0]:.0e} and more)"
+        )
 
 
 @rule("unfinished", needs=("loss|reward|rate",), kinds=("rl", "sft"), live=False)

@@ -17,25 +17,30 @@ GOLD_UNPAID_SOME, GOLD_UNPAID_MANY = 0.05, 0.2
 GOLD_UNPAID_ENOUGH = 5
 """Right answers that earn nothing."""
 PAID_WRONG = 0.05
-"""Share of the wrong answers that a part may pay, and still be one of rightness: a gold answer has more than one form
-that no reading here knows."""
+"""Share of the wrong answers that a part may pay, and still be one of rightness: a gold answer has
+more than one form that no reading here knows."""
 DEALT_ENOUGH, DEALT_LESS = 40, 0.2
-"""Groups with right and wrong answers, and the share of the rewards' range that right ones would earn more by."""
+"""Groups with right and wrong answers, and the share of the rewards' range that right ones would
+earn more by."""
 GOLD_UNPAID_LOOKED_AT = 2000
 """Completions, evenly over the run."""
 _LONG = 2000
 """Characters of a completion that are read, from its end."""
 _BOXED = re.compile(r"\\boxed\s*\{((?:[^{}]|\{[^{}]{0,200}\}){0,400})\}")
 _TAGGED = re.compile(r"<answer>(.{0,1000}?)</answer>", re.DOTALL | re.IGNORECASE)
-_SAID = re.compile(r"\b(?:answer|resposta)(?: is| é|:| :)+ ?(.{1,400})$", re.IGNORECASE | re.MULTILINE)
+_SAID = re.compile(
+    r"\b(?:answer|resposta)(?: is| é|:| :)+ ?(.{1,400})$", re.IGNORECASE | re.MULTILINE
+)
 _UNIT = re.compile(r"(.*\d) ?([a-zµ°²³/]{1,12})", re.IGNORECASE)
 
 
 @rule("gold-unpaid", needs=("golds",), live=False, explains=("no-signal", "dead-part"))
 def find_gold_unpaid(history: History) -> Iterator[Finding]:
-    """Answers that are the gold answer, read as they are meant, and earn nothing: a reader of answers rejects them.
+    """Answers that are the gold answer, read as they are meant, and earn nothing: a reader of
+    answers rejects them.
 
-    Only where what pays is rightness: the parts that pay hardly any wrong answer, and right ones or none at all.
+    Only where what pays is rightness: the parts that pay hardly any wrong answer, and right ones or
+    none at all.
     """
     samples = [one for one in history.samples if one.gold.strip()]
     samples = samples[:: -(-len(samples) // GOLD_UNPAID_LOOKED_AT) or 1]
@@ -58,13 +63,25 @@ def find_gold_unpaid(history: History) -> Iterator[Finding]:
     learnt = still < GOLD_UNPAID_SOME  # a form that is asked for, and is kept by now
     yield Finding(
         level="note" if learnt else "fatal" if share >= GOLD_UNPAID_MANY else "warning",
-        what=f"{len(lost)} of {len(right)} answers ({share:.0%}) that equal the gold answer, read as they are meant, "
+        what=f"{len(lost)} of {len(right)} answers ({share:.0%}) that equal the gold answer, read "
+        "as they are meant, "
         "earn nothing" + ("; of the last ones hardly any" if learnt else ""),
         since=lost[0].step,
-        evidence={"right": len(right), "earn nothing": len(lost), "share": round(share, 3), "of the last": still},
-        samples=tuple(dict.fromkeys(f"{_short(one.text)} for gold {_short(one.gold)}" for one in lost))[:3],
+        evidence={
+            "right": len(right),
+            "earn nothing": len(lost),
+            "share": round(share, 3),
+            "of the last": still,
+        },
+        samples=tuple(
+            dict.fromkeys(f"{_short(one.text)} for gold {_short(one.gold)}" for one in lost)
+        )[:3],
         causes=(
-            "the reader of answers rejects what people write: decimal commas, units, case, quotes, blanks in JSON",
+            (
+                "the reader of answers rejects what people write: decimal commas, units, case, "
+                "quotes, "
+                "blanks in JSON"
+            ),
             "a form that is asked for, and is paid with the answer only",
         ),
         fix="read answers leniently, and pay form by a part of its own",
@@ -72,33 +89,46 @@ def find_gold_unpaid(history: History) -> Iterator[Finding]:
 
 
 def _dealt(right: Sequence[Sample], wrong: Sequence[Sample]) -> Iterator[Finding]:
-    """Whether right answers surely earn no more than those to the same prompt that do not hold the gold answer."""
+    """Whether right answers surely earn no more than those to the same prompt that do not hold the
+    gold answer."""
     groups: dict[tuple[int, str], tuple[list[float], list[float]]] = {}
-    for place, some in enumerate((right, [one for one in wrong if one.gold.strip() not in one.text])):
+    for place, some in enumerate(
+        (right, [one for one in wrong if one.gold.strip() not in one.text])
+    ):
         for one in some:
             groups.setdefault((one.step, one.prompt), ([], []))[place].append(_value(one, ""))
     gaps = [np.mean(good) - np.mean(bad) for good, bad in groups.values() if good and bad]
     earned = np.array([_value(one, "") for one in right])
     if len(gaps) < DEALT_ENOUGH or not np.isfinite(gaps).all() or not np.isfinite(earned).all():
         return
-    surely, least = 3 * float(np.std(gaps, ddof=1)) / len(gaps) ** 0.5, DEALT_LESS * float(np.ptp(earned))
+    surely, least = (
+        3 * float(np.std(gaps, ddof=1)) / len(gaps) ** 0.5,
+        DEALT_LESS * float(np.ptp(earned)),
+    )
     some_paid = least / 2 < earned.mean() - earned.min() < np.ptp(earned) - least / 2
     if not some_paid or np.mean(gaps) > min(surely, least - surely):
         return
     yield Finding(
         level="warning",
-        what=f"answers that equal the gold answer earn no more than others to the same prompt ({np.mean(gaps):+.3f})",
+        what=(
+            "answers that equal the gold answer earn no more than others to the same prompt "
+            f"({np.mean(gaps):+.3f})"
+        ),
         evidence={"difference": float(np.mean(gaps)), "groups": len(gaps)},
         causes=(
             "rewards are dealt to other answers than theirs: their order is lost",
             "the reward pays something else",
         ),
-        fix="score some of these answers by hand, and compare with the reward that is stored beside each",
+        fix=(
+            "score some of these answers by hand, and compare with the reward that is stored "
+            "beside each"
+        ),
     )
 
 
 def _of_prompts(samples: Sequence[Sample]) -> bool:
-    """Whether what is stored is of the prompt: an answer that was read from the completion differs within a group."""
+    """Whether what is stored is of the prompt: an answer that was read from the completion differs
+    within a group."""
     golds: dict[str, set[str]] = {}
     for one in samples:
         golds.setdefault(one.prompt, set()).add(one.gold)
@@ -106,7 +136,8 @@ def _of_prompts(samples: Sequence[Sample]) -> bool:
 
 
 def _of_rightness(right: Sequence[Sample], wrong: Sequence[Sample]) -> Mapping[str, float]:
-    """The parts that pay right answers and hardly any wrong one, with their lowest values; none where none does."""
+    """The parts that pay right answers and hardly any wrong one, with their lowest values; none
+    where none does."""
     if min(len(right), len(wrong)) < GOLD_UNPAID_ENOUGH:
         return {}
     names = sorted({name for one in right for name in one.parts}) or [""]
@@ -147,10 +178,13 @@ def is_right(text: str, gold: str) -> bool:
 
 
 def _answers(text: str) -> list[str]:
-    """What may be meant by a completion: the whole of it, or what stands in a box, in a tag or after a phrase."""
+    """What may be meant by a completion: the whole of it, or what stands in a box, in a tag or
+    after a phrase."""
     text = text.strip()[-_LONG:]
     lines = "\n".join(" ".join(line.split()) for line in text.split("\n"))
-    marked = [found[-1] for pattern in (_BOXED, _TAGGED, _SAID) if (found := pattern.findall(lines))]
+    marked = [
+        found[-1] for pattern in (_BOXED, _TAGGED, _SAID) if (found := pattern.findall(lines))
+    ]
     return [text, *marked, *(box[-1] for one in marked if (box := _BOXED.findall(one)))]
 
 
@@ -172,7 +206,11 @@ def _number(text: str) -> tuple[float, str] | None:
 
 def _same(one: tuple[float, str], other: tuple[float, str] | None) -> bool:
     """Whether two numbers are equal, and their units, where both have one."""
-    return other is not None and one[0] == other[0] and (one[1] == other[1] or "" in (one[1], other[1]))
+    return (
+        other is not None
+        and one[0] == other[0]
+        and (one[1] == other[1] or "" in (one[1], other[1]))
+    )
 
 
 def _json(text: str) -> Any:

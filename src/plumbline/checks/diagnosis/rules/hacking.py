@@ -1,4 +1,5 @@
-"""Reward hacking: the reward rises, and an independent signal says that the answers became worse."""
+"""Reward hacking: the reward rises, and an independent signal says that the answers became
+worse."""
 
 import re
 from collections import Counter, defaultdict
@@ -18,44 +19,53 @@ from plumbline.checks.diagnosis.trends import fall_of, finite, height, order, tr
 
 Values = NDArray[np.float64]
 ENOUGH = 12
-"""Steps with completions: the first tenth and the last fifth are compared, and four steps are the least of both."""
+"""Steps with completions: the first tenth and the last fifth are compared, and four steps are the
+least of both."""
 MOST_STEPS, MOST_ANSWERS, MOST_OF_PROMPT, MOST_CHARACTERS = 120, 16, 4, 1000
-"""Of a run, a step, a prompt at a step, and an answer: more are not read, which bounds the work to about a second."""
+"""Of a run, a step, a prompt at a step, and an answer: more are not read, which bounds the work to
+about a second."""
 ORACLE = re.compile(
     r"accura|correct|human|held.?out|true.?reward|gold.?(reward|score)|oracle|exact|solved|success|pass(ed|@|_rate)",
     re.IGNORECASE,
 )
 """Names of columns that say whether an answer is right; others may fall in a healthy run."""
 LOST, FATAL = 0.2, 0.5
-"""Share of its level that such a column lost: a warning, and fatal. Set on the first half of benchmarks/hacking.py."""
+"""Share of its level that such a column lost: a warning, and fatal. Set on the first half of
+benchmarks/hacking.py."""
 ROSE, STAYED = 1.0, 0.25
-"""Standard deviations of single answers that the reward must rise by, and the share of it that the column may rise by
-at most to count as still. Set on the first half of benchmarks/hacking.py."""
+"""Standard deviations of single answers that the reward must rise by, and the share of it that the
+column may rise by at most to count as still. Set on the first half of benchmarks/hacking.py."""
 FAR, STILL = 0.3, 0.15
-"""Share of its height that the reward must rise by, and the share of that, of what is left to its highest, that a
-logged scalar may rise by at most to count as still."""
+"""Share of its height that the reward must rise by, and the share of that, of what is left to its
+highest, that a logged scalar may rise by at most to count as still."""
 SURE, IN_ORDER = 3.0, -2.7
-"""Standard errors of a rise that rows of means leave open, and of the order of what falls for sure in few rows."""
+"""Standard errors of a rise that rows of means leave open, and of the order of what falls for sure
+in few rows."""
 NOTHING, ROOM, PERCENT = 0.05, 0.2, 5.0
-"""Of the highest of a rate: the level that is none, and what must be left to rise by; a rate over 5 is one of 100."""
+"""Of the highest of a rate: the level that is none, and what must be left to rise by; a rate over 5
+is one of 100."""
 LINKED = 0.1
-"""Correlation of length and reward within groups, over which length may be paid: thrice its error of 1000 answers."""
+"""Correlation of length and reward within groups, over which length may be paid: thrice its error
+of 1000 answers."""
 LONGER, PAID, EXPLAINED = 1.8, 0.6, 0.5
-"""Times the first length; that correlation, and the share of the rise that the slope explains, from which length alone
-is enough. Set on the first half of benchmarks/hacking.py."""
+"""Times the first length; that correlation, and the share of the rise that the slope explains, from
+which length alone is enough. Set on the first half of benchmarks/hacking.py."""
 LOOPS, MORE_LOOPS = 0.6, 0.4
 """Share of an answer's rows of three words that repeat another one, and the rise of it. Ditto."""
 RARE, COMMON = 0.5, 0.8
-"""Share of the answers with a phrase of three words, at first and, in the middle of the answer, at last. Ditto."""
+"""Share of the answers with a phrase of three words, at first and, in the middle of the answer, at
+last. Ditto."""
 SAME, TIMES = 0.25, 2.0
-"""Overlap (Jaccard) of the pairs of words of answers to different prompts at last, and against the first. Ditto."""
+"""Overlap (Jaccard) of the pairs of words of answers to different prompts at last, and against the
+first. Ditto."""
 TOLD = 0.04
-"""Overlap of answers to one prompt less that of answers to others: a rise by more says that answers heed the prompt
-more than before, and no text is blamed then. Ditto."""
+"""Overlap of answers to one prompt less that of answers to others: a rise by more says that answers
+heed the prompt more than before, and no text is blamed then. Ditto."""
 COPIED = 0.6
 """Share of the prompt's rows of three words that answers have at last, whose copies are paid."""
 BAND = 0.2
-"""Share of its whole change that the running mean of a signal must have left for good at the onset."""
+"""Share of its whole change that the running mean of a signal must have left for good at the
+onset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +85,14 @@ class Sign:
 def find_reward_hacking(history: History) -> Iterator[Finding]:
     """The reward rises for sure, and what it stands for falls, stays, or gives way to a trick.
 
-    What says what is right (`accuracy`, `correct`, ...) decides where there is one: a column of completions, a logged
-    scalar, a part of weight 0. Else the texts do, where answers do not heed the prompt more than at first: two signs,
-    or one that is enough.
+    What says what is right (`accuracy`, `correct`, ...) decides where there is one: a column of
+    completions, a logged scalar, a part of weight 0. Else the texts do, where answers do not heed
+    the prompt more than at first: two signs, or one that is enough.
     """
     came, steps = outcome(history), _by_step(history.samples)
-    if came is None or not (came.better or (came.better is None and order(history["reward"].values) > -IN_ORDER)):
+    if came is None or not (
+        came.better or (came.better is None and order(history["reward"].values) > -IN_ORDER)
+    ):
         return
     truths = [*_logged(history, came), *_stored(history, came, steps)]
     for truth in truths:
@@ -96,17 +108,23 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
     best = sorted(shown, key=lambda one: -(one.reward or 0))[:3]
     yield Finding(
         level="warning",
-        what=f"the reward rose ({came.first:.3f} to {came.last:.3f}), and " + ", ".join(one.said for one in signs),
+        what=f"the reward rose ({came.first:.3f} to {came.last:.3f}), and "
+        + ", ".join(one.said for one in signs),
         since=began,
         evidence={f"{one.name}: onset": one.onset for one in signs},
         samples=short([one.prompt for one in best]),
         about=" and ".join(one.name for one in signs),
-        causes=tuple(f"{one.name} is paid, and not what the prompt asks for" for one in signs if one.paid),
-        fix="read the answers with the highest rewards; score a hundred of the first and of the last steps by hand",
+        causes=tuple(
+            f"{one.name} is paid, and not what the prompt asks for" for one in signs if one.paid
+        ),
+        fix=(
+            "read the answers with the highest rewards; score a hundred of the first and of the "
+            "last steps by hand"
+        ),
     )
 
 
-# -- what says what is right -------------------------------------------------------------------------------------------
+# -- what says what is right -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +142,8 @@ class Truth:
 
 
 def _logged(history: History, came: RewardOutcome) -> Iterator[Truth]:
-    """Logged scalars; parts without a weight whose name says it, and those that earn nothing beside unknown weights."""
+    """Logged scalars; parts without a weight whose name says it, and those that earn nothing beside
+    unknown weights."""
     for name in history.names("truth/"):
         series = history[f"truth/{name}"]
         if len(finite(series.values)):
@@ -143,29 +162,42 @@ def _logged(history: History, came: RewardOutcome) -> Iterator[Truth]:
 
 
 def _still(history: History, came: RewardOutcome, series: Series) -> tuple[float, float]:
-    """A rise of a logged scalar that is none beside that of the reward, -inf where none may be asked for; and the level
-    of a rate that is none."""
-    values, gained = finite(series.values), MATTERS * came.change.mean / came.matters  # of the reward's height
+    """A rise of a logged scalar that is none beside that of the reward, -inf where none may be
+    asked for; and the level of a rate that is none."""
+    # of the reward's height
+    values, gained = finite(series.values), MATTERS * came.change.mean / came.matters
     scale = height(values)
     rate = values.min() >= 0 and not 1 + EQUAL < scale < PERCENT
     scale = (1.0 if scale < PERCENT else 100.0) if rate else scale
     room = scale - float(values[: max(1, len(values) // 3)].mean()) if rate else scale
     nothing = NOTHING * scale if rate else 0.0
-    free = values.mean() < nothing or (enough(series, 2 * ENOUGH) and not _linked(history["reward"], series))
+    free = values.mean() < nothing or (
+        enough(series, 2 * ENOUGH) and not _linked(history["reward"], series)
+    )
     if not free or gained < FAR or room < ROOM * scale or 2 * len(values) <= came.change.n:
         return -np.inf, nothing
     return STILL * gained * room, nothing
 
 
-def _stored(history: History, came: RewardOutcome, steps: dict[int, list[Sample]]) -> Iterator[Truth]:
+def _stored(
+    history: History, came: RewardOutcome, steps: dict[int, list[Sample]]
+) -> Iterator[Truth]:
     """Columns of completions, by their names."""
-    names = {name for these in steps.values() for one in these for name in one.others if ORACLE.search(name)}
+    names = {
+        name
+        for these in steps.values()
+        for one in these
+        for name in one.others
+        if ORACLE.search(name)
+    }
     reward = _scatter(steps, lambda one: one.reward)
     gained = came.change.mean / reward if reward > EQUAL else 0.0
     for name in sorted(names - set(history.names("truth/"))) if len(steps) >= ENOUGH else ():
         series = _means(steps, lambda one, name=name: one.others.get(name, np.nan))  # type: ignore[misc]
         single = _scatter(steps, lambda one, name=name: one.others.get(name))  # type: ignore[misc]
-        yield Truth(name, series, STAYED * gained * single if single > EQUAL and gained > ROSE else -np.inf)
+        yield Truth(
+            name, series, STAYED * gained * single if single > EQUAL and gained > ROSE else -np.inf
+        )
 
 
 def _linked(reward: Series, series: Series) -> bool:
@@ -197,25 +229,45 @@ def _against(history: History, came: RewardOutcome, truth: Truth) -> Iterator[Fi
     if not fell and not still:
         return
     zero = not values.any()
-    said = f"fell ({first:.3f} to {last:.3f})" if fell else f"did not rise with it ({up.first:.3f} to {up.last:.3f})"
+    said = (
+        f"fell ({first:.3f} to {last:.3f})"
+        if fell
+        else f"did not rise with it ({up.first:.3f} to {up.last:.3f})"
+    )
     yield Finding(
         level="fatal" if fell and last < FATAL * first else "warning",
-        what=f"the reward rose ({came.first:.3f} to {came.last:.3f}) and {'the part ' if truth.is_part else ''}{name} "
+        what=(
+            f"the reward rose ({came.first:.3f} to {came.last:.3f}) and "
+            f"{'the part ' if truth.is_part else ''}{name} "
+        )
         + ("is 0 throughout" if zero else said),
         since=max(began if fell else 0, _onset(history["reward"])),
-        evidence={name: round(last - first if fell else up.last - up.first, 4), "reward": round(came.change.mean, 4)},
+        evidence={
+            name: round(last - first if fell else up.last - up.first, 4),
+            "reward": round(came.change.mean, 4),
+        },
         about=name,
         causes=("a cheat that the reward pays", f"what computes {name} never matches")
         if zero
-        else ("a cheat that the reward pays", f"{name} measures something else than the reward is meant to"),
-        fix=f"score gold answers by what computes {name}: if they earn 0, it is broken; else read what the reward pays"
+        else (
+            "a cheat that the reward pays",
+            f"{name} measures something else than the reward is meant to",
+        ),
+        fix=(
+            f"score gold answers by what computes {name}: if they earn 0, it is broken; else read "
+            "what the reward pays"
+        )
         if zero
-        else f"read answers with a high reward and a low {name}; take a checkpoint from before this step",
+        else (
+            f"read answers with a high reward and a low {name}; take a checkpoint from before this "
+            "step"
+        ),
     )
 
 
 def _most(rise: RewardOutcome, values: Values) -> float:
-    """The most that a series surely rose by; neighbours that are means of several steps are hardly alike."""
+    """The most that a series surely rose by; neighbours that are means of several steps are hardly
+    alike."""
     if rise.every:
         return rise.change.high
     third, noise = max(2, len(values) // 3), float(np.diff(values).std()) / 2**0.5
@@ -234,11 +286,12 @@ def _scatter(steps: dict[int, list[Sample]], value: Callable[[Sample], float | N
     return float(numbers.std()) if len(numbers) > 1 else 0.0
 
 
-# -- what the texts show -----------------------------------------------------------------------------------------------
+# -- what the texts show ---------------------------------------------------------------------------
 
 
 def _signs(history: History, came: RewardOutcome, steps: dict[int, list[Sample]]) -> Iterator[Sign]:
-    """Signs of the texts; but for copies none where answers heed the prompt more than at first, or it is not known."""
+    """Signs of the texts; but for copies none where answers heed the prompt more than at first, or
+    it is not known."""
     known, parts = weights(history) or {}, history.names("part/")
     for name in filter(ORACLE.search, parts if len(parts) > 1 else ()):
         part = _rise(history, history[f"part/{name}"])
@@ -249,12 +302,21 @@ def _signs(history: History, came: RewardOutcome, steps: dict[int, list[Sample]]
     copied = _means(steps, _copied)
     first, last = _ends(copied.values)
     linked, slope = link(texts, _copied)
-    if last > COPIED and last > LONGER * first and slope * (last - first) > EXPLAINED * came.change.mean:
+    if (
+        last > COPIED
+        and last > LONGER * first
+        and slope * (last - first) > EXPLAINED * came.change.mean
+    ):
         yield Sign(
-            "copies", f"answers repeat {last:.0%} of their prompt ({first:.0%} at first)", _onset(copied), linked > PAID
+            "copies",
+            f"answers repeat {last:.0%} of their prompt ({first:.0%} at first)",
+            _onset(copied),
+            linked > PAID,
         )
     overlaps = [_overlaps(these) for these in steps.values()]
-    within, across = (Series(np.array(list(steps)), np.array(values)) for values in zip(*overlaps, strict=True))
+    within, across = (
+        Series(np.array(list(steps)), np.array(values)) for values in zip(*overlaps, strict=True)
+    )
     told = _ends(within.values - across.values)
     if not np.isfinite(told).all() or told[1] - told[0] > TOLD:
         return
@@ -263,17 +325,28 @@ def _signs(history: History, came: RewardOutcome, steps: dict[int, list[Sample]]
     linked, slope = link(texts, characters)
     if linked > LINKED and _sure(history, length) and last > LONGER * max(first, 1.0):
         alone = linked > PAID and slope * (last - first) > EXPLAINED * came.change.mean
-        yield Sign("length", f"answers grew from {first:.0f} to {last:.0f} characters", _onset(length), alone)
+        yield Sign(
+            "length",
+            f"answers grew from {first:.0f} to {last:.0f} characters",
+            _onset(length),
+            alone,
+        )
     loops = _means(steps, lambda one: _repeated(one.text))
     first, last = _ends(loops.values)
     if _sure(history, loops) and last > LOOPS and last - first > MORE_LOOPS:
-        yield Sign("repetition", f"{last:.0%} of their words repeat the same rows", _onset(loops), alone=True)
+        yield Sign(
+            "repetition",
+            f"{last:.0%} of their words repeat the same rows",
+            _onset(loops),
+            alone=True,
+        )
     first, last = _ends(across.values)
     if (phrase := _phrase(list(steps.values()))) is not None:
         shares = _means(steps, lambda one: float(phrase in _rows(_units(one.text), 3)))
         said = f"{' '.join(phrase)[:60]!r} stands in the middle of nearly all of them"
         yield Sign("phrase", said, _onset(shares), alone=False)
-    elif _sure(history, across) and last > max(SAME, TIMES * first):  # a phrase makes answers alike, too
+    # a phrase makes answers alike, too
+    elif _sure(history, across) and last > max(SAME, TIMES * first):
         said = f"answers to different prompts became alike (overlap {first:.2f} to {last:.2f})"
         yield Sign("sameness", said, _onset(across), alone=False)
 
@@ -297,8 +370,12 @@ def _by_step(samples: Sequence[Sample]) -> dict[int, list[Sample]]:
 
 def _means(steps: dict[int, list[Sample]], value: Callable[[Sample], float]) -> Series:
     """The mean over the answers of each step that have a value."""
-    values = [[number for one in these if np.isfinite(number := value(one))] for these in steps.values()]
-    return Series(np.array(list(steps)), np.array([np.mean(these) if these else np.nan for these in values]))
+    values = [
+        [number for one in these if np.isfinite(number := value(one))] for these in steps.values()
+    ]
+    return Series(
+        np.array(list(steps)), np.array([np.mean(these) if these else np.nan for these in values])
+    )
 
 
 def _early(count: int) -> int:
@@ -349,7 +426,8 @@ def _repeated(text: str) -> float:
 
 
 def _overlaps(these: Sequence[Sample]) -> tuple[float, float]:
-    """How far answers to one prompt share their pairs of words, and how far answers to different prompts do."""
+    """How far answers to one prompt share their pairs of words, and how far answers to different
+    prompts do."""
     bags = [_rows(["", *_units(one.text), ""], 2) for one in these]
     found: tuple[list[float], list[float]] = ([], [])
     for place, (one, bag) in enumerate(zip(these, bags, strict=True)):
@@ -366,13 +444,20 @@ def _copied(one: Sample) -> float:
 
 
 def _phrase(answers: Sequence[Sequence[Sample]]) -> tuple[str, ...] | None:
-    """Three words in a row that few of the first answers have, and nearly all late ones in their middle.
+    """Three words in a row that few of the first answers have, and nearly all late ones in their
+    middle.
 
     What stands at the beginning or at the end is a form, which a model may well be asked for.
     """
     late = [_units(one.text) for these in answers[-max(4, len(answers) // 5) :] for one in these]
     early = [_units(one.text) for these in answers[: _early(len(answers))] for one in these]
     middles = [units[len(units) // 5 : len(units) - len(units) // 5] for units in late]
-    at_last, at_first = (Counter(row for units in part for row in _rows(units, 3)) for part in (middles, early))
-    rare = [row for row, n in at_last.items() if n > COMMON * len(late) and at_first[row] < RARE * len(early)]
+    at_last, at_first = (
+        Counter(row for units in part for row in _rows(units, 3)) for part in (middles, early)
+    )
+    rare = [
+        row
+        for row, n in at_last.items()
+        if n > COMMON * len(late) and at_first[row] < RARE * len(early)
+    ]
     return max(rare, key=lambda row: (at_last[row], row), default=None)

@@ -16,18 +16,26 @@ from plumbline.checks.diagnosis.trends import BLOCKS, change, finite, order, sin
 NO_GRADIENT = 1e-7
 """A norm that is lost in AdamW's epsilon of 1e-8 a weight."""
 MOST, ROWS = 0.9, 5
-"""Share of the rows without a gradient from which there is none, and rows at the end that are no chance."""
+"""Share of the rows without a gradient from which there is none, and rows at the end that are no
+chance."""
 SOME, FALLS = 0.95, 2.5
-"""Times the first third of some rows, and standard errors of the order of eight means, from which a loss falls."""
+"""Times the first third of some rows, and standard errors of the order of eight means, from which a
+loss falls."""
 LEARNT = 1e-3
 """A loss under which no gradient is to be expected."""
 
 
-@rule("no-gradient", needs=("gradient", "loss"), kinds=("sft",), explains=("no-fall", "small-updates", "plateau"))
+@rule(
+    "no-gradient",
+    needs=("gradient", "loss"),
+    kinds=("sft",),
+    explains=("no-fall", "small-updates", "plateau"),
+)
 def find_no_gradient(history: History) -> Iterator[Finding]:
     """Supervised training without a gradient: nothing is trained, whatever the loss is.
 
-    Nearly all logged gradients, or all from a step on; a loss that falls all the same is the logger's fault.
+    Nearly all logged gradients, or all from a step on; a loss that falls all the same is the
+    logger's fault.
     """
     gradient, loss = history["gradient"], history["loss"]
     none = zeros(gradient, NO_GRADIENT)
@@ -49,11 +57,19 @@ def find_no_gradient(history: History) -> Iterator[Finding]:
         causes=()
         if falls
         else (
-            "all weights that are trained are frozen (an adapter without requires_grad, or one that is not active)",
-            "the graph is cut before the weights: gradient checkpointing without enable_input_require_grads, a detach",
+            (
+                "all weights that are trained are frozen (an adapter without requires_grad, or one "
+                "that is not active)"
+            ),
+            (
+                "the graph is cut before the weights: gradient checkpointing without "
+                "enable_input_require_grads, a detach"
+            ),
             "a loss scaler or an optimiser that skips every step",
         ),
-        fix="" if falls else "count the weights with requires_grad, and compare one before and after ten steps",
+        fix=""
+        if falls
+        else "count the weights with requires_grad, and compare one before and after ten steps",
     )
 
 
@@ -67,28 +83,34 @@ def _falls(loss: NDArray[np.float64]) -> bool:
 
 def ordered(values: NDArray[np.float64]) -> float:
     """The order of the means of a series' eight blocks, in standard errors; see `trends.order`."""
-    return order(np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))]))
+    return order(
+        np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))])
+    )
 
 
 STANDS = 30
 """Logged steps, from which on a loss may be said to stand still."""
 AGAIN, FLAT, SURELY = 2.0, 0.01, 50
-"""Epochs: who sees its texts twice has a lower loss on them, if it learns; the share that it may have fallen by
-all the same, and rows for a warning."""
+"""Epochs: who sees its texts twice has a lower loss on them, if it learns; the share that it may
+have fallen by all the same, and rows for a warning."""
 
 
 @rule("no-fall", needs=("loss",), kinds=("sft",), live=False)
 def find_no_fall(history: History) -> Iterator[Finding]:
-    """Supervised training whose loss stands still: no fall of a tenth is possible, and none is sure.
+    """Supervised training whose loss stands still: no fall of a tenth is possible, and none is
+    sure.
 
-    A note, because what a model knows already stands still, too; a warning where the texts came twice.
+    A note, because what a model knows already stands still, too; a warning where the texts came
+    twice.
     """
     loss = finite(history["loss"].values)
     if len(loss) < STANDS or history.has("preference/") or float(np.median(np.abs(loss))) < LEARNT:
         return
     third = len(loss) // 3
     found = change(loss, third, third)
-    if not -MATTERS * abs(found.first) < found.interval.low < 0 < found.interval.high or _falls(loss):
+    if not -MATTERS * abs(found.first) < found.interval.low < 0 < found.interval.high or _falls(
+        loss
+    ):
         return
     epochs = finite(history["epoch"].values)
     again = (
@@ -99,7 +121,10 @@ def find_no_fall(history: History) -> Iterator[Finding]:
     )
     yield Finding(
         level="warning" if again else "note",
-        what=f"the loss did not fall: {found.first:.3f} and {found.last:.3f} over {len(loss)} logged steps"
+        what=(
+            f"the loss did not fall: {found.first:.3f} and {found.last:.3f} over {len(loss)} "
+            "logged steps"
+        )
         + (", though the texts came twice" if again else ""),
         since=int(history["loss"].steps[0]),
         evidence={"first": found.first, "last": found.last},
@@ -116,15 +141,16 @@ def find_no_fall(history: History) -> Iterator[Finding]:
 
 BELOW = 1e-9
 SIDES, CLEAR = 1.5, 0.3
-"""Standard deviations of a coin, by which fewer values lie below 0 than above, and a loss in the middle, which those of
-a policy gradient do not have."""
+"""Standard deviations of a coin, by which fewer values lie below 0 than above, and a loss in the
+middle, which those of a policy gradient do not have."""
 
 
 @rule("below-zero", needs=("loss",), kinds=("sft",))
 def find_below_zero(history: History) -> Iterator[Finding]:
     """A cross-entropy or a divergence below 0, which none can be.
 
-    A note where nothing says that the loss is one: those of policy gradients and some of pairs have no sign.
+    A note where nothing says that the loss is one: those of policy gradients and some of pairs have
+    no sign.
     """
     names = [name for name in ("loss", "eval/loss") if (history[name].values < -BELOW).any()]
     if not names:
@@ -151,11 +177,13 @@ def find_below_zero(history: History) -> Iterator[Finding]:
 
 MULTIPLES = (2, 64)
 FITS, KNOWN_FITS = 0.1, 0.2
-"""How far the quotient may be off a whole number: one that two evaluations give, and one that the settings name."""
+"""How far the quotient may be off a whole number: one that two evaluations give, and one that the
+settings name."""
 
 
 def times_held_out(history: History) -> int | None:
-    """The whole number of times that the training loss is the held-out one; None where it is about one, or nothing."""
+    """The whole number of times that the training loss is the held-out one; None where it is about
+    one, or nothing."""
     held, loss = history["eval/loss"], history["loss"]
     found = []
     for step, value in zip(held.steps[:2], held.values[:2], strict=True):
@@ -174,7 +202,8 @@ def times_held_out(history: History) -> int | None:
 
 @rule("summed-loss", needs=("loss", "eval/loss"), kinds=("sft",))
 def find_summed_loss(history: History) -> Iterator[Finding]:
-    """A training loss that is a whole number of times the held-out one: a sum over accumulated batches.
+    """A training loss that is a whole number of times the held-out one: a sum over accumulated
+    batches.
 
     Around the first two evaluations.
     """
@@ -185,16 +214,34 @@ def find_summed_loss(history: History) -> Iterator[Finding]:
     yield Finding(
         level="note",
         what=f"the logged loss is {times} times the held-out one"
-        + (f", and {times} batches are accumulated: it is their sum" if known else ": a sum over accumulated batches?"),
+        + (
+            f", and {times} batches are accumulated: it is their sum"
+            if known
+            else ": a sum over accumulated batches?"
+        ),
         since=int(history["eval/loss"].steps[0]),
         evidence={"times": times, "held-out": float(history["eval/loss"].values[0])},
         causes=("a trainer that logs the sum over the accumulated batches, and not their mean",),
-        fix=f"divide it by {times}; where the gradient is the sum, too, the rate or the clip is to be read so",
+        fix=(
+            f"divide it by {times}; where the gradient is the sum, too, the rate or the clip is to "
+            "be read so"
+        ),
     )
 
 
-RISING = ("accuracy", "f1", "precision", "recall", "correlation", "rouge", "bleu", "exact_match", "auc")
-"""What is better the higher it is. A classifier's loss rises while its accuracy does, because it grows surer."""
+RISING = (
+    "accuracy",
+    "f1",
+    "precision",
+    "recall",
+    "correlation",
+    "rouge",
+    "bleu",
+    "exact_match",
+    "auc",
+)
+"""What is better the higher it is. A classifier's loss rises while its accuracy does, because it
+grows surer."""
 SURE = 0.1
 """Nats a token: a text that is known by heart has less."""
 BROKEN = 1.5
@@ -202,20 +249,25 @@ BROKEN = 1.5
 EXPLODED, NATS = 10.0, 3.0
 """Times the first loss, and a loss, above which half of the rows need no test."""
 FEW, MANY = {True: 12, False: 8}, 20
-"""Rows that are enough for a test of thirds, of single steps and of means over several, and for one of tenths."""
+"""Rows that are enough for a test of thirds, of single steps and of means over several, and for one
+of tenths."""
 UP, DOUBLED, LEAST, WILD = 1.2, 2.0, 0.5, 3.0
-"""Times that a loss is said to have risen by, times and nats of a jump, and times of a gradient that jumps with it."""
+"""Times that a loss is said to have risen by, times and nats of a jump, and times of a gradient
+that jumps with it."""
 COIN, AWAY, UNSURE = 1.04, 5.0, 0.65
-"""One and a half times ln 2, a way in the units of rewards of pairs, and an accuracy that is hardly above a coin's."""
+"""One and a half times ln 2, a way in the units of rewards of pairs, and an accuracy that is hardly
+above a coin's."""
 LASTS = {True: 8, False: 2}
 """Rows that a jump lasts: of single steps, and of means over several."""
 
 
 @rule("sft-loss", needs=("loss",), kinds=("sft",))
 def find_sft_loss(history: History) -> Iterator[Finding]:
-    """Supervised training: the loss on held-out text rises, or that of training rises, jumps or is 0.
+    """Supervised training: the loss on held-out text rises, or that of training rises, jumps or is
+    0.
 
-    The held-out losses against their best; the training loss against its first step and its first rows.
+    The held-out losses against their best; the training loss against its first step and its first
+    rows.
     """
     yield from _held_out(history)
     series = history["loss"]
@@ -236,7 +288,10 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
         before, peak = float(loss[:at].min()), float(loss[at:].max())
         yield Finding(
             level="warning",
-            what=f"the loss jumped from {before:.3f} to {peak:.3f} at step {steps[at]}, and is {loss[-1]:.3f} now",
+            what=(
+                f"the loss jumped from {before:.3f} to {peak:.3f} at step {steps[at]}, and is "
+                f"{loss[-1]:.3f} now"
+            ),
             since=int(steps[at]),
             evidence={"before": before, "highest": peak, "last": float(loss[-1])},
             causes=(rate, "other texts from there on"),
@@ -246,19 +301,28 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
         late, way = strays
         yield Finding(
             level="warning",
-            what=f"the loss is {late:.3f} in the second half, where a coin has ln 2 = 0.693, and the reward of chosen "
+            what=f"the loss is {late:.3f} in the second half, where a coin has ln 2 = 0.693, and "
+            "the reward of chosen "
             f"answers went {abs(way):.1f} away",
             since=int(steps[0]),
             evidence={"loss": late, "chosen": way},
             causes=(rate,),
             fix="lower the learning rate tenfold",
         )
-    elif len(loss) >= 2 * ROWS and loss.min() >= 0 and float(np.median(loss)) < LEARNT and loss[0] < LEARNT:
+    elif (
+        len(loss) >= 2 * ROWS
+        and loss.min() >= 0
+        and float(np.median(loss)) < LEARNT
+        and loss[0] < LEARNT
+    ):
         gradient = finite(history["gradient"].values)
         moving, dead = bool((gradient != 0).any()), len(gradient) > 0 and not gradient.any()
         yield Finding(
             level="fatal" if dead else "warning",
-            what=f"the loss is {loss[-1]:.1e} from the start: there is nothing to learn, or no target",
+            what=(
+                f"the loss is {loss[-1]:.1e} from the start: there is nothing to learn, or no "
+                "target"
+            ),
             since=int(steps[0]),
             evidence={"first": float(loss[0]), "last": float(loss[-1])},
             causes=likely(
@@ -281,12 +345,14 @@ def _said_rate(history: History) -> str:
 
 
 def _strays(history: History) -> tuple[float, float] | None:
-    """The loss and the way of the chosen answers' reward, where a policy goes far and pairs are told apart no better.
+    """The loss and the way of the chosen answers' reward, where a policy goes far and pairs are
+    told apart no better.
 
     Of a log whose first row stands for steps that broke the model already.
     """
     loss, chosen, right = (
-        finite(history[name].values) for name in ("loss", "preference/chosen", "preference/accuracy")
+        finite(history[name].values)
+        for name in ("loss", "preference/chosen", "preference/accuracy")
     )
     if min(len(loss), len(chosen), len(right)) < ROWS:
         return None
@@ -302,19 +368,33 @@ def _risen(loss: NDArray[np.float64], *, every: bool) -> tuple[bool, str, dict[s
     if count < 4 or loss.min() < 0 or loss[0] <= 0:
         return None
     width = max(3, count // 4) if count < MANY else max(5, count // 10)
-    begun, first, last = float(loss[0]), float(np.median(loss[:width])), float(np.median(loss[-width:]))
+    begun, first, last = (
+        float(loss[0]),
+        float(np.median(loss[:width])),
+        float(np.median(loss[-width:])),
+    )
     lowest, half = float(loss[-width:].min()), float(np.median(loss[-(count // 2) :]))
-    # The first batch may be an easy one: twice the factor from step to step is three standard deviations of it.
+    # The first batch may be an easy one: twice the factor from step to step is three standard
+    # deviations of it.
     factor = float(np.exp(2 * np.median(np.abs(np.diff(np.log(np.maximum(loss, 1e-9)))))))
     if half > max(EXPLODED * begun, NATS) or (
         count >= (MANY if every else FEW[every]) and lowest > max(BROKEN, factor) * begun
     ):
-        what = f"the loss was {begun:.3f} at the first step, and none of the last {width} is below {lowest:.3f}"
+        what = (
+            f"the loss was {begun:.3f} at the first step, and none of the last {width} is below "
+            f"{lowest:.3f}"
+        )
         return True, what, {"first step": begun, "last": last}
     sure = count >= FEW[every] and change(loss, width, width).interval.low > 0
-    far = count >= MANY and last > max(first + 4 * float(np.median(np.abs(np.diff(loss)))) / width**0.5, factor * first)
+    far = count >= MANY and last > max(
+        first + 4 * float(np.median(np.abs(np.diff(loss)))) / width**0.5, factor * first
+    )
     if (sure or far) and last > UP * first:
-        return last > DOUBLED * first, f"the loss rose from {first:.3f} to {last:.3f}", {"first": first, "last": last}
+        return (
+            last > DOUBLED * first,
+            f"the loss rose from {first:.3f} to {last:.3f}",
+            {"first": first, "last": last},
+        )
     return None
 
 
@@ -332,7 +412,9 @@ def _jump(loss: NDArray[np.float64], gradient: NDArray[np.float64], lasts: int) 
         there, earlier = slice(at, at + lasts), slice(max(0, at - around), at)
         before = min(before, float(np.median(loss[earlier])) if at else loss[0])
         if loss[there].min() > max(factor * before, before + LEAST):
-            wild = len(gradient) == len(loss) and gradient[there].max() > WILD * np.median(gradient[earlier])
+            wild = len(gradient) == len(loss) and gradient[there].max() > WILD * np.median(
+                gradient[earlier]
+            )
             if wild or at <= len(loss) // 4:
                 return at
     return None
@@ -348,7 +430,9 @@ def _held_out(history: History) -> Iterator[Finding]:
     """The held-out losses that rose, of one set or of several, as one finding."""
     risen: dict[str, tuple[int, float, float, int]] = {}
     better: dict[str, list[str]] = {}
-    sets = {"": history["eval/loss"]} | {name: history[f"eval/loss/{name}"] for name in history.names("eval/loss/")}
+    sets = {"": history["eval/loss"]} | {
+        name: history[f"eval/loss/{name}"] for name in history.names("eval/loss/")
+    }
     for name, series in sets.items():
         good = np.isfinite(series.values)
         steps, values = series.steps[good], series.values[good]
@@ -372,9 +456,15 @@ def _held_out(history: History) -> Iterator[Finding]:
         level="note" if all(better.values()) else "warning",
         what=(
             f"of {several} held-out losses {len(risen)} are worse than at their best: "
-            + ", ".join(f"{name or 'all'} {best:.3f} -> {last:.3f}" for name, (_, best, last, _) in risen.items())
+            + ", ".join(
+                f"{name or 'all'} {best:.3f} -> {last:.3f}"
+                for name, (_, best, last, _) in risen.items()
+            )
             if several > 1
-            else f"the held-out loss was {risen[worst][1]:.3f} at step {step} and is {risen[worst][2]:.3f} now"
+            else (
+                f"the held-out loss was {risen[worst][1]:.3f} at step {step} and is "
+                f"{risen[worst][2]:.3f} now"
+            )
         )
         + (f"; {', '.join(surer)} rose since: surer, and not worse" if surer else ""),
         since=step,
@@ -397,7 +487,9 @@ def _why_held_out(history: History, best: int, over: int) -> tuple[str, ...]:
     epochs, rate = "more epochs than the data bears", too_high(history)
     if len(epoch):
         once = float(np.interp(over, epoch.steps, epoch.values)) <= ONCE
-        return (rate, "held-out texts of another kind than those of training") if once else (epochs,)
+        return (
+            (rate, "held-out texts of another kind than those of training") if once else (epochs,)
+        )
     before, after = finite(loss.values[loss.steps <= best]), finite(loss.since(best).values)
     if len(before) and len(after) and float(np.median(after)) > float(np.median(before[-ROWS:])):
         return rate, epochs
@@ -410,4 +502,9 @@ def _still_better(history: History, name: str, step: int) -> bool:
         return False
     series = history[f"eval/{name}"]
     values, there = finite(series.values), finite(series.values[series.steps <= step])
-    return len(values) >= 3 and len(there) > 0 and values[-1] > there[-1] and values[-1] >= values.max() - 0.005
+    return (
+        len(values) >= 3
+        and len(there) > 0
+        and values[-1] > there[-1]
+        and values[-1] >= values.max() - 0.005
+    )

@@ -1,4 +1,5 @@
-"""Where the policy goes: KL, sampler against scorer, entropy, weights that are random or stand still."""
+"""Where the policy goes: KL, sampler against scorer, entropy, weights that are random or stand
+still."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,9 +17,11 @@ from plumbline.checks.diagnosis.trends import BLOCKS, finite, moves, order, tren
 from plumbline.evaluation.comparison import among
 
 FIRST = 0.05
-"""Nats: before the first update policy and reference are one model; 16 bits leave about 0.001 between two passes."""
+"""Nats: before the first update policy and reference are one model; 16 bits leave about 0.001
+between two passes."""
 APART = 1.0
-"""Below, it may be meant: the reference is the model before SFT, or a teacher, as in 12 runs of 2 public projects."""
+"""Below, it may be meant: the reference is the model before SFT, or a teacher, as in 12 runs of 2
+public projects."""
 HUGE = 10.0
 AWAY = 0.1
 """Nats a token that the policy went away from the reference, which its samples would show."""
@@ -32,10 +35,13 @@ SAMPLED = ("reward", "length", "entropy", "truncated")
 @rule(
     "kl",
     needs=("kl|kl_sum",),
-    stops=lambda history, since: stood(10)(history, since) and bool(np.median(history["kl"].last(10).values) > HUGE),
+    stops=lambda history, since: (
+        stood(10)(history, since) and bool(np.median(history["kl"].last(10).values) > HUGE)
+    ),
 )
 def find_kl(history: History) -> Iterator[Finding]:
-    """The KL to the reference: exploding, of the wrong sign, there from the first step, void, or unseen by samples.
+    """The KL to the reference: exploding, of the wrong sign, there from the first step, void, or
+    unseen by samples.
 
     In the order of how bad it is; one finding.
     """
@@ -54,23 +60,35 @@ def find_kl(history: History) -> Iterator[Finding]:
             level="fatal" if lasts else "warning",
             what=f"the KL to the reference goes up to {values.max():.3g} nats"
             + ("" if lasts else f" in {int(high.sum())} of {len(values)} logged steps, and back")
-            + (f"; it is {values[0]:.3g} at step {steps[0]}, before the policy can have moved" if began else ""),
+            + (
+                f"; it is {values[0]:.3g} at step {steps[0]}, before the policy can have moved"
+                if began
+                else ""
+            ),
             since=int(steps[high][0]),
             evidence={"highest": float(values.max()), "median": middle},
             causes=likely(
                 history,
                 *((one, lambda _: not began) for one in TWO_MODELS),
                 ("too high a learning rate", lambda _: began and values.max() < GROWN * values[0]),
-                ("policy and reference are read by different templates or weights", lambda _: began),
+                (
+                    "policy and reference are read by different templates or weights",
+                    lambda _: began,
+                ),
             ),
             fix=ONE_MODEL
             if began
-            else "go back to a checkpoint before that step; lower the learning rate or raise rl.beta",
+            else (
+                "go back to a checkpoint before that step; lower the learning rate or raise rl.beta"
+            ),
         )
     elif steps[0] <= 2 and values[0] > FIRST and not values[0] < 0.2 * middle:
         yield Finding(
             level="warning" if values[0] > APART else "note",
-            what=f"the KL to the reference is {values[0]:.3g} at step {steps[0]}, before the policy can have moved",
+            what=(
+                f"the KL to the reference is {values[0]:.3g} at step {steps[0]}, before the policy "
+                "can have moved"
+            ),
             since=int(steps[0]),
             evidence={"first": float(values[0]), "median": middle},
             causes=TWO_MODELS,
@@ -80,7 +98,8 @@ def find_kl(history: History) -> Iterator[Finding]:
     elif below := list(_below(series, 0.01)):
         yield from below
     elif len(values) >= 5 and zeros(series, 1e-300).all():
-        # TRL's own loss has entropy and clip, and a KL only where it is charged; Unsloth's logs a KL of 0 without one.
+        # TRL's own loss has entropy and clip, and a KL only where it is charged; Unsloth's logs a
+        # KL of 0 without one.
         own = history.origin == "trl" and len(history["entropy"]) > 0 and len(history["clip"]) > 0
         wanted = beta > 0 if isinstance(beta, int | float) else own
         still = len(history["gradient"]) > 0 and bool(zeros(history["gradient"], 1e-10).all())
@@ -92,14 +111,19 @@ def find_kl(history: History) -> Iterator[Finding]:
             since=int(steps[0]),
             evidence={"beta": beta},
             causes=_void(history, wanted=wanted, still=still),
-            fix="compare a checksum of the policy's weights before and after a step, and with the reference's"
+            fix=(
+                "compare a checksum of the policy's weights before and after a step, and with the "
+                "reference's"
+            )
             if wanted
             else "read nothing into it",
         )
     elif _unseen(history):
         yield Finding(
             level="warning",
-            what=f"the KL to the reference grows from {values[0]:.2g} to {values[-1]:.2g} nats, and nothing that is "
+            what=f"the KL to the reference grows from {values[0]:.2g} to {values[-1]:.2g} nats, "
+            "and "
+            "nothing that is "
             "measured on samples moves: what is sampled does not follow the policy",
             since=int(steps[np.argmax(values > AWAY)]),
             evidence={"first": float(values[0]), "last": float(values[-1])},
@@ -107,7 +131,10 @@ def find_kl(history: History) -> Iterator[Finding]:
                 "the sampler has old weights, or the base model without the adapter",
                 "weights that are published under a name the sampler does not load",
             ),
-            fix="draw one greedy answer from the sampler and from the trained weights, and compare them",
+            fix=(
+                "draw one greedy answer from the sampler and from the trained weights, and compare "
+                "them"
+            ),
         )
 
 
@@ -116,11 +143,16 @@ TWO_MODELS = (
     "the policy starts from an adapter of SFT, and the reference is the model without it",
     "the reference is another model, another dtype, or reads another template",
 )
-ONE_MODEL = "merge the adapter of SFT before RL; set dropout to 0, and give both the same weights, dtype and template"
+ONE_MODEL = (
+    "merge the adapter of SFT before RL; set dropout to 0, and give both the same weights, dtype "
+    "and template"
+)
 GROWN = 10.0
-"""Times the first one, from which a KL that was there before the first update grew by training, too."""
+"""Times the first one, from which a KL that was there before the first update grew by training,
+too."""
 BELOW = 0.5
-"""Nats under 0 that the mean KL of whole answers does not have by chance: a hundredth a token of fifty."""
+"""Nats under 0 that the mean KL of whole answers does not have by chance: a hundredth a token of
+fifty."""
 
 
 def _below(series: Series, limit: float, of: str = "") -> Iterator[Finding]:
@@ -130,14 +162,23 @@ def _below(series: Series, limit: float, of: str = "") -> Iterator[Finding]:
         middle = float(np.median(values))
         yield Finding(
             level="warning",
-            what=f"the KL to the reference{of} is negative ({middle:.3g} in the middle); its mean cannot be",
+            what=(
+                f"the KL to the reference{of} is negative ({middle:.3g} in the middle); its mean "
+                "cannot be"
+            ),
             since=int(series.steps[series.values < -limit][0]),
             evidence={"median": middle},
             causes=(
                 "its sign is wrong, so the policy is paid for leaving the reference",
-                "answers are drawn by another law than the one that is scored (top-k, top-p, a least length)",
+                (
+                    "answers are drawn by another law than the one that is scored (top-k, top-p, a "
+                    "least length)"
+                ),
             ),
-            fix="draw at top-p 1 without top-k; k3 = exp(-d) - 1 + d for d = log p - log q is never negative",
+            fix=(
+                "draw at top-p 1 without top-k; k3 = exp(-d) - 1 + d for d = log p - log q is "
+                "never negative"
+            ),
         )
 
 
@@ -151,17 +192,22 @@ def _void(history: History, *, wanted: bool, still: bool) -> tuple[str, ...]:
         return same
     live = len(history["gradient"]) > 0 and not still and bool((history["rate"].values > 0).any())
     other = (
-        "the optimiser holds other weights than the policy (they were replaced after it was made, or an adapter was)"
+        "the optimiser holds other weights than the policy (they were replaced after it was made, "
+        "or an adapter was)"
     )
     return (other, *same) if live else (*same, stays)
 
 
 def _unseen(history: History) -> bool:
-    """Whether the KL grows steadily while the reward and the length or the entropy of samples stand still."""
+    """Whether the KL grows steadily while the reward and the length or the entropy of samples stand
+    still."""
     values = finite(history["kl"].values)
     if len(values) < KL_LONG or agree(history):
         return False
-    width, up = len(values) // 5, order(np.array([block.mean() for block in np.array_split(values, BLOCKS)]))
+    width, up = (
+        len(values) // 5,
+        order(np.array([block.mean() for block in np.array_split(values, BLOCKS)])),
+    )
     first, last = float(np.median(values[:width])), float(np.median(values[-width:]))
     known = [name for name in SAMPLED if len(history[name]) >= KL_LONG]
     return (
@@ -175,8 +221,9 @@ def _unseen(history: History) -> bool:
 
 
 LIMIT, LIMIT_KL = 0.1, 0.05
-"""Nats a choice: two engines in 16 bits differ by about .01 to .05 (trl#5312 had .015, and .201 with stale weights).
-Of a KL divergence between them, which is about half the square of what single tokens differ by: .0005 to .005 there."""
+"""Nats a choice: two engines in 16 bits differ by about .01 to .05 (trl#5312 had .015, and .201
+with stale weights). Of a KL divergence between them, which is about half the square of what single
+tokens differ by: .0005 to .005 there."""
 ALWAYS_KL = 0.2
 """Where it was as high at first: filters of the sampler and asynchronous training have some."""
 SOME, SOME_KL = 0.05, 0.03
@@ -195,15 +242,20 @@ def _stops(history: History, since: int) -> bool:
 
 @rule("gap", needs=("gap|gap_kl|ratio_mean|ratio_max",), stops=_stops)
 def find_gap(history: History) -> Iterator[Finding]:
-    """Sampler and scorer are two distributions: temperature, filters, masks, stale weights, or 16 bits.
+    """Sampler and scorer are two distributions: temperature, filters, masks, stale weights, or 16
+    bits.
 
     The mean gap now, and whether it widened; the KL divergence; then importance ratios.
     """
-    found = _measured(history, "gap", SOME, LIMIT, LEAST) or _measured(history, "gap_kl", SOME_KL, LIMIT_KL, LEAST_KL)
+    found = _measured(history, "gap", SOME, LIMIT, LEAST) or _measured(
+        history, "gap_kl", SOME_KL, LIMIT_KL, LEAST_KL
+    )
     yield from [found] if found is not None else _ratios(history)
 
 
-def _measured(history: History, name: str, some: float, limit: float, least: float) -> Finding | None:
+def _measured(
+    history: History, name: str, some: float, limit: float, least: float
+) -> Finding | None:
     """What a logged difference says of itself."""
     steps, values = history[name].known
     values = np.abs(values)
@@ -221,7 +273,13 @@ def _measured(history: History, name: str, some: float, limit: float, least: flo
             if name == "gap"
             else f"the KL divergence between sampler and scorer is {last:.3f} nats a token"
         )
-        + (f"; at first by {first:.3f}" if widened and name == "gap" else f"; at first {first:.4f}" if widened else ""),
+        + (
+            f"; at first by {first:.3f}"
+            if widened and name == "gap"
+            else f"; at first {first:.4f}"
+            if widened
+            else ""
+        ),
         since=int(steps[np.argmax(over)]),
         evidence={"first": first, "last": last, "highest": float(values.max())},
         causes=likely(
@@ -231,8 +289,12 @@ def _measured(history: History, name: str, some: float, limit: float, least: flo
             ("the policy became sharper in 16 bits", _not_sharper),
         )
         if widened
-        else ("another temperature, top-p or top-k than the scorer's", "another template or other tokens"),
-        fix="compare log-probabilities of one answer in both; publish the weights again, or correct by "
+        else (
+            "another temperature, top-p or top-k than the scorer's",
+            "another template or other tokens",
+        ),
+        fix="compare log-probabilities of one answer in both; publish the weights again, or "
+        "correct by "
         "truncated importance sampling",
     )
 
@@ -240,11 +302,14 @@ def _measured(history: History, name: str, some: float, limit: float, least: flo
 def _not_sharper(history: History) -> bool:
     """Whether the entropy is logged and did not fall."""
     values = finite(history["entropy"].values)
-    return len(values) >= 2 * WINDOW and bool(np.median(values[-WINDOW:]) > 0.9 * np.median(values[:WINDOW]))
+    return len(values) >= 2 * WINDOW and bool(
+        np.median(values[-WINDOW:]) > 0.9 * np.median(values[:WINDOW])
+    )
 
 
 def _ratios(history: History) -> Iterator[Finding]:
-    """Ratios alone cannot tell another sampler from products over a whole answer; a logged difference can."""
+    """Ratios alone cannot tell another sampler from products over a whole answer; a logged
+    difference can."""
     mean, highest = history["ratio_mean"], history["ratio_max"]
     off = np.isfinite(mean.values) & ((mean.values > 1.5) | (mean.values < 0.67))
     far = len(highest) >= 5 and level(highest) > 100
@@ -263,11 +328,21 @@ def _ratios(history: History) -> Iterator[Finding]:
     if agree(history):
         known = "gap" if len(history["gap"]) else "gap_kl"
         size = f"{'differ' if known == 'gap' else 'have a KL divergence of'}{' by' if known == 'gap' else ''}"
-        what += f", but sampler and scorer {size} {abs(level(history[known])):.2g} nats a token: the sampler is right"
-        causes: tuple[str, ...] = (
-            f"{product}: small differences of many tokens multiply, and the whole batch is weighed down",
+        what += (
+            f", but sampler and scorer {size} {abs(level(history[known])):.2g} nats a token: the "
+            "sampler is right"
         )
-        fix = "take ratios by token, or the mean over an answer's tokens (sequence_mean) in place of the sum"
+        causes: tuple[str, ...] = (
+            (
+                f"{product}: small differences of many tokens multiply, and the whole batch is "
+                "weighed "
+                "down"
+            ),
+        )
+        fix = (
+            "take ratios by token, or the mean over an answer's tokens (sequence_mean) in place of "
+            "the sum"
+        )
     else:
         what += "; where sampler and scorer are one distribution they are 1"
         causes = ("the sampler has another temperature, other filters or old weights", product)
@@ -278,7 +353,11 @@ def _ratios(history: History) -> Iterator[Finding]:
         level="warning",
         what=what,
         since=since,
-        evidence={"ratio": found, "gap": level(history["gap"]), "KL divergence": level(history["gap_kl"])},
+        evidence={
+            "ratio": found,
+            "gap": level(history["gap"]),
+            "KL divergence": level(history["gap_kl"]),
+        },
         causes=causes,
         fix=fix,
     )
@@ -312,18 +391,25 @@ def find_entropy(history: History) -> Iterator[Finding]:
         gone = np.flatnonzero(values < GONE)
         yield Finding(
             level="note" if reward.t > 2 else "warning",
-            what=f"the entropy fell from {first:.3f} to {last:.4f} nats a token: the answers of a group are nearly "
+            what=f"the entropy fell from {first:.3f} to {last:.4f} nats a token: the answers of a "
+            "group are nearly "
             "the same",
             since=int(steps[gone[0]]) if len(gone) else None,
             evidence={"first": first, "last": last},
             causes=likely(
                 history,
                 ("many steps on few prompts", lambda run: 0 < level(run["epoch"]) < 1),
-                ("a low temperature", lambda run: run.settings.get("sampling.temperature", 0) >= WARM or first > MUCH),
+                (
+                    "a low temperature",
+                    lambda run: run.settings.get("sampling.temperature", 0) >= WARM or first > MUCH,
+                ),
                 ("a clip that lets only likely tokens rise", lambda run: level(run["clip"]) == 0),
                 "no penalty that holds the policy near its reference",
             ),
-            fix="stop where the evaluation stopped rising; for a longer run raise the upper clip or take more prompts",
+            fix=(
+                "stop where the evaluation stopped rising; for a longer run raise the upper clip "
+                "or take more prompts"
+            ),
         )
     elif last > first + MUCH and last > 2 * first:
         falling = reward.t < -2
@@ -344,8 +430,9 @@ def find_entropy(history: History) -> Iterator[Finding]:
 
 
 HIGH = 7.0
-"""Nats a token: as much as one of 1,100 tokens drawn evenly. Random weights have the logarithm of the vocabulary
-(32,000: 10.4; 152,000: 11.9); a pretrained model has 1 to 4 on any text of a language that it knows."""
+"""Nats a token: as much as one of 1,100 tokens drawn evenly. Random weights have the logarithm of
+the vocabulary (32,000: 10.4; 152,000: 11.9); a pretrained model has 1 to 4 on any text of a
+language that it knows."""
 MOST = 13.0
 """The logarithm of 440,000: what is higher is no mean over tokens."""
 KNOWN = 0.05
@@ -353,14 +440,17 @@ KNOWN = 0.05
 
 
 BREAKS = 5e-4
-"""A rate that can break a pretrained model before the first logged row, which stands for several steps."""
+"""A rate that can break a pretrained model before the first logged row, which stands for several
+steps."""
 
 
 @rule("untrained", needs=("loss|entropy",), kinds=("rl", "sft"))
 def find_untrained(history: History) -> Iterator[Finding]:
-    """A model that knows nothing at the first step: random weights, or weights that were loaded only in part.
+    """A model that knows nothing at the first step: random weights, or weights that were loaded
+    only in part.
 
-    The first loss of supervised training, the first entropy of RL. Who pretrains knows it: then it is no fault.
+    The first loss of supervised training, the first entropy of RL. Who pretrains knows it: then it
+    is no fault.
     """
     known = (history["truth/accuracy"].values[:1] > KNOWN).any()
     if history.name == "base" or history.has("preference/") or known:
@@ -376,13 +466,18 @@ def find_untrained(history: History) -> Iterator[Finding]:
     broke = history.kind == "sft" and series.steps[0] > 1 and highest_rate(history) >= BREAKS
     yield Finding(
         level="warning" if len(right) or history.kind == "rl" else "note",
-        what=f"the {what} is {values[0]:.1f} nats a token at step {int(series.steps[0])}: about what random weights "
+        what=f"the {what} is {values[0]:.1f} nats a token at step {int(series.steps[0])}: about "
+        "what random weights "
         "have",
         since=int(series.steps[0]),
         evidence={what: float(values[0])} | ({"accuracy": float(right[0])} if len(right) else {}),
         causes=(
             *([f"{too_high(history)}: the first steps broke the model"] if broke else []),
-            "weights that were not found, or loaded in part (look for 'newly initialized' in what the program said)",
+            (
+                "weights that were not found, or loaded in part (look for 'newly initialized' in "
+                "what "
+                "the program said)"
+            ),
             "another tokenizer than the model's",
         ),
         fix="have the model continue a sentence before training",
@@ -390,7 +485,8 @@ def find_untrained(history: History) -> Iterator[Finding]:
 
 
 def _scale(history: History) -> float:
-    """How many times the held-out loss the logged one is at the same step: a sum over batches is no mean of tokens."""
+    """How many times the held-out loss the logged one is at the same step: a sum over batches is no
+    mean of tokens."""
     held, loss = history["eval/loss"], history["loss"]
     at = np.isfinite(held.values) & (held.values > 0)
     if history.kind == "rl" or not at.any():
@@ -409,7 +505,8 @@ UNCHANGED_LONG = 20
 
 @rule("unchanged", needs=("finals",), kinds=("rl", "sft"), live=False)
 def find_unchanged(history: History) -> Iterator[Finding]:
-    """A stage after which every greedy answer is what it was: the weights that are evaluated are not the trained ones.
+    """A stage after which every greedy answer is what it was: the weights that are evaluated are
+    not the trained ones.
 
     Each greedy evaluation of the stage against the stage before it, by text.
     """
@@ -424,11 +521,15 @@ def find_unchanged(history: History) -> Iterator[Finding]:
             continue
         yield Finding(
             level="warning",
-            what=f"after {after.stage} {same} of {len(rows)} greedy answers on {after.where} are letter by letter "
+            what=f"after {after.stage} {same} of {len(rows)} greedy answers on {after.where} are "
+            "letter by letter "
             f"those of {before.stage}",
             evidence={"same": same, "n": len(rows)},
             causes=(
-                "the weights before training were evaluated: an adapter that was not loaded, a wrong path",
+                (
+                    "the weights before training were evaluated: an adapter that was not loaded, a "
+                    "wrong path"
+                ),
                 "a rate too low for any weight to move",
             ),
             fix="compare the weights of both models; look at the learning rate",
@@ -455,6 +556,8 @@ def pairs(history: History) -> Iterator[tuple[Final, Final]]:
                 ):
                     same = earlier == "base"
                     yield (
-                        replace(after, evaluation=among(after.evaluation, before.evaluation)) if same else after,
+                        replace(after, evaluation=among(after.evaluation, before.evaluation))
+                        if same
+                        else after,
                         before,
                     )

@@ -1,4 +1,5 @@
-"""Preference training, of policies and reward models: pairs that teach nothing, are swapped, or lose probability."""
+"""Preference training, of policies and reward models: pairs that teach nothing, are swapped, or
+lose probability."""
 
 from collections.abc import Iterator
 
@@ -14,19 +15,23 @@ from plumbline.checks.diagnosis.rules.steps import highest_rate
 from plumbline.checks.diagnosis.trends import change, finite, noise_of_mean, order
 
 GUESS = float(np.log(2))
-"""The loss of a pair that a coin decides, where the loss is the logarithm of a sigmoid: DPO's, a reward model's."""
+"""The loss of a pair that a coin decides, where the loss is the logarithm of a sigmoid: DPO's, a
+reward model's."""
 ZERO = 1e-6
 """A margin below is none."""
 EXACT, ABOUT = 1e-4, (-0.015, 0.08)
-"""Nats that a loss may be off it: printed with four digits, and in the middle of rows: noise adds to it."""
+"""Nats that a loss may be off it: printed with four digits, and in the middle of rows: noise adds
+to it."""
 ROUNDED = 1e-6
 """A rate above moves some 16-bit weights."""
 MOST, ROWS, SINGLE = 0.9, 5, 10
-"""Share of the rows; rows that are means of several steps, and rows of single steps, which a warmup may silence."""
+"""Share of the rows; rows that are means of several steps, and rows of single steps, which a warmup
+may silence."""
 LONG = 16
 """Rows, from which on pairs that are not told apart may be said to be learnt nothing of."""
 ORDERED, SURE = 2.5, 3.0
-"""Standard errors: of the order of eight means, of an accuracy below a half, of a margin above 0."""
+"""Standard errors: of the order of eight means, of an accuracy below a half, of a margin above
+0."""
 COIN = 0.05
 """An accuracy's distance from a half."""
 
@@ -36,15 +41,22 @@ RIGHT = ("preference/accuracy", "truth/accuracy", "truth/acc")
 
 def margin_of(history: History) -> Series:
     """The logged margin, or what chosen and rejected answers differ by."""
-    margin, chosen, rejected = (history[f"preference/{name}"] for name in ("margin", "chosen", "rejected"))
+    margin, chosen, rejected = (
+        history[f"preference/{name}"] for name in ("margin", "chosen", "rejected")
+    )
     if len(margin) or not np.array_equal(chosen.steps, rejected.steps):
         return margin
-    return Series(chosen.steps, chosen.values - rejected.values, chosen.rounding + rejected.rounding)
+    return Series(
+        chosen.steps, chosen.values - rejected.values, chosen.rounding + rejected.rounding
+    )
 
 
 def accuracy_of(history: History) -> NDArray[np.float64]:
-    """The accuracy of the pairs; TRL's reward models, NeMo-RL and OpenRLHF write it without a prefix."""
-    return next((found for name in RIGHT if len(found := finite(history[name].values))), np.array([]))
+    """The accuracy of the pairs; TRL's reward models, NeMo-RL and OpenRLHF write it without a
+    prefix."""
+    return next(
+        (found for name in RIGHT if len(found := finite(history[name].values))), np.array([])
+    )
 
 
 @rule(
@@ -54,9 +66,11 @@ def accuracy_of(history: History) -> NDArray[np.float64]:
     explains=("no-gradient", "sft-loss", "small-updates", "no-fall"),
 )
 def find_no_margin(history: History) -> Iterator[Finding]:
-    """Pairs of which nothing is learnt: the margin is 0 and the loss ln 2 throughout, or about so (a warning).
+    """Pairs of which nothing is learnt: the margin is 0 and the loss ln 2 throughout, or about so
+    (a warning).
 
-    A margin of exactly 0 has a cause that no step mends; one that only stands may be of labels that say nothing.
+    A margin of exactly 0 has a cause that no step mends; one that only stands may be of labels that
+    say nothing.
     """
     margin, loss = margin_of(history), history["loss"]
     needed = ROWS if not every_step(loss) or not every_step(margin) else SINGLE
@@ -68,14 +82,23 @@ def find_no_margin(history: History) -> Iterator[Finding]:
         series = margin if none else loss
         yield Finding(
             level="fatal" if none or not len(margin) else "warning",
-            what=("the margin of chosen over rejected answers is exactly 0" if none else "the loss is ln 2")
+            what=(
+                "the margin of chosen over rejected answers is exactly 0"
+                if none
+                else "the loss is ln 2"
+            )
             + f" in nearly all of {len(series)} logged steps"
             + (" and the loss ln 2" if none and guess else "")
             + ": nothing is learnt of the pairs",
             since=int(series.steps[0]),
             evidence={"loss": round(float(np.nanmedian(loss.values)), 4) if len(loss) else None},
-            causes=_why_none(history) if none or not len(margin) else ("a rate that is too low", "a beta near 0"),
-            fix="print the four log-probabilities of one pair: of both answers, by the policy and by the reference",
+            causes=_why_none(history)
+            if none or not len(margin)
+            else ("a rate that is too low", "a beta near 0"),
+            fix=(
+                "print the four log-probabilities of one pair: of both answers, by the policy and "
+                "by the reference"
+            ),
         )
         return
     right, values, margins = accuracy_of(history), finite(loss.values), finite(margin.values)
@@ -90,16 +113,24 @@ def find_no_margin(history: History) -> Iterator[Finding]:
     ):
         yield Finding(
             level="warning",
-            what=f"the accuracy of the pairs is {late.mean():.2f} in the second half of {len(right)} logged steps, and "
+            what=f"the accuracy of the pairs is {late.mean():.2f} in the second half of "
+            f"{len(right)} logged steps, and "
             f"the loss {np.median(values):.3f}: no better than a coin (ln 2 = 0.693)",
             since=int(loss.steps[0]),
             evidence={"accuracy": round(float(late.mean()), 3), "loss": float(np.median(values))},
             causes=(
-                "labels that say nothing: chosen and rejected in no order, or half of the pairs swapped",
+                (
+                    "labels that say nothing: chosen and rejected in no order, or half of the "
+                    "pairs "
+                    "swapped"
+                ),
                 "a rate or a beta that is too low",
                 "answers that are cut before they differ",
             ),
-            fix="read twenty pairs and say which is better; then raise the rate tenfold for 50 steps",
+            fix=(
+                "read twenty pairs and say which is better; then raise the rate tenfold for 50 "
+                "steps"
+            ),
         )
 
 
@@ -122,7 +153,8 @@ def _rises(values: NDArray[np.float64], *, every: bool) -> bool:
 
 
 def _why_none(history: History) -> tuple[str, ...]:
-    """By what is logged: equal texts have equal log-probabilities, and rewards of 0 are those of the reference."""
+    """By what is logged: equal texts have equal log-probabilities, and rewards of 0 are those of
+    the reference."""
     chosen, rejected = history["preference/logps_chosen"], history["preference/logps_rejected"]
     known = len(chosen) > 0 and np.array_equal(chosen.steps, rejected.steps)
     same = known and bool(np.allclose(chosen.values, rejected.values, rtol=1e-6, atol=1e-6))
@@ -134,10 +166,16 @@ def _why_none(history: History) -> tuple[str, ...]:
     causes = likely(
         history,
         ("chosen and rejected answers are the same texts", lambda _: moves or (known and not same)),
-        ("the reference is the policy itself: one object, or the same adapter", lambda _: paid or frozen or same),
+        (
+            "the reference is the policy itself: one object, or the same adapter",
+            lambda _: paid or frozen or same,
+        ),
         ("beta is 0", lambda _: paid or moves or same),
         ("the weights that are trained are frozen", lambda _: moves or same),
-        ("a rate of 0, or one that 16-bit weights round away", lambda run: paid or same or highest_rate(run) > ROUNDED),
+        (
+            "a rate of 0, or one that 16-bit weights round away",
+            lambda run: paid or same or highest_rate(run) > ROUNDED,
+        ),
     )
     return causes or ("chosen and rejected answers are read from the same column",)
 
@@ -153,25 +191,36 @@ LOW, HIGH = 0.45, 0.75
     explains=("sft-loss",),
 )
 def find_swapped_pairs(history: History) -> Iterator[Finding]:
-    """Pairs that go the wrong way: their accuracy falls below a half, in training or on held-out pairs alone.
+    """Pairs that go the wrong way: their accuracy falls below a half, in training or on held-out
+    pairs alone.
 
-    The last third of training; held-out accuracies that fall, or that stay a guess, where training's is high.
+    The last third of training; held-out accuracies that fall, or that stay a guess, where
+    training's is high.
     """
     right, steps = accuracy_of(history), history["loss"].steps
     margin = finite(margin_of(history).values)
     third = max(2, len(right) // 3)
     if len(right) >= FEW[False]:
         late, error = float(right[-third:].mean()), float(right[-third:].std(ddof=1)) / third**0.5
-        falls = _rises(-right, every=every_step(history["loss"])) or (len(margin) and _rises(-margin, every=False))
+        falls = _rises(-right, every=every_step(history["loss"])) or (
+            len(margin) and _rises(-margin, every=False)
+        )
         if late < min(LOW, 0.5 - SURE * error) and falls:
             yield Finding(
                 level="fatal" if late < 1 - HIGH else "warning",
-                what=f"the accuracy of the pairs fell from {right[:third].mean():.2f} to {late:.2f}: below a half, so "
+                what=f"the accuracy of the pairs fell from {right[:third].mean():.2f} to "
+                f"{late:.2f}: below a half, so "
                 "the rejected answers are preferred",
                 since=int(steps[-third]) if len(steps) >= third else None,
                 evidence={"first": float(right[:third].mean()), "last": late},
-                causes=("chosen and rejected are swapped, in the columns or in the loss", "too high a rate"),
-                fix="read one pair as the trainer sees it; the one named chosen should be the better one",
+                causes=(
+                    "chosen and rejected are swapped, in the columns or in the loss",
+                    "too high a rate",
+                ),
+                fix=(
+                    "read one pair as the trainer sees it; the one named chosen should be the "
+                    "better one"
+                ),
             )
             return
     series = history["eval/preference/accuracy"]
@@ -187,7 +236,8 @@ def find_swapped_pairs(history: History) -> Iterator[Finding]:
         return
     yield Finding(
         level="warning",
-        what=f"the accuracy of held-out pairs {what} ({held[0]:.2f} to {held[-1]:.2f}), while that of training is "
+        what=f"the accuracy of held-out pairs {what} ({held[0]:.2f} to {held[-1]:.2f}), while that "
+        "of training is "
         f"{right[-third:].mean():.2f}",
         since=int(series.steps[0]),
         evidence={"held-out": float(held[-1]), "training": float(right[-third:].mean())},
@@ -204,12 +254,18 @@ WHOLE = 5.0
 
 @rule("less-likely", needs=("preference/logps_chosen",), kinds=("sft",))
 def find_less_likely(history: History) -> Iterator[Finding]:
-    """The chosen answers lose probability, too, while margins grow: what is learnt is only what to avoid.
+    """The chosen answers lose probability, too, while margins grow: what is learnt is only what to
+    avoid.
 
     Common in DPO, and a note; a warning where a whole answer's log-probability doubles.
     """
-    chosen, rejected = (finite(history[f"preference/logps_{name}"].values) for name in ("chosen", "rejected"))
-    margin, every = finite(margin_of(history).values), every_step(history["preference/logps_chosen"])
+    chosen, rejected = (
+        finite(history[f"preference/logps_{name}"].values) for name in ("chosen", "rejected")
+    )
+    margin, every = (
+        finite(margin_of(history).values),
+        every_step(history["preference/logps_chosen"]),
+    )
     if not _rises(-chosen, every=every) or (len(rejected) and not _rises(-rejected, every=every)):
         return
     third = max(2, len(chosen) // 3)
@@ -219,10 +275,18 @@ def find_less_likely(history: History) -> Iterator[Finding]:
     begun = float(chosen[: max(1, len(chosen) // 10)].mean())
     yield Finding(
         level="warning" if last < 2 * begun < -2 * WHOLE else "note",
-        what=f"the chosen answers' log-probability fell from {begun:.3g} to {last:.3g}, as the rejected ones' did: the "
+        what=f"the chosen answers' log-probability fell from {begun:.3g} to {last:.3g}, as the "
+        "rejected ones' did: the "
         "margin grows because those fall faster",
         since=int(history["preference/logps_chosen"].steps[0]),
         evidence={"first": begun, "last": last},
-        causes=("pairs that are much alike", "answers that the model would not give", "a low beta or a high rate"),
-        fix="add a loss on the chosen answers (TRL: rpo_alpha), begin with SFT on them, or raise beta",
+        causes=(
+            "pairs that are much alike",
+            "answers that the model would not give",
+            "a low beta or a high rate",
+        ),
+        fix=(
+            "add a loss on the chosen answers (TRL: rpo_alpha), begin with SFT on them, or raise "
+            "beta"
+        ),
     )

@@ -9,7 +9,17 @@ import numpy as np
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import RISES, agree, enough, likely, quoted, rises, short, sums, weights
+from plumbline.checks.diagnosis.facts import (
+    RISES,
+    agree,
+    enough,
+    likely,
+    quoted,
+    rises,
+    short,
+    sums,
+    weights,
+)
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import outcome
 from plumbline.checks.diagnosis.rules.series import JUMP_ENOUGH, jumps_of
@@ -27,15 +37,18 @@ from plumbline.evaluation.statistics import surely_over
 from plumbline.runs.evaluations import REFERENCE
 
 DEAD_PART_ENOUGH = 10
-"""Logged steps from which a part that never moved is called dead; a live part of 64 rollouts a step moves in one."""
+"""Logged steps from which a part that never moved is called dead; a live part of 64 rollouts a step
+moves in one."""
 FLAT = 1e-9
 
 
 @rule("dead-part", needs=("part/",))
 def find_dead_part(history: History) -> Iterator[Finding]:
-    """A part of the reward that says nothing: its weight is in the total, and no answer ever moves it.
+    """A part of the reward that says nothing: its weight is in the total, and no answer ever moves
+    it.
 
-    A finding a part. At 0 it is dead; at one value above it is paid for nothing, which is no fault of itself.
+    A finding a part. At 0 it is dead; at one value above it is paid for nothing, which is no fault
+    of itself.
     """
     names = history.names("part/")
     moving = [name for name in names if np.ptp(_values(history, name)) > FLAT] if names else []
@@ -52,16 +65,26 @@ def find_dead_part(history: History) -> Iterator[Finding]:
                 since=int(history[f"part/{name}"].steps[0]),
                 evidence={"steps": len(values), "parts that move": len(moving)},
                 causes=(
-                    "what it looks for is read wrongly, or never there (score a gold answer: it must earn it)",
+                    (
+                        "what it looks for is read wrongly, or never there (score a gold answer: "
+                        "it "
+                        "must earn it)"
+                    ),
                     "the model never does it: there is nothing to reinforce until it sometimes does",
                 ),
                 about=name,
-                fix=f"score gold answers; if they earn {name}, show it in SFT first, or pay steps towards it",
+                fix=(
+                    f"score gold answers; if they earn {name}, show it in SFT first, or pay steps "
+                    "towards it"
+                ),
             )
         elif len(names) > 1:
             yield Finding(
                 level="note",
-                what=f"the part {name} of the reward is {value:.3g} for every answer of all {len(values)} logged steps",
+                what=(
+                    f"the part {name} of the reward is {value:.3g} for every answer of all "
+                    f"{len(values)} logged steps"
+                ),
                 evidence={"steps": len(values)},
                 causes=("it is solved, or paid without being earned",),
             )
@@ -80,8 +103,9 @@ def _spread(history: History, name: str) -> float:
 
 
 PARTS_OPPOSE_SURE = 5.0
-"""Standard errors between the first fifth of the steps and the last, of what falls. Noise whose neighbours correlate by
-0.8 falls by 5 in 0.8 % of simulated runs of 30 steps, and in none of 400 of 200 steps."""
+"""Standard errors between the first fifth of the steps and the last, of what falls. Noise whose
+neighbours correlate by 0.8 falls by 5 in 0.8 % of simulated runs of 30 steps, and in none of 400 of
+200 steps."""
 PARTS_OPPOSE_LARGE = 0.3
 """Share of what it had at first that the falling part lost."""
 PARTS_OPPOSE_LEAST = 0.05
@@ -107,10 +131,11 @@ LENGTH = re.compile("len|token|word|char|verbos", re.IGNORECASE)
 
 @rule("parts-oppose", needs=("part/", "reward"))
 def find_parts_oppose(history: History) -> Iterator[Finding]:
-    """A part of the reward falls while the whole rises: it is charged, dropped, or outweighed by another part.
+    """A part of the reward falls while the whole rises: it is charged, dropped, or outweighed by
+    another part.
 
-    Each part that fell for sure, or whose charge grew, with its weight where the logged reward is a weighted sum of the
-    parts.
+    Each part that fell for sure, or whose charge grew, with its weight where the logged reward is a
+    weighted sum of the parts.
     """
     known, rose = weights(history) or {}, rises(history)
     none = NO_WEIGHT * max(map(abs, known.values()), default=0.0)
@@ -142,8 +167,10 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
             continue
         yield Finding(
             level="note" if grew and LENGTH.search(name) else "warning",
-            what=f"the part {name} of the reward {'rose' if grew else 'fell'} from {first:.3f} to {last:.3f}"
-            f"{f' though its weight is {paid[part]:.2g},' if grew else ''} while {up[5:]} rose from "
+            what=f"the part {name} of the reward {'rose' if grew else 'fell'} from {first:.3f} to "
+            f"{last:.3f}"
+            f"{f' though its weight is {paid[part]:.2g},' if grew else ''} while {up[5:]} rose "
+            "from "
             f"{rising[up][0]:.3f} to {rising[up][1]:.3f}: it is outweighed",
             evidence={
                 f"{name}: t": round(float(np.clip(sure, -99, 99)), 1),
@@ -151,8 +178,14 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
             }
             | ({"weight": round(known[name], 4)} if name in known else {}),
             about=name,
-            causes=("the rising part is cheaper to earn, and costs the other", "the weights say it is worth it"),
-            fix=f"raise the weight of {name}, or pay {up[5:]} only where {name} is {'low' if grew else 'earned'}, too",
+            causes=(
+                "the rising part is cheaper to earn, and costs the other",
+                "the weights say it is worth it",
+            ),
+            fix=(
+                f"raise the weight of {name}, or pay {up[5:]} only where {name} is "
+                f"{'low' if grew else 'earned'}, too"
+            ),
         )
 
 
@@ -171,10 +204,15 @@ def _unpaid(history: History, name: str, weight: float) -> Iterator[Finding]:
     if not (fell and rises(history)) and not wrong:
         return
     # A charge that is logged as a number below 0 is paid under a weight below 0.
-    meant = (weight == 0 or first >= 0) if MEASURED.search(name) else weight < 0 and not WANTED.search(name)
+    meant = (
+        (weight == 0 or first >= 0)
+        if MEASURED.search(name)
+        else weight < 0 and not WANTED.search(name)
+    )
     yield Finding(
         level="note" if meant else "warning",
-        what=f"the part {name} {f'fell from {first:.3f} to {last:.3f} while the reward rose: it ' if fell else ''}is "
+        what=f"the part {name} "
+        f"{f'fell from {first:.3f} to {last:.3f} while the reward rose: it ' if fell else ''}is "
         f"{'charged' if weight else 'dropped'} (its weight in the logged reward is {weight:.2g})",
         evidence={"change": round(last - first, 4), "weight": round(weight, 4)},
         about=name,
@@ -187,12 +225,17 @@ def _unpaid(history: History, name: str, weight: float) -> Iterator[Finding]:
 
 @rule("lost-reward", needs=("reward", "part/"))
 def find_lost_reward(history: History) -> Iterator[Finding]:
-    """The reward is less than its parts: in TRL a part that is NaN counts as 0 in the sum, and not in its own mean.
+    """The reward is less than its parts: in TRL a part that is NaN counts as 0 in the sum, and not
+    in its own mean.
 
-    Where the reward is the plain sum of its parts at some steps, and at all of them no weighted one, the steps at which
-    it is less.
+    Where the reward is the plain sum of its parts at some steps, and at all of them no weighted
+    one, the steps at which it is less.
     """
-    found = [finding for name in history.names("part/") if (finding := _unknown(history, name)) is not None]
+    found = [
+        finding
+        for name in history.names("part/")
+        if (finding := _unknown(history, name)) is not None
+    ]
     yield from found
     if found:
         return
@@ -206,24 +249,33 @@ def find_lost_reward(history: History) -> Iterator[Finding]:
         return
     yield Finding(
         level="warning",
-        what=f"in {int(lost.sum())} of {len(steps)} logged steps the reward is less than the sum of its parts, by up "
+        what=f"in {int(lost.sum())} of {len(steps)} logged steps the reward is less than the sum "
+        "of "
+        "its parts, by up "
         "to "
         f"{np.nanmax(less):.3g}",
         since=steps[int(np.argmax(lost))],
         evidence={"steps": int(lost.sum()), "largest": float(np.nanmax(less))},
         causes=(
-            "a reward function returned NaN or None for some completions, which count as 0 in the sum",
+            (
+                "a reward function returned NaN or None for some completions, which count as 0 in "
+                "the "
+                "sum"
+            ),
             "a sum that is clipped from above",
         ),
-        fix="find the completions for which a reward function returns NaN; a reward that is not known is no reward "
+        fix="find the completions for which a reward function returns NaN; a reward that is not "
+        "known is no reward "
         "of 0",
     )
 
 
 def _unknown(history: History, name: str) -> Finding | None:
-    """The completions that a part has no number for. TRL writes NaN where a reward function returned None.
+    """The completions that a part has no number for. TRL writes NaN where a reward function
+    returned None.
 
-    None is allowed for prompts that a function is not for: then it has no number for any of their answers.
+    None is allowed for prompts that a function is not for: then it has no number for any of their
+    answers.
     """
     values = [(one, one.parts.get(name)) for one in history.samples]
     if history.origin == "plumbline":  # `unjudged` says what could not be judged
@@ -238,7 +290,8 @@ def _unknown(history: History, name: str) -> Finding | None:
     if whole and min(without.values()) > 1 and len(prompts) > len(without):
         return Finding(
             level="note",
-            what=f"the part {name} is NaN or null for all answers to {len(without)} of {len(prompts)} prompts, and for "
+            what=f"the part {name} is NaN or null for all answers to {len(without)} of "
+            f"{len(prompts)} prompts, and for "
             "no others",
             evidence={"completions": len(lost), "prompts": len(without)},
             about=name,
@@ -246,13 +299,19 @@ def _unknown(history: History, name: str) -> Finding | None:
         )
     return Finding(
         level="warning",
-        what=f"the reward function {name} gave NaN or null for {len(lost)} of {len(values)} completions ({share:.1%})",
+        what=(
+            f"the reward function {name} gave NaN or null for {len(lost)} of {len(values)} "
+            f"completions ({share:.1%})"
+        ),
         since=lost[0].step,
         evidence={"completions": len(lost), "share": round(share, 4)},
         about=name,
         samples=short([one.prompt for one in lost]),
         causes=("the function cannot judge them, and they are counted as 0",),
-        fix="a reward that is not known is no reward of 0: leave such completions out, or judge them",
+        fix=(
+            "a reward that is not known is no reward of 0: leave such completions out, or judge "
+            "them"
+        ),
     )
 
 
@@ -262,28 +321,43 @@ PARSER_SOME, PARSER_MANY = 0.05, 0.2
 
 @rule("parser", needs=("reading/",))
 def find_parser(history: History) -> Iterator[Finding]:
-    """A reader of answers that rejects what a lenient one accepts: right answers are charged for how they are written.
+    """A reader of answers that rejects what a lenient one accepts: right answers are charged for
+    how they are written.
 
     The strict reading against the lenient one, where a rubric has both, over the run.
     """
     for name in history.names("reading/"):
         task, _, reading = name.rpartition("/")
-        if reading != "strict" or not len(lenient := history[f"reading/{task + '/' if task else ''}lenient"]):
+        if reading != "strict" or not len(
+            lenient := history[f"reading/{task + '/' if task else ''}lenient"]
+        ):
             continue
         reward = history[f"task/{task}" if task else "reward"]
         strict = history[f"reading/{name}"]
         lost = float(np.nanmean(lenient.values) - np.nanmean(strict.values))
-        paid_strictly = len(reward) > 0 and abs(np.nanmean(reward.values) - np.nanmean(strict.values)) < 1e-6 < lost
+        paid_strictly = (
+            len(reward) > 0
+            and abs(np.nanmean(reward.values) - np.nanmean(strict.values)) < 1e-6 < lost
+        )
         if lost < PARSER_SOME:
             continue
         yield Finding(
             level=("fatal" if lost >= PARSER_MANY else "warning") if paid_strictly else "note",
-            what=f"read strictly, answers{f' to {task}' if task else ''} earn {np.nanmean(strict.values):.3f}; read "
+            what=f"read strictly, answers{f' to {task}' if task else ''} earn "
+            f"{np.nanmean(strict.values):.3f}; read "
             "as they "
             f"are meant, {np.nanmean(lenient.values):.3f}",
-            evidence={"lenient": float(np.nanmean(lenient.values)), "strict": float(np.nanmean(strict.values))},
+            evidence={
+                "lenient": float(np.nanmean(lenient.values)),
+                "strict": float(np.nanmean(strict.values)),
+            },
             about=task,
-            causes=("the parser rejects what people write: decimal commas, fences, prose around an object",),
+            causes=(
+                (
+                    "the parser rejects what people write: decimal commas, fences, prose around an "
+                    "object"
+                ),
+            ),
             fix="reward the lenient reading, and charge form by itself",
             change={"task.options.reading": "lenient"} if paid_strictly else {},
         )
@@ -296,9 +370,11 @@ HALF = 0.5
 
 @rule("references", needs=("finals",), kinds=("rl", "sft"), live=False)
 def find_references(history: History) -> Iterator[Finding]:
-    """The reward itself, by those that know the answer and those that do not: the oracle and the controls.
+    """The reward itself, by those that know the answer and those that do not: the oracle and the
+    controls.
 
-    Per task and split: the oracle below 1, and controls over their limits, or over a half where there are none.
+    Per task and split: the oracle below 1, and controls over their limits, or over a half where
+    there are none.
     """
     for final in history.finals:
         if final.stage != REFERENCE:
@@ -310,7 +386,8 @@ def find_references(history: History) -> Iterator[Finding]:
             low = [row.id for row in final.evaluation.rows if row.reward < 1 - 1e-6]
             yield Finding(
                 level="fatal",
-                what=f"gold answers earn {mean:.3f} on {where}: {len(low)} of {len(final.evaluation.rows)} earn less "
+                what=f"gold answers earn {mean:.3f} on {where}: {len(low)} of "
+                f"{len(final.evaluation.rows)} earn less "
                 "than 1",
                 evidence={"mean": mean, "below 1": len(low)},
                 samples=tuple(low[:3]),
@@ -318,7 +395,9 @@ def find_references(history: History) -> Iterator[Finding]:
                 fix="judge one of them part by part: no training is worth its time before that is 1",
             )
         elif final.mode != ORACLE and surely_over(
-            final.evaluation.rewards(), HALF if limit is None else limit, final.evaluation.clusters()
+            final.evaluation.rewards(),
+            HALF if limit is None else limit,
+            final.evaluation.clusters(),
         ):
             yield Finding(
                 level="warning",
@@ -348,7 +427,10 @@ def find_unjudged(history: History) -> Iterator[Finding]:
         what=f"{share:.1%} of the completions could not be judged",
         since=int(series.steps[np.argmax(series.values > 0)]),
         evidence={"share": round(share, 4), "worst step": float(np.nanmax(series.values))},
-        causes=("the world behind the verifier (a browser, a database) fails", "the verifier raises on some texts"),
+        causes=(
+            "the world behind the verifier (a browser, a database) fails",
+            "the verifier raises on some texts",
+        ),
         fix="look at the failures in samples.jsonl",
     )
 
@@ -365,23 +447,32 @@ def find_dead_task(history: History) -> Iterator[Finding]:
     """
     levels = {name: finite(history[f"task/{name}"].values) for name in history.names("task/")}
     dead = [
-        name for name, values in levels.items() if len(values) >= DEAD_TASK_ENOUGH and not np.any(np.abs(values) > 1e-9)
+        name
+        for name, values in levels.items()
+        if len(values) >= DEAD_TASK_ENOUGH and not np.any(np.abs(values) > 1e-9)
     ]
     if not dead or len(dead) == len(levels):
         return
     for name in dead:
         yield Finding(
             level="warning",
-            what=f"the task {name} earned 0 in all of {len(levels[name])} logged steps, and others did not",
+            what=(
+                f"the task {name} earned 0 in all of {len(levels[name])} logged steps, and others "
+                "did not"
+            ),
             since=int(history[f"task/{name}"].steps[0]),
             evidence={"steps": len(levels[name])},
-            causes=("the model cannot do it at all", "its verifier rejects everything (score its gold answers)"),
+            causes=(
+                "the model cannot do it at all",
+                "its verifier rejects everything (score its gold answers)",
+            ),
             fix=f"show {name} in SFT first, or leave it out: its rollouts have no gradient",
         )
 
 
 SHARE = 0.95
-"""Of the sum of the parts' variances: the others together move the reward by less than a fourth of what it does."""
+"""Of the sum of the parts' variances: the others together move the reward by less than a fourth of
+what it does."""
 MOVES = 1e-3
 """Standard deviation over which a part says something at all; a dead one has a check of its own."""
 DOMINANT_PART_ENOUGH = 10
@@ -391,7 +482,8 @@ DOMINANT_PART_ENOUGH = 10
 def find_dominant_part(history: History) -> Iterator[Finding]:
     """One part of the reward makes all of its spread, whatever the others say.
 
-    Where the reward is the plain sum of its parts, as other weights are not known. It may be meant so: a note.
+    Where the reward is the plain sum of its parts, as other weights are not known. It may be meant
+    so: a note.
     """
     names, (steps, less, off) = history.names("part_std/"), sums(history)
     if len(names) < 2 or len(steps) < DOMINANT_PART_ENOUGH or not np.nanmedian(np.abs(less)) < off:
@@ -406,7 +498,8 @@ def find_dominant_part(history: History) -> Iterator[Finding]:
         others = ", ".join(name for name in moving if name != first)
         yield Finding(
             level="note",
-            what=f"{share:.0%} of the variance of the parts of the reward is that of {first}: {others} "
+            what=f"{share:.0%} of the variance of the parts of the reward is that of {first}: "
+            f"{others} "
             f"hardly count{'s' if len(moving) == 2 else ''}",
             evidence=moving,
             causes=("parts of different scales, added with equal weights",),
@@ -422,8 +515,8 @@ RARELY = 0.3
 def find_reward_falls(history: History) -> Iterator[Finding]:
     """The reward falls: below where it began, or from a height that it had reached.
 
-    The last stretch against the best one before it, in units of the noise that such a stretch has. Of few rows that are
-    means of several steps, thirds, where the first line says that it fell.
+    The last stretch against the best one before it, in units of the noise that such a stretch has.
+    Of few rows that are means of several steps, thirds, where the first line says that it fell.
     """
     series = history["reward"]
     steps, values = series.known
@@ -439,31 +532,52 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
     entropy, kl = history["entropy"], history["kl"]
     at = int(steps[fall.place])
     sudden = [step for step in jumps_of(series) if step >= at]
-    causes = [f"other data, weights or another reward from step {sudden[0]} on (see jump)"] if sudden else list[str]()
+    causes = (
+        [f"other data, weights or another reward from step {sudden[0]} on (see jump)"]
+        if sudden
+        else list[str]()
+    )
     if _drifts(history):
         causes.append("sampler and scorer drift apart (see gap)")
     if len(entropy) and entropy.values[-1] > 2 * max(np.nanmedian(entropy.values[:10]), 0.1):
         causes.append("the entropy rose: the policy forgets how to write")
     if len(kl) and np.nanmax(kl.values) > 1:
-        causes.append(f"the policy ran away from its reference (KL up to {np.nanmax(kl.values):.3g})")
+        causes.append(
+            f"the policy ran away from its reference (KL up to {np.nanmax(kl.values):.3g})"
+        )
     below = few or fall.last < fall.first - FALL_SURE * fall.noise
     yield Finding(
         level="fatal" if fall.share > (0.5 if below else 0.7) else "warning",
         what=f"the reward fell from {fall.best:.3f} to {fall.last:.3f} after step {at}",
         since=at,
-        evidence={"best stretch": fall.best, "last stretch": fall.last, "first": fall.first, "noise": fall.noise},
+        evidence={
+            "best stretch": fall.best,
+            "last stretch": fall.last,
+            "first": fall.first,
+            "noise": fall.noise,
+        },
         causes=likely(
             history,
             *causes,
             "too high a learning rate for this model",
             ("sampler and scorer disagree (see gap)", lambda run: agree(run) or _drifts(run)),
-            ("a reward that changed during the run", lambda _: len(values) >= JUMP_ENOUGH and not sudden),
+            (
+                "a reward that changed during the run",
+                lambda _: len(values) >= JUMP_ENOUGH and not sudden,
+            ),
         ),
-        fix=f"take the checkpoint of about step {at}; begin again from there with half the learning rate or less",
+        fix=(
+            f"take the checkpoint of about step {at}; begin again from there with half the "
+            "learning rate or less"
+        ),
     )
 
 
 def _drifts(history: History) -> bool:
     """Whether sampler and scorer are logged to be further apart than at first."""
-    found = [one for name in ("gap", "gap_kl") if len(one := finite(history[name].values)) >= FALL_ENOUGH]
-    return not agree(history) and any(np.median(one[-STRETCHES:]) > 2 * np.median(one[:STRETCHES]) for one in found)
+    found = [
+        one for name in ("gap", "gap_kl") if len(one := finite(history[name].values)) >= FALL_ENOUGH
+    ]
+    return not agree(history) and any(
+        np.median(one[-STRETCHES:]) > 2 * np.median(one[:STRETCHES]) for one in found
+    )

@@ -10,22 +10,39 @@ from plumbline.checks.diagnosis.facts import every_step, likely, spread_of_batch
 from plumbline.checks.diagnosis.history import History, Series
 from plumbline.checks.diagnosis.trends import finite, runs_of, since
 
-WATCHED = ("loss", "gradient", "reward", "kl", "gap", "ratio_mean", "ratio_max", "entropy", "eval/loss", "eval/reward")
+WATCHED = (
+    "loss",
+    "gradient",
+    "reward",
+    "kl",
+    "gap",
+    "ratio_mean",
+    "ratio_max",
+    "entropy",
+    "eval/loss",
+    "eval/reward",
+)
 
 PAID = ("reward", "part/")
 NOT_FINITE_FEW = 0.05
-"""Share of the steps that a loss scaler may skip: it begins too high, and is raised every 2,000 steps."""
+"""Share of the steps that a loss scaler may skip: it begins too high, and is raised every 2,000
+steps."""
 HALF, FEW_GOOD = 0.5, 3
-"""Share of batches without a target, up to which the others teach; good steps after the first, which weights of NaN
-would not leave."""
+"""Share of batches without a target, up to which the others teach; good steps after the first,
+which weights of NaN would not leave."""
 
 
 def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - a reward that is none has broken the weights at once
-    """At once, but for a gradient, which a loss scaler skips where it is none: then three logged ones in a row."""
+    """At once, but for a gradient, which a loss scaler skips where it is none: then three logged
+    ones in a row."""
     names = ("loss", "reward", *(f"part/{part}" for part in history.names("part/")))
     if any((~np.isfinite(history[name].values)).any() for name in names):
         return True
-    return any((~np.isfinite(history[name].last(3).values)).all() for name in WATCHED if len(history[name]) >= 3)
+    return any(
+        (~np.isfinite(history[name].last(3).values)).all()
+        for name in WATCHED
+        if len(history[name]) >= 3
+    )
 
 
 @rule(
@@ -34,7 +51,15 @@ def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - a reward tha
     kinds=("rl", "sft"),
     stops=_stops,
     explains=(
-        *("no-signal", "reward-falls", "gradient-spikes", "degenerate-output", "truncation", "entropy", "sft-loss"),
+        *(
+            "no-signal",
+            "reward-falls",
+            "gradient-spikes",
+            "degenerate-output",
+            "truncation",
+            "entropy",
+            "sft-loss",
+        ),
         *("length", "jump", "loss-zero"),
     ),
 )
@@ -51,44 +76,80 @@ def find_not_finite(history: History) -> Iterator[Finding]:
             found[name] = (int(series.steps[bad][0]), int(bad.sum()), float(series.values[bad][0]))
     if not found:
         return
-    # What is paid breaks the loss of its step, and a loss breaks what is paid from the next step on.
+    # What is paid breaks the loss of its step, and a loss breaks what is paid from the next step
+    # on.
     first = min(found, key=lambda name: (found[name][0], not name.startswith(PAID)))
     paid = first.startswith(PAID)
     step, _, value = found[first]
     others = [name for name in found if name != first]
     measured = all(name.startswith("eval/") for name in found)
-    spared = all(name.startswith("part/") and np.isnan(value) for name, (_, _, value) in found.items())
+    spared = all(
+        name.startswith("part/") and np.isnan(value) for name, (_, _, value) in found.items()
+    )
     without = _without_target(history, found)
     skipped = set(found) == {"gradient"} and (without or _passing(history["gradient"].values))
     shown = _of_the_log_alone(history, found)
-    hidden = first == "gradient" and (written := history["loss"].values[history["loss"].steps == step]).size > 0
+    hidden = (
+        first == "gradient"
+        and (written := history["loss"].values[history["loss"].steps == step]).size > 0
+    )
     hidden = hidden and bool(written[0] == 0) and bool((history["loss"].values != 0).any())
-    # transformers logs a loss that is NaN as 0.0, and only the gradient tells (logging_nan_inf_filter, on by default).
+    # transformers logs a loss that is NaN as 0.0, and only the gradient tells
+    # (logging_nan_inf_filter, on by default).
     yield Finding(
         level="note" if spared else "warning" if measured or skipped or shown else "fatal",
         what=f"{first} is {value} at step {step}"
         + (f", and so are {', '.join(others)}" if others else "")
-        + ("; the loss, which transformers writes as 0 where it is NaN, is 0 there" if hidden else ""),
+        + (
+            "; the loss, which transformers writes as 0 where it is NaN, is 0 there"
+            if hidden
+            else ""
+        ),
         since=step,
-        evidence={f"{name}: steps that are not finite": count for name, (_, count, _) in found.items()},
+        evidence={
+            f"{name}: steps that are not finite": count for name, (_, count, _) in found.items()
+        },
         causes=likely(
             history,
             *(
-                ("an evaluation in 16 bits, or of rows without a target; what was trained is finite",)
+                (
+                    (
+                        "an evaluation in 16 bits, or of rows without a target; what was trained "
+                        "is "
+                        "finite"
+                    ),
+                )
                 if measured
-                else ("the trainer computes it for the log alone: the loss stays finite after that step",)
+                else (
+                    (
+                        "the trainer computes it for the log alone: the loss stays finite after "
+                        "that "
+                        "step"
+                    ),
+                )
                 if shown
                 else ("batches without a target, whose loss is a mean of nothing",)
                 if without
                 else ("a loss scaler of 16 bits, or the trainer, that skipped these steps",)
                 if skipped
-                else ("the function is not for the prompts of these steps, and TRL leaves it out of the reward",)
+                else (
+                    (
+                        "the function is not for the prompts of these steps, and TRL leaves it out "
+                        "of "
+                        "the reward"
+                    ),
+                )
                 if spared
-                else ("a reward function that divides by 0, takes a logarithm of it, or returned NaN",)
+                else (
+                    "a reward function that divides by 0, takes a logarithm of it, or returned NaN",
+                )
                 if paid
                 else (
                     ("too high a learning rate", lambda run: step <= run["loss"].steps[:1].sum()),
-                    ("a batch without a target, whose loss is a mean of nothing", lambda run: run.kind == "rl"),
+                    (
+                        "a batch without a target, whose loss is a mean of nothing",
+                        lambda run: run.kind == "rl",
+                    ),
                 )
             ),
             ("an overflow in 16 bits", lambda _: without or shown or paid),
@@ -99,18 +160,28 @@ def find_not_finite(history: History) -> Iterator[Finding]:
         ),
         fix="count the targets of these batches, and leave out rows without any"
         if without
-        else "compute it by hand for one batch; where the coefficient of the KL is 0, switch its log off"
+        else (
+            "compute it by hand for one batch; where the coefficient of the KL is 0, switch its "
+            "log off"
+        )
         if shown
         else "look at what it returns for these prompts; the reward itself is finite"
         if spared
-        else f"find the answer of step {step} whose reward is {value}; go back to a checkpoint before that step"
+        else (
+            f"find the answer of step {step} whose reward is {value}; go back to a checkpoint "
+            "before that step"
+        )
         if paid
-        else "go back to a checkpoint before that step, look at its batch, then lower the learning rate or use float32",
+        else (
+            "go back to a checkpoint before that step, look at its batch, then lower the learning "
+            "rate or use float32"
+        ),
     )
 
 
 def _of_the_log_alone(history: History, found: Mapping[str, object]) -> bool:
-    """Whether a KL or an entropy is none while losses at and after its steps are numbers other than 0.
+    """Whether a KL or an entropy is none while losses at and after its steps are numbers other than
+    0.
 
     Weights of NaN leave no such loss, and a term of the loss leaves none either.
     """
@@ -126,9 +197,14 @@ def _of_the_log_alone(history: History, found: Mapping[str, object]) -> bool:
 
 
 def _without_target(history: History, found: Mapping[str, object]) -> bool:
-    """Whether single batches of supervised training have no gradient and a loss of 0, and those after them are good."""
+    """Whether single batches of supervised training have no gradient and a loss of 0, and those
+    after them are good."""
     gradient, loss = history["gradient"], history["loss"]
-    if history.kind != "sft" or set(found) != {"gradient"} or not np.array_equal(gradient.steps, loss.steps):
+    if (
+        history.kind != "sft"
+        or set(found) != {"gradient"}
+        or not np.array_equal(gradient.steps, loss.steps)
+    ):
         return False
     bad = ~np.isfinite(gradient.values)
     alone = bool((loss.values[bad] == 0).all() and (loss.values[~bad] != 0).all())
@@ -136,7 +212,8 @@ def _without_target(history: History, found: Mapping[str, object]) -> bool:
 
 
 def _passing(values: np.ndarray) -> bool:
-    """Whether few norms are none and those after them are some: weights of NaN would leave no other."""
+    """Whether few norms are none and those after them are some: weights of NaN would leave no
+    other."""
     bad = ~np.isfinite(values)
     return bool(bad.mean() <= NOT_FINITE_FEW and not bad[-1])
 
@@ -147,15 +224,16 @@ MOVING = 1e-8
 AROUND = 10
 """Steps before and after a dead one, which are alive."""
 ALIVE, SMALL = 0.05, 0.2
-"""The median loss of these in supervised training, and the share of it that all of them have: where losses of single
-batches come near 0, one that is printed as 0 is learnt by heart."""
+"""The median loss of these in supervised training, and the share of it that all of them have: where
+losses of single batches come near 0, one that is printed as 0 is learnt by heart."""
 LOSS_ZERO_FEW, SHARE = 3, 0.01
 """Dead steps, and their share, from which on it is no single bad batch."""
 
 
 @rule("loss-zero", needs=("loss",), kinds=("rl", "sft"))
 def find_loss_zero(history: History) -> Iterator[Finding]:
-    """A loss of 0: from the first step on in RL it is no fault; at some steps among good ones it is one.
+    """A loss of 0: from the first step on in RL it is no fault; at some steps among good ones it is
+    one.
 
     Dead steps among good ones; else a loss that is 0 at first, with a gradient that is none of 0.
     """
@@ -169,10 +247,12 @@ def find_loss_zero(history: History) -> Iterator[Finding]:
 
 
 def _dead(history: History) -> tuple[np.ndarray, list[str]]:
-    """Which logged steps of the loss taught nothing though steps around did, and the series that are 0 there.
+    """Which logged steps of the loss taught nothing though steps around did, and the series that
+    are 0 there.
 
-    In RL groups of equal rewards have no gradient either: the entropy is 0 in a dead step, too, or rewards differ.
-    Where rows are of several steps, the gradient is that of the last one, and says nothing of the others.
+    In RL groups of equal rewards have no gradient either: the entropy is 0 in a dead step, too, or
+    rewards differ. Where rows are of several steps, the gradient is that of the last one, and says
+    nothing of the others.
     """
     loss = history["loss"]
     found = np.abs(loss.values) < max(1e-12, loss.rounding)
@@ -187,17 +267,30 @@ def _dead(history: History) -> tuple[np.ndarray, list[str]]:
         found &= at
         names.append(said)
     if history.kind == "rl" and "the entropy" not in names:
-        found &= ("the gradient" in names) & (_differ(history, loss.steps) if _scaled(history) else _regular(found))
+        found &= ("the gradient" in names) & (
+            _differ(history, loss.steps) if _scaled(history) else _regular(found)
+        )
         found &= every_step(loss)
     all_found = found.copy()
     for step in np.flatnonzero(all_found):
         near = slice(max(0, int(step) - AROUND), int(step) + AROUND + 1)
         alive = finite(np.abs(loss.values[near][~all_found[near]]))
         gradient = history["gradient"].values
-        others = finite(np.abs(gradient[near][~all_found[near]])) if len(gradient) == len(loss) else alive
-        still = history.kind == "sft" and not (len(alive) and alive.min() > SMALL * np.median(alive) > SMALL * ALIVE)
+        others = (
+            finite(np.abs(gradient[near][~all_found[near]]))
+            if len(gradient) == len(loss)
+            else alive
+        )
+        still = history.kind == "sft" and not (
+            len(alive) and alive.min() > SMALL * np.median(alive) > SMALL * ALIVE
+        )
         row = runs_of(all_found[near])
-        if still or row > AROUND // 2 or not (len(others) and np.median(others) > MOVING) or len(alive) < AROUND // 2:
+        if (
+            still
+            or row > AROUND // 2
+            or not (len(others) and np.median(others) > MOVING)
+            or len(alive) < AROUND // 2
+        ):
             found[step] = False
     return found, names
 
@@ -216,7 +309,8 @@ def _differ(history: History, steps: np.ndarray) -> np.ndarray:
 
 
 def _regular(dead: np.ndarray) -> bool:
-    """Whether they come again after the same number of steps, which groups of equal rewards do not."""
+    """Whether they come again after the same number of steps, which groups of equal rewards do
+    not."""
     apart = np.diff(np.flatnonzero(dead))
     return len(apart) >= 2 and bool((apart == apart[0]).all()) and apart[0] > 1
 
@@ -228,23 +322,34 @@ def _some(history: History, dead: np.ndarray, names: list[str]) -> Finding:
     listed = f"{', '.join(names[:-1])} and {names[-1]} are" if len(names) > 1 else f"{names[0]} is"
     return Finding(
         level="warning",
-        what=f"{listed} exactly 0 in {dead.mean():.0%} of the logged steps ({int(dead.sum())} of {len(dead)}"
+        what=(
+            f"{listed} exactly 0 in {dead.mean():.0%} of the logged steps ({int(dead.sum())} of "
+            f"{len(dead)}"
+        )
         + (f", every {apart[0]} steps" if regular else "")
         + "), among steps that are good: these batches teach nothing",
         since=int(steps[0]),
         evidence={"share of steps": round(float(dead.mean()), 3), "steps": steps[:10].tolist()},
         causes=likely(
             history,
-            "no token of these batches is a target: answers that are cut off by the longest length, or masked",
+            "no token of these batches is a target: answers that are cut off by the longest "
+            "length, or masked",
             ("a loss of NaN, which transformers writes as 0", lambda run: len(run["gradient"]) > 0),
             ("an empty batch, as at the end of an epoch", lambda _: not regular),
         )
         if history.kind == "sft"
         else (
-            "all answers of these batches are masked out of the loss (cut ones, or by the mask of tools)",
+            (
+                "all answers of these batches are masked out of the loss (cut ones, or by the mask "
+                "of "
+                "tools)"
+            ),
             "a process without answers of its own at these steps",
         ),
-        fix="count the targets of these batches; leave out rows without any, or raise the longest length",
+        fix=(
+            "count the targets of these batches; leave out rows without any, or raise the longest "
+            "length"
+        ),
     )
 
 
@@ -259,15 +364,24 @@ def _since(history: History) -> Iterator[Finding]:
         return
     yield Finding(
         level="fatal",
-        what=f"the loss is exactly 0 since step {start}; just before it was {np.median(before[-LOSS_ZERO_FEW:]):.3g}",
+        what=(
+            f"the loss is exactly 0 since step {start}; just before it was "
+            f"{np.median(before[-LOSS_ZERO_FEW:]):.3g}"
+        ),
         since=start,
-        evidence={"steps": len(loss.since(start)), "before": float(np.median(before[-LOSS_ZERO_FEW:]))},
+        evidence={
+            "steps": len(loss.since(start)),
+            "before": float(np.median(before[-LOSS_ZERO_FEW:])),
+        },
         causes=(
             "a loss of NaN, which transformers writes as 0",
             "an overflow in 16 bits",
             "no target in these batches",
         ),
-        fix=f"go back to a checkpoint before step {start}, and look at the loss of that batch in float32",
+        fix=(
+            f"go back to a checkpoint before step {start}, and look at the loss of that batch in "
+            "float32"
+        ),
     )
 
 
@@ -275,7 +389,11 @@ def _at_first(history: History) -> Iterator[Finding]:
     """Where there is no gradient, `no-signal` says so."""
     loss = history["loss"]
     values, norms = finite(loss.values), finite(history["gradient"].values)
-    if len(values) < 10 or len(norms) < 10 or not (np.abs(values[:3]) < max(ZERO, loss.rounding)).all():
+    if (
+        len(values) < 10
+        or len(norms) < 10
+        or not (np.abs(values[:3]) < max(ZERO, loss.rounding)).all()
+    ):
         return
     if not np.median(norms) > MOVING:
         return
@@ -288,7 +406,11 @@ def _at_first(history: History) -> Iterator[Finding]:
         since=int(loss.steps[0]),
         evidence={"gradient": float(np.median(norms))},
         causes=(
-            "advantages sum to 0, and where a batch is used once the ratio is 1: the value of the loss says nothing",
+            (
+                "advantages sum to 0, and where a batch is used once the ratio is 1: the value of "
+                "the "
+                "loss says nothing"
+            ),
         ),
         fix="judge by the reward and the evaluation",
     )
@@ -303,7 +425,8 @@ JUMP_ENOUGH = 40
 SURE = 4.0
 """Standard deviations of single steps: nine standard errors of the difference."""
 BETTER = 0.5
-"""Share of the squared error of a straight line, that two levels leave; a jump of four deviations leaves 0.47."""
+"""Share of the squared error of a straight line, that two levels leave; a jump of four deviations
+leaves 0.47."""
 LARGE = 0.15
 """Share of the level that it jumps by."""
 NEAR = 1
@@ -312,7 +435,8 @@ NEAR = 1
 
 @rule("jump", needs=("reward|entropy",))
 def find_jump(history: History) -> Iterator[Finding]:
-    """Reward, length or entropy jump at one step together: a resume, other data, another version of the reward.
+    """Reward, length or entropy jump at one step together: a resume, other data, another version of
+    the reward.
 
     The step at which most series jump; one series that jumps alone may be anything.
     """
@@ -328,16 +452,24 @@ def find_jump(history: History) -> Iterator[Finding]:
     }
     if not together:
         return
-    step = max(together, key=lambda run: (len(together[run]), sum(size for size, _, _ in together[run].values())))
+    step = max(
+        together,
+        key=lambda run: (len(together[run]), sum(size for size, _, _ in together[run].values())),
+    )
     names = together[step]
     if len(names) < 2 or not names.keys() & {"reward", "entropy"}:
         return
-    listed = ", ".join(f"{name} {before:.3g} to {after:.3g}" for name, (_, before, after) in names.items())
+    listed = ", ".join(
+        f"{name} {before:.3g} to {after:.3g}" for name, (_, before, after) in names.items()
+    )
     every = int(np.median(np.diff(history["reward"].steps))) if len(history["reward"]) > 1 else 1
     rose = "reward" in names and names["reward"][2] > names["reward"][1]
     yield Finding(
-        level="note" if rose and every > 1 else "warning",  # a quick gain may fall between two logged steps
-        what=f"{len(names)} series jump at step {step}: {listed}; training alone changes them slowly"
+        # a quick gain may fall between two logged steps
+        level="note" if rose and every > 1 else "warning",
+        what=(
+            f"{len(names)} series jump at step {step}: {listed}; training alone changes them slowly"
+        )
         + (", so this gain may not be learnt" if rose else ""),
         since=step,
         evidence={name: round(after - before, 4) for name, (_, before, after) in names.items()},
@@ -346,12 +478,16 @@ def find_jump(history: History) -> Iterator[Finding]:
             "other data from that step on",
             "another version of the reward, the prompt or the sampler's settings",
         ),
-        fix=f"look at what changed at step {step}, and compare answers to the same prompts before and after",
+        fix=(
+            f"look at what changed at step {step}, and compare answers to the same prompts before "
+            "and after"
+        ),
     )
 
 
 def jumps_of(series: Series) -> dict[int, tuple[float, float, float]]:
-    """Steps that begin another level at once: how many standard deviations it is away, and both levels."""
+    """Steps that begin another level at once: how many standard deviations it is away, and both
+    levels."""
     steps, values = series.known
     if len(values) < JUMP_ENOUGH:
         return {}
@@ -362,11 +498,17 @@ def jumps_of(series: Series) -> dict[int, tuple[float, float, float]]:
     step = ((before - first[:, None]) ** 2).sum(axis=1) + ((after - last[:, None]) ** 2).sum(axis=1)
     scatter = np.maximum((step / (2 * BESIDE - 2)) ** 0.5, max(series.rounding, 1e-9))
     place = np.arange(2 * BESIDE) - BESIDE + 0.5
-    line = ((windows - windows.mean(axis=1, keepdims=True)) ** 2).sum(axis=1) - (windows @ place) ** 2 / (place @ place)
+    line = ((windows - windows.mean(axis=1, keepdims=True)) ** 2).sum(axis=1) - (
+        windows @ place
+    ) ** 2 / (place @ place)
     large = change > LARGE * np.maximum(np.abs(first), np.abs(last))
     places = np.flatnonzero((change > SURE * scatter) & (step < BETTER * line) & large)
     return {
-        int(steps[at + BESIDE]): (float(change[at] / scatter[at]), float(first[at]), float(last[at]))
+        int(steps[at + BESIDE]): (
+            float(change[at] / scatter[at]),
+            float(first[at]),
+            float(last[at]),
+        )
         for at in places.tolist()
     }
 
@@ -379,7 +521,8 @@ SLOWER_ENOUGH = 20
 def find_slower(history: History) -> Iterator[Finding]:
     """Steps that take ever longer for the same work.
 
-    The second tenth of the steps (the first one warms up) against the last, a token where lengths are known.
+    The second tenth of the steps (the first one warms up) against the last, a token where lengths
+    are known.
 
     What else ran on the machine is not known, so it is a note.
     """
@@ -387,16 +530,28 @@ def find_slower(history: History) -> Iterator[Finding]:
     if len(seconds) < SLOWER_ENOUGH:
         return
     width = max(3, len(seconds) // 10)
-    grew = float(np.median(seconds[-width:]) / max(float(np.median(seconds[width : 2 * width])), 1e-9))
+    grew = float(
+        np.median(seconds[-width:]) / max(float(np.median(seconds[width : 2 * width])), 1e-9)
+    )
     length = finite(history["length"].values)
     if len(length) >= SLOWER_ENOUGH:
-        grew /= max(1.0, float(np.median(length[-width:]) / max(float(np.median(length[width : 2 * width])), 1.0)))
+        grew /= max(
+            1.0,
+            float(
+                np.median(length[-width:]) / max(float(np.median(length[width : 2 * width])), 1.0)
+            ),
+        )
     if grew < TIMES:
         return
     yield Finding(
         level="note",
-        what=f"steps take {grew:.1f} times as long as at first" + (", a token" if len(length) >= SLOWER_ENOUGH else ""),
+        what=f"steps take {grew:.1f} times as long as at first"
+        + (", a token" if len(length) >= SLOWER_ENOUGH else ""),
         evidence={"times": round(grew, 2), "seconds": float(np.median(seconds[-width:]))},
-        causes=("memory that is not given back", "workers of the verifier or the sampler that died", "other work"),
+        causes=(
+            "memory that is not given back",
+            "workers of the verifier or the sampler that died",
+            "other work",
+        ),
         fix="look at memory and at how many workers live",
     )

@@ -32,36 +32,44 @@ from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.trends import finite, height, runs_of, since
 
 TINY = 1e-10
-"""A gradient or a spread below is none: float32 leaves about 1e-7 of equal rewards times their weights."""
+"""A gradient or a spread below is none: float32 leaves about 1e-7 of equal rewards times their
+weights."""
 NO_SIGNAL_TOP = 0.95
 """Of the most that can be earned, from which on prompts are solved."""
 NO_SIGNAL_MOST = 0.9
-"""Share of the steps from which the whole run is without a signal. One group a step is often all right or all wrong
-(59 % of the steps of one GRPO run of 2,400, where the rest still taught something)."""
+"""Share of the steps from which the whole run is without a signal. One group a step is often all
+right or all wrong (59 % of the steps of one GRPO run of 2,400, where the rest still taught
+something)."""
 ROSE = 0.05
 """Of the highest reward that was logged: what rose by less did not rise."""
 RISEN = 0.5
-"""Share of the way from the first tenth of the run to the best step, which a run that learns has gone."""
+"""Share of the way from the first tenth of the run to the best step, which a run that learns has
+gone."""
 CHANCE = 1e-3
-"""A silent end is none if so many in a row would be met by chance, as often as steps were silent before it."""
+"""A silent end is none if so many in a row would be met by chance, as often as steps were silent
+before it."""
 NO_SIGNAL_SOLVED = 0.999
 """Of our own rewards, whose scale is known, a value above is everything from the start."""
 GRADIENT = "the gradient is zero"
 STILL = "the reward is the same number"
 PRINTED, PRINTED_ZERO = 1e-3, 0.05
-"""What printing may have changed a reward by that never varies; one that is 0 is printed as 0.0 by most."""
+"""What printing may have changed a reward by that never varies; one that is 0 is printed as 0.0 by
+most."""
 ALIKE = "the answers to a prompt are all alike: a temperature near 0, or one seed for all of them"
 NEVER = "the gradient never reaches the weights: they are frozen, or the graph is cut"
 PATIENCE = 10
-"""Logged steps in a row, from which a run that goes on is stopped, where its recipe names no other number."""
+"""Logged steps in a row, from which a run that goes on is stopped, where its recipe names no other
+number."""
 
 
 def _silent(history: History) -> tuple[np.ndarray, np.ndarray, str] | None:
-    """Steps, whether each was silent, and what says so: the gradient where it is logged, because nothing else is sure.
+    """Steps, whether each was silent, and what says so: the gradient where it is logged, because
+    nothing else is sure.
 
-    TRL's frac_reward_zero_std is 0 for equal rewards whose float32 spread is 1e-7, and describes the batch and not its
-    groups under scale_rewards="batch"; a gradient of zero is one. Where a row stands for several steps, its rewards are
-    their means, and its gradient is that of the last alone: zeros in some rows are chance, and those in all may be.
+    TRL's frac_reward_zero_std is 0 for equal rewards whose float32 spread is 1e-7, and describes
+    the batch and not its groups under scale_rewards="batch"; a gradient of zero is one. Where a row
+    stands for several steps, its rewards are their means, and its gradient is that of the last
+    alone: zeros in some rows are chance, and those in all may be.
     """
     gradient, spread, share = history["gradient"], history["reward_std"], history["zero_std"]
     reward = history["reward"]
@@ -71,7 +79,9 @@ def _silent(history: History) -> tuple[np.ndarray, np.ndarray, str] | None:
         chance = (
             len(equal) > 0 and float(np.prod(equal)) > CHANCE
         )  # of groups that are equal at the last of these steps
-        if mask.any() and (every_step(gradient) or (len(mask) >= LONG and mask.all() and not chance)):
+        if mask.any() and (
+            every_step(gradient) or (len(mask) >= LONG and mask.all() and not chance)
+        ):
             return gradient.steps, mask, GRADIENT
     if len(share) and (share.values >= 1).any():
         return share.steps, share.values >= 1, "all groups have equal rewards"
@@ -86,7 +96,8 @@ def _silent(history: History) -> tuple[np.ndarray, np.ndarray, str] | None:
 
 
 def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the steps say since when
-    """Where the last stretch is long, and long beside what there was before: few prompts a step are often silent."""
+    """Where the last stretch is long, and long beside what there was before: few prompts a step are
+    often silent."""
     silent = _silent(history)
     if silent is None:
         return False
@@ -108,7 +119,8 @@ def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the steps sa
     stops=_stops,
 )
 def find_no_signal(history: History) -> Iterator[Finding]:
-    """Steps that teach nothing: every group's rewards are equal, or the gradient is zero though they differ.
+    """Steps that teach nothing: every group's rewards are equal, or the gradient is zero though
+    they differ.
 
     One finding: the longest or the last stretch without a signal, named by what it earned there.
     """
@@ -134,14 +146,25 @@ def find_no_signal(history: History) -> Iterator[Finding]:
     best = float(values.max()) if len(values) else float("nan")
     earned = float(values[: max(1, len(values) // 10)].mean()) if len(values) else float("nan")
     evidence |= {"reward there": round(level, 4)}
-    # Rewards that rose to where they now stand, at the top of all that was seen: the task is solved, not broken.
-    solved = len(there) > 0 and level >= best - EQUAL and level > earned + ROSE * abs(best) and share < NO_SIGNAL_MOST
+    # Rewards that rose to where they now stand, at the top of all that was seen: the task is
+    # solved, not broken.
+    solved = (
+        len(there) > 0
+        and level >= best - EQUAL
+        and level > earned + ROSE * abs(best)
+        and share < NO_SIGNAL_MOST
+    )
     solved = solved or (history.origin == "plumbline" and level > NO_SIGNAL_SOLVED)
     late = float(values[-len(values) // 3 :].mean()) if len(values) else float("nan")
-    if not for_good and share < NO_SIGNAL_MOST and late > earned + max(ROSE * abs(best), RISEN * (best - earned)):
+    if (
+        not for_good
+        and share < NO_SIGNAL_MOST
+        and late > earned + max(ROSE * abs(best), RISEN * (best - earned))
+    ):
         yield Finding(
             level="note",
-            what=f"{because} in {share:.0%} of the logged steps; the reward rose to {late:.3f} all the same: ever "
+            what=f"{because} in {share:.0%} of the logged steps; the reward rose to {late:.3f} all "
+            "the same: ever "
             "more prompts are solved, and teach nothing",
             since=start,
             evidence=evidence,
@@ -154,25 +177,35 @@ def find_no_signal(history: History) -> Iterator[Finding]:
         known = highest is not None and level > NO_SIGNAL_TOP * highest
         yield Finding(
             level="note" if known or (highest is None and level > NO_SIGNAL_TOP) else "warning",
-            what=f"since step {start} every answer earns the most that was ever earned ({level:.3f}): nothing more is "
+            what=f"since step {start} every answer earns the most that was ever earned "
+            f"({level:.3f}): nothing more is "
             "learnt from these prompts",
             since=start,
             evidence=evidence,
-            causes=("the prompts are solved",) if known else ("all answers are the same", "the prompts are solved"),
-            fix="stop here, or take harder prompts" if known else "read answers: are they right, or all alike?",
+            causes=("the prompts are solved",)
+            if known
+            else ("all answers are the same", "the prompts are solved"),
+            fix="stop here, or take harder prompts"
+            if known
+            else "read answers: are they right, or all alike?",
         )
         return
     fatal = share >= NO_SIGNAL_MOST or for_good
     yield _equal(history, because, start, evidence, "fatal" if fatal else "warning")
 
 
-def _equal(history: History, because: str, start: int, evidence: Mapping[str, float], how: Level) -> Finding:
+def _equal(
+    history: History, because: str, start: int, evidence: Mapping[str, float], how: Level
+) -> Finding:
     """Rewards that are equal, as far as the series say."""
     share, level = evidence["share of steps"], evidence["reward there"]
     zero, highest = abs(level) < EQUAL, top(history)
     full = highest is not None and level > NO_SIGNAL_TOP * highest
     mixed = because == GRADIENT and _some(history) and spread_of_batch(history)
-    rewards, shares = finite(history["reward"].since(start).values), finite(history["zero_std"].since(start).values)
+    rewards, shares = (
+        finite(history["reward"].since(start).values),
+        finite(history["zero_std"].since(start).values),
+    )
     varies = len(rewards) > 0 and float(np.ptp(rewards)) > EQUAL
     equal = len(shares) > 0 and float(shares.mean()) >= MOST
     cancel = not varies and _parts_move(history)
@@ -190,22 +223,34 @@ def _equal(history: History, because: str, start: int, evidence: Mapping[str, fl
                 if cancel
                 else ("prompts that are too hard: hardly any answer earns anything",)
                 if zero and varies
-                else ("the reward is 0 for everything: look at completions first, then at what reads them",)
+                else (
+                    (
+                        "the reward is 0 for everything: look at completions first, then at what "
+                        "reads "
+                        "them"
+                    ),
+                )
                 if zero
                 else (
                     *(("the prompts are solved, or every answer is paid in full",) if full else ()),
                     (NEVER, lambda run: equal or not (mixed or (varies and not _none(run)))),
-                    (ALIKE + ("; the logged deviation is the batch's" if mixed else ""), lambda _: full or not varies),
+                    (
+                        ALIKE + ("; the logged deviation is the batch's" if mixed else ""),
+                        lambda _: full or not varies,
+                    ),
                     ("the reward does not tell answers apart", lambda run: varies or _spread(run)),
                     (NEVER, lambda run: equal or mixed or varies or _none(run)),
                 )
             ),
             "groups too small, or answers drawn at too low a temperature, for a reward of 0 and 1",
         ),
-        fix="score a few completions by hand, then all with the mended reward (plumbline score module:function --rows "
-        "ROWS --completions FOLDER); pay parts of an answer; start from a model that sometimes succeeds"
+        fix="score a few completions by hand, then all with the mended reward (plumbline score "
+        "module:function --rows "
+        "ROWS --completions FOLDER); pay parts of an answer; start from a model that sometimes "
+        "succeeds"
         if zero
-        else "score a blank, a wrong and a right answer by hand: where all earn the same, mend the reward; where only "
+        else "score a blank, a wrong and a right answer by hand: where all earn the same, mend the "
+        "reward; where only "
         "right ones earn this, take harder prompts",
         follows=("truncation",) if zero and cut_from_start(history) else (),
     )
@@ -223,18 +268,27 @@ def _earned(history: History, start: int, level: float) -> list[Sample]:
     return [one for one, reward in known if reward is not None and abs(reward - level) < EQUAL]
 
 
-def _lost(history: History, share: float, start: int, evidence: Mapping[str, float], *, for_good: bool) -> Finding:
-    """A gradient of 0 where rewards differ within groups: the fault lies between the loss and the weights."""
+def _lost(
+    history: History, share: float, start: int, evidence: Mapping[str, float], *, for_good: bool
+) -> Finding:
+    """A gradient of 0 where rewards differ within groups: the fault lies between the loss and the
+    weights."""
     equal, spread = finite(history["zero_std"].values), finite(history["reward_std"].values)
     shown = [f"{1 - equal.mean():.0%} of the groups"] if len(equal) and equal.mean() > 0 else []
     shown += [f"deviation {np.median(spread):.3g}"] if len(spread) else []
     rises = learns(history) and (share == 1 or not for_good)
     return Finding(
         level="note" if rises else "fatal" if share >= NO_SIGNAL_MOST or for_good else "warning",
-        what=f"the gradient is zero in {share:.0%} of the logged steps, and rewards differ within groups"
+        what=(
+            f"the gradient is zero in {share:.0%} of the logged steps, and rewards differ within "
+            "groups"
+        )
         + (f" ({', '.join(shown)})" if shown else "")
         + (
-            "; the reward rises all the same: the norm that is logged is not that of what is trained"
+            (
+                "; the reward rises all the same: the norm that is logged is not that of what is "
+                "trained"
+            )
             if rises
             else ": the gradient never reaches the weights"
         ),
@@ -246,14 +300,19 @@ def _lost(history: History, share: float, start: int, evidence: Mapping[str, flo
             history,
             ("the learning rate is 0", lambda run: bool((run["rate"].values > 0).any())),
             "frozen weights, or an adapter that is not trainable",
-            "a graph that is cut: detach, no_grad, or gradient checkpointing without gradients of the inputs",
-            "gradients that are lost between processes (DeepSpeed, FSDP), or cleared before the step",
+            "a graph that is cut: detach, no_grad, or gradient checkpointing without gradients of "
+            "the inputs",
+            "gradients that are lost between processes (DeepSpeed, FSDP), or cleared before the "
+            "step",
             (
                 "all tokens are masked out of the loss",
                 lambda run: bool((run["truncated"].values < NO_SIGNAL_MOST).any()),
             ),
         ),
-        fix="after one backward pass count the parameters with requires_grad whose gradient is none or 0",
+        fix=(
+            "after one backward pass count the parameters with requires_grad whose gradient is "
+            "none or 0"
+        ),
     )
 
 
@@ -275,7 +334,8 @@ def _spread(history: History) -> bool:
 
 
 def _by_chance(mask: np.ndarray) -> bool:
-    """Whether the silent stretch at the end is no longer than what the share of silent steps before it gives."""
+    """Whether the silent stretch at the end is no longer than what the share of silent steps before
+    it gives."""
     length, often = _end(mask)
     return length < LONG or often**length * len(mask) > CHANCE
 
@@ -290,20 +350,25 @@ def _end(mask: np.ndarray) -> tuple[int, float]:
 ZERO_VARIANCE_GROUPS_MOST = 0.5
 """One team's log's limit: sustained above it, a run is to be stopped."""
 ZERO_VARIANCE_GROUPS_TOP, LOW = 0.9, 0.1
-"""Of the most that can be earned: equal groups that earn more are solved, and too hard where they earn less."""
+"""Of the most that can be earned: equal groups that earn more are solved, and too hard where they
+earn less."""
 WINDOW = 10
-ZERO_VARIANCE_GROUPS_SOLVED, UNKNOWN = ", at the top: they are solved", ", of a scale that is not known"
+ZERO_VARIANCE_GROUPS_SOLVED, UNKNOWN = (
+    ", at the top: they are solved",
+    ", of a scale that is not known",
+)
 BOTTOM, TAUGHT, ALWAYS = ", at the bottom: they are too hard", 0.75, 0.9
-"""What says that rewards are low; a share of equal groups that pairs have while a reward of 0 and 1 rises, and one at
-first and at last that leaves nothing to learn."""
+"""What says that rewards are low; a share of equal groups that pairs have while a reward of 0 and 1
+rises, and one at first and at last that leaves nothing to learn."""
 
 
 @rule("zero-variance-groups", needs=("zero_std|samples|reward_std",))
 def find_zero_variance_groups(history: History) -> Iterator[Finding]:
-    """Groups whose rewards are all equal teach nothing: most of the rollouts may be paid for and thrown away.
+    """Groups whose rewards are all equal teach nothing: most of the rollouts may be paid for and
+    thrown away.
 
-    Of the last window of steps; `no-signal` speaks of those that had no group with a signal at all. Where no share is
-    logged, rewards whose deviation is gone.
+    Of the last window of steps; `no-signal` speaks of those that had no group with a signal at all.
+    Where no share is logged, rewards whose deviation is gone.
     """
     shares = equal_groups(history.samples)
     if shares is None or (shares.values >= 1).all():  # few of the steps may be stored
@@ -332,11 +397,13 @@ def find_zero_variance_groups(history: History) -> Iterator[Finding]:
 
 
 SATURATED, SATURATED_FOR, DRIFT = 0.05, 1 / 3, 0.5
-"""Share of its first third's level, below which a deviation is gone; share of the run that it must be; nats of KL."""
+"""Share of its first third's level, below which a deviation is gone; share of the run that it must
+be; nats of KL."""
 
 
 def _saturated(history: History) -> Iterator[Finding]:
-    """Rewards that hardly differ any more, near their highest; a warning where the policy drifts on all the same."""
+    """Rewards that hardly differ any more, near their highest; a warning where the policy drifts on
+    all the same."""
     spread, reward, kl = history["reward_std"], history["reward"], history["kl"]
     if len(spread) < 2 * WINDOW or not np.isfinite(spread.values).all():
         return
@@ -354,32 +421,52 @@ def _saturated(history: History) -> Iterator[Finding]:
         what=f"since step {start} rewards hardly differ (deviation {first:.3g} at first, "
         f"{np.median(spread.since(start).values):.2g} since) and stand at {np.median(after):.3f}: "
         f"{len(after)} of {len(spread)} logged steps taught nothing"
-        + (f", and the KL to the reference grew from {moved[0]:.2g} to {moved[-1]:.2g}" if drifts else ""),
+        + (
+            f", and the KL to the reference grew from {moved[0]:.2g} to {moved[-1]:.2g}"
+            if drifts
+            else ""
+        ),
         since=start,
-        evidence={"share": round(len(after) / len(spread), 3), "reward": round(float(np.median(after)), 4)},
+        evidence={
+            "share": round(len(after) / len(spread), 3),
+            "reward": round(float(np.median(after)), 4),
+        },
         causes=("the prompts are solved", "a cheat that earns everything"),
         fix=f"take the checkpoint of step {start}; read its answers: are they right?",
     )
 
 
 def _where(history: History, share: float, level: float) -> tuple[str, tuple[str, ...], str]:
-    """Where groups of equal rewards stand, as far as the scale of the reward is known; their causes and what to do."""
+    """Where groups of equal rewards stand, as far as the scale of the reward is known; their causes
+    and what to do."""
     highest = top(history)
     more = "raise rl.group_size, or pay parts of an answer"
     if highest is not None and _high(level / highest, share):
-        return ZERO_VARIANCE_GROUPS_SOLVED, ("solved prompts are drawn again",), "take harder prompts"
+        return (
+            ZERO_VARIANCE_GROUPS_SOLVED,
+            ("solved prompts are drawn again",),
+            "take harder prompts",
+        )
     if not (history["reward"].values < 0).any() and level < LOW * (highest or 1.0):
         return BOTTOM, ("prompts are too hard", "a reward of few values"), more
     if highest is not None:
         said = f", in the mean {level:.3g} of {highest:g}"
-        return said, ("some prompts are too hard, and others solved", "a reward of few values"), more
+        return (
+            said,
+            ("some prompts are too hard, and others solved", "a reward of few values"),
+            more,
+        )
     solved = _high(level, share)
     why = (
         "solved, if 1 is the most that can be earned"
         if solved
         else "too hard, or solved: what can be earned is not known"
     )
-    return UNKNOWN, (f"prompts are {why}", "a reward of few values"), f"read the rewards of some groups; {more}"
+    return (
+        UNKNOWN,
+        (f"prompts are {why}", "a reward of few values"),
+        f"read the rewards of some groups; {more}",
+    )
 
 
 def _high(level: float, share: float) -> bool:
@@ -395,18 +482,22 @@ DIRECTION = 1.0
 
 @rule("mostly-noise", needs=("reward", "signal", "noise"))
 def find_mostly_noise(history: History) -> Iterator[Finding]:
-    """Neither gradients nor rewards point anywhere: AdamW's steps are then a random walk, and unlearn what SFT taught.
+    """Neither gradients nor rewards point anywhere: AdamW's steps are then a random walk, and
+    unlearn what SFT taught.
 
     Where at two looks in a row neither the gradients nor the rewards so far point anywhere.
 
-    Two t-values are looked at: of the mean of the gradient's signal, whose estimate is unbiased and falls around 0
-    where there is none, and of the slope of a straight line through the steps' mean rewards (prompts differ from step
-    to step, so single values say nothing). With true advantages one of them rises above `DIRECTION` as evidence
-    gathers, though not always within `LOOK` steps; dealt at random, neither does in seven of ten looks (0.84 squared).
-    AdamW moves every weight by about the rate whatever the gradient's size.
+    Two t-values are looked at: of the mean of the gradient's signal, whose estimate is unbiased and
+    falls around 0 where there is none, and of the slope of a straight line through the steps' mean
+    rewards (prompts differ from step to step, so single values say nothing). With true advantages
+    one of them rises above `DIRECTION` as evidence gathers, though not always within `LOOK` steps;
+    dealt at random, neither does in seven of ten looks (0.84 squared). AdamW moves every weight by
+    about the rate whatever the gradient's size.
     """
     names = ("reward", "signal", "noise")
-    columns = [dict(zip(history[name].steps.tolist(), history[name].values, strict=True)) for name in names]
+    columns = [
+        dict(zip(history[name].steps.tolist(), history[name].values, strict=True)) for name in names
+    ]
     steps = sorted(set(columns[0]) & set(columns[1]) & set(columns[2]))
     table = np.array([[column[step] for step in steps] for column in columns])
     end = table.shape[-1] // LOOK * LOOK
@@ -419,25 +510,39 @@ def find_mostly_noise(history: History) -> Iterator[Finding]:
     rate = history["rate"].values
     yield Finding(
         level="warning",
-        what=f"after {end} steps nothing points anywhere: the gradient's signal is {ratio:.2f} of its noise "
+        what=f"after {end} steps nothing points anywhere: the gradient's signal is {ratio:.2f} of "
+        "its noise "
         f"(t = {signal:.1f}), the rewards' trend has t = {slope:.1f}"
-        + (f"; at a rate of {rate[-1]:.1e} the weights then move mostly by noise" if len(rate) else ""),
+        + (
+            f"; at a rate of {rate[-1]:.1e} the weights then move mostly by noise"
+            if len(rate)
+            else ""
+        ),
         since=steps[0],
         evidence={"signal: t": signal, "reward: t": slope, "signal / noise": ratio},
-        causes=("few answers a step", "an SFT that left little to choose", "a rate too high for the signal"),
-        fix="take more answers a step (rl.prompts_per_step), or start from a shorter SFT, which leaves more to choose; "
+        causes=(
+            "few answers a step",
+            "an SFT that left little to choose",
+            "a rate too high for the signal",
+        ),
+        fix="take more answers a step (rl.prompts_per_step), or start from a shorter SFT, which "
+        "leaves more to choose; "
         "controls.shuffle_advantages: true shows what noise alone does at this rate",
     )
 
 
 def _directions(table: NDArray[np.float64]) -> tuple[float, float]:
-    """The t of the mean of the signal, and of the slope of the rewards, of [reward, signal] by steps [2, n]."""
+    """The t of the mean of the signal, and of the slope of the rewards, of [reward, signal] by
+    steps [2, n]."""
     spread = float(table[1].std(ddof=1))
-    return float(table[1].mean() / (spread / table.shape[1] ** 0.5)) if spread > 0 else 0.0, t_of_slope(table[0])
+    return float(
+        table[1].mean() / (spread / table.shape[1] ** 0.5)
+    ) if spread > 0 else 0.0, t_of_slope(table[0])
 
 
 def t_of_slope(values: NDArray[np.float64]) -> float:
-    """Student's t of the least-squares slope of values over their places (any textbook of regression)."""
+    """Student's t of the least-squares slope of values over their places (any textbook of
+    regression)."""
     array = values - np.mean(values)
     place = np.arange(len(array)) - (len(array) - 1) / 2
     slope = place @ array / (place @ place)
@@ -458,7 +563,8 @@ STUCK_PROMPTS_EQUAL = 1e-6
 def find_stuck_prompts(history: History) -> Iterator[Finding]:
     """Prompts that never taught anything: at every visit all of their answers earned the same.
 
-    Of the prompts that were visited three times or more. It costs rollouts and breaks nothing: a note.
+    Of the prompts that were visited three times or more. It costs rollouts and breaks nothing: a
+    note.
     """
     visits: dict[str, list[list[float]]] = defaultdict(list)
     for (_, prompt), group in groups_of(history.samples).items():
@@ -476,17 +582,22 @@ def find_stuck_prompts(history: History) -> Iterator[Finding]:
     low = [prompt for prompt, reward in stuck.items() if reward < STUCK_PROMPTS_EQUAL]
     yield Finding(
         level="note",
-        what=f"{len(stuck)} of {len(often)} prompts gave every one of their groups equal rewards, {len(low)} of them 0",
+        what=(
+            f"{len(stuck)} of {len(often)} prompts gave every one of their groups equal rewards, "
+            f"{len(low)} of them 0"
+        ),
         evidence={"prompts": len(often), "without a spread": len(stuck), "at 0": len(low)},
         samples=short(list(stuck)),
-        causes=("prompts that are too hard",) if 2 * len(low) > len(stuck) else ("prompts that are solved",),
+        causes=("prompts that are too hard",)
+        if 2 * len(low) > len(stuck)
+        else ("prompts that are solved",),
         fix="leave them out for a while: they cost rollouts and have no gradient",
     )
 
 
 SURE = 6.0
-"""Standard deviations of the steps around, that 0 lies below them: with a chance of 10^-9 of a normal law, and small
-batches of rewards of 0 and 1 never come to more than 4."""
+"""Standard deviations of the steps around, that 0 lies below them: with a chance of 10^-9 of a
+normal law, and small batches of rewards of 0 and 1 never come to more than 4."""
 LEAST = 0.02
 """Of the highest value, that this standard deviation is taken to be at least."""
 AROUND = 20
@@ -497,37 +608,55 @@ RARE = 0.2
 
 @rule("outage", needs=("reward",))
 def find_outage(history: History) -> Iterator[Finding]:
-    """Steps in which everything earned exactly 0, between steps in which it did not: what judges was away.
+    """Steps in which everything earned exactly 0, between steps in which it did not: what judges
+    was away.
 
     The reward and its parts; a stretch of zeros to the end is none (it may be a collapse).
     """
     for name in ("reward", *(f"part/{one}" for one in history.names("part/"))):
-        away = _away(history[name], history["reward_std" if name == "reward" else name.replace("part/", "part_std/")])
+        away = _away(
+            history[name],
+            history["reward_std" if name == "reward" else name.replace("part/", "part_std/")],
+        )
         if not len(away):
             continue
         yield Finding(
             level="warning",
-            what=f"{name.replace('part/', 'the part ')} was exactly 0 for every answer in {len(away)} step"
-            f"{'s' if len(away) > 1 else ''} ({', '.join(map(str, away[:5]))}{', ...' if len(away) > 5 else ''}), and "
+            what=f"{name.replace('part/', 'the part ')} was exactly 0 for every answer in "
+            f"{len(away)} step"
+            f"{'s' if len(away) > 1 else ''} "
+            f"({', '.join(map(str, away[:5]))}{', ...' if len(away) > 5 else ''}), and "
             "far from it before and after",
             since=int(away[0]),
             evidence={"steps": len(away)},
-            causes=("a sandbox, browser, database or judge that did not answer, and was paid as a wrong answer",),
+            causes=(
+                (
+                    "a sandbox, browser, database or judge that did not answer, and was paid as a "
+                    "wrong answer"
+                ),
+            ),
             fix="give such answers no reward (None), and draw them again",
         )
         return
 
 
 def _away(series: Series, spread: Series) -> np.ndarray:
-    """The steps. A mean of 0 is one of zeros if nothing is below 0, and where a spread was logged there is none."""
+    """The steps. A mean of 0 is one of zeros if nothing is below 0, and where a spread was logged
+    there is none."""
     steps, values = series.known
     mixed = set(spread.steps[spread.values > 1e-6].tolist())
     zero = np.array(
-        [at for at in np.flatnonzero(np.abs(values) < 1e-12) if int(steps[at]) not in mixed], dtype=np.int64
+        [at for at in np.flatnonzero(np.abs(values) < 1e-12) if int(steps[at]) not in mixed],
+        dtype=np.int64,
     )
     if (values < 0).any() and not len(spread):
         return zero[:0]
-    if len(values) < AROUND or not len(zero) or len(zero) > RARE * len(values) or zero[-1] == len(values) - 1:
+    if (
+        len(values) < AROUND
+        or not len(zero)
+        or len(zero) > RARE * len(values)
+        or zero[-1] == len(values) - 1
+    ):
         return np.array([], dtype=np.int64)
     found, least = [], LEAST * height(values)
     for at in zero:

@@ -14,21 +14,34 @@ from plumbline.checks.diagnosis.trends import finite
 SPENT = 0.01
 """Of the highest rate: below it a step of AdamW moves a hundredth of what it did."""
 TAIL = 0.15
-"""Share of the run. A cosine to 0 over all steps is below for its last 6.4 % (arccos(-0.98)/pi), a line for 1 %."""
+"""Share of the run. A cosine to 0 over all steps is below for its last 6.4 % (arccos(-0.98)/pi), a
+line for 1 %."""
 
 
 def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the rates say since when
-    """Once a tenth of the run had no rate: one that restarts is below for 3 % of it at most, with two cycles."""
+    """Once a tenth of the run had no rate: one that restarts is below for 3 % of it at most, with
+    two cycles."""
     values = history["rate"].values
-    spent = len(values) - 1 - np.flatnonzero(values >= SPENT * values.max())[-1] if values.max() > 0 else len(values)
-    return spent >= max(10, 0.1 * (history.settings.get("steps") or 0) * len(values) / history.last_step)
+    spent = (
+        len(values) - 1 - np.flatnonzero(values >= SPENT * values.max())[-1]
+        if values.max() > 0
+        else len(values)
+    )
+    return spent >= max(
+        10, 0.1 * (history.settings.get("steps") or 0) * len(values) / history.last_step
+    )
 
 
 @rule(
-    "rate-exhausted", needs=("rate",), kinds=("rl", "sft"), explains=("plateau", "no-fall", "no-margin"), stops=_stops
+    "rate-exhausted",
+    needs=("rate",),
+    kinds=("rl", "sft"),
+    explains=("plateau", "no-fall", "no-margin"),
+    stops=_stops,
 )
 def find_rate_exhausted(history: History) -> Iterator[Finding]:
-    """The learning rate has run out while steps remain: they cost as much as the others and change nothing.
+    """The learning rate has run out while steps remain: they cost as much as the others and change
+    nothing.
 
     The tail of steps whose rate is spent, up to the steps that were planned.
     """
@@ -38,7 +51,9 @@ def find_rate_exhausted(history: History) -> Iterator[Finding]:
     if len(values) < (5 if none else 10) or not np.isfinite(values).all():
         return
     if none:
-        yield _finding("fatal", int(rate.steps[0]), 1.0, float(values.max()), int(rate.steps[-1]), history)
+        yield _finding(
+            "fatal", int(rate.steps[0]), 1.0, float(values.max()), int(rate.steps[-1]), history
+        )
         return
     low = values < SPENT * values.max()
     after = int(np.argmax(values))
@@ -49,20 +64,39 @@ def find_rate_exhausted(history: History) -> Iterator[Finding]:
     planned = max(int(rate.steps[-1]), int(history.settings.get("steps") or 0))
     share = (planned - start + 1) / planned
     if share >= TAIL:
-        yield _finding("fatal" if share >= 2 * TAIL else "warning", start, share, float(values.max()), planned, history)
+        yield _finding(
+            "fatal" if share >= 2 * TAIL else "warning",
+            start,
+            share,
+            float(values.max()),
+            planned,
+            history,
+        )
 
 
-def _finding(level: Level, start: int, share: float, peak: float, planned: int, history: History) -> Finding:
+def _finding(
+    level: Level, start: int, share: float, peak: float, planned: int, history: History
+) -> Finding:
     section = f"{history.kind}.optimiser"
     return Finding(
         level=level,
-        what=f"from step {start} on the learning rate is below a hundredth of its highest ({peak:.1e}): "
+        what=f"from step {start} on the learning rate is below a hundredth of its highest "
+        f"({peak:.1e}): "
         f"{share:.0%} of {planned} steps change next to nothing"
         if peak > 0
-        else f"the learning rate is 0 at all of {len(history['rate'])} logged steps: nothing changes",
+        else (
+            f"the learning rate is 0 at all of {len(history['rate'])} logged steps: nothing changes"
+        ),
         since=start,
-        evidence={"share of steps": round(share, 3), "highest": peak, "last": float(history["rate"].values[-1])},
-        causes=("a schedule that ends before the run does", "a run resumed past the end of its schedule")
+        evidence={
+            "share of steps": round(share, 3),
+            "highest": peak,
+            "last": float(history["rate"].values[-1]),
+        },
+        causes=(
+            "a schedule that ends before the run does",
+            "a run resumed past the end of its schedule",
+        )
         if peak > 0
         else ("a rate of 0, or a schedule that was made for 0 steps",),
         fix="a constant rate after a short warmup, or a schedule over all of the steps",
@@ -71,15 +105,17 @@ def _finding(level: Level, start: int, share: float, peak: float, planned: int, 
 
 
 FAR = 1e-5
-"""The sum of the rates over all steps. A step of AdamW moves a weight by about the rate (Kingma and Ba 2015, section
-2.1), so no weight has moved further; 100 steps at 1e-6, the least that papers report for full weights, make 1e-4."""
+"""The sum of the rates over all steps. A step of AdamW moves a weight by about the rate (Kingma and
+Ba 2015, section 2.1), so no weight has moved further; 100 steps at 1e-6, the least that papers
+report for full weights, make 1e-4."""
 LOW = 1e-7
-"""A rate that is too low however few steps there are; at a usual one few steps are only a short run."""
+"""A rate that is too low however few steps there are; at a usual one few steps are only a short
+run."""
 ENOUGH = 20
 """Steps, below which nobody expects anything."""
 FULL, ADAPTERS = (1e-6, 5e-6), (1e-5, 1e-4)
-"""Rates of RL that papers and logs report for all weights (TRL's default 1e-6, one team's 2e-6 and 5e-6), and
-for adapters: about ten times as high (Schulman et al. 2025, "LoRA Without Regret";
+"""Rates of RL that papers and logs report for all weights (TRL's default 1e-6, one team's 2e-6 and
+5e-6), and for adapters: about ten times as high (Schulman et al. 2025, "LoRA Without Regret";
 docs/research/grpo-on-real-models.md)."""
 FAR_OFF = 10.0
 """Times under the usual rates, from which a rate is too low by itself."""
@@ -95,23 +131,37 @@ def find_small_updates(history: History) -> Iterator[Finding]:
     values = rate.values[np.isfinite(rate.values)]
     if len(values) < 2:
         return
-    apart, first = int(np.median(np.diff(rate.steps))), int(rate.steps[0])  # a row may stand for the steps before it
+    # a row may stand for the steps before it
+    apart, first = int(np.median(np.diff(rate.steps))), int(rate.steps[0])
     if (steps := int(rate.steps[-1]) - first + (apart if first <= apart else 1)) < ENOUGH:
         return
-    left = max(0, (history.settings.get("steps") or 0) - int(rate.steps[-1])) if history.finished is False else 0
+    left = (
+        max(0, (history.settings.get("steps") or 0) - int(rate.steps[-1]))
+        if history.finished is False
+        else 0
+    )
     travelled = float(values.mean() * steps + values.max() * left)
     highest, adapter, came = highest_rate(history), adapter_rate(history), outcome(history)
     low = highest < ADAPTERS[0] / FAR_OFF and not (came and came.better)
     causes: tuple[str, ...] = ()
     if 0 < travelled < FAR and not (steps < 50 and values.max() > LOW):
-        what = f"the learning rates of all {steps + left} steps add up to {travelled:.1e}: no weight can have moved "
+        what = (
+            f"the learning rates of all {steps + left} steps add up to {travelled:.1e}: no weight "
+            "can have moved "
+        )
         what += "further, and 16-bit weights of usual size round such steps away"
         causes = ("a slip in the exponent, or a rate for another optimiser",)
-    elif low and (adapter or (history.kind == "rl" and came and 0 < highest <= 1.001 * FULL[0] / FAR_OFF)):
+    elif low and (
+        adapter or (history.kind == "rl" and came and 0 < highest <= 1.001 * FULL[0] / FAR_OFF)
+    ):
         what = (
-            f"the learning rate is {highest:.1e} at most{', and an adapter is trained' if adapter else ''}: usual are "
+            f"the learning rate is {highest:.1e} at "
+            f"most{', and an adapter is trained' if adapter else ''}: usual are "
         )
-        what += f"{FULL[0]:.0e} to {FULL[1]:.0e} for all weights, {ADAPTERS[0]:.0e} to {ADAPTERS[1]:.0e} for adapters"
+        what += (
+            f"{FULL[0]:.0e} to {FULL[1]:.0e} for all weights, {ADAPTERS[0]:.0e} to "
+            f"{ADAPTERS[1]:.0e} for adapters"
+        )
         what += f"; {came.said}" if came else ""
     else:
         return
@@ -128,15 +178,22 @@ def find_small_updates(history: History) -> Iterator[Finding]:
 
 
 def highest_rate(history: History) -> float:
-    """The highest rate that was logged or planned: a warmup may not be over; NaN where none is known."""
-    logged, planned = finite(history["rate"].values), history.settings.get(f"{history.kind}.optimiser.learning_rate")
+    """The highest rate that was logged or planned: a warmup may not be over; NaN where none is
+    known."""
+    logged, planned = (
+        finite(history["rate"].values),
+        history.settings.get(f"{history.kind}.optimiser.learning_rate"),
+    )
     rates = [*logged.tolist(), *([float(planned)] if isinstance(planned, int | float) else [])]
     return max(rates, default=float("nan"))
 
 
 def adapter_rate(history: History) -> tuple[str, ...]:
     """The cause that a rate is for all weights, where an adapter is known to be trained."""
-    if history.settings.get("model.lora.rank") is None or not highest_rate(history) < ADAPTERS[0] / 2:
+    if (
+        history.settings.get("model.lora.rank") is None
+        or not highest_rate(history) < ADAPTERS[0] / 2
+    ):
         return ()
     return (f"a rate for all weights ({FULL[0]:.0e} to {FULL[1]:.0e}), given to an adapter",)
 
@@ -153,7 +210,8 @@ CLIP = 1.0
 
 @rule("gradient-spikes", needs=("gradient",), kinds=("rl", "sft"))
 def find_gradient_spikes(history: History) -> Iterator[Finding]:
-    """Gradients far above what is usual: steps in random directions, even where the norm is clipped.
+    """Gradients far above what is usual: steps in random directions, even where the norm is
+    clipped.
 
     Spikes, and norms that the clip cuts nearly all the time.
     """
@@ -168,13 +226,18 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
     around = _medians(used, AROUND)
     spikes = np.zeros(len(values), dtype=bool)
     spikes[signal] = used > np.maximum(SPIKE * np.maximum(around, middle), HIGH)
-    spikes[: max(3, len(values) // 10)] = False  # a new head, an adapter or random weights begin far off
+    # a new head, an adapter or random weights begin far off
+    spikes[: max(3, len(values) // 10)] = False
     clip = history.settings.get(f"{history.kind}.optimiser.max_grad_norm")
     clip = clip if isinstance(clip, int | float) and clip else CLIP
-    if spikes.sum() >= max(3, 0.02 * len(values)) or (spikes & (values > 100 * max(middle, HIGH))).any():
+    if (
+        spikes.sum() >= max(3, 0.02 * len(values))
+        or (spikes & (values > 100 * max(middle, HIGH))).any()
+    ):
         yield Finding(
             level="warning",
-            what=f"the gradient's norm is over {SPIKE:.0f} times its median ({middle:.2g}) in {int(spikes.sum())} "
+            what=f"the gradient's norm is over {SPIKE:.0f} times its median ({middle:.2g}) in "
+            f"{int(spikes.sum())} "
             "steps, "
             f"up to {values.max():.3g}",
             since=int(series.steps[spikes][0]),
@@ -185,17 +248,23 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
     elif middle > SPIKE * clip and history.kind == "rl":
         yield Finding(
             level="warning",
-            what=f"the gradient's norm is {middle:.3g} in the middle, {middle / clip:.0f} times the clip of {clip:g}: "
+            what=f"the gradient's norm is {middle:.3g} in the middle, {middle / clip:.0f} times "
+            "the "
+            f"clip of {clip:g}: "
             "its length says nothing, and steps with a strong signal count no more than others",
             since=int(series.steps[0]),
             evidence={"median": middle, "clip": clip},
-            causes=("a loss summed over tokens instead of averaged", "a very low probability of the answers"),
+            causes=(
+                "a loss summed over tokens instead of averaged",
+                "a very low probability of the answers",
+            ),
             fix="look at the loss's denominator; raise the clip or lower the rate",
         )
 
 
 def _medians(values: np.ndarray, beside: int) -> np.ndarray:
-    """The median [n] of each value and so many on both sides of it, of what is there near the ends."""
+    """The median [n] of each value and so many on both sides of it, of what is there near the
+    ends."""
     places, width = range(len(values)), 2 * beside + 1
     if len(values) < width:
         return np.array([np.median(values[max(0, at - beside) : at + beside + 1]) for at in places])
@@ -206,7 +275,8 @@ def _medians(values: np.ndarray, beside: int) -> np.ndarray:
 
 
 def _silent(history: History) -> np.ndarray:
-    """Steps whose groups all had equal rewards: what moves the weights there is the KL alone, and small."""
+    """Steps whose groups all had equal rewards: what moves the weights there is the KL alone, and
+    small."""
     shares = history["zero_std"]
     return shares.steps[shares.values >= 1]
 
@@ -219,7 +289,8 @@ MOVED = 0.01
 def find_clip_idle(history: History) -> Iterator[Finding]:
     """A clip that never acts, where it could.
 
-    With one update a batch the ratio is 1 by construction: that is no fault, and often taken for one.
+    With one update a batch the ratio is 1 by construction: that is no fault, and often taken for
+    one.
     """
     values = history["clip"].values
     if len(values) < 10 or not zeros(history["clip"], 1e-300).all():
@@ -230,7 +301,11 @@ def find_clip_idle(history: History) -> Iterator[Finding]:
         level="warning" if several else "note",
         what="no term was ever clipped"
         + (
-            f", although each batch is used {epochs} times: the old log-probabilities are the new ones"
+            (
+                f", although each batch is used {epochs} times: the old log-probabilities are the "
+                "new "
+                "ones"
+            )
             if several
             else ": where each batch is used once the ratio is 1 and a clip cannot act"
         ),
@@ -242,7 +317,9 @@ def find_clip_idle(history: History) -> Iterator[Finding]:
         )
         if several
         else (),
-        fix="take the log-probabilities that were recorded when the answers were drawn" if several else "",
+        fix="take the log-probabilities that were recorded when the answers were drawn"
+        if several
+        else "",
     )
 
 
@@ -251,9 +328,11 @@ OFTEN = 0.5
 
 @rule("ratio-capped", needs=("ratio_max",), live=False)
 def find_ratio_capped(history: History) -> Iterator[Finding]:
-    """Importance ratios of which only the cap is seen: how far sampler and scorer are apart, nobody can tell.
+    """Importance ratios of which only the cap is seen: how far sampler and scorer are apart, nobody
+    can tell.
 
-    Where the highest ratio is one and the same number at half of the steps. A cap is no fault; it may hide one.
+    Where the highest ratio is one and the same number at half of the steps. A cap is no fault; it
+    may hide one.
     """
     series = history["ratio_max"]
     values = series.values[np.isfinite(series.values)]
@@ -264,7 +343,8 @@ def find_ratio_capped(history: History) -> Iterator[Finding]:
         return
     yield Finding(
         level="note",
-        what=f"the highest importance ratio is {top:.4g} in {at_cap.mean():.0%} of the logged steps: it is "
+        what=f"the highest importance ratio is {top:.4g} in {at_cap.mean():.0%} of the logged "
+        "steps: it is "
         "logged after it was cut, so a gap that widens would not be seen in it",
         since=int(series.steps[np.isfinite(series.values)][np.argmax(at_cap)]),
         evidence={"cap": top, "share of steps": round(float(at_cap.mean()), 3)},

@@ -1,10 +1,12 @@
-"""CUDA graphs of a decoding step that outlive the call which captured them, over buffers that stay where they are.
+"""CUDA graphs of a decoding step that outlive the call which captured them, over buffers that stay
+where they are.
 
-A graph reads and writes the addresses that it was captured with. So whatever a step touches lies in buffers kept here,
-a shape is rounded up to one that comes again (`bucket`), and a call of like shape fills the buffers and replays.
-Graphs of all shapes share the buffers and one memory pool, because one of them runs at a time; the buffers are as large
-as the largest shape drawn. Weights that training changes in place need nothing; what is computed from them (adapters
-as products take them) is written into its buffer again in each call.
+A graph reads and writes the addresses that it was captured with. So whatever a step touches lies in
+buffers kept here, a shape is rounded up to one that comes again (`bucket`), and a call of like
+shape fills the buffers and replays. Graphs of all shapes share the buffers and one memory pool,
+because one of them runs at a time; the buffers are as large as the largest shape drawn. Weights
+that training changes in place need nothing; what is computed from them (adapters as products take
+them) is written into its buffer again in each call.
 """
 
 import math
@@ -20,24 +22,29 @@ from plumbline.policies.memory import SPARE
 KEPT = 32
 """Graphs held at once; the one unused for longest goes first."""
 SHARE = 0.1
-"""Of the device's memory that buffers may hold on to between two calls; larger ones go back when a call ends."""
+"""Of the device's memory that buffers may hold on to between two calls; larger ones go back when a
+call ends."""
 
 
 def bucket(count: int) -> int:
-    """The least number of the form 2^k or 3 * 2^k that is not below `count`: at most half as much again."""
+    """The least number of the form 2^k or 3 * 2^k that is not below `count`: at most half as much
+    again."""
     power: int = 1 << max(count - 1, 0).bit_length()
     return power * 3 // 4 if power >= 4 and count <= power * 3 // 4 else power
 
 
 def capture(work: Callable[[], object], pool: Any) -> Any:
-    """What `work` does on the device, as an object whose `replay()` does it again at the same addresses."""
+    """What `work` does on the device, as an object whose `replay()` does it again at the same
+    addresses."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):  # a warm-up outside the capture, as CUDA graphs require; it may run twice,
+    # a warm-up outside the capture, as CUDA graphs require; it may run twice,
+    with torch.cuda.stream(stream):
         work()  # because it writes the same numbers to the same place
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
-    # thread_local: what a learner allocates in another thread meanwhile (`rl.lag`) must not end the capture.
+    # thread_local: what a learner allocates in another thread meanwhile (`rl.lag`) must not end the
+    # capture.
     with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
         work()
     return graph
@@ -60,7 +67,8 @@ class Graphs:
 
     @contextmanager
     def lent(self) -> Iterator["Graphs"]:
-        """These for one call of a sampler, or others where another call is still drawing with them."""
+        """These for one call of a sampler, or others where another call is still drawing with
+        them."""
         if self.in_use:
             yield Graphs()
             return
@@ -80,7 +88,8 @@ class Graphs:
             self.buffers = {}
 
     def begin(self, marks: Hashable) -> None:
-        """Forget graphs of a model that is not the same any more; `marks` says what they were captured with."""
+        """Forget graphs of a model that is not the same any more; `marks` says what they were
+        captured with."""
         if marks != self.marks:
             self._forget()
             self.marks = marks
@@ -88,8 +97,11 @@ class Graphs:
     def _forget(self) -> None:
         self.graphs, self.pool = {}, None  # a pool whose graphs are all gone cannot be used again
 
-    def place(self, name: str, source: Tensor, shape: tuple[int, ...] | None = None, fill: float = 0.0) -> Tensor:
-        """A copy of `source` in the corner of a buffer of that shape, which is at the same address every time.
+    def place(
+        self, name: str, source: Tensor, shape: tuple[int, ...] | None = None, fill: float = 0.0
+    ) -> Tensor:
+        """A copy of `source` in the corner of a buffer of that shape, which is at the same address
+        every time.
 
         Args:
             name: of the buffer; it grows where it is too small, and then no graph is left.
@@ -99,7 +111,11 @@ class Graphs:
         """
         shape = shape or tuple(source.shape)
         size, held = math.prod(shape), self.buffers.get(name)
-        if held is None or held.numel() < size or (held.dtype, held.device) != (source.dtype, source.device):
+        if (
+            held is None
+            or held.numel() < size
+            or (held.dtype, held.device) != (source.dtype, source.device)
+        ):
             self._forget()
             del held
             self.buffers.pop(name, None)  # before its successor is made
@@ -111,7 +127,8 @@ class Graphs:
         return view
 
     def run(self, key: Hashable, work: Callable[[], object]) -> None:
-        """Do `work` by the graph of this key, which is captured where there is none; `work` waits for nothing."""
+        """Do `work` by the graph of this key, which is captured where there is none; `work` waits
+        for nothing."""
         graph = self.graphs.pop(key, None)
         if graph is None:
             while len(self.graphs) >= KEPT:

@@ -1,14 +1,17 @@
-"""A one-token forward pass for Llama-shaped models: the same layers, without the general machinery around them.
+"""A one-token forward pass for Llama-shaped models: the same layers, without the general machinery
+around them.
 
-Letters in shapes: P prompts, G copies, K key-value heads, Q query heads for each of those, D head size, L longest
-prompt, C token limit, T tokens so far, H hidden size, V vocabulary.
+Letters in shapes: P prompts, G copies, K key-value heads, Q query heads for each of those, D head
+size, L longest prompt, C token limit, T tokens so far, H hidden size, V vocabulary.
 
-The layers' own modules are called (so 4-bit layers work as they are), the adapters of those that read the same input
-in one product, and the prompt's keys and values are held once for a group of copies: a query attends to two blocks,
-its prompt's [P, K, L, D] and its own [P, K, G, C, D], under one softmax. On a GPU a step is a CUDA graph
-(`decoders.graphs`), because at these sizes launching the kernels costs more than running them.
+The layers' own modules are called (so 4-bit layers work as they are), the adapters of those that
+read the same input in one product, and the prompt's keys and values are held once for a group of
+copies: a query attends to two blocks, its prompt's [P, K, L, D] and its own [P, K, G, C, D], under
+one softmax. On a GPU a step is a CUDA graph (`decoders.graphs`), because at these sizes launching
+the kernels costs more than running them.
 
-It is used only after `probe.py` has compared it with the model's forward pass on the loaded weights.
+It is used only after `probe.py` has compared it with the model's forward pass on the loaded
+weights.
 """
 
 from collections.abc import Sequence
@@ -21,13 +24,14 @@ from torch.nn import functional
 from plumbline.policies.autoregressive.decoders import Decoder, threads_for
 from plumbline.policies.autoregressive.decoders.graphs import Graphs, bucket
 from plumbline.policies.autoregressive.packing import has_shared_attention
-from plumbline.policies.token_logprobs import exact, logits_of
 from plumbline.policies.pretrained.adapters import Projection
 from plumbline.policies.pretrained.policy import by_onednn, padded
+from plumbline.policies.token_logprobs import exact, logits_of
 
 MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 GRAPH_SPAN = 128
-"""On a GPU a graph is captured for each multiple of this many positions: attention reads that far, masked."""
+"""On a GPU a graph is captured for each multiple of this many positions: attention reads that far,
+masked."""
 
 
 def unsupported(model: Any) -> str | None:
@@ -37,16 +41,20 @@ def unsupported(model: Any) -> str | None:
         return f"model type {config.model_type} is not one of {', '.join(sorted(MODEL_TYPES))}"
     if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
         return "sliding-window attention"
-    if "dynamic" in str(getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None)):
+    if "dynamic" in str(
+        getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None)
+    ):
         return "rotary frequencies that depend on the length"
     return None
 
 
 class LeanDecoder(Decoder):
-    """The fast engine; see `decoders.Decoder`. Raises ValueError for a model that `unsupported` names.
+    """The fast engine; see `decoders.Decoder`. Raises ValueError for a model that `unsupported`
+    names.
 
-    With `graphs`, on a GPU, it replays steps captured there, and its grid stands in the corner of one of rounded shape.
-    With `lay_out` it keeps a copy of the weights as oneDNN wants them, where that multiplies them.
+    With `graphs`, on a GPU, it replays steps captured there, and its grid stands in the corner of
+    one of rounded shape. With `lay_out` it keeps a copy of the weights as oneDNN wants them, where
+    that multiplies them.
     """
 
     def __init__(self, model: Any, graphs: Graphs | None = None, *, lay_out: bool = False) -> None:
@@ -61,14 +69,18 @@ class LeanDecoder(Decoder):
         self.head_size = getattr(config, "head_dim", None) or config.hidden_size // self.heads
         self.scale = self.layers[0].self_attn.scaling
         self.graphs = graphs
-        self.shared: tuple[list[int], list[tuple[Tensor, Tensor]]] = [], []  # tokens; of each layer keys and values
+        # tokens; of each layer keys and values
+        self.shared: tuple[list[int], list[tuple[Tensor, Tensor]]] = [], []
         lay_out = lay_out and by_onednn(model)
         self.projections = [_projections(layer, lay_out=lay_out) for layer in self.layers]
         self.head = Projection([model.get_output_embeddings()], lay_out=lay_out)
 
     @torch.no_grad()
-    def begin(self, prompts: Sequence[Sequence[int]], copies: int, max_tokens: int, shared: int = 0) -> Tensor:
-        """See `Decoder.begin`. Padding stands on the right, where causal attention never sees it."""
+    def begin(
+        self, prompts: Sequence[Sequence[int]], copies: int, max_tokens: int, shared: int = 0
+    ) -> Tensor:
+        """See `Decoder.begin`. Padding stands on the right, where causal attention never sees
+        it."""
         device, dtype = self.model.device, self.model.dtype
         ids, there = (each.to(device) for each in padded(prompts, rounded=by_onednn(self.model)))
         before = self._behind(list(prompts[0][:shared]), len(prompts)) if shared else None
@@ -88,7 +100,9 @@ class LeanDecoder(Decoder):
         shape = (len(self.layers), len(prompts), self.kv_heads, copies, limit, self.head_size)
         self.keys = torch.zeros(shape, dtype=dtype, device=device)
         self.values = torch.zeros(shape, dtype=dtype, device=device)
-        last = output.last_hidden_state[torch.arange(len(prompts), device=device), lengths - 1 - shared]
+        last = output.last_hidden_state[
+            torch.arange(len(prompts), device=device), lengths - 1 - shared
+        ]
         logits = logits_of(self.model.get_output_embeddings(), last)
         self.hidden = last.repeat_interleave(copies, 0)
         if self.graphs is not None:
@@ -97,33 +111,44 @@ class LeanDecoder(Decoder):
         return logits
 
     def _behind(self, shared: list[int], rows: int) -> Any:
-        """A cache that holds `shared` in each of so many rows; the tokens are read once, however many chunks follow."""
+        """A cache that holds `shared` in each of so many rows; the tokens are read once, however
+        many chunks follow."""
         from transformers import DynamicCache
 
         if self.shared[0] != shared:
             ids, _ = padded([shared], rounded=by_onednn(self.model))
             read = self.read(ids.to(self.model.device)).past_key_values.layers
-            self.shared = shared, [tuple(each[:, :, : len(shared)] for each in (of.keys, of.values)) for of in read]
+            self.shared = (
+                shared,
+                [tuple(each[:, :, : len(shared)] for each in (of.keys, of.values)) for of in read],
+            )
         cache = DynamicCache()
         for index, states in enumerate(self.shared[1]):
             cache.update(*(each.expand(rows, -1, -1, -1) for each in states), index)
         return cache
 
     def read(self, ids: Tensor, before: Any = None) -> Any:
-        """The body's output for ids [P, L] behind a cache: on a CPU, in 16 bits, rounded as a scored pack is."""
+        """The body's output for ids [P, L] behind a cache: on a CPU, in 16 bits, rounded as a
+        scored pack is."""
         if not (by_onednn(self.model) and has_shared_attention(self.model)):
             return self.body(ids, past_key_values=before, use_cache=True)
-        no_mask = torch.zeros((1, 1, 1, 1), dtype=self.model.dtype)  # with None transformers makes one
-        return self.body(ids, past_key_values=before, use_cache=True, attention_mask=no_mask, rows=True)
+        # with None transformers makes one
+        no_mask = torch.zeros((1, 1, 1, 1), dtype=self.model.dtype)
+        return self.body(
+            ids, past_key_values=before, use_cache=True, attention_mask=no_mask, rows=True
+        )
 
     def rotary(self, length: int) -> Tensor:
-        """Cosines and signed sines [length, 2, D], from the model's own rotary module, so every scaling is kept."""
+        """Cosines and signed sines [length, 2, D], from the model's own rotary module, so every
+        scaling is kept."""
         device, dtype = self.model.device, self.model.dtype
         cos, sin = self.body.rotary_emb(
-            torch.zeros(1, device=device, dtype=dtype), torch.arange(length, device=device).unsqueeze(0)
+            torch.zeros(1, device=device, dtype=dtype),
+            torch.arange(length, device=device).unsqueeze(0),
         )
         half = self.head_size // 2
-        # rotate_half(x) * sin == roll(x, D/2) * signed sin: one kernel less than negating and concatenating.
+        # rotate_half(x) * sin == roll(x, D/2) * signed sin: one kernel less than negating and
+        # concatenating.
         signed = torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)
         return torch.stack([cos[0], signed[0]], dim=1)
 
@@ -156,7 +181,9 @@ class LeanDecoder(Decoder):
         if begins:
             self.limit = bucket(self.limit)
             parts = {
-                f"{index} {name}": part for index, each in enumerate(self.projections) for name, part in each.items()
+                f"{index} {name}": part
+                for index, each in enumerate(self.projections)
+                for name, part in each.items()
             }
             adapters = [each for part in parts.values() for each in (part.down, *part.ups)]
             shapes = [None if each is None else each.shape for each in adapters]
@@ -164,22 +191,36 @@ class LeanDecoder(Decoder):
             for name, part in parts.items():
                 if part.down is not None:
                     part.down = graphs.place(f"{name} down", part.down)
-                part.ups = [up if up is None else graphs.place(f"{name} {at}", up) for at, up in enumerate(part.ups)]
-            self.rope = graphs.place("rope", self.rope, (bucket(length + self.limit), *self.rope.shape[1:]))
+                part.ups = [
+                    up if up is None else graphs.place(f"{name} {at}", up)
+                    for at, up in enumerate(part.ups)
+                ]
+            self.rope = graphs.place(
+                "rope", self.rope, (bucket(length + self.limit), *self.rope.shape[1:])
+            )
             self.time = graphs.place("time", self.time)
         heads, size = self.kv_heads, self.head_size
         for index in range(len(self.layers)):
             keys, values = self.prompt_keys[index], self.prompt_values[index]
-            self.prompt_keys[index] = graphs.place(f"prompt keys {index}", keys, (rows, heads, size, length))
-            self.prompt_values[index] = graphs.place(f"prompt values {index}", values, (rows, heads, length, size))
-        self.prompt_bias = graphs.place("prompt bias", self.prompt_bias, (rows, length), fill=float("-inf"))
+            self.prompt_keys[index] = graphs.place(
+                f"prompt keys {index}", keys, (rows, heads, size, length)
+            )
+            self.prompt_values[index] = graphs.place(
+                f"prompt values {index}", values, (rows, heads, length, size)
+            )
+        self.prompt_bias = graphs.place(
+            "prompt bias", self.prompt_bias, (rows, length), fill=float("-inf")
+        )
         self.lengths = graphs.place("lengths", self.lengths, (rows,))
         shape = (len(self.layers), rows, heads, copies, self.limit, size)
         self.keys, self.values = (
-            graphs.place(name, each, shape) for name, each in (("keys", self.keys), ("values", self.values))
+            graphs.place(name, each, shape)
+            for name, each in (("keys", self.keys), ("values", self.values))
         )
         self.tokens = graphs.place("tokens", self.time.new_zeros(rows, copies))
-        self.logits = graphs.place("logits", self.logits[:0, :0], (rows, copies, self.logits.shape[2]))
+        self.logits = graphs.place(
+            "logits", self.logits[:0, :0], (rows, copies, self.logits.shape[2])
+        )
 
     def _replay(self, graphs: Graphs, tokens: Tensor) -> Tensor:
         """A step by the graph of this shape and span; its logits are overwritten by the next."""
@@ -197,8 +238,8 @@ class LeanDecoder(Decoder):
         return self.logits[:rows, :copies].flatten(0, 1)
 
     def _forward(self, tokens: Tensor, span: int, *, masked: bool) -> Tensor:
-        """The hidden states [R, H] of one more position; `span` own positions are read, those after `time` masked if
-        `masked`.
+        """The hidden states [R, H] of one more position; `span` own positions are read, those after
+        `time` masked if `masked`.
         """
         num_prompts = self.shape[0]
         cos, sin = self.rope[self.lengths + self.time].unbind(1)  # [P, D] each
@@ -207,23 +248,40 @@ class LeanDecoder(Decoder):
         if self.padded or masked:
             prompt_bias = self.prompt_bias[:, None, None, None]
             own = torch.arange(span, device=tokens.device) <= self.time if masked else None
-            own_bias = self.prompt_bias.new_zeros(span) if own is None else _bias(own, self.prompt_bias.dtype)
+            own_bias = (
+                self.prompt_bias.new_zeros(span)
+                if own is None
+                else _bias(own, self.prompt_bias.dtype)
+            )
             bias = torch.cat([prompt_bias, own_bias.expand(num_prompts, 1, 1, 1, span)], dim=-1)
         hidden = self.body.embed_tokens(tokens)
         for index, layer in enumerate(self.layers):
-            hidden = hidden + self._attend(index, _norm(layer.input_layernorm, hidden), (cos, sin), span, bias)
+            hidden = hidden + self._attend(
+                index, _norm(layer.input_layernorm, hidden), (cos, sin), span, bias
+            )
             gate, up = self.projections[index]["mlp"](_norm(layer.post_attention_layernorm, hidden))
             hidden = hidden + self.projections[index]["down"](layer.mlp.act_fn(gate) * up)[0]
         return _norm(self.body.norm, hidden)
 
     def _attend(
-        self, index: int, hidden: Tensor, rope: tuple[Tensor, Tensor], span: int, bias: Tensor | None
+        self,
+        index: int,
+        hidden: Tensor,
+        rope: tuple[Tensor, Tensor],
+        span: int,
+        bias: Tensor | None,
     ) -> Tensor:
-        """Attention of one new position in each row to its prompt and to its own past, under one softmax."""
+        """Attention of one new position in each row to its prompt and to its own past, under one
+        softmax."""
         num_prompts, copies = self.shape
-        attention, grid = self.layers[index].self_attn, (*self.shape, self.kv_heads, -1, self.head_size)
+        attention, grid = (
+            self.layers[index].self_attn,
+            (*self.shape, self.kv_heads, -1, self.head_size),
+        )
         # [P, G, K, Q, D]; keys and values have Q = 1
-        query, key, value = (states.view(grid) for states in self.projections[index]["attention"](hidden))
+        query, key, value = (
+            states.view(grid) for states in self.projections[index]["attention"](hidden)
+        )
         if hasattr(attention, "q_norm"):
             query, key = _norm(attention.q_norm, query), _norm(attention.k_norm, key)
         query, key = _rotate(query, *rope) * self.scale, _rotate(key, *rope)
@@ -242,7 +300,9 @@ class LeanDecoder(Decoder):
         length = to_prompt.shape[-1]
         from_prompt = weights[..., :length].reshape(*shape[:-1], length) @ self.prompt_values[index]
         mixed = from_prompt.view(query.shape) + weights[..., length:] @ own_values
-        return self.projections[index]["out"](mixed.transpose(1, 2).reshape(num_prompts * copies, -1))[0]
+        return self.projections[index]["out"](
+            mixed.transpose(1, 2).reshape(num_prompts * copies, -1)
+        )[0]
 
     @torch.no_grad()
     def keep(self, prompts: Tensor, copies: Tensor) -> None:
@@ -279,7 +339,8 @@ def _bias(allowed: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _norm(module: Any, hidden: Tensor) -> Tensor:
-    """RMS norm in one kernel; in 16 bits with the rounding of transformers' module: normalise, round, then weigh."""
+    """RMS norm in one kernel; in 16 bits with the rounding of transformers' module: normalise,
+    round, then weigh."""
     size = (hidden.shape[-1],)
     if hidden.dtype == torch.float32:
         return functional.rms_norm(hidden, size, module.weight, module.variance_epsilon)
