@@ -11,7 +11,7 @@ The public interface; everything is loaded when it is first used, so that this i
 
 import importlib
 
-__version__ = "0.1.0"
+from plumbline.version import __version__ as __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` itself takes ten milliseconds

@@ -203,7 +203,10 @@ def test_what_hangs_and_what_kills_are_failures_of_their_own(spread, tmp_path, m
 
 def test_a_worker_that_cannot_be_opened_says_why_at_once(spread):
     _, far = spread(count=1, opens_in=os.getpid())
-    cause = r"one of the workers for verdicts cannot be opened: .*DataError: there are no records here\n  fix: copy them"
+    cause = (
+        r"one of the workers for verdicts cannot be opened: .*DataError: there are no records here"
+        r"\n  fix: copy them"
+    )
     with pytest.raises(EngineError, match=cause), Judging(far, far.examples("val")) as judging:
         judging.tell(0, 0, "aa")
 

@@ -95,7 +95,7 @@ def test_a_16_bit_head_is_as_exact_as_one_in_float32(dtype, bias):
         rounded = log_prob(torch.nn.functional.linear(*leaves), tokens, Sampling())
     ours = head.head_log_prob(leaves[0].requires_grad_(), *leaves[1:], tokens, Sampling())
     assert ours.dtype == torch.float32
-    # [likely, rare]
+    # The likely token, then the rare one.
     error, plain = ((found - exact).abs().view(-1, 2).mean(0) for found in (ours, rounded))
     assert error[0] < plain[0] / 10
     assert error[1] < plain[1] * 1.1

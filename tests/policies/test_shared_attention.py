@@ -209,7 +209,7 @@ def test_the_gradients_of_bands_are_those_of_one_softmax_over_prompt_and_past(ba
     there = torch.arange(6) < torch.tensor([6, 3, 5, 0]).unsqueeze(1)
     past = torch.ones(9, 9, dtype=torch.bool).tril()
     sees = torch.cat([there.unsqueeze(1).expand(-1, 9, -1), past.expand(4, -1, -1)], dim=2)
-    # [2, K, times, R, P + C, D]
+    # Its shape is [2, K, times, R, P + C, D].
     wide = torch.cat([prompt, own], dim=3).unsqueeze(2).expand(-1, -1, 3, -1, -1, -1)
     wanted = torch.nn.functional.scaled_dot_product_attention(
         query, *wide, attn_mask=sees, scale=0.3

@@ -723,7 +723,10 @@ def test_nobody_complains_of_a_delay_that_was_none(rows: Rows) -> None:
 
 def test_nobody_praises_a_delivery_that_was_late(rows: Rows) -> None:
     early = r"antes d[oa] (?:prazo|previsto|data prevista|esperado)"
-    prompt = r"entrega (?:muito |super )?(?:rapida|agil|pontual|expressa|no prazo|antes)|prazo de entrega (?:cumpr|resp)"
+    prompt = (
+        r"entrega (?:muito |super )?(?:rapida|agil|pontual|expressa|no prazo|antes)"
+        r"|prazo de entrega (?:cumpr|resp)"
+    )
     seen = 0
     for row in rows:
         text = " ".join(plain(row["review_text"]).split())

@@ -189,7 +189,6 @@ def test_all_files_that_are_missing_empty_or_others_are_named_at_once(mine, tmp_
         f"{ORDERS} is missing",
         "olist_sellers_dataset.csv is missing",
         "olist_customers_dataset.csv is empty",
-        # fmt: skip
         "olist_geolocation_dataset.csv begins with",
         "kaggle.com/datasets/olistbr",
     ):
@@ -369,7 +368,6 @@ def test_the_rules_agree_with_the_latent_gold_of_the_synthetic_shop(commerce_fol
     pairs = list(
         zip(
             table(imported[0], "orders_enriched", columns),
-            # fmt: skip
             table(commerce_folder / "commerce.db", "orders_enriched", columns),
             strict=True,
         )

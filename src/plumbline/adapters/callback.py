@@ -81,8 +81,13 @@ class CheckCallback(Guest):
         self._read: set[tuple[str, int]] = set()
 
     def on_train_begin(
-        self, args: Any, state: Any, control: Any, model: Any = None, **_: Any
-    ) -> None:  # noqa: ARG002 - transformers'
+        self,
+        args: Any,
+        state: Any,
+        control: Any,  # noqa: ARG002
+        model: Any = None,
+        **_: Any,
+    ) -> None:
         """Take up what was logged before, where training continues."""
         self._looked, self.stopped, self._told, self.failed = state.global_step, None, False, False
         if state.is_world_process_zero and self.section.every:

@@ -43,8 +43,10 @@ class ReasoningGymOptions(DealtOptions):
 
 
 def open_reasoning_gym(
-    options: Mapping[str, Any], folder: Path, progress: Progress
-) -> "ReasoningGymTask":  # noqa: ARG001
+    options: Mapping[str, Any],
+    folder: Path,  # noqa: ARG001
+    progress: Progress,  # noqa: ARG001
+) -> "ReasoningGymTask":
     """Open a data set; its problems are generated when examples are first asked for, and nothing is
     written.
 

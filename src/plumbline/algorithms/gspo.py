@@ -40,8 +40,11 @@ class Gspo(Clipped):
         return "sequence"
 
     def views(
-        self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator
-    ) -> list[View]:  # noqa: ARG002
+        self,
+        policy: Scores,  # noqa: ARG002
+        trajectories: Sequence[Trajectory],
+        rng: np.random.Generator,
+    ) -> list[View]:
         """See `Algorithm.views`: one view holds all of a rollout, because its ratio needs all terms
         in one pass."""
         return trajectory_views(trajectories, None, "stratified", rng, split=False)

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 from typing import Any, NoReturn
 
-from plumbline import __version__
 from plumbline.errors import PlumblineError
 from plumbline.jobs.follow import CODES, result_of, said
 from plumbline.runs.remote import local_run
+from plumbline.version import __version__
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 import typer
 
-from plumbline import __version__
 from plumbline.cli import history, jobs, serve
 from plumbline.cli import options as take
 from plumbline.cli.exits import clear_exits
@@ -21,6 +20,7 @@ from plumbline.cli.output import print_json, print_tables, print_text, progress,
 from plumbline.config import imports
 from plumbline.errors import DataError, RecipeError
 from plumbline.runs import output_guard
+from plumbline.version import __version__
 
 app = typer.Typer(
     name="plumbline",

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from plumbline import __version__
 from plumbline.config.imports import needed
 from plumbline.errors import RecipeError
 from plumbline.evaluation.statistics import mean_interval
 from plumbline.records import Evaluation, Example, Judged, Unjudged
 from plumbline.runs import output_guard
 from plumbline.storage import clear_os_errors
+from plumbline.version import __version__
 
 MADE_BY = "plumbline"
 """The key of our version in a log's metadata, by which a log is ours."""

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import yaml
 
-from plumbline import __version__
 from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.rules import CHECKS
@@ -30,6 +29,7 @@ from plumbline.runs.remote import check_named, local_model
 from plumbline.runs.run import Listener, Run
 from plumbline.storage import SMALL, read_bytes, read_object
 from plumbline.tasks.task import Task
+from plumbline.version import __version__
 
 # -- source ----------------------------------------------------------------------------------------
 #

@@ -17,11 +17,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import plumbline
 from plumbline.config.imports import check_installed, own_folders
 from plumbline.errors import EngineError, PlumblineError, StorageError
 from plumbline.jobs.job import JobSpec, SentJob
 from plumbline.storage import clear_os_errors, one_line, open_regular, read_bytes, read_text
+from plumbline.version import __version__
 
 SHELL = 'trap : TERM INT; "$@"; code=$?; echo "$code" > "$0.part"; mv "$0.part" "$0"'
 """Runs a command and leaves its exit status in a file, for whoever asks later; a signal to the
@@ -157,7 +157,7 @@ class RayJob:
                 entrypoint=shlex.join(spec.command()),
                 submission_id=spec.id,
                 runtime_env=runtime_env(spec),
-                metadata={"plumbline": plumbline.__version__, "recipe": spec.name, "out": spec.out},
+                metadata={"plumbline": __version__, "recipe": spec.name, "out": spec.out},
                 entrypoint_num_cpus=spec.cpus,
                 entrypoint_num_gpus=spec.gpus,
             )

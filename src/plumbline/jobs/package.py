@@ -24,7 +24,6 @@ from typing import Any
 
 import yaml
 
-import plumbline
 from plumbline.checks.check import LEVELS, Finding
 from plumbline.checks.findings_output import text_of
 from plumbline.checks.preflight.settings import needed
@@ -34,6 +33,7 @@ from plumbline.jobs.job import JobSpec
 from plumbline.recipe import Recipe, find
 from plumbline.runs.remote import is_address
 from plumbline.storage import read_text
+from plumbline.version import __version__
 
 LIMIT = 100 * 1024 * 1024
 """Bytes of a package that Ray's dashboard, which takes jobs, accepts (2.60); it is zipped without
@@ -547,7 +547,7 @@ def plan(spec: JobSpec, recipe: Recipe, folder: Path) -> tuple[dict[str, str], s
         "py_modules": own_folders(),
         "max_retries": 0,
         "timeout_s": spec.timeout,
-        "tags": {"plumbline": plumbline.__version__, "recipe": recipe.name},
+        "tags": {"plumbline": __version__, "recipe": recipe.name},
     }
     given = {key: value for key, value in values.items() if value is not None}
     texts = {"job.yaml": yaml.safe_dump(given, sort_keys=False, allow_unicode=True, width=120)}

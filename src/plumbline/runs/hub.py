@@ -71,9 +71,10 @@ def _silence(endpoint: str) -> str:
 
     def ask() -> None:
         try:
-            urllib.request.urlopen(
-                urllib.request.Request(endpoint, method="HEAD"), timeout=PATIENCE
-            ).close()  # noqa: S310
+            urllib.request.urlopen(  # noqa: S310
+                urllib.request.Request(endpoint, method="HEAD"),  # noqa: S310
+                timeout=PATIENCE,
+            ).close()
         except urllib.error.HTTPError as error:
             error.close()
         except (ssl.SSLError, http.client.HTTPException, ValueError):

@@ -34,7 +34,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from plumbline import __version__
 from plumbline.config.overrides import as_mapping
 from plumbline.errors import PlumblineError, RunError, StorageError
 from plumbline.recipe import Recipe, differences, load
@@ -52,6 +51,7 @@ from plumbline.runs.record import (
     recipe_file,
 )
 from plumbline.storage import clear_os_errors, one_line, read_object, write_json, write_text
+from plumbline.version import __version__
 
 QUIET = frozenset(
     {"note", "started", "resumed", "stopped", "changed", "engine", "forecast", "budget"}

@@ -22,13 +22,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from plumbline import __version__
 from plumbline.errors import PlumblineError
 from plumbline.serve.backend import Backend
 from plumbline.serve.chat_body import ChatBody, askings, read_chat
 from plumbline.serve.limits import Refusal, RequestLimits, read_body, refusal_of, shutting_down
 from plumbline.serve.metrics import GONE, Book, RequestRecord, known
 from plumbline.serve.streaming import Numbered, Reply, event, together
+from plumbline.version import __version__
 
 
 def application(

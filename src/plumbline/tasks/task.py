@@ -183,8 +183,10 @@ class Task:
         return 0
 
     def judge_group(
-        self, example: Example, completions: Sequence[str]
-    ) -> Sequence[Verdict | Failure] | None:  # noqa: ARG002
+        self,
+        example: Example,  # noqa: ARG002
+        completions: Sequence[str],  # noqa: ARG002
+    ) -> Sequence[Verdict | Failure] | None:
         """What `judge` gives for each of them, in order, in one call; a `Failure` in the place of
         one for which it would raise. None where each is to be judged by itself."""
         return None

@@ -52,8 +52,10 @@ class ShortAnswersOptions(GeneratedOptions):
 
 
 def open_short_answers(
-    options: Mapping[str, Any], folder: Path, progress: Progress
-) -> "ShortAnswers":  # noqa: ARG001
+    options: Mapping[str, Any],
+    folder: Path,  # noqa: ARG001
+    progress: Progress,  # noqa: ARG001
+) -> "ShortAnswers":
     """Open the task short-answers.
 
     Raises:

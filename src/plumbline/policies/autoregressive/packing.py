@@ -115,7 +115,7 @@ class _Bands(torch.autograd.Function):
         rows = (query * scale).transpose(1, 2)  # [K, R, Q, C, D]
         keys = torch.cat([prompt[0], key], dim=2) if prompt else key  # [K, R, P + S, D]
         width = keys.shape[2] - key.shape[2]
-        # [R, 1, 1, P]
+        # Its shape is [R, 1, 1, P].
         hidden = None if there is None or bool(there.all()) else ~there[:, None, None]
         parts, laws = [], []
         for start, end, seen in _bands(query.shape[3], key.shape[2]):

@@ -23,12 +23,12 @@ from pathlib import Path
 
 from rich.table import Table
 
-from plumbline import __version__
 from plumbline.config.imports import check_installed
 from plumbline.errors import ModelError, StorageError
 from plumbline.policies.options import PretrainedModel
 from plumbline.runs.output_guard import locked
 from plumbline.storage import as_umask_says, read_object, write_json
+from plumbline.version import __version__
 
 # -- catalogue -------------------------------------------------------------------------------------
 #

@@ -90,9 +90,9 @@ def not_for_adapters(model: Any) -> list[str]:
 
     def refused(name: str) -> bool:
         try:
-            LoraModel._check_target_module_compatiblity(
+            LoraModel._check_target_module_compatiblity(  # noqa: SLF001
                 None, config, model, name.rpartition(".")[2]
-            )  # noqa: SLF001
+            )
         except ValueError:
             return True
         return False

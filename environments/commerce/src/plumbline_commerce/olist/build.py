@@ -58,9 +58,9 @@ def import_olist(path: Path, olist: Path, progress: Progress) -> dict[str, Any]:
 def _counts(path: Path) -> dict[str, int]:
     with closing(sqlite3.connect(path)) as connection:
         return {
-            name: connection.execute(f"SELECT COUNT(*) FROM {name}").fetchone()[0]
+            name: connection.execute(f"SELECT COUNT(*) FROM {name}").fetchone()[0]  # noqa: S608
             for name in TABLES
-        }  # noqa: S608
+        }
 
 
 def said(imported: Mapping[str, Any] | None, folder: Path) -> str:

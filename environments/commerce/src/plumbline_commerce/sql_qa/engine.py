@@ -145,8 +145,9 @@ def _date(name: str, given: Row) -> Value:
     )
     _CALENDAR.execute(f"DELETE FROM {table}")  # noqa: S608  # names of this file
     _CALENDAR.execute(
-        f"INSERT INTO {table} VALUES ({', '.join('?' * len(given)) or 'NULL'})", given
-    )  # noqa: S608
+        f"INSERT INTO {table} VALUES ({', '.join('?' * len(given)) or 'NULL'})",  # noqa: S608
+        given,
+    )
     value: Value = _CALENDAR.execute(f"SELECT value FROM {table}").fetchone()[0]  # noqa: S608
     return value
 

@@ -113,8 +113,8 @@ def _selects(database: Path, row: Row) -> bool:
     if "valor" not in row or "sql" not in row:
         return True
     return bool(
-        list(rows_of(database, f"SELECT 1 FROM orders_enriched WHERE {row['sql']} LIMIT 1"))
-    )  # noqa: S608 - ours
+        list(rows_of(database, f"SELECT 1 FROM orders_enriched WHERE {row['sql']} LIMIT 1"))  # noqa: S608
+    )
 
 
 def _family(name: str, written: Mapping[str, str], tables: Mapping[str, tuple[Row, ...]]) -> Family:

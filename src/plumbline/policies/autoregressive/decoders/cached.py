@@ -28,8 +28,12 @@ class CachedDecoder(Decoder):
 
     @torch.no_grad()
     def begin(
-        self, prompts: Sequence[Sequence[int]], copies: int, max_tokens: int, shared: int = 0
-    ) -> Tensor:  # noqa: ARG002 - the cache grows, and its padding stands before what prompts share
+        self,
+        prompts: Sequence[Sequence[int]],
+        copies: int,
+        max_tokens: int,  # noqa: ARG002
+        shared: int = 0,  # noqa: ARG002
+    ) -> Tensor:
         """See `Decoder.begin`."""
         ids, mask = (
             each.long().to(self.model.device) for each in padded(prompts, self.pad_id, left=True)
@@ -101,8 +105,13 @@ def limit_time_steps(model: Any) -> None:
 
 
 def _limited(
-    bias: Tensor, least: float, most: float, layer: Any, given: Any, projected: Tensor
-) -> Tensor:  # noqa: ARG001 - a hook's arguments
+    bias: Tensor,
+    least: float,
+    most: float,
+    layer: Any,  # noqa: ARG001
+    given: Any,  # noqa: ARG001
+    projected: Tensor,
+) -> Tensor:
     """Projected states [..., O] whose last ones, [..., heads], give time steps softplus(x + bias)
     within the limits."""
     before, steps = projected.split([projected.shape[-1] - len(bias), len(bias)], dim=-1)
