@@ -23,33 +23,25 @@ PACKAGE = ROOT / "src" / "plumbline"
 ENVIRONMENTS = {
     path.name: path for path in sorted((ROOT / "environments").glob("*/src/plumbline_*"))
 }
-# From the bottom up; a package may import what stands below it, and nothing else.
-RANKS: tuple[set[str], ...] = (
-    {"errors", "seeds", "engines.processes"},
-    {"records", "storage", "config"},
+FLOORS: tuple[set[str], ...] = (
+    {"errors", "seeds", "version"},
+    {"config", "records", "storage"},
     {"algorithms"},
-    {"recipe", "runs.claims"},
-    {"runs.remote"},
+    {"recipe"},
     {"runs"},
-    {"tasks", "policies"},
-    {"training.judging", "policies.downloads", "engines"},
-    {"training.rollouts"},
+    {"policies", "tasks"},
+    {"engines", "rollouts"},
     {"evaluation"},
-    {"checks.diagnosis"},
-    {"reports", "checks.audit", "tasks.adapters"},
-    {"training"},
-    {"checks.refusals"},
-    {"checks.preflight"},
-    {"training.stage_evaluations"},
-    {"training.pipeline"},
-    {"training.sweep"},
-    {"engines.jobs", "policies.export"},
-    {"serve"},
-    {"api", "cli.options", "cli.output", "cli.exits"},
-    {"cli"},
-    {"__main__", "engines.jobs.entry"},
+    {"checks"},
+    {"adapters", "jobs", "reports"},
+    {"export", "serve", "training"},
+    {"api"},
+    {"__init__", "cli"},
+    {"__main__"},
 )
-RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
+"""Folders and modules at the top of the core, from the ground up: each imports from floors below its
+own alone, wherever in a file the import stands."""
+FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}
 PUBLIC = {
     *(
         "cli.options",
@@ -61,8 +53,8 @@ PUBLIC = {
         "records",
         "seeds",
     ),
-    *("runs.cards", "runs.claims", "runs.remote", "serve.backend", "storage"),
-    *("tasks", "tasks.controls", "tasks.rubric", "tasks.tables", "tasks.task"),
+    *("runs.metadata", "runs.output_guard", "runs.remote", "serve.backend", "storage"),
+    *("tasks", "tasks.baselines", "tasks.rubric", "tasks.tables", "tasks.task"),
     *("tasks.text.json_schema", "tasks.text.lenient_json", "tasks.text.numbers"),
 }
 """Modules of the core that an environment may use: what docs/your-task.md and docs/architecture.md
@@ -72,23 +64,10 @@ FOREIGN = re.compile(
 )
 """Words of environments, of which the core has none."""
 WITHOUT_TORCH = (
-    *(
-        "records",
-        "algorithms",
-        "recipe",
-        "runs.remote",
-        "runs",
-        "tasks",
-        "evaluation",
-        "reports",
-        "api",
-        "cli.main",
-    ),
-    *("checks.diagnosis.check", "checks.audit.audit", "checks.refusals"),
-    "checks.preflight.report",
-    *("training.rollouts", "training.pipeline", "training.sweep"),
-    *("policies.downloads.get", "policies.downloads.get", "policies.export.export"),
-    *("engines.jobs.follow", "engines.jobs.entry", "serve.router"),
+    *("records", "algorithms", "recipe", "runs.remote", "runs", "tasks", "evaluation", "reports"),
+    *("api", "cli.main", "cli.job_entry", "jobs.follow", "export.export", "serve.backend"),
+    *("checks.diagnosis.check", "checks.audit.audit", "checks.refusals", "checks.preflight.report"),
+    *("rollouts.collect", "training.pipeline", "training.sweep", "policies.downloads.get"),
 )
 HEAVY = {
     "torch",
@@ -159,39 +138,37 @@ def imported(among: Iterable[ast.AST]) -> set[str]:
     return names
 
 
-def package_of(dotted: str) -> str:
-    """The package of a module of the core, the longest name among the ranks."""
-    parts = dotted.split(".")
-    return next(
-        (name for at in range(len(parts), 0, -1) if (name := ".".join(parts[:at])) in RANK), ""
-    )
-
-
 def imports_of_core(path: Path) -> set[str]:
+    """Dotted names below `plumbline` that a file imports, lazily or not."""
+    names = imported(nodes(path))
+    return {name.removeprefix("plumbline.") for name in names if name.startswith("plumbline.")}
+
+
+def folder_of(path: Path) -> str:
+    """The folder or module at the top of the core in which a file stands."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def edges() -> set[tuple[str, str]]:
+    """Which folder at the top of the core imports which other."""
     return {
-        name.removeprefix("plumbline.")
-        for name in imported(nodes(path))
-        if name.startswith("plumbline.")
+        (folder_of(path), theirs)
+        for path in core()
+        for name in imports_of_core(path)
+        if (theirs := name.partition(".")[0]) != folder_of(path)
     }
 
 
-def test_imports_point_down():
-    wrong = []
-    for path in core():
-        dotted = (
-            path.relative_to(PACKAGE)
-            .as_posix()
-            .removesuffix(".py")
-            .removesuffix("/__init__")
-            .replace("/", ".")
-        )
-        mine = package_of(dotted)
-        for theirs in (
-            {package_of(name) for name in imports_of_core(path)} - {mine, ""} if mine else ()
-        ):
-            if RANK[theirs] >= RANK[mine]:
-                wrong.append(f"{path.relative_to(PACKAGE)} may not import {theirs}")
-    assert wrong == []
+def test_folders_import_from_floors_below_their_own():
+    assert {folder_of(path) for path in core()} == FLOOR.keys(), "a folder without a floor"
+    assert [pair for pair in edges() if FLOOR[pair[0]] <= FLOOR[pair[1]]] == []
+
+
+def test_the_page_of_the_architecture_shows_the_floors():
+    tree = (ROOT / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^ +(\d+)  (.*?)  ", tree, re.MULTILINE)
+    shown = {int(floor): set(re.findall(r"\w+(?=/|\.py)|__main__", names)) for floor, names in rows}
+    assert shown == {floor: names - {"__init__"} for floor, names in enumerate(FLOORS)}
 
 
 def test_the_core_has_no_word_of_an_environment():
@@ -217,10 +194,10 @@ def test_an_environment_uses_the_public_interface_alone():
 def test_a_diagnosis_reads_records_and_knows_no_task_and_no_policy():
     """Readers of numbers and of JSON in answers are no task."""
     for path in (PACKAGE / "checks" / "diagnosis").rglob("*.py"):
-        names = {
-            package_of(name) for name in imports_of_core(path) if not name.startswith("tasks.text")
-        }
-        assert not names & {"tasks", "policies", "training.rollouts", "training.judging"}, path
+        names = {name for name in imports_of_core(path) if not name.startswith("tasks.text")}
+        assert not {name.partition(".")[0] for name in names} & {"tasks", "policies", "rollouts"}, (
+            path
+        )
 
 
 def test_a_heavy_import_at_the_top_of_a_file_stands_only_where_it_may():
@@ -278,12 +255,13 @@ LAYOUT = {
     tokenize.NEWLINE,
     tokenize.INDENT,
     tokenize.DEDENT,
+    tokenize.ENDMARKER,
 }
 
 
 def code_tokens(path: Path) -> int:
-    """Tokens of code: no comments, no layout, no texts that stand alone (docstrings). An f-string
-    is one token."""
+    """Tokens of code: no comments, no texts that stand alone (docstrings), no layout. A text in
+    several pieces is one token, and so is an f-string; a comma before a closing bracket is none."""
     alone = {
         (node.lineno, node.col_offset)
         for node in nodes(path)
@@ -292,13 +270,19 @@ def code_tokens(path: Path) -> int:
         and isinstance(node.value.value, str)
     }
     start, end = getattr(tokenize, "FSTRING_START", None), getattr(tokenize, "FSTRING_END", None)
-    found = depth = 0
+    kinds = []
+    depth = 0
     for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
         depth -= token.type == end
-        if depth == 0 and token.type not in LAYOUT and token.type != tokenize.ENDMARKER:
-            found += token.start not in alone
+        if depth == 0 and token.type not in LAYOUT and token.start not in alone:
+            text = token.type in {tokenize.STRING, end}
+            if kinds and (
+                (text and kinds[-1] == "text") or (token.string in {*")]}"} and kinds[-1] == ",")
+            ):
+                kinds.pop()
+            kinds.append("text" if text else token.string)
         depth += token.type == start
-    return found
+    return len(kinds)
 
 
 def sizes() -> dict[str, list[int]]:
@@ -312,76 +296,71 @@ def sizes() -> dict[str, list[int]]:
     return found
 
 
-def size_of_tests() -> int:
-    """The tokens of code of all tests, but for the inputs of the doorstep, which are data."""
-    folders = [ROOT / "tests", *ROOT.glob("environments/*/tests")]
-    inputs = set((ROOT / "tests" / "doorstep").glob("*/**/*.py"))
-    return sum(
-        code_tokens(path)
-        for folder in folders
-        for path in folder.rglob("*.py")
-        if path not in inputs
-    )
-
-
 def table() -> str:
-    """Tokens of code by package beside its budget, files with their median, entries at the top,
-    public names."""
-    rows = [f"{'package':20}{'code':>8}{'budget':>8}{'files':>7}{'median':>8}"]
+    """The floors from the top down, with tokens of code beside their budgets, files and their
+    median; then the sums, and folders that import each other."""
     found = sizes()
-    for name, lines in sorted(found.items(), key=lambda item: -sum(item[1])):
-        rows.append(f"{name:20}{sum(lines):8}{BUDGETS[name]:8}{len(lines):7}{median(lines):8.0f}")
-    for name in ("core", "environments", "all"):
-        parts = [
-            one
-            for one in found
-            if name == "all" or (one in ENVIRONMENTS) == (name == "environments")
-        ]
-        every = [each for one in parts for each in found[one]]
-        most = sum(BUDGETS[one] for one in parts)
-        rows.append(f"{name:20}{sum(every):8}{most:8}{len(every):7}{median(every):8.0f}")
-    rows.append(f"{'tests':20}{size_of_tests():8}{TESTS:8}")
-    return "\n".join(
-        [
-            *rows,
-            f"{entries()} of {ENTRIES} top-level entries, {len(plumbline.__all__)} public names",
-        ]
+    order = sorted(found, key=lambda name: (-FLOOR.get(name, len(FLOORS)), name))
+    rows = [f"{'floor':6}{'package':20}{'code':>8}{'budget':>8}{'files':>7}{'median':>8}"]
+    for name in order:
+        rows.append(f"{FLOOR.get(name, ''):<6}{name:20}" + figures(found[name], BUDGETS[name]))
+    for name, most in TOTALS.items():
+        rows.append(f"{'':6}{name:20}" + figures(found_in(name), most))
+    mutual = sorted(pair for pair in edges() if pair[::-1] in edges() and pair < pair[::-1])
+    rows.append(
+        f"{len(edges())} imports between packages, {len(mutual)} mutual pairs {mutual or ''}"
     )
+    return "\n".join(rows)
 
 
-def entries() -> int:
-    """Packages and modules at the top, but for the three files that Python itself asks for."""
-    return len(
-        {path.name for path in PACKAGE.iterdir()}
-        - {"__pycache__", "__init__.py", "__main__.py", "py.typed"}
-    )
+def figures(files: list[int], budget: int) -> str:
+    return f"{sum(files):8}{budget:8}{len(files):7}{median(files):8.0f}"
+
+
+def found_in(total: str) -> list[int]:
+    """The tokens of code of each file of the core, of all environments, or of the tests."""
+    if total == "tests":
+        folders = [ROOT / "tests", *ROOT.glob("environments/*/tests")]
+        inputs = set((ROOT / "tests" / "doorstep").glob("*/**/*.py"))  # which are data
+        paths = {path for folder in folders for path in folder.rglob("*.py")} - inputs
+        return [code_tokens(path) for path in paths]
+    found = sizes().items()
+    return [
+        each
+        for name, files in found
+        for each in files
+        if (name in ENVIRONMENTS) == (total != "core")
+    ]
 
 
 BUDGETS = {
-    "plumbline_answers": 4_200,
+    "plumbline_answers": 4_300,
     "plumbline_commerce": 71_900,
-    "plumbline_forms": 69_900,
-    "plumbline_miniwob": 17_800,
-    "modules": 7_100,
+    "plumbline_forms": 72_400,
+    "plumbline_miniwob": 18_600,
+    "adapters": 9_300,
     "algorithms": 6_300,
-    "checks": 120_400,
-    "cli": 11_100,
-    "config": 4_500,
-    "engines": 17_600,
-    "evaluation": 17_500,
-    "policies": 86_500,
-    "recipe": 36_400,
-    "reports": 31_100,
-    "runs": 20_400,
-    "serve": 20_300,
-    "tasks": 54_600,
-    "training": 26_700,
+    "checks": 122_100,
+    "cli": 11_800,
+    "config": 4_700,
+    "engines": 8_700,
+    "evaluation": 18_000,
+    "export": 5_900,
+    "jobs": 8_600,
+    "modules": 7_300,
+    "policies": 84_800,
+    "recipe": 36_500,
+    "reports": 30_300,
+    "rollouts": 2_400,
+    "runs": 21_100,
+    "serve": 21_100,
+    "tasks": 45_600,
+    "training": 25_000,
 }
-"""The most tokens of code of each package, 5 % over its size. Who deletes lowers one; to raise one,
-lower another."""
-ENTRIES, NAMES = 18, 20
-TESTS = 500_000
-"""The most tokens of code of all tests."""
+"""The most tokens of code of each package, 5 % over its size: room for a change, not for an ability.
+Who deletes lowers one; to raise one, lower another."""
+TOTALS = {"core": 446_000, "environments": 159_000, "tests": 500_000}
+NAMES = 20
 
 
 def test_no_package_exceeds_its_budget():
@@ -390,9 +369,8 @@ def test_no_package_exceeds_its_budget():
     assert found.keys() == BUDGETS.keys(), (
         "a package without a budget, or a budget without a package"
     )
-    assert all(sum(lines) <= BUDGETS[name] for name, lines in found.items()), f"\n{table()}"
-    assert size_of_tests() <= TESTS
-    assert entries() <= ENTRIES
+    assert all(sum(files) <= BUDGETS[name] for name, files in found.items()), f"\n{table()}"
+    assert all(sum(found_in(name)) <= most for name, most in TOTALS.items()), f"\n{table()}"
     assert len(plumbline.__all__) <= NAMES
 
 
