@@ -39,7 +39,7 @@ def runs(
         str | None, typer.Option(help="Only the results on this split; by default on all.")
     ] = None,
     mode: Annotated[
-        str, typer.Option(help="How answers were drawn: greedy, sampled, vote8, or all.")
+        str, typer.Option(help="How answers were drawn: greedy, sampled, or all.")
     ] = "greedy",
     table: take.TableFormat = None,
     report: take.Page = None,

@@ -45,7 +45,7 @@ from plumbline.runs import output_guard
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 from plumbline.runs.metadata import Card, trained_on
 from plumbline.runs.remote import local_model, portable
-from plumbline.runs.run import RUN, Observer, Run, is_run
+from plumbline.runs.run import RUN, Observer, Run
 from plumbline.seeds import derive
 from plumbline.storage import read_object
 from plumbline.tasks import open_task
@@ -72,7 +72,7 @@ def run_recipe(
         PlumblineError: what is wrong with the recipe, its records or its model, or why the run was
             stopped.
     """
-    output_guard.check(folder, RUN, is_run)
+    output_guard.check(folder, RUN)
     reach([str(recipe.plain())])
     know(recipe.checks)
     # what a run goes on with was there when it began

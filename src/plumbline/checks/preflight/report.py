@@ -34,7 +34,7 @@ from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.recipe import Recipe, find, load
 from plumbline.runs import output_guard
 from plumbline.runs.remote import folder_for, join
-from plumbline.runs.run import RUN, is_run
+from plumbline.runs.run import RUN
 
 CHECKS: tuple[Check[BeforeRun], ...] = (
     *overlap.CHECKS,
@@ -277,7 +277,7 @@ def _looked_at(known: BeforeRun) -> Iterator[str]:
 
 def _folder(folder: Path, *, resume: bool) -> Iterator[Finding]:
     try:
-        output_guard.check(folder, RUN, is_run)
+        output_guard.check(folder, RUN)
     except PlumblineError as error:
         yield Finding("fatal", error.cause, check="folder", fix=error.fix)
     if not resume and any(
