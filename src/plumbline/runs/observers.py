@@ -56,6 +56,8 @@ SHOWN = (
 )
 BARS = "▁▂▃▄▅▆▇█"
 SECONDS_BETWEEN_LINES = 5.0
+SECONDS_OF_PACE = 3600.0
+"""Over which a bar takes the pace that says how much time is left: a step may take many minutes."""
 WORTH_SAYING = 2.0
 """Seconds from which a log says when a piece of work has ended."""
 
@@ -89,6 +91,7 @@ class LiveView(Observer):
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=self.console,
+            speed_estimate_period=SECONDS_OF_PACE,
         )
         self.task: TaskID | None = None
         self.name, self.total = "", 0

@@ -53,9 +53,7 @@ from plumbline.runs.record import (
 )
 from plumbline.storage import clear_os_errors, one_line, read_object, write_json, write_text
 
-QUIET = frozenset(
-    {"note", "started", "resumed", "stopped", "changed", "engine", "forecast", "budget"}
-)
+QUIET = frozenset({"note", "started", "resumed", "stopped", "changed", "engine", "budget"})
 """Kinds of events that are no warning."""
 PACKAGES = ("torch", "transformers", "peft", "numpy", "tokenizers", "safetensors")
 

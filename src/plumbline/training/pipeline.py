@@ -97,7 +97,7 @@ def run_recipe(
         model = local_model(recipe.model.name) if recipe.model.name else _base(recipe, run, grounds)
         check_start(model, grounds)
         if recipe.evaluates_untrained():
-            evaluate_stage(run, grounds, "base", lambda: _open(run, model, "evaluate"), train)
+            evaluate_stage(run, grounds, "base", lambda: _open(run, model, "evaluate"))
         if recipe.sft is not None:
             model = _sft(recipe, run, train, model)
             evaluate_stage(run, grounds, "sft", lambda: _open(run, model, "evaluate"))

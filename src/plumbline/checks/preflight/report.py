@@ -47,10 +47,6 @@ its subject."""
 ANYWAY = "to begin all the same, add --set run.preflight=false"
 NAMES = {RecipeError: "recipe", DataError: "data", ModelError: "model"}
 """What a finding is called that is an error which a run would end with."""
-TIME = (
-    "time: a run measures a step of each kind when it starts, and says how long all will take "
-    "(event forecast)"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,14 +197,14 @@ def dry_run(recipe: Recipe, folder: Path, *, resume: bool = False) -> DryRun:
     with before(recipe, folder) as known:
         prompts, shapes = known.prompts, known.shapes
         found = _examined(known, began)
-    estimated = "lengths are in characters over 3: the model's tokenizer is not at hand"
+    estimated = ["lengths are in characters over 3: the model's tokenizer is not at hand"]
     values = {one.name: getattr(found, one.name) for one in fields(found)}
     return DryRun(
         **{**values, "findings": (*_folder(folder, resume=resume), *found.findings)},
         needs=[*_model(recipe.model.name, shapes), *_packages(recipe)],
         prompts=prompts,
         shapes=shapes,
-        notes=[TIME] if known.counter[1] else [TIME, estimated],
+        notes=[] if known.counter[1] else estimated,
     )
 
 
