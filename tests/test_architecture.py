@@ -88,7 +88,7 @@ WITHOUT_TORCH = (
     "checks.preflight.report",
     *("training.rollouts", "training.pipeline", "training.sweep"),
     *("policies.downloads.get", "policies.downloads.get", "policies.export.export"),
-    *("engines.jobs.follow", "engines.jobs.entry", "serve.router"),
+    *("engines.jobs.follow", "engines.jobs.entry"),
 )
 HEAVY = {
     "torch",
@@ -428,7 +428,6 @@ def test_only_named_boundaries_catch_everything():
         "training/checkpoints.py",
         "adapters/callback.py",
         "checks/audit/elsewhere.py",
-        "serve/router.py",
         "serve/batched.py",
         "serve/constrained.py",
     }

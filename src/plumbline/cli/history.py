@@ -172,8 +172,7 @@ def route(
     ] = None,
     as_json: take.Json = False,
 ) -> None:
-    """Say which of some models does each job best, on the same examples, and write the table that
-    serving reads."""
+    """Say which of some models does each job best, on the same examples, and write the table."""
     from plumbline.checks.diagnosis.decide import routes_text
     from plumbline.checks.diagnosis.routes import plain, write_routes
     from plumbline.checks.diagnosis.routes import route as find_routes
