@@ -371,7 +371,7 @@ def _open(run: Run, source: str, *names: str) -> Policy:
     from plumbline.training.stage import stop_requests
 
     run.working(f"opening {source}", 0, 1)
-    release()  # the last stage's model, optimiser and graphs hold one another in cycles
+    release()  # the last stage's model and optimiser hold one another in cycles
     # an interrupt inside safetensors would come out as an error of the model
     with stop_requests() as asked:
         policy = open_policy(
