@@ -36,11 +36,7 @@ TESTS = {
         "tests/evaluation/test_statistics.py",
         "tests/evaluation/test_evaluate.py",
     ),
-    "plumbline/algorithms/**/*.py": (
-        "tests/training/test_objective.py",
-        "tests/algorithms",
-        "tests/training/test_credit.py",
-    ),
+    "plumbline/algorithms/**/*.py": ("tests/training/test_objective.py", "tests/algorithms"),
     "plumbline/policies/sampling_distribution.py": ("tests/policies/test_token_law.py",),
     "plumbline/runs/run.py": (
         "tests/runs/test_run.py",

@@ -7,7 +7,7 @@ on a machine with a GPU: an index on the CPU into a tensor on the GPU is allowed
 dimensions as well, and copying is what copying is for.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves
 
 GPU = torch.device("cuda", 0)
 DEVICE, IS_CUDA, SET_DATA = Tensor.device.__get__, Tensor.is_cuda.__get__, Tensor.data.__set__
@@ -118,39 +117,6 @@ def _marked(result: Any, *, there: bool) -> Any:
         if isinstance(leaf, Tensor):
             setattr(leaf, MARK, there)
     return result
-
-
-class Tape(TorchDispatchMode):
-    """What a CUDA graph is, without a GPU: the operations of a piece of work, done again on the
-    same tensors.
-
-    As in a graph, numbers of Python that the work read are those of the capture, results go where
-    they went then, and nothing in it may wait to see a number.
-    """
-
-    def __init__(self, work: Callable[[], object], pool: Any = None) -> None:
-        super().__init__()
-        self.steps: list[tuple[Any, Any, Any, Any]] = []
-        with self:
-            work()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if waits(func, args):
-            raise RuntimeError(f"operation not permitted when stream is capturing: {func}")
-        result = func(*args, **(kwargs or {}))
-        # addresses, whatever becomes of a name
-        at = tree_map_only(Tensor, Tensor.detach, (args, kwargs or {}, result))
-        self.steps.append((func, *at))
-        return result
-
-    def replay(self) -> None:
-        """Do it again."""
-        for func, args, kwargs, result in self.steps:
-            again = tree_leaves(func(*args, **kwargs))
-            for old, new in zip(tree_leaves(result), again, strict=True):
-                # views and changes have their place
-                if isinstance(old, Tensor) and old.data_ptr() != new.data_ptr():
-                    old.copy_(new)
 
 
 def waits(func: Any, args: Any) -> bool:

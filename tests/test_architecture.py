@@ -406,7 +406,6 @@ def test_only_named_boundaries_catch_everything():
         "training/checkpoints.py",
         "adapters/callback.py",
         "checks/audit/elsewhere.py",
-        "serve/router.py",
         "serve/batched.py",
         "serve/constrained.py",
     }

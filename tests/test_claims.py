@@ -172,13 +172,6 @@ def test_a_report_writes_no_table_behind_a_link(tmp_path):
     assert not (tmp_path / "run" / "report.html").exists()
 
 
-def test_a_run_without_the_mark_is_still_ours(tmp_path):
-    begin(tmp_path / "run")
-    (tmp_path / "run" / output_guard.MARK).unlink()
-    (tmp_path / "run" / "metrics.jsonl").write_text("")
-    begin(tmp_path / "run", resume=True)
-
-
 def test_a_users_folder_that_looks_like_a_run_that_began_is_no_run_to_go_on_with(tmp_path):
     (tmp_path / "models").mkdir()
     (tmp_path / "recipe.yaml").write_text("flour: 500 g")

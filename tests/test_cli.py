@@ -36,7 +36,7 @@ EVAL_FLAGS = (
 SERVE_FLAGS = (
     "agent chat-template device dtype engine family grace host log log-contents max-bytes max-n "
     "max-requests "
-    "max-tokens port route-log routes rows-at-once timeout token-env trust-code"
+    "max-tokens port rows-at-once timeout token-env trust-code"
 )
 SWEEP_FLAGS = "address at-once json out resume seeds set trust-code vary"
 EXPORT_FLAGS = "base dtype evaluate gguf json kind out public push trust-code"

@@ -27,10 +27,10 @@ from plumbline.recipe import (
     names,
     options_of,
     parse,
+    removed_keys,
 )
 from plumbline.recipe.families import FAMILIES
 from plumbline.recipe.files import leaves
-from plumbline.recipe.moved import GONE, without_gone
 from plumbline.recipe.schema_docs import EDITOR_LINE, commented, page, schema, tables
 from plumbline.recipe.sections import NO_RESULT
 from plumbline.runs.run import Run
@@ -52,17 +52,21 @@ def test_a_resolved_recipe_reads_back_as_itself(tmp_path):
     assert again.identity() == recipe.identity()
 
 
-@pytest.mark.parametrize("key", GONE)
-def test_a_key_that_is_gone_is_refused_in_a_recipe_and_passed_over_in_a_run(key):
-    values = {**MINIMAL, "rl": {"steps": 1}, "task": {"name": "forms"}, "engine": {"name": "vllm"}}
-    *path, last = key.split(".")
-    inner = values
-    for part in path:
-        inner[part] = inner = dict(inner.get(part, {}))
-    inner[last] = None
-    with pytest.raises(RecipeError, match=f"{key} is gone: {re.escape(GONE[key])}"):
-        parse(values)
-    assert parse(values, written=True) == parse(without_gone(values))
+def test_a_key_that_has_another_name_is_an_error_that_says_which(monkeypatch):
+    monkeypatch.setattr(
+        removed_keys, "RENAMED", {"rl.groups": "rl.prompts_per_step", "seeed": "seed"}
+    )
+    said = (
+        "rl.groups has another name: write rl.prompts_per_step; seeed has another name: write seed"
+    )
+    with pytest.raises(RecipeError, match=said):
+        parse({**MINIMAL, "rl": {"steps": 1, "groups": None}, "seeed": 3})
+    assert parse({**MINIMAL, "rl": {"steps": 1, "prompts_per_step": 2}}).rl.prompts_per_step == 2
+
+
+def test_a_renamed_key_leads_to_one_that_there_is():
+    known = set(re.findall(r"^\| `(\w+)` \|", page(), re.MULTILINE))
+    assert {new.rpartition(".")[2] for new in removed_keys.RENAMED.values()} <= known
 
 
 def test_extends_is_laid_under_key_by_key_and_null_removes_a_section(tmp_path):

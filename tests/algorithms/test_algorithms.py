@@ -173,51 +173,6 @@ def test_just_grpo_refuses_a_law_that_is_not_left_to_right(sampling, said):
     assert whole.rl.algorithm.exact
 
 
-@pytest.mark.parametrize(
-    ("rl", "said"),
-    [
-        (
-            {"clip_high": 0.3},
-            "rl.clip_high moved: write rl.algorithm: {name: grpo, clip_high: 0.3} instead",
-        ),
-        ({"ratio": "sequence"}, "rl.ratio moved: write rl.algorithm: {name: gspo} instead"),
-        (
-            {"ratio": "step", "likelihood": {"keep": 8, "pick": "uniform"}},
-            (
-                "rl.likelihood, rl.ratio moved: write rl.algorithm: {name: grpo, ratio: step, "
-                "keep: 8, "
-                "pick: uniform}"
-            ),
-        ),
-        (
-            {"likelihood": {"kind": "espo", "draws": 2}},
-            "write rl.algorithm: {name: espo, draws: 2} instead",
-        ),
-        ({"likelihood": {"kind": "diffu"}}, "write rl.algorithm: {name: diffu_grpo} instead"),
-        (
-            {"likelihood": {"kind": "gdpo", "draws": 3}, "objective": "spg"},
-            "write rl.algorithm: {name: spg, draws: 3, bound: gdpo} instead",
-        ),
-        (
-            {"normaliser": "dapo", "scale_advantages": "group"},
-            "{name: grpo, scale_advantages: group, normaliser: dapo}",
-        ),
-        (
-            {"shuffle_advantages": True},
-            "rl.shuffle_advantages moved: write controls: {shuffle_advantages: true} beside rl",
-        ),
-        (
-            {"likelihood": {"temperature": 0.7}},
-            "rl.likelihood moved: write controls: {score_temperature: 0.7} beside rl instead",
-        ),
-        ({"shuffle_advantages": False}, "rl.shuffle_advantages moved: write nothing instead"),
-    ],
-)
-def test_a_key_that_moved_is_an_error_that_says_what_to_write(rl, said):
-    with pytest.raises(RecipeError, match=re.escape(said)):
-        parse({"name": "x", "model": {"name": "m"}, "rl": {"steps": 1, **rl}})
-
-
 def test_a_name_alone_is_the_algorithm_with_its_defaults_wherever_options_are_laid_over_it(
     tmp_path,
 ):

@@ -23,10 +23,9 @@ from plumbline.runs.evaluations import (
     EvaluationKey,
     begun_file,
     read_evaluation,
-    to_json,
     write_evaluation,
 )
-from plumbline.storage import dumps, write_json, write_jsonl
+from plumbline.storage import dumps, write_jsonl
 from tests.toy import ToyTask
 
 
@@ -116,20 +115,6 @@ def test_what_could_not_be_judged_is_counted_and_in_no_figure(tmp_path):
     assert (compared.difference.n, compared.difference.mean) == (10, 0.75), "those judged in both"
     write_evaluation(tmp_path / "e.json", after)
     assert read_evaluation(tmp_path / "e.json") == after
-
-
-def test_a_file_of_version_0_1_with_a_failure_as_a_reward_of_0_is_read_as_what_it_was(
-    tmp_path, task
-):
-    found = to_json(evaluated(task, ["aa"] * 8))
-    del found["unjudged"]
-    for row in found["rows"]:
-        row["failure"] = ""
-    found["rows"][3].update({"reward": 0.0, "failure": "RuntimeError"})
-    write_json(tmp_path / "old.json", found)
-    read = read_evaluation(tmp_path / "old.json")
-    assert read.mean_reward == 1.0
-    assert [(row.id, row.failure) for row in read.unjudged] == [("val-3", "RuntimeError")]
 
 
 def test_a_control_that_equals_the_oracle_leaves_the_skill_open(tmp_path):

@@ -3,6 +3,7 @@ under both laws."""
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoTokenizer
 
 from conftest import sharpen
@@ -10,8 +11,11 @@ from plumbline.api import sampled
 from plumbline.errors import ModelError
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive import policy as sampler
+from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
 from plumbline.policies.autoregressive.options import AutoregressiveModel
-from plumbline.records import Sampling
+from plumbline.policies.chunks import chunks
+from plumbline.records import Request, Sampling
+from tests.fake_gpu import fake_gpu, waits
 from tests.policies.families import assert_both_laws_hold
 
 CHATS = [
@@ -163,3 +167,78 @@ def test_an_engine_asked_for_by_name_that_does_not_fit_is_an_error(architectures
         opened(architectures["gpt2"], decoder="lean")
     with pytest.raises(ModelError, match="packed differs"):
         opened(architectures["gemma2"], scoring="packed")
+
+
+def test_a_step_that_fails_at_loading_leaves_the_lean_decoder_out(architectures, monkeypatch):
+    def broken(self, tokens):
+        raise RuntimeError("no kernel image is available")
+
+    monkeypatch.setattr(LeanDecoder, "step", broken)
+    assert (
+        opened(architectures["llama"]).engine["why_not_lean"]
+        == "it fails here: no kernel image is available"
+    )
+
+
+class Even:
+    """A decoder whose every token is as likely."""
+
+    def begin(self, prompts, copies, max_tokens, shared=0):
+        self.words = torch.zeros(1, 300, device="cuda")
+        return self.words.expand(len(prompts), 300)
+
+    def step(self, tokens):
+        return self.words.expand(len(tokens), 300)
+
+    def keep(self, prompts, copies):
+        pass
+
+
+class Waits(TorchDispatchMode):
+    """Counts the operations that a GPU would be waited for."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += waits(func, args)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("law", [{}, {"top_k": 5}, {"top_p": 0.9}, {"temperature": 0}], ids=str)
+def test_the_loop_waits_for_no_token(law):
+    def waited(limit):
+        requests = [
+            Request((1, index), CHATS[index % 2], Sampling(max_tokens=limit, **law))
+            for index in range(4)
+        ]
+        (chunk,) = chunks(
+            requests, Sampling, lambda request: [1, 2, len(request.messages[0]["content"])], 64
+        )
+        with fake_gpu(), Waits() as counter:
+            list(sampler.decode(Even(), chunk, [7, 8], torch.device("cuda", 0)))
+        return counter.count
+
+    assert waited(15) == waited(3), "the same number, whatever the length"
+    assert waited(15) < waited(60), "and it is asked at times what has ended"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("law", [{}, {"top_k": 5}, {"top_p": 0.9}, {"temperature": 0}], ids=str)
+def test_a_gpu_is_waited_for_at_no_token(architectures, law, monkeypatch):
+    policy, steps, true = opened(architectures["llama"], device="cuda"), [], LeanDecoder.step
+    monkeypatch.setattr(policy.chat, "stop_ids", (-1,))
+    whole = Sampling(max_tokens=16, **law)  # of 16 tokens nothing is asked in between
+    sampled(policy, CHATS, 6, whole, 0)
+
+    def watched(self, *args):
+        steps.append(1)
+        torch.cuda.set_sync_debug_mode("error" if 1 < len(steps) < 15 else "default")
+        return true(self, *args)
+
+    monkeypatch.setattr(LeanDecoder, "step", watched)
+    try:
+        sampled(policy, CHATS, 6, whole, 0)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert len(steps) == 15

@@ -7,13 +7,12 @@ import pytest
 import torch
 
 from plumbline.api import sampled
-from plumbline.policies.autoregressive.decoders import graphs
 from plumbline.policies.pretrained import loading
 from plumbline.policies.sampling_distribution import noises
 from plumbline.training import microbatches as passes
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import Credit, update_policy
-from tests.fake_gpu import Tape, fake_gpu, is_there
+from tests.fake_gpu import fake_gpu, is_there
 from tests.policies.families import LAWS, opened
 from tests.training.toy_runs import toy_recipe
 
@@ -46,8 +45,6 @@ FAMILIES = {
 def family(request, family_folders, monkeypatch):
     """A family's name, its laws, and its policy on the fake GPU."""
     (options, laws), name = FAMILIES[request.param], request.param.partition("-")[0]
-    monkeypatch.setattr(graphs, "capture", Tape)
-    monkeypatch.setattr(graphs, "_memory", lambda buffers: 8e10)
     monkeypatch.setattr(loading, "count_devices", lambda kind: 1)
     for planted, value in {"begin_peak": None, "peak": 10**6, "within_reach": 10**9}.items():
         monkeypatch.setattr(passes, planted, lambda device, value=value: value)

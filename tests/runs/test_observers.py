@@ -125,6 +125,18 @@ class TestLiveView:
         assert "▁" in text.getvalue()
         view.close()
 
+    def test_a_bar_says_what_is_left_of_steps_that_take_minutes(self):
+        now, text = [100.0], io.StringIO()
+        console = Console(file=text, force_terminal=True, width=100, get_time=lambda: now[0])
+        view = LiveView(console)
+        view.stage("sft", 10, 0)
+        for step in (1, 2, 3):
+            now[0] += 60
+            view.metrics({"step": step})
+        console.print(view.progress)
+        assert re.findall(r"\d:\d\d:\d\d", text.getvalue())[-2:] == ["0:03:00", "0:07:00"]
+        view.close()
+
     def test_sparklines(self):
         assert sparkline([0, 0.5, 1]) == "▁▄█"
         assert sparkline([2, 2]) == "▁▁"

@@ -41,10 +41,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored(ComparedTerms):
     """The terms [N] of one pass, as far as they count, and whose they are."""

@@ -39,7 +39,7 @@ def runs(
         str | None, typer.Option(help="Only the results on this split; by default on all.")
     ] = None,
     mode: Annotated[
-        str, typer.Option(help="How answers were drawn: greedy, sampled, vote8, or all.")
+        str, typer.Option(help="How answers were drawn: greedy, sampled, or all.")
     ] = "greedy",
     table: take.TableFormat = None,
     report: take.Page = None,
@@ -172,8 +172,7 @@ def route(
     ] = None,
     as_json: take.Json = False,
 ) -> None:
-    """Say which of some models does each job best, on the same examples, and write the table that
-    serving reads."""
+    """Say which of some models does each job best, on the same examples, and write the table."""
     from plumbline.checks.diagnosis.decide import routes_text
     from plumbline.checks.diagnosis.routes import plain, write_routes
     from plumbline.checks.diagnosis.routes import route as find_routes

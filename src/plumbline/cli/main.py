@@ -689,10 +689,10 @@ def report(
     """Write a run's report again: report.html, report.md, and tables as CSV and LaTeX."""
     from plumbline.reports.write import write_report
     from plumbline.runs.remote import local_run
-    from plumbline.runs.run import RUN, Run, is_run
+    from plumbline.runs.run import RUN, Run
 
     folder = local_run(run)
-    output_guard.check(folder, RUN, is_run)
+    output_guard.check(folder, RUN)
     print_text(f"{write_report(Run.read(folder))}\n")
 
 

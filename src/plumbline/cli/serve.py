@@ -25,17 +25,12 @@ TOKEN = "The environment variable with the token that is asked."  # noqa: S105 -
 ENGINE = "Let a vLLM server that is started for it draw (autoregressive models)."
 AGENT = "Also answer browser agents: each model as NAME-agent."
 CONTENTS = "With --log: messages and answers, too."
-ROUTES = (
-    "Serve a further model, `router`: a table says which model does which job (`plumbline route` "
-    "writes one)."
-)
-ROUTE_LOG = "With --routes: add a JSON line for each decision."
 
 
 @serve_app.command(
     rich_help_panel=take.SHARE,
     epilog="Examples: `plumbline serve runs/mine` · "
-    "`plumbline serve small=runs/a/models/rl large=models/smollm2-135m --routes routes.yaml` · "
+    "`plumbline serve small=runs/a/models/rl large=models/smollm2-135m` · "
     "`SECRET=... plumbline serve runs/mine --host 0.0.0.0 --token-env SECRET --log requests.jsonl`",
 )
 def serve(
@@ -62,8 +57,6 @@ def serve(
         Path | None, take.of_output(metavar="FILE", help="Add a JSON line for each request.")
     ] = None,
     log_contents: Annotated[bool, take.of_output("--log-contents", help=CONTENTS)] = False,
-    routes: Annotated[Path | None, take.of_model(metavar="FILE.yaml", help=ROUTES)] = None,
-    route_log: Annotated[Path | None, take.of_output(metavar="FILE", help=ROUTE_LOG)] = None,
     trust_code: take.TrustCode = False,
 ) -> None:
     """Answer OpenAI-compatible requests with one or several models of any family, until it is told
@@ -76,14 +69,12 @@ def serve(
     check_installed("serving", extras().get("serve", ()))
     from dataclasses import replace
 
-    from plumbline.checks.diagnosis.routes import read_routes
     from plumbline.errors import RecipeError
     from plumbline.evaluation.models import ModelOptions
     from plumbline.serve.backend import Backend
     from plumbline.serve.limits import PUBLIC, RequestLimits
     from plumbline.serve.opening import named_models, open_models
     from plumbline.serve.page import routes as page
-    from plumbline.serve.router import open_router
     from plumbline.serve.running import Serving, token_of
     from plumbline.serve.running import serve as run_server
 
@@ -97,22 +88,18 @@ def serve(
         host=host, port=port, limits=limits, grace=grace, log=log, log_contents=log_contents
     )
     serving = replace(serving, token=token_of(token_env, serving))
-    if route_log is not None and routes is None:
-        raise RecipeError("--route-log is of a router, and there is none", "add --routes FILE.yaml")
     planner = plugins("plumbline.serve").get("agent")
     if agent and planner is None:
         raise RecipeError(
             "no installed package answers browser agents", "install one, or leave out --agent"
         )
-    named, table = named_models(models), None if routes is None else read_routes(routes)
+    named = named_models(models)
 
     def opening() -> Sequence[Backend]:
         with progress() as view:
             opened = open_models(named, options, view)
         if planner is not None and agent:
             opened = loaded(planner, "planner of a browser agent")(opened, named)
-        if table is not None:
-            opened.append(open_router(table, opened, named, route_log))
         return opened
 
     run_server(opening, serving, tell, page.routes(named), PUBLIC | page.PUBLIC)

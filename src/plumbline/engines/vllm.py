@@ -387,7 +387,7 @@ class Publication:
         been started again.
 
         Raises:
-            Lost: the server broke.
+            ServerLostError: the server broke.
             EngineError: its model cannot be the learner's: it has another tokenizer.
         """
         base, *adapters = client.call("/v1/models")["data"]
@@ -409,7 +409,7 @@ class Publication:
             metrics.
 
         Raises:
-            Lost: the server broke.
+            ServerLostError: the server broke.
             EngineError: too little of the update is left after rounding, or something else samples.
         """
         from plumbline.policies.pretrained.numerics import exact_logprobs

@@ -97,7 +97,7 @@ async def choices(client: Any, body: Mapping[str, Any]) -> AsyncGenerator[dict[s
     """What a server says of the answers to one request, piece by piece.
 
     Raises:
-        Lost: the server broke, or ended before every answer had.
+        ServerLostError: the server broke, or ended before every answer had.
         EngineError: it refuses.
     """
     httpx = needed("httpx", "an engine over HTTP", EngineError)
@@ -182,7 +182,7 @@ class Client:
         something else.
 
         Raises:
-            Lost: the server is not there, hangs, or says that it is broken.
+            ServerLostError: the server is not there, hangs, or says that it is broken.
             EngineError: it refuses.
         """
         try:
@@ -202,7 +202,7 @@ class Client:
         without filters.
 
         Raises:
-            Lost, EngineError: see `call`.
+            ServerLostError, EngineError: see `call`.
         """
         body = {
             "model": model,
@@ -232,8 +232,8 @@ class Client:
             in_flight: answers that are asked for at once.
 
         Raises:
-            Lost: the server broke, or nothing came for `timeout` seconds; what had ended was
-                yielded.
+            ServerLostError: the server broke, or nothing came for `timeout` seconds; what had ended
+                was yielded.
             EngineError: it refused.
         """
         found: queue.SimpleQueue[tuple[list[Request], Answer] | None] = queue.SimpleQueue()
@@ -270,7 +270,7 @@ class Client:
         `found`.
 
         Raises:
-            Lost, EngineError: see `choices`.
+            ServerLostError, EngineError: see `choices`.
         """
         copies, law = list(left), left[0].sampling
         begun: list[tuple[list[int], list[float]]] = [([], []) for _ in copies]

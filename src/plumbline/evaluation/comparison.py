@@ -42,7 +42,6 @@ def compare(before: Evaluation, after: Evaluation) -> Paired:
             both.
     """
     pairs = judged_pairs(before, after)
-    # the later one: an evaluation of an earlier version has no clusters
     rows = [row for _, row in pairs]
     return paired([row.reward for row, _ in pairs], [row.reward for row in rows], clusters_of(rows))
 

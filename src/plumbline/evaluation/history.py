@@ -357,10 +357,7 @@ def find_evaluations(path: Path, run: RunRecord | None) -> Evaluations:
     """
     if run is None:
         one = read_evaluation(path)
-        votes = one.sampling.get("votes")
-        mode = (
-            f"vote{votes}" if votes else "sampled" if one.sampling.get("temperature") else "greedy"
-        )
+        mode = "sampled" if one.sampling.get("temperature") else "greedy"
         return {"": (EvaluationKey(one.source, one.split, mode), one)}
     run.final_keys()  # raises where a name is none
     if not run.finals:

@@ -17,7 +17,7 @@ from plumbline.policies import check_model, open_policy
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.policies.policy import Policy, Sampler, slowness
 from plumbline.policies.saved import reach_hub, saved_settings
-from plumbline.recipe import ModelSection, foreign_key, options_of, section, without_foreign
+from plumbline.recipe import ModelSection, foreign_key, options_of, section
 from plumbline.recipe.execution import EngineSection
 from plumbline.records import Evaluation, Example, Sampling
 from plumbline.rollouts.collect import check_prompts
@@ -256,7 +256,7 @@ def as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Samplin
         # what was saved is another family's; a model that says so itself is refused
         saved, law = {}, {}
     family = options_of({"family": "autoregressive", **saved, **given}["family"])
-    opened = {**without_foreign("model", saved, family), **given, "name": model}
+    opened = {**saved, **given, "name": model}
     limits = {
         "temperature": options.drawn_at,
         "max_tokens": options.max_tokens,

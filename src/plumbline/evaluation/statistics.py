@@ -40,7 +40,7 @@ advised decide."""
 MOST = 100_000
 """More units than this are not advised: what differs by so little is the same for all purposes."""
 Direction = Literal["rise", "fall", "same"]
-_Z = 1.959963984540054
+QUANTILE = 1.959963984540054
 """The normal quantile of `LEVEL`, both sides."""
 
 
@@ -122,7 +122,7 @@ def _freedom(n: int, clusters: Clusters) -> int:
 def _none(n: float) -> float:
     """The error of a share of 0: that nothing differed among n examples does not say that nothing
     can."""
-    return rate_interval(np.zeros(max(1, int(n + TIE)))).high / _Z
+    return rate_interval(np.zeros(max(1, int(n + TIE)))).high / QUANTILE
 
 
 def _error(array: NDArray[np.float64], clusters: Clusters) -> float:
@@ -372,7 +372,7 @@ def rate_interval(flags: ArrayLike, clusters: Clusters = None) -> Interval:
     n = len(array)
     if not n:
         return Interval(math.nan, math.nan, math.nan, 0)
-    rate, worth, quantile = float(array.mean()), float(n), _Z
+    rate, worth, quantile = float(array.mean()), float(n), QUANTILE
     if (fewest := _alike(n, clusters)) < n:
         chance = rate * (1 - rate)
         worth = (
@@ -532,7 +532,7 @@ def detectable(difference: Interval, tests: int = 1) -> float:
     """
     normal = NormalDist()
     width = normal.inv_cdf(1 - SIGNIFICANT / (2 * tests)) + normal.inv_cdf(POWER)
-    return width / _Z * (difference.high - difference.low) / 2
+    return width / QUANTILE * (difference.high - difference.low) / 2
 
 
 def skill(mean: float, floor: float, ceiling: float) -> float | None:

@@ -212,6 +212,15 @@ def distinct_prompts(trajectories: Sequence[Trajectory]) -> tuple[list[list[int]
     ]
 
 
+# -- a learnable temperature -----------------------------------------------------------------------
+#
+# ReinFlow (Zhang et al. 2025, arXiv:2505.22094) lets RL learn how much noise a flow policy adds at
+# each time, with the noise's density part of the log-probability. For discrete choices the noise is
+# the temperature: logits are divided by exp(theta_b), where b is the bin of the step's time, before
+# the sampling law's own temperature and filters. Sampler and scorer divide by the same number, so
+# both laws of a policy hold and the gradient reaches theta.
+
+
 BINS = 16
 """Stretches of the time from 0 to 1 that have a temperature of their own."""
 FILE = "exploration.safetensors"

@@ -17,17 +17,6 @@ from torch import Tensor
 from plumbline.policies.sampling_distribution import generators
 from plumbline.records import Key, Request, Sampling, Trajectory
 
-# -- denoising -------------------------------------------------------------------------------------
-#
-# What policies share that fill a canvas over a denoising time and score each step by itself.
-#
-# Among it a learnable temperature over that time, inside the law. ReinFlow (Zhang et al. 2025,
-# arXiv:2505.22094) lets RL learn how much noise a flow policy adds at each time, with the noise's
-# density part of the log-probability. For discrete choices the noise is the temperature: logits are
-# divided by exp(theta_b), where b is the bin of the step's time, before the sampling law's own
-# temperature and filters. Sampler and scorer divide by the same number, so both laws of a policy
-# hold and the gradient reaches theta.
-
 Law = TypeVar("Law", bound=Sampling)
 """The kind of law that a family draws by."""
 

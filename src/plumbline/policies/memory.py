@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
 
 from plumbline.errors import DeviceMemoryError
 
@@ -31,16 +30,6 @@ no controllers."""
 LIMITS = Path("/sys/fs/cgroup")
 
 
-SPARE: WeakSet[Any] = WeakSet()
-"""What holds memory only to be faster; its `release` gives that back, unless it is in use."""
-
-
-def release_spare() -> None:
-    """Release everything that holds memory only to be faster."""
-    for each in list(SPARE):
-        each.release()
-
-
 def is_full(error: BaseException) -> bool:
     """Whether an error says that the memory was not enough."""
     # torch.OutOfMemoryError is a RuntimeError; torch itself is not needed to tell
@@ -57,11 +46,9 @@ def free(error: BaseException) -> None:
 
 
 def release() -> None:
-    """Give memory that nothing refers to any more, or that only makes things faster, back to the
-    device."""
+    """Give memory that nothing refers to any more back to the device."""
     import torch
 
-    release_spare()
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -183,7 +170,6 @@ def clear_memory_errors(advice: str) -> Iterator[None]:
         if not is_full(error):
             raise
         traceback.clear_frames(error.__traceback__)
-        release_spare()
         first = str(error).strip().split("\n")[0][:300]
         raise DeviceMemoryError(
             f"the memory of the device is not enough: {first}", advice

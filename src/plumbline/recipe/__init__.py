@@ -13,7 +13,6 @@ from plumbline.recipe.families import (
     options_as_written,
     options_of,
     unread,
-    without_foreign,
 )
 from plumbline.recipe.files import (
     descriptions,
@@ -94,5 +93,4 @@ __all__ = [
     "tasks_in",
     "unread",
     "value_differences",
-    "without_foreign",
 ]

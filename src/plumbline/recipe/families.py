@@ -116,8 +116,7 @@ def without_foreign(part: str, values: Mapping[str, Any], options: FamilyOptions
     """The values of `model` or `sampling`, less keys of other families that have their default:
     they say nothing.
 
-    So a recipe may extend one of another family, and undo what that family alone reads; and version
-    0.1.0 wrote all.
+    So a recipe may extend one of another family, and undo what that family alone reads.
     """
     mine, others = options.defaults(), [options_of(family).defaults() for family in FAMILIES]
     return {

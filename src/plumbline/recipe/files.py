@@ -24,7 +24,6 @@ from plumbline.recipe.families import (
     unread,
     without_foreign,
 )
-from plumbline.recipe.moved import without_gone
 from plumbline.recipe.sections import NO_RESULT, ModelSection, Recipe, TaskSection
 from plumbline.storage import SMALL, dumps, read_text
 
@@ -136,7 +135,6 @@ def parse(values: Mapping[str, Any], name: str = "recipe", *, written: bool = Fa
         RecipeError: names every value that is `TODO`; or every wrong key, with the nearest right
             one or with the families that read it; there is no such family.
     """
-    values = without_gone(values) if written else values
     if not written and (
         todo := [key for key, value in leaves(values) if value == TODO and key != "description"]
     ):

@@ -20,7 +20,7 @@ from plumbline.config.overrides import as_mapping
 from plumbline.config.section import PositiveInt, Section, no_flags
 from plumbline.recipe.decision_rules import ChecksSection, DecideSection, WatchRule
 from plumbline.recipe.execution import EngineSection, EvaluationSection, RunSection, ScaleSection
-from plumbline.recipe.moved import check_gone, check_moved
+from plumbline.recipe.removed_keys import check_renamed
 from plumbline.records import Sampling
 
 Schedule = Literal["constant", "constant_with_warmup", "cosine", "linear"]
@@ -620,9 +620,8 @@ class Recipe(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _keys_that_moved(cls, values: Any) -> Any:
-        check_moved(values)
-        check_gone(values)
+    def _no_renamed_keys(cls, values: Any) -> Any:
+        check_renamed(values)
         return values
 
     @field_validator("engine", mode="before")

@@ -128,14 +128,12 @@ class BegunEvaluation:
         found: list[Judged | Unjudged] = []
         for number, values in enumerate(self._file.rows()[1:], start=2):
             try:
-                judged, unjudged = _rows([values])
-                for row in judged:
-                    _check_judged(row)
+                row = _unjudged(values) if "failure" in values else _judged(values)
             except (TypeError, KeyError, ValueError) as error:
                 raise DataError(
                     f"{self._file.path}:{number}: {one_line(error)}", "delete the file"
                 ) from error
-            found += (*judged, *unjudged)
+            found.append(row)
         return found
 
     def add(self, rows: Sequence[Judged | Unjudged]) -> None:
@@ -176,15 +174,8 @@ def read_evaluation(path: Path) -> Evaluation:
 
 def _evaluation(values: dict[str, Any]) -> Evaluation:
     """Raises TypeError, KeyError or ValueError where the values are those of no evaluation."""
-    rows, unjudged = _rows(_objects(values["rows"], "rows"))
-    unjudged += tuple(Unjudged(**row) for row in _objects(values.get("unjudged", []), "unjudged"))
-    for row in rows:
-        _check_judged(row)
-    for failed in unjudged:
-        _check_texts(
-            {key: getattr(failed, key) for key in ("id", "stratum", "completion", "failure")},
-            "unjudged",
-        )
+    rows = tuple(map(_judged, _objects(values["rows"], "rows")))
+    unjudged = tuple(map(_unjudged, _objects(values["unjudged"], "unjudged")))
     counts = Counter([row.id for row in rows] + [row.id for row in unjudged])
     if not counts:
         raise ValueError("it has no answers")
@@ -217,23 +208,16 @@ def _objects(values: Any, name: str) -> list[dict[str, Any]]:
     return values
 
 
-def _rows(values: list[dict[str, Any]]) -> tuple[tuple[Judged, ...], tuple[Unjudged, ...]]:
-    """Rows as they stand; version 0.1.0 wrote those that could not be judged among them, with a
-    reward of 0."""
-    judged, unjudged = [], []
-    for row in values:
-        failure = row.pop("failure", "")
-        if failure:
-            unjudged.append(
-                Unjudged(
-                    **{key: row[key] for key in ("id", "stratum", "completion")}, failure=failure
-                )
-            )
-        else:
-            row.pop("drawn", None)  # what votes of earlier versions kept
-            turns, asked = (tuple(row.pop(name, ())) for name in ("turns", "asked"))
-            judged.append(Judged(**row, turns=turns, asked=asked))
-    return tuple(judged), tuple(unjudged)
+def _unjudged(values: dict[str, Any]) -> Unjudged:
+    row = Unjudged(**values)
+    _check_texts(asdict(row), "unjudged")
+    return row
+
+
+def _judged(values: dict[str, Any]) -> Judged:
+    row = Judged(**{**values, **{name: tuple(values.get(name, ())) for name in ("turns", "asked")}})
+    _check_judged(row)
+    return row
 
 
 def _check_judged(row: Judged) -> None:

@@ -16,14 +16,7 @@ from pydantic import TypeAdapter
 
 from plumbline.config.imports import note_file
 from plumbline.errors import DataError, RecipeError
-from plumbline.recipe import (
-    TaskName,
-    TaskSection,
-    foreign_key,
-    options_as_written,
-    section,
-    without_foreign,
-)
+from plumbline.recipe import TaskName, TaskSection, foreign_key, options_as_written, section
 from plumbline.storage import one_line, read_object
 
 CARD = "plumbline.json"
@@ -71,13 +64,8 @@ class Card:
         note_file(path, str({key: value for key, value in values.items() if key != "trained_on"}))
         advice = "remove it to treat the model as one from elsewhere"
         try:
-            options = options_as_written(values.get("model", {}), values.get("sampling", {}))
-            own = {
-                part: without_foreign(part, values.get(part, {}), options)
-                for part in ("model", "sampling")
-            }
             seen, ends = frozenset(values["trained_on"].split()), tuple(values.get("ends", ()))
-            card = cls(**{**values, **own, "trained_on": seen, "ends": ends})
+            card = cls(**{**values, "trained_on": seen, "ends": ends})
             card._check()
         except RecipeError as error:
             raise DataError(f"{path} is damaged: {error.cause}", advice) from error

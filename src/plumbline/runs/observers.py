@@ -39,7 +39,7 @@ from plumbline.config.imports import missing
 from plumbline.errors import RunError, visible
 from plumbline.recipe import Recipe
 from plumbline.runs import output_guard
-from plumbline.runs.run import QUIET, RUN, Observer, is_run
+from plumbline.runs.run import QUIET, RUN, Observer
 
 SHOWN = (
     ("train/reward", "reward"),
@@ -56,6 +56,8 @@ SHOWN = (
 )
 BARS = "▁▂▃▄▅▆▇█"
 SECONDS_BETWEEN_LINES = 5.0
+SECONDS_OF_PACE = 3600.0
+"""Over which a bar takes the pace that says how much time is left: a step may take many minutes."""
 WORTH_SAYING = 2.0
 """Seconds from which a log says when a piece of work has ended."""
 
@@ -89,6 +91,7 @@ class LiveView(Observer):
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=self.console,
+            speed_estimate_period=SECONDS_OF_PACE,
         )
         self.task: TaskID | None = None
         self.name, self.total = "", 0
@@ -360,7 +363,7 @@ def open_trackers(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> S
     for name in recipe.run.trackers:
         _imported(name)
     if recipe.run.trackers:  # they write into the folder before the run does
-        output_guard.claim(folder, RUN, is_run)
+        output_guard.claim(folder, RUN)
         for name in ("wandb", "tensorboard"):
             output_guard.check_link(folder / name, folder)
     for name in recipe.run.trackers:

@@ -26,16 +26,14 @@ RUN = "run"
 """What the mark in a run's folder says."""
 UNFINISHED = ".building"
 """There while what was built is put into a folder that holds something already."""
-Recognise = Callable[[Path], bool]
 
 
-def check(folder: Path, kind: str, earlier: Recognise = lambda _: False) -> None:
+def check(folder: Path, kind: str) -> None:
     """Refuse a folder that holds anything but what we made there for the same purpose.
 
     Args:
         folder: where something is to be written.
         kind: what for: "run", "sweep", "records", "model", "tables".
-        earlier: recognises what versions without the mark made.
 
     Raises:
         StorageError: it is a file, cannot be looked into, holds something else, or is of a run and
@@ -44,9 +42,7 @@ def check(folder: Path, kind: str, earlier: Recognise = lambda _: False) -> None
     with clear_os_errors(folder):
         _check_parents(folder)
         for parent in folder.parents:
-            if kind_of(parent) == RUN or all(
-                (parent / name).is_file() for name in ("recipe.yaml", ".lock")
-            ):
+            if kind_of(parent) == RUN:
                 check_link(folder, parent)
         if not folder.exists():
             return
@@ -54,7 +50,7 @@ def check(folder: Path, kind: str, earlier: Recognise = lambda _: False) -> None
             raise StorageError(f"{folder} is a file", "give a folder")
         first = next((path.name for path in sorted(folder.iterdir()) if path.name != MARK), None)
         there = kind_of(folder)
-    if there == kind or first is None or (there is None and earlier(folder)):
+    if there == kind or first is None:
         return
     what = (
         f"is a folder of Plumbline's for another purpose ({there})"
@@ -166,9 +162,7 @@ def _lock(path: Path, wait: Callable[[], None]) -> int:
 
 
 @contextmanager
-def building(
-    folder: Path, kind: str, *, last: str, earlier: Recognise = lambda _: False
-) -> Iterator[Path]:
+def building(folder: Path, kind: str, *, last: str) -> Iterator[Path]:
     """A folder beside `folder` to build in, whose files are put into `folder` when all of them are
     there.
 
@@ -178,12 +172,11 @@ def building(
         folder: where the files go; what else is in it stays.
         kind: see `check`.
         last: the file that says that the others are whole.
-        earlier: see `check`.
 
     Raises:
         StorageError: see `check`; or the disk is full.
     """
-    check(folder, kind, earlier)
+    check(folder, kind)
     place = Path(os.path.realpath(folder))
     beside = place.with_name(f".{place.name}{UNFINISHED}-{secrets.token_hex(4)}")
     with clear_os_errors(beside):
@@ -236,14 +229,14 @@ def _check_parents(path: Path) -> None:
         )
 
 
-def claim(folder: Path, kind: str, earlier: Recognise = lambda _: False) -> None:
+def claim(folder: Path, kind: str) -> None:
     """`check`, then make the folder and leave the mark."""
-    check(folder, kind, earlier)
+    check(folder, kind)
     if not (folder / MARK).is_file():
         write_text(folder / MARK, f"{kind}\n")
 
 
-def check_file(path: Path, kind: str, ours: Recognise) -> None:
+def check_file(path: Path, kind: str, ours: Callable[[Path], bool]) -> None:
     """Refuse to replace a file that `ours` does not recognise.
 
     Raises:

@@ -301,9 +301,7 @@ class RunRecord(RunFolder):
     @property
     def control(self) -> bool:
         """Whether something is wrong on purpose."""
-        return any(self.section("controls").values()) or bool(
-            self.section("rl").get("shuffle_advantages")
-        )
+        return any(self.section("controls").values())
 
 
 def read_record(folder: Path, name: str) -> RunRecord:

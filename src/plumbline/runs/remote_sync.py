@@ -36,7 +36,7 @@ from plumbline.runs.remote import (
     parse_manifest,
 )
 from plumbline.runs.run import RUN as KIND
-from plumbline.runs.run import Observer, Run, is_run
+from plumbline.runs.run import Observer, Run
 from plumbline.storage import clear_os_errors, one_line, read_object, write_json
 
 NOT_PUBLISHED = frozenset({".lock", NOTE, remote.CHECKPOINTS, remote.MODELS, "wandb", "engine"})
@@ -223,7 +223,7 @@ def published(
     if manifest and _digest(content or b"") not in _seen(folder):
         tell(f"fetching the run at {store.address}")
         notes = _bring(store, manifest, folder)
-    output_guard.claim(folder, KIND, is_run)
+    output_guard.claim(folder, KIND)
     _note(folder, store, content or EMPTY)
     where = f"{folder} (for {store.address})"
     WRITTEN_HERE[store.address] = folder

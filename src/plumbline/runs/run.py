@@ -53,9 +53,7 @@ from plumbline.runs.record import (
 from plumbline.storage import clear_os_errors, one_line, read_object, write_json, write_text
 from plumbline.version import __version__
 
-QUIET = frozenset(
-    {"note", "started", "resumed", "stopped", "changed", "engine", "forecast", "budget"}
-)
+QUIET = frozenset({"note", "started", "resumed", "stopped", "changed", "engine", "budget"})
 """Kinds of events that are no warning."""
 PACKAGES = ("torch", "transformers", "peft", "numpy", "tokenizers", "safetensors")
 
@@ -119,12 +117,6 @@ WRITTEN = (
 """What a run writes into its folder, or removes there, beside its data."""
 
 
-def is_run(folder: Path) -> bool:
-    """Whether a folder without our mark is a run of a version that left none: those had a recipe
-    and a lock."""
-    return (folder / "recipe.yaml").is_file() and (folder / ".lock").is_file()
-
-
 class Run(RunFolder):
     """An open run directory, locked against a second process.
 
@@ -155,7 +147,7 @@ class Run(RunFolder):
             StorageError: the folder holds what is no run's, or a link that leads out of it; nothing
                 was touched.
         """
-        output_guard.check(folder, RUN, is_run)
+        output_guard.check(folder, RUN)
         output_guard.check_links(folder, *WRITTEN)
         run = cls(folder, recipe, observers)
         started = (folder / "recipe.yaml").is_file() and not is_blank(folder)
@@ -164,7 +156,7 @@ class Run(RunFolder):
                 f"{folder} already holds a run",
                 "add --resume to continue it, or --out to write somewhere else",
             )
-        output_guard.claim(folder, RUN, is_run)
+        output_guard.claim(folder, RUN)
         run._acquire()
         try:
             if started:

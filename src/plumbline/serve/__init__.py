@@ -1,2 +1,2 @@
-"""Models behind an OpenAI-compatible address: all four families, a router, a browser agent's
-planner, a page."""
+"""Models behind an OpenAI-compatible address: all four families, a browser agent's planner, a
+page."""

@@ -1,8 +1,8 @@
 """What the server asks of a model, and what a model gives it: pieces of one answer, as soon as they
 are there.
 
-Whoever answers is a `Backend`: a model in this process (`batched`), a vLLM server, a router over
-several, or an agent's planner around one. The routes know nothing else.
+Whoever answers is a `Backend`: a model in this process (`batched`), a vLLM server, or an agent's
+planner around one. The routes know nothing else.
 
 JSON from a model that cannot be held to it is read leniently, checked against the schema, and drawn
 again if need be. Numbers as Brazilians write them come out as JSON numbers, because the reader
@@ -48,8 +48,6 @@ class Asked:
     """Whether the tokens are wanted one by one, spelled and with their log-probabilities."""
     canvas: bool = False
     """Whether the canvas is wanted after each step of denoising."""
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    """What the client says of the request beside it, its job among others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +84,6 @@ class Backend:
     """The longest prompt plus answer, in tokens."""
     retries = 2
     """Further tries after an answer in which no valid JSON was found."""
-    collectors: Sequence[Any] = ()
-    """Counters of its own, as Prometheus's client collects them."""
 
     def __init__(self, name: str, sampler: Sampler, sampling: Sampling) -> None:
         """Take what draws, and the law where a client says nothing of it."""

@@ -215,7 +215,6 @@ class ChatBody(_Closed):
     response_format: Format | None = None
     logprobs: bool | None = None
     top_logprobs: Literal[0] | None = None
-    metadata: dict[str, str] | None = None
     plumbline: Ours | None = None
     # What would change the answer and is not there: only the values that ask for nothing.
     tools: Annotated[list[Any], Field(max_length=0)] | None = None
@@ -231,6 +230,7 @@ class ChatBody(_Closed):
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     prediction: dict[str, Any] | None = None
+    metadata: dict[str, str] | None = None
     reasoning_effort: str | None = None
     verbosity: str | None = None
     service_tier: str | None = None
@@ -350,7 +350,6 @@ def askings(body: ChatBody, limits: RequestLimits) -> list[Asked]:
             name=name,
             logprobs=bool(body.logprobs),
             canvas=body.plumbline is not None and body.plumbline.canvas,
-            metadata=body.metadata or {},
         )
         for index in range(body.n or 1)
     ]

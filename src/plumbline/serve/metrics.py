@@ -132,11 +132,8 @@ class Book:
         self.busy = 0
 
     def watch(self, models: Sequence[Backend]) -> None:
-        """Show how many answers wait for each of these models, and what a router among them
-        decided."""
+        """Show how many answers wait for each of these models."""
         for served in models:
-            for collector in served.collectors:
-                self.registry.register(collector)
             if served.waiting is not None:
                 self.queue.labels(served.name).set_function(partial(getattr, served, "waiting"))
 

@@ -45,7 +45,7 @@ from plumbline.runs import output_guard
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 from plumbline.runs.metadata import Card, trained_on
 from plumbline.runs.remote import local_model, portable
-from plumbline.runs.run import RUN, Observer, Run, is_run
+from plumbline.runs.run import RUN, Observer, Run
 from plumbline.seeds import derive
 from plumbline.storage import read_object
 from plumbline.tasks import open_task
@@ -72,7 +72,7 @@ def run_recipe(
         PlumblineError: what is wrong with the recipe, its records or its model, or why the run was
             stopped.
     """
-    output_guard.check(folder, RUN, is_run)
+    output_guard.check(folder, RUN)
     reach([str(recipe.plain())])
     know(recipe.checks)
     # what a run goes on with was there when it began
@@ -97,7 +97,7 @@ def run_recipe(
         model = local_model(recipe.model.name) if recipe.model.name else _base(recipe, run, grounds)
         check_start(model, grounds)
         if recipe.evaluates_untrained():
-            evaluate_stage(run, grounds, "base", lambda: _open(run, model, "evaluate"), train)
+            evaluate_stage(run, grounds, "base", lambda: _open(run, model, "evaluate"))
         if recipe.sft is not None:
             model = _sft(recipe, run, train, model)
             evaluate_stage(run, grounds, "sft", lambda: _open(run, model, "evaluate"))
@@ -371,7 +371,7 @@ def _open(run: Run, source: str, *names: str) -> Policy:
     from plumbline.training.stage import stop_requests
 
     run.working(f"opening {source}", 0, 1)
-    release()  # the last stage's model, optimiser and graphs hold one another in cycles
+    release()  # the last stage's model and optimiser hold one another in cycles
     # an interrupt inside safetensors would come out as an error of the model
     with stop_requests() as asked:
         policy = open_policy(

@@ -23,7 +23,6 @@ from plumbline.runs.evaluations import (
 )
 from plumbline.runs.run import Run
 from plumbline.seeds import derive
-from plumbline.tasks.source import Source
 from plumbline.tasks.task import Task
 
 MEAN = "mean_reward"
@@ -39,23 +38,15 @@ def modes(recipe: Recipe) -> dict[str, Sampling]:
 
 
 def evaluate_stage(
-    run: Run,
-    grounds: Sequence[TaskData],
-    stage: str,
-    opened: Callable[[], Policy],
-    train: Source | None = None,
+    run: Run, grounds: Sequence[TaskData], stage: str, opened: Callable[[], Policy]
 ) -> None:
-    """Evaluate a stage's saved model on all of the final splits, where that was not done before.
-
-    Where what will be trained on is given, how long all of it will take is measured and said first.
-    """
+    """Evaluate a stage's saved model on all of the final splits, where that was not done before."""
     keys = {
         EvaluationKey(stage, split, mode, task=ground.name): ground
         for ground in grounds
         for split in ground.finals
         for mode in modes(run.recipe)
     }
-    later = sum(len(ground.held_out[key.split]) for key, ground in keys.items())
     limit = run.recipe.untrained_limit() if stage == "base" else None
     if limit is not None:
         keys = {key: ground for key, ground in keys.items() if key.mode == "greedy"}
@@ -65,16 +56,6 @@ def evaluate_stage(
     if not missing:
         return
     policy = opened()
-    trains = run.recipe.sft is not None or run.recipe.rl is not None
-    if (
-        train is not None
-        and trains
-        and run.recipe.model.name is not None
-        and policy.family == "autoregressive"
-    ):
-        from plumbline.training.forecast import foretell
-
-        foretell(run, policy, train, later)
     for key in missing:
         _evaluate(run, policy, keys[key].task, keys[key].held_out[key.split][:limit], key)
 

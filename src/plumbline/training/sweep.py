@@ -21,7 +21,7 @@ from plumbline.runs import output_guard
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.observers import LiveView, open_trackers
 from plumbline.runs.record import STAGES
-from plumbline.runs.run import Observer, Run, is_run
+from plumbline.runs.run import Observer, Run
 from plumbline.storage import write_text
 from plumbline.training.pipeline import run_recipe
 
@@ -125,7 +125,7 @@ def run_sweep(
         StorageError: the folder holds what is not ours.
         PlumblineError: none of them ended well; the first error.
     """
-    output_guard.check(folder, "sweep", _holds_runs)
+    output_guard.check(folder, "sweep")
     if not resume:
         _check_some(recipes.values())
     places = {label: folder / label.replace(" ", "+").replace("/", "_") for label in recipes}
@@ -133,7 +133,7 @@ def run_sweep(
     if spread is not None:
         failures = _run_side_by_side(recipes, places, spread, resume=resume)
     else:
-        output_guard.claim(folder, "sweep", _holds_runs)
+        output_guard.claim(folder, "sweep")
         for label, recipe in recipes.items():
             place = places[label]
             try:
@@ -179,7 +179,7 @@ def _run_side_by_side(
         one.scale.verdicts + one.scale.samplers + one.scale.learners for one in recipes.values()
     )
     with cluster(spread.address, spread.at_once * each, "a sweep side by side"):
-        output_guard.claim(next(iter(places.values())).parent, "sweep", _holds_runs)
+        output_guard.claim(next(iter(places.values())).parent, "sweep")
         import ray
         from ray.exceptions import RayError
 
@@ -313,11 +313,6 @@ def shown_live(recipe: Recipe, folder: Path) -> Sequence[Observer]:
     view = LiveView()
     view.event("note", f"run {folder}")
     return [view, *open_trackers(recipe, folder, lambda message: view.event("tracker", message))]
-
-
-def _holds_runs(folder: Path) -> bool:
-    """Whether a folder without our mark is a sweep of a version that left none."""
-    return all(is_run(place) for place in folder.iterdir())
 
 
 def _check_some(recipes: Iterable[Recipe]) -> None:

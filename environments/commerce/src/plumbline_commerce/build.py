@@ -1,6 +1,5 @@
 """From a seed to a folder: `commerce.db`, and each job's prompts in a file for each split."""
 
-import shutil
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
@@ -22,7 +21,6 @@ from plumbline.storage import (
 )
 from plumbline.tasks import Progress, silent
 from plumbline_commerce.database.build import build_database
-from plumbline_commerce.database.schema import PARTIAL
 from plumbline_commerce.job import Pair, Shop, job_named, too_few
 from plumbline_commerce.olist.build import LOG, changed, import_olist
 from plumbline_commerce.options import ASKED, COUNTS, CommerceOptions, read_options
@@ -31,13 +29,6 @@ SPLITS = ("train", "val", "test")
 MANIFEST = "manifest.json"
 RECORDS = "commerce records"
 """What the mark in a folder says (see `plumbline.runs.output_guard`)."""
-
-
-def _was_built(folder: Path) -> bool:
-    """Whether a folder without our mark holds records that we built, or began to."""
-    return (folder / UNFINISHED).is_file() or (
-        (folder / MANIFEST).is_file() and (folder / "commerce.db").is_file()
-    )
 
 
 def make_commerce(
@@ -54,7 +45,7 @@ def make_commerce(
         DataError: the folder holds records of other options.
         StorageError: it holds anything else.
     """
-    output_guard.check(folder, RECORDS, _was_built)
+    output_guard.check(folder, RECORDS)
     ensure_commerce(options, folder, progress)
     return {**read_object(folder / MANIFEST), "jobs": _prompts_there(folder)}
 
@@ -86,7 +77,7 @@ def has_records(options: CommerceOptions, folder: Path) -> bool:
         return True
     if whole and any((folder / f"{split}.jsonl").is_file() for split in SPLITS):
         return True
-    output_guard.check(folder, RECORDS, _was_built)
+    output_guard.check(folder, RECORDS)
     return False
 
 
@@ -98,20 +89,14 @@ def _check_files(folder: Path) -> None:
     """
     manifest = read_object(folder / MANIFEST)
     counts, hashes = as_mapping(manifest.get("splits")), as_mapping(manifest.get("sha256"))
-    for split, count in counts.items():
+    for split in counts:
         path = folder / f"{split}.jsonl"
-        if hashes and sha256_of(path) != hashes.get(split):
-            what = "is another file than was built with them"
-        # of a version that wrote no hashes
-        elif not hashes and sum(1 for _ in read_jsonl(path)) != count:
-            what = f"has not the {count} rows that they had"
-        else:
-            continue
-        raise DataError(
-            f"{folder} holds no whole records: {path} {what}",
-            f"remove the folder to build them again, or remove {folder / MANIFEST} to use the "
-            "files as they are",
-        )
+        if sha256_of(path) != hashes.get(split):
+            raise DataError(
+                f"{folder} holds no whole records: {path} is another file than was built with them",
+                f"remove the folder to build them again, or remove {folder / MANIFEST} to use the "
+                "files as they are",
+            )
 
 
 def each_job(options: Mapping[str, Any], folder: Path) -> dict[str, Mapping[str, Any]]:
@@ -231,19 +216,18 @@ def build_commerce(
     counts = {job: count for job in COUNTS if (count := options.count(job))}
     if options.olist is None and counts.get("extraction", 0) > options.orders:
         raise too_few(counts["extraction"], f"{options.orders} orders have at most a review each")
-    output_guard.check(folder, RECORDS, _was_built)
+    output_guard.check(folder, RECORDS)
     wait = partial(progress, f"waiting for another process, which builds {folder}", 0, 1)
     with output_guard.locked(folder, wait):
         if has_records(options, folder):  # the other process has built them
             return read_object(folder / MANIFEST)
-        _sweep(folder)
-        with output_guard.building(folder, RECORDS, last=MANIFEST, earlier=_was_built) as beside:
+        with output_guard.building(folder, RECORDS, last=MANIFEST) as beside:
             try:
                 manifest = _write(options, counts, beside, progress)
             except DataError as error:
                 # what the error tells to look at stays, in a folder that is ours
                 if (beside / LOG).is_file():
-                    output_guard.claim(folder, RECORDS, _was_built)
+                    output_guard.claim(folder, RECORDS)
                     write_bytes(folder / LOG, read_bytes(beside / LOG))
                 cause, fix = (
                     text.replace(str(beside), str(folder)) for text in (error.cause, error.fix)
@@ -277,17 +261,6 @@ def _write(
     }
     write_json(folder / MANIFEST, manifest)
     return manifest
-
-
-def _sweep(folder: Path) -> None:
-    """Remove databases that a version without a folder of its own to build in was killed over."""
-    for left in folder.glob(".commerce.db.*"):
-        if (
-            left.is_dir()
-            and not left.is_symlink()
-            and {path.name.partition("-")[0] for path in left.iterdir()} <= {PARTIAL}
-        ):
-            shutil.rmtree(left, ignore_errors=True)
 
 
 def _build_database(options: CommerceOptions, database: Path, progress: Progress) -> dict[str, Any]:

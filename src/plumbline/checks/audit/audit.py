@@ -181,7 +181,7 @@ def _judge_all(
     otherwise.
 
     Raises:
-        Hung: see `ScoringRunner.judge`.
+        TooManyTimeoutsError: see `ScoringRunner.judge`.
     """
     hostile = [Case(one, "hostile text", text) for one in few[:STRUCK] for text in HOSTILE]
     bench.judge("hostile texts", {("hostile",): hostile})
@@ -244,7 +244,7 @@ def _try_again(
     elsewhere.
 
     Raises:
-        Hung: see `ScoringRunner.judge`.
+        TooManyTimeoutsError: see `ScoringRunner.judge`.
     """
     if bench.users is not None:
         strange = any(one.kind == RewardError.__name__ for one in bench.every)

@@ -125,7 +125,7 @@ class ScoringRunner(Context):
         all.
 
         Raises:
-            Hung: see `HANGS`. What was judged is kept.
+            TooManyTimeoutsError: see `HANGS`. What was judged is kept.
         """
         done, total = 0, sum(map(len, groups.values()))
         for group, cases in groups.items():

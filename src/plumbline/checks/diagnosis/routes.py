@@ -8,24 +8,16 @@ routes:
     decided: true
     said: ...
     candidates: ...   # every model with its figure, the best first
-    fallback: [runs/large/models/rl]   # by hand, as all that follows: asked where the model fails
-    shadow: runs/next/models/rl        # gets a copy of a share of the requests; nobody sees its answers
-    shadow_share: 0.1
-default: extraction   # a job or a model, for requests that nothing says the job of
-
-A table by hand needs `version`, and of each route its `model`.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
-from plumbline.config.overrides import read_yaml
-from plumbline.config.section import section
-from plumbline.errors import DataError, IncomparableError, RecipeError, RunError
+from plumbline.errors import IncomparableError, RunError
 from plumbline.evaluation.comparison import check_same
 from plumbline.evaluation.statistics import Interval, mean_interval, paired
 from plumbline.records import Evaluation, clusters_of
@@ -33,7 +25,7 @@ from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.record import STAGES
 from plumbline.runs.remote import portable
 from plumbline.runs.run import Run
-from plumbline.storage import SMALL, begins_with, read_text, write_text
+from plumbline.storage import begins_with, write_text
 
 VERSION = 1
 HEAD = "# Written by `plumbline route`: which model does which job.\n"
@@ -42,8 +34,6 @@ HEAD = "# Written by `plumbline route`: which model does which job.\n"
 @dataclass(frozen=True, slots=True)
 class RouteCandidate:
     """A model that could do a job."""
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}  # people edit the file
 
     model: str
     mean: float
@@ -65,58 +55,20 @@ class RouteCandidate:
 class Route:
     """Who does a job."""
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}  # people edit the file
-
     model: str
     decided: bool = False
     """False where another model may be as good: the difference is inside the noise, or nothing was
     compared."""
     said: str = ""
     candidates: tuple[RouteCandidate, ...] = ()
-    fallback: tuple[str, ...] = ()
-    """Models that are asked in turn where the one before fails."""
-    shadow: str | None = None
-    """A model that gets a copy of some requests, whose answers are logged and never returned."""
-    shadow_share: float = 1.0
-    """Of the requests, how many the shadow gets."""
-
-    def __post_init__(self) -> None:
-        """Refuse a share that is none, and a model that would be asked twice.
-
-        Raises:
-            ValueError: says which.
-        """
-        if not 0 < self.shadow_share <= 1:
-            raise ValueError(f"shadow_share must lie in (0, 1], not {self.shadow_share}")
-        asked = (self.model, *self.fallback)
-        if len(set(asked)) < len(asked):
-            raise ValueError(
-                f"{' and '.join(asked)} are asked in turn, and one of them stands there twice"
-            )
-        if self.shadow == self.model:
-            raise ValueError(f"the shadow {self.shadow} would be compared with itself")
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingTable:
     """A model for each job."""
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}  # people edit the file
-
     version: int
     routes: Mapping[str, Route]
-    default: str | None = None
-    """A job or a model: where requests go that nothing says the job of. None refuses them."""
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """Every model that the table sends requests to, each once."""
-        found = [
-            name for one in self.routes.values() for name in (one.model, *one.fallback, one.shadow)
-        ]
-        if self.default not in self.routes:
-            found.append(self.default)
-        return tuple(dict.fromkeys(name for name in found if name is not None))
 
 
 def route(folders: Sequence[Path]) -> RoutingTable:
@@ -240,33 +192,6 @@ def write_routes(path: Path, table: RoutingTable) -> None:
     )
 
 
-def read_routes(path: Path) -> RoutingTable:
-    """Read a table; people may edit it.
-
-    Raises:
-        DataError: it cannot be read, is no routing table, or is of another version.
-    """
-    try:
-        values = read_yaml(read_text(path, limit=SMALL), str(path))
-        if not isinstance(values, dict):
-            raise DataError(
-                f"{path} is no routing table", "`plumbline route RUN ... --out FILE` writes one"
-            )
-        table = section(
-            RoutingTable,
-            values,
-            str(path),
-            advice="`plumbline route RUN ... --out FILE` writes one",
-        )
-    except RecipeError as error:
-        raise DataError(error.cause, error.fix) from error
-    if table.version != VERSION:
-        raise DataError(
-            f"{path} has version {table.version}, and this reads {VERSION}", "write it again"
-        )
-    return table
-
-
 def plain(table: RoutingTable) -> dict[str, Any]:
     """Plain values, as they are written."""
     values = asdict(table)
@@ -276,5 +201,4 @@ def plain(table: RoutingTable) -> dict[str, Any]:
             for each in one["candidates"]
         ]
         one["candidates"] = found
-        one["fallback"] = list(one["fallback"])
     return values

@@ -13,7 +13,7 @@ from plumbline.checks.diagnosis.rules.evaluations import FEW
 from plumbline.checks.preflight.before import BeforeRun, TaskPrompts
 from plumbline.checks.refusals import TaskData
 from plumbline.errors import PlumblineError, UntrustedCodeError
-from plumbline.evaluation.statistics import Interval, detectable
+from plumbline.evaluation.statistics import QUANTILE, Interval, detectable
 from plumbline.records import Evaluation, clusters_of
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation
 
@@ -72,7 +72,7 @@ def evaluations(before: BeforeRun) -> Iterator[Finding]:
     def noticeable(n: int) -> float:
         """The least difference that n examples show four times in five, where differences scatter
         by `SCATTER`."""
-        half = 1.959964 * SCATTER / math.sqrt(n)
+        half = QUANTILE * SCATTER / math.sqrt(n)
         return detectable(Interval(0.0, -half, half, n))
 
     def enough(gain: float) -> int:

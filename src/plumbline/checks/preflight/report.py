@@ -34,7 +34,7 @@ from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.recipe import Recipe, find, load
 from plumbline.runs import output_guard
 from plumbline.runs.remote import folder_for, join
-from plumbline.runs.run import RUN, is_run
+from plumbline.runs.run import RUN
 
 CHECKS: tuple[Check[BeforeRun], ...] = (
     *overlap.CHECKS,
@@ -47,10 +47,6 @@ its subject."""
 ANYWAY = "to begin all the same, add --set run.preflight=false"
 NAMES = {RecipeError: "recipe", DataError: "data", ModelError: "model"}
 """What a finding is called that is an error which a run would end with."""
-TIME = (
-    "time: a run measures a step of each kind when it starts, and says how long all will take "
-    "(event forecast)"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,14 +197,14 @@ def dry_run(recipe: Recipe, folder: Path, *, resume: bool = False) -> DryRun:
     with before(recipe, folder) as known:
         prompts, shapes = known.prompts, known.shapes
         found = _examined(known, began)
-    estimated = "lengths are in characters over 3: the model's tokenizer is not at hand"
+    estimated = ["lengths are in characters over 3: the model's tokenizer is not at hand"]
     values = {one.name: getattr(found, one.name) for one in fields(found)}
     return DryRun(
         **{**values, "findings": (*_folder(folder, resume=resume), *found.findings)},
         needs=[*_model(recipe.model.name, shapes), *_packages(recipe)],
         prompts=prompts,
         shapes=shapes,
-        notes=[TIME] if known.counter[1] else [TIME, estimated],
+        notes=[] if known.counter[1] else estimated,
     )
 
 
@@ -277,7 +273,7 @@ def _looked_at(known: BeforeRun) -> Iterator[str]:
 
 def _folder(folder: Path, *, resume: bool) -> Iterator[Finding]:
     try:
-        output_guard.check(folder, RUN, is_run)
+        output_guard.check(folder, RUN)
     except PlumblineError as error:
         yield Finding("fatal", error.cause, check="folder", fix=error.fix)
     if not resume and any(

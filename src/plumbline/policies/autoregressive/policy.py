@@ -19,7 +19,6 @@ from torch import Tensor
 from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.policies.autoregressive.decoders import Decoder, threads_for
 from plumbline.policies.autoregressive.decoders.cached import CachedDecoder, limit_time_steps
-from plumbline.policies.autoregressive.decoders.graphs import Graphs
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.packing import (
@@ -167,7 +166,8 @@ def _smaller_grid(live: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
     counts = live.sum(1)
     keep_prompts = counts.nonzero().squeeze(1)
     width = int(counts.max())
-    # On a GPU a new shape costs a new graph, so only a halving is worth it; on a CPU a quarter is.
+    # On a GPU a step of fewer rows is hardly shorter, so only a halving is worth it; on a CPU a
+    # quarter is.
     share = 0.75 if live.device.type == "cpu" else 0.5
     if len(keep_prompts) * width > share * live.numel():
         return None
@@ -225,7 +225,6 @@ class AutoregressivePolicy(PretrainedPolicy):
         self._rounded = by_onednn(self.model)
         self._lean = self._abilities.lean and section.decoder != "transformers"
         self._packed = self._abilities.packing and section.scoring != "rows"
-        self._graphs = Graphs() if self._lean and self._abilities.graphs else None
         self._ready: LeanDecoder | None = None
 
     @classmethod
@@ -260,28 +259,21 @@ class AutoregressivePolicy(PretrainedPolicy):
 
     def draw(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
         """See `Sampler.sample`. Prompts are decoded in chunks of `rows_at_once` rows."""
-        # A graph keeps no hidden states, which the exact logits behind a constraint need.
-        constrained = any(
-            isinstance(each, LiveRequest) and each.constraint is not None for each in requests
-        )
-        with (
-            nullcontext() if self._graphs is None or constrained else self._graphs.lent() as graphs
-        ):
-            decoder: Decoder = CachedDecoder(self.model, self.chat.stop_ids[0])
-            if self._lean:
-                decoder = self._ready or LeanDecoder(
-                    self.model, graphs, lay_out=len(requests) >= WORTH_LAYING_OUT
+        decoder: Decoder = CachedDecoder(self.model, self.chat.stop_ids[0])
+        if self._lean:
+            decoder = self._ready or LeanDecoder(
+                self.model, lay_out=len(requests) >= WORTH_LAYING_OUT
+            )
+        for chunk in self.chunks(requests, Sampling):
+            prompt_of = chunk.prompt_of.tolist()
+            for row, tokens, logprobs, stopped in decode(
+                decoder, chunk, self.chat.stop_ids, self.device
+            ):
+                prompt = chunk.prompts[prompt_of[row]]
+                yield (
+                    chunk.requests[row],
+                    self.trajectory(prompt, tokens, logprobs, chunk.sampling, stopped=stopped),
                 )
-            for chunk in self.chunks(requests, Sampling):
-                prompt_of = chunk.prompt_of.tolist()
-                for row, tokens, logprobs, stopped in decode(
-                    decoder, chunk, self.chat.stop_ids, self.device
-                ):
-                    prompt = chunk.prompts[prompt_of[row]]
-                    yield (
-                        chunk.requests[row],
-                        self.trajectory(prompt, tokens, logprobs, chunk.sampling, stopped=stopped),
-                    )
 
     @contextmanager
     def drawing(self) -> Iterator[None]:

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from plumbline.policies.autoregressive.decoders.cached import CachedDecoder
-from plumbline.policies.autoregressive.decoders.graphs import Graphs
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder, unsupported
 from plumbline.policies.autoregressive.packing import (
     Pack,
@@ -75,10 +74,6 @@ class Abilities:
     why_not_rows: str = ""
     """Why rows of several lengths cannot be scored together; empty where they can."""
     why_not_lean: str = ""
-    graphs: bool = False
-    """Its steps are CUDA graphs."""
-    why_no_graphs: str = ""
-    """Empty where there is no GPU to run them."""
 
     def left_out(self) -> str:
         """What is slower than it could be because a short cut did not agree; empty where all
@@ -89,13 +84,8 @@ class Abilities:
             "shared attention": self.shared,
             f"lean decoder ({self.why_not_lean})": self.lean,
             "fused adapters": self.adapters,
-            f"CUDA graphs ({self.why_no_graphs})": not self.why_no_graphs,
         }
         return ", ".join(name for name, there in slow.items() if not there)
-
-
-def _on_gpu(model: Any) -> bool:
-    return bool(model.device.type == "cuda")
 
 
 _FOUND: dict[tuple[str, ...], Abilities] = {}
@@ -150,11 +140,6 @@ def probe(model: Any, *, cached: bool = False) -> Abilities:
         reason = unsupported(model) or trial.why_not(lambda: _decoded(model, prompts, answers))
         if not reason and by_onednn(model):
             reason = trial.why_not(lambda: _decoded(model, prompts, answers, lay_out=True))
-        graphs, why = not reason and _on_gpu(model), ""
-        if graphs:
-            kept = Graphs()
-            for _ in range(2):  # captured, and then kept
-                why = why or trial.why_not(lambda: _decoded(model, prompts, answers, kept))
         why_not_cached = ""
         if cached or reason:
             why_not_cached = trial.why_not(
@@ -175,8 +160,6 @@ def probe(model: Any, *, cached: bool = False) -> Abilities:
         why_not_cached=why_not_cached,
         why_not_rows=why_not_rows,
         why_not_lean=reason,
-        graphs=graphs and not why,
-        why_no_graphs=why,
     )
 
 
@@ -306,19 +289,14 @@ def _cached(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
 
 
 def _decoded(
-    model: Any,
-    prompts: Tokens,
-    answers: NDArray[np.int64],
-    graphs: Graphs | None = None,
-    *,
-    lay_out: bool = False,
+    model: Any, prompts: Tokens, answers: NDArray[np.int64], *, lay_out: bool = False
 ) -> Tensor:
     """Logits [M, V] by the lean decoder."""
-    decoder = LeanDecoder(model, graphs, lay_out=lay_out)
+    decoder = LeanDecoder(model, lay_out=lay_out)
     begun = decoder.begin([prompt.tolist() for prompt in prompts], 2, ANSWER, SHARED_TOKENS)
     logits = [begun.repeat_interleave(2, 0)]
     for time in range(ANSWER - 1):
-        logits.append(decoder.step(torch.tensor(answers[:, time], device=model.device)).clone())
+        logits.append(decoder.step(torch.tensor(answers[:, time], device=model.device)))
     return torch.stack(logits, dim=1).flatten(0, 1)
 
 

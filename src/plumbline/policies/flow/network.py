@@ -573,7 +573,7 @@ def check_backbone(network: TimedBackbone, source: str) -> None:
 
     Raises:
         ModelError: it computes something else (a layer with more parts, scaled embeddings), or the
-            backbone cannot be made bidirectional (see `masked.probe.check_model`).
+            backbone cannot be made bidirectional (see `masked.policy.check_model`).
     """
     config = network.config
     plain = Network(network.backbone, config.attention, shifted=False)

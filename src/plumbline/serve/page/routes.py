@@ -59,8 +59,7 @@ def routes(sources: Mapping[str, str]) -> list[Route]:
     """The page, its files, `/try/examples` and `POST /try/judge`. A GET opens no task; a POST may.
 
     Args:
-        sources: of each model that clients know by name its directory, or "" for one that has none
-            (a router).
+        sources: of each model that clients know by name its directory, or "" for one that has none.
     """
     contents = {
         path: (files(__package__).joinpath(name).read_bytes(), kind)

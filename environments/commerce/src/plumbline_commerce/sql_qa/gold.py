@@ -343,12 +343,12 @@ class GoldResult:
 
     result: QueryResult
     rows: tuple[Row, ...]
-    """Its rows, `comparison.normal`."""
+    """Its rows, `normal`."""
     ties: tuple[Tie, ...]
     names: frozenset[str]
     """The schema's tables and columns that the query names."""
     cuts: tuple[int, ...]
-    """Which of its columns hold a part of a date (see `comparison.normal`)."""
+    """Which of its columns hold a part of a date (see `normal`)."""
 
 
 @lru_cache(maxsize=1 << 14)

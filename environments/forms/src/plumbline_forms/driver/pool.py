@@ -37,7 +37,7 @@ async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     """The result of work on a page.
 
     Raises:
-        Hung: it takes longer, or the driver is gone.
+        PageTimeoutError: it takes longer, or the driver is gone.
     """
     try:
         return await asyncio.wait_for(work, seconds)

@@ -103,7 +103,7 @@ class Plan:
     actions: tuple[Action, ...]
     how: str = "steps"
     """steps, json or none; +unread where a line or an action was not understood, +cut where it was
-    too long; none+costly where reading it takes more than `tokens.MOST_WORK`."""
+    too long; none+costly where reading it takes more than `grammar.MOST_WORK`."""
     unread: int = 0
     """Lines that claim to be steps, or actions, that were not understood."""
     idle: int = 0

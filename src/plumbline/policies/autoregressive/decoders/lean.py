@@ -7,8 +7,7 @@ size, L longest prompt, C token limit, T tokens so far, H hidden size, V vocabul
 The layers' own modules are called (so 4-bit layers work as they are), the adapters of those that
 read the same input in one product, and the prompt's keys and values are held once for a group of
 copies: a query attends to two blocks, its prompt's [P, K, L, D] and its own [P, K, G, C, D], under
-one softmax. On a GPU a step is a CUDA graph (`decoders.graphs`), because at these sizes launching
-the kernels costs more than running them.
+one softmax.
 
 It is used only after `probe.py` has compared it with the model's forward pass on the loaded
 weights.
@@ -22,16 +21,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from plumbline.policies.autoregressive.decoders import Decoder, threads_for
-from plumbline.policies.autoregressive.decoders.graphs import Graphs, bucket
 from plumbline.policies.autoregressive.packing import has_shared_attention
 from plumbline.policies.pretrained.adapters import Projection
 from plumbline.policies.pretrained.policy import by_onednn, padded
 from plumbline.policies.token_logprobs import exact, logits_of
 
 MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
-GRAPH_SPAN = 128
-"""On a GPU a graph is captured for each multiple of this many positions: attention reads that far,
-masked."""
 
 
 def unsupported(model: Any) -> str | None:
@@ -52,12 +47,10 @@ class LeanDecoder(Decoder):
     """The fast engine; see `decoders.Decoder`. Raises ValueError for a model that `unsupported`
     names.
 
-    With `graphs`, on a GPU, it replays steps captured there, and its grid stands in the corner of
-    one of rounded shape. With `lay_out` it keeps a copy of the weights as oneDNN wants them, where
-    that multiplies them.
+    With `lay_out` it keeps a copy of the weights as oneDNN wants them, where that multiplies them.
     """
 
-    def __init__(self, model: Any, graphs: Graphs | None = None, *, lay_out: bool = False) -> None:
+    def __init__(self, model: Any, *, lay_out: bool = False) -> None:
         if reason := unsupported(model):
             raise ValueError(f"the lean decoder does not fit: {reason}")
         self.model = model
@@ -68,7 +61,6 @@ class LeanDecoder(Decoder):
         self.kv_heads = config.num_key_value_heads or self.heads
         self.head_size = getattr(config, "head_dim", None) or config.hidden_size // self.heads
         self.scale = self.layers[0].self_attn.scaling
-        self.graphs = graphs
         # tokens; of each layer keys and values
         self.shared: tuple[list[int], list[tuple[Tensor, Tensor]]] = [], []
         lay_out = lay_out and by_onednn(model)
@@ -93,22 +85,16 @@ class LeanDecoder(Decoder):
         self.lengths = lengths = there.sum(1)
         self.rope = self.rotary(ids.shape[1] + max_tokens)
         self.time = torch.zeros(1, dtype=torch.long, device=device)
-        self.past, self.limit = 0, max_tokens
-        self.shape = self.grid = (len(prompts), copies)
-        # Graphs have a place of their own for what is appended; see `_settle`.
-        limit = max_tokens if self.graphs is None else 0
-        shape = (len(self.layers), len(prompts), self.kv_heads, copies, limit, self.head_size)
+        self.past = 0
+        self.shape = (len(prompts), copies)
+        shape = (len(self.layers), len(prompts), self.kv_heads, copies, max_tokens, self.head_size)
         self.keys = torch.zeros(shape, dtype=dtype, device=device)
         self.values = torch.zeros(shape, dtype=dtype, device=device)
         last = output.last_hidden_state[
             torch.arange(len(prompts), device=device), lengths - 1 - shared
         ]
-        logits = logits_of(self.model.get_output_embeddings(), last)
         self.hidden = last.repeat_interleave(copies, 0)
-        if self.graphs is not None:
-            self.logits = logits.unsqueeze(1)
-            self._settle(self.graphs, begins=True)
-        return logits
+        return logits_of(self.model.get_output_embeddings(), last)
 
     def _behind(self, shared: list[int], rows: int) -> Any:
         """A cache that holds `shared` in each of so many rows; the tokens are read once, however
@@ -155,11 +141,9 @@ class LeanDecoder(Decoder):
     @torch.no_grad()
     def step(self, tokens: Tensor) -> Tensor:
         """See `Decoder.step`."""
-        if self.graphs is not None:
-            return self._replay(self.graphs, tokens)
         width = self.model.config.hidden_size
         with threads_for(len(tokens) * width * width):
-            self.hidden = hidden = self._forward(tokens, self.past + 1, masked=False)
+            self.hidden = hidden = self._forward(tokens)
         self.past += 1
         self.time += 1
         with threads_for(len(tokens) * width * self.model.config.vocab_size):
@@ -167,93 +151,22 @@ class LeanDecoder(Decoder):
 
     @torch.no_grad()
     def exact(self, logits: Tensor, rows: Sequence[int]) -> Tensor:
-        """See `Decoder.exact`; without graphs."""
+        """See `Decoder.exact`."""
         head = self.model.get_output_embeddings()
         if type(head) is not nn.Linear:
             return logits
         again = exact(logits.to(self.model.dtype), self.hidden[list(rows)], head.weight, head.bias)
         return again.masked_fill(logits.isneginf(), float("-inf"))
 
-    def _settle(self, graphs: Graphs, *, begins: bool) -> None:
-        """Give what a step reads the rounded shape and the place that graphs know it by."""
-        (rows, copies), length = map(bucket, self.grid), bucket(self.prompt_bias.shape[1])
-        self.shape = rows, copies
-        if begins:
-            self.limit = bucket(self.limit)
-            parts = {
-                f"{index} {name}": part
-                for index, each in enumerate(self.projections)
-                for name, part in each.items()
-            }
-            adapters = [each for part in parts.values() for each in (part.down, *part.ups)]
-            shapes = [None if each is None else each.shape for each in adapters]
-            graphs.begin((*shapes, *(each.data_ptr() for each in self.model.parameters())))
-            for name, part in parts.items():
-                if part.down is not None:
-                    part.down = graphs.place(f"{name} down", part.down)
-                part.ups = [
-                    up if up is None else graphs.place(f"{name} {at}", up)
-                    for at, up in enumerate(part.ups)
-                ]
-            self.rope = graphs.place(
-                "rope", self.rope, (bucket(length + self.limit), *self.rope.shape[1:])
-            )
-            self.time = graphs.place("time", self.time)
-        heads, size = self.kv_heads, self.head_size
-        for index in range(len(self.layers)):
-            keys, values = self.prompt_keys[index], self.prompt_values[index]
-            self.prompt_keys[index] = graphs.place(
-                f"prompt keys {index}", keys, (rows, heads, size, length)
-            )
-            self.prompt_values[index] = graphs.place(
-                f"prompt values {index}", values, (rows, heads, length, size)
-            )
-        self.prompt_bias = graphs.place(
-            "prompt bias", self.prompt_bias, (rows, length), fill=float("-inf")
-        )
-        self.lengths = graphs.place("lengths", self.lengths, (rows,))
-        shape = (len(self.layers), rows, heads, copies, self.limit, size)
-        self.keys, self.values = (
-            graphs.place(name, each, shape)
-            for name, each in (("keys", self.keys), ("values", self.values))
-        )
-        self.tokens = graphs.place("tokens", self.time.new_zeros(rows, copies))
-        self.logits = graphs.place(
-            "logits", self.logits[:0, :0], (rows, copies, self.logits.shape[2])
-        )
-
-    def _replay(self, graphs: Graphs, tokens: Tensor) -> Tensor:
-        """A step by the graph of this shape and span; its logits are overwritten by the next."""
-        span = min(self.limit, -(-(self.past + 1) // GRAPH_SPAN) * GRAPH_SPAN)
-        (rows, copies), head = self.grid, self.model.get_output_embeddings()
-
-        def step() -> None:
-            hidden = self._forward(self.tokens.flatten(), span, masked=True)
-            self.logits.copy_(logits_of(head, hidden).view_as(self.logits))
-
-        self.tokens[:rows, :copies] = tokens.view(rows, copies)
-        graphs.run((*self.shape, self.prompt_bias.shape[1], self.limit, span), step)
-        self.past += 1
-        self.time += 1
-        return self.logits[:rows, :copies].flatten(0, 1)
-
-    def _forward(self, tokens: Tensor, span: int, *, masked: bool) -> Tensor:
-        """The hidden states [R, H] of one more position; `span` own positions are read, those after
-        `time` masked if `masked`.
-        """
-        num_prompts = self.shape[0]
+    def _forward(self, tokens: Tensor) -> Tensor:
+        """The hidden states [R, H] of one more position."""
+        span = self.past + 1
         cos, sin = self.rope[self.lengths + self.time].unbind(1)  # [P, D] each
         cos, sin = cos[:, None, None, None], sin[:, None, None, None]
         bias = None
-        if self.padded or masked:
-            prompt_bias = self.prompt_bias[:, None, None, None]
-            own = torch.arange(span, device=tokens.device) <= self.time if masked else None
-            own_bias = (
-                self.prompt_bias.new_zeros(span)
-                if own is None
-                else _bias(own, self.prompt_bias.dtype)
-            )
-            bias = torch.cat([prompt_bias, own_bias.expand(num_prompts, 1, 1, 1, span)], dim=-1)
+        if self.padded:
+            own_bias = self.prompt_bias.new_zeros(self.shape[0], 1, 1, 1, span)
+            bias = torch.cat([self.prompt_bias[:, None, None, None], own_bias], dim=-1)
         hidden = self.body.embed_tokens(tokens)
         for index, layer in enumerate(self.layers):
             hidden = hidden + self._attend(
@@ -307,18 +220,15 @@ class LeanDecoder(Decoder):
     @torch.no_grad()
     def keep(self, prompts: Tensor, copies: Tensor) -> None:
         """See `Decoder.keep`."""
-        if self.graphs is not None or len(prompts) < self.grid[0]:
+        if len(prompts) < self.shape[0]:
             self.prompt_keys = [keys[prompts] for keys in self.prompt_keys]
             self.prompt_values = [values[prompts] for values in self.prompt_values]
             self.prompt_bias, self.lengths = self.prompt_bias[prompts], self.lengths[prompts]
         rows, columns = prompts.unsqueeze(1), copies
-        used = self.keys.shape[4] if self.graphs is None else self.past
         # Advanced indices at axes 1 and 3 come first in the result: [P', G', layers, K, C, D].
-        self.keys = self.keys[:, rows, :, columns, :used].permute(2, 0, 3, 1, 4, 5).contiguous()
-        self.values = self.values[:, rows, :, columns, :used].permute(2, 0, 3, 1, 4, 5).contiguous()
-        self.shape = self.grid = (len(prompts), copies.shape[1])
-        if self.graphs is not None:
-            self._settle(self.graphs, begins=False)
+        self.keys = self.keys[:, rows, :, columns].permute(2, 0, 3, 1, 4, 5).contiguous()
+        self.values = self.values[:, rows, :, columns].permute(2, 0, 3, 1, 4, 5).contiguous()
+        self.shape = (len(prompts), copies.shape[1])
 
 
 def _projections(layer: Any, *, lay_out: bool) -> dict[str, Projection]:
