@@ -7,7 +7,7 @@
 FROM python:3.11-slim
 
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
-ARG EXTRAS=train,forms,commerce
+ARG EXTRAS=train
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 OMP_WAIT_POLICY=passive
 
 WORKDIR /opt/plumbline
@@ -17,7 +17,7 @@ RUN pip install ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} "$(grep '^torch
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 COPY environments environments
-RUN pip install -c constraints.txt ".[${EXTRAS}]"
+RUN pip install -c constraints.txt ".[${EXTRAS}]" ./environments/*
 
 RUN useradd --create-home --uid 1000 plumbline && install -d -o plumbline /work
 USER plumbline

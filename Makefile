@@ -11,6 +11,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+PROJECTS := $(wildcard environments/*/pyproject.toml)
+ENVIRONMENTS := $(PROJECTS:%/pyproject.toml=./%)
 # Threads that wait for work must not spin: two of them on two busy cores slow each other down.
 export OMP_WAIT_POLICY := passive
 # Processors without AMX (but AMD's with AVX-512) emulate bfloat16 or are slow at it.
@@ -35,15 +37,16 @@ $(BIN)/python:
 	@$(PIP) install "$$(grep '^torch==' constraints.txt)"
 	@touch $@
 
-.venv/train.stamp: .venv/torch.stamp pyproject.toml
-	@echo "installing plumbline and what training needs"
-	@$(PIP) install -c constraints.txt -e '.[train,forms,commerce]'
+.venv/train.stamp: .venv/torch.stamp pyproject.toml $(PROJECTS)
+	@echo "installing plumbline, its environments and what training needs"
+	@$(PIP) install -c constraints.txt -e '.[train]' $(ENVIRONMENTS:%=-e %)
 	@touch $@
 
 # At once, not on top of the training's: pip then looks for what fits, and builds the package, once.
-.venv/dev.stamp: .venv/torch.stamp pyproject.toml
-	@echo "installing plumbline and what training and the tests need"
-	@$(PIP) install -c constraints.txt -e '.[train,forms,commerce,serve,constrained,vllm,ray,remote,trackio,wandb,tensorboard,dev]'
+.venv/dev.stamp: .venv/torch.stamp pyproject.toml $(PROJECTS)
+	@echo "installing plumbline, its environments and what training and the tests need"
+	@$(PIP) install -c constraints.txt -e '.[train,serve,constrained,vllm,ray,remote,trackio,wandb,tensorboard,dev]' \
+		$(patsubst %,-e %,$(filter-out %/forms,$(ENVIRONMENTS))) -e './environments/forms[browser,formfactory]'
 	@$(PIP) install --no-deps "$$(grep '^miniwob==' constraints.txt)"  # of which only the pages are used
 	@touch .venv/train.stamp $@
 

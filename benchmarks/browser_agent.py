@@ -35,13 +35,14 @@ from plumbline.serve.app import application
 from plumbline.serve.backend import Asked, Backend, Piece
 from plumbline.tasks import silent
 from plumbline.tasks.task import gold_of
+from plumbline_browser.chromium import find_chromium
+from plumbline_browser.plans.actions import Plan
 from plumbline_forms.agent.scene import given_of
 from plumbline_forms.agent.served import AgentServed, Planning
 from plumbline_forms.build import values_of, write_gold
-from plumbline_forms.driver.chromium import find_chromium
 from plumbline_forms.executors.direct import stub
 from plumbline_forms.executors.executor import Execution
-from plumbline_forms.plans.actions import ADDRESS, Plan
+from plumbline_forms.plans.oracle import ADDRESS
 from plumbline_forms.rubric import expected, mistakes_of, score
 from plumbline_forms.site.serve import listen, serve
 from plumbline_forms.site.site import submission_of

@@ -21,11 +21,11 @@ from pathlib import Path
 
 from playwright.async_api import Page, async_playwright
 
-from plumbline_forms.driver.chromium import find_chromium
+from plumbline_browser.chromium import find_chromium
+from plumbline_browser.plans.actions import Check, Plan, Select, Submit, Type
 from plumbline_forms.executors.browser import BrowserExecutor
 from plumbline_forms.executors.direct import DirectExecutor
 from plumbline_forms.executors.executor import Execution, FormCase
-from plumbline_forms.plans.actions import Check, Plan, Select, Submit, Type
 from plumbline_forms.site.page import FormView
 from plumbline_forms.site.serve import serve
 from plumbline_forms.site.site import Site

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from plumbline_forms.plans.actions import (
-    ADDRESS,
+from plumbline_browser.plans.actions import (
     Action,
     Attach,
     Check,
@@ -23,6 +22,7 @@ from plumbline_forms.plans.actions import (
     Type,
     Uncheck,
 )
+from plumbline_forms.plans.oracle import ADDRESS
 from plumbline_forms.suite.declaration import Form
 
 _TEXTS = (

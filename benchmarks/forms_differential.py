@@ -20,10 +20,7 @@ from typing import Any
 from benchmarks.forms_damage import damaged
 from plumbline.records import Failure
 from plumbline.seeds import generator
-from plumbline_forms.build import values_of
-from plumbline_forms.executors.direct import DirectExecutor
-from plumbline_forms.executors.executor import Execution, Executor, FormCase
-from plumbline_forms.plans.actions import (
+from plumbline_browser.plans.actions import (
     Action,
     Attach,
     Check,
@@ -34,9 +31,11 @@ from plumbline_forms.plans.actions import (
     Submit,
     Type,
     Uncheck,
-    elements_of,
-    plan_for,
 )
+from plumbline_forms.build import values_of
+from plumbline_forms.executors.direct import DirectExecutor
+from plumbline_forms.executors.executor import Execution, Executor, FormCase
+from plumbline_forms.plans.oracle import elements_of, plan_for
 from plumbline_forms.site.page import FormView
 from plumbline_forms.site.site import ReceivedPost, Response, Site, read_body
 from plumbline_forms.suite.catalogue import text

@@ -104,7 +104,7 @@ def first_screen(report: Path, scheme: Literal["light", "dark"]) -> bytes:
     from PIL import Image
     from playwright.sync_api import sync_playwright
 
-    from plumbline_forms.driver.chromium import find_chromium
+    from plumbline_browser.chromium import find_chromium
 
     quiet = [
         f"--disable-{part}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
-from plumbline_forms.plans.reader import read_step
+from plumbline_browser.plans.reader import read_step
 
 
 def missing(gold: str, answer: str) -> Counter[str]:

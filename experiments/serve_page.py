@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from plumbline_forms.driver.chromium import find_chromium
+from plumbline_browser.chromium import find_chromium
 
 WIDTH, HEIGHT, STEP = 960, 900, 9
 

@@ -160,47 +160,72 @@ BLOCKED = [
         "torch",
         "eval models/plain --task commerce",
         "a model needs torch, which is not installed",
-        "train",
+        "'.[train]'",
     ),
-    ("transformers", "eval models/plain --task commerce", "a model needs transformers", "train"),
-    ("torch", "run commerce-tiny --out new", "a model needs torch", "train"),
-    ("torch", "sweep commerce-tiny --vary seed=0,1 --out new", "a model needs torch", "train"),
+    (
+        "transformers",
+        "eval models/plain --task commerce",
+        "a model needs transformers",
+        "'.[train]'",
+    ),
+    ("torch", "run commerce-tiny --out new", "a model needs torch", "'.[train]'"),
+    ("torch", "sweep commerce-tiny --vary seed=0,1 --out new", "a model needs torch", "'.[train]'"),
     (
         "peft",
         'run commerce-tiny --set model={"name":"models/plain","lora":{}}',
         "a model needs peft",
-        "train",
+        "'.[train]'",
     ),
-    ("torch", "convert junk.pth --out new --tokenizer gpt2", "this command needs torch", "train"),
-    ("selectolax", "eval oracle --task forms", "the direct executor needs selectolax", "forms"),
-    ("selectolax", "run forms-demo --out new", "the direct executor needs selectolax", "forms"),
-    ("selectolax", "data forms --out new", "the direct executor needs selectolax", "forms"),
+    (
+        "torch",
+        "convert junk.pth --out new --tokenizer gpt2",
+        "this command needs torch",
+        "'.[train]'",
+    ),
+    (
+        "selectolax",
+        "eval oracle --task forms",
+        "the direct executor needs selectolax",
+        "./environments/forms",
+    ),
+    (
+        "selectolax",
+        "run forms-demo --out new",
+        "the direct executor needs selectolax",
+        "./environments/forms",
+    ),
+    (
+        "selectolax",
+        "data forms --out new",
+        "the direct executor needs selectolax",
+        "./environments/forms",
+    ),
     (
         "playwright",
         "eval oracle --task forms --executor browser --n 1",
         "driving a browser (any Chromium will do) needs playwright",
-        "browser",
+        "'./environments/browser[playwright]'",
     ),
     (
         "flask",
         "eval oracle --task forms --suite formfactory --path full",
         "flask, which is not",
-        "formfactory",
+        "'./environments/forms[formfactory]'",
     ),
     (
         "tensorboard",
         "run commerce-tiny --out new --set run.trackers=[tensorboard]",
         "tensorboard",
-        "tensorboard",
+        "'.[tensorboard]'",
     ),
 ]
 
 
 @pytest.mark.parametrize(
-    ("package", "command", "message", "extra"), BLOCKED, ids=[f"{p}: {c}" for p, c, *_ in BLOCKED]
+    ("package", "command", "message", "brings"), BLOCKED, ids=[f"{p}: {c}" for p, c, *_ in BLOCKED]
 )
 def test_a_missing_extra_is_named(
-    plumbline, untouched, monkeypatch, package, command, message, extra
+    plumbline, untouched, monkeypatch, package, command, message, brings
 ):
     forget = [
         name
@@ -216,7 +241,7 @@ def test_a_missing_extra_is_named(
     status, out, err = plumbline(command)
     assert (status, out) == (1, "")
     assert message in err
-    assert f"'.[{extra}]'" in err
+    assert f"pip install {brings} in a clone" in err
     untouched()
 
 

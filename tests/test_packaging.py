@@ -13,9 +13,21 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECTS = [ROOT, *sorted(path.parent for path in ROOT.glob("environments/*/pyproject.toml"))]
+TASKS = "from plumbline.tasks import task_names; print(*task_names())"
 LOG = ROOT / "tests" / "public_reports" / "10-openr1-255-format-eats-accuracy"
 WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
+
+
+def declared(project: Path) -> dict:
+    return tomllib.loads((project / "pyproject.toml").read_text())
+
+
+PROJECT = declared(ROOT)
+
+
+def tasks_of(project: Path) -> list[str]:
+    return [*declared(project)["project"].get("entry-points", {}).get("plumbline.tasks", ())]
 
 
 def run(*command: object, cwd: Path) -> str:
@@ -38,8 +50,9 @@ def run(*command: object, cwd: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
+def wheels(tmp_path_factory) -> dict[Path, Path]:
+    """The wheel of each project: the core's and the environments'."""
+    folder = tmp_path_factory.mktemp("wheels")
     run(
         sys.executable,
         "-m",
@@ -49,35 +62,50 @@ def wheel(tmp_path_factory) -> Path:
         "--no-deps",
         "--wheel-dir",
         folder,
-        ROOT,
+        *PROJECTS,
         cwd=folder,
     )
-    (path,) = folder.glob("*.whl")
-    return path
-
-
-@pytest.mark.network
-@pytest.mark.slow
-def test_the_wheel_has_every_file_of_the_packages(wheel):
-    packages = [
-        ROOT / name for name in PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    ]
-    source = {
-        path.relative_to(package.parent).as_posix()
-        for package in packages
-        for path in package.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+    return {
+        one: next(folder.glob(f"{declared(one)['project']['name'].replace('-', '_')}-*.whl"))
+        for one in PROJECTS
     }
-    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    assert packed == source
 
 
 @pytest.mark.network
 @pytest.mark.slow
-def test_an_empty_environment_checks_and_audits(wheel, tmp_path):
+def test_each_wheel_has_every_file_of_its_package(wheels):
+    for project, wheel in wheels.items():
+        packages = [
+            project / name
+            for name in declared(project)["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+        ]
+        source = {
+            path.relative_to(package.parent).as_posix()
+            for package in packages
+            for path in package.rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        }
+        packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+        assert packed == source
+
+
+@pytest.mark.network
+@pytest.mark.slow
+def test_an_empty_environment_checks_and_audits(wheels, tmp_path):
     run(sys.executable, "-m", "venv", tmp_path / "env", cwd=tmp_path)
     python, plumbline = tmp_path / "env" / "bin" / "python", tmp_path / "env" / "bin" / "plumbline"
-    run(python, "-m", "pip", "install", "--quiet", wheel, cwd=tmp_path)
+    run(python, "-m", "pip", "install", "--quiet", wheels[ROOT], cwd=tmp_path)
+    assert "parts-oppose" in run(plumbline, "check", LOG, cwd=tmp_path)
+    assert set(run(python, "-c", TASKS, cwd=tmp_path).split()) == {"jsonl", *tasks_of(ROOT)}
+    installed = run(python, "-m", "pip", "list", "--format", "freeze", cwd=tmp_path).lower()
+    assert len(installed.split()) <= 25
+    assert "torch" not in installed
+
+    run(python, "-m", "pip", "install", "--quiet", *wheels.values(), cwd=tmp_path)
+    assert set(run(python, "-c", TASKS, cwd=tmp_path).split()) == {
+        "jsonl",
+        *(t for one in PROJECTS for t in tasks_of(one)),
+    }
     bundled = {path.stem for path in ROOT.glob("environments/*/src/*/recipes/*.yaml")}
     listed = {
         line.split()[0]
@@ -85,14 +113,17 @@ def test_an_empty_environment_checks_and_audits(wheel, tmp_path):
         if line.strip()
     }
     assert bundled <= listed
-    assert "parts-oppose" in run(plumbline, "check", LOG, cwd=tmp_path)
+    for project in PROJECTS:
+        for recipe in sorted(project.glob("src/*/recipes/*.yaml"))[:1]:
+            assert "task" in run(plumbline, "recipe", recipe.stem, cwd=tmp_path)
     assert "writing" in run(plumbline, "audit", "strict-json", cwd=tmp_path)
-    assert "oracle" in run(
-        plumbline, "eval", "oracle", "--task", "strict-json", "--limit", "20", cwd=tmp_path
+    for task in ("strict-json", "commerce", "forms"):  # pages of MiniWoB++ need a browser
+        assert "oracle" in run(
+            plumbline, "eval", "oracle", "--task", task, "--limit", "20", cwd=tmp_path
+        )
+    assert (
+        "torch" not in run(python, "-m", "pip", "list", "--format", "freeze", cwd=tmp_path).lower()
     )
-    installed = run(python, "-m", "pip", "list", "--format", "freeze", cwd=tmp_path).lower()
-    assert len(installed.split()) <= 25
-    assert "torch" not in installed
 
 
 def test_ci_tries_the_declared_versions_with_targets_of_make():

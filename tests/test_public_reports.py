@@ -224,7 +224,7 @@ def browsing(request):
     if request.param == "direct":
         executor = DirectExecutor(Site(receiver))
     else:
-        from plumbline_forms.driver.chromium import find_chromium, import_playwright
+        from plumbline_browser.chromium import find_chromium, import_playwright
         from plumbline_forms.executors.browser import BrowserExecutor
 
         try:
@@ -239,8 +239,8 @@ def browsing(request):
 
 @pytest.mark.parametrize("number", inputs("page.html"))
 def test_a_form_sends_what_a_browser_sends(number, browsing):
+    from plumbline_browser.plans.reader import read_steps
     from plumbline_forms.executors.executor import FormCase
-    from plumbline_forms.plans.reader import read_steps
     from plumbline_forms.site.page import FormView
     from plumbline_forms.suite.catalogue import text
     from plumbline_forms.suite.declaration import Form, FormPage

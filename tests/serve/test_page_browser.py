@@ -15,7 +15,7 @@ from plumbline.policies.masked.options import MaskedSampling
 from plumbline.serve.batched import BatchedBackend
 from plumbline.serve.page.routes import PUBLIC, routes
 from plumbline.tasks import NOWHERE, open_task
-from plumbline_forms.driver.chromium import find_chromium
+from plumbline_browser.chromium import find_chromium
 from tests.policies.masked.conftest import masked_folder  # noqa: F401 - a fixture
 from tests.policies.masked.conftest import opened as open_masked
 from tests.serve.page_models import FORMS, Fixed, trained_on_forms

@@ -704,7 +704,7 @@ def test_sqlglot_is_asked_for_when_the_task_is_opened_and_imported_by_the_first_
         [sys.executable, "-c", code, only_rows], check=False, capture_output=True, text=True
     )
     assert "the job sql_qa needs sqlglot, which is not installed" in found.stderr
-    assert "pip install '.[commerce]'" in found.stderr
+    assert "pip install ./environments/commerce" in found.stderr
 
 
 def test_texts_that_make_careless_expressions_slow_take_no_time(shops):

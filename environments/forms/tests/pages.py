@@ -4,9 +4,7 @@ in order."""
 from urllib.parse import parse_qsl
 
 from benchmarks.forms_differential import FILES, Pages
-from plumbline_forms.executors.direct import DirectExecutor
-from plumbline_forms.executors.executor import FormCase
-from plumbline_forms.plans.actions import (
+from plumbline_browser.plans.actions import (
     Attach,
     Check,
     Click,
@@ -17,6 +15,8 @@ from plumbline_forms.plans.actions import (
     Type,
     Uncheck,
 )
+from plumbline_forms.executors.direct import DirectExecutor
+from plumbline_forms.executors.executor import FormCase
 from plumbline_forms.site.site import Site
 
 _TITLE = "<form method=post><label>Title <input name=t required></label>"

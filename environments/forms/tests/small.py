@@ -1,8 +1,8 @@
 """A form of the tests' own with one control of every kind, and a user at it."""
 
+from plumbline_browser.plans.actions import Plan, Submit
 from plumbline_forms.executors.direct import DirectExecutor
 from plumbline_forms.executors.executor import FormCase
-from plumbline_forms.plans.actions import Plan, Submit
 from plumbline_forms.site.page import FormView
 from plumbline_forms.suite.catalogue import (
     area,

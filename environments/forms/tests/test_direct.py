@@ -6,11 +6,7 @@ import pytest
 from benchmarks.forms_differential import Pages
 from environments.forms.tests.pages import CASES, carry_out
 from environments.forms.tests.small import ANY, form_of, ordered_form, small_form, visit
-from plumbline_forms.executors.direct import DirectExecutor, Visit
-from plumbline_forms.executors.executor import STEPS, FormCase
-from plumbline_forms.executors.operations import find
-from plumbline_forms.executors.page import parse_page
-from plumbline_forms.plans.actions import (
+from plumbline_browser.plans.actions import (
     Attach,
     Check,
     Click,
@@ -23,6 +19,10 @@ from plumbline_forms.plans.actions import (
     Type,
     Uncheck,
 )
+from plumbline_forms.executors.direct import DirectExecutor, Visit
+from plumbline_forms.executors.executor import STEPS, FormCase
+from plumbline_forms.executors.operations import find
+from plumbline_forms.executors.page import parse_page
 from plumbline_forms.site.page import FormView, render_page
 from plumbline_forms.site.site import Site
 from plumbline_forms.suite.catalogue import (

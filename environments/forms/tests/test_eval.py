@@ -212,7 +212,7 @@ def test_an_episode_is_replayed_with_what_was_wrong(library, monkeypatch):
 def test_without_a_browser_the_replay_says_what_to_install(library, monkeypatch):
     monkeypatch.setitem(sys.modules, FILM, None)
     examples = library.examples("val")
-    with pytest.raises(RecipeError, match=r"\.\[browser\]"):
+    with pytest.raises(RecipeError, match=r"\./environments/browser\[playwright\]"):
         library.replay(examples[0], examples[0].gold)
     evaluation = references(library, examples, "val")["blank"]
     (one,) = replay_episodes(library, examples, evaluation, 1)

@@ -4,10 +4,10 @@ import pytest
 from selectolax.lexbor import LexborHTMLParser
 
 from environments.forms.tests.small import ANY, FILES, small_form
+from plumbline_browser.plans.actions import Attach, Check, Navigate, Plan, Select, Type, Uncheck
 from plumbline_forms.executors.direct import DirectExecutor
 from plumbline_forms.executors.executor import FormCase
 from plumbline_forms.executors.pictures import MOST, filled
-from plumbline_forms.plans.actions import Attach, Check, Navigate, Plan, Select, Type, Uncheck
 from plumbline_forms.site.page import FormView
 from plumbline_forms.site.site import submission_of
 from plumbline_forms.suite.catalogue import area
@@ -34,8 +34,8 @@ def test_the_last_page_before_sending_holds_what_is_sent(forms, split):
 
 
 def _plan(forms, example):
-    from plumbline_forms.plans.actions import elements_of
-    from plumbline_forms.plans.writer import read_plan
+    from plumbline_forms.plans.agent import read_plan
+    from plumbline_forms.plans.oracle import elements_of
 
     return read_plan(forms.demonstration(example, 0), elements_of(forms.view_of(example).form))
 

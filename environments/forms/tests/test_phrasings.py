@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from plumbline_forms.build import values_of
-from plumbline_forms.executors.direct import DirectExecutor
-from plumbline_forms.executors.executor import FormCase
-from plumbline_forms.plans.actions import (
+from plumbline_browser.plans.actions import (
     Attach,
     Check,
     Navigate,
@@ -20,10 +17,13 @@ from plumbline_forms.plans.actions import (
     Submit,
     Type,
     Uncheck,
-    elements_of,
-    plan_for,
 )
-from plumbline_forms.plans.writer import read_plan, write_step
+from plumbline_browser.plans.writer import write_step
+from plumbline_forms.build import values_of
+from plumbline_forms.executors.direct import DirectExecutor
+from plumbline_forms.executors.executor import FormCase
+from plumbline_forms.plans.agent import read_plan
+from plumbline_forms.plans.oracle import elements_of, plan_for
 from plumbline_forms.site.page import FormView
 from plumbline_forms.suite.catalogue import options
 from plumbline_forms.suite.declaration import Field, Form, FormPage

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from environments.forms.tests.small import small_form
 from plumbline.api import HOSTILE
-from plumbline_forms.plans.actions import (
+from plumbline_browser.plans.actions import (
     Attach,
     Check,
     Click,
@@ -22,11 +22,12 @@ from plumbline_forms.plans.actions import (
     Submit,
     Type,
     Uncheck,
-    elements_of,
 )
-from plumbline_forms.plans.reader import MAX_STEPS, read_step, read_steps
-from plumbline_forms.plans.reader import _read_body as _read
-from plumbline_forms.plans.writer import read_plan, write_agent, write_steps
+from plumbline_browser.plans.reader import MAX_STEPS, read_step, read_steps
+from plumbline_browser.plans.reader import _read_body as _read
+from plumbline_browser.plans.writer import write_steps
+from plumbline_forms.plans.agent import read_plan, write_agent
+from plumbline_forms.plans.oracle import elements_of
 from plumbline_forms.suite.catalogue import FORMS
 from tests.work import calls, most_work
 

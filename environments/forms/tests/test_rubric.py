@@ -18,11 +18,7 @@ from plumbline.errors import DataError
 from plumbline.records import Failure, Score
 from plumbline.rollouts.reward_workers import judge as judge_safely
 from plumbline.tasks import open_task
-from plumbline_forms import rubric
-from plumbline_forms.build import values_of, write_gold
-from plumbline_forms.executors.executor import FormCase
-from plumbline_forms.options import FormsOptions
-from plumbline_forms.plans.actions import (
+from plumbline_browser.plans.actions import (
     Attach,
     Check,
     Click,
@@ -32,10 +28,14 @@ from plumbline_forms.plans.actions import (
     Submit,
     Type,
     Uncheck,
-    plan_for,
 )
-from plumbline_forms.plans.reader import read_steps
-from plumbline_forms.plans.writer import write_steps
+from plumbline_browser.plans.reader import read_steps
+from plumbline_browser.plans.writer import write_steps
+from plumbline_forms import rubric
+from plumbline_forms.build import values_of, write_gold
+from plumbline_forms.executors.executor import FormCase
+from plumbline_forms.options import FormsOptions
+from plumbline_forms.plans.oracle import plan_for
 from plumbline_forms.rubric import (
     RUBRIC,
     canonical,

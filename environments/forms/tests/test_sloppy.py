@@ -6,8 +6,9 @@ import pytest
 
 from plumbline.errors import RecipeError
 from plumbline.tasks import open_task
-from plumbline_forms.plans.actions import Fill, Submit, elements_of
-from plumbline_forms.plans.writer import read_plan
+from plumbline_browser.plans.actions import Fill, Submit
+from plumbline_forms.plans.agent import read_plan
+from plumbline_forms.plans.oracle import elements_of
 
 FORMS = ["library-card", "gallery-volunteer", "site-safety", "curso-de-extensao"]
 

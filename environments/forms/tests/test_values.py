@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from environments.forms.tests.pages import at_page
-from plumbline_forms.plans.actions import Select, Submit, Type
+from plumbline_browser.plans.actions import Select, Submit, Type
 from plumbline_forms.values import (
     PICKED,
     TYPED,

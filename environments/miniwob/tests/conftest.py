@@ -4,7 +4,7 @@ skipped, with a reason."""
 import pytest
 
 from plumbline.errors import RecipeError
-from plumbline_forms.driver.chromium import find_chromium, import_playwright
+from plumbline_browser.chromium import find_chromium, import_playwright
 from plumbline_miniwob import pages
 
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from plumbline.records import Failure
-from plumbline_forms.driver import pool as driver
-from plumbline_forms.driver.pool import Seat
+from plumbline_browser import pool as driver
+from plumbline_browser.pool import Seat
 from plumbline_miniwob import pages
 from plumbline_miniwob.browser.pool import EpisodeLimits, EpisodePool
 

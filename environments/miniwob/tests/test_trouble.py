@@ -8,8 +8,8 @@ import pytest
 
 from plumbline.errors import RecipeError
 from plumbline.records import Failure
-from plumbline_forms.driver import pool as driver
-from plumbline_forms.driver.pool import PageTimeoutError
+from plumbline_browser import pool as driver
+from plumbline_browser.pool import PageTimeoutError
 from plumbline_miniwob import pages
 from plumbline_miniwob.browser.pool import EpisodeLimits, EpisodePool
 from plumbline_miniwob.world import Played
@@ -158,7 +158,7 @@ def test_a_task_that_is_not_there_is_an_error(pool):
         pool.first("../core/core", "c-0")
 
 
-def test_without_the_package_an_error_names_its_extra(monkeypatch):
+def test_without_the_package_an_error_says_what_brings_it(monkeypatch):
     def missing(name):
         raise PackageNotFoundError(name)
 
@@ -166,4 +166,4 @@ def test_without_the_package_an_error_names_its_extra(monkeypatch):
     monkeypatch.setattr(pages, "distribution", missing)
     with pytest.raises(RecipeError, match="needs miniwob") as told:
         pages.folder()
-    assert "'.[miniwob]'" in str(told.value)
+    assert "pip install './environments/miniwob[miniwob]'" in str(told.value)

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-from plumbline.config.imports import extra_of, missing
+from plumbline.config.imports import find_requirement, missing
 from plumbline.errors import PlumblineError, StorageError
 
 _RESUMED = frozenset({"run", "sweep"})
@@ -76,7 +76,7 @@ def _ends() -> Iterator[None]:
             )
         )
     except ModuleNotFoundError as error:
-        if extra_of(error.name or "") is None:
+        if find_requirement(error.name or "") is None:
             raise
         _fail(missing("this command", error))
 

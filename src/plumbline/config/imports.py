@@ -17,14 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.machinery import ModuleSpec
-from importlib.metadata import (
-    Distribution,
-    EntryPoint,
-    PackageNotFoundError,
-    distribution,
-    distributions,
-    requires,
-)
+from importlib.metadata import Distribution, EntryPoint, distributions
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -44,6 +37,8 @@ _PLACE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"',\[\]{}]+")
 _read: dict[Path, str] = {}
 
 DISTRIBUTION = "plumbline-rl"
+_OURS = "plumbline-"
+"""What our own distributions are called: Plumbline and its environments."""
 
 
 @cache
@@ -51,46 +46,77 @@ def extras() -> dict[str, tuple[str, ...]]:
     """Which modules each extra of the package brings, as its metadata say; nothing where it is not
     installed."""
     found: dict[str, list[str]] = {}
-    try:
-        lines = requires(DISTRIBUTION) or []
-    except PackageNotFoundError:
-        return {}
-    for line in lines:
-        name, _, condition = line.partition(";")
-        extra = re.search(r"extra == ['\"]([\w-]+)['\"]", condition)
-        module = re.split(r"[^\w.-]", name)[0].replace("-", "_").lower()
-        if extra and extra[1] != "dev" and not name.startswith(DISTRIBUTION):
-            found.setdefault(extra[1], []).append(module)
+    for module, extra in _needs(_ours().get(DISTRIBUTION)):
+        if extra:
+            found.setdefault(extra, []).append(module)
     return {extra: tuple(modules) for extra, modules in found.items()}
 
 
+def _needs(one: Distribution | None) -> Iterator[tuple[str, str]]:
+    """The modules that a distribution needs, each with the extra that brings it; "" where it always
+    does."""
+    for line in (one and one.requires) or ():
+        name, _, condition = line.partition(";")
+        extra = re.search(r"extra == ['\"]([\w-]+)['\"]", condition)
+        if not name.startswith(_OURS) and (extra is None or extra[1] != "dev"):
+            yield re.split(r"[^\w.-]", name)[0].replace("-", "_").lower(), extra[1] if extra else ""
+
+
+def needs_of(entry: EntryPoint) -> list[str]:
+    """The modules that the package which declares an entry needs: always, or by an extra with the
+    entry's name."""
+    return [
+        module
+        for module, extra in _needs(entry.dist)
+        if extra in {"", entry.name.replace("_", "-")}
+    ]
+
+
+@cache
+def _ours() -> dict[str, Distribution]:
+    """Plumbline and its environments as they are installed, by name."""
+    return {one.name: one for one in reversed([*distributions()]) if _is_ours(one)}
+
+
+def _is_ours(one: Distribution) -> bool:
+    return (one.name or "").startswith(_OURS)  # what is left of an uninstalled one has no name
+
+
 def own_folders() -> list[str]:
-    """Plumbline as it is installed here, for a machine without it: its packages, and the metadata
-    that declare tasks.
+    """Plumbline and its environments as they are installed here, for a machine without them:
+    packages, and the metadata that declare tasks.
 
     Raises:
-        ModelError: it is not installed, and only found on the path.
+        ModelError: Plumbline is not installed, and only found on the path.
     """
-    try:
-        own = distribution(DISTRIBUTION)
-    except PackageNotFoundError as error:
-        raise ModelError(
-            "Plumbline is not installed here", "pip install -e . in a clone of it"
-        ) from error
-    packages = {"plumbline", *(entry.module.partition(".")[0] for entry in own.entry_points)}
-    (metadata,) = {path.parent for path in own.files or () if path.name == "METADATA"}
+    if DISTRIBUTION not in _ours():
+        raise ModelError("Plumbline is not installed here", "pip install -e . in a clone of it")
+    names = sorted({"plumbline", *(name.replace("-", "_") for name in _ours())})
     found = [
-        Path(str(spec.origin)).parent
-        for name in sorted(packages)
-        if (spec := find_spec(name)) and spec.origin
+        Path(str(spec.origin)).parent for name in names if (spec := find_spec(name)) and spec.origin
     ]
-    return [*map(str, found), str(own.locate_file(metadata))]
+    paths = [(one, path) for one in _ours().values() for path in one.files or ()]
+    found += sorted(
+        Path(str(one.locate_file(path.parent))) for one, path in paths if path.name == "METADATA"
+    )
+    return [*map(str, found)]
 
 
-def extra_of(module: str) -> str | None:
-    """The extra that brings a module (or the package that it is in); None where it is in none."""
+def find_requirement(module: str) -> str | None:
+    """What pip installs, in a clone, to bring a module or the package that it is in; None where
+    nothing of ours does.
+
+    The environment `plumbline-NAME` is the folder environments/NAME.
+    """
     root = module.partition(".")[0]
-    return next((extra for extra, modules in extras().items() if root in modules), None)
+    for name, one in sorted(_ours().items(), key=lambda item: item[0] != DISTRIBUTION):
+        for needs, extra in _needs(one):
+            if needs == root:
+                folder = (
+                    "." if name == DISTRIBUTION else f"./environments/{name.removeprefix(_OURS)}"
+                )
+                return f"'{folder}[{extra}]'" if extra else folder
+    return None
 
 
 def missing(
@@ -98,23 +124,21 @@ def missing(
     error: ImportError | str,
     kind: type[PlumblineError] = ModelError,
     *,
-    extra: str | None = None,
     lighter: str = "",
 ) -> PlumblineError:
-    """The error that says what is not installed, and which extra of Plumbline brings it.
+    """The error that says what is not installed, and which extra or environment brings it.
 
     Args:
         what: needs it.
         error: of its import, or the module's name.
         kind: of the error.
-        extra: by default the one that brings the module.
         lighter: another way to install it, with less.
     """
     module = error if isinstance(error, str) else str(error.name)
-    brings = extra or extra_of(module)
+    brings = find_requirement(module)
     # From a clone: Plumbline is on no package index yet.
     advice = (
-        f"pip install '.[{brings}]' in a clone of Plumbline"
+        f"pip install {brings} in a clone of Plumbline"
         if brings
         else f"pip install {module.partition('.')[0]}"
     )
@@ -234,7 +258,7 @@ def _imported(name: str, what: str, advice: str) -> Any:
     try:
         return getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
-        if extra_of(error.name or "") is not None:
+        if find_requirement(error.name or "") is not None:
             raise missing(f"the {what} {name}", error, RecipeError) from error
         raise RecipeError(f"cannot open the {what} {name}: {error}", advice) from error
     except AttributeError as error:
@@ -445,7 +469,7 @@ def _is_declared(top: str) -> bool:
     if spec is None or not _is_installed(Path(str(spec.origin))):
         return False
     return any(
-        one.name != DISTRIBUTION and _declares(one) and top in _modules(one)
+        not _is_ours(one) and _declares(one) and top in _modules(one)
         for one in distributions()
         if _is_installed(Path(str(one.locate_file(""))))
     )

@@ -27,7 +27,7 @@ import yaml
 from plumbline.checks.check import LEVELS, Finding
 from plumbline.checks.findings_output import text_of
 from plumbline.checks.preflight.settings import needed
-from plumbline.config.imports import check_installed, extras, own_folders
+from plumbline.config.imports import check_installed, extras, needs_of, own_folders, plugins
 from plumbline.errors import DataError, RunError, StorageError
 from plumbline.jobs.job import JobSpec
 from plumbline.recipe import Recipe, find
@@ -562,13 +562,11 @@ def _containerfile(spec: JobSpec, recipe: Recipe) -> str:
     base = f"anyscale/ray:{installed('ray') or RAY}-slim-py312-cu128"
     if spec.requirements is not None:
         return f"# Packages: requirements in job.yaml.\nFROM {base}\n"
-    # a task's extra has its name
-    named = {one.name.replace("_", "-") for one in recipe.each_task.values()}
-    wanted = ("train", *(extra for extra in extras() if extra in named))
-    pins = {
-        name: installed(name)
-        for name in {*BASE, *(one for extra in wanted for one in extras()[extra])}
-    }
+    tasks = {one.name for one in recipe.each_task.values()}
+    needed_by = [
+        needs_of(entry) for name, entry in plugins("plumbline.tasks").items() if name in tasks
+    ]
+    pins = {name: installed(name) for one in (BASE, extras()["train"], *needed_by) for name in one}
     if absent := sorted(name for name, version in pins.items() if version is None):
         raise DataError(
             f"there is no {absent[0]} here, to whose version the job's image could be pinned",

@@ -15,14 +15,16 @@ import numpy as np
 from plumbline.errors import DataError
 from plumbline.records import Example
 from plumbline.seeds import generator
+from plumbline_browser.plans.actions import TYPED, Action
+from plumbline_browser.plans.writer import write_steps
 from plumbline_forms.options import FormsOptions
-from plumbline_forms.plans.actions import Action, elements_of, plan_for
-from plumbline_forms.plans.writer import write_agent, write_steps
+from plumbline_forms.plans.agent import write_agent
+from plumbline_forms.plans.oracle import elements_of, plan_for
 from plumbline_forms.prompts import document_text, messages, tell, values_text
 from plumbline_forms.site.page import FormView
 from plumbline_forms.site.site import Application
 from plumbline_forms.suite.catalogue import FORMS, HELD_OUT, VERSION, draw_record, is_shown, narrow
-from plumbline_forms.suite.declaration import TYPED, Form, Value
+from plumbline_forms.suite.declaration import Form, Value
 from plumbline_forms.suite.mixed import mixed_forms
 
 SEEN = ("train", "val", "test")

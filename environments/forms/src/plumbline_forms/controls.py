@@ -3,16 +3,14 @@ stands on."""
 
 import json
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from plumbline.records import Example
-from plumbline.seeds import generator
 from plumbline.tasks.baselines import blank, echo
 from plumbline.tasks.task import Control
-from plumbline_forms.build import values_of, write_gold
-from plumbline_forms.plans.actions import (
-    ADDRESS,
+from plumbline_browser.controls import shuffle_gold
+from plumbline_browser.plans.actions import (
     Action,
     Attach,
     Check,
@@ -21,9 +19,10 @@ from plumbline_forms.plans.actions import (
     Select,
     Submit,
     Type,
-    plan_for,
 )
-from plumbline_forms.plans.writer import write_steps
+from plumbline_browser.plans.writer import write_steps
+from plumbline_forms.build import values_of, write_gold
+from plumbline_forms.plans.oracle import ADDRESS, plan_for
 from plumbline_forms.site.page import FormView
 from plumbline_forms.suite.catalogue import RECORDS, draw_record, is_shown
 from plumbline_forms.suite.declaration import Form, Value
@@ -141,19 +140,8 @@ def _most_frequent(form: Form, records: Sequence[dict[str, Value]]) -> dict[str,
 
 def _shuffled(examples: Sequence[Example], view_of: ViewOf) -> list[str]:
     """Perfect plans for the right form, each with another record's values."""
-    by_form: dict[str, list[int]] = defaultdict(list)
-    for index, example in enumerate(examples):
-        by_form[example.reference["form"]].append(index)
-    answers = [""] * len(examples)
-    for name, members in sorted(by_form.items()):
-        order = [
-            members[place]
-            for place in generator(0, "shuffled-gold", name).permutation(len(members))
-        ]
-        others = [*order[1:], order[0]] if len(order) > 1 else []
-        for index, other in zip(order, others, strict=False):
-            form = view_of(examples[index]).form
-            answers[index] = write_gold(
-                FormView(form), values_of(examples[other].reference), "steps"
-            )
-    return answers
+
+    def write(one: Example, other: Example) -> str:
+        return write_gold(FormView(view_of(one).form), values_of(other.reference), "steps")
+
+    return shuffle_gold(examples, lambda one: str(one.reference["form"]), write)

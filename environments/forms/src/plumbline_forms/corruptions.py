@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from plumbline_forms.options import RecordingFaults
-from plumbline_forms.plans.actions import (
+from plumbline_browser.plans.actions import (
     Action,
     Attach,
     Check,
@@ -18,6 +17,7 @@ from plumbline_forms.plans.actions import (
     Type,
     Uncheck,
 )
+from plumbline_forms.options import RecordingFaults
 
 # -- careless recordings ---------------------------------------------------------------------------
 # The gold plan as somebody in a hurry would have recorded it: things left out, nothing wrong in

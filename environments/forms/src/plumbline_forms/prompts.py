@@ -11,11 +11,12 @@ import numpy as np
 
 from plumbline.records import Message
 from plumbline.tasks.tables import read_table
+from plumbline_browser.plans.actions import Language
 from plumbline_forms.executors.executor import Execution
 from plumbline_forms.options import FormNoise
-from plumbline_forms.plans.actions import ADDRESS, elements_of
+from plumbline_forms.plans.oracle import ADDRESS, elements_of
 from plumbline_forms.suite.catalogue import is_shown
-from plumbline_forms.suite.declaration import Field, Form, Language, Value
+from plumbline_forms.suite.declaration import Field, Form, Value
 from plumbline_forms.values import MONTHS
 
 # -- how a value is told ---------------------------------------------------------------------------

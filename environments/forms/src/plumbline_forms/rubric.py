@@ -17,8 +17,8 @@ from difflib import SequenceMatcher
 
 from plumbline.records import Figure, Headline, Mistake, Score
 from plumbline.tasks.rubric import Part, Rubric
+from plumbline_browser.plans.actions import Action, Attach, Check, Fill, Plan, Select, Type
 from plumbline_forms.executors.executor import Execution
-from plumbline_forms.plans.actions import Action, Attach, Check, Fill, Plan, Select, Type
 from plumbline_forms.site.page import Entries, FormView
 from plumbline_forms.site.site import Submission, submission_of
 from plumbline_forms.suite.catalogue import is_shown

@@ -14,14 +14,15 @@ from plumbline.records import Example, Failure, Frame, Headline, Message, Mistak
 from plumbline.seeds import generator
 from plumbline.tasks import Progress
 from plumbline.tasks.task import Control, Task, gold_of, named, whole
+from plumbline_browser.plans.actions import Element, Plan
 from plumbline_forms import rubric
 from plumbline_forms.build import HELD_OUT_FORMS, Suite, gold_plan, own_suite, values_of, write_plan
 from plumbline_forms.controls import controls
 from plumbline_forms.corruptions import misread, sloppily
 from plumbline_forms.executors.executor import Execution, Executor, FormCase
 from plumbline_forms.options import FormsOptions, RecordingFaults, read_options
-from plumbline_forms.plans.actions import Element, Plan, elements_of
-from plumbline_forms.plans.writer import read_plan
+from plumbline_forms.plans.agent import read_plan
+from plumbline_forms.plans.oracle import elements_of
 from plumbline_forms.prompts import again
 from plumbline_forms.rubric import Expected, mistakes_of
 from plumbline_forms.site.page import FormView
@@ -74,8 +75,7 @@ def open_executor(name: str, site: Site | None = None) -> Executor:
             return DirectExecutor(site)
         from plumbline_forms.executors.browser import BrowserExecutor
     except ImportError as error:
-        extra = "forms" if name == "direct" else "browser"
-        raise missing(f"the {name} executor", error, RecipeError, extra=extra) from error
+        raise missing(f"the {name} executor", error, RecipeError) from error
     return BrowserExecutor(site, navigates=name == "browser")
 
 
@@ -218,7 +218,7 @@ class FormsTask(Task):
             from plumbline_forms.executors.pictures import film
         except ImportError as error:
             raise missing(
-                "a replay, which is filmed in a browser,", error, RecipeError, extra="browser"
+                "a replay, which is filmed in a browser,", "playwright", RecipeError
             ) from error
         prepared = self._prepare(example)
         return film(prepared.case, read_plan(completion, prepared.elements), self.executor.site)

@@ -12,12 +12,13 @@ from plumbline.errors import DataError, RecipeError
 from plumbline.records import Request, Sampling
 from plumbline.runs.metadata import CARD, Card
 from plumbline.serve.backend import Asked, Backend, Piece
+from plumbline_browser.plans.actions import Plan
 from plumbline_forms.agent.opening import with_agents
 from plumbline_forms.agent.scene import given_of
 from plumbline_forms.agent.served import AgentServed, Planning
 from plumbline_forms.build import values_of
 from plumbline_forms.executors.executor import Execution
-from plumbline_forms.plans.actions import ADDRESS, Plan
+from plumbline_forms.plans.oracle import ADDRESS
 from plumbline_forms.rubric import expected, score
 
 

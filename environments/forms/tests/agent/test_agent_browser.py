@@ -9,8 +9,8 @@ import pytest
 from benchmarks.browser_agent import OraclePlanner
 from plumbline.errors import RecipeError
 from plumbline.tasks import open_task
+from plumbline_browser.chromium import find_chromium
 from plumbline_forms.agent.served import AgentServed
-from plumbline_forms.driver.chromium import find_chromium
 
 
 def test_browser_use_fills_in_a_form():

@@ -11,11 +11,11 @@ from benchmarks.browser_agent import OraclePlanner
 from environments.forms.tests.agent.fake_agent import run, schema
 from environments.forms.tests.agent.test_agent import at, exact
 from plumbline.errors import RecipeError
+from plumbline_browser.plans.actions import Attach, Check, Press, Select, Submit, Type, Uncheck
 from plumbline_forms.agent.acts import act_on, actions_of, schema_of, write_output
 from plumbline_forms.agent.scene import ACTIONS, read_scene
 from plumbline_forms.agent.served import AgentServed
 from plumbline_forms.executors.executor import Attempt
-from plumbline_forms.plans.actions import Attach, Check, Press, Select, Submit, Type, Uncheck
 
 BRAIN = {"evaluation_previous_goal": "e", "memory": "m", "next_goal": "g"}
 DONE = {"done": {"text": "x", "success": True, "files_to_display": []}}

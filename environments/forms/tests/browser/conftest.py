@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.forms_differential import Pages, compare
 from plumbline.errors import RecipeError
-from plumbline_forms.driver.chromium import find_chromium, import_playwright
+from plumbline_browser.chromium import find_chromium, import_playwright
 from plumbline_forms.executors.direct import DirectExecutor
 from plumbline_forms.site.site import Site
 

@@ -1,10 +1,10 @@
 """Pictures of a plan."""
 
 from environments.forms.tests.small import small_form
-from plumbline_forms.driver.chromium import MOST
+from plumbline_browser.chromium import MOST
+from plumbline_browser.plans.actions import Plan, Submit, Type
 from plumbline_forms.executors.executor import FormCase
 from plumbline_forms.executors.pictures import film
-from plumbline_forms.plans.actions import Plan, Submit, Type
 from plumbline_forms.site.page import FormView
 
 

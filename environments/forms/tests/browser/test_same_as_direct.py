@@ -10,9 +10,7 @@ from benchmarks.forms_differential import NOISE, damaged_trials, oracle_trials, 
 from environments.forms.tests.pages import CASES, carry_out
 from environments.forms.tests.small import FILES, ordered_form, small_form
 from plumbline.records import Failure
-from plumbline_forms.executors.direct import DirectExecutor
-from plumbline_forms.executors.executor import FormCase
-from plumbline_forms.plans.actions import (
+from plumbline_browser.plans.actions import (
     Attach,
     Check,
     Click,
@@ -25,6 +23,8 @@ from plumbline_forms.plans.actions import (
     Type,
     Uncheck,
 )
+from plumbline_forms.executors.direct import DirectExecutor
+from plumbline_forms.executors.executor import FormCase
 from plumbline_forms.site.page import FormView
 from plumbline_forms.task import open_forms
 

@@ -12,10 +12,10 @@ import pytest
 from environments.forms.tests.small import small_form
 from plumbline.errors import RecipeError
 from plumbline.records import Failure
-from plumbline_forms.driver.chromium import VARIABLE, find_chromium
+from plumbline_browser.chromium import VARIABLE, find_chromium
+from plumbline_browser.plans.actions import Plan, Submit, Type
 from plumbline_forms.executors.browser import BrowserExecutor
 from plumbline_forms.executors.executor import Execution, FormCase
-from plumbline_forms.plans.actions import Plan, Submit, Type
 from plumbline_forms.site.page import FormView
 from plumbline_forms.site.site import Response, Site
 

@@ -7,7 +7,7 @@ import pytest
 
 from environments.forms.tests.pages import at_page
 from environments.forms.tests.test_values import VALUES
-from plumbline_forms.plans.actions import Submit, Type
+from plumbline_browser.plans.actions import Submit, Type
 from plumbline_forms.values import UnreadPatternError, held, invalid, matches, sanitised, typed
 
 PATTERNS = [

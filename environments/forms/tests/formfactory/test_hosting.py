@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from environments.forms.tests.formfactory.layout import PAGES
+from plumbline_browser.plans.actions import Attach, Check, Plan, Select, Submit, Type
 from plumbline_forms.executors.direct import DirectExecutor, FormEntry, encode
 from plumbline_forms.executors.executor import FormCase
 from plumbline_forms.executors.page import parse_page
 from plumbline_forms.formfactory.hosting import HostedForms, local_page
-from plumbline_forms.plans.actions import Attach, Check, Plan, Select, Submit, Type
 from plumbline_forms.site.page import FormView
 from plumbline_forms.site.site import MAX_RECEIPTS, Response, Site
 

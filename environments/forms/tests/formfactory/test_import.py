@@ -6,8 +6,8 @@ from benchmarks.formfactory_figures import levels_table, notes_table, rewards_ta
 from plumbline.api import check_task
 from plumbline.errors import DataError, RecipeError
 from plumbline.seeds import generator
+from plumbline_browser.chromium import find_chromium, import_playwright
 from plumbline_forms.build import deal
-from plumbline_forms.driver.chromium import find_chromium, import_playwright
 from plumbline_forms.formfactory.checkout import row_of
 
 STUCK = {"A13-002", "A15-001", "B13-002"}

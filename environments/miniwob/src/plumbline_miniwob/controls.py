@@ -6,8 +6,7 @@ is no fault of a verdict, so no control has a limit here; the floor of each page
 its figure.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from plumbline.records import Example
 from plumbline.seeds import generator
 from plumbline.tasks.baselines import blank, constant
 from plumbline.tasks.task import Control, gold_of
+from plumbline_browser.controls import shuffle_gold
 from plumbline_miniwob.actions import Act, Point, Ref
 from plumbline_miniwob.writing import write_steps
 
@@ -31,7 +31,12 @@ def controls(*, with_gold: bool) -> Mapping[str, Control]:
         "random-clicks": lambda examples: [_random_clicks(example) for example in examples],
         "click-everything": lambda examples: [_click_everything(example) for example in examples],
     }
-    return known | ({"constant": constant, "shuffled-gold": _shuffled} if with_gold else {})
+    if with_gold:
+        known["constant"] = constant
+        known["shuffled-gold"] = lambda examples: shuffle_gold(
+            examples, lambda one: one.stratum, lambda _, other: gold_of(other)
+        )
+    return known
 
 
 def _random_clicks(example: Example) -> str:
@@ -55,20 +60,3 @@ def _click_everything(example: Example) -> str:
             for number in range(len(example.reference["elements"]))
         ]
     )
-
-
-def _shuffled(examples: Sequence[Example]) -> list[str]:
-    """Perfect plans for the right page, each for another of its episodes."""
-    by_task: dict[str, list[int]] = defaultdict(list)
-    for index, example in enumerate(examples):
-        by_task[example.stratum].append(index)
-    answers = [""] * len(examples)
-    for name, members in sorted(by_task.items()):
-        order = [
-            members[place]
-            for place in generator(0, "shuffled-gold", name).permutation(len(members))
-        ]
-        others = [*order[1:], order[0]] if len(order) > 1 else []
-        for index, other in zip(order, others, strict=False):
-            answers[index] = gold_of(examples[other])
-    return answers

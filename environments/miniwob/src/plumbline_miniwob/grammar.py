@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.tasks.tables import read_table
-from plumbline_forms.plans.grammar import (
+from plumbline_browser.plans.grammar import (
     Between,
     Phrases,
     Piece,

@@ -37,12 +37,10 @@ def folder() -> Path:
         found = Path(str(distribution("miniwob").locate_file("miniwob/html/miniwob")))
     except PackageNotFoundError as error:
         lighter = (
-            "`pip install --no-deps miniwob` and '.[browser]', which leaves out selenium and "
-            "gymnasium"
+            "`pip install --no-deps miniwob` and './environments/browser[playwright]', without "
+            "selenium and gymnasium"
         )
-        raise missing(
-            "the miniwob task", "miniwob", RecipeError, extra="miniwob", lighter=lighter
-        ) from error
+        raise missing("the miniwob task", "miniwob", RecipeError, lighter=lighter) from error
     if not (found / "click-button.html").is_file():
         raise RecipeError(f"the package miniwob has no pages in {found}", "install miniwob 1.1.0")
     return found

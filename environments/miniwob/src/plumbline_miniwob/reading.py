@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 from plumbline.tasks.text.lenient_json import values_in, whole
-from plumbline_forms.plans import actions as forms
-from plumbline_forms.plans.grammar import (
+from plumbline_browser.plans import actions as forms
+from plumbline_browser.plans.grammar import (
     Piece,
     TooMuchWorkError,
     Work,
@@ -26,7 +26,7 @@ from plumbline_forms.plans.grammar import (
     plainer,
     quotations,
 )
-from plumbline_forms.plans.reader import SUBMIT_WORDS, Names, names_of, read_line
+from plumbline_browser.plans.reader import SUBMIT_WORDS, Names, names_of, read_line
 from plumbline_miniwob.actions import Act, Named, from_json, key_named, target_json
 from plumbline_miniwob.grammar import (
     NOWHERE,

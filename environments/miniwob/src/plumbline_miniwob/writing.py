@@ -1,17 +1,15 @@
 """Writes actions as steps, one to a line, or as a browser agent's JSON, such that reading gives the
 same actions."""
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from plumbline_forms.plans.grammar import loose
+from plumbline_browser.plans.grammar import loose
+from plumbline_browser.plans.writer import Quote, faithful, write_outputs
 from plumbline_miniwob.actions import Act, Named, Point, Ref, Target
 from plumbline_miniwob.grammar import ROLES, PageText, read_step
 
-ACTIONS_PER_OUTPUT = 4
-"""How many actions browser agents carry out at once."""
 LONGEST_NAME = 60
 """Characters of a name that plans say in the place of a number."""
 CALLED = {
@@ -28,7 +26,6 @@ CALLED = {
     "wait": "wait",
 }
 """What agents call the verbs."""
-Quote = Callable[[str], str]
 
 
 def write_plan(acts: Sequence[Act], plan: str) -> str:
@@ -69,23 +66,8 @@ def write_steps(acts: Sequence[Act]) -> str:
 
 
 def write_step(act: Act) -> str:
-    """One step. Quotes inside a text stay as they are unless that would be read as something
-    else."""
-    plain = _sentence(act, _plain)
-    return plain if read_step(plain) == act else _sentence(act, _escaped)
-
-
-def _plain(text: str) -> str:
-    return (
-        "'"
-        + text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-        + "'"
-    )
-
-
-def _escaped(text: str) -> str:
-    inner = _plain(text)[1:-1].replace("'", "\\'").replace('"', '\\"')
-    return f"'{inner}'"
+    """One step; see `faithful`."""
+    return faithful(act, lambda quote: _sentence(act, quote), read_step)
 
 
 def _sentence(act: Act, quote: Quote) -> str:
@@ -147,21 +129,9 @@ def _key(key: str, quote: Quote) -> str:
     return key if plain else quote(key)
 
 
-def write_agent(acts: Sequence[Act], per_output: int = ACTIONS_PER_OUTPUT) -> str:
+def write_agent(acts: Sequence[Act]) -> str:
     """The actions as a JSON list of AgentOutput objects, with their steps as the goals."""
-    outputs = []
-    for first in range(0, len(acts), per_output):
-        batch = acts[first : first + per_output]
-        outputs.append(
-            {
-                "thinking": None,
-                "evaluation_previous_goal": "" if first == 0 else "Success",
-                "memory": f"{first} of {len(acts)} actions done",
-                "next_goal": "\n".join(map(write_step, batch)),
-                "action": [_item(act) for act in batch],
-            }
-        )
-    return "[\n" + ",\n".join(json.dumps(output, ensure_ascii=False) for output in outputs) + "\n]"
+    return write_outputs(list(map(write_step, acts)), list(map(_item, acts)))
 
 
 def _item(act: Act) -> dict[str, Any]:

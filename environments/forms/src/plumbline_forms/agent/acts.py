@@ -23,13 +23,13 @@ import jsonschema_rs
 
 from plumbline.errors import RecipeError
 from plumbline.records import Message
+from plumbline_browser.plans.actions import Action, Attach, Click, Select, Submit
+from plumbline_browser.plans.grammar import loose
 from plumbline_forms.agent.scene import INCOMPLETE, LISTS, Scene
 from plumbline_forms.executors import operations as does
 from plumbline_forms.executors.executor import Attempt
 from plumbline_forms.executors.operations import Operation, Target, find, resolve
 from plumbline_forms.executors.page import Control
-from plumbline_forms.plans.actions import Action, Attach, Click, Select, Submit
-from plumbline_forms.plans.grammar import loose
 from plumbline_forms.values import typed
 
 Act = Mapping[str, Mapping[str, Any]]

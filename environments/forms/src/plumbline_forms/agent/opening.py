@@ -28,7 +28,7 @@ def with_agents(models: Sequence[Backend], sources: Mapping[str, str]) -> list[B
     try:
         from plumbline_forms.agent.served import AgentServed
     except ImportError as error:
-        raise missing("answering a browser agent", error, RecipeError, extra="forms") from error
+        raise missing("answering a browser agent", error, RecipeError) from error
     return [*models, *(AgentServed(model, planning_of(sources[model.name])) for model in models)]
 
 

@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 from plumbline.errors import DataError
 from plumbline.records import Message
 from plumbline.tasks.tables import read_table
+from plumbline_browser.plans.grammar import folded, loose
 from plumbline_forms import prompts
 from plumbline_forms.executors.executor import OK, Attempt, Execution
 from plumbline_forms.executors.page import Choice, Control, PageModel
-from plumbline_forms.plans.grammar import folded, loose
 from plumbline_forms.site.site import Receipt
 from plumbline_forms.suite.declaration import Field, Form, FormPage, Kind, Option
 

@@ -26,6 +26,8 @@ from urllib.parse import urlsplit
 
 from plumbline.records import Message, Request
 from plumbline.serve.backend import Asked, Backend, Piece
+from plumbline_browser.plans.actions import Done, Fill, Navigate, Plan, Submit
+from plumbline_browser.plans.grammar import folded
 from plumbline_forms.agent.acts import MARK, Act, Acted, act_on, actions_of, schema_of, write_output
 from plumbline_forms.agent.scene import (
     Scene,
@@ -38,9 +40,8 @@ from plumbline_forms.agent.scene import (
 )
 from plumbline_forms.executors.executor import Attempt
 from plumbline_forms.executors.operations import Target, find
-from plumbline_forms.plans.actions import Done, Fill, Navigate, Plan, Submit, elements_of
-from plumbline_forms.plans.grammar import folded
-from plumbline_forms.plans.writer import read_plan
+from plumbline_forms.plans.agent import read_plan
+from plumbline_forms.plans.oracle import elements_of
 from plumbline_forms.prompts import messages as prompt
 
 _MOST_KEPT, _SECONDS = 1024, 3600.0

@@ -18,13 +18,14 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plumbline.records import Failure
-from plumbline_forms.driver.pool import GRACE, BrowserPool, Seat, within
+from plumbline_browser import hand
+from plumbline_browser.plans.actions import Action, Plan
+from plumbline_browser.pool import GRACE, BrowserPool, Seat, within
 from plumbline_forms.executors import operations as does
 from plumbline_forms.executors.direct import FormEntry, Tab, stub
 from plumbline_forms.executors.executor import SECONDS, STEPS, Attempt, Execution, FormCase
 from plumbline_forms.executors.operations import Operation, form_ahead, resolve
 from plumbline_forms.executors.page import Control, FormOwner, PageModel, parse_page
-from plumbline_forms.plans.actions import Action, Plan
 from plumbline_forms.site.serve import serve
 from plumbline_forms.site.site import Site
 from plumbline_forms.values import typed
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# -- a plan's actions as the steps that `hand.js` carries out --------------------------------------
+# -- a plan's actions as the steps that `form.js` carries out --------------------------------------
 
 
 class PlanRun:
@@ -58,7 +59,7 @@ class PlanRun:
 
 
 Step = dict[str, Any]
-"""As `hand.js` reads it."""
+"""As `form.js` reads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ def step_of(operation: Operation, model: PageModel) -> Step:
 # -- in a page that is open ------------------------------------------------------------------------
 
 _GROUP = (
-    "([pages, jobs, ms]) => jobs.map(([page, steps]) => plumblineHand.onNewPage(pages[page], "
+    "([pages, jobs, ms]) => jobs.map(([page, steps]) => plumbline.form.onNewPage(pages[page], "
     "steps, ms))"
 )
 
@@ -238,7 +239,7 @@ def _go_on(tab: Tab, course: PlanRun, part: Stretch, result: Mapping[str, Any]) 
 
 # -- on the site as it is served -------------------------------------------------------------------
 
-_CARRY_OUT = "([steps, ms]) => plumblineHand.onThisPage(steps, ms)"
+_CARRY_OUT = "([steps, ms]) => plumbline.form.onThisPage(steps, ms)"
 _QUIET = 0.3
 """Seconds after a received submission without a navigation: the page sent it by a script and
 stays."""
@@ -279,7 +280,7 @@ async def on_the_site(
         await page.goto(url, wait_until="domcontentloaded", timeout=_left(until))
 
     async def read() -> PageModel:  # with whatever its scripts have built
-        html = await page.evaluate("() => plumblineHand.read()")
+        html = await page.evaluate("() => plumbline.form.read()")
         return parse_page(html.encode("utf-8", "replace"))
 
     try:
@@ -381,8 +382,9 @@ class BrowserExecutor(BrowserPool):
         super().__init__(
             "browser" if navigates else "in-page", keep=pages, at_once=pages, recycle=recycle
         )
-        hand = (files(__package__) / "hand.js").read_text(encoding="utf-8")
-        self.script = f"window.plumblineHand = {hand};"
+        self.script = "\n".join(
+            one.read_text(encoding="utf-8") for one in (*hand.PARTS, files(__package__) / "form.js")
+        )
         self.site = site if site is not None else Site()
         self.seconds = seconds
         self._navigates, self._served = navigates, ExitStack()

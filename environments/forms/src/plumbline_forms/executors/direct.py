@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import quote_plus, urljoin, urlsplit
 
 from plumbline.records import Failure
+from plumbline_browser.plans.actions import Action, Plan
 from plumbline_forms.executors import operations as does
 from plumbline_forms.executors.executor import OK, SECONDS, STEPS, Attempt, Execution, FormCase
 from plumbline_forms.executors.operations import form_ahead, resolve
@@ -22,7 +23,6 @@ from plumbline_forms.executors.page import (
     PageModel,
     parse_page,
 )
-from plumbline_forms.plans.actions import Action, Plan
 from plumbline_forms.site.site import Site
 from plumbline_forms.values import PICKED, TYPED, held, invalid, typed
 

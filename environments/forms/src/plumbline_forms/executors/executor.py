@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from plumbline.records import Failure
-from plumbline_forms.plans.actions import Plan
+from plumbline_browser.plans.actions import Plan
 from plumbline_forms.site.page import FormView
 from plumbline_forms.site.site import Receipt, Site
 

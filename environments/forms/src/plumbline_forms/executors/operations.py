@@ -13,12 +13,12 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
+from plumbline_browser.plans import actions as plan
+from plumbline_browser.plans.actions import Action
+from plumbline_browser.plans.grammar import folded, loose
+from plumbline_browser.plans.reader import SUBMIT_WORDS
 from plumbline_forms.executors.executor import OK, VALUE, Attempt
 from plumbline_forms.executors.page import Control, PageModel
-from plumbline_forms.plans import actions as plan
-from plumbline_forms.plans.actions import Action
-from plumbline_forms.plans.grammar import folded, loose
-from plumbline_forms.plans.reader import SUBMIT_WORDS
 from plumbline_forms.values import PICKED, TYPED
 
 # -- which control a label means -------------------------------------------------------------------

@@ -34,7 +34,7 @@ _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 URLENCODED = "application/x-www-form-urlencoded"
 PLAIN = "text/plain"
 _OWNER = "data-plumbline-owner"
-"""The place of the form owner, where the browser knows it and the tree does not (`hand.js`)."""
+"""The place of the form owner, where the browser knows it and the tree does not (`form.js`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from plumbline.records import Frame
-from plumbline_forms.driver.chromium import clear_breakdowns, frame, shortened
+from plumbline_browser.chromium import clear_breakdowns, frame, shortened
+from plumbline_browser.plans.actions import Action, Navigate, Plan, Press, Submit
+from plumbline_browser.plans.writer import write_step
 from plumbline_forms.executors.browser import BrowserExecutor, PlanRun, on_the_site
 from plumbline_forms.executors.direct import DirectExecutor, Visit
 from plumbline_forms.executors.executor import Attempt, FormCase
 from plumbline_forms.executors.page import Control, control_nodes
-from plumbline_forms.plans.actions import Action, Navigate, Plan, Press, Submit
-from plumbline_forms.plans.writer import write_step
 from plumbline_forms.site.site import Site
 
 if TYPE_CHECKING:

@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from plumbline_browser.plans.actions import CHOSEN
+from plumbline_browser.plans.grammar import folded, loose
 from plumbline_forms.formfactory.checkout import BenchmarkForm
-from plumbline_forms.plans.grammar import folded, loose
 from plumbline_forms.prompts import RenderedField
-from plumbline_forms.suite.declaration import CHOSEN, Field, Value
+from plumbline_forms.suite.declaration import Field, Value
 from plumbline_forms.values import (
     is_email,
     is_url,

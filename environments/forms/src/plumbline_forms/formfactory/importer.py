@@ -61,7 +61,7 @@ def import_formfactory(options: FormsOptions) -> Suite:
         import flask  # noqa: F401
         import selectolax  # noqa: F401
     except ImportError as error:
-        raise missing("the FormFactory suite", error, RecipeError, extra="formfactory") from error
+        raise missing("the FormFactory suite", error, RecipeError) from error
     rows = [row for row in ROWS if options.forms is None or row.name in options.forms]
     checkout = open_checkout(options.path or "", rows)
     ask = import_app(checkout)

@@ -9,9 +9,10 @@ from typing import get_args
 from selectolax.lexbor import LexborHTMLParser
 
 from plumbline.errors import DataError
+from plumbline_browser.plans.actions import TYPED
 from plumbline_forms.executors.page import Control, parse_page
 from plumbline_forms.formfactory.checkout import BenchmarkForm
-from plumbline_forms.suite.declaration import TYPED, Field, Form, FormPage, Kind, Option
+from plumbline_forms.suite.declaration import Field, Form, FormPage, Kind, Option
 
 FIX = "take a checkout of FormFactory itself"
 _STAR = re.compile(r"\s*\*+$")

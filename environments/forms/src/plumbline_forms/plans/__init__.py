@@ -1,2 +1,1 @@
-"""The two languages in which a model may write a plan, and the typed actions that both are read
-into."""
+"""A form's controls as agents number them, the oracle's plan, and plans as agents' JSON."""

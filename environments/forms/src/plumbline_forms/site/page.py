@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plumbline.tasks.tables import read_table
-from plumbline_forms.suite.declaration import Field, Form, Language
+from plumbline_browser.plans.actions import Language
+from plumbline_forms.suite.declaration import Field, Form
 
 if TYPE_CHECKING:
     from jinja2 import Template

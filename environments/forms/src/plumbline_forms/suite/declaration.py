@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from plumbline_browser.plans.actions import CHOSEN, Language
 from plumbline_forms.values import read_decimal, read_pattern
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ Kind = Literal[
     "text", "textarea", "email", "tel", "url", "number", "date", "time", "password", "select", "multiselect", "radio",
     "checkbox", "checkboxes", "file", "hidden",
 ]  # fmt: skip
-Language = Literal["en", "pt"]
 NamedBy = Literal["for", "wrap", "aria", "heading", "placeholder", "name"]
 """How the page says which control a label belongs to; "name" leaves only the control's own name to
 go by."""
@@ -27,11 +27,6 @@ Value = str | bool | tuple[str, ...] | None
 """An entry in canonical form: text, number, ISO date, HH:MM and a choice's value as text; a box as
 bool; the values of a multiple choice and the names of files as a tuple; None is left alone."""
 Draw = Callable[["Drawing"], Value]
-
-TYPED = frozenset({"text", "textarea", "email", "tel", "url", "number", "date", "time", "password"})
-"""Kinds that a user types into."""
-CHOSEN = frozenset({"select", "multiselect", "radio", "checkboxes"})
-"""Kinds with options."""
 
 
 @dataclass(frozen=True, slots=True)

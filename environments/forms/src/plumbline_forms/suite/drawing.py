@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from plumbline.tasks.tables import read_table
-from plumbline_forms.suite.declaration import Draw, Field, Language, Value
+from plumbline_browser.plans.actions import Language
+from plumbline_forms.suite.declaration import Draw, Field, Value
 
 _WORDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     language: {key: tuple(text.split(", ")) for key, text in lists.items()}

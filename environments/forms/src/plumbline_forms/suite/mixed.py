@@ -17,15 +17,14 @@ import numpy as np
 
 from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
+from plumbline_browser.plans.actions import CHOSEN, Language
 from plumbline_forms.suite.catalogue import slug
 from plumbline_forms.suite.declaration import (
-    CHOSEN,
     Draw,
     Field,
     Form,
     FormPage,
     Kind,
-    Language,
     Option,
     Value,
     VisibleWhen,

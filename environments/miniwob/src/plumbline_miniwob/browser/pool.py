@@ -16,8 +16,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plumbline.records import Failure
-from plumbline_forms.driver import pool
-from plumbline_forms.driver.pool import Seat, within
+from plumbline_browser import pool
+from plumbline_browser.pool import Seat, within
 from plumbline_miniwob import pages
 from plumbline_miniwob.browser.script import script
 from plumbline_miniwob.world import ActionOutcome, Played
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Json = Mapping[str, Any]
-"""An action as `hand.js` takes it."""
+"""An action as `acts.js` takes it."""
 _LOADING, _USING = 20.0, 60.0
 """Seconds that loading a page may take, and anything else with a page, such as a film."""
 

@@ -1,6 +1,6 @@
 // Episodes: a seed is started, acts are carried out one after the other, the page's reward is read. And the oracles.
 (() => {
-  const { see, hand, keys, clock, oracles, shared } = plumbline;
+  const { see, hand, acts: does, clock, oracles, shared } = plumbline;
   const STEP = 100;
   const FRAME = 16;
   // What an episode has begun is over after so long; what that begins in its turn has a few frames.
@@ -43,7 +43,7 @@
 
   // End what went on before, so that nothing of it falls due in the next episode.
   const finish = async () => {
-    keys.settleEdits();
+    hand.settleEdits();
     document.activeElement?.blur?.();
     window.jQuery?.datepicker?._hideDatepicker?.();
     if (window.jQuery?.fn.menu) jQuery(".ui-menu").each((_, one) => { jQuery(one).menu("instance")?.collapseAll(null, true); });
@@ -74,7 +74,7 @@
   };
   const act = async one => {
     const began = clock.now();
-    const told = await hand.carryOut(one, seen);
+    const told = await does.carryOut(one, seen);
     await pass(told[0] === "ok" ? one : null, began);
     return told;
   };
@@ -147,7 +147,7 @@
       const steps = oracles[task](pageOf());
       for (let step = steps.next(); !step.done && !over();) {
         if (acts.length >= limits.acts || clock.now() > limits.ms) return told("too many acts");
-        const one = hand.describe(step.value, seen);
+        const one = does.describe(step.value, seen);
         acts.push(one);
         const [status, reason] = await act(one);
         if (status !== "ok") return told(`act ${acts.length}: ${status}: ${reason}`);

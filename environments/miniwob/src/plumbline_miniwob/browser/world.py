@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from plumbline.records import Failure, Frame
-from plumbline_forms.driver.chromium import clear_breakdowns, frame, shortened
+from plumbline_browser.chromium import clear_breakdowns, frame, shortened
 from plumbline_miniwob.actions import Act, to_json
 from plumbline_miniwob.browser.pool import EpisodePool, PlayedEpisode
 from plumbline_miniwob.grammar import PageText, TextElement

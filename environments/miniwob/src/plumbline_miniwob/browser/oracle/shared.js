@@ -1,5 +1,5 @@
 // What oracles of several tasks need: ways to find what a page shows, and actions. An oracle is a generator function
-// under its task's name: it reads the page, yields an action (what hand.js takes; a target may be an element), and goes
+// under its task's name: it reads the page, yields an action (what acts.js takes; a target may be an element), and goes
 // on when that was done, until the page has answered.
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 const one = (selector, within = document) => within.querySelector(selector);

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from plumbline.tasks.tables import read_table
-from plumbline_forms.plans import actions as plan
-from plumbline_forms.plans.actions import Action, Element, Plan
-from plumbline_forms.plans.grammar import (
+from plumbline_browser.plans import actions as plan
+from plumbline_browser.plans.actions import CHOSEN, TYPED, Action, Element, Plan
+from plumbline_browser.plans.grammar import (
     Phrases,
     Piece,
     Quotation,
@@ -36,7 +36,6 @@ from plumbline_forms.plans.grammar import (
     quotations,
     unquoted,
 )
-from plumbline_forms.suite.declaration import TYPED
 
 DATA: Mapping[str, Any] = read_table(Path(__file__).with_name("words.yaml"))
 SUBMIT_WORDS, YES, NO, KEYS, _JOINS, _OWN, _WEAK = (
@@ -335,7 +334,6 @@ _VALUE_FIRST = frozenset({"type", "append", "select", "check", "uncheck", "attac
 _CONTROLS = frozenset({"field", "choice", "boxes"})
 _PICKED = frozenset({"date", "time", "number"})
 """Kinds that pages show as something to pick from, and that are typed into all the same."""
-_CHOSEN = frozenset({"select", "multiselect", "radio", "checkboxes"})
 _FILLS = frozenset({"type", "append", "set", "select", "check", "uncheck", "attach"})
 
 
@@ -392,7 +390,7 @@ def _actions(step: _Step, names: Names, topic: str) -> list[Action] | None:
             return [plan.Submit(label)] if one.quoted else None
         case "click" | "select" if (group := names.group_of(label)) and names.kind(
             group
-        ) in _CHOSEN - {"radio"}:
+        ) in CHOSEN - {"radio"}:
             return [
                 (plan.Check if names.kind(group) == "checkboxes" else plan.Select)(group, label)
             ]
@@ -452,7 +450,7 @@ def _entries(step: _Step, first: _Argument, second: _Argument, names: Names) -> 
     if len(value.texts) > 1 and not (is_file or kind in {"multiselect", "checkboxes", ""}):
         return None
     is_box = kind == "checkbox" or (not kind and "checkbox" in step.nouns)
-    chosen = kind in _CHOSEN or (not kind and bool(step.nouns & {"choice", "boxes", "option"}))
+    chosen = kind in CHOSEN or (not kind and bool(step.nouns & {"choice", "boxes", "option"}))
     verb = step.verb
     if verb == "attach" or is_file:
         return [plan.Attach(label, text) for text in value.texts]
@@ -461,7 +459,7 @@ def _entries(step: _Step, first: _Argument, second: _Argument, names: Names) -> 
     is_option = kind in {"select", "multiselect"} and label in names.options.get(
         loose(value.text), ()
     )
-    if (verb == "type" and is_option) or (verb == "append" and kind in _CHOSEN):
+    if (verb == "type" and is_option) or (verb == "append" and kind in CHOSEN):
         verb = "select"  # "write 'Law' for 'Course'", which is a list
     if verb == "set" or (verb == "select" and kind in _PICKED):
         verb = "select" if chosen else "type"
@@ -476,7 +474,7 @@ def _entries(step: _Step, first: _Argument, second: _Argument, names: Names) -> 
 def _may_hold(kind: str, verb: str, label: str, value: str, names: Names) -> bool:
     """Whether words without quotation marks can be what is entered: a typed text, or an option that
     is there."""
-    if kind in _CHOSEN or kind == "checkbox":
+    if kind in CHOSEN or kind == "checkbox":
         return label in names.options.get(loose(value), ()) or (
             verb in {"set", "check"} and folded(value) in YES | NO
         )

@@ -1,6 +1,6 @@
 // The keyboard: one key after the other with its events and what a browser does of itself after them.
 (() => {
-  const { refuse, focus, settle, begin, selected, textual, editable, shown, roll, scrollable } = plumbline.mouse;
+  const { page, refuse, tell, push, focus, settle, begin, selected, textual, editable, shown, roll, scrollable } = plumbline.mouse;
   const MOST_KEY = 40;
   const MOST_EDITS = 1000;
   let clipboard = "";
@@ -45,7 +45,7 @@
     const focused = document.activeElement;
     if (textual(focused)) focused.select();
     else if (focused?.isContentEditable) document.execCommand("selectAll");
-    else getSelection().selectAllChildren(document.getElementById("area") ?? document.body);
+    else getSelection().selectAllChildren(page.content());
     selected();
   };
   const selection = () => {
@@ -68,7 +68,7 @@
   };
   const tab = back => {
     const all = [...document.querySelectorAll("input,textarea,select,button,a[href],[tabindex],[contenteditable='true']")]
-      .filter(one => one.tabIndex >= 0 && !one.disabled && shown(one) && !one.closest("#reward-display"));
+      .filter(one => one.tabIndex >= 0 && !one.disabled && shown(one) && !one.closest(page.apart));
     if (!all.length) return;
     const here = all.indexOf(document.activeElement);
     const to = all[here < 0 ? (back ? all.length - 1 : 0) : (here + (back ? -1 : 1) + all.length) % all.length];
@@ -80,20 +80,19 @@
     if (focused instanceof HTMLTextAreaElement) edit("insertLineBreak");
     else if (focused?.isContentEditable) edit("insertParagraph");
     else if (focused instanceof HTMLButtonElement || (focused instanceof HTMLAnchorElement && focused.href) ||
-      ["button", "submit"].includes(focused?.type)) focused.click();
+      ["button", "submit"].includes(focused?.type)) push(focused);
     else if (focused instanceof HTMLInputElement) { settle(); focused.form?.requestSubmit(); }
   };
   const turn = (focused, key) => {
     const forward = key === "ArrowDown" || key === "ArrowRight";
-    const told = () => { for (const type of ["input", "change"]) focused.dispatchEvent(new Event(type, { bubbles: true })); };
+    const told = () => tell(focused, "input", "change");
     if (focused instanceof HTMLSelectElement) {
       const to = focused.selectedIndex + (forward ? 1 : -1);
       if (to >= 0 && to < focused.options.length) { focused.selectedIndex = to; told(); }
     } else if (focused.type === "radio") {
       const all = [...document.getElementsByName(focused.name)].filter(one => one.type === "radio");
       const to = all[(all.indexOf(focused) + (forward ? 1 : -1) + all.length) % all.length];
-      focus(to);
-      to?.click();
+      push(to);
     } else if (focused.type === "number" || focused.type === "range") {
       const up = focused.type === "range" ? key === "ArrowUp" || key === "ArrowRight" : key === "ArrowUp";
       if (focused.type === "number" && (key === "ArrowLeft" || key === "ArrowRight")) return;
@@ -163,8 +162,8 @@
     const focused = document.activeElement;
     const free = keyEvent("keydown", " ", held) && keyEvent("keypress", " ", held);
     const last = keyEvent("keyup", " ", held);
-    if (free && last && (focused instanceof HTMLButtonElement || ["checkbox", "radio", "button", "submit"].includes(focused?.type))) focused.click();
+    if (free && last && (focused instanceof HTMLButtonElement || ["checkbox", "radio", "button", "submit"].includes(focused?.type))) push(focused);
   };
 
-  plumbline.keys = { stroke, character, selectAll, reset, settleEdits };
+  plumbline.keys = { stroke, character, edit, selectAll, reset, settleEdits };
 })();

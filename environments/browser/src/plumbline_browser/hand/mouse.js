@@ -1,9 +1,14 @@
 // The mouse and what has the focus: events with coordinates, as a user's, and points of elements that can be reached.
 (() => {
+  const plumbline = (window.plumbline ??= {});
+  // What a page has of its own: where its content lies, what covers it at the end, what no key comes to.
+  const page = { content: () => document.body, cover: ":not(*)", apart: ":not(*)" };
   class Refusal extends Error {
     constructor(status, reason) { super(reason); this.status = status; }
   }
   const refuse = (reason, status = "refused") => { throw new Refusal(status, reason); };
+
+  const tell = (control, ...types) => { for (const type of types) control.dispatchEvent(new Event(type, { bubbles: true })); };
 
   let pointer, over, edited;
   const reset = () => { pointer = { x: 0, y: 0 }; over = null; edited = null; };
@@ -20,7 +25,7 @@
   // ---- the mouse
   const hit = (x, y) => {
     const found = document.elementFromPoint(x, y);
-    return found && found.id !== "sync-task-cover" ? found : found && document.body;
+    return found?.matches(page.cover) ? document.body : found;
   };
   const mouse = (element, type, { x, y }, more = {}) => {
     const kind = type.startsWith("pointer") ? PointerEvent : type === "wheel" ? WheelEvent : MouseEvent;
@@ -58,9 +63,7 @@
   const focusable = element => element?.closest(
     "input:not([type=hidden]),textarea,select,button,a[href],[tabindex],[contenteditable='true'],[contenteditable='']");
   const settle = () => {
-    if (edited && edited.element.isConnected && edited.before !== edited.element.value) {
-      edited.element.dispatchEvent(new Event("change", { bubbles: true }));
-    }
+    if (edited && edited.element.isConnected && edited.before !== edited.element.value) tell(edited.element, "change");
     edited = null;
   };
   const focus = element => {
@@ -74,7 +77,7 @@
     return found && found.offsetNode ? { node: found.offsetNode, offset: found.offset } : null;
   };
   const selected = () => document.dispatchEvent(new Event("selectionchange"));
-  const choose = (from, to) => {
+  const mark = (from, to) => {
     if (!from || !to) return;
     if (from.node instanceof HTMLTextAreaElement || from.node instanceof HTMLInputElement) {
       if (to.node !== from.node || !textual(from.node) || from.node.type === "number") return;
@@ -93,8 +96,8 @@
       const target = focusable(element);
       focus(target);
       there = caret(point);
-      if (target && textual(target)) { if (there?.node === target) choose(there, there); }
-      else if (!element.closest("button") && getComputedStyle(element).userSelect !== "none") choose(there, there);
+      if (target && textual(target)) { if (there?.node === target) mark(there, there); }
+      else if (!element.closest("button") && getComputedStyle(element).userSelect !== "none") mark(there, there);
     }
     return { element, free, caret: there };
   };
@@ -107,6 +110,8 @@
     return common;
   };
   const clickAt = point => release(press(point).element, point);
+  // A click that has no place, as a key gives it: nothing is drawn for it, and nothing can lie over it.
+  const push = control => { focus(control); control.click(); };
 
   // ---- points that the mouse can reach
   const shown = element => element.isConnected && element.checkVisibility({ visibilityProperty: true });
@@ -174,7 +179,7 @@
   });
 
   plumbline.mouse = {
-    Refusal, refuse, reset, hit, mouse, move, rest, press, release, clickAt, focusable, focus, settle, begin, caret, choose,
+    page, Refusal, refuse, tell, reset, hit, mouse, move, rest, press, release, clickAt, push, focusable, focus, settle, begin, caret, mark,
     selected, textual, editable, shown, boxes, open, reach, centre, roll, scrollable, ancestors,
   };
 })();

@@ -1,21 +1,18 @@
-"""Writes typed actions as plain-text steps or as the JSON of browser agents, and reads what a model
-wrote in either.
+"""Writes typed actions as the JSON of browser agents, and reads what a model wrote in it or as
+plain-text steps.
 
 Reading gives the same actions as were written.
 """
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plumbline.tasks.text.lenient_json import values_in, whole
-from plumbline_forms.plans import actions as plan
-from plumbline_forms.plans.actions import Action, Element, Plan
-from plumbline_forms.plans.grammar import TooMuchWorkError, Work, action_objects
-from plumbline_forms.plans.reader import (
-    AROUND_URL,
+from plumbline_browser.plans import actions as plan
+from plumbline_browser.plans.actions import Action, Element, Language, Plan
+from plumbline_browser.plans.grammar import TooMuchWorkError, Work, action_objects
+from plumbline_browser.plans.reader import (
     COSTLY,
-    DATA,
     MAX_CHARACTERS,
     MAX_STEPS,
     MAX_VALUE,
@@ -25,76 +22,7 @@ from plumbline_forms.plans.reader import (
     read_step,
     read_steps,
 )
-from plumbline_forms.suite.declaration import Language
-
-# -- steps -----------------------------------------------------------------------------------------
-
-_TEMPLATES: Mapping[Language, Mapping[str, str]] = DATA["steps"]
-
-
-def write_steps(actions: Sequence[Action], language: Language = "en") -> str:
-    """The actions as numbered steps, one to a line."""
-    marker = _TEMPLATES[language]["marker"]
-    return "\n".join(
-        marker.format(number) + write_step(action, language)
-        for number, action in enumerate(actions, 1)
-    )
-
-
-def write_step(action: Action, language: Language = "en") -> str:
-    """One step without its number.
-
-    Quotes inside a value stay as they are unless that would be read as something else; then they
-    are escaped.
-    """
-    plain = _sentence(action, language, _plain)
-    return plain if read_step(plain) == action else _sentence(action, language, _escaped)
-
-
-def _plain(text: str) -> str:
-    return (
-        "'"
-        + text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-        + "'"
-    )
-
-
-def _escaped(text: str) -> str:
-    inner = _plain(text)[1:-1].replace("'", "\\'").replace('"', '\\"')
-    return f"'{inner}'"
-
-
-def _sentence(action: Action, language: Language, quote: Callable[[str], str]) -> str:
-    match action:
-        case plan.Navigate(url):
-            simple = (
-                "/" in url
-                and url.isascii()
-                and url.isprintable()
-                and not set(url) & set(" '\"`*\\")
-            )
-            url = url if simple and url == url.strip(AROUND_URL) else quote(url)
-            return _TEMPLATES[language]["navigate"].format(url)
-        case plan.Done(text, success):
-            state = "Done" if success else "Done without success"
-            return f"{state}: {quote(text)}" if text else state
-        case plan.Type(label, text, clear):
-            said = ["type" if clear else "append", text, label]
-        case plan.Select(label, option):
-            said = ["select", option, label]
-        case plan.Check(label, option) | plan.Uncheck(label, option):
-            verb = "check" if isinstance(action, plan.Check) else "uncheck"
-            said = [f"{verb} option", option, label] if option else [verb, label]
-        case plan.Attach(label, file):
-            said = ["attach", file, label]
-        case plan.Click(label, what):
-            said = [f"click {what}".rstrip(), label]
-        case plan.Submit(label):
-            said = ["button", label] if label else ["submit"]
-        case plan.Press(keys):
-            said = ["press", keys]
-    return _TEMPLATES[language][said[0]].format(*map(quote, said[1:]))
-
+from plumbline_browser.plans.writer import write_outputs, write_step
 
 # -- agents' JSON ----------------------------------------------------------------------------------
 # The JSON of browser agents (AgentOutput) and its bridge to the plain-text steps, without loss both
@@ -106,8 +34,6 @@ def _sentence(action: Action, language: Language, quote: Callable[[str], str]) -
 # only if it stands for exactly the action beside it; if not, the action counts as it is. So foreign
 # JSON is read by its actions alone, and nothing can be claimed in prose.
 
-ACTIONS_PER_OUTPUT = 4
-"""How many actions browser agents carry out at once; they drop what is beyond without a word."""
 _NAMES = {
     **dict.fromkeys(("go_to_url", "open_url"), "navigate"),
     **dict.fromkeys(("click_element", "click_element_by_index"), "click"),
@@ -130,19 +56,8 @@ def write_agent(
     Raises:
         ValueError: an action names a control that is not among the elements.
     """
-    outputs = []
-    for first in range(0, len(actions), ACTIONS_PER_OUTPUT):
-        batch = actions[first : first + ACTIONS_PER_OUTPUT]
-        outputs.append(
-            {
-                "thinking": None,
-                "evaluation_previous_goal": "" if first == 0 else "Success",
-                "memory": f"{first} of {len(actions)} actions done",
-                "next_goal": "\n".join(write_step(action, language) for action in batch),
-                "action": [_project(action, elements) for action in batch],
-            }
-        )
-    return "[\n" + ",\n".join(json.dumps(output, ensure_ascii=False) for output in outputs) + "\n]"
+    steps = [write_step(action, language) for action in actions]
+    return write_outputs(steps, [_project(action, elements) for action in actions])
 
 
 def read_plan(text: str, elements: Sequence[Element]) -> Plan:

@@ -1,122 +1,23 @@
-"""What a plan may ask for, typed. Controls are named as people name them: by their label."""
+"""The controls of a form as a browser agent sees them, and the plan of somebody who knows all about
+it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
+from plumbline_browser.plans.actions import (
+    Action,
+    Attach,
+    Check,
+    Element,
+    Navigate,
+    Select,
+    Submit,
+    Type,
+    Uncheck,
+)
 from plumbline_forms.site.page import WORDS, FormView
 from plumbline_forms.suite.catalogue import is_shown
 from plumbline_forms.suite.declaration import Field, Form, Value
-
-# -- actions ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Navigate:
-    """Go to an address."""
-
-    url: str
-
-
-@dataclass(frozen=True, slots=True)
-class Type:
-    """Type a text into a control, in place of what is there (or, where `clear` is off, after
-    it)."""
-
-    label: str
-    text: str
-    clear: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Select:
-    """Choose an option of a list or a group."""
-
-    label: str
-    option: str
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Tick a box: one by itself, or an option of a group of boxes."""
-
-    label: str
-    option: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Uncheck:
-    """Take the tick away from a box."""
-
-    label: str
-    option: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Attach:
-    """Attach a file, by its name."""
-
-    label: str
-    file: str
-
-
-@dataclass(frozen=True, slots=True)
-class Click:
-    """Click on something that is not a button."""
-
-    label: str
-    what: Literal["", "field", "box"] = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Submit:
-    """Click a button; without a label, the one that sends the page."""
-
-    label: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Press:
-    """Press a key in the control that was used last."""
-
-    keys: str
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """Stop: what follows is not carried out."""
-
-    text: str = ""
-    success: bool = True
-
-
-Action = Navigate | Type | Select | Check | Uncheck | Attach | Click | Submit | Press | Done
-Fill = (Type, Select, Check, Uncheck, Attach)
-"""Actions that change what a form holds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A plan as it was read."""
-
-    actions: tuple[Action, ...]
-    how: str = "steps"
-    """steps, json or none; +unread where a line or an action was not understood, +cut where it was
-    too long; none+costly where reading it takes more than `grammar.MOST_WORK`."""
-    unread: int = 0
-    """Lines that claim to be steps, or actions, that were not understood."""
-    idle: int = 0
-    """Steps or actions that were understood and change nothing on a page: "wait", "leave it empty",
-    a screenshot."""
-
-    def carried_out(self) -> tuple[Action, ...]:
-        """The actions up to the one that stops the plan."""
-        end = next(
-            (number for number, one in enumerate(self.actions, 1) if isinstance(one, Done)), None
-        )
-        return self.actions[:end]
-
 
 # -- elements --------------------------------------------------------------------------------------
 # The controls of a form as a browser agent sees them: numbered from 1, page after page, each option
@@ -125,21 +26,6 @@ class Plan:
 # A browser's own state numbers what is on the screen; this is the same list made from the
 # declaration, so that a plan can be written before any page was opened. Fields that are shown only
 # later have their numbers from the start.
-
-
-@dataclass(frozen=True, slots=True)
-class Element:
-    """Something that can be clicked, typed into or chosen from."""
-
-    index: int
-    page: int
-    kind: str
-    """The field's kind, or "button"."""
-    label: str
-    option: str = ""
-    """The text of the option, for elements of a radio group or a group of boxes."""
-    offers: tuple[str, ...] = ()
-    """The texts of a list's options."""
 
 
 @lru_cache(maxsize=256)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from plumbline.errors import PlumblineError
 from plumbline.records import Failure
-from plumbline_forms.driver.chromium import VIEWPORT, find_chromium, import_playwright, launch
+from plumbline_browser.chromium import VIEWPORT, find_chromium, import_playwright, launch
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, Dialog, Page, Playwright, ViewportSize

@@ -1,70 +1,53 @@
-// Carries out operations on the page that is open, as a user's hand would: one call for as many as there are.
+// Carries out operations on the page that is open, by the hand: one call for as many as there are.
 // An operation is an object with `op` and the place of its control among the controls of the page.
-// Text goes in by the browser's own editing command, so that maxlength and filters act as on typed text. Only minlength
-// does not: browsers check it after keys that a user pressed, and not after a script's edits, so it is checked here.
+// Browsers check minlength after keys that a user pressed, and not after a script's edits, so it is checked here.
 // A control may be called `action` or `submit`, so attributes and methods of a form are not read from the form itself.
 (() => {
+  const { focus, write, pick, choose, tick, attach, push } = plumbline.hand;
+  const OK = ["ok", ""];
+  let last = null;
   const controls = () => [...document.querySelectorAll("input,textarea,select,button")]
     .filter(control => !control.parentElement.closest("select"));
   const usable = control =>
     !control.matches(":disabled") && !control.closest("[hidden],[inert],datalist,dialog:not([open])");
   // What is not rendered takes no focus, and keys would go elsewhere.
-  const takesFocus = control => (control.focus(), document.activeElement === control);
+  const takesFocus = control => (focus(control), document.activeElement === control);
   const unfold = control => {
     for (let part = control; (part = part.closest("details:not([open])"));) part.open = true;
   };
-  const tell = (control, ...names) =>
-    names.forEach(name => control.dispatchEvent(new Event(name, { bubbles: true })));
 
   const edited = new WeakSet();
-  const write = (control, text) => {
+  const edit = (control, text) => {
     edited.add(control);
-    control.focus();
-    control.select();
-    document.execCommand(text === "" ? "delete" : "insertText", false, text);
-    tell(control, "change");
+    write(control, text);
   };
   const PICKED = ["date", "month", "week", "time", "datetime-local", "range", "color"];
   const enter = (control, step) => {
-    if (PICKED.includes(control.type)) {
-      control.focus();
-      control.value = step.text;
-      tell(control, "input", "change");
-    } else {
-      write(control, step.clear ? step.text : control.value + step.text);
-    }
+    if (PICKED.includes(control.type)) pick(control, step.text);
+    else edit(control, step.clear ? step.text : control.value + step.text);
     const bad = control.validity.badInput;
-    if (bad) write(control, "");
-    return step.refused || bad ? ["refused", `${step.called} takes no such ${control.type}`] : ["ok", ""];
+    if (bad) edit(control, "");
+    return step.refused || bad ? ["refused", `${step.called} takes no such ${control.type}`] : OK;
   };
-  const choose = (control, step) => {
+  const opt = (control, step) => {
     const option = control.options[step.place];
     if (!option) return ["not found", "the page has no such option now"];
-    if (control.multiple) option.selected = step.on;
-    else control.selectedIndex = step.place;
-    tell(control, "input", "change");
-    return ["ok", ""];
+    choose(option, step.on);
+    return OK;
   };
-  const tick = (control, step) => {
-    if (step.on === null || control.checked !== step.on) control.click();
-    return ["ok", ""];
-  };
-  const put = (control, step) => {
-    const held = new DataTransfer();
-    const there = control.multiple ? [...control.files].filter(file => file.name !== step.name) : [];
-    there.forEach(file => held.items.add(file));
-    held.items.add(new File([step.content], step.name, { type: step.type }));
-    control.files = held.files;
-    tell(control, "input", "change");
-    return ["ok", ""];
-  };
-  const push = control => {
-    control.focus();
-    control.click();
+  const click = control => {
+    push(control);
     if (control.type === "reset") controls().filter(one => one.form === control.form).forEach(one => edited.delete(one));
-    return ["ok", ""];
+    return OK;
   };
-  const doing = { enter, choose, tick, put, push, touch: control => (control.focus(), ["ok", ""]) };
+  const doing = {
+    enter,
+    choose: opt,
+    tick: (control, step) => (tick(control, step.on), OK),
+    put: (control, step) => (attach(control, new File([step.content], step.name, { type: step.type })), OK),
+    push: click,
+    touch: control => (focus(control), OK),
+  };
 
   // Why the browser would not send the form, or "" where it would; in the words of the direct executor, because a model
   // may read them, and not in those of this browser's language.
@@ -98,7 +81,7 @@
     "date", "month", "week", "time", "datetime-local"];
   const submits = form => controls().filter(one => one.form === form && ["submit", "image"].includes(one.type));
   const formInUse = () =>
-    window.plumblineLast?.form ?? [...document.forms].find(form => submits(form).length) ?? document.forms[0];
+    last?.form ?? [...document.forms].find(form => submits(form).length) ?? document.forms[0];
   // The button that Enter clicks, or null, and why Enter sends nothing.
   const defaultButton = (form, called) => {
     const [first = null] = submits(form);
@@ -129,14 +112,13 @@
     const { action, method } = how(form, button);
     if (!why && elsewhere(action, base)) why = "not sent, its address is not one of this site";
     if (why) return { attempt: ["refused", why] };
-    return method.toLowerCase() === "dialog" ? { attempt: ["ok", ""] } : { form, button };
+    return method.toLowerCase() === "dialog" ? { attempt: OK } : { form, button };
   };
   // Whether Enter in the control that was used last sends its form.
   const pressed = () => {
-    const last = window.plumblineLast;
     if (!last || ["file", "color"].includes(last.type) || last.tagName === "SELECT") return false;
-    if (["button", "reset"].includes(last.type)) push(last);
-    else if (last.tagName === "TEXTAREA") write(last, last.value + "\n");
+    if (["button", "reset"].includes(last.type)) click(last);
+    else if (last.tagName === "TEXTAREA") edit(last, last.value + "\n");
     else return Boolean(last.form) && !defaultButton(last.form, () => "")[1];
     return false;
   };
@@ -148,7 +130,7 @@
     const attempts = [];
     for (const step of steps) {
       if (performance.now() > until) return { attempts, sent: null, cut: true };
-      if (step.op === "return" && !pressed()) { attempts.push(["ok", ""]); continue; }
+      if (step.op === "return" && !pressed()) { attempts.push(OK); continue; }
       if (step.op === "send" || step.op === "return") {
         const { attempt, ...sent } = sending(step, base);
         if (!attempt) return { attempts, sent, cut: false };
@@ -162,7 +144,7 @@
         attempts.push(["refused", `${step.called} is not shown now`]);
         continue;
       }
-      window.plumblineLast = control;
+      last = control;
       attempts.push(doing[step.op](control, step));
     }
     return { attempts, sent: null, cut: false };
@@ -174,7 +156,7 @@
 
   // A page written again in this one, and operations on it.
   const onNewPage = (html, steps, milliseconds) => {
-    window.plumblineLast = null;
+    last = null;
     document.open();
     document.write(html);
     document.close();
@@ -186,7 +168,7 @@
   const press = ({ form, button }) => {
     form.removeAttribute("target");
     button?.removeAttribute("formtarget");
-    if (button) button.click();
+    if (button) push(button);
     else HTMLFormElement.prototype.requestSubmit.call(form);
   };
   // Operations on the page that is open; where they send the form, that comes right after the answer to this call.
@@ -205,5 +187,5 @@
     for (const one of marked) one.removeAttribute("data-plumbline-owner");
     return html;
   };
-  return { onNewPage, onThisPage, read };
-})()
+  plumbline.form = { onNewPage, onThisPage, read };
+})();

@@ -66,7 +66,7 @@ def import_playwright() -> Any:
         import playwright.async_api
     except ImportError as error:
         raise missing(
-            "driving a browser (any Chromium will do)", error, RecipeError, extra="browser"
+            "driving a browser (any Chromium will do)", "playwright", RecipeError
         ) from error
     return playwright.async_api
 

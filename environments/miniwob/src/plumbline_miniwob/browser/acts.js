@@ -1,12 +1,14 @@
-// Carries out actions as a user's hand would: with events that the page takes as a user's. Each action is an object
-// (see ../actions.py), each ends as [status, reason]; status is "ok", "not found", "ambiguous" or "refused".
+// Carries out actions by the hand, on what the page shows. Each action is an object (see ../actions.py), each ends as
+// [status, reason]; status is "ok", "not found", "ambiguous" or "refused".
 (() => {
-  const { see, clock, keys } = plumbline;
+  const { see, clock, hand } = plumbline;
   const {
-    Refusal, refuse, hit, mouse, move, press, release, clickAt, focusable, focus, caret, choose, selected, textual, editable,
-    shown, boxes, open, reach, centre, roll,
-  } = plumbline.mouse;
-  const { stroke, character, selectAll } = keys;
+    page, Refusal, refuse, hit, mouse, move, press, release, clickAt, focusable, focus, caret, mark, selected, textual, editable,
+    shown, boxes, open, reach, centre, roll, stroke, character, selectAll, pick, choose, tick,
+  } = hand;
+  Object.assign(page, {
+    content: () => document.getElementById("area") ?? document.body, cover: "#sync-task-cover", apart: "#reward-display, #reward-display *",
+  });
   const OK = ["ok", ""];
   const MOST_TEXT = 1000;
   const FAR = 10000;
@@ -82,8 +84,7 @@
     if (field?.type === "date" || field?.type === "time") {
       const value = text === "" ? "" : dated(field.type, text);
       if (value === null) refuse(`it takes no such ${field.type}`);
-      field.value = value;
-      for (const name of ["input", "change"]) field.dispatchEvent(new Event(name, { bubbles: true }));
+      pick(field, value);
       if (field.value !== value) refuse(`it takes no such ${field.type}`);
       return OK;
     }
@@ -108,10 +109,7 @@
       all.find(each => see.tidy(each.text).toLowerCase() === see.tidy(option).toLowerCase()) ?? all.find(each => each.value === option);
     if (!one) refuse(`there is no option '${see.tidy(option).slice(0, 60)}'`, "not found");
     clickAt(reach(list));
-    const before = list.selectedIndex;
-    if (list.multiple) one.selected = true;
-    else list.selectedIndex = one.index;
-    if (list.multiple || before !== one.index) for (const name of ["input", "change"]) list.dispatchEvent(new Event(name, { bubbles: true }));
+    choose(one);
     return OK;
   };
   const check = (found, on) => {
@@ -120,7 +118,7 @@
       : element?.closest("label")?.control ?? element?.querySelector("input[type=checkbox],input[type=radio]");
     if (!box || (box.type !== "checkbox" && box.type !== "radio")) refuse("it is no checkbox");
     if (box.disabled) refuse("it is disabled");
-    if (box.checked !== on) clickAt(shown(box) && boxes(box).length ? reach(box) : reach(box.labels[0] ?? box));
+    tick(box, on, () => clickAt(shown(box) && boxes(box).length ? reach(box) : reach(box.labels[0] ?? box)));
     return box.checked === on ? OK : ["refused", `it does not become ${on ? "checked" : "unchecked"}`];
   };
   // The way of a drag. Over an element it ends a little past the middle, first across and then down: only then does what
@@ -150,7 +148,7 @@
         pressed.element.style.width = `${Math.max(15, box.width + point.x - from.x)}px`;
         pressed.element.style.height = `${Math.max(15, box.height + point.y - from.y)}px`;
       } else if (pressed.caret && pressed.element.isConnected && getComputedStyle(pressed.element).userSelect !== "none") {
-        choose(pressed.caret, caret(point));
+        mark(pressed.caret, caret(point));
       }
       await clock.advance(MOMENT);
     }
@@ -167,7 +165,7 @@
   };
   const scroll = (found, by) => {
     if (!Array.isArray(by) || by.length !== 2 || !by.every(number)) refuse("by is two numbers of pixels");
-    const element = found ? found.element ?? hit(found.point.x, found.point.y) : document.getElementById("area") ?? document.body;
+    const element = found ? found.element ?? hit(found.point.x, found.point.y) : page.content();
     if (!element) refuse("there is nothing", "not found");
     if (!shown(element)) refuse("it is not shown now");
     const box = element.getBoundingClientRect();
@@ -259,6 +257,5 @@
     for (const key of ["on", "to"]) if (act[key] != null) told[key] = describe(act[key], seen);
     return told;
   };
-  const reset = () => { plumbline.mouse.reset(); keys.reset(); };
-  plumbline.hand = { carryOut, describe: describeAct, reset, rest: plumbline.mouse.rest };
+  plumbline.acts = { carryOut, describe: describeAct };
 })();
