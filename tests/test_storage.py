@@ -117,6 +117,9 @@ def test_appended_rows_are_cut_back_to_a_mark_and_a_torn_line_is_left_out(tmp_pa
     with lines.path.open("ab") as file:
         file.write(b'{"step": 3, "te')
     assert [row["step"] for row in lines.rows()] == [1, 2]
+    lines.cut_torn()
+    lines.append({"step": 3})
+    assert [row["step"] for row in lines.rows()] == [1, 2, 3]
     lines.truncate(mark)
     assert lines.rows() == [{"step": 1}]
     assert lines.path.read_bytes() == (json.dumps({"step": 1}) + "\n").encode()

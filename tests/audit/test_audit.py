@@ -108,6 +108,22 @@ def test_a_sound_task_has_no_finding_and_its_figures():
     assert len(audit(FaultyTask(), ["val"], limit=5).context.golds) == 5
 
 
+def test_a_way_of_writing_loses_a_share_of_what_its_own_gold_answer_earns():
+    task = FaultyTask("oracle")  # every gold answer earns 0.9
+    seen, example = scoring_runner.ScoringRunner(task, silent), task.examples("val")[0]
+    whole, half = (
+        Case(example, "", text) for text in (example.gold, example.gold.replace("tipo", "other"))
+    )
+    seen.judge(
+        "all",
+        {("gold",): [whole], ("writing", "same"): [whole], ("writing", "half"): [half, whole]},
+    )
+    assert {way: figures["loss"] for way, figures in seen.written().items()} == {
+        "same": 0.0,
+        "half": 0.25,
+    }
+
+
 def test_parts_that_gold_answers_lack_are_named_in_their_own_order():
     names = [f"part{number}" for number in range(9)]
 

@@ -11,6 +11,7 @@ from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.outcome import outcome
 from plumbline.checks.diagnosis.rules import CHECKS
+from plumbline.checks.diagnosis.rules.signal import find_zero_variance_groups
 
 STEPS = 120
 
@@ -450,6 +451,12 @@ def test_what_to_do_about_rewards_that_are_all_the_same_depends_on_what_they_are
         found[value] = finding.fix
     assert "harder prompts" in found[1.0]
     assert "harder prompts" not in found[0.0]
+
+
+@pytest.mark.parametrize(("steps", "since"), [(39, 30), (40, 21)])
+def test_equal_groups_are_counted_over_more_steps_of_a_longer_log(steps, since):
+    (found,) = find_zero_variance_groups(healthy(steps=steps, zero_std=np.full(steps, 0.8)))
+    assert found.since == since
 
 
 @pytest.mark.parametrize(("drift", "level"), [(1.0, "warning"), (0.1, "note")])

@@ -88,8 +88,14 @@ def strict(one):
         # What is paid has nothing to do with the gold answer.
         (commas(2), lambda one: float(len(one.text) % 2), None, {}),
         (commas(2), lambda one: 0.0, None, {"gold-unpaid": "fatal"}),
-        # One point in ten for what is nearly the form that is wanted.
+        # One point in ten for what is nearly the form that is wanted; four for what is wrong.
         (commas(2), lambda one: strict(one) or 0.1 * is_right(one.text, one.gold), None, {}),
+        (
+            commas(2),
+            lambda one: strict(one) or 0.4 - 0.4 * is_right(one.text, one.gold),
+            None,
+            {"gold-unpaid": "fatal"},
+        ),
     ],
 )
 def test_right_answers_that_earn_nothing(text, paid, parts, found):

@@ -14,9 +14,19 @@ from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.errors import DataError
 from plumbline.recipe import parse
 from plumbline.records import Headline
+from plumbline.runs.run import Run
 from plumbline.training.pipeline import run_recipe
 from tests.diagnosis.test_checks import healthy, said
-from tests.reports.building import RL, SFT, Level, evaluation
+from tests.reports.building import (
+    RL,
+    SFT,
+    Level,
+    evaluation,
+    recipe,
+    write_evaluations,
+    write_rl,
+    write_supervised,
+)
 from tests.training.toy_runs import toy_recipe
 from tests.work import work
 
@@ -55,6 +65,21 @@ def test_a_part_that_is_never_earned_and_the_gold_answers_that_do_not_earn_it(
     )
     assert ("references", "fatal") in {(one.check, one.level) for one in examined.findings}
     assert "dead-part" in {one.check for one in examined.findings}
+
+
+def test_a_stage_has_its_own_last_evaluations_and_those_before_it(tmp_path):
+    with Run.start(recipe(), tmp_path, resume=False) as made:
+        write_supervised(made, "base", 2)
+        write_supervised(made, "sft", 2)
+        write_rl(made, 2, n=2)
+        write_evaluations(made, {"base": SFT, "sft": SFT, "rl": RL}, 2, splits=("test",))
+    read = {
+        one.name: {(last.stage, last.split) for last in one.finals}
+        for one in read_histories(tmp_path)
+    }
+    before = {("reference", "test"), ("base", "test")}
+    sft, rl = before | {("sft", "test")}, before | {("sft", "test"), ("rl", "test")}
+    assert read == {"base": before, "sft": sft, "rl": rl}
 
 
 def final(stage, mode, level, *, n=200, split="test", **over):

@@ -2,6 +2,7 @@
 difference is."""
 
 import itertools
+import json
 import resource
 import subprocess
 import sys
@@ -116,7 +117,7 @@ def test_versions_are_compared_with_the_one_before_and_p_is_adjusted_over_the_ta
     low, high = rewards(0.3, seed=1), rewards(0.95, seed=2)
     stored(tmp_path / "v1", {GREEDY: low, BASE: low}, began=day(1))
     stored(tmp_path / "v2", {GREEDY: high}, began=day(2), rl=RL | {"beta": 0.1})
-    stored(tmp_path / "v3", {GREEDY: low}, began=day(3), rl=RL | {"beta": 0.2})
+    stored(tmp_path / "v3", {GREEDY: low}, began=day(3), rl=RL | {"beta": 0.2}, steps=0)
     found = history([tmp_path])
     assert said(found) == [
         ("v1", "its start, models/small", "same"),
@@ -140,7 +141,12 @@ def test_versions_are_compared_with_the_one_before_and_p_is_adjusted_over_the_ta
         0.0,
         1.0,
     )
-    assert dumps(plain_history(found))
+    first, _, last = json.loads(dumps(plain_history(found)))["runs"]
+    assert [one["steps"]["rl"] for one in (first, last)] == [
+        {"done": 60, "of": 60},
+        {"done": 0, "of": 60},
+    ]
+    assert last["changes"] == [{"key": "rl.beta", "before": 0.1, "after": 0.2}]
 
 
 def test_two_seeds_of_one_recipe_are_not_called_different(tmp_path):

@@ -6,6 +6,7 @@ import io
 import re
 
 import pytest
+from rich.console import Console
 
 from plumbline.errors import RecipeError
 from plumbline.evaluation.command import EvaluationSpec, run_evaluation
@@ -13,6 +14,7 @@ from plumbline.evaluation.evaluate import evaluate_completions, references
 from plumbline.evaluation.summary import detail
 from plumbline.reports.evaluation_output import (
     Outputs,
+    detail_tables,
     evaluation_page,
     evaluation_tables,
     render,
@@ -55,6 +57,14 @@ def test_the_figures_stand_above_the_oracle_and_the_controls_with_their_limits(s
     assert float(first["letter_accuracy"]) == 0.5
     assert (first["limit"], first["holds"], first["failures"]) == ("", "", "0")
     assert [(row["limit"], row["holds"]) for row in rows[2:]] == [("0.1", "no"), ("0.05", "yes")]
+
+
+def test_on_a_terminal_controls_stand_from_the_best_to_the_worst(summary):
+    page = io.StringIO()
+    Console(file=page, width=100).print(
+        detail_tables({**summary, "controls": {"a": 0.1, "b": 0.3, "c": 0.2}})
+    )
+    assert re.findall(r"control: (\w)", page.getvalue()) == ["b", "c", "a"]
 
 
 def test_there_is_a_table_for_each_thing_that_is_broken_down_by(summary):

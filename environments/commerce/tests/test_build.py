@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from environments.commerce.tests.conftest import OPTIONS
@@ -18,7 +19,7 @@ from plumbline.runs import output_guard
 from plumbline.storage import read_jsonl
 from plumbline.tasks import open_task, silent
 from plumbline_commerce.build import RECORDS, SPLITS, build_commerce, has_records
-from plumbline_commerce.extraction.pairs import _eligible, _quotas
+from plumbline_commerce.extraction.pairs import _choose, _eligible, _quotas
 from plumbline_commerce.extraction.schema import KEYS
 from plumbline_commerce.job import Shop
 from plumbline_commerce.options import CommerceOptions
@@ -135,6 +136,11 @@ def test_quotas_add_up_and_never_exceed_what_there_is():
     assert _quotas({"a": 3, "b": 100, "nenhum": 500}, 100) == {"a": 3, "b": 72, "nenhum": 25}
     assert _quotas({"a": 3, "b": 5, "nenhum": 500}, 100) == {"a": 3, "b": 5, "nenhum": 92}
     assert sum(_quotas({"a": 40, "b": 41, "c": 42, "nenhum": 5}, 100).values()) == 100
+
+
+def test_as_many_reviews_as_there_are_can_be_asked_for():
+    rows = [{"complaint_category": name, "at": at} for at, name in enumerate(("a", "nenhum", "a"))]
+    assert sorted(row["at"] for row in _choose(rows, 3, np.random.default_rng(0))) == [0, 1, 2]
 
 
 def test_too_few_reviews_is_an_error_with_a_fix(tmp_path):

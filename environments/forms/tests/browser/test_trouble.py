@@ -157,6 +157,14 @@ def test_dialogs_and_windows_are_noted_and_do_no_harm(visit):
     assert any("dialog: hello" in note for note in result.notes), result.notes
 
 
+def test_a_form_that_a_script_sends_leaves_its_page_standing(visit):
+    send = "fetch(form.action, {method: 'POST', body: new URLSearchParams(new FormData(form))})"
+    result = visit(
+        f"onsubmit = event => {{ const form = event.target; event.preventDefault(); {send} }}"
+    )
+    assert len(result.receipts) == 1
+
+
 def test_nothing_but_the_site_can_be_reached(visit):
     heard = []
 
