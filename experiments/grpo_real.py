@@ -354,7 +354,7 @@ def best_rule() -> str:
     """
     import tempfile
 
-    from plumbline_commerce.extraction.controls import facts_only, opening
+    from plumbline_commerce.extraction.baselines import facts_only, opening
     from plumbline_commerce.extraction.schema import CATEGORIES, SENTIMENTS
 
     recipe = load(RECIPE)
@@ -550,7 +550,7 @@ def summary(name: str, arm: dict[str, Any], seed: int, run: Run) -> dict[str, An
         "steps": rl.steps,
         "shuffled": run.recipe.controls.shuffle_advantages,
         "set": arm["set"],
-        "controls": {
+        "baselines": {
             key.mode: round(e.mean_reward, 4)
             for key, e in found.items()
             if key.stage == "reference"

@@ -13,7 +13,7 @@ from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.statistics import mean_interval
 from plumbline.seeds import generator
 from plumbline.tasks import open_task
-from plumbline_commerce.extraction.controls import sloppily
+from plumbline_commerce.extraction.baselines import sloppily
 from plumbline_commerce.options import Sloppiness
 
 WAYS = {

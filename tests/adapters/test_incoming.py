@@ -76,7 +76,7 @@ def test_composite_problems_have_the_stratum_of_their_data_set(gym, declared, tm
 def test_a_data_set_without_answers_has_no_gold(gym, declared, tmp_path):
     task = opened("reasoning_gym:graph_color", tmp_path, size=10)
     assert {one.gold for split in task.splits for one in task.examples(split)} == {None}
-    assert set(task.controls) == {"blank", "echo"}
+    assert set(task.baselines) == {"blank", "echo"}
 
 
 def test_an_answer_that_earns_less_than_1_stays_and_is_found(gym, declared, tmp_path, monkeypatch):

@@ -36,8 +36,8 @@ def few_verdicts(monkeypatch):
             "fatal",
             "the parts longo and curto contradict each other",
         ),
-        ("shape", "control", "warning", "the control constant earns 0.6"),
-        ("shape-fatal", "control", "fatal", "such answers will be learnt"),
+        ("shape", "baseline", "warning", "the baseline constant earns 0.6"),
+        ("shape-fatal", "baseline", "fatal", "such answers will be learnt"),
         (
             "oracle",
             "oracle",
@@ -67,7 +67,7 @@ def test_a_planted_fault_is_found_and_nothing_else(fault, check, level, said):
     task = FaultyTask(fault)
     if fault == "no gold":
         task.__class__ = type(
-            "Goldless", (FaultyTask,), {"controls": {"blank": FaultyTask().controls["blank"]}}
+            "Goldless", (FaultyTask,), {"baselines": {"blank": FaultyTask().baselines["blank"]}}
         )
     found = audit(task).findings
     assert {finding.check for finding in found} - {"part-unreached"} == {check}, [
@@ -83,9 +83,9 @@ def test_examples_that_share_a_cluster_count_once():
     alike.examples = lambda split: [
         replace(one, cluster=f"{at % 4}") for at, one in enumerate(of_each(split))
     ]
-    assert "control" in {finding.check for finding in audit(alone).findings}
+    assert "baseline" in {finding.check for finding in audit(alone).findings}
     # four clusters decide nothing
-    assert "control" not in {finding.check for finding in audit(alike).findings}
+    assert "baseline" not in {finding.check for finding in audit(alike).findings}
 
 
 def test_a_sound_task_has_no_finding_and_its_figures():
@@ -95,7 +95,7 @@ def test_a_sound_task_has_no_finding_and_its_figures():
     plain = json.loads(json.dumps(found.plain()))
     assert plain["gold"] == {"n": 120, "mean": 1.0, "least": 1.0}
     assert plain["splits"] == {"train": 40, "val": 40, "test": 40}
-    assert plain["controls"]["blank"] == {"limit": None, "train": 0.0, "val": 0.0, "test": 0.0}
+    assert plain["baselines"]["blank"] == {"limit": None, "train": 0.0, "val": 0.0, "test": 0.0}
     assert plain["parts"]["nota"]["least"] == 0.0
     assert plain["parts"]["nota"]["most"] == 1.0
     assert plain["writings"][DECIMAL_COMMA]["loss"] == 0.0
@@ -155,10 +155,10 @@ def test_a_hostile_text_that_takes_long_is_told(monkeypatch):
 
 
 def test_the_search_puts_together_what_no_single_start_has(monkeypatch):
-    """Three words earn a third each, and stand in the prompt, in gold answers, and in a control."""
+    """Three words earn a third each, and stand in the prompt, in gold answers, and in a baseline."""
 
     class Words(FaultyTask):
-        controls = {"says": lambda examples: ["sim"] * len(examples)}  # noqa: RUF012
+        baselines = {"says": lambda examples: ["sim"] * len(examples)}  # noqa: RUF012
 
         def judge(self, example, completion):
             outcome, _ = super().judge(example, completion)
@@ -441,7 +441,7 @@ def users(plumbline, tmp_path, monkeypatch):
         ("sound,rude", set()),
         ("skips", set()),
         ("lenient", {"pays-anything"}),
-        ("wordy", {"oracle", "hostile", "cheat", "part-floor", "control"}),
+        ("wordy", {"oracle", "hostile", "cheat", "part-floor", "baseline"}),
     ],
 )
 def test_penalties_rows_without_gold_and_paid_forms_are_told_apart(users, tmp_path, names, loud):
@@ -577,7 +577,7 @@ def test_every_gold_answer_at_once_counts_where_it_holds_the_rows_own(users, tmp
         for n in range(60)
     ]
     write_jsonl(tmp_path / "rows.jsonl", rows)
-    (found,) = [one for one in users("contains")["findings"] if one["check"] == "control"]
+    (found,) = [one for one in users("contains")["findings"] if one["check"] == "baseline"]
     assert (found["level"], found["evidence"]["reward"]["mean"]) == ("fatal", 1.0)
 
 
@@ -593,7 +593,7 @@ def test_a_reward_function_of_trls_signature_is_audited_with_rows(users):
     # it compares letter by letter
     assert {(one["check"], one["level"]) for one in found} == {("writing", "warning")}
     found = users("contains")["findings"]
-    assert "fatal" in {one["level"] for one in found if one["check"] in {"control", "cheat"}}
+    assert "fatal" in {one["level"] for one in found if one["check"] in {"baseline", "cheat"}}
 
 
 def test_what_a_verifier_prints_is_counted_and_stays_out_of_the_figures(users):

@@ -123,7 +123,7 @@ def test_a_spread_task_has_what_the_task_has(spread, tmp_path, name):
         own.rubric,
         own.form,
     )
-    assert far.controls.keys() == own.controls.keys()
+    assert far.baselines.keys() == own.baselines.keys()
     assert far.judges == 3
 
 

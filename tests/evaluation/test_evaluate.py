@@ -132,7 +132,7 @@ def test_a_file_of_version_0_1_with_a_failure_as_a_reward_of_0_is_read_as_what_i
     assert [(row.id, row.failure) for row in read.unjudged] == [("val-3", "RuntimeError")]
 
 
-def test_a_control_that_equals_the_oracle_leaves_the_skill_open(tmp_path):
+def test_a_baseline_that_equals_the_oracle_leaves_the_skill_open(tmp_path):
     """One example is enough; it was NaN, which is no JSON, and the run had no result."""
     task = ToyTask({"size": 1, "reward": "constant"})
     summary = summarise(evaluated(task, ["a"]), references(task, task.examples("val"), "val"))
@@ -249,7 +249,7 @@ def test_a_bad_file_of_completions(tmp_path, task, rows, message):
         evaluate_file(path, task, ["val"])
 
 
-def test_an_unknown_control_is_named_with_the_known_ones(task):
+def test_an_unknown_baseline_is_named_with_the_known_ones(task):
     with pytest.raises(DataError, match="oracle, blank, constant"):
         evaluate_reference(task, task.examples("val"), source="cheat", split="val")
 

@@ -66,7 +66,7 @@ def test_figures_by_stratum_and_by_the_parts_of_a_prefix(evaluation):
     assert by_stratum(single) == by_prefix(single) == {}
 
 
-def test_the_detail_is_json_and_says_whether_controls_keep_their_limits(task, evaluation):
+def test_the_detail_is_json_and_says_whether_baselines_keep_their_limits(task, evaluation):
     summary = detail(evaluation, references(task, task.examples("val"), "val"))
     assert json.loads(dumps(summary)) == summary
     assert set(summary["by"]) == {"parity", "kind"}
@@ -85,7 +85,7 @@ def test_the_detail_is_json_and_says_whether_controls_keep_their_limits(task, ev
     assert (summary["note"], summary["prefix"]) == ("a toy", "kind-")
 
 
-def test_a_control_that_few_examples_put_over_its_limit_holds_it(task, evaluation):
+def test_a_baseline_that_few_examples_put_over_its_limit_holds_it(task, evaluation):
     beside = references(task, task.examples("val"), "val")
     once = tuple(
         replace(row, reward=float(at == 0)) for at, row in enumerate(beside["constant"].rows)

@@ -334,7 +334,7 @@ def test_what_differs_by_chance_alone_is_called_a_change_no_more_often_than_the_
     assert max(falls, over) / tries < 0.05  # 0.025 and three standard errors
 
 
-def test_a_control_of_six_and_more_can_be_surely_over_its_limit():
+def test_a_baseline_of_six_and_more_can_be_surely_over_its_limit():
     assert [surely_over([0.9] * n, 0.5) for n in (0, 1, 5, 6, 40)] == [
         False,
         False,

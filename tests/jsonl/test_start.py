@@ -100,7 +100,7 @@ def test_parts_that_a_function_names_get_weights_and_one_that_fails_is_said_to(p
     assert values["task"]["options"]["weights"] == {"right": 1, "brief": 1}
     assert values["task"]["options"]["gold"] == "answer"
     said, values, _ = begin(place, "broken", "broken.yaml")
-    assert "not ready: judging the control blank" in said
+    assert "not ready: judging the baseline blank" in said
     assert "plumbline run" not in said
     begin(place, "nameless", "nameless.yaml")  # a mapping that cannot be iterated
     assert "label" not in said.split("\n")[2]

@@ -35,8 +35,8 @@ def test_the_law_of_a_task(workplace):
         laws = check_task(task, split)
         assert laws.oracle == 1.0
         assert laws.raised == ()
-        assert set(laws.controls) == {"blank", "echo", "constant", "shuffled-gold", "every-gold"}
-        assert max(laws.controls.values()) < 1
+        assert set(laws.baselines) == {"blank", "echo", "constant", "shuffled-gold", "every-gold"}
+        assert max(laws.baselines.values()) < 1
     assert type(task).precheck is not Task.precheck
 
 
@@ -334,7 +334,7 @@ def test_without_gold_answers_there_is_no_ceiling_and_that_is_said(workplace, tm
     workplace.functions("def score(completion):\n    return min(1.0, len(completion) / 100)\n")
     task = workplace.open()
     examples = task.examples("val")
-    assert set(task.controls) == {"blank", "echo"}
+    assert set(task.baselines) == {"blank", "echo"}
     beside = references(task, examples, "val")
     assert set(beside) == {"blank", "echo"}
     summary = summarise(beside["echo"], beside)

@@ -41,13 +41,13 @@ def rows_of(table):
     return list(csv.DictReader(io.StringIO(table.to_csv())))
 
 
-def test_the_figures_stand_above_the_oracle_and_the_controls_with_their_limits(summary):
+def test_the_figures_stand_above_the_oracle_and_the_baselines_with_their_limits(summary):
     rows = rows_of(evaluation_tables(summary)[0])
     assert [row["source"] for row in rows] == [
         "m_1 & <b>",
         "Oracle",
-        "Control: constant",
-        "Control: blank",
+        "Baseline: constant",
+        "Baseline: blank",
     ]
     first = rows[0]
     assert float(first["nonzero_rate"]) == 7 / 8
@@ -76,7 +76,7 @@ def test_the_three_formats_hold_the_same_rows_and_escape_what_others_wrote(summa
     tables = evaluation_tables(summary)
     shown = {form: render(tables, form) for form in ("md", "csv", "latex")}
     for text in shown.values():
-        assert text.count("Control: constant") == 1
+        assert text.count("Baseline: constant") == 1
         assert text.count("short") == 1
     assert r"m\_1 \& \textless{}b\textgreater{}" in shown["latex"]
     assert shown["latex"].count(r"\begin{tabular}") == 3

@@ -45,7 +45,7 @@ def test_the_laws(opener, reward, split):
     laws = check_task(opened(opener, reward=reward), split)
     assert laws.oracle == 1.0
     assert laws.raised == ()
-    assert max(laws.controls.values()) < (0.05 if reward == "strict" else 0.5), laws.controls
+    assert max(laws.baselines.values()) < (0.05 if reward == "strict" else 0.5), laws.baselines
 
 
 @pytest.mark.parametrize("opener", OPENERS)

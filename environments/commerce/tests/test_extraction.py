@@ -15,7 +15,7 @@ from plumbline.api import HOSTILE, check_task
 from plumbline.errors import RecipeError
 from plumbline.tasks import open_task
 from plumbline.tasks.rubric import Part, Rubric
-from plumbline_commerce.extraction.controls import facts_only, first_sentence, opening, sloppily
+from plumbline_commerce.extraction.baselines import facts_only, first_sentence, opening, sloppily
 from plumbline_commerce.extraction.rubric import RUBRIC, judge, said
 from plumbline_commerce.extraction.schema import CATEGORIES, JSON_SCHEMA, KEYS, SENTIMENTS, fits
 from plumbline_commerce.options import Sloppiness
@@ -64,12 +64,12 @@ def test_the_law_of_the_task(commerce, split):
     laws = check_task(commerce, split)
     assert laws.oracle == 1.0
     assert laws.raised == ()
-    assert laws.controls["blank"] == laws.controls["echo"] == 0
-    assert laws.controls["keyword-stuffing"] < 0.2
-    assert laws.controls["shuffled-gold"] < 0.35
-    assert laws.controls["constant"] < 0.45
-    assert laws.controls["facts-only"] < laws.controls["first-sentence"]
-    assert max(laws.controls.values()) < 0.5, "no control comes near the oracle"
+    assert laws.baselines["blank"] == laws.baselines["echo"] == 0
+    assert laws.baselines["keyword-stuffing"] < 0.2
+    assert laws.baselines["shuffled-gold"] < 0.35
+    assert laws.baselines["constant"] < 0.45
+    assert laws.baselines["facts-only"] < laws.baselines["first-sentence"]
+    assert max(laws.baselines.values()) < 0.5, "no baseline comes near the oracle"
 
 
 @pytest.mark.parametrize("instructions", ["full", "short"])
@@ -389,7 +389,7 @@ class TestSomeKeysOnly:
         laws = check_task(task, "train")
         assert laws.oracle == 1.0
         assert laws.raised == ()
-        assert laws.controls["blank"] == 0
+        assert laws.baselines["blank"] == 0
         example = task.examples("val")[0]
         assert list(json.loads(example.gold)) == ["sentiment", "delay_days"]
         _, score = task.judge(example, example.gold)

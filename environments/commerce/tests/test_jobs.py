@@ -67,7 +67,7 @@ def shop(folders) -> Path:
 def test_the_laws_of_a_task_hold_for_every_job(shop, job):
     task = open_task("commerce", {**SHOP, "job": job}, shop)
     limits = task.headline.limits
-    assert set(limits) == set(task.controls), "every control has a limit"
+    assert set(limits) == set(task.baselines), "every baseline has a limit"
     prompts: set[str] = set()
     for split in ("train", "val", "test"):
         laws = check_task(task, split)
@@ -75,10 +75,12 @@ def test_the_laws_of_a_task_hold_for_every_job(shop, job):
         assert laws.raised == ()
         # of 15 or 20 examples one is worth too much in the others
         if split == "train" or job in {"push", "insights"}:
-            assert {name: mean for name, mean in laws.controls.items() if mean > limits[name]} == {}
+            assert {
+                name: mean for name, mean in laws.baselines.items() if mean > limits[name]
+            } == {}
         if split == "train":
-            assert max(laws.controls.values()) < (0.45 if job == "push" else 0.5), (
-                "no control comes near the oracle"
+            assert max(laws.baselines.values()) < (0.45 if job == "push" else 0.5), (
+                "no baseline comes near the oracle"
             )
         own = {example.fingerprint() for example in task.examples(split)}
         assert not own & prompts, "no prompt is in two splits"
@@ -152,7 +154,7 @@ def test_commerce_alone_stands_for_each_job_that_the_records_have(shop, tmp_path
         "": {"data": str(tmp_path), "job": "push"}
     }
     spec = EvaluationSpec(model="named-constant", task="commerce", data=shop)
-    assert list(each_task(spec)) == ["push"], "a control is of the jobs that have it"
+    assert list(each_task(spec)) == ["push"], "a baseline is of the jobs that have it"
 
 
 def test_answers_to_another_job_are_told_apart_from_answers_to_nothing(shop, tmp_path):

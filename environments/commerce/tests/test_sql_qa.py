@@ -591,16 +591,18 @@ def test_the_law_of_the_task_on_rows_that_lack_a_database(shops, only_rows):
     laws = check_task(task, "test")
     assert laws.oracle == 1.0
     assert laws.raised == ()
-    assert laws.controls["blank"] == laws.controls["echo"] == laws.controls["prompt-example"] == 0
+    assert (
+        laws.baselines["blank"] == laws.baselines["echo"] == laws.baselines["prompt-example"] == 0
+    )
     for name, bound in {
         "select-null": 0.1,
         "count-tables": 0.3,
         "select-everything": 0.3,
         "select-names": 0.3,
     }.items():
-        assert 0 < laws.controls[name] < bound
-    assert laws.controls["shuffled-gold"] < 0.3
-    assert laws.controls["nearest-gold"] < 0.35
+        assert 0 < laws.baselines[name] < bound
+    assert laws.baselines["shuffled-gold"] < 0.3
+    assert laws.baselines["nearest-gold"] < 0.35
     assert sorted(path.name for path in folder.iterdir()) == ["shop-1.db", "shop-2.db", "shop-3.db"]
 
 

@@ -41,8 +41,8 @@ def plumbline(monkeypatch, capfd):
 
 
 @pytest.mark.parametrize("split", ["val", "held-out-forms"])
-def test_the_oracle_is_the_ceiling_and_every_control_keeps_its_limit(fewer, split):
-    """On one record a form; test_rubric.py holds oracle and controls to their rewards on all of
+def test_the_oracle_is_the_ceiling_and_every_baseline_keeps_its_limit(fewer, split):
+    """On one record a form; test_rubric.py holds oracle and baselines to their rewards on all of
     them."""
     examples = fewer.examples(split)
     beside = references(fewer, examples, split)
@@ -95,10 +95,10 @@ def test_the_command_prints_one_object_with_the_figures_on_held_out_forms(plumbl
     assert list(summary["figures"]) == [
         *("nonzero_rate", "mean_reward", "field_accuracy", "exact_form_rate", "submitted_rate")
     ]
-    assert set(summary["references"]) == {"oracle", *summary["controls"]}
+    assert set(summary["references"]) == {"oracle", *summary["baselines"]}
 
 
-def test_the_terminal_shows_figures_controls_limits_forms_and_kinds(plumbline):
+def test_the_terminal_shows_figures_baselines_limits_forms_and_kinds(plumbline):
     code, out, _ = plumbline(
         "eval", "shuffled-gold", "--task", "forms", "--set", "task.options.forms=[library-card]"
     )
@@ -179,7 +179,7 @@ def test_a_form_that_never_arrived_says_why(library):
     example = library.examples("val")[0]
 
     def received(name):
-        (mistake,) = library.mistakes(example, library.controls[name]([example])[0])
+        (mistake,) = library.mistakes(example, library.baselines[name]([example])[0])
         assert (mistake.what, mistake.expected) == ("the form", "sent, and accepted")
         return mistake.received
 

@@ -75,7 +75,7 @@ AT_ONCE = "Runs side by side, as Ray tasks here or on a cluster."
 RAY_ADDRESS = "Of a Ray cluster, or auto; by default RAY_ADDRESS, else here."
 MODEL = (
     "A run (its last model), a model directory, GGUF file, address or hub name; `oracle`; or a "
-    "control."
+    "baseline."
 )
 ENGINE = (
     "vllm draws through a server that is started for it (PLUMBLINE_VLLM_PYTHON names its "
@@ -290,9 +290,7 @@ def init(
     ] = None,
     gold: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMN|TEMPLATE", help="The reference answer, such as '#### {answer}'."
-        ),
+        typer.Option(metavar="COLUMN|TEMPLATE", help="The gold answer, such as '#### {answer}'."),
     ] = None,
     out: Annotated[
         Path, typer.Option(metavar="FILE", help="The recipe; a file that is there is left alone.")
@@ -480,7 +478,7 @@ def evaluate(
     trust_code: take.TrustCode = False,
     as_json: take.OutputJson = False,
 ) -> None:
-    """Evaluate a model, the oracle or a control on a fixed split, with floor and ceiling beside
+    """Evaluate a model, the oracle or a baseline on a fixed split, with floor and ceiling beside
     it."""
     from plumbline.evaluation.command import EvaluationSpec, each_task, run_evaluation
     from plumbline.evaluation.models import ModelOptions
@@ -731,7 +729,7 @@ def audit(
     trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.Json = False,
 ) -> None:
-    """Audit a reward without a model: gold answers, controls, parts, hostile texts, other ways to
+    """Audit a reward without a model: gold answers, baselines, parts, hostile texts, other ways to
     write, cheats.
 
     The exit status is 1 where a fatal finding stands.

@@ -1,6 +1,6 @@
-"""Evaluations of models, of completions from elsewhere, of the oracle and of the controls.
+"""Evaluations of models, of completions from elsewhere, of the oracle and of the baselines.
 
-Only a model needs torch; judging completions, the oracle and the controls runs on a laptop in a
+Only a model needs torch; judging completions, the oracle and the baselines runs on a laptop in a
 second.
 """
 
@@ -113,20 +113,20 @@ def evaluate_completions(
 def evaluate_reference(
     task: Task, examples: Sequence[Example], *, source: str, split: str, progress: Progress = silent
 ) -> Evaluation:
-    """The oracle, or a control by name; for `progress` see `evaluate_completions`.
+    """The oracle, or a baseline by name; for `progress` see `evaluate_completions`.
 
     Raises:
-        DataError: the task has no control of that name; the oracle is asked for what has no gold
+        DataError: the task has no baseline of that name; the oracle is asked for what has no gold
             answer.
     """
     if source == ORACLE:
         answers = list(map(gold_of, examples))
-    elif source in task.controls:
-        answers = task.controls[source](examples)
+    elif source in task.baselines:
+        answers = task.baselines[source](examples)
     else:
         raise DataError(
-            f"task {task.name} has no control {source!r}",
-            f"it has {', '.join((ORACLE, *task.controls))}",
+            f"task {task.name} has no baseline {source!r}",
+            f"it has {', '.join((ORACLE, *task.baselines))}",
         )
     return evaluate_completions(
         task, examples, answers, source=source, split=split, progress=progress
@@ -144,14 +144,14 @@ def references(
 
 
 def references_of(task: Task, examples: Sequence[Example]) -> tuple[str, ...]:
-    """Names of the oracle and of every control: the ceiling and the floor that stand beside each
+    """Names of the oracle and of every baseline: the ceiling and the floor that stand beside each
     evaluation.
 
     Examples without gold answers have no oracle, and so no ceiling.
     """
     return (
         *([ORACLE] if all(example.gold is not None for example in examples) else []),
-        *task.controls,
+        *task.baselines,
     )
 
 

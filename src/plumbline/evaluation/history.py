@@ -42,7 +42,7 @@ class StageResult:
     rubric: str
     reward: Interval
     floor: float | None = None
-    """The best control's mean on the same examples."""
+    """The best baseline's mean on the same examples."""
     ceiling: float | None = None
 
 

@@ -100,39 +100,39 @@ def check_name(model: str, task: Task | None, options: ModelOptions) -> None:
 
     Args:
         model: its name.
-        task: what it is asked; None where nothing says so, and then the controls of all tasks are
+        task: what it is asked; None where nothing says so, and then the baselines of all tasks are
             known.
         options: how it is opened.
 
     Raises:
-        RecipeError: it looks like a misspelt reference, or is a control of another task.
+        RecipeError: it looks like a misspelt reference, or is a baseline of another task.
         ModelError, DataError: no model can be opened there (see `check_model`).
     """
-    controls = (
-        {name for one in task_names() for name in controls_of(one, {})}
+    baselines = (
+        {name for one in task_names() for name in baselines_of(one, {})}
         if task is None
-        else set(task.controls)
+        else set(task.baselines)
     )
-    if model == ORACLE or model in controls:
+    if model == ORACLE or model in baselines:
         return
     if options.is_remote:
         check_address(str(options.engine), "--engine")
         return
     if "/" not in model and not Path(model).exists():
         close = difflib.get_close_matches(
-            model.casefold(), (ORACLE, *sorted(controls)), n=1, cutoff=0.75
+            model.casefold(), (ORACLE, *sorted(baselines)), n=1, cutoff=0.75
         )
         models = "a model is a directory, a GGUF file, or a hub name such as org/model"
         if close:
             raise RecipeError(
-                f"there is no model and no control named {model}",
+                f"there is no model and no baseline named {model}",
                 f"did you mean {close[0]}? {models}",
             )
         for other in task_names():
-            if task is not None and other != task.name and model in controls_of(other, {}):
+            if task is not None and other != task.name and model in baselines_of(other, {}):
                 raise RecipeError(
-                    f"{model} is a control of the task {other}, and the task is {task.name}",
-                    f"add --task {other}, or give one of {', '.join((ORACLE, *task.controls))}; "
+                    f"{model} is a baseline of the task {other}, and the task is {task.name}",
+                    f"add --task {other}, or give one of {', '.join((ORACLE, *task.baselines))}; "
                     f"{models}",
                 )
     opened, _ = as_trained(model, options)
@@ -141,10 +141,10 @@ def check_name(model: str, task: Task | None, options: ModelOptions) -> None:
         reach_hub(local_model(model))
 
 
-def controls_of(task: str, options: Mapping[str, Any]) -> Collection[str]:
-    """Names of a task's controls; none where it cannot be opened because something is missing."""
+def baselines_of(task: str, options: Mapping[str, Any]) -> Collection[str]:
+    """Names of a task's baselines; none where it cannot be opened because something is missing."""
     try:
-        return open_task(task, options, NOWHERE).controls
+        return open_task(task, options, NOWHERE).baselines
     except PlumblineError:  # what it needs is not installed
         return ()
 
@@ -158,7 +158,7 @@ def evaluate_model(
     listener: Listener,
     recipe_sampling: Mapping[str, Any] | None = None,
 ) -> Evaluation:
-    """Evaluate the oracle or a control by name, else a model.
+    """Evaluate the oracle or a baseline by name, else a model.
 
     Args:
         model: its name.
@@ -176,7 +176,7 @@ def evaluate_model(
         EngineError: the engine that is asked for is not there, or breaks.
         DeviceMemoryError: the device's memory is not enough for it, or for so many answers at once.
     """
-    if model == ORACLE or model in task.controls:
+    if model == ORACLE or model in task.baselines:
         return evaluate_reference(
             task, examples, source=model, split=split, progress=listener.working
         )

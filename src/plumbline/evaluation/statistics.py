@@ -139,7 +139,7 @@ def _error(array: NDArray[np.float64], clusters: Clusters) -> float:
 
 def surely_over(values: ArrayLike, limit: float, clusters: Clusters = None) -> bool:
     """Whether the mean of `values` [n] is over a limit, and not by chance (see `direction`): the
-    one rule by which a control is said to earn more than it may. Fewer than 6 values never say so.
+    one rule by which a baseline is said to earn more than it may. Fewer than 6 values never say so.
     """
     array = np.asarray(values, dtype=np.float64)
     over = paired(np.full_like(array, limit), array, clusters)
@@ -536,6 +536,6 @@ def detectable(difference: Interval, tests: int = 1) -> float:
 
 
 def skill(mean: float, floor: float, ceiling: float) -> float | None:
-    """Chance-corrected reward: 0 at the best control, 1 at the oracle (Cohen's kappa, with a
-    control as chance)."""
+    """Chance-corrected reward: 0 at the best baseline, 1 at the oracle (Cohen's kappa, with a
+    baseline as chance)."""
     return (mean - floor) / (ceiling - floor) if ceiling > floor else None

@@ -110,7 +110,7 @@ def summarise(
 
     Args:
         evaluation: what to summarise.
-        references: the oracle and the controls on the same examples (`evaluate.references`), for
+        references: the oracle and the baselines on the same examples (`evaluate.references`), for
             floor and ceiling.
     """
     rows = evaluation.rows
@@ -148,18 +148,18 @@ def summarise(
 
 
 def detail(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict[str, Any]:
-    """`summarise`, and with it every reference's figures, the controls' limits, and the figures by
+    """`summarise`, and with it every reference's figures, the baselines' limits, and the figures by
     stratum and kind.
 
     Args:
         evaluation: what to summarise.
-        references: the oracle and the controls on the same examples.
+        references: the oracle and the baselines on the same examples.
 
     Returns:
         The summary with `titles` (figures' names for people), `by` (what is broken down by: its
-        values: their figures), `floors` (for each stratum the mean reward of the control that earns
+        values: their figures), `floors` (for each stratum the mean reward of the baseline that earns
             most there), `references`,
-        `limits` (what a control may earn, what it earns, whether that holds, which it does unless
+        `limits` (what a baseline may earn, what it earns, whether that holds, which it does unless
         the 95 % interval of what it earns lies above), `note` and `prefix` (of the parts that `by`
         has without it).
     """
@@ -196,13 +196,13 @@ def detail(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict
 
 
 def _floors(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict[str, float]:
-    """What the best control earns on each stratum, where there are several."""
+    """What the best baseline earns on each stratum, where there are several."""
     if len({row.stratum for row in evaluation.rows}) < 2:
         return {}
-    controls = [one.rows for name, one in references.items() if name != ORACLE]
-    strata = sorted({row.stratum for rows in controls for row in rows})
+    baselines = [one.rows for name, one in references.items() if name != ORACLE]
+    strata = sorted({row.stratum for rows in baselines for row in rows})
     earned = {
-        name: [mean([row.reward for row in rows if row.stratum == name]) for rows in controls]
+        name: [mean([row.reward for row in rows if row.stratum == name]) for rows in baselines]
         for name in strata
     }
     return {
@@ -219,20 +219,20 @@ def _plain(intervals: Mapping[str, Interval]) -> dict[str, dict[str, Any]]:
 
 
 def bounds(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict[str, Any]:
-    """Floor (the best control), ceiling (the oracle), and the skill between them; None where there
+    """Floor (the best baseline), ceiling (the oracle), and the skill between them; None where there
     is no oracle.
 
     Args:
         evaluation: of a model.
-        references: the oracle and the controls on the same examples.
+        references: the oracle and the baselines on the same examples.
     """
-    controls = {
+    baselines = {
         name: reference.mean_reward for name, reference in references.items() if name != ORACLE
     }
-    floor = max(controls.values(), default=0.0)
+    floor = max(baselines.values(), default=0.0)
     ceiling = references[ORACLE].mean_reward if ORACLE in references else None
     return {
-        "controls": controls,
+        "baselines": baselines,
         "floor": floor,
         "ceiling": ceiling,
         "skill": None if ceiling is None else skill(evaluation.mean_reward, floor, ceiling),

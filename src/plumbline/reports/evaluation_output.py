@@ -1,7 +1,7 @@
 """One evaluation to read and to publish: its tables, a page of its own, and where a command writes
 them.
 
-The figures beside the controls and the oracle, by stratum, and by kind. What they are made from is
+The figures beside the baselines and the oracle, by stratum, and by kind. What they are made from is
 `evaluation.summary.detail`, so that the tables and the JSON cannot differ.
 """
 
@@ -83,7 +83,7 @@ def _where(summary: Values) -> str:
 
 
 def _figures(summary: Values) -> Table:
-    """The evaluation, then the oracle and the controls from the best to the worst, on the same
+    """The evaluation, then the oracle and the baselines from the best to the worst, on the same
     examples; each once."""
     titles, limits, source = summary["titles"], summary["limits"], summary["source"]
     columns: list[str | Column] = ["source", "n"]
@@ -99,7 +99,7 @@ def _figures(summary: Values) -> Table:
     rows = []
     for name in (source, *order):
         figures: Values = references.get(name) or summary["figures"]
-        shown = {ORACLE: "Oracle", source: source}.get(name, f"Control: {name}")
+        shown = {ORACLE: "Oracle", source: source}.get(name, f"Baseline: {name}")
         cells: list[Cell] = [
             shown,
             figures["mean_reward"]["n"],
@@ -123,7 +123,7 @@ def _breakdown(summary: Values, what: str) -> Table:
     )
     columns: list[str | Column] = [Column(what, what.capitalize()), "n"]
     columns += [Column(key, titles[key], "interval") for key in keys]
-    columns += [Column("floor", "Best control", "number")] if floors else []
+    columns += [Column("floor", "Best baseline", "number")] if floors else []
     rows = [
         (
             name,
@@ -197,7 +197,7 @@ def _head(summary: Values, own: bool) -> Iterator[tuple[str, ...]]:
         for key, one in summary["figures"].items()
         if key != REWARD
     )
-    for name, value in sorted(summary["controls"].items(), key=lambda item: -item[1]):
+    for name, value in sorted(summary["baselines"].items(), key=lambda item: -item[1]):
         limit = summary["limits"].get(name)
         said = (
             ""
@@ -205,13 +205,13 @@ def _head(summary: Values, own: bool) -> Iterator[tuple[str, ...]]:
             else f" ({'limit' if limit['holds'] else 'OVER ITS LIMIT'} {limit['limit']:.2f})"
         )
         yield (
-            f"  control: {name}",
+            f"  baseline: {name}",
             f"{value:.3f}{said}",
             "" if limit is None or limit["holds"] else "red",
         )
     ceiling, skill = summary["ceiling"], summary["skill"]
     yield "ceiling (oracle)", "no gold answers: no ceiling" if ceiling is None else f"{ceiling:.3f}"
-    yield "skill (0 = best control, 1 = oracle)", "-" if skill is None else f"{skill:.3f}"
+    yield "skill (0 = best baseline, 1 = oracle)", "-" if skill is None else f"{skill:.3f}"
     # how much of the splits a file of answers covers
     if (covered := summary.get("coverage")) is not None:
         for split, count in covered["splits"].items():
@@ -247,7 +247,7 @@ def tasks_tables(summaries: Mapping[str, Values]) -> RenderableType:
     first = next(iter(summaries.values()))
     headings = (
         TerminalColumn(title, justify="right")
-        for title in ("n", "reward [each 95 %]", "best control", "oracle")
+        for title in ("n", "reward [each 95 %]", "best baseline", "oracle")
     )
     table = Terminal(
         "task", *headings, title=f"{first['source']} on {first['split']}", min_width=64

@@ -43,10 +43,10 @@ WORK = {
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What the controls and the oracle earn on the same examples."""
+    """What the baselines and the oracle earn on the same examples."""
 
     floor: tuple[str, Interval] | None
-    """The best control."""
+    """The best baseline."""
     oracle: Interval | None
 
 
@@ -268,7 +268,7 @@ class RunView:
         return Bounds(max(means.items(), key=lambda item: item[1].mean) if means else None, oracle)
 
     def reference_keys(self, split: str) -> list[EvaluationKey]:
-        """The controls from the worst to the best, then the oracle."""
+        """The baselines from the worst to the best, then the oracle."""
         keys = [key for key in self.evaluations if key.stage == REFERENCE and key.split == split]
         return sorted(
             keys, key=lambda key: (key.mode == ORACLE, self.evaluations[key].mean_reward, key.mode)

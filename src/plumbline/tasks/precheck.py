@@ -45,7 +45,7 @@ HOSTILE = (
 """Texts that break careless verifiers."""
 GOLD = "gold answer"
 TRIED = 8
-"""Examples whose gold answers and controls are tried; the hostile texts are answers to the
+"""Examples whose gold answers and baselines are tried; the hostile texts are answers to the
 first."""
 BUDGET = 20.0
 """Seconds after which no further example is tried."""
@@ -188,7 +188,7 @@ def precheck(
     reads: Sequence[str] = (),
     unpaid: Callable[[int, Sequence[str]], str] | None = None,
 ) -> list[str]:
-    """Try a task's verifier on gold answers, controls and hostile texts, twice each.
+    """Try a task's verifier on gold answers, baselines and hostile texts, twice each.
 
     Args:
         task: what is tried.
@@ -201,7 +201,7 @@ def precheck(
             did.
 
     Returns:
-        What the user should know: how long judging will take, controls that earn what gold answers
+        What the user should know: how long judging will take, baselines that earn what gold answers
             earn.
 
     Raises:
@@ -261,7 +261,7 @@ def precheck(
     if dead:
         told.append(f"{UNPAID} by {', '.join(dead)} for {len(tried)} texts, gold answers included")
     for kind, mean in means.items():
-        if kind.startswith("control ") and mean >= gold:
+        if kind.startswith("baseline ") and mean >= gold:
             told.append(
                 f"the {kind} earns {mean:.3f}, and the gold answers {gold:.3f}: such answers will "
                 "be learnt"
@@ -272,10 +272,10 @@ def precheck(
 def cases_of(task: Task, examples: Sequence[Example]) -> Iterator[list[Case]]:
     """The texts to try, example by example."""
     some = examples[:64]
-    controls = {f"control {name}": control(some) for name, control in task.controls.items()}
+    baselines = {f"baseline {name}": baseline(some) for name, baseline in task.baselines.items()}
     for index, example in enumerate(some[:TRIED]):
         cases = [] if example.gold is None else [Case(example, GOLD, example.gold)]
-        cases += [Case(example, kind, answers[index]) for kind, answers in controls.items()]
+        cases += [Case(example, kind, answers[index]) for kind, answers in baselines.items()]
         yield cases + [Case(example, "hostile text", text) for text in HOSTILE if index == 0]
 
 

@@ -1,4 +1,4 @@
-"""What a task is: examples, a verifier, an oracle and controls; and an episode, what it asks turn
+"""What a task is: examples, a verifier, an oracle and baselines; and an episode, what it asks turn
 by turn.
 
 A task never sees a policy. Adding one is a new folder or file and an entry point
@@ -17,7 +17,7 @@ from plumbline.storage import write_jsonl
 T = TypeVar("T")
 Verdict = tuple[Outcome, Score]
 Replayed = tuple[Sequence[Mistake], Sequence[Frame]]
-Control = Callable[[Sequence[Example]], list[str]]
+Baseline = Callable[[Sequence[Example]], list[str]]
 """A way to answer without the knowledge that the task is about: a completion for each example."""
 
 
@@ -102,7 +102,7 @@ class Task:
     default.
 
     The law of a task (`plumbline.api.check_task`): the oracle scores 1.0 on every example of every
-    split, no control does on average, a better answer never scores lower, and hostile text never
+    split, no baseline does on average, a better answer never scores lower, and hostile text never
     raises. A task whose examples have no gold answers has no oracle.
     """
 
@@ -116,8 +116,8 @@ class Task:
         raise NotImplementedError
 
     @property
-    def controls(self) -> Mapping[str, Control]:
-        """The controls by name: blank, constant, shuffled-gold, and the task's own cheats."""
+    def baselines(self) -> Mapping[str, Baseline]:
+        """The baselines by name: blank, constant, shuffled-gold, and the task's own cheats."""
         raise NotImplementedError
 
     def examples(self, split: str) -> Sequence[Example]:
@@ -288,7 +288,7 @@ class Task:
         return ""
 
 
-PARTS = ("name", "splits", "rubric", "examples", "judge", "controls")
+PARTS = ("name", "splits", "rubric", "examples", "judge", "baselines")
 """What a task has to have of its own."""
 
 

@@ -17,7 +17,7 @@ from plumbline.tasks import Progress
 from plumbline.tasks.baselines import blank, constant, shuffled_gold
 from plumbline.tasks.rubric import Part, Rubric
 from plumbline.tasks.tables import read_table
-from plumbline.tasks.task import Control, gold_of
+from plumbline.tasks.task import Baseline, gold_of
 from plumbline_answers.generated import (
     GeneratedOptions,
     GeneratedTask,
@@ -88,8 +88,8 @@ class StrictJson(GeneratedTask):
         )
 
     @property
-    def controls(self) -> Mapping[str, Control]:
-        """See `Task.controls`."""
+    def baselines(self) -> Mapping[str, Baseline]:
+        """See `Task.baselines`."""
         return {
             "blank": blank,
             "constant": constant,

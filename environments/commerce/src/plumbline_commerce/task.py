@@ -11,7 +11,7 @@ from plumbline.errors import DataError
 from plumbline.records import Example, Headline, Outcome, Score
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress, silent
-from plumbline.tasks.task import Control, Task
+from plumbline.tasks.task import Baseline, Task
 from plumbline_commerce.build import (
     MANIFEST,
     SPLITS,
@@ -186,9 +186,9 @@ class CommerceTask(Task):
         return self.job.demonstration(example, seed)
 
     @property
-    def controls(self) -> Mapping[str, Control]:
-        """See `Task.controls`."""
-        return self.job.controls
+    def baselines(self) -> Mapping[str, Baseline]:
+        """See `Task.baselines`."""
+        return self.job.baselines
 
     def elsewhere(self, ids: Collection[str]) -> str:
         """See `Task.elsewhere`."""

@@ -13,10 +13,10 @@ from plumbline.errors import DataError, RecipeError
 from plumbline.records import Example, Failure, Frame, Headline, Message, Mistake, Outcome, Score
 from plumbline.seeds import generator
 from plumbline.tasks import Progress
-from plumbline.tasks.task import Control, Task, gold_of, named, whole
+from plumbline.tasks.task import Baseline, Task, gold_of, named, whole
 from plumbline_forms import rubric
+from plumbline_forms.baselines import baselines
 from plumbline_forms.build import HELD_OUT_FORMS, Suite, gold_plan, own_suite, values_of, write_plan
-from plumbline_forms.controls import controls
 from plumbline_forms.corruptions import misread, sloppily
 from plumbline_forms.executors.executor import Execution, Executor, FormCase
 from plumbline_forms.options import FormsOptions, RecordingFaults, read_options
@@ -281,9 +281,9 @@ class FormsTask(Task):
         return FormsTask(self.options, open_executor("direct", self.executor.site), self.suite)
 
     @property
-    def controls(self) -> Mapping[str, Control]:
-        """See `Task.controls`."""
-        return controls(self.view_of)
+    def baselines(self) -> Mapping[str, Baseline]:
+        """See `Task.baselines`."""
+        return baselines(self.view_of)
 
     def view_of(self, example: Example) -> FormView:
         """The form of an example, as it is met there."""

@@ -20,8 +20,9 @@ from plumbline.records import (
 )
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress, silent
-from plumbline.tasks.task import Control, Task, gold_of, named, whole
+from plumbline.tasks.task import Baseline, Task, gold_of, named, whole
 from plumbline_miniwob.actions import from_json
+from plumbline_miniwob.baselines import baselines
 from plumbline_miniwob.build import (
     DEALT,
     HELD_OUT_TASKS,
@@ -31,7 +32,6 @@ from plumbline_miniwob.build import (
     sizes_of,
     splits_of,
 )
-from plumbline_miniwob.controls import controls
 from plumbline_miniwob.grammar import PageText
 from plumbline_miniwob.options import MiniwobOptions, PerTask, read_options
 from plumbline_miniwob.pages import table
@@ -268,9 +268,9 @@ class MiniwobTask(Task):
         return chats
 
     @property
-    def controls(self) -> Mapping[str, Control]:
-        """See `Task.controls`."""
-        return controls(
+    def baselines(self) -> Mapping[str, Baseline]:
+        """See `Task.baselines`."""
+        return baselines(
             with_gold=all("oracle" not in table()[name] for name in self.options.chosen)
         )
 

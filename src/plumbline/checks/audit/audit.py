@@ -94,10 +94,10 @@ class Audit(Examination[ScoringRunner]):
             "fatal": self.fatal,
             "findings": [asdict(finding) for finding in self.findings],
             "gold": golds if seen.golds else None,
-            "controls": {
+            "baselines": {
                 name: {"limit": seen.limits.get(name)}
                 | {split: mean(found) for split, found in splits.items()}
-                for name, splits in seen.controls.items()
+                for name, splits in seen.baselines.items()
             },
             "parts": {
                 name: {"least": min(known), "most": max(known), "texts": len(known)}
@@ -131,7 +131,7 @@ def audit(
 
     Args:
         task: any.
-        splits: whose gold answers and controls are judged; none is all of the task's.
+        splits: whose gold answers and baselines are judged; none is all of the task's.
         limit: of each split the first so many examples.
         seed: of what is drawn: which examples are damaged, and the search for cheats.
         quick: damage and write otherwise a third of the gold answers, and search for no cheat.
@@ -177,7 +177,7 @@ def is_audit(path: Path) -> bool:
 def _judge_all(
     bench: ScoringRunner, splits: Mapping[str, Sequence[Example]], few: Sequence[Example], seed: int
 ) -> None:
-    """Judge hostile texts, gold answers, controls, damaged gold answers, and gold answers written
+    """Judge hostile texts, gold answers, baselines, damaged gold answers, and gold answers written
     otherwise.
 
     Raises:
@@ -199,12 +199,12 @@ def _judge_all(
         bench.kept[ANYTHING] += [verdict for verdict in lacking if verdict.score is not None]
     answers: dict[Group, list[Case]] = {}
     for split, examples in splits.items():
-        for name, control in bench.task.controls.items():
-            texts = zip(examples, control(examples), strict=True)
-            answers["control", name, split] = [
-                Case(one, f"control {name}", text) for one, text in texts
+        for name, baseline in bench.task.baselines.items():
+            texts = zip(examples, baseline(examples), strict=True)
+            answers["baseline", name, split] = [
+                Case(one, f"baseline {name}", text) for one, text in texts
             ]
-    bench.judge("controls", answers)
+    bench.judge("baselines", answers)
     if bench.users is not None and not golds:
         bench.judge("likely answers", {("likely",): bench.users.likely(few[: len(few) // 3 + 1])})
     golden = [one for one in few if one.gold is not None]
@@ -254,7 +254,7 @@ def _try_again(
             [one for examples in splits.values() for one in examples]
         )
     if not quick and bench.misread is None and not (bench.label is not None and bench.label.grave):
-        bench.cheat = cheapest_cheat(bench, a_few(splits, POOL, seed), bench.task.controls, seed)
+        bench.cheat = cheapest_cheat(bench, a_few(splits, POOL, seed), bench.task.baselines, seed)
     probed = {example.id for example in few}
     repeated = [verdict for verdict, _ in bench.scored if verdict.case.example.id in probed]
     bench.repeat(repeated)
@@ -289,12 +289,12 @@ def audit_tables(name: str, audit: Audit) -> RenderableType:
         earned.add_row(
             "gold answers", str(len(seen.golds)), f"{seen.ceiling:.3f}", "", style="bold"
         )
-    for control, found in seen.controls.items():
+    for baseline, found in seen.baselines.items():
         split, verdicts = max(found.items(), key=lambda item: mean(item[1]))
-        limit = seen.limits.get(control)
+        limit = seen.limits.get(baseline)
         of = mean_interval(*scored(verdicts))
         reward, most = f"{of:.3f}" if of.n else "-", "" if limit is None else f"{limit:.3f}"
-        earned.add_row(f"control {control} ({split})", str(of.n), reward, most)
+        earned.add_row(f"baseline {baseline} ({split})", str(of.n), reward, most)
     if cheat is not None:
         earned.add_row("cheapest cheat found", str(len(cheat.rewards)), f"{cheat.interval:.3f}", "")
     rule = [] if cheat is None else [Text(f"cheapest cheat: {shown(cheat.rule, 240)}\n")]

@@ -1,7 +1,7 @@
 """The cheapest cheat: a search for a text, or a rule that makes texts of prompts, that earns much
 and knows nothing.
 
-An answer is made of pieces: texts, and rules. It is begun from what the task's controls answer to
+An answer is made of pieces: texts, and rules. It is begun from what the task's baselines answer to
 other examples, from other examples' gold answers and from rules alone, and is cut, repeated,
 joined, crossed and changed value by value. What is sought on some examples is measured on others,
 so that the best of many is not taken for good by chance; the gold answers of neither are looked at.
@@ -20,7 +20,7 @@ from plumbline.evaluation.statistics import mean_interval
 from plumbline.records import Example, clusters_of
 from plumbline.seeds import generator
 from plumbline.tasks.precheck import Case
-from plumbline.tasks.task import Control
+from plumbline.tasks.task import Baseline
 
 VERDICTS, SECONDS = 12_000, 15.0
 """What the search may take, whichever is reached first."""
@@ -66,14 +66,14 @@ Answer = tuple[str, ...]
 
 
 def cheapest_cheat(
-    bench: ScoringRunner, examples: Sequence[Example], controls: Mapping[str, Control], seed: int
+    bench: ScoringRunner, examples: Sequence[Example], baselines: Mapping[str, Baseline], seed: int
 ) -> Cheat | None:
     """Search; None where there are too few examples, or verdicts that do not come.
 
     Args:
         bench: judges.
         examples: of the task, in any order; a part of them lends gold answers and is not answered.
-        controls: of the task.
+        baselines: of the task.
         seed: of everything that is drawn.
     """
     if len(examples) < 3:
@@ -87,7 +87,7 @@ def cheapest_cheat(
         order[2 * third :],
     )
     search = _Search(bench, seeking)
-    population = list(_first(lending, controls))
+    population = list(_first(lending, baselines))
     crowd = [population[place] for place in rng.permutation(len(population))]
     best, idle = search.best(population), 0
     joined: set[Answer] = set()
@@ -161,7 +161,7 @@ class _Search:
         return sum(rewards) / len(rewards)
 
 
-def _first(lending: Sequence[Example], controls: Mapping[str, Control]) -> Iterator[Answer]:
+def _first(lending: Sequence[Example], baselines: Mapping[str, Baseline]) -> Iterator[Answer]:
     """What the search begins with."""
     yield from ((rule,) for rule in RULES)
     golds = [example.gold for example in lending if example.gold is not None]
@@ -177,8 +177,8 @@ def _first(lending: Sequence[Example], controls: Mapping[str, Control]) -> Itera
                 key: as_object(found.most_common(1)[0][0])[key] for key, found in values.items()
             }
             yield (dump(usual),)
-    for control in controls.values():
-        yield from ((text,) for text, _ in Counter(control(lending[:24])).most_common(4))
+    for baseline in baselines.values():
+        yield from ((text,) for text, _ in Counter(baseline(lending[:24])).most_common(4))
     yield from ((gold,) for gold in common[:24])
 
 

@@ -31,7 +31,7 @@ from plumbline.tasks.precheck import OUTAGE, READ
 EXACT = 1e-6
 """By what a reward of 1 may fall short."""
 HIGH, AS_GOOD = 0.5, 0.9
-"""Shares of what gold answers earn, from which on a control or a cheat is warned of, and is fatal:
+"""Shares of what gold answers earn, from which on a baseline or a cheat is warned of, and is fatal:
 more than half of what can be learnt knows nothing of the task, or nearly all. A task's own limits
 (`Headline.limits`) go before the first. A gold answer that itself earns no more than the second is
 fatal; a length penalty may cost it less."""
@@ -296,10 +296,10 @@ def oracle(seen: ScoringRunner) -> Iterator[Finding]:
         )
 
 
-@check("reward", name="control")
-def controls(seen: ScoringRunner) -> Iterator[Finding]:
-    """Controls that earn too much."""
-    for name, splits in seen.controls.items():
+@check("reward", name="baseline")
+def baselines(seen: ScoringRunner) -> Iterator[Finding]:
+    """Baselines that earn too much."""
+    for name, splits in seen.baselines.items():
         split, verdicts = max(splits.items(), key=lambda item: mean(item[1]))
         # the general limit is rough, and a small split may lie over it by chance
         if name not in seen.limits:
@@ -329,7 +329,7 @@ def controls(seen: ScoringRunner) -> Iterator[Finding]:
             else "where gold answers are unknown"
         )
         what = (
-            f"the control {name} earns {of:.3f} {worth} ({split}), and should earn at most "
+            f"the baseline {name} earns {of:.3f} {worth} ({split}), and should earn at most "
             f"{limit:.3f}: such "
         )
         what += "answers will be learnt"
@@ -342,7 +342,7 @@ def controls(seen: ScoringRunner) -> Iterator[Finding]:
         yield Finding(
             "fatal" if reward >= AS_GOOD * seen.ceiling else "warning",
             what,
-            evidence={"control": name, "split": split, "reward": asdict(of), "limit": limit},
+            evidence={"baseline": name, "split": split, "reward": asdict(of), "limit": limit},
             samples=ids(sorted(verdicts, key=lambda one: -one.reward)),
             causes=ANYWHERE if name == "every-gold" else causes,
             fix=AT_ONE_PLACE if name == "every-gold" else CONTENT,
@@ -387,7 +387,7 @@ def anything(seen: ScoringRunner) -> Iterator[Finding]:
     golds = {one.case.example.id: one.reward for one in seen.golds}
     tried = [
         *seen.kept.get(ANYTHING, ()),
-        *(one for found in seen.controls.get("blank", {}).values() for one in found),
+        *(one for found in seen.baselines.get("blank", {}).values() for one in found),
     ]
     paid: dict[str, CaseVerdict] = {}
     for verdict in tried:
@@ -594,7 +594,7 @@ def ranges(seen: ScoringRunner) -> Iterator[Finding]:
     if seen.users is not None and seen.users.inferred:
         what = (
             "the functions' ranges are not declared; these figures take them from what gold "
-            "answers, controls and "
+            "answers, baselines and "
         )
         yield Finding(
             "note",
@@ -714,12 +714,12 @@ def repeat(seen: ScoringRunner) -> Iterator[Finding]:
 
 @check("reward", name="cheat")
 def cheat(seen: ScoringRunner) -> Iterator[Finding]:
-    """A cheat that earns too much, and more than the controls, which are named already."""
+    """A cheat that earns too much, and more than the baselines, which are named already."""
     found = seen.cheat
     if found is None:
         return
     known = max(
-        (mean(one) for splits in seen.controls.values() for one in splits.values()), default=0.0
+        (mean(one) for splits in seen.baselines.values() for one in splits.values()), default=0.0
     )
     if found.reward <= max(HIGH * seen.ceiling, known + EARNS) or found.reward - seen.floor < EXACT:
         return
@@ -728,21 +728,21 @@ def cheat(seen: ScoringRunner) -> Iterator[Finding]:
         f"an answer that knows nothing earns {found.reward:.3f} (n = {len(found.rewards)}; gold "
         "answers "
     )
-    what += f"{seen.ceiling:.3f}, the best control {known:.3f}): {shown(found.rule, 200)}"
+    what += f"{seen.ceiling:.3f}, the best baseline {known:.3f}): {shown(found.rule, 200)}"
     evidence = {
         "reward": found.reward,
         "n": len(found.rewards),
-        "best control": known,
+        "best baseline": known,
         "rule": found.rule,
     }
     causes = ("the reward looks for something that can be written without knowing",)
-    fix = "make this answer a control of the task, and let the reward see what it lacks"
+    fix = "make this answer a baseline of the task, and let the reward see what it lacks"
     yield Finding(level, what, evidence=evidence, samples=(found.example,), causes=causes, fix=fix)
 
 
 BASIC: tuple[Check[ScoringRunner], ...] = (raises, slow, repeat, conditions, ranges, rows, prints)
 CHECKS = (
-    *(form, *BASIC, labels, oracle, controls, cheat, parts, opposed),
+    *(form, *BASIC, labels, oracle, baselines, cheat, parts, opposed),
     *(hostile, anything, accepted, marks, writings, readings),
 )
 

@@ -103,7 +103,7 @@ def _some(verdicts: Sequence[CaseVerdict]) -> list[CaseVerdict]:
     best = sorted(by_example.values(), key=lambda found: -found[0].reward)[:EXAMPLES]
     some: list[CaseVerdict] = []
     for found in best:  # the best, the worst, and one that knows nothing
-        knows_nothing = [one for one in found if one.case.kind.startswith(("control", "hostile"))]
+        knows_nothing = [one for one in found if one.case.kind.startswith(("baseline", "hostile"))]
         some += {id(one): one for one in (found[0], found[-1], *knows_nothing[:1])}.values()
     longest = max((one.seconds for one in some), default=0.0)
     return some[: max(2, int(WORK / longest))] if longest else some

@@ -25,7 +25,7 @@ HANGS = 3
 """Verdicts over the limit, after which nothing more is judged."""
 
 Group = tuple[str, ...]
-"""What verdicts are kept by: what the texts are, such as ("gold",) or ("control", NAME, SPLIT)."""
+"""What verdicts are kept by: what the texts are, such as ("gold",) or ("baseline", NAME, SPLIT)."""
 DAMAGED, HOSTILE, ANYTHING = ("damaged",), ("hostile",), ("anything",)
 
 
@@ -205,11 +205,11 @@ class ScoringRunner(Context):
         return {group[1]: found for group, found in self.kept.items() if group[0] == what}
 
     @property
-    def controls(self) -> Mapping[str, Mapping[str, Sequence[CaseVerdict]]]:
-        """By control and split."""
+    def baselines(self) -> Mapping[str, Mapping[str, Sequence[CaseVerdict]]]:
+        """By baseline and split."""
         found: dict[str, dict[str, Sequence[CaseVerdict]]] = defaultdict(dict)
         for group, verdicts in self.kept.items():
-            if group[0] == "control":
+            if group[0] == "baseline":
                 found[group[1]][group[2]] = verdicts
         return found
 
@@ -238,7 +238,7 @@ class ScoringRunner(Context):
 
     @property
     def limits(self) -> Mapping[str, float]:
-        """Of controls, where the task has them."""
+        """Of baselines, where the task has them."""
         headline = self.task.headline
         return headline.limits if headline is not None else {}
 

@@ -1,4 +1,4 @@
-"""The texts of an audit beside gold answers and controls: gold answers damaged, and written in the
+"""The texts of an audit beside gold answers and baselines: gold answers damaged, and written in the
 other ways in which people and models write the same.
 
 What means the same depends on what the answer is: values of a JSON object are written otherwise one

@@ -11,11 +11,11 @@ from plumbline.checks.audit.audit import audit
 from plumbline.checks.check import Finding, Level, check
 from plumbline.checks.diagnosis.rules.evaluations import FEW
 from plumbline.checks.preflight.before import BeforeRun, TaskPrompts
-from plumbline.checks.refusals import TaskData
 from plumbline.errors import PlumblineError, UntrustedCodeError
 from plumbline.evaluation.statistics import Interval, detectable
 from plumbline.records import Evaluation, clusters_of
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation
+from plumbline.tasks.task_data import TaskData
 
 # -- the reward ------------------------------------------------------------------------------------
 

@@ -170,7 +170,7 @@ class Trials:
 
     A task is opened when the page first asks for it. Nothing is built: a task whose records are not
     there has no examples, and says so; so does one whose code a model's card names (see
-    `config.imports`). What stands beside a score are the best control (floor) and the oracle
+    `config.imports`). What stands beside a score are the best baseline (floor) and the oracle
     (ceiling) on the first examples of the same stratum. Not for several threads at once.
     """
 
@@ -314,14 +314,14 @@ class Trials:
         return self._examples[key]
 
     def _bounds(self, place: tuple[str, str, str], stratum: str) -> dict[str, Any]:
-        """The best control and the oracle on the first examples of a stratum."""
+        """The best baseline and the oracle on the first examples of a stratum."""
         key = (*place, stratum)
         if key not in self._beside:
             model, name, split = place
             part = [one for one in self._split(*place).values() if one.stratum == stratum][:BESIDE]
             found = dict(references(self._task(model, name), part, split))
             ceiling = found.pop(ORACLE, None)
-            floor = max(found.values(), key=lambda control: control.mean_reward, default=None)
+            floor = max(found.values(), key=lambda baseline: baseline.mean_reward, default=None)
             self._beside[key] = {"floor": _bound(floor), "ceiling": _bound(ceiling)}
         return self._beside[key]
 

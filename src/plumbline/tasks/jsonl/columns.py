@@ -89,7 +89,7 @@ GOLDS = (
     ),
     *("canonical_solution", "code", "chosen", "summary", "highlights", "expected_output"),
 )
-"""Columns that may hold the reference answer, the likeliest first."""
+"""Columns that may hold the gold answer, the likeliest first."""
 LABELS = ("label", "labels", "expected", "answer_idx", "cop")
 """The last that are tried."""
 NOT_ASKED = frozenset({*GOLDS, *LABELS, "rejected", "reward_model", "data_source", "extra_info"})
@@ -392,7 +392,7 @@ def is_given(example: Example, name: str) -> bool:
 
 
 def gold_columns(rows: Sequence[Row], needs: Collection[str], prompt: str) -> list[str]:
-    """Columns that may hold reference answers, the likeliest first."""
+    """Columns that may hold gold answers, the likeliest first."""
     names = {name.lower(): name for row in rows for name in row}
     found = [*(names[name] for name in GOLDS if name in names), *sorted(needs)]
     found += [names[name] for name in LABELS if name in names]

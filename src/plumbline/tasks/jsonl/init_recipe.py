@@ -30,7 +30,7 @@ from plumbline.tasks.jsonl.task import LOOKED_AT, JsonlTask, open_rows
 from plumbline.tasks.precheck import GOLD, LABEL, TRIED, UNPAID, Case, cases_of, within_budget
 
 UNSOUND = 0.5
-"""Of what reference answers earn: a baseline that earns more makes the reward no good to train
+"""Of what gold answers earn: a baseline that earns more makes the reward no good to train
 with."""
 UNMEASURED = "not tried: each counts from 0 to 1, unless range has the least and the most of it"
 STEPS, PROMPTS_PER_STEP, TOKENS = 200, 8, 256
@@ -396,19 +396,19 @@ def _untried(what: Start, seen: _Seen) -> None:
         gold = next((way for way in ways if way.endswith(":####}")), name)
     if gold is not None and not task.has_gold:
         seen.options["gold"] = gold
-        seen.remarks["gold"] = "the reference answer (the key is called gold): it should earn 1"
+        seen.remarks["gold"] = "the gold answer: it should earn 1"
     seen.task = open_rows(seen.options)
 
 
 def _tried(seen: _Seen, given: str | None) -> None:
-    """Settle on the column of the reference answers, and on ranges, by what they earn."""
+    """Settle on the column of the gold answers, and on ranges, by what they earn."""
     task = open_rows(seen.options)
     guess, refused = (None, {}) if task.has_gold else task.guess_gold([given] if given else [])
     if given:
         seen.options["gold"] = given
     if guess is not None:
         seen.options["gold"] = guess.gold
-        seen.remarks["gold"] = "the reference answer, which should earn 1; the key is called gold"
+        seen.remarks["gold"] = "the gold answer, which should earn 1"
         if guess.labelled is not None:
             seen.lines.append(f"{guess.labelled.cause}; the recipe has the template {guess.gold!r}")
             alone = f"the column is a label, which alone earns {guess.labelled.gold:.3f}"
@@ -427,10 +427,12 @@ def _tried(seen: _Seen, given: str | None) -> None:
     for name in set(refused) & Scoring(task.options).named if guess is None and not given else ():
         seen.lines.append(f"not ready: {refused[name]}")
         seen.blocked = True
-    baselines = {kind: mean for kind, mean in earned.items() if kind.startswith("control ")}
+    baselines = {kind: mean for kind, mean in earned.items() if kind.startswith("baseline ")}
     if baselines:
         best = max(baselines, key=baselines.__getitem__)
-        said += f"; the best baseline, {best.removeprefix('control ')}, earns {baselines[best]:.3f}"
+        said += (
+            f"; the best baseline, {best.removeprefix('baseline ')}, earns {baselines[best]:.3f}"
+        )
         if baselines[best] > UNSOUND * earned.get(GOLD, 1.0):
             said += ", and an answer that knows nothing should not: such answers will be learnt"
             seen.next_step = "Do not train yet: mend the reward, or see what audit says of it."
@@ -565,7 +567,7 @@ def written(what: Start, seen: _Seen) -> str:
             "  # lora: {rank: 16, alpha: 32}  # train adapters alone, which needs less memory"
         )
     if stage == "rl" and "gold" in seen.options:
-        lines.append("# sft: {epochs: 1}  # first learn from the reference answers")
+        lines.append("# sft: {epochs: 1}  # first learn from the gold answers")
     for section in (
         stage,
         *(item for item in ("sampling", "engine", "evaluation", "run") if item in sections),

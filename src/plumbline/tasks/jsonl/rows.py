@@ -53,10 +53,10 @@ class JsonlOptions(Section):
     """Of the shares: which prompts are held out."""
     prompt: str = "prompt"
     """The column with the prompt (text or messages), or a template such as
-    `{question}\\n\\n{choices:options}`. Messages that end with the assistant's hold the reference
+    `{question}\\n\\n{choices:options}`. Messages that end with the assistant's hold the gold
     answer, too."""
     gold: str | None = None
-    """The reference answer, which earns everything: a column, or a template such as
+    """The gold answer, which earns everything: a column, or a template such as
     `#### {answer}`; None without one."""
     system: str | None = None
     """A system message before every prompt that has none; `{column}` is that column's."""

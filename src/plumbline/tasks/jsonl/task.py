@@ -57,7 +57,7 @@ from plumbline.tasks.precheck import (
     precheck,
     within_budget,
 )
-from plumbline.tasks.task import Control, Task
+from plumbline.tasks.task import Baseline, Task
 
 LOOKED_AT = 1000
 """Rows that columns are looked for in, and that lengths are measured of."""
@@ -196,8 +196,8 @@ class JsonlTask(Task):
         return messages[:-1] if messages[-1]["role"] == "assistant" else messages
 
     @property
-    def controls(self) -> Mapping[str, Control]:
-        """See `Task.controls`: the general ones, those from gold answers where there are any."""
+    def baselines(self) -> Mapping[str, Baseline]:
+        """See `Task.baselines`: the general ones, those from gold answers where there are any."""
         return WITH_GOLD if self._records.has_gold else WITHOUT_GOLD
 
     def precheck(self, verdicts: int) -> Sequence[str]:
@@ -256,7 +256,7 @@ class JsonlTask(Task):
 
     @property
     def answers(self) -> list[str]:
-        """Columns that may hold reference answers, the likeliest first."""
+        """Columns that may hold gold answers, the likeliest first."""
         rows = [example.reference for example in self.examples("train")[:TRIED]]
         return gold_columns(rows, self._scoring.needs, self.options.prompt)
 
@@ -587,7 +587,7 @@ class JsonlTask(Task):
 
     def seen_ranges(self) -> dict[str, tuple[float, float]]:
         """What each part is seen to lie between, for a few gold answers, completions with them,
-        controls and hostile texts; and what is declared, else 0, and 1 for a part that grades gold
+        baselines and hostile texts; and what is declared, else 0, and 1 for a part that grades gold
         answers. Without gold answers a part that nothing raised is left out."""
         examples = self.examples("train")
         cases = [case for some in cases_of(self, examples) for case in some]

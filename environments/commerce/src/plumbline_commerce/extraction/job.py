@@ -7,7 +7,7 @@ from plumbline.records import Example, Outcome, Score
 from plumbline.seeds import generator
 from plumbline.tasks.task import gold_of
 from plumbline_commerce.extraction import rubric
-from plumbline_commerce.extraction.controls import WAYS, sloppily
+from plumbline_commerce.extraction.baselines import WAYS, sloppily
 from plumbline_commerce.extraction.pairs import pairs
 from plumbline_commerce.extraction.schema import ISSUES, KEYS
 from plumbline_commerce.job import Job, read_limits

@@ -1,7 +1,7 @@
 """The job: a manager's question about a small table of figures, answered by a short analysis in
 Portuguese.
 
-The controls are ways to write about a table without analysing it: what they earn is the floor under
+The baselines are ways to write about a table without analysing it: what they earn is the floor under
 every figure.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import permutations
 
 from plumbline.records import Example, Outcome, Score
-from plumbline.tasks.task import Control, gold_of
+from plumbline.tasks.task import Baseline, gold_of
 from plumbline_commerce.insights.pairs import pairs
 from plumbline_commerce.insights.rubric import RUBRIC, judge
 from plumbline_commerce.insights.table import (
@@ -23,8 +23,8 @@ from plumbline_commerce.insights.table import (
 from plumbline_commerce.job import Job, read_limits
 
 
-def _each(write: Callable[[InsightTable], str]) -> Control:
-    """The control that writes about each example's table."""
+def _each(write: Callable[[InsightTable], str]) -> Baseline:
+    """The baseline that writes about each example's table."""
     return lambda examples: [write(table_of(example.reference)) for example in examples]
 
 
@@ -53,8 +53,8 @@ def _row(table: InsightTable, row: int) -> dict[str, str]:
     return slots
 
 
-def _filled(way: Mapping[str, str]) -> Control:
-    """The control that fills a template of `controls.yaml`."""
+def _filled(way: Mapping[str, str]) -> Baseline:
+    """The baseline that fills a template of `baselines.yaml`."""
 
     def write(table: InsightTable) -> str:
         rows = [_row(table, row) for row in range(len(table.rows))]
@@ -132,11 +132,11 @@ def other_rows(examples: Sequence[Example]) -> list[str]:
     return answers
 
 
-WAYS: dict[str, Control] = {
+WAYS: dict[str, Baseline] = {
     "other-rows": other_rows,
     "comparisons-alone": _each(comparisons_alone),
     "hedged": _each(hedged),
-    **{name: _filled(way) for name, way in data("controls")["texts"].items()},
+    **{name: _filled(way) for name, way in data("baselines")["texts"].items()},
 }
 
 

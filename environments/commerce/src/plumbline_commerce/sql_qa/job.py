@@ -19,11 +19,11 @@ The gold query returns at least a row on some database (`engine.py`), and not th
 of them. Its LIMIT and its ORDER BY decide which ties may be broken either way, whatever `ordered`
 says (`gold.py`).
 
-The controls are ways to answer without understanding the question: what they earn is the floor
+The baselines are ways to answer without understanding the question: what they earn is the floor
 under every figure.
 """
 
-# ruff: noqa: S608 - the controls' queries are answers, which the verifier runs within its walls
+# ruff: noqa: S608 - the baselines' queries are answers, which the verifier runs within its walls
 
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set

@@ -407,15 +407,15 @@ def find_eval_noise(history: History) -> Iterator[Finding]:
 
 NO_BETTER_ENOUGH = 20
 HALF = 0.5
-"""Of what the control earns, under which it is warned of: a control may know much of a form and a
+"""Of what the baseline earns, under which it is warned of: a baseline may know much of a form and a
 weak model little."""
 
 
 @rule("no-better", needs=("finals",), kinds=("rl", "sft"), live=False)
 def find_no_better(history: History) -> Iterator[Finding]:
-    """A trained model that earns no more than a control that knows nothing.
+    """A trained model that earns no more than a baseline that knows nothing.
 
-    Greedy answers of the last stage, paired with the best control on the same examples.
+    Greedy answers of the last stage, paired with the best baseline on the same examples.
 
     A task that it does better on some split was learnt, and what it does on others is a note.
     """
@@ -435,9 +435,9 @@ def find_no_better(history: History) -> Iterator[Finding]:
         yield Finding(
             level="warning" if less else "note",
             what=f"on {final.where} the model earns "
-            f"{'less than' if gap.high < 0 else 'no more than'} the control "
+            f"{'less than' if gap.high < 0 else 'no more than'} the baseline "
             f"{best}, which does not know the answer: {gap:+.3f}, n = {gap.n}",
-            evidence={"difference": gap.mean, "low": gap.low, "high": gap.high, "control": best},
+            evidence={"difference": gap.mean, "low": gap.low, "high": gap.high, "baseline": best},
             causes=(
                 "the model has not learnt the task",
                 "the weights that were evaluated are not the trained ones",
@@ -447,7 +447,7 @@ def find_no_better(history: History) -> Iterator[Finding]:
 
 
 def _beside(final: Final, history: History) -> tuple[str, Interval] | None:
-    """The control that is the best on an evaluation's examples, and how far the model is above
+    """The baseline that is the best on an evaluation's examples, and how far the model is above
     it."""
     if (final.stage, final.mode) != (history.name, "greedy"):
         return None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from plumbline.records import Example
 from plumbline.seeds import generator
 from plumbline.tasks.baselines import blank, echo
-from plumbline.tasks.task import Control
+from plumbline.tasks.task import Baseline
 from plumbline_forms.build import values_of, write_gold
 from plumbline_forms.plans.actions import (
     ADDRESS,
@@ -36,8 +36,8 @@ ViewOf = Callable[[Example], FormView]
 """The form of an example, as it is met."""
 
 
-def controls(view_of: ViewOf) -> dict[str, Control]:
-    """The controls by name."""
+def baselines(view_of: ViewOf) -> dict[str, Baseline]:
+    """The baselines by name."""
     return {
         "blank": blank,
         "submit-only": lambda examples: [_submit_only(view_of(example)) for example in examples],
