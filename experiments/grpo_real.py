@@ -33,7 +33,7 @@ import numpy as np
 import yaml
 
 from plumbline.evaluation.comparison import compare
-from plumbline.evaluation.statistics import mean_interval, paired
+from plumbline.evaluation.statistics import mean_interval, paired_difference
 from plumbline.recipe import Recipe, load
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey
@@ -566,7 +566,7 @@ def summary(name: str, arm: dict[str, Any], seed: int, run: Run) -> dict[str, An
             "difference": interval(change),
             "p": change.p_value,
             "parts": {
-                part: interval(paired(of_part(before, part), of_part(after, part)))
+                part: interval(paired_difference(of_part(before, part), of_part(after, part)))
                 for part in READING
             },
         }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.checks.audit.audit import audit, targets
+from plumbline.checks.audit.audit import audit, open_targets
 from plumbline.config import imports
 from plumbline.config.imports import consent, typed
 from plumbline.errors import DataError, RecipeError, RewardError, UntrustedCodeError
@@ -94,7 +94,7 @@ def test_the_audit_command_opens_a_data_set_by_name(gym, declared, tmp_path, mon
     monkeypatch.setattr(
         "plumbline.checks.audit.audit.task_names", lambda: ["jsonl", "reasoning_gym", "verifiers"]
     )
-    (target,) = targets("reasoning_gym:basic_arithmetic", {"size": 60}, None, None).values()
+    (target,) = open_targets("reasoning_gym:basic_arithmetic", {"size": 60}, None, None).values()
     found = audit(target(silent), quick=True)
     assert found.plain()["gold"] == {"n": 60, "mean": 1.0, "least": 1.0}
     assert found.context.written()["blanks around"]["loss"] > 0.25, (

@@ -9,7 +9,12 @@ import pytest
 
 from plumbline.checks.audit import cheats, checks, scoring_runner
 from plumbline.checks.audit.audit import audit
-from plumbline.checks.audit.texts import DECIMAL_COMMA, a_few, writes_commas, writings
+from plumbline.checks.audit.texts import (
+    DECIMAL_COMMA,
+    rewrite_answer,
+    sample_examples,
+    writes_commas,
+)
 from plumbline.records import Example, Score
 from plumbline.storage import write_jsonl
 from plumbline.tasks import silent
@@ -185,7 +190,7 @@ def test_a_cheat_is_measured_on_examples_that_were_not_sought_on_and_lends_no_go
         answered.setdefault(example.id, set()).add(text),
         original(example, text),
     )[1]
-    examples = a_few({split: task.examples(split) for split in task.splits}, 60, 0)
+    examples = sample_examples({split: task.examples(split) for split in task.splits}, 60, 0)
     found = cheats.cheapest_cheat(
         scoring_runner.ScoringRunner(task, lambda *_: None), examples, {}, 0
     )
@@ -224,17 +229,21 @@ def test_the_braces_of_a_prompt_are_found_in_linear_time():
 )
 def test_a_value_is_written_in_other_ways(gold, way, text):
     example = Example(id="a", messages=[{"role": "user", "content": "Qual?"}], gold=gold)
-    assert text in [written for name, written in writings(example, "pt") if name == way]
+    assert text in [written for name, written in rewrite_answer(example, "pt") if name == way]
 
 
 def test_what_does_not_mean_the_same_is_not_written():
     query = Example(
         id="a", messages=[{"role": "user", "content": "?"}], gold="SELECT x FROM t WHERE y = 4.5;"
     )
-    assert {name for name, _ in writings(query, "en")} == {"blanks around", "fence", "prose around"}
+    assert {name for name, _ in rewrite_answer(query, "en")} == {
+        "blanks around",
+        "fence",
+        "prose around",
+    }
     price = Example(id="a", messages=[{"role": "user", "content": "?"}], gold='{"score": 0.5}')
-    assert "R$" not in dict(writings(price, "en"))
-    assert list(writings(Example(id="a", messages=[]), "en")) == []
+    assert "R$" not in dict(rewrite_answer(price, "en"))
+    assert list(rewrite_answer(Example(id="a", messages=[]), "en")) == []
 
 
 def test_the_language_of_the_prompts_says_whether_a_comma_is_decimal():

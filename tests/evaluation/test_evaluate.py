@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from plumbline.errors import DataError, IncomparableError, TrainingStopped
-from plumbline.evaluation.comparison import compare, fall
+from plumbline.evaluation.comparison import compare, describe_fall
 from plumbline.evaluation.completions import evaluate_file
 from plumbline.evaluation.evaluate import (
     Conditions,
@@ -270,16 +270,16 @@ def test_so_few_examples_that_chance_alone_lowers_them_are_no_fall():
         before, fewer = (
             evaluated(ToyTask({"size": size}), [text] * size) for text in ("aaaa", "aaab")
         )
-        assert (fall(before, fewer) is not None) == falls
+        assert (describe_fall(before, fewer) is not None) == falls
 
 
 def test_a_fall_is_said_with_its_part_and_chance_is_not():
     answers = (["aaaa"] * 40, ["aaab"] * 40, ["aaaa"] * 39 + ["b"])
     before, fewer, mixed = (evaluated(ToyTask({"size": 40}), texts) for texts in answers)
-    assert fall(before, before) is None
-    assert fall(before, mixed) is None, "one of 40 is chance"
-    assert fall(fewer, before) is None, "a gain"
-    said = fall(before, fewer)
+    assert describe_fall(before, before) is None
+    assert describe_fall(before, mixed) is None, "one of 40 is chance"
+    assert describe_fall(fewer, before) is None, "a gain"
+    said = describe_fall(before, fewer)
     assert (
         said == "-0.188 [-0.188, -0.188] on the same 40 examples, most of all in letters (-0.250)"
     )

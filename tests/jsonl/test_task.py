@@ -21,7 +21,7 @@ from plumbline.evaluation.evaluate import (
     evaluate_reference,
     references,
 )
-from plumbline.evaluation.summary import detail, summarise
+from plumbline.evaluation.summary import summarise, summarise_with_references
 from plumbline.reports.evaluation_output import detail_tables
 from plumbline.tasks import open_task
 from plumbline.tasks.jsonl.files import Foreign, _as_json
@@ -341,7 +341,9 @@ def test_without_gold_answers_there_is_no_ceiling_and_that_is_said(workplace, tm
     assert summary["ceiling"] is None
     assert summary["skill"] is None
     assert summary["floor"] == beside["echo"].mean_reward > 0
-    assert "no gold answers: no ceiling" in _rendered(detail(beside["echo"], beside))
+    assert "no gold answers: no ceiling" in _rendered(
+        summarise_with_references(beside["echo"], beside)
+    )
     assert (
         "no gold answers: no ceiling, no oracle, and nothing that SFT could show"
         in task.precheck(0)

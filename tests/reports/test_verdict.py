@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from plumbline.errors import IncomparableError
-from plumbline.evaluation.comparison import pair
-from plumbline.evaluation.statistics import Interval, Paired
+from plumbline.evaluation.comparison import pair_evaluations
+from plumbline.evaluation.statistics import Interval, PairedDifference
 from plumbline.records import Evaluation, Judged
 from plumbline.reports.comparisons import Comparison, QuantityChange, comparison, holm
 from plumbline.reports.verdict import run_verdict, verdict
@@ -182,7 +182,7 @@ def test_a_change_needs_the_interval_and_the_test(low, high, p, direction):
     level = Interval(0.5, 0.4, 0.6, 50)
     assert (
         QuantityChange(
-            "reward", level, level, Paired(difference, p, 30, 10, 10, 0.4, 0.5), p
+            "reward", level, level, PairedDifference(difference, p, 30, 10, 10, 0.4, 0.5), p
         ).direction
         == direction
     )
@@ -454,4 +454,6 @@ def test_few_examples_are_called_a_trial_in_the_terminal_the_report_and_a_compar
     before, after = (
         view.evaluations[EvaluationKey(stage, "test", "greedy")] for stage in ("sft", "rl")
     )
-    assert (pair("b", "a", "test", before, after).remark == said[0].lower() + said[1:]) == called
+    assert (
+        pair_evaluations("b", "a", "test", before, after).remark == said[0].lower() + said[1:]
+    ) == called

@@ -13,7 +13,7 @@ from plumbline.errors import RecipeError
 from plumbline.evaluation.command import EvaluationSpec, run_evaluation
 from plumbline.evaluation.evaluate import references
 from plumbline.evaluation.replays import replay_episodes
-from plumbline.evaluation.summary import detail
+from plumbline.evaluation.summary import summarise_with_references
 from plumbline.records import Frame, Mistake
 from plumbline.runs.run import Silent
 from plumbline.tasks import open_task
@@ -46,7 +46,7 @@ def test_the_oracle_is_the_ceiling_and_every_baseline_keeps_its_limit(fewer, spl
     them."""
     examples = fewer.examples(split)
     beside = references(fewer, examples, split)
-    summary = detail(beside["oracle"], beside)
+    summary = summarise_with_references(beside["oracle"], beside)
     assert {name: found["mean"] for name, found in summary["figures"].items()} == dict.fromkeys(
         summary["titles"], 1.0
     )

@@ -305,12 +305,12 @@ def init(
     """
     from plumbline.evaluation.models import settled_keys
     from plumbline.runs.record import last_model
-    from plumbline.tasks.jsonl.init_recipe import start, started
+    from plumbline.tasks.jsonl.init_recipe import add_script_options, write_init_recipe
 
-    given = started(model, data, reward, script, out, prompt, gold, config)
+    given = add_script_options(model, data, reward, script, out, prompt, gold, config)
     given.model = last_model(given.model)
     given.settings = settled_keys(given.model)
-    lines, ready = start(given)
+    lines, ready = write_init_recipe(given)
     print_text("".join(f"{line}\n" for line in lines))
     raise typer.Exit(0 if ready else 1)
 
@@ -550,12 +550,12 @@ def score(
     from plumbline.errors import RecipeError
 
     if reward is not None and rows is not None and not task and out is None and split is None:
-        from plumbline.checks.audit.audit import targets
+        from plumbline.checks.audit.audit import open_targets
         from plumbline.checks.audit.stored import score_stored
         from plumbline.config.overrides import task_options
 
         with progress() as view:
-            (target,) = targets(reward, task_options(overrides or ()), rows, data).values()
+            (target,) = open_targets(reward, task_options(overrides or ()), rows, data).values()
             stored = score_stored(completions, target(view.working), view.working)
         print_json(stored.plain()) if as_json else print_tables(stored.tables(), wrap=False)
         return
@@ -735,7 +735,7 @@ def audit(
     The exit status is 1 where a fatal finding stands.
     """
     from plumbline.checks.audit.audit import audit as audit_task
-    from plumbline.checks.audit.audit import audit_tables, is_audit, targets
+    from plumbline.checks.audit.audit import audit_tables, is_audit, open_targets
     from plumbline.config.overrides import task_options
     from plumbline.storage import write_json
 
@@ -743,7 +743,7 @@ def audit(
         output_guard.check_file(out, "audit", is_audit)
     splits, found = () if split is None else (split,), {}
     with progress() as view:
-        for name, target in targets(task, task_options(overrides or ()), rows, data).items():
+        for name, target in open_targets(task, task_options(overrides or ()), rows, data).items():
             found[name] = audit_task(
                 target(view.working), splits, limit=limit, seed=seed, progress=view.working
             )

@@ -7,7 +7,7 @@ from typing import Any
 
 from plumbline.errors import DataError
 from plumbline.evaluation.evaluate import evaluate_completions, references
-from plumbline.evaluation.summary import detail
+from plumbline.evaluation.summary import summarise_with_references
 from plumbline.records import Evaluation
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress, silent
@@ -20,7 +20,8 @@ class ScoredFile:
 
     evaluation: Evaluation
     summary: Mapping[str, Any]
-    """`summary.detail`, with `unknown_ids`, `coverage` (what `coverage` gives) and `warnings`."""
+    """`summary.summarise_with_references`, with `unknown_ids`, `coverage` (what
+    `describe_coverage` gives) and `warnings`."""
 
 
 def score_file(
@@ -38,7 +39,7 @@ def score_file(
     beside = references(
         task, [known[row.id] for row in evaluation.rows], evaluation.split, progress
     )
-    covered = coverage(evaluation, task, splits)
+    covered = describe_coverage(evaluation, task, splits)
     warnings = []
     if unknown:
         whose = f" ({elsewhere})" if (elsewhere := task.elsewhere(unknown)) else ""
@@ -59,7 +60,7 @@ def score_file(
     return ScoredFile(
         evaluation=evaluation,
         summary={
-            **detail(evaluation, beside),
+            **summarise_with_references(evaluation, beside),
             "unknown_ids": len(unknown),
             "coverage": covered,
             "warnings": warnings,
@@ -119,7 +120,7 @@ def evaluate_file(
     return evaluation, unknown
 
 
-def coverage(evaluation: Evaluation, task: Task, splits: Sequence[str]) -> dict[str, Any]:
+def describe_coverage(evaluation: Evaluation, task: Task, splits: Sequence[str]) -> dict[str, Any]:
     """How much of its splits a file's evaluation covers: a mean over the easy tenth is none of the
     whole.
 

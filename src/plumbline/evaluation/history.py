@@ -10,9 +10,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from plumbline.errors import DataError, IncomparableError, PlumblineError
-from plumbline.evaluation.comparison import Pairing, adjusted, aligned, name_of, pair, plain_pairing
+from plumbline.evaluation.comparison import (
+    Pairing,
+    adjust_pairings,
+    align_rows,
+    name_of,
+    pair_evaluations,
+    pairing_to_dict,
+)
 from plumbline.evaluation.statistics import Interval, mean_interval
-from plumbline.evaluation.summary import bounds
+from plumbline.evaluation.summary import floor_and_ceiling
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
 from plumbline.runs.lineage import (
@@ -95,7 +102,7 @@ class EvaluationFilter:
 # -- a folder of runs ------------------------------------------------------------------------------
 
 
-def history(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFilter()) -> Lineage:
+def read_lineage(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFilter()) -> Lineage:
     """The runs of some folders in the order of their lineage, each against its predecessor.
 
     Args:
@@ -131,7 +138,9 @@ def history(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFilter(
         )
         pairings += _pairings(run, earlier, begun[run.name], asked, read)
     names = [[run.name for run in version] for version in versions(runs, begun)]
-    beside = tuple(_beside_seeds(one, _spread(one, names, members)) for one in adjusted(pairings))
+    beside = tuple(
+        _beside_seeds(one, _spread(one, names, members)) for one in adjust_pairings(pairings)
+    )
     return Lineage(members=tuple(members), pairings=beside, lineage=True, others=others)
 
 
@@ -166,14 +175,16 @@ def _results(
         if key in asked:
             try:
                 found.append(
-                    _summed(run, key) if str(key) in run.summaries else _evaluated(run, key)
+                    _result_of_outcome(run, key)
+                    if str(key) in run.summaries
+                    else _results_of_evaluations(run, key)
                 )
             except PlumblineError as error:
                 problems.append(error.cause)
     return tuple(found), tuple(problems)
 
 
-def _summed(run: RunRecord, key: EvaluationKey) -> StageResult:
+def _result_of_outcome(run: RunRecord, key: EvaluationKey) -> StageResult:
     """A result as the run's own outcome says it, which is quick."""
     try:
         said = EvaluationSummary.model_validate(run.summaries[str(key)])
@@ -189,16 +200,16 @@ def _summed(run: RunRecord, key: EvaluationKey) -> StageResult:
     )
 
 
-def _evaluated(run: RunRecord, key: EvaluationKey) -> StageResult:
+def _results_of_evaluations(run: RunRecord, key: EvaluationKey) -> StageResult:
     """A result of a run that has no outcome yet, from its evaluations."""
     evaluation = read_evaluation(run.evaluation_file(key))
     beside = {}
     for other, path in run.evaluation_files().items():
         if (other.stage, other.task, other.split) == (REFERENCE, key.task, key.split) and (
-            reference := aligned(read_evaluation(path), evaluation)
+            reference := align_rows(read_evaluation(path), evaluation)
         ):
             beside[other.mode] = reference
-    return _result(evaluation, key, bounds(evaluation, beside) if beside else {})
+    return _result(evaluation, key, floor_and_ceiling(evaluation, beside) if beside else {})
 
 
 def _result(evaluation: Evaluation, key: EvaluationKey, around: Mapping[str, Any]) -> StageResult:
@@ -251,7 +262,7 @@ def _pairings(
             found.append(Pairing(run=run.name, against=name, asked=what, error=error))
         else:
             remark = _after(key, theirs[what], name) if other is not run else ""
-            found.append(pair(run.name, name, what, before, after, remark))
+            found.append(pair_evaluations(run.name, name, what, before, after, remark))
     return found
 
 
@@ -263,16 +274,16 @@ def _after(key: EvaluationKey, other: EvaluationKey, name: str) -> str:
 # -- plain values ----------------------------------------------------------------------------------
 
 
-def plain_history(found: Lineage) -> dict[str, Any]:
+def history_to_dict(found: Lineage) -> dict[str, Any]:
     """A history as JSON values."""
     return {
         "tests": found.tests,
-        "runs": [_plain_member(member, found.pairings) for member in found.members],
+        "runs": [_member_to_dict(member, found.pairings) for member in found.members],
         "others": dict(found.others),
     }
 
 
-def _plain_member(member: Member, pairings: Sequence[Pairing]) -> dict[str, Any]:
+def _member_to_dict(member: Member, pairings: Sequence[Pairing]) -> dict[str, Any]:
     run, origin = member.listed, member.origin
     assert run is not None
     return {
@@ -297,7 +308,9 @@ def _plain_member(member: Member, pairings: Sequence[Pairing]) -> dict[str, Any]
         "changes": [{"key": key, "before": old, "after": new} for key, old, new in member.changes],
         "results": [asdict(result) for result in member.results],
         "comparisons": [
-            {"asked": one.asked} | plain_pairing(one) for one in pairings if one.run == member.name
+            {"asked": one.asked} | pairing_to_dict(one)
+            for one in pairings
+            if one.run == member.name
         ],
         "problems": list(member.problems),
     }
@@ -337,7 +350,7 @@ def compare_paths(first: Path, *others: Path) -> Lineage:
             pairings += _shared((first, names[0], found[0]), (path, name, found[at]))
     if pairings and all(one.paired is None for one in pairings):
         raise next(one.error for one in pairings if one.error is not None)
-    return Lineage(members=tuple(members), pairings=adjusted(pairings))
+    return Lineage(members=tuple(members), pairings=adjust_pairings(pairings))
 
 
 def _record(path: Path, name: str) -> RunRecord:
@@ -385,7 +398,7 @@ def _shared(
     for asked in shared:
         (one, earlier), (its, later) = before[asked], after[asked]
         remark = _after(its, one, name) if asked else ""
-        pairs.append(pair(label, name, asked or "evaluation", earlier, later, remark))
+        pairs.append(pair_evaluations(label, name, asked or "evaluation", earlier, later, remark))
     return pairs
 
 
@@ -405,13 +418,13 @@ def _single(found: Evaluations, other: Evaluations) -> Evaluations:
     return {"": meant[0]} if meant else {}
 
 
-def plain_comparisons(found: Lineage) -> dict[str, Any]:
+def comparisons_to_dict(found: Lineage) -> dict[str, Any]:
     """What `compare_paths` found as JSON values: for two the comparisons by what was asked, and the
     recipes' differences; for more the same by run.
     """
     each = {
         member.name: {
-            one.asked: plain_pairing(one) for one in found.pairings if one.run == member.name
+            one.asked: pairing_to_dict(one) for one in found.pairings if one.run == member.name
         }
         for member in found.members[1:]
     }

@@ -135,7 +135,7 @@ def check_name(model: str, task: Task | None, options: ModelOptions) -> None:
                     f"add --task {other}, or give one of {', '.join((ORACLE, *task.baselines))}; "
                     f"{models}",
                 )
-    opened, _ = as_trained(model, options)
+    opened, _ = options_as_trained(model, options)
     check_model(opened, model)
     if options_of(opened.family).policy:
         reach_hub(local_model(model))
@@ -203,8 +203,8 @@ def evaluate_model(
         drawn = drawn.as_greedy() if drawn.greedy else drawn
         under = Conditions(source=model, split=split, sampling=drawn, seed=options.seed)
         asked = Endpoint(str(options.engine), model)
-        return evaluate_policy(asked, task, examples, under, _told(listener, split))
-    opened, sampling = as_trained(model, options)
+        return evaluate_policy(asked, task, examples, under, _report_progress(listener, split))
+    opened, sampling = options_as_trained(model, options)
     listener.working(f"opening {model}", 0, 1)
     policy = open_policy(opened, model)
     listener.working(f"opening {model}", 1, 1)
@@ -214,16 +214,16 @@ def evaluate_model(
     check_prompts(policy, examples, sampling)
     under = Conditions(source=model, split=split, sampling=sampling, seed=options.seed)
     advice = "draw fewer answers at once with --rows-at-once, or use --device cpu"
-    with clear_memory_errors(advice), _drawing(policy, options, listener) as sampler:
-        return evaluate_policy(sampler, task, examples, under, _told(listener, split))
+    with clear_memory_errors(advice), _open_sampler(policy, options, listener) as sampler:
+        return evaluate_policy(sampler, task, examples, under, _report_progress(listener, split))
 
 
-def _told(listener: Listener, split: str) -> Callable[[int, int], None]:
+def _report_progress(listener: Listener, split: str) -> Callable[[int, int], None]:
     return lambda done, total: listener.working(f"evaluating {split}", done, total)
 
 
 @contextmanager
-def _drawing(policy: Policy, options: ModelOptions, listener: Listener) -> Iterator[Sampler]:
+def _open_sampler(policy: Policy, options: ModelOptions, listener: Listener) -> Iterator[Sampler]:
     """What draws: the policy itself, or a vLLM server that has its weights and ends with the
     block."""
     if options.engine is None:
@@ -242,7 +242,7 @@ def _drawing(policy: Policy, options: ModelOptions, listener: Listener) -> Itera
     shutil.rmtree(folder)  # after a failure the server's log stays there: the error names it
 
 
-def as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Sampling]:
+def options_as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Sampling]:
     """How to open a model and how to decode: as its own run did, but for what the command line
     says."""
     card = Card.read(model)
@@ -277,7 +277,7 @@ def as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Samplin
 def settled_keys(model: str) -> dict[str, Any]:
     """What a recipe that begins with a model says of it: the keys of `model` that its directory has
     settled."""
-    opened, _ = as_trained(model, ModelOptions())
+    opened, _ = options_as_trained(model, ModelOptions())
     settled = opened.model_dump(exclude_defaults=True, exclude={"name", *opened.how})
     return settled if opened.family == "autoregressive" else {"family": opened.family, **settled}
 

@@ -10,11 +10,11 @@ from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import (
     TIE,
     Interval,
+    is_surely_over,
     mean,
     mean_interval,
     rate_interval,
     skill,
-    surely_over,
 )
 from plumbline.records import Evaluation, Figure, Headline, Judged, clusters_of
 
@@ -124,7 +124,7 @@ def summarise(
         "n": len(rows),
         "clusters": len(set(evaluation.clusters() or ())) or len(rows),
         "reward": asdict(mean_interval(evaluation.rewards(), evaluation.clusters())),
-        "figures": _plain(figures(rows, evaluation.headline)),
+        "figures": _intervals_to_dict(figures(rows, evaluation.headline)),
         "readings": {
             name: asdict(mean_interval([row.readings[name] for row in having], clusters_of(having)))
             for name in _names(row.readings for row in rows)
@@ -143,11 +143,13 @@ def summarise(
         "failures": len(evaluation.unjudged),
     }
     if references is not None:
-        summary |= bounds(evaluation, references)
+        summary |= floor_and_ceiling(evaluation, references)
     return summary
 
 
-def detail(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict[str, Any]:
+def summarise_with_references(
+    evaluation: Evaluation, references: Mapping[str, Evaluation]
+) -> dict[str, Any]:
     """`summarise`, and with it every reference's figures, the baselines' limits, and the figures by
     stratum and kind.
 
@@ -171,19 +173,20 @@ def detail(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict
     return summarise(evaluation, references) | {
         "titles": titles(headline),
         "by": {
-            what: {name: _plain(found) for name, found in values.items()}
+            what: {name: _intervals_to_dict(found) for name, found in values.items()}
             for what, values in by.items()
             if values
         },
         "floors": _floors(evaluation, references),
         "references": {
-            name: _plain(figures(one.rows, headline)) for name, one in references.items()
+            name: _intervals_to_dict(figures(one.rows, headline))
+            for name, one in references.items()
         },
         "limits": {
             name: {
                 "limit": limit,
                 "mean": references[name].mean_reward,
-                "holds": not surely_over(
+                "holds": not is_surely_over(
                     references[name].rewards(), limit, references[name].clusters()
                 ),
             }
@@ -210,7 +213,7 @@ def _floors(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dic
     }
 
 
-def _plain(intervals: Mapping[str, Interval]) -> dict[str, dict[str, Any]]:
+def _intervals_to_dict(intervals: Mapping[str, Interval]) -> dict[str, dict[str, Any]]:
     """Intervals as JSON values: what was not computed is null, because NaN is no JSON."""
     return {
         key: {name: None if value != value else value for name, value in asdict(interval).items()}
@@ -218,7 +221,9 @@ def _plain(intervals: Mapping[str, Interval]) -> dict[str, dict[str, Any]]:
     }
 
 
-def bounds(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict[str, Any]:
+def floor_and_ceiling(
+    evaluation: Evaluation, references: Mapping[str, Evaluation]
+) -> dict[str, Any]:
     """Floor (the best baseline), ceiling (the oracle), and the skill between them; None where there
     is no oracle.
 

@@ -2,7 +2,7 @@
 them.
 
 The figures beside the baselines and the oracle, by stratum, and by kind. What they are made from is
-`evaluation.summary.detail`, so that the tables and the JSON cannot differ.
+`evaluation.summary.summarise_with_references`, so that the tables and the JSON cannot differ.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.inspect_log import check_log, write_log
 from plumbline.evaluation.replays import RULE
 from plumbline.evaluation.statistics import Interval
-from plumbline.evaluation.summary import ACCURACY, REWARD, RIGHT, TITLES, detail
+from plumbline.evaluation.summary import ACCURACY, REWARD, RIGHT, TITLES, summarise_with_references
 from plumbline.reports.tables import Cell, Column, Row, Table, recorded
 from plumbline.reports.templating import PageSection, is_page, page, section
 from plumbline.runs import output_guard
@@ -44,7 +44,7 @@ def evaluation_tables(summary: Values) -> list[Table]:
     broken down by.
 
     Args:
-        summary: what `evaluation.summary.detail` gives.
+        summary: what `evaluation.summary.summarise_with_references` gives.
     """
     return [_figures(summary), *(_breakdown(summary, what) for what in summary["by"])]
 
@@ -150,7 +150,7 @@ def detail_tables(summary: Values) -> RenderableType:
     its own.
 
     Args:
-        summary: what `evaluation.summary.detail` gives.
+        summary: what `evaluation.summary.summarise_with_references` gives.
     """
     own = set(summary["titles"]) != set(TITLES)
     apart = summary["prefix"] if own else ""  # the parts below it have a table of their own
@@ -290,7 +290,7 @@ def evaluation_page(summary: Values, replays: Sequence[Replay] = ()) -> str:
     """The HTML file.
 
     Args:
-        summary: what `evaluation.summary.detail` gives.
+        summary: what `evaluation.summary.summarise_with_references` gives.
         replays: failed episodes (`evaluation.replays`).
     """
     tables = evaluation_tables(summary)
@@ -376,7 +376,10 @@ def write_outputs(
         evaluated: by task; a single one has the name "".
     """
     outputs.check(evaluated)
-    summaries = {name: detail(one.evaluation, one.references) for name, one in evaluated.items()}
+    summaries = {
+        name: summarise_with_references(one.evaluation, one.references)
+        for name, one in evaluated.items()
+    }
     tables = {name: evaluation_tables(summary) for name, summary in summaries.items()}
     for name, one in evaluated.items():
         if outputs.evaluation is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plumbline.errors import IncomparableError
-from plumbline.evaluation.comparison import trial
+from plumbline.evaluation.comparison import describe_trial
 from plumbline.evaluation.statistics import count_units_within
 from plumbline.reports import numbers
 from plumbline.reports.comparisons import Comparison, QuantityChange
@@ -75,7 +75,7 @@ def verdict(
     same = reward.paired.within <= margin
     verb = VERBS[reward.direction] if reward.direction != "same" or same else UNKNOWN
     sentence = f"{subject} {verb} {_claim(comparison, margin)}{_bounds(bounds)}."
-    clauses = list(filter(None, [trial(reward.paired.difference.n)]))
+    clauses = list(filter(None, [describe_trial(reward.paired.difference.n)]))
     if negative_control and reward.direction == "rise":
         clauses.append(
             "it rose all the same, so a rise with real advantages is no proof that they taught "

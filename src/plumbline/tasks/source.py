@@ -139,7 +139,9 @@ def _counts(shares: Sequence[float], count: int, offsets: NDArray[np.float64]) -
     return np.diff(upto, axis=1, prepend=0)
 
 
-def shares(weights: Mapping[str, float], sizes: Mapping[str, int], mix: Mix) -> dict[str, float]:
+def task_shares(
+    weights: Mapping[str, float], sizes: Mapping[str, int], mix: Mix
+) -> dict[str, float]:
     """The tasks' shares of a step's prompts.
 
     Args:

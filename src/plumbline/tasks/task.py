@@ -29,7 +29,7 @@ class EpisodeFailed(PlumblineError):  # noqa: N818 - it says what happened
     never a reward."""
 
 
-def named(where: str, found: T | Failure) -> T | Failure:
+def label_failure(where: str, found: T | Failure) -> T | Failure:
     """With the name of what broke down, and as a raised `EpisodeFailed` is counted, where an
     episode failed."""
     if isinstance(found, Failure):
@@ -39,7 +39,7 @@ def named(where: str, found: T | Failure) -> T | Failure:
     return found
 
 
-def whole(found: T | Failure) -> T:
+def unwrap_result(found: T | Failure) -> T:
     """What an episode came to, for those who ask for one alone.
 
     Raises:
@@ -292,7 +292,7 @@ PARTS = ("name", "splits", "rubric", "examples", "judge", "baselines")
 """What a task has to have of its own."""
 
 
-class Wrapped(Task):
+class TaskAdapter(Task):
     """A task of a class that is no `Task`: what that lacks has the defaults, and what it has
     besides keeps its name."""
 
@@ -314,7 +314,7 @@ _OF_TASKS = frozenset(name for name in (*vars(Task), *PARTS) if not name.startsw
 
 def as_task(task: Any) -> Task:
     """A task of any class as a `Task`."""
-    return task if isinstance(task, Task) else Wrapped(task)
+    return task if isinstance(task, Task) else TaskAdapter(task)
 
 
 def episode_of(task: Task, example: Example) -> Episode:

@@ -48,7 +48,7 @@ from plumbline.runs.run import RUN, Observer, Run, is_run
 from plumbline.seeds import derive
 from plumbline.storage import read_object
 from plumbline.tasks import open_task
-from plumbline.tasks.source import Source, shares
+from plumbline.tasks.source import Source, task_shares
 from plumbline.tasks.task import Task, gold_of
 from plumbline.tasks.task_data import TaskData
 from plumbline.training.stage_evaluations import evaluate_inside, evaluate_stage, modes, replay_last
@@ -149,7 +149,7 @@ def _mixed(recipe: Recipe, tasks: Mapping[str, tuple[Task, Sequence[Example]]]) 
     }
     examples = {name: found for name, (_, found) in tasks.items()}
     sizes = {name: len(found) for name, found in examples.items()}
-    dealt = shares(weights, sizes, recipe.mix)
+    dealt = task_shares(weights, sizes, recipe.mix)
     return Source(
         tasks={name: task for name, (task, _) in tasks.items()}, examples=examples, shares=dealt
     )

@@ -4,7 +4,7 @@ on some of one."""
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 
-from plumbline.evaluation.comparison import fall
+from plumbline.evaluation.comparison import describe_fall
 from plumbline.evaluation.evaluate import Conditions, evaluate_policy
 from plumbline.evaluation.replays import replay_episodes
 from plumbline.evaluation.statistics import mean_interval
@@ -170,7 +170,7 @@ def _evaluate_task_inside(
         if mode == "sampled":
             continue
         first = read_evaluation(run.evaluation_file(replace(key, step=0)))
-        if found := fall(first, evaluation):
+        if found := describe_fall(first, evaluation):
             to = f" to {task_data.name}" if task_data.name else ""
             run.event(
                 "worse",

@@ -13,7 +13,7 @@ from plumbline.errors import DataError, RecipeError
 from plumbline.records import Example, Failure, Frame, Headline, Message, Mistake, Outcome, Score
 from plumbline.seeds import generator
 from plumbline.tasks import Progress
-from plumbline.tasks.task import Baseline, Task, gold_of, named, whole
+from plumbline.tasks.task import Baseline, Task, gold_of, label_failure, unwrap_result
 from plumbline_forms import rubric
 from plumbline_forms.baselines import baselines
 from plumbline_forms.build import HELD_OUT_FORMS, Suite, gold_plan, own_suite, values_of, write_plan
@@ -162,7 +162,7 @@ class FormsTask(Task):
         Raises:
             EpisodeFailed: the executor broke down; the direct one never does.
         """
-        return whole(self.judge_group(example, [completion])[0])
+        return unwrap_result(self.judge_group(example, [completion])[0])
 
     def judge_group(
         self, example: Example, completions: Sequence[str]
@@ -189,7 +189,7 @@ class FormsTask(Task):
 
     def _run(self, prepared: _Prepared, plans: Sequence[Plan]) -> list[Execution | Failure]:
         return [
-            named(f"{self.executor.name} executor", one)
+            label_failure(f"{self.executor.name} executor", one)
             for one in self.executor.run(prepared.case, plans)
         ]
 
@@ -206,7 +206,7 @@ class FormsTask(Task):
         """See `Task.mistakes`."""
         prepared = self._prepare(example)
         (execution,) = self._run(prepared, [read_plan(completion, prepared.elements)])
-        return mistakes_of(prepared.expected, whole(execution))
+        return mistakes_of(prepared.expected, unwrap_result(execution))
 
     def replay(self, example: Example, completion: str) -> Sequence[Frame]:
         """See `Task.replay`.
@@ -359,7 +359,7 @@ class Attempts:
         """
         if self._messages is None:
             raise ValueError(f"the episode of {self.example.id} is over")
-        outcome, score, execution = whole(self.task.attempt(self.example, [text])[0])
+        outcome, score, execution = unwrap_result(self.task.attempt(self.example, [text])[0])
         self._came_to = outcome, score
         self._left -= 1
         if outcome.facts["submitted"] or not self._left:

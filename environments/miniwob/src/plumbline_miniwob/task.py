@@ -20,7 +20,7 @@ from plumbline.records import (
 )
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress, silent
-from plumbline.tasks.task import Baseline, Task, gold_of, named, whole
+from plumbline.tasks.task import Baseline, Task, gold_of, label_failure, unwrap_result
 from plumbline_miniwob.actions import from_json
 from plumbline_miniwob.baselines import baselines
 from plumbline_miniwob.build import (
@@ -194,7 +194,7 @@ class MiniwobTask(Task):
         Raises:
             EpisodeFailed: the browser broke down, twice.
         """
-        return whole(self.judge_group(example, [completion])[0])
+        return unwrap_result(self.judge_group(example, [completion])[0])
 
     def judge_group(
         self, example: Example, completions: Sequence[str]
@@ -205,7 +205,7 @@ class MiniwobTask(Task):
         plans = [read_plan(completion, page) for completion in completions]
         task, seed = example.reference["task"], example.reference["seed"]
         results = [
-            named(f"{task} {seed}", one)
+            label_failure(f"{task} {seed}", one)
             for one in self.world.play(task, seed, [plan.acts for plan in plans])
         ]
         return [
@@ -350,7 +350,9 @@ class Looks:
             EpisodeFailed: the browser broke down, twice.
         """
         self.plans.append(read_plan(text, self._page))
-        self._played = whole(named(" ".join(self._where), self._turn(self.plans[-1].acts)))
+        self._played = unwrap_result(
+            label_failure(" ".join(self._where), self._turn(self.plans[-1].acts))
+        )
         self._page = page_of(self._played.elements)
         return self._played
 

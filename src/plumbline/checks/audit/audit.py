@@ -19,25 +19,25 @@ from rich.text import Text
 
 from plumbline.checks.audit.cheats import cheapest_cheat
 from plumbline.checks.audit.checks import checks_for, misjudged
-from plumbline.checks.audit.elsewhere import elsewhere
+from plumbline.checks.audit.other_conditions import judge_elsewhere
 from plumbline.checks.audit.scoring_runner import (
     ANYTHING,
     DAMAGED,
     Group,
     ScoringRunner,
     TooManyTimeoutsError,
-    mean,
-    scored,
-    shown,
+    mean_reward,
+    quote_text,
+    scored_rewards,
 )
 from plumbline.checks.audit.texts import (
-    a_few,
-    damaged,
-    marks_damaged,
+    damage_answer,
+    damage_marks,
+    make_wrong_answers,
+    rewrite_answer,
+    sample_examples,
     shape_of,
     writes_commas,
-    writings,
-    wrong,
 )
 from plumbline.checks.check import Examination, examine
 from plumbline.config.imports import dotted, named
@@ -96,7 +96,7 @@ class Audit(Examination[ScoringRunner]):
             "gold": golds if seen.golds else None,
             "baselines": {
                 name: {"limit": seen.limits.get(name)}
-                | {split: mean(found) for split, found in splits.items()}
+                | {split: mean_reward(found) for split, found in splits.items()}
                 for name, splits in seen.baselines.items()
             },
             "parts": {
@@ -142,7 +142,7 @@ def audit(
     """
     began = time.monotonic()
     chosen = {split: task.examples(split)[:limit] for split in splits or task.splits}
-    few = a_few(chosen, PROBED // 3 if quick else PROBED, seed)
+    few = sample_examples(chosen, PROBED // 3 if quick else PROBED, seed)
     if not few:
         raise DataError(f"the task {task.name} has no examples", "give it some rows")
     # standard output is no place for what a verifier prints: the audit's figures stand there
@@ -211,14 +211,14 @@ def _judge_all(
     worse = [
         Case(one, "damaged gold answer", text)
         for one, other in zip(golden, [*golden[1:], *golden[:1]], strict=True)
-        for text in damaged(one, other, seed)
+        for text in damage_answer(one, other, seed)
     ]
     bench.judge("damaged gold answers", {DAMAGED: worse})
     ways: dict[Group, list[Case]] = defaultdict(list)
     language, known = "pt" if bench.commas else "en", [one.gold or "" for one in golden]
     for place, one in enumerate(golden):
         others = known[place + 1 :] + known[:place]
-        for way, text in writings(one, language, others):
+        for way, text in rewrite_answer(one, language, others):
             ways["writing", way].append(Case(one, f"gold answer ({way})", text))
         own = shape_of(one.gold or "")  # rows of several tasks have answers of several kinds
         different = min(
@@ -226,9 +226,9 @@ def _judge_all(
             key=lambda e: shape_of(e) != own,
             default="",
         )
-        for way, text in wrong(one, different, language):
+        for way, text in make_wrong_answers(one, different, language):
             ways["wrong", way].append(Case(one, way, text))
-        for way, text in marks_damaged(one.gold or ""):
+        for way, text in damage_marks(one.gold or ""):
             ways["marks", way].append(Case(one, f"gold answer with {way}", text))
     bench.judge("gold answers written otherwise", ways)
 
@@ -254,13 +254,15 @@ def _try_again(
             [one for examples in splits.values() for one in examples]
         )
     if not quick and bench.misread is None and not (bench.label is not None and bench.label.grave):
-        bench.cheat = cheapest_cheat(bench, a_few(splits, POOL, seed), bench.task.baselines, seed)
+        bench.cheat = cheapest_cheat(
+            bench, sample_examples(splits, POOL, seed), bench.task.baselines, seed
+        )
     probed = {example.id for example in few}
     repeated = [verdict for verdict, _ in bench.scored if verdict.case.example.id in probed]
     bench.repeat(repeated)
     if not bench.again:
         bench.progress("on another thread, in another process", 0, 1)
-        bench.elsewhere = elsewhere(bench.task, repeated)
+        bench.elsewhere = judge_elsewhere(bench.task, repeated)
 
 
 # -- for a terminal --------------------------------------------------------------------------------
@@ -290,14 +292,14 @@ def audit_tables(name: str, audit: Audit) -> RenderableType:
             "gold answers", str(len(seen.golds)), f"{seen.ceiling:.3f}", "", style="bold"
         )
     for baseline, found in seen.baselines.items():
-        split, verdicts = max(found.items(), key=lambda item: mean(item[1]))
+        split, verdicts = max(found.items(), key=lambda item: mean_reward(item[1]))
         limit = seen.limits.get(baseline)
-        of = mean_interval(*scored(verdicts))
+        of = mean_interval(*scored_rewards(verdicts))
         reward, most = f"{of:.3f}" if of.n else "-", "" if limit is None else f"{limit:.3f}"
         earned.add_row(f"baseline {baseline} ({split})", str(of.n), reward, most)
     if cheat is not None:
         earned.add_row("cheapest cheat found", str(len(cheat.rewards)), f"{cheat.interval:.3f}", "")
-    rule = [] if cheat is None else [Text(f"cheapest cheat: {shown(cheat.rule, 240)}\n")]
+    rule = [] if cheat is None else [Text(f"cheapest cheat: {quote_text(cheat.rule, 240)}\n")]
 
     values = _table("parts of the reward", "texts", "least", "most")
     for part, known in seen.values().items():
@@ -344,7 +346,7 @@ def _table(title: str, *headings: str) -> Table:
 Opening = Callable[[Progress], Task]
 
 
-def targets(
+def open_targets(
     name: str, options: Mapping[str, Any], rows: Path | None, data: Path | None
 ) -> dict[str, Opening]:
     """What is meant, task by task, to be opened; a single one has the name "".

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from plumbline.checks.audit.scoring_runner import HANGS, Cheat, ScoringRunner
-from plumbline.checks.audit.texts import as_object, dump
+from plumbline.checks.audit.texts import dump_json, parse_object
 from plumbline.evaluation.statistics import mean_interval
 from plumbline.records import Example, clusters_of
 from plumbline.seeds import generator
@@ -87,16 +87,16 @@ def cheapest_cheat(
         order[2 * third :],
     )
     search = _Search(bench, seeking)
-    population = list(_first(lending, baselines))
+    population = list(_first_answers(lending, baselines))
     crowd = [population[place] for place in rng.permutation(len(population))]
     best, idle = search.best(population), 0
     joined: set[Answer] = set()
     while search.goes_on() and idle < IDLE:
         if best[0] in joined:
-            children = [_child(best, crowd, rng) for _ in range(4 * KEPT)]
+            children = [_mutate_answer(best, crowd, rng) for _ in range(4 * KEPT)]
         else:  # a new best is put together with everything once
             joined.add(best[0])
-            children = [_joined(best[0], other) for other in crowd]
+            children = [_join_pieces(best[0], other) for other in crowd]
         before, best = best, search.best([*best, *children])
         idle = idle + 1 if best == before else 0
     if bench.hangs >= HANGS:
@@ -161,35 +161,39 @@ class _Search:
         return sum(rewards) / len(rewards)
 
 
-def _first(lending: Sequence[Example], baselines: Mapping[str, Baseline]) -> Iterator[Answer]:
+def _first_answers(
+    lending: Sequence[Example], baselines: Mapping[str, Baseline]
+) -> Iterator[Answer]:
     """What the search begins with."""
     yield from ((rule,) for rule in RULES)
     golds = [example.gold for example in lending if example.gold is not None]
     common = [gold for gold, _ in Counter(golds).most_common()]
     if golds:
         yield ("\n".join(common)[:LENGTH],)
-        if objects := [one for one in map(as_object, golds) if one]:
+        if objects := [one for one in map(parse_object, golds) if one]:
             values = {
-                key: Counter(dump({key: one[key]}) for one in objects if key in one)
+                key: Counter(dump_json({key: one[key]}) for one in objects if key in one)
                 for key in objects[0]
             }
             usual = {
-                key: as_object(found.most_common(1)[0][0])[key] for key, found in values.items()
+                key: parse_object(found.most_common(1)[0][0])[key] for key, found in values.items()
             }
-            yield (dump(usual),)
+            yield (dump_json(usual),)
     for baseline in baselines.values():
         yield from ((text,) for text, _ in Counter(baseline(lending[:24])).most_common(4))
     yield from ((gold,) for gold in common[:24])
 
 
-def _joined(first: Answer, second: Answer) -> Answer:
+def _join_pieces(first: Answer, second: Answer) -> Answer:
     """One after the other; texts that meet become one."""
     if first[-1] in RULES or second[0] in RULES:
         return (*first, *second)[:PIECES]
     return (*first[:-1], f"{first[-1]}\n{second[0]}"[:LENGTH], *second[1:])[:PIECES]
 
 
-def _child(best: Sequence[Answer], crowd: Sequence[Answer], rng: np.random.Generator) -> Answer:
+def _mutate_answer(
+    best: Sequence[Answer], crowd: Sequence[Answer], rng: np.random.Generator
+) -> Answer:
     """A change of one of the best, often with something of any other."""
 
     def of(answers: Sequence[Answer]) -> Answer:
@@ -197,7 +201,7 @@ def _child(best: Sequence[Answer], crowd: Sequence[Answer], rng: np.random.Gener
 
     answer, other = of(best), of(best) if rng.random() < 0.5 else of(crowd)
     if rng.random() < 0.4:
-        return _joined(answer, other) if rng.random() < 0.5 else _joined(other, answer)
+        return _join_pieces(answer, other) if rng.random() < 0.5 else _join_pieces(other, answer)
     if len(answer) > 1 and rng.random() < 0.3:
         left_out = int(rng.integers(len(answer)))
         return (*answer[:left_out], *answer[left_out + 1 :])
@@ -206,15 +210,15 @@ def _child(best: Sequence[Answer], crowd: Sequence[Answer], rng: np.random.Gener
     if not piece or piece in RULES:
         changed = of(crowd)[0]
     else:
-        changed = _changed(piece, "" if other[0] in RULES else other[0], rng)
+        changed = _change_text(piece, "" if other[0] in RULES else other[0], rng)
     return (*answer[:place], changed, *answer[place + 1 :])
 
 
-def _changed(text: str, other: str, rng: np.random.Generator) -> str:
+def _change_text(text: str, other: str, rng: np.random.Generator) -> str:
     """A text cut, repeated, crossed with another, or with values of another."""
-    first, second = as_object(text), as_object(other)
+    first, second = parse_object(text), parse_object(other)
     if first and second and rng.random() < 0.7:
-        return dump(
+        return dump_json(
             {
                 key: second[key] if key in second and rng.random() < 0.3 else one
                 for key, one in first.items()
@@ -222,7 +226,7 @@ def _changed(text: str, other: str, rng: np.random.Generator) -> str:
         )
     if first and rng.random() < 0.5:
         left_out = list(first)[int(rng.integers(len(first)))]
-        return dump({key: one for key, one in first.items() if key != left_out})
+        return dump_json({key: one for key, one in first.items() if key != left_out})
     lines, others = text.split("\n"), other.split("\n")
     if len(lines) < 2:
         lines, others = text.split(" "), other.split(" ")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.checks.audit.elsewhere import DIRECTORY, GROUPED, LATE, PROCESS, THREAD
+from plumbline.checks.audit.other_conditions import DIRECTORY, GROUPED, LATE, PROCESS, THREAD
 from plumbline.checks.audit.scoring_runner import (
     ANYTHING,
     DAMAGED,
@@ -17,15 +17,15 @@ from plumbline.checks.audit.scoring_runner import (
     LIMIT,
     CaseVerdict,
     ScoringRunner,
-    ids,
-    mean,
-    scored,
-    shown,
+    list_ids,
+    mean_reward,
+    quote_text,
+    scored_rewards,
 )
 from plumbline.checks.audit.texts import DECIMAL_COMMA, NEGATED, OTHER, UNCLOSED, WHOLE_FLOAT
 from plumbline.checks.check import Check, Finding, Level, check
 from plumbline.errors import RewardError
-from plumbline.evaluation.statistics import mean_interval, surely_over
+from plumbline.evaluation.statistics import is_surely_over, mean_interval
 from plumbline.tasks.precheck import OUTAGE, READ
 
 EXACT = 1e-6
@@ -93,7 +93,7 @@ def raises(seen: ScoringRunner) -> Iterator[Finding]:
             cause = "what the verifier asks does not answer"
         elif fix.startswith(READ):
             cause = "the verifier was written for rows in another form"
-        samples, fix = ids(verdicts), verdicts[0].fix
+        samples, fix = list_ids(verdicts), verdicts[0].fix
         yield Finding("fatal", what, evidence=evidence, samples=samples, causes=(cause,), fix=fix)
 
 
@@ -111,7 +111,9 @@ def slow(seen: ScoringRunner) -> Iterator[Finding]:
             "a loop that the text decides on",
             "a wait for something",
         )
-        yield Finding("fatal", what, evidence=evidence, samples=ids(hung), causes=causes, fix=fix)
+        yield Finding(
+            "fatal", what, evidence=evidence, samples=list_ids(hung), causes=causes, fix=fix
+        )
     usual = float(np.median([one.seconds for one in seen.every])) if seen.every else 0.0
     late = [
         one
@@ -127,7 +129,7 @@ def slow(seen: ScoringRunner) -> Iterator[Finding]:
         cause = "work that grows with more than the text's length"
         fix = "bound what the verifier does for one text"
         yield Finding(
-            "warning", what, evidence=evidence, samples=ids(late), causes=(cause,), fix=fix
+            "warning", what, evidence=evidence, samples=list_ids(late), causes=(cause,), fix=fix
         )
 
 
@@ -140,7 +142,7 @@ def parts(seen: ScoringRunner) -> Iterator[Finding]:
     )
     if not golden and not paid and seen.users is not None and seen.users.may_answer:
         what = seen.users.unpaid(len(seen.scored))
-        yield Finding("fatal", what, check="unpaid", samples=ids(seen.every))
+        yield Finding("fatal", what, check="unpaid", samples=list_ids(seen.every))
     penalties = seen.users.penalties if seen.users is not None else ()
     for name, values in seen.parts().items():
         known = [value for _, value in values if value is not None]
@@ -266,7 +268,7 @@ def oracle(seen: ScoringRunner) -> Iterator[Finding]:
             unexplained.append((verdict, score))
     if unexplained:
         unexplained.sort(key=lambda pair: pair[1].total)
-        (worst, score), ceiling = unexplained[0], mean(seen.golds)
+        (worst, score), ceiling = unexplained[0], mean_reward(seen.golds)
         short_of = (
             f"; short of {', '.join(f'{name} ({count})' for name, count in lacking.items())}"
             if lacking
@@ -286,7 +288,7 @@ def oracle(seen: ScoringRunner) -> Iterator[Finding]:
                 "least": score.total,
                 "parts": dict(lacking),
             },
-            samples=ids([one for one, _ in unexplained]),
+            samples=list_ids([one for one, _ in unexplained]),
             causes=(
                 "the verifier does not read what the gold answers are written like",
                 "a wrong gold answer",
@@ -300,7 +302,7 @@ def oracle(seen: ScoringRunner) -> Iterator[Finding]:
 def baselines(seen: ScoringRunner) -> Iterator[Finding]:
     """Baselines that earn too much."""
     for name, splits in seen.baselines.items():
-        split, verdicts = max(splits.items(), key=lambda item: mean(item[1]))
+        split, verdicts = max(splits.items(), key=lambda item: mean_reward(item[1]))
         # the general limit is rough, and a small split may lie over it by chance
         if name not in seen.limits:
             split, verdicts = (
@@ -317,9 +319,9 @@ def baselines(seen: ScoringRunner) -> Iterator[Finding]:
                 else f"the {len(there)} rows whose gold answer it holds"
             )
             verdicts = there
-        reward, limit = mean(verdicts), seen.limits.get(name, HIGH * seen.ceiling)
-        totals, clusters = scored(verdicts)
-        if not surely_over(totals, limit, clusters) or reward - seen.floor < EXACT:
+        reward, limit = mean_reward(verdicts), seen.limits.get(name, HIGH * seen.ceiling)
+        totals, clusters = scored_rewards(verdicts)
+        if not is_surely_over(totals, limit, clusters) or reward - seen.floor < EXACT:
             # not too high; or it earns what any text does, which is said of the part that pays it
             continue
         of = mean_interval(totals, clusters)
@@ -343,7 +345,7 @@ def baselines(seen: ScoringRunner) -> Iterator[Finding]:
             "fatal" if reward >= AS_GOOD * seen.ceiling else "warning",
             what,
             evidence={"baseline": name, "split": split, "reward": asdict(of), "limit": limit},
-            samples=ids(sorted(verdicts, key=lambda one: -one.reward)),
+            samples=list_ids(sorted(verdicts, key=lambda one: -one.reward)),
             causes=ANYWHERE if name == "every-gold" else causes,
             fix=AT_ONE_PLACE if name == "every-gold" else CONTENT,
         )
@@ -360,24 +362,26 @@ def hostile(seen: ScoringRunner) -> Iterator[Finding]:
         ):
             by_text[verdict.case.text].append(verdict)
     earning = {
-        text: mean(found) for text, found in by_text.items() if mean(found) - seen.floor > EARNS
+        text: mean_reward(found)
+        for text, found in by_text.items()
+        if mean_reward(found) - seen.floor > EARNS
     }
     if earning:
         text = max(earning, key=lambda one: earning[one])
         level: Level = "fatal" if earning[text] - seen.floor > HIGH else "warning"
         what = (
-            f"{len(earning)} of {len(by_text)} hostile texts earn something, most {shown(text)}: "
+            f"{len(earning)} of {len(by_text)} hostile texts earn something, most {quote_text(text)}: "
             f"{earning[text]:.3f}"
         )
         evidence = {
-            "rewards": {shown(one): reward for one, reward in earning.items()},
+            "rewards": {quote_text(one): reward for one, reward in earning.items()},
             "floor": seen.floor,
         }
         causes = (
             "what cannot be read is taken for an answer",
             "an empty or broken answer gets a part by default",
         )
-        fix, samples = "give nothing to a text that is no answer", ids(by_text[text])
+        fix, samples = "give nothing to a text that is no answer", list_ids(by_text[text])
         yield Finding(level, what, evidence=evidence, samples=samples, causes=causes, fix=fix)
 
 
@@ -423,12 +427,17 @@ def accepted(seen: ScoringRunner) -> Iterator[Finding]:
             continue
         what = (
             f"{way} is paid like the gold answer, {len(paid)} of {n} times: "
-            f"{shown(paid[0].case.text, 160)}"
+            f"{quote_text(paid[0].case.text, 160)}"
         )
         evidence = {"way": way, "count": len(paid), "n": n}
         level: Level = "note" if way == NEGATED else "warning"
         yield Finding(
-            level, what, evidence=evidence, samples=ids(paid), causes=ANYWHERE, fix=AT_ONE_PLACE
+            level,
+            what,
+            evidence=evidence,
+            samples=list_ids(paid),
+            causes=ANYWHERE,
+            fix=AT_ONE_PLACE,
         )
 
 
@@ -495,12 +504,12 @@ def marks(seen: ScoringRunner) -> Iterator[Finding]:
                 blind[name].append((way, paid[0]))
     for name, found in blind.items():
         what = f"the part {name} pays {' and '.join(way for way, _ in found)} like a whole form: "
-        what += shown(found[0][1].case.text, 120)
+        what += quote_text(found[0][1].case.text, 120)
         evidence = {"part": name, "ways": [way for way, _ in found]}
         causes = ("a pattern that looks for the marks and does not count them",)
         fix, samples = (
             "count each mark once, and let no mark stand inside of another",
-            ids([one for _, one in found]),
+            list_ids([one for _, one in found]),
         )
         level: Level = "warning" if UNCLOSED in dict(found) else "note"
         yield Finding(level, what, evidence=evidence, samples=samples, causes=causes, fix=fix)
@@ -530,7 +539,12 @@ def writings(seen: ScoringRunner) -> Iterator[Finding]:
     fix += "take away a share of its own; or ask for the form in the prompt, if it matters"
     level: Level = "fatal" if comma else "note" if minor else "warning"
     yield Finding(
-        level, what, evidence=ways, samples=ids(seen.ways("writing")[worst]), causes=causes, fix=fix
+        level,
+        what,
+        evidence=ways,
+        samples=list_ids(seen.ways("writing")[worst]),
+        causes=causes,
+        fix=fix,
     )
 
 
@@ -554,7 +568,7 @@ def readings(seen: ScoringRunner) -> Iterator[Finding]:
         causes = ("the lenient reader changes what the strict one can read",)
         fix, samples = (
             "read strictly first, and repair only what cannot be read so",
-            ids([one for one, _ in worse]),
+            list_ids([one for one, _ in worse]),
         )
         yield Finding("fatal", what, evidence=evidence, samples=samples, causes=causes, fix=fix)
     golds = {id(one) for one in seen.golds}
@@ -568,7 +582,7 @@ def readings(seen: ScoringRunner) -> Iterator[Finding]:
         )
         evidence = {"count": len(apart), "of": len(golds)}
         fix = "write the gold answers as a strict reader wants them: SFT teaches their form"
-        yield Finding("warning", what, evidence=evidence, samples=ids(apart), fix=fix)
+        yield Finding("warning", what, evidence=evidence, samples=list_ids(apart), fix=fix)
 
 
 @check("reward", name="label")
@@ -578,14 +592,14 @@ def labels(seen: ScoringRunner) -> Iterator[Finding]:
         level: Level = "fatal" if found.gold <= AS_GOOD * found.earns + EXACT else "warning"
         evidence = {"gold": found.gold, "template": found.template, "earns": found.earns}
         fix = found.fix((seen.users and seen.users.options.gold) or "")
-        yield Finding(level, found.cause, evidence=evidence, samples=ids(seen.golds), fix=fix)
+        yield Finding(level, found.cause, evidence=evidence, samples=list_ids(seen.golds), fix=fix)
 
 
 @check("reward", name="form")
 def form(seen: ScoringRunner) -> Iterator[Finding]:
     """Completions in another form than a function reads."""
     if seen.misread is not None:
-        yield Finding("fatal", seen.misread[0], samples=ids(seen.golds), fix=seen.misread[1])
+        yield Finding("fatal", seen.misread[0], samples=list_ids(seen.golds), fix=seen.misread[1])
 
 
 @check("reward", name="range")
@@ -654,7 +668,7 @@ def conditions(seen: ScoringRunner) -> Iterator[Finding]:
         )
         evidence = {"where": found.where, "count": found.count, "of": found.of}
         yield Finding(
-            level, what, evidence=evidence, samples=ids([verdict]), causes=causes, fix=fix
+            level, what, evidence=evidence, samples=list_ids([verdict]), causes=causes, fix=fix
         )
 
 
@@ -708,7 +722,7 @@ def repeat(seen: ScoringRunner) -> Iterator[Finding]:
             "other answers of the same call",
             "threads",
         )
-        samples = ids([one for one, _ in seen.again])
+        samples = list_ids([one for one, _ in seen.again])
         yield Finding("fatal", what, evidence=evidence, samples=samples, causes=causes, fix=ALONE)
 
 
@@ -719,7 +733,8 @@ def cheat(seen: ScoringRunner) -> Iterator[Finding]:
     if found is None:
         return
     known = max(
-        (mean(one) for splits in seen.baselines.values() for one in splits.values()), default=0.0
+        (mean_reward(one) for splits in seen.baselines.values() for one in splits.values()),
+        default=0.0,
     )
     if found.reward <= max(HIGH * seen.ceiling, known + EARNS) or found.reward - seen.floor < EXACT:
         return
@@ -728,7 +743,7 @@ def cheat(seen: ScoringRunner) -> Iterator[Finding]:
         f"an answer that knows nothing earns {found.reward:.3f} (n = {len(found.rewards)}; gold "
         "answers "
     )
-    what += f"{seen.ceiling:.3f}, the best baseline {known:.3f}): {shown(found.rule, 200)}"
+    what += f"{seen.ceiling:.3f}, the best baseline {known:.3f}): {quote_text(found.rule, 200)}"
     evidence = {
         "reward": found.reward,
         "n": len(found.rewards),

@@ -53,7 +53,7 @@ class CaseVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class ChangedVerdict:
     """Verdicts that came out otherwise under one condition."""
 
     where: str
@@ -105,7 +105,7 @@ class ScoringRunner(Context):
     """Those that came out otherwise the second time, with what they got."""
     repeated: int = 0
     """How many were judged twice."""
-    elsewhere: Sequence[Elsewhere] = ()
+    elsewhere: Sequence[ChangedVerdict] = ()
     """Verdicts that came out otherwise under other conditions."""
     label: Label | None = None
     """What is wrong with gold answers that are labels."""
@@ -221,7 +221,7 @@ class ScoringRunner(Context):
     @property
     def ceiling(self) -> float:
         """What gold answers earn; 1 where there are none."""
-        return mean(self.golds) if self.golds else 1.0
+        return mean_reward(self.golds) if self.golds else 1.0
 
     @property
     def floor(self) -> float:
@@ -292,24 +292,24 @@ class ScoringRunner(Context):
         return found
 
 
-def mean(verdicts: Iterable[CaseVerdict]) -> float:
+def mean_reward(verdicts: Iterable[CaseVerdict]) -> float:
     """The mean reward of those that have one."""
     rewards = [one.score.total for one in verdicts if one.score is not None]
     return float(np.mean(rewards)) if rewards else 0.0
 
 
-def scored(verdicts: Iterable[CaseVerdict]) -> tuple[list[float], Clusters]:
+def scored_rewards(verdicts: Iterable[CaseVerdict]) -> tuple[list[float], Clusters]:
     """The totals of those that have a score, and the examples' clusters."""
     having = [one for one in verdicts if one.score is not None]
     return [one.reward for one in having], clusters_of([one.case.example for one in having])
 
 
-def ids(verdicts: Sequence[CaseVerdict]) -> tuple[str, ...]:
+def list_ids(verdicts: Sequence[CaseVerdict]) -> tuple[str, ...]:
     """The first few examples."""
     return tuple(dict.fromkeys(one.case.example.id for one in verdicts))[:5]
 
 
-def shown(text: str, most: int = 60) -> str:
+def quote_text(text: str, most: int = 60) -> str:
     """A text in one line, cut."""
     quoted = repr(text)
     return quoted if len(quoted) <= most else f"{quoted[: most - 4]}...{quoted[-1]}"

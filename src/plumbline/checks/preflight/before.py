@@ -22,7 +22,7 @@ from plumbline.records import Message
 from plumbline.runs.remote import local_model
 from plumbline.tasks import open_task
 from plumbline.tasks.jsonl.task import open_rows
-from plumbline.tasks.source import shares
+from plumbline.tasks.source import task_shares
 from plumbline.tasks.task import Task
 from plumbline.tasks.task_data import TaskData
 
@@ -95,7 +95,7 @@ class BeforeRun(Context):
             "": 1.0
         }
         sizes = {name: task.sizes["train"] for name, task in self.tasks.items()}
-        dealt = shares({name: weights[name] for name in sizes}, sizes, recipe.mix)
+        dealt = task_shares({name: weights[name] for name in sizes}, sizes, recipe.mix)
         prompts = []
         for name, task in self.tasks.items():
             held_out, measured = task.sizes.get(evaluation.split, 0), task.train[:MEASURED]

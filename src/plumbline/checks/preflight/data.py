@@ -12,7 +12,7 @@ from plumbline.checks.check import Finding, Level, check
 from plumbline.checks.diagnosis.rules.evaluations import FEW
 from plumbline.checks.preflight.before import BeforeRun, TaskPrompts
 from plumbline.errors import PlumblineError, UntrustedCodeError
-from plumbline.evaluation.statistics import Interval, detectable
+from plumbline.evaluation.statistics import Interval, detectable_difference
 from plumbline.records import Evaluation, clusters_of
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation
 from plumbline.tasks.task_data import TaskData
@@ -73,7 +73,7 @@ def evaluations(before: BeforeRun) -> Iterator[Finding]:
         """The least difference that n examples show four times in five, where differences scatter
         by `SCATTER`."""
         half = 1.959964 * SCATTER / math.sqrt(n)
-        return detectable(Interval(0.0, -half, half, n))
+        return detectable_difference(Interval(0.0, -half, half, n))
 
     def enough(gain: float) -> int:
         return math.ceil((noticeable(1) / gain) ** 2)

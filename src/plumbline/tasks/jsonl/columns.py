@@ -164,7 +164,7 @@ def value_of(row: Row, name: str) -> Any:
     return value
 
 
-def filled(template: str, row: Row) -> str:
+def fill_template(template: str, row: Row) -> str:
     """A template of a question with a row's columns. A paragraph whose columns are all empty is
     left out.
 
@@ -329,14 +329,16 @@ def _form(rows: Sequence[Row], name: str) -> str:
 def _contained(rows: Sequence[Row], name: str, asked: str) -> bool:
     """Whether all that a column holds stands in the question already."""
     for row in rows:
-        value, question = row.get(name), filled(asked, row)
+        value, question = row.get(name), fill_template(asked, row)
         texts = choices_of(value).values() if isinstance(value, list | dict) else [as_text(value)]
         if any(text.strip() not in question for text in texts):
             return False
     return True
 
 
-def unasked(rows: Sequence[Row], options: Mapping[str, Any], known: Collection[str]) -> list[str]:
+def find_unasked_columns(
+    rows: Sequence[Row], options: Mapping[str, Any], known: Collection[str]
+) -> list[str]:
     """Columns that stand in no prompt, system message or gold answer, but for the id and those that
     are known."""
     read = [options[key] for key in ("prompt", "gold") if options.get(key)]
@@ -359,7 +361,7 @@ def unasked(rows: Sequence[Row], options: Mapping[str, Any], known: Collection[s
     ]
 
 
-def media_in(row: Row, prompt: str) -> list[str]:
+def find_media(row: Row, prompt: str) -> list[str]:
     """Where a row has images or sounds: columns that are called so, and the prompt."""
     named = [
         name

@@ -23,12 +23,12 @@ from plumbline.tasks.jsonl.columns import (
     as_template,
     as_text,
     columns_of,
-    filled,
+    fill_template,
+    find_unasked_columns,
     gold_columns,
     gold_expressions,
     guess_prompt,
     is_given,
-    unasked,
     value_of,
 )
 from plumbline.tasks.jsonl.files import read_rows
@@ -36,10 +36,10 @@ from plumbline.tasks.jsonl.rows import (
     SPLITS,
     JsonlOptions,
     Records,
-    plain_rows,
     read_messages,
     read_options,
     read_records,
+    scorer_rows,
 )
 from plumbline.tasks.jsonl.scorer import Scorer, Scoring, range_advice
 from plumbline.tasks.precheck import (
@@ -53,7 +53,7 @@ from plumbline.tasks.precheck import (
     Case,
     Label,
     cases_of,
-    label,
+    find_label,
     precheck,
     within_budget,
 )
@@ -251,7 +251,9 @@ class JsonlTask(Task):
     def left_out(self) -> str:
         """What is said of columns that are in no prompt; nothing where there are none."""
         rows = [example.reference for example in self.examples("train")[:LOOKED_AT]]
-        left = unasked(rows, dict(self.options), self._scoring.named if self._readable else ())
+        left = find_unasked_columns(
+            rows, dict(self.options), self._scoring.named if self._readable else ()
+        )
         return f"left out of the prompts: {', '.join(left)}" if left else ""
 
     @property
@@ -323,7 +325,7 @@ class JsonlTask(Task):
             cases += [Case(example, "likely answer", text) for text in self.literals]
             for whole in wholes:
                 with suppress(ValueError):  # no index of a choice
-                    if value := filled(whole, example.reference):
+                    if value := fill_template(whole, example.reference):
                         cases += [
                             Case(example, "likely answer", each.format(value))
                             for each in ("{}", *self.templates)
@@ -403,7 +405,7 @@ class JsonlTask(Task):
     def label(self, examples: Sequence[Example]) -> Label | None:
         """What is wrong with gold answers that are labels, where they are a column's."""
         bare = re.fullmatch(r"[^{}]+|\{[^{}]+\}", self.options.gold or "")
-        return label(self, examples, self.templates) if bare else None
+        return find_label(self, examples, self.templates) if bare else None
 
     def unnamed_form(self, examples: Sequence[Example]) -> str:
         """What is said where gold answers earn less without a mark that no prompt names; else
@@ -676,7 +678,9 @@ def open_guessed(options: Mapping[str, Any]) -> JsonlTask:
     """
     given = read_options(options)
     Scoring(given)  # what is wrong with the functions is said first
-    rows, _ = plain_rows([row for _, row in islice(read_rows(given.train), LOOKED_AT)], texts=False)
+    rows, _ = scorer_rows(
+        [row for _, row in islice(read_rows(given.train), LOOKED_AT)], texts=False
+    )
     with clear_read_errors(given.train):
         found = {} if "prompt" in options else guess_prompt(rows)
     found = {key: value for key, value in found.items() if key not in options}

@@ -16,7 +16,12 @@ from plumbline.checks.diagnosis.rules.steps import ADAPTERS, FULL, adapter_rate,
 from plumbline.checks.diagnosis.trends import finite, height, noise_of_mean, order, trend
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import compare
-from plumbline.evaluation.statistics import Interval, detectable, direction, mean_interval
+from plumbline.evaluation.statistics import (
+    Interval,
+    detectable_difference,
+    direction,
+    mean_interval,
+)
 from plumbline.records import clusters_of
 from plumbline.runs.evaluations import REFERENCE
 
@@ -62,7 +67,7 @@ def find_gain(history: History) -> Iterator[Finding]:
                 fix="compare the parts; lower the learning rate or take more answers a step",
             )
         elif way == "same":
-            seen, scatter = detectable(change), compared.scatter
+            seen, scatter = detectable_difference(change), compared.scatter
             is_few, there = scatter.units < FEW, f"{scatter.units} {scatter.unit}"
             yield Finding(
                 level="note",

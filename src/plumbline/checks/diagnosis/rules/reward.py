@@ -33,7 +33,7 @@ from plumbline.checks.diagnosis.trends import (
     height,
     trend,
 )
-from plumbline.evaluation.statistics import surely_over
+from plumbline.evaluation.statistics import is_surely_over
 from plumbline.runs.evaluations import REFERENCE
 
 DEAD_PART_ENOUGH = 10
@@ -394,7 +394,7 @@ def find_references(history: History) -> Iterator[Finding]:
                 causes=("the reader of answers rejects right ones", "wrong gold answers"),
                 fix="judge one of them part by part: no training is worth its time before that is 1",
             )
-        elif final.mode != ORACLE and surely_over(
+        elif final.mode != ORACLE and is_surely_over(
             final.evaluation.rewards(),
             HALF if limit is None else limit,
             final.evaluation.clusters(),
