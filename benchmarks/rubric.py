@@ -19,7 +19,7 @@ from plumbline.records import Example
 from plumbline.seeds import generator
 from plumbline.tasks import open_task
 from plumbline.tasks.task import Task, gold_of
-from plumbline_commerce.extraction.baselines import sloppily
+from plumbline_commerce.extraction.baselines import write_sloppily
 from plumbline_commerce.options import Sloppiness
 
 CARELESS = Sloppiness(abridged=0.3, decimal_comma=0.6, unclosed=0.2, fenced=0.4, chatty=0.4)
@@ -60,7 +60,7 @@ def _extractions(task: Task, examples: list[Example]) -> dict[str, list[str]]:
     return {
         "valid JSON": [example.gold for example in examples],
         "valid JSON, wrong values": task.baselines["shuffled-gold"](examples),
-        "carelessly written": [sloppily(example.gold, CARELESS, rng) for example in examples],
+        "carelessly written": [write_sloppily(example.gold, CARELESS, rng) for example in examples],
         "cut short": [example.gold[: len(example.gold) * 2 // 3] for example in examples],
         "no JSON at all": [example.messages[-1]["content"] for example in examples],
     }

@@ -18,7 +18,7 @@ from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.statistics import rate_interval
 from plumbline.seeds import generator
 from plumbline.tasks import open_task
-from plumbline_commerce.extraction.baselines import sloppily
+from plumbline_commerce.extraction.baselines import write_sloppily
 from plumbline_commerce.options import Sloppiness
 
 OVER_SEEDS = "means over {} seeds with Student's 95 % interval"
@@ -40,7 +40,9 @@ def parser(seeds: Sequence[int], count: int = 300) -> dict[str, Any]:
             examples = list(task.examples("train"))[:count]
         for name, sloppiness in ways.items():
             rng = generator(seed, name)
-            completions = [sloppily(example.gold or "", sloppiness, rng) for example in examples]
+            completions = [
+                write_sloppily(example.gold or "", sloppiness, rng) for example in examples
+            ]
             found = evaluate_completions(task, examples, completions, source=name, split="train")
             for reading in ("strict", "lenient"):
                 mean = float(np.mean([row.readings[reading] for row in found.rows]))

@@ -97,7 +97,7 @@ def test_a_sound_task_has_no_finding_and_its_figures():
     heard = []
     found = audit(FaultyTask(), progress=lambda *told: heard.append(told))
     assert found.findings == ()
-    plain = json.loads(json.dumps(found.plain()))
+    plain = json.loads(json.dumps(found.to_dict()))
     assert plain["gold"] == {"n": 120, "mean": 1.0, "least": 1.0}
     assert plain["splits"] == {"train": 40, "val": 40, "test": 40}
     assert plain["baselines"]["blank"] == {"limit": None, "train": 0.0, "val": 0.0, "test": 0.0}
@@ -134,7 +134,7 @@ def test_parts_that_gold_answers_lack_are_named_in_their_own_order():
 
 def test_the_same_seed_gives_the_same_audit():
     first, second, other = (
-        audit(FaultyTask("shape"), limit=20, seed=seed).plain() for seed in (3, 3, 4)
+        audit(FaultyTask("shape"), limit=20, seed=seed).to_dict() for seed in (3, 3, 4)
     )
     drop = {"seconds", "verdicts_per_second"}
     assert {k: v for k, v in first.items() if k not in drop} == {

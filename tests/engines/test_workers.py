@@ -37,10 +37,17 @@ ABILITIES = (
     "mistakes",
     "replay",
     "replay_episode",
-    "shown",
-    "said",
+    "render_pages",
+    "canonicalise_answer",
 )
-ABILITIES += ("precheck", "sizes", "sketch", "elsewhere", "demonstration", "demonstrations")
+ABILITIES += (
+    "precheck",
+    "sizes",
+    "sketch",
+    "explain_foreign_ids",
+    "demonstration",
+    "demonstrations",
+)
 TOY = ToyTask({})
 FAULTY = "tests.engines.faults:open_faulty"
 

@@ -196,7 +196,9 @@ def test_the_columns_of_a_question_are_in_the_prompt_and_its_answer_is_found(
     task = open_guessed(workplace.options())
     options = task.options
     held = [name for name in left if not isinstance(rows[0][name], Foreign)]
-    assert task.left_out() == (f"left out of the prompts: {', '.join(held)}" if held else "")
+    assert task.describe_left_out() == (
+        f"left out of the prompts: {', '.join(held)}" if held else ""
+    )
     found = {"prompt": options.prompt, "gold": options.gold, "system": options.system}
     assert {key: value for key, value in found.items() if value} == {
         key: value for key, value in wanted.items() if key != "left"

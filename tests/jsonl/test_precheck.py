@@ -177,19 +177,19 @@ def test_what_pays_for_knowing_nothing_is_told(bad):
 
 def test_a_form_that_is_paid_whatever_is_in_it_makes_no_label(bad):
     task = bad.open("wordy", gold="answer")
-    assert task.label(task.examples("train")) is None
+    assert task.find_label(task.examples("train")) is None
     task = bad.open("wrong", gold="answer")
-    assert task.label(task.examples("train")).template == "#### {}"
+    assert task.find_label(task.examples("train")).template == "#### {}"
 
 
 def test_numbers_beyond_ranges_that_were_guessed_are_counted_and_a_penalty_is_known(bad):
-    task = bad.open(["noisy", "repetition"], gold="answer").fitted()
+    task = bad.open(["noisy", "repetition"], gold="answer").fit_ranges()
     assert task.options.range_of("repetition") == (-0.5, 0)
     assert task.penalties == ["repetition"]
     example = task.examples("train")[0]
     assert task.judge(example, "4444")[1].parts["noisy"] == 0
-    assert "noisy: [-0.05, 1]" in task.declared()
-    assert "the nearest end: noisy 1" in task.declared()
+    assert "noisy: [-0.05, 1]" in task.declare_ranges()
+    assert "the nearest end: noisy 1" in task.declare_ranges()
     with pytest.raises(RewardError, match="which is not in"):
         JsonlTask(task.options).judge(example, "4444")
 

@@ -175,7 +175,7 @@ def test_the_exit_status_says_whether_something_must_be_mended(place, plumbline)
 
 
 def test_ranges_that_nothing_showed_are_not_invented(place):
-    assert place.open(["accuracy", "form", "picky"]).seen_ranges() == {
+    assert place.open(["accuracy", "form", "picky"]).measure_ranges() == {
         "accuracy": (0, 2),
         "form": (0, 0.5),
     }

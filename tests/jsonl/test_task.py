@@ -227,7 +227,7 @@ def test_rows_without_a_gold_answer_are_in_no_split_counted_and_given_to_the_aud
         task = workplace.open(**options)
         assert sum(len(task.examples(split)) for split in task.splits) == 37
         assert all(one.gold for split in task.splits for one in task.examples(split))
-        assert [one.id for one in task.without_gold] == ["row-4", "row-10", "row-21"]
+        assert [one.id for one in task.rows_without_gold] == ["row-4", "row-10", "row-21"]
         assert task.notes[0].startswith(
             "3 of 40 rows have no gold answer and are left out, such as rows.jsonl:4"
         )

@@ -12,7 +12,7 @@ from plumbline.records import Example
 from plumbline.tasks import silent
 from plumbline_answers import short_answers, strict_json
 from plumbline_answers.short_answers import open_short_answers
-from plumbline_answers.strict_json import fits, open_strict_json
+from plumbline_answers.strict_json import has_type, open_strict_json
 
 SPLITS = ("train", "val", "test")
 OPENERS = (open_strict_json, open_short_answers)
@@ -207,4 +207,4 @@ def test_gold_answers_hold_sensible_values():
         asked, value = example.reference, json.loads(example.gold)
         prompt = example.messages[-1]["content"]
         assert all(key in prompt for key in asked["keys"])
-        assert not asked["items"] or all(fits(one, asked["items"]) for one in value)
+        assert not asked["items"] or all(has_type(one, asked["items"]) for one in value)

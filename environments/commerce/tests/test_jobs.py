@@ -14,7 +14,7 @@ from plumbline.evaluation.completions import score_file
 from plumbline.storage import read_jsonl, write_jsonl
 from plumbline.tasks import open_task, variants_of
 from plumbline_commerce import build
-from plumbline_commerce.build import build_commerce, counted
+from plumbline_commerce.build import build_commerce, count_prompts
 from plumbline_commerce.classify import job_of
 from plumbline_commerce.job import JOBS
 from plumbline_commerce.options import COUNTS, CommerceOptions
@@ -145,7 +145,11 @@ def test_commerce_alone_stands_for_each_job_that_the_records_have(shop, tmp_path
     assert variants_of("commerce", {"insights": 30}, tmp_path) == {
         "": {"insights": 30, "job": "insights"}
     }
-    assert counted({}) == COUNTS == {"extraction": 590, "sql_qa": 594, "insights": 148, "push": 148}
+    assert (
+        count_prompts({})
+        == COUNTS
+        == {"extraction": 590, "sql_qa": 594, "insights": 148, "push": 148}
+    )
     rows = (shop / "val.jsonl").read_text().splitlines()
     (tmp_path / "val.jsonl").write_text(
         "\n".join(line for line in rows if '"task": "push"' in line)

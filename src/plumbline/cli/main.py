@@ -557,7 +557,7 @@ def score(
         with progress() as view:
             (target,) = open_targets(reward, task_options(overrides or ()), rows, data).values()
             stored = score_stored(completions, target(view.working), view.working)
-        print_json(stored.plain()) if as_json else print_tables(stored.tables(), wrap=False)
+        print_json(stored.to_dict()) if as_json else print_tables(stored.tables(), wrap=False)
         return
     if reward is not None or rows is not None or not task:
         raise RecipeError(
@@ -749,7 +749,7 @@ def audit(
             )
     plain = {
         "audits": {
-            name or audited.context.task.name: audited.plain() for name, audited in found.items()
+            name or audited.context.task.name: audited.to_dict() for name, audited in found.items()
         }
     }
     if out is not None:

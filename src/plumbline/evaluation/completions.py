@@ -42,7 +42,7 @@ def score_file(
     covered = describe_coverage(evaluation, task, splits)
     warnings = []
     if unknown:
-        whose = f" ({elsewhere})" if (elsewhere := task.elsewhere(unknown)) else ""
+        whose = f" ({elsewhere})" if (elsewhere := task.explain_foreign_ids(unknown)) else ""
         warnings.append(
             f"{len(unknown)} rows name no example of {', '.join(splits)} and were left out{whose}"
         )
@@ -109,7 +109,7 @@ def evaluate_file(
     if not answers:
         raise DataError(
             f"none of the {len(unknown)} ids in {path} is an example of {', '.join(splits)}",
-            task.elsewhere(unknown)
+            task.explain_foreign_ids(unknown)
             or "check --data and --split: the ids come from its train, val or test file",
         )
     examples = [known[identity] for identity in answers]

@@ -90,7 +90,7 @@ class ModelOptions:
         return self.engine is not None and self.engine.startswith(("http://", "https://"))
 
     @property
-    def drawn_at(self) -> float:
+    def sampling_temperature(self) -> float:
         """The temperature."""
         return self.temperature or 0.0
 
@@ -258,11 +258,11 @@ def options_as_trained(model: str, options: ModelOptions) -> tuple[ModelSection,
     family = options_of({"family": "autoregressive", **saved, **given}["family"])
     opened = {**without_foreign("model", saved, family), **given, "name": model}
     limits = {
-        "temperature": options.drawn_at,
+        "temperature": options.sampling_temperature,
         "max_tokens": options.max_tokens,
         "steps": options.steps,
     }
-    if options.drawn_at == 0:
+    if options.sampling_temperature == 0:
         limits |= {"top_k": 0, "top_p": 1.0}
     law |= {key: value for key, value in limits.items() if value is not None}
     # more blocks than --max-tokens has tokens; a family without steps

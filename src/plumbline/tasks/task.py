@@ -246,7 +246,7 @@ class Task:
         """
         return None
 
-    def shown(self, example: Example, completion: str) -> Sequence[str]:  # noqa: ARG002
+    def render_pages(self, example: Example, completion: str) -> Sequence[str]:  # noqa: ARG002
         """The pages that an answer leaves behind, in order: HTML of their bodies, escaped, without
         scripts or links.
 
@@ -254,7 +254,7 @@ class Task:
         """
         return ()
 
-    def said(self, example: Example, completion: str) -> Set[Hashable] | None:  # noqa: ARG002
+    def canonicalise_answer(self, example: Example, completion: str) -> Set[Hashable] | None:  # noqa: ARG002
         """What a completion says, so that answers can be counted together that are written
         otherwise: its values, or what its query returns; None where its words are what it says.
 
@@ -279,7 +279,7 @@ class Task:
         of its texts."""
         return self
 
-    def elsewhere(self, ids: Collection[str]) -> str:  # noqa: ARG002
+    def explain_foreign_ids(self, ids: Collection[str]) -> str:  # noqa: ARG002
         """Whose examples these are in records that hold those of other tasks, too, and how to ask
         for them.
 

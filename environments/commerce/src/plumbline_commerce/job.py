@@ -130,12 +130,12 @@ class Job:
         """The answer that supervised training shows, under a seed; by default the gold answer."""
         return gold_of(example)
 
-    def said(self, example: Example, completion: str) -> Set[Hashable] | None:  # noqa: ARG002
-        """See `plumbline.tasks.task.Task.said`; None takes an answer's words for it."""
+    def canonicalise_answer(self, example: Example, completion: str) -> Set[Hashable] | None:  # noqa: ARG002
+        """See `plumbline.tasks.task.Task.canonicalise_answer`; None takes an answer's words for it."""
         return None
 
 
-def job_named(name: str) -> type[Job]:
+def find_job(name: str) -> type[Job]:
     """The job of that name, one of `JOBS`."""
     module, _, kind = JOBS[name].partition(":")
     job: type[Job] = getattr(needed(module, f"the job {name}", RecipeError), kind)
@@ -204,7 +204,7 @@ def split_sizes(count: int) -> dict[str, int]:
     return {name: max(1, round(share * count)) for name, share in SHARES.items()}
 
 
-def too_few(wanted: int, there: str) -> DataError:
+def too_few_error(wanted: int, there: str) -> DataError:
     """The error of a shop that is too small for the pairs that were asked for."""
     return DataError(
         f"{wanted} prompts were asked for, but {there}",

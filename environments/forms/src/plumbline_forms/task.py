@@ -223,8 +223,8 @@ class FormsTask(Task):
         prepared = self._prepare(example)
         return film(prepared.case, read_plan(completion, prepared.elements), self.executor.site)
 
-    def shown(self, example: Example, completion: str) -> Sequence[str]:
-        """See `Task.shown`; by the direct executor, whichever one judges."""
+    def render_pages(self, example: Example, completion: str) -> Sequence[str]:
+        """See `Task.render_pages`; by the direct executor, whichever one judges."""
         from plumbline_forms.executors.pictures import filled
 
         prepared = self._prepare(example)

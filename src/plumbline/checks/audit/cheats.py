@@ -66,12 +66,12 @@ Answer = tuple[str, ...]
 
 
 def cheapest_cheat(
-    bench: ScoringRunner, examples: Sequence[Example], baselines: Mapping[str, Baseline], seed: int
+    runner: ScoringRunner, examples: Sequence[Example], baselines: Mapping[str, Baseline], seed: int
 ) -> Cheat | None:
     """Search; None where there are too few examples, or verdicts that do not come.
 
     Args:
-        bench: judges.
+        runner: judges.
         examples: of the task, in any order; a part of them lends gold answers and is not answered.
         baselines: of the task.
         seed: of everything that is drawn.
@@ -86,7 +86,7 @@ def cheapest_cheat(
         order[third : 2 * third][:MEASURING],
         order[2 * third :],
     )
-    search = _Search(bench, seeking)
+    search = _Search(runner, seeking)
     population = list(_first_answers(lending, baselines))
     crowd = [population[place] for place in rng.permutation(len(population))]
     best, idle = search.best(population), 0
@@ -99,7 +99,7 @@ def cheapest_cheat(
             children = [_join_pieces(best[0], other) for other in crowd]
         before, best = best, search.best([*best, *children])
         idle = idle + 1 if best == before else 0
-    if bench.hangs >= HANGS:
+    if runner.hangs >= HANGS:
         return None
     finals = {
         answer: [search.judge(one, answer) for one in measuring] for answer in best[:FINALISTS]
@@ -124,23 +124,23 @@ def text_for(answer: Answer, example: Example) -> str:
 class _Search:
     """What answers earn on the examples that are sought on, remembered."""
 
-    def __init__(self, bench: ScoringRunner, examples: Sequence[Example]) -> None:
-        self.bench, self.examples = bench, examples
+    def __init__(self, runner: ScoringRunner, examples: Sequence[Example]) -> None:
+        self.runner, self.examples = runner, examples
         self.earned: dict[Answer, float] = {}
         self.count, self.least = 0, 0.0
         self.began = time.monotonic()
 
     def goes_on(self) -> bool:
-        self.bench.progress("search for cheats", min(self.count, VERDICTS), VERDICTS)
+        self.runner.progress("search for cheats", min(self.count, VERDICTS), VERDICTS)
         return (
             self.count < VERDICTS
             and time.monotonic() - self.began < SECONDS
-            and self.bench.hangs < HANGS
+            and self.runner.hangs < HANGS
         )
 
     def judge(self, example: Example, answer: Answer) -> float:
         self.count += 1
-        return self.bench.one(Case(example, "a cheat", text_for(answer, example))).reward
+        return self.runner.judge_once(Case(example, "a cheat", text_for(answer, example))).reward
 
     def best(self, answers: Sequence[Answer]) -> list[Answer]:
         """The `KEPT` answers that earn most; of equals the shorter."""

@@ -72,17 +72,17 @@ def raises(seen: ScoringRunner) -> Iterator[Finding]:
     """A verifier that raises, or returns what is no reward: one finding for each thing to do about
     it."""
     by_fix: dict[str, list[CaseVerdict]] = defaultdict(list)
-    for verdict in seen.every:
+    for verdict in seen.all_verdicts:
         if verdict.failure and not verdict.hung:
             by_fix[RANGE if RANGE in verdict.fix else verdict.fix].append(verdict)
     for fix, verdicts in by_fix.items():
         counts = dict(Counter(verdict.kind for verdict in verdicts).most_common())
         named = ", ".join(f"{kind} {count}" for kind, count in counts.items())
         what = (
-            f"{len(verdicts)} of {len(seen.every)} texts got no reward ({named}): "
+            f"{len(verdicts)} of {len(seen.all_verdicts)} texts got no reward ({named}): "
             f"{verdicts[0].failure}"
         )
-        evidence = {"count": len(verdicts), "of": len(seen.every), "raised": counts}
+        evidence = {"count": len(verdicts), "of": len(seen.all_verdicts), "raised": counts}
         cause = "the verifier takes a text for granted that a model need not write"
         if fix == RANGE:
             cause = (
@@ -100,7 +100,7 @@ def raises(seen: ScoringRunner) -> Iterator[Finding]:
 @check("reward", name="slow")
 def slow(seen: ScoringRunner) -> Iterator[Finding]:
     """A verdict that does not come, or one that a text makes slow."""
-    if hung := [verdict for verdict in seen.every if verdict.hung]:
+    if hung := [verdict for verdict in seen.all_verdicts if verdict.hung]:
         what, fix = (
             f"{hung[0].failure}{'; the audit stopped there' if len(hung) > 1 else ''}",
             hung[0].fix,
@@ -114,7 +114,9 @@ def slow(seen: ScoringRunner) -> Iterator[Finding]:
         yield Finding(
             "fatal", what, evidence=evidence, samples=list_ids(hung), causes=causes, fix=fix
         )
-    usual = float(np.median([one.seconds for one in seen.every])) if seen.every else 0.0
+    usual = (
+        float(np.median([one.seconds for one in seen.all_verdicts])) if seen.all_verdicts else 0.0
+    )
     late = [
         one
         for one in seen.kept.get(HOSTILE, ())
@@ -138,12 +140,12 @@ def parts(seen: ScoringRunner) -> Iterator[Finding]:
     """Parts that nothing reaches, that never vary, or that pay every text."""
     golden = any(one.score is not None for one in seen.golds)
     paid = any(score.total for _, score in seen.scored) or any(
-        one.kind == RewardError.__name__ for one in seen.every
+        one.kind == RewardError.__name__ for one in seen.all_verdicts
     )
-    if not golden and not paid and seen.users is not None and seen.users.may_answer:
-        what = seen.users.unpaid(len(seen.scored))
-        yield Finding("fatal", what, check="unpaid", samples=list_ids(seen.every))
-    penalties = seen.users.penalties if seen.users is not None else ()
+    if not golden and not paid and seen.user_task is not None and seen.user_task.may_answer:
+        what = seen.user_task.explain_unpaid(len(seen.scored))
+        yield Finding("fatal", what, check="unpaid", samples=list_ids(seen.all_verdicts))
+    penalties = seen.user_task.penalties if seen.user_task is not None else ()
     for name, values in seen.parts().items():
         known = [value for _, value in values if value is not None]
         evidence: dict[str, Any] = {"part": name, "texts": len(values)}
@@ -241,7 +243,7 @@ def opposed(seen: ScoringRunner) -> Iterator[Finding]:
 def oracle(seen: ScoringRunner) -> Iterator[Finding]:
     """Gold answers that earn less than 1, but for parts that are named already, and for labels."""
     # else none was tried yet
-    if not seen.golds and not any(verdict.hung for verdict in seen.every):
+    if not seen.golds and not any(verdict.hung for verdict in seen.all_verdicts):
         what = (
             "there are no gold answers: no ceiling was checked, no damaged answers and no other "
             "ways to write one"
@@ -260,7 +262,9 @@ def oracle(seen: ScoringRunner) -> Iterator[Finding]:
     lacking: dict[str, int] = defaultdict(int)
     unexplained = []
     for verdict, score in low:
-        paying = {name: value for name, value in score.parts.items() if name not in seen.idle}
+        paying = {
+            name: value for name, value in score.parts.items() if name not in seen.unweighted_parts
+        }
         short = [name for name, value in paying.items() if value is not None and value < 1 - EXACT]
         for name in short:
             lacking[name] += 1
@@ -445,7 +449,7 @@ def wrongly_paid(seen: ScoringRunner) -> dict[str, tuple[list[CaseVerdict], int]
     """Of each way to name the gold answer in a wrong one: those that earn more than halfway from
     what the wrong answer by itself earns to what gold earns, and how many were tried."""
     golds = {one.case.example.id: one.reward for one in seen.golds}
-    ways = dict(seen.ways("wrong"))
+    ways = dict(seen.verdicts_by_way("wrong"))
     alone = {one.case.example.id: one.reward for one in ways.pop(OTHER, ())}
     found = {}
     for way, verdicts in ways.items():
@@ -469,7 +473,7 @@ def misjudged(seen: ScoringRunner) -> dict[str, tuple[int, int]]:
     golds = {one.case.example.id: one.reward for one in seen.golds}
     right = [
         (one, golds.get(one.case.example.id, 0.0))
-        for found in seen.ways("writing").values()
+        for found in seen.verdicts_by_way("writing").values()
         for one in found
     ]
     right = [(one, gold) for one, gold in right if gold]
@@ -491,7 +495,7 @@ def marks(seen: ScoringRunner) -> Iterator[Finding]:
     golds = {one.case.example.id: one.score.parts for one in seen.golds if one.score is not None}
     names = sorted({name for parts in golds.values() for name in parts if FORM.search(name)})
     blind: dict[str, list[tuple[str, CaseVerdict]]] = defaultdict(list)
-    for way, verdicts in seen.ways("marks").items():
+    for way, verdicts in seen.verdicts_by_way("marks").items():
         for name in names:
             pairs = [(one, golds.get(one.case.example.id, {}).get(name)) for one in verdicts]
             tried = [
@@ -518,7 +522,7 @@ def marks(seen: ScoringRunner) -> Iterator[Finding]:
 @check("reward", name="writing")
 def writings(seen: ScoringRunner) -> Iterator[Finding]:
     """Ways to write the gold value that lose too much."""
-    ways = seen.written()
+    ways = seen.measure_writings()
     lost = {way: found["loss"] for way, found in ways.items() if found["loss"] > LOSES + EXACT}
     if not lost:
         return
@@ -542,7 +546,7 @@ def writings(seen: ScoringRunner) -> Iterator[Finding]:
         level,
         what,
         evidence=ways,
-        samples=list_ids(seen.ways("writing")[worst]),
+        samples=list_ids(seen.verdicts_by_way("writing")[worst]),
         causes=causes,
         fix=fix,
     )
@@ -591,7 +595,7 @@ def labels(seen: ScoringRunner) -> Iterator[Finding]:
     if (found := seen.label) is not None:
         level: Level = "fatal" if found.gold <= AS_GOOD * found.earns + EXACT else "warning"
         evidence = {"gold": found.gold, "template": found.template, "earns": found.earns}
-        fix = found.fix((seen.users and seen.users.options.gold) or "")
+        fix = found.fix((seen.user_task and seen.user_task.options.gold) or "")
         yield Finding(level, found.cause, evidence=evidence, samples=list_ids(seen.golds), fix=fix)
 
 
@@ -605,7 +609,7 @@ def form(seen: ScoringRunner) -> Iterator[Finding]:
 @check("reward", name="range")
 def ranges(seen: ScoringRunner) -> Iterator[Finding]:
     """Ranges that nobody declared."""
-    if seen.users is not None and seen.users.inferred:
+    if seen.user_task is not None and seen.user_task.inferred:
         what = (
             "the functions' ranges are not declared; these figures take them from what gold "
             "answers, baselines and "
@@ -613,15 +617,17 @@ def ranges(seen: ScoringRunner) -> Iterator[Finding]:
         yield Finding(
             "note",
             f"{what}hostile texts were given, and a run takes [0, 1]",
-            fix=seen.users.declared(),
+            fix=seen.user_task.declare_ranges(),
         )
 
 
 @check("reward", name="rows")
 def rows(seen: ScoringRunner) -> Iterator[Finding]:
     """What is to be known of the rows, and a form that no prompt asks for."""
-    if seen.users is not None:
-        for what in filter(None, [*seen.users.notes, seen.users.left_out(), seen.unnamed]):
+    if seen.user_task is not None:
+        for what in filter(
+            None, [*seen.user_task.notes, seen.user_task.describe_left_out(), seen.unnamed]
+        ):
             yield Finding("note", what)
 
 

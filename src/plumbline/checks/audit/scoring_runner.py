@@ -132,12 +132,12 @@ class ScoringRunner(Context):
             kept = self.kept.setdefault(group, [])
             for case in cases:
                 self.progress(what, done, total)
-                kept.append(self.one(case))
+                kept.append(self.judge_once(case))
                 done += 1
                 if self.hangs >= HANGS:
                     raise TooManyTimeoutsError
 
-    def one(self, case: Case) -> CaseVerdict:
+    def judge_once(self, case: Case) -> CaseVerdict:
         """Judge a text and forget it."""
         began = time.perf_counter()
         try:
@@ -183,14 +183,14 @@ class ScoringRunner(Context):
     def knows_ranges(self) -> bool:
         """Whether the ranges are known by which parts weigh."""
         return (
-            self.users is None
-            or not self.users.sums
-            or self.users.options.range is not None
-            or self.users.has_gold
+            self.user_task is None
+            or not self.user_task.sums
+            or self.user_task.options.range is not None
+            or self.user_task.has_gold
         )
 
     @property
-    def every(self) -> list[CaseVerdict]:
+    def all_verdicts(self) -> list[CaseVerdict]:
         """All verdicts."""
         return [verdict for kept in self.kept.values() for verdict in kept]
 
@@ -199,7 +199,7 @@ class ScoringRunner(Context):
         """Of gold answers."""
         return self.kept.get(("gold",), ())
 
-    def ways(self, what: str) -> Mapping[str, Sequence[CaseVerdict]]:
+    def verdicts_by_way(self, what: str) -> Mapping[str, Sequence[CaseVerdict]]:
         """By the way in which they were made: "writing" of gold answers written otherwise, "wrong"
         of wrong answers that name the gold one, "marks" of gold answers whose marks are damaged."""
         return {group[1]: found for group, found in self.kept.items() if group[0] == what}
@@ -216,7 +216,9 @@ class ScoringRunner(Context):
     @property
     def scored(self) -> list[tuple[CaseVerdict, Score]]:
         """Those that have a score."""
-        return [(verdict, verdict.score) for verdict in self.every if verdict.score is not None]
+        return [
+            (verdict, verdict.score) for verdict in self.all_verdicts if verdict.score is not None
+        ]
 
     @property
     def ceiling(self) -> float:
@@ -228,11 +230,11 @@ class ScoringRunner(Context):
         """The least that any text earned; no less than what is left to a text that no penalty is
         taken from."""
         least = min((score.total for _, score in self.scored), default=0.0)
-        penalties = self.users.penalties if self.users is not None else ()
+        penalties = self.user_task.penalties if self.user_task is not None else ()
         return max(least, sum(self.weights[part] for part in penalties))
 
     @property
-    def users(self) -> JsonlTask | None:
+    def user_task(self) -> JsonlTask | None:
         """The task, where its scoring functions are a user's."""
         return self.task if isinstance(self.task, JsonlTask) else None
 
@@ -245,17 +247,17 @@ class ScoringRunner(Context):
     @property
     def weights(self) -> Mapping[str, float]:
         """The effective weight of each part, where the task says so; they add up to 1."""
-        return self.users.shares if self.users is not None else {}
+        return self.user_task.shares if self.user_task is not None else {}
 
     @property
-    def idle(self) -> Sequence[str]:
+    def unweighted_parts(self) -> Sequence[str]:
         """Parts of weight 0."""
         return [name for name, share in self.weights.items() if not share]
 
     def parts(self) -> dict[str, list[tuple[CaseVerdict, float | None]]]:
         """The values of every part that pays; a score without parts has one, its total."""
         found: dict[str, list[tuple[CaseVerdict, float | None]]] = defaultdict(list)
-        idle = self.idle
+        idle = self.unweighted_parts
         for verdict, score in self.scored:
             for name, value in (score.parts or {"reward": score.total}).items():
                 if name not in idle:
@@ -270,12 +272,12 @@ class ScoringRunner(Context):
         }
         return {part: values for part, values in known.items() if values}
 
-    def written(self) -> dict[str, dict[str, Any]]:
+    def measure_writings(self) -> dict[str, dict[str, Any]]:
         """Of each way to write a gold answer: how many were tried, the mean share of its reward
         that is lost, and the mean total under each reading, where the task has readings."""
         whole = {one.case.example.id: one.reward for one in self.golds if one.reward}
         found = {}
-        for way, verdicts in self.ways("writing").items():
+        for way, verdicts in self.verdicts_by_way("writing").items():
             scores = [
                 (whole.get(one.case.example.id), one.score)
                 for one in verdicts

@@ -74,7 +74,7 @@ class RescoredAnswers:
             ]
             yield name, _figures(chosen)
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All figures, for JSON."""
         return {
             "answers": len(self.answers),
@@ -184,8 +184,8 @@ def score_stored(path: Path, task: Task, progress: Progress = silent) -> Rescore
         )
         raise DataError(cause, "give a file or folder of prompts and answers that can be read")
     rows = _Rows([example for split in task.splits for example in task.examples(split)])
-    fitted = task.fitted() if isinstance(task, JsonlTask) else task
-    bench = ScoringRunner(fitted, progress)
+    fitted = task.fit_ranges() if isinstance(task, JsonlTask) else task
+    runner = ScoringRunner(fitted, progress)
     answers: list[tuple[Sample, CaseVerdict]] = []
     unknown = 0
     for done, sample in enumerate(samples):
@@ -193,8 +193,8 @@ def score_stored(path: Path, task: Task, progress: Progress = silent) -> Rescore
         if (example := rows.find(sample.prompt)) is None:
             unknown += 1
             continue
-        answers.append((sample, bench.one(Case(example, "stored answer", sample.text))))
-        if bench.hangs:
+        answers.append((sample, runner.judge_once(Case(example, "stored answer", sample.text))))
+        if runner.hangs:
             break
     if not answers:
         asked = quote_text(samples[0].prompt, 120)

@@ -269,7 +269,7 @@ class Trials:
                 f"there is no example {example[:100]!r} in {split}", "/try/examples names them"
             )
         outcome, score, failure = judge(task, asked, text)
-        said = task.said(asked, text)
+        said = task.canonicalise_answer(asked, text)
         return {
             "how": outcome.how,
             "said": plain(sorted(said or (), key=str)),
@@ -278,7 +278,7 @@ class Trials:
             "failure": "" if failure is None else str(failure),
             "facts": plain(outcome.facts),
             **self._bounds(place, asked.stratum),
-            "pages": list(task.shown(asked, text)),
+            "pages": list(task.render_pages(asked, text)),
         }
 
     def _names(self, model: str) -> list[str]:

@@ -361,7 +361,7 @@ def inspect_rows(what: InitOptions) -> _SettledOptions:
     what_is_asked = ", ".join(
         f"{key} {value!r}" if "{" in value else f"column {value}" for key, value in asked.items()
     )
-    left = seen.task.left_out()
+    left = seen.task.describe_left_out()
     more = f"; {left} (--prompt takes a template, {{COLUMN}} for each)" if left else ""
     seen.lines = [
         f"{data}: {sum(counts.values())} rows ({share}); columns {', '.join(columns)}",
@@ -417,18 +417,20 @@ def _try_reward(seen: _SettledOptions, given: str | None) -> None:
             seen.lines.append(f"{guess.labelled.cause}; the recipe has the template {guess.gold!r}")
             alone = f"the column is a label, which alone earns {guess.labelled.gold:.3f}"
             seen.remarks["gold"] = f"{alone}; this is a completion"
-    task = open_rows(seen.options).ranged()
+    task = open_rows(seen.options).with_seen_ranges()
     earned = _measure_rewards(task)
     said = (
         f"gold answers earn {earned[GOLD]:.3f}"
         if GOLD in earned
         else "no gold answers, so no ceiling and no SFT"
     )
-    if guess is None and not task.has_gold and (tried := task.answers):
+    if guess is None and not task.has_gold and (tried := task.answer_columns):
         rows = [one.reference for one in task.examples("train")[:TRIED]]
         if max(len(as_text(row.get(tried[0]))) for row in rows) <= LABEL:
             seen.gold_tried = tried[0]
-    for name in set(refused) & Scoring(task.options).named if guess is None and not given else ():
+    for name in (
+        set(refused) & Scoring(task.options).named_columns if guess is None and not given else ()
+    ):
         seen.lines.append(f"not ready: {refused[name]}")
         seen.blocked = True
     baselines = {kind: mean for kind, mean in earned.items() if kind.startswith("baseline ")}
@@ -454,7 +456,7 @@ def _try_reward(seen: _SettledOptions, given: str | None) -> None:
         seen.lines = [
             *unpaid,
             *seen.lines,
-            *filter(None, [task.unnamed_form(task.examples("train")[:LOOKED_AT])]),
+            *filter(None, [task.explain_unnamed_form(task.examples("train")[:LOOKED_AT])]),
         ]
         seen.blocked |= bool(unpaid)
     except DataError as error:

@@ -109,7 +109,7 @@ class Scorer:
                 f"{name} takes {', '.join(sorted(lacking))}, which only TRL's trainer has",
                 "score the text alone; sampling.max_tokens limits its length",
             )
-        self.needs = needs - (
+        self.required_columns = needs - (
             _TRL if self.batched else {"solution_str", "extra_info"} if self.verl else _OURS
         )
         """Columns of the row that it cannot do without."""
@@ -125,12 +125,12 @@ class Scorer:
             Exception: whatever the function raises.
         """
         try:
-            return self._said(prompts, completions, rows)
+            return self._checked_call(prompts, completions, rows)
         # of code that a model wrote, maybe; it would end a thread without a word
         except _ENDS as error:
             raise RuntimeError(f"{self.name} raised {error!r}") from error
 
-    def _said(
+    def _checked_call(
         self, prompts: Sequence[Any], completions: Sequence[str], rows: Sequence[Mapping[str, Any]]
     ) -> list[Any]:
         if not self.batched:
@@ -317,14 +317,16 @@ class Scoring:
         return {part.name: part.weight / whole for part in self._rubric.parts}
 
     @property
-    def needs(self) -> frozenset[str]:
+    def required_columns(self) -> frozenset[str]:
         """Columns that every row must have."""
-        return frozenset[str]().union(*(scorer.needs for scorer in self.scorers))
+        return frozenset[str]().union(*(scorer.required_columns for scorer in self.scorers))
 
     @property
-    def named(self) -> frozenset[str]:
+    def named_columns(self) -> frozenset[str]:
         """Columns that functions name."""
-        return frozenset[str]().union(*(scorer.takes or scorer.needs for scorer in self.scorers))
+        return frozenset[str]().union(
+            *(scorer.takes or scorer.required_columns for scorer in self.scorers)
+        )
 
     def scores(
         self, prompts: Sequence[Any], completions: Sequence[str], rows: Sequence[Mapping[str, Any]]

@@ -132,7 +132,7 @@ WAYS = {
 DECIMAL = re.compile(r"(?<=: )(\d+)\.(\d+)(?=[,}])")
 
 
-def sloppily(gold: str, sloppiness: Sloppiness, rng: np.random.Generator) -> str:
+def write_sloppily(gold: str, sloppiness: Sloppiness, rng: np.random.Generator) -> str:
     """Write a gold answer with each fault at its probability.
 
     Args:

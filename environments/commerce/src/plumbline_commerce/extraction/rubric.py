@@ -85,7 +85,7 @@ def judge(
     return Outcome(how=how), RUBRIC.score(parts[reading], readings)
 
 
-def said(completion: str) -> frozenset[tuple[str, str]]:
+def canonicalise_answer(completion: str) -> frozenset[tuple[str, str]]:
     """What an answer says: each known key with what its value means, as text; empty where it is no
     object."""
     read = read_json(completion, SCHEMA, coerced=False)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from plumbline_commerce.insights.reading import NUMERALS, Sentence, Stated, Token, words
-from plumbline_commerce.insights.table import InsightTable, means, measures
+from plumbline_commerce.insights.table import InsightTable, column_means, measures
 
 Verdict = Literal["supported", "contradicted", "unsupported"]
 Fact = tuple[object, ...]
@@ -76,7 +76,7 @@ class ClaimSentence:
         return _named(self.table.measures, tuple(self.texts(start, end)))
 
 
-def said(sentence: Sentence, table: InsightTable) -> ClaimSentence:
+def read_sentence(sentence: Sentence, table: InsightTable) -> ClaimSentence:
     """Look at a sentence."""
     tokens = sentence.tokens[:TOKENS]
     texts = frozenset([token.text for token in tokens])
@@ -426,7 +426,7 @@ def _from_mean(
 ) -> Claim | None:
     """The difference, ratio or percentage between a row and the mean."""
     for measure, value in enumerate(what.table.values[rows[0]] if rows else ()):
-        for mean in means(what.table, measure):
+        for mean in column_means(what.table, measure):
             if _operation(what.table, number, measure, value, mean):
                 right = (value - mean) * (_sign(what, place) or value - mean) > 0
                 verdict: Verdict = "supported" if right else "contradicted"
@@ -451,7 +451,7 @@ def _whole(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...
     ends = (what.has("highest") and what.has("lowest")) or (what.has("best") and what.has("worst"))
     for measure in fitting if mean or total or summed or ends else ():
         column = table.column(measure)
-        if mean and any(is_near(value, number) for value in means(table, measure)):
+        if mean and any(is_near(value, number) for value in column_means(table, measure)):
             return Claim("supported", "derived", ("mean", measure))
         if table.columns[measure].additive:
             if total and is_near(sum(column), number):
@@ -801,7 +801,7 @@ def _against_mean(what: ClaimSentence, place: int, end: str) -> Claim | None:
 
     def claim(measure: int) -> Claim:
         high = _is_high(what.table, measure, end)
-        for mean in means(what.table, measure):
+        for mean in column_means(what.table, measure):
             if all((what.table.values[row][measure] > mean) == high for row in rows):
                 return Claim(
                     "supported", "comparison", ("beside mean", measure, frozenset(rows)), rows

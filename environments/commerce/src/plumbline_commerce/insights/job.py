@@ -14,11 +14,11 @@ from plumbline_commerce.insights.pairs import pairs
 from plumbline_commerce.insights.rubric import RUBRIC, judge
 from plumbline_commerce.insights.table import (
     InsightTable,
-    capitalized,
+    capitalise,
     check,
     data,
     table_of,
-    written,
+    write_value,
 )
 from plumbline_commerce.job import Job, read_limits
 
@@ -40,14 +40,14 @@ def _row(table: InsightTable, row: int) -> dict[str, str]:
         "name": name.name,
         "o": name.o,
         "head": measure.head,
-        "figure": written(value, measure),
+        "figure": write_value(value, measure),
     }
     slots["cells"] = ", ".join(
-        f"{column.name} de {written(value, column)}" for column, value in cells
+        f"{column.name} de {write_value(value, column)}" for column, value in cells
     )
     for slot, word in (("highest", "maior"), ("lowest", "menor")):
-        shown = written(value, measure, prose=True)
-        slots[slot] = capitalized(
+        shown = write_value(value, measure, prose=True)
+        slots[slot] = capitalise(
             f"{measure.the} {word} {measure.name} está {name.em}, com {shown}."
         )
     return slots
@@ -70,11 +70,11 @@ def _filled(way: Mapping[str, str]) -> Baseline:
             for place, row in named.items()
             for slot, text in rows[row].items()
         }
-        gap = written(abs(column[0] - column[-1]), measure, prose=True).replace(
+        gap = write_value(abs(column[0] - column[-1]), measure, prose=True).replace(
             "%", " pontos percentuais"
         )
         figures = [
-            written(one, m)
+            write_value(one, m)
             for row in table.values
             for one, m in zip(row, table.columns, strict=True)
         ]
@@ -89,10 +89,10 @@ def _filled(way: Mapping[str, str]) -> Baseline:
 
 
 def _compared(table: InsightTable, said: Sequence[str]) -> str:
-    return " ".join([*map(capitalized, said), f"Recomendo priorizar {table.named[0].o}."])
+    return " ".join([*map(capitalise, said), f"Recomendo priorizar {table.named[0].o}."])
 
 
-def hedged(table: InsightTable) -> str:
+def hedge_comparisons(table: InsightTable) -> str:
     """Every comparison in both directions."""
     measure = table.columns[table.about]
     pairs = list(permutations([row.o for row in table.named], 2))[:6]
@@ -123,7 +123,7 @@ def other_rows(examples: Sequence[Example]) -> list[str]:
             for form in ("em", "o", "name"):
                 name = getattr(row, form)
                 text = text.replace(name, f"\0{form}{index}\0").replace(
-                    capitalized(name), f"\0{form}{index}\0"
+                    capitalise(name), f"\0{form}{index}\0"
                 )
         for index, row in enumerate([*named[1:], named[0]]):
             for form in ("em", "o", "name"):
@@ -135,7 +135,7 @@ def other_rows(examples: Sequence[Example]) -> list[str]:
 WAYS: dict[str, Baseline] = {
     "other-rows": other_rows,
     "comparisons-alone": _each(comparisons_alone),
-    "hedged": _each(hedged),
+    "hedged": _each(hedge_comparisons),
     **{name: _filled(way) for name, way in data("baselines")["texts"].items()},
 }
 

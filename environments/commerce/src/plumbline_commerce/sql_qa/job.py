@@ -185,6 +185,6 @@ class SqlQa(Job):
             except DataError as error:
                 raise RewardError(f"{example.id}: {error.cause}", error.fix) from error
 
-    def said(self, _example: Example, completion: str) -> Set[Hashable]:
-        """What its query returns on the first shop; see `Job.said`."""
-        return rubric.said(completion, *self.shops(1))
+    def canonicalise_answer(self, _example: Example, completion: str) -> Set[Hashable]:
+        """What its query returns on the first shop; see `Job.canonicalise_answer`."""
+        return rubric.canonicalise_answer(completion, *self.shops(1))
