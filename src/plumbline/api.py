@@ -22,7 +22,7 @@ from plumbline.checks.preflight.report import dry_run as look_ahead
 from plumbline.checks.refusals import check_recipe
 from plumbline.config.imports import consent, named, typed
 from plumbline.errors import RecipeError
-from plumbline.evaluation.evaluate import ORACLE, references
+from plumbline.evaluation.evaluate import ORACLE, evaluate_references
 from plumbline.evaluation.models import ModelOptions, check_name, evaluate_model
 from plumbline.policies.policy import Policy, Sampler
 from plumbline.recipe import Recipe, section
@@ -357,7 +357,7 @@ def check_task(task: Task, split: str, *, hostile: Sequence[str] = HOSTILE) -> T
     expects."""
     task = as_task(task)
     examples = task.examples(split)
-    evaluations = references(task, examples, split)
+    evaluations = evaluate_references(task, examples, split)
     raised = []
     for example in (examples[0], examples[-1]):
         for text in (*hostile, *([] if example.gold is None else [example.gold])):

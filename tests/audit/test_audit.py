@@ -128,7 +128,7 @@ def test_parts_that_gold_answers_lack_are_named_in_their_own_order():
         Case(example, "gold answer", example.gold) for example in bench_.task.examples("val")[:3]
     ]
     bench_.judge("gold answers", {("gold",): golds})
-    (finding,) = [one for one in checks.oracle(bench_) if one.check == "oracle"]
+    (finding,) = [one for one in checks.find_unpaid_gold(bench_) if one.check == "oracle"]
     assert list(finding.evidence["parts"]) == names
 
 

@@ -14,7 +14,7 @@ from plumbline.evaluation.evaluate import (
     evaluate_completions,
     evaluate_policy,
     evaluate_reference,
-    references,
+    evaluate_references,
 )
 from plumbline.evaluation.summary import summarise
 from plumbline.records import Judged, Sampling, Unjudged
@@ -42,7 +42,7 @@ def evaluated(task, texts):
 
 def test_a_summary_says_everything(task):
     evaluation = evaluated(task, ["a"] * 4 + ["b"] * 3 + [""])
-    summary = summarise(evaluation, references(task, task.examples("val"), "val"))
+    summary = summarise(evaluation, evaluate_references(task, task.examples("val"), "val"))
     assert summary["n"] == 8
     assert summary["reward"]["mean"] == pytest.approx((4 * 1 + 3 * 0.25 + 0) / 8)
     assert summary["parts"]["letters"]["mean"] == pytest.approx(0.5)
@@ -99,7 +99,7 @@ def test_verdicts_that_take_their_time_are_said_while_they_are_waited_for(monkey
     assert said[-1] == ("x on val", 3, 3)
     assert ("x on val", 1, 3) in said
     said.clear()
-    references(task, task.examples("val")[:3], "val", progress)
+    evaluate_references(task, task.examples("val")[:3], "val", progress)
     assert not said, "verdicts that cost nothing are not worth a word"
 
 
@@ -109,7 +109,7 @@ def test_what_could_not_be_judged_is_counted_and_in_no_figure(tmp_path):
         evaluated(task, ["break", *["aa"] * 11]),
         evaluated(task, [*["b"] * 10, "break", "b"]),
     )
-    summary = summarise(after, references(task, task.examples("val"), "val"))
+    summary = summarise(after, evaluate_references(task, task.examples("val"), "val"))
     assert (summary["n"], summary["failures"], summary["reward"]["mean"]) == (11, 1, 1.0)
     assert after.unjudged[0].failure == "ZeroDivisionError: a bug"
     compared = compare(before, after)
@@ -135,7 +135,9 @@ def test_a_file_of_version_0_1_with_a_failure_as_a_reward_of_0_is_read_as_what_i
 def test_a_baseline_that_equals_the_oracle_leaves_the_skill_open(tmp_path):
     """One example is enough; it was NaN, which is no JSON, and the run had no result."""
     task = ToyTask({"size": 1, "reward": "constant"})
-    summary = summarise(evaluated(task, ["a"]), references(task, task.examples("val"), "val"))
+    summary = summarise(
+        evaluated(task, ["a"]), evaluate_references(task, task.examples("val"), "val")
+    )
     assert summary["skill"] is None
     assert json.loads(dumps(summary))["n"] == 1
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from plumbline.evaluation.evaluate import evaluate_completions, references
+from plumbline.evaluation.evaluate import evaluate_completions, evaluate_references
 from plumbline.evaluation.statistics import rate_interval
 from plumbline.evaluation.summary import (
     by_prefix,
@@ -73,7 +73,9 @@ def test_figures_by_stratum_and_by_the_parts_of_a_prefix(evaluation):
 
 
 def test_the_detail_is_json_and_says_whether_baselines_keep_their_limits(task, evaluation):
-    summary = summarise_with_references(evaluation, references(task, task.examples("val"), "val"))
+    summary = summarise_with_references(
+        evaluation, evaluate_references(task, task.examples("val"), "val")
+    )
     assert json.loads(dumps(summary)) == summary
     assert set(summary["by"]) == {"parity", "kind"}
     assert summary["by"]["parity"]["even"]["text_rate"]["n"] == 4
@@ -92,7 +94,7 @@ def test_the_detail_is_json_and_says_whether_baselines_keep_their_limits(task, e
 
 
 def test_a_baseline_that_few_examples_put_over_its_limit_holds_it(task, evaluation):
-    beside = references(task, task.examples("val"), "val")
+    beside = evaluate_references(task, task.examples("val"), "val")
     once = tuple(
         replace(row, reward=float(at == 0)) for at, row in enumerate(beside["constant"].rows)
     )
@@ -107,7 +109,7 @@ def test_the_detail_of_a_task_without_a_headline_has_the_common_figures_only():
     examples = task.examples("val")
     summary = summarise_with_references(
         evaluate_completions(task, examples, ["a"] * 4, source="x", split="val"),
-        references(task, examples, "val"),
+        evaluate_references(task, examples, "val"),
     )
     assert (
         list(summary["figures"])

@@ -19,7 +19,7 @@ from plumbline.evaluation.evaluate import (
     ORACLE,
     evaluate_completions,
     evaluate_reference,
-    references,
+    evaluate_references,
 )
 from plumbline.evaluation.summary import summarise, summarise_with_references
 from plumbline.reports.evaluation_output import detail_tables
@@ -335,7 +335,7 @@ def test_without_gold_answers_there_is_no_ceiling_and_that_is_said(workplace, tm
     task = workplace.open()
     examples = task.examples("val")
     assert set(task.baselines) == {"blank", "echo"}
-    beside = references(task, examples, "val")
+    beside = evaluate_references(task, examples, "val")
     assert set(beside) == {"blank", "echo"}
     summary = summarise(beside["echo"], beside)
     assert summary["ceiling"] is None

@@ -9,7 +9,7 @@ import pytest
 
 from plumbline.errors import RecipeError
 from plumbline.evaluation.command import EvaluationSpec, run_evaluation
-from plumbline.evaluation.evaluate import evaluate_completions, references
+from plumbline.evaluation.evaluate import evaluate_completions, evaluate_references
 from plumbline.evaluation.summary import summarise_with_references
 from plumbline.reports.evaluation_output import (
     Outputs,
@@ -34,7 +34,7 @@ def summary():
     evaluation = evaluate_completions(
         task, examples, ["a"] * 4 + ["b"] * 3 + [""], source="m_1 & <b>", split="val"
     )
-    return summarise_with_references(evaluation, references(task, examples, "val"))
+    return summarise_with_references(evaluation, evaluate_references(task, examples, "val"))
 
 
 def rows_of(table):

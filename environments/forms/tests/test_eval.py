@@ -11,7 +11,7 @@ from experiments import missing_lines
 from plumbline.cli import main as cli
 from plumbline.errors import RecipeError
 from plumbline.evaluation.command import EvaluationSpec, run_evaluation
-from plumbline.evaluation.evaluate import references
+from plumbline.evaluation.evaluate import evaluate_references
 from plumbline.evaluation.replays import replay_episodes
 from plumbline.evaluation.summary import summarise_with_references
 from plumbline.records import Frame, Mistake
@@ -45,7 +45,7 @@ def test_the_oracle_is_the_ceiling_and_every_baseline_keeps_its_limit(fewer, spl
     """On one record a form; test_rubric.py holds oracle and baselines to their rewards on all of
     them."""
     examples = fewer.examples(split)
-    beside = references(fewer, examples, split)
+    beside = evaluate_references(fewer, examples, split)
     summary = summarise_with_references(beside["oracle"], beside)
     assert {name: found["mean"] for name, found in summary["figures"].items()} == dict.fromkeys(
         summary["titles"], 1.0
@@ -202,7 +202,7 @@ def test_an_episode_is_replayed_with_what_was_wrong(library, monkeypatch):
     monkeypatch.setitem(sys.modules, FILM, fake)
     assert library.replayable
     examples = library.examples("val")
-    evaluation = references(library, examples, "val")["submit-only"]
+    evaluation = evaluate_references(library, examples, "val")["submit-only"]
     found = replay_episodes(library, examples, evaluation, 2)
     assert [one.frames[0].caption for one in found] == ["the end", "the end"]
     assert all(one.mistakes[0].what == "the form" for one in found)
@@ -214,7 +214,7 @@ def test_without_a_browser_the_replay_says_what_to_install(library, monkeypatch)
     examples = library.examples("val")
     with pytest.raises(RecipeError, match=r"\.\[browser\]"):
         library.replay(examples[0], examples[0].gold)
-    evaluation = references(library, examples, "val")["blank"]
+    evaluation = evaluate_references(library, examples, "val")["blank"]
     (one,) = replay_episodes(library, examples, evaluation, 1)
     assert "is not installed" in one.problem
     assert one.mistakes

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import DataError, RecipeError
-from plumbline.evaluation.evaluate import ORACLE, references
+from plumbline.evaluation.evaluate import ORACLE, evaluate_references
 from plumbline.evaluation.models import ModelOptions, baselines_of, check_name, evaluate_model
 from plumbline.evaluation.replays import check_replayable, replay_episodes
 from plumbline.recipe import TaskSection, section
@@ -96,7 +96,7 @@ def run_evaluation(spec: EvaluationSpec, listener: Listener) -> EvaluationResult
                 gold_of(example)  # without gold answers there is no oracle to evaluate
         for message in task.precheck(0):
             listener.event("task", message)
-        beside = references(task, examples, spec.split, listener.working)
+        beside = evaluate_references(task, examples, spec.split, listener.working)
         evaluation = beside[spec.model]
     else:  # the model first: what is wrong with it should not take long to show
         evaluation = evaluate_model(
@@ -108,7 +108,7 @@ def run_evaluation(spec: EvaluationSpec, listener: Listener) -> EvaluationResult
             listener,
             spec.recipe_sampling,
         )
-        beside = references(task, examples, spec.split, listener.working)
+        beside = evaluate_references(task, examples, spec.split, listener.working)
     replays = replay_episodes(task, examples, evaluation, spec.replays) if spec.replays else ()
     return EvaluationResult(
         evaluation=evaluation, references=beside, replays=replays, examples=examples

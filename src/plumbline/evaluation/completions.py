@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import DataError
-from plumbline.evaluation.evaluate import evaluate_completions, references
+from plumbline.evaluation.evaluate import evaluate_completions, evaluate_references
 from plumbline.evaluation.summary import summarise_with_references
 from plumbline.records import Evaluation
 from plumbline.storage import read_jsonl
@@ -36,7 +36,7 @@ def score_file(
     splits = list(task.splits) if split is None else [split]
     evaluation, unknown = evaluate_file(path, task, splits, progress)
     known = {example.id: example for name in splits for example in task.examples(name)}
-    beside = references(
+    beside = evaluate_references(
         task, [known[row.id] for row in evaluation.rows], evaluation.split, progress
     )
     covered = describe_coverage(evaluation, task, splits)

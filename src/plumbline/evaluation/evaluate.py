@@ -67,7 +67,7 @@ def evaluate_policy(
         part = examples[start : start + AT_ONCE]
         key: Key = (under.seed, "evaluate")
         groups = collect(policy, task, part, copies=1, sampling=under.sampling, key=key)
-        found = [_sampled(group) for group in groups]
+        found = [_row_of_group(group) for group in groups]
         rows += found
         if begun is not None:
             begun.add(found)
@@ -133,7 +133,7 @@ def evaluate_reference(
     )
 
 
-def references(
+def evaluate_references(
     task: Task, examples: Sequence[Example], split: str, progress: Progress = silent
 ) -> dict[str, Evaluation]:
     """All of `references_of`. For `progress` see `evaluate_completions`."""
@@ -155,7 +155,7 @@ def references_of(task: Task, examples: Sequence[Example]) -> tuple[str, ...]:
     )
 
 
-def _sampled(group: Group) -> Judged | Unjudged:
+def _row_of_group(group: Group) -> Judged | Unjudged:
     """The row of a group's only answer."""
     (rollout,) = group.rollouts
     return _row(

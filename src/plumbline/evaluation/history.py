@@ -139,12 +139,12 @@ def read_lineage(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFi
         pairings += _pairings(run, earlier, begun[run.name], asked, read)
     names = [[run.name for run in version] for version in versions(runs, begun)]
     beside = tuple(
-        _beside_seeds(one, _spread(one, names, members)) for one in adjust_pairings(pairings)
+        _beside_seeds(one, _seed_spread(one, names, members)) for one in adjust_pairings(pairings)
     )
     return Lineage(members=tuple(members), pairings=beside, lineage=True, others=others)
 
 
-def _spread(one: Pairing, same: Sequence[Sequence[str]], members: Sequence[Member]) -> float:
+def _seed_spread(one: Pairing, same: Sequence[Sequence[str]], members: Sequence[Member]) -> float:
     """How far apart the seeds of one recipe are, the run's or its predecessor's, in what the
     pairing asks."""
     spread = 0.0
@@ -194,7 +194,7 @@ def _result_of_outcome(run: RunRecord, key: EvaluationKey) -> StageResult:
             f"{path} does not say what {key} came to", "evaluate the run's model again"
         ) from error
     reward = Interval(said.reward.mean, said.reward.low, said.reward.high, said.reward.n)
-    asked = _asked(key, said.task)
+    asked = _key_to_dict(key, said.task)
     return StageResult(
         **asked, rubric=said.rubric, reward=reward, floor=said.floor, ceiling=said.ceiling
     )
@@ -215,7 +215,7 @@ def _results_of_evaluations(run: RunRecord, key: EvaluationKey) -> StageResult:
 def _result(evaluation: Evaluation, key: EvaluationKey, around: Mapping[str, Any]) -> StageResult:
     """An evaluation's result; `around` has floor and ceiling, where they are known."""
     asked, reward = (
-        _asked(key, evaluation.task),
+        _key_to_dict(key, evaluation.task),
         mean_interval(evaluation.rewards(), evaluation.clusters()),
     )
     floor, ceiling = around.get("floor"), around.get("ceiling")
@@ -224,7 +224,7 @@ def _result(evaluation: Evaluation, key: EvaluationKey, around: Mapping[str, Any
     )
 
 
-def _asked(key: EvaluationKey, task: str) -> dict[str, Any]:
+def _key_to_dict(key: EvaluationKey, task: str) -> dict[str, Any]:
     named = {"split": key.split, "mode": key.mode, "stage": key.stage}
     return {"asked": name_of(key), "task": key.task or task, **named}
 
@@ -261,12 +261,12 @@ def _pairings(
         except PlumblineError as error:
             found.append(Pairing(run=run.name, against=name, asked=what, error=error))
         else:
-            remark = _after(key, theirs[what], name) if other is not run else ""
+            remark = _stage_remark(key, theirs[what], name) if other is not run else ""
             found.append(pair_evaluations(run.name, name, what, before, after, remark))
     return found
 
 
-def _after(key: EvaluationKey, other: EvaluationKey, name: str) -> str:
+def _stage_remark(key: EvaluationKey, other: EvaluationKey, name: str) -> str:
     """The remark on evaluations after different stages; `name` is the run of the other one."""
     return "" if key.stage == other.stage else f"after {key.stage}, and {name} after {other.stage}"
 
@@ -347,7 +347,7 @@ def compare_paths(first: Path, *others: Path) -> Lineage:
             Member(name=name, listed=run, against=against, changes=differing, results=results)
         )
         if at:
-            pairings += _shared((first, names[0], found[0]), (path, name, found[at]))
+            pairings += _pair_shared((first, names[0], found[0]), (path, name, found[at]))
     if pairings and all(one.paired is None for one in pairings):
         raise next(one.error for one in pairings if one.error is not None)
     return Lineage(members=tuple(members), pairings=adjust_pairings(pairings))
@@ -381,12 +381,12 @@ def find_evaluations(path: Path, run: RunRecord | None) -> Evaluations:
     return {name_of(key): (key, read_evaluation(run.evaluation_file(key))) for key in run.finals}
 
 
-def _shared(
+def _pair_shared(
     first: tuple[Path, str, Evaluations], second: tuple[Path, str, Evaluations]
 ) -> list[Pairing]:
     (path, name, before), (other, label, after) = first, second
     if "" in before or "" in after:
-        before, after = _single(before, after), _single(after, before)
+        before, after = _pair_with_single(before, after), _pair_with_single(after, before)
     shared = [asked for asked in before if asked in after]
     if not shared:
         error = DataError(
@@ -397,12 +397,12 @@ def _shared(
     pairs = []
     for asked in shared:
         (one, earlier), (its, later) = before[asked], after[asked]
-        remark = _after(its, one, name) if asked else ""
+        remark = _stage_remark(its, one, name) if asked else ""
         pairs.append(pair_evaluations(label, name, asked or "evaluation", earlier, later, remark))
     return pairs
 
 
-def _single(found: Evaluations, other: Evaluations) -> Evaluations:
+def _pair_with_single(found: Evaluations, other: Evaluations) -> Evaluations:
     """A run beside a single evaluation: the run's evaluation of that split and mode."""
     if "" in found:
         return found

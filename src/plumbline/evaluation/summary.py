@@ -110,7 +110,7 @@ def summarise(
 
     Args:
         evaluation: what to summarise.
-        references: the oracle and the baselines on the same examples (`evaluate.references`), for
+        references: the oracle and the baselines on the same examples (`evaluate.evaluate_references`), for
             floor and ceiling.
     """
     rows = evaluation.rows

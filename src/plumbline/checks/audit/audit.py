@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from plumbline.checks.audit.cheats import cheapest_cheat
-from plumbline.checks.audit.checks import checks_for, misjudged
+from plumbline.checks.audit.checks import checks_for, count_misjudged
 from plumbline.checks.audit.other_conditions import judge_elsewhere
 from plumbline.checks.audit.scoring_runner import (
     ANYTHING,
@@ -105,7 +105,7 @@ class Audit(Examination[ScoringRunner]):
             },
             "writings": seen.measure_writings(),
             "misjudged": {
-                what: {"count": count, "n": n} for what, (count, n) in misjudged(seen).items()
+                what: {"count": count, "n": n} for what, (count, n) in count_misjudged(seen).items()
             },
             "cheat": cheat
             and {
@@ -255,7 +255,7 @@ def _try_again(
     """
     if runner.user_task is not None:
         strange = any(one.kind == RewardError.__name__ for one in runner.all_verdicts)
-        runner.misread = None if strange else runner.user_task.misread(few)
+        runner.misread = None if strange else runner.user_task.explain_misread(few)
         runner.label = runner.user_task.find_label(few) if runner.misread is None else None
         runner.unnamed = runner.user_task.explain_unnamed_form(
             [one for examples in splits.values() for one in examples]
@@ -287,7 +287,7 @@ def audit_tables(name: str, audit: Audit) -> RenderableType:
         f"{name or seen.task.name}: {splits}; {audit.verdicts:,} verdicts, {audit.rate:,.0f} a "
         "second"
     )
-    if tried := misjudged(seen):
+    if tried := count_misjudged(seen):
         title.append(
             "\n" + "; ".join(f"{what}: {count} of {n}" for what, (count, n) in tried.items())
         )

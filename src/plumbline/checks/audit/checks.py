@@ -68,7 +68,7 @@ SLOW, TIMES = 2.0, 50
 
 
 @check("reward", name="raises")
-def raises(seen: ScoringRunner) -> Iterator[Finding]:
+def find_raises(seen: ScoringRunner) -> Iterator[Finding]:
     """A verifier that raises, or returns what is no reward: one finding for each thing to do about
     it."""
     by_fix: dict[str, list[CaseVerdict]] = defaultdict(list)
@@ -98,7 +98,7 @@ def raises(seen: ScoringRunner) -> Iterator[Finding]:
 
 
 @check("reward", name="slow")
-def slow(seen: ScoringRunner) -> Iterator[Finding]:
+def find_slow_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
     """A verdict that does not come, or one that a text makes slow."""
     if hung := [verdict for verdict in seen.all_verdicts if verdict.hung]:
         what, fix = (
@@ -136,7 +136,7 @@ def slow(seen: ScoringRunner) -> Iterator[Finding]:
 
 
 @check("reward", name="parts")
-def parts(seen: ScoringRunner) -> Iterator[Finding]:
+def find_bad_parts(seen: ScoringRunner) -> Iterator[Finding]:
     """Parts that nothing reaches, that never vary, or that pay every text."""
     golden = any(one.score is not None for one in seen.golds)
     paid = any(score.total for _, score in seen.scored) or any(
@@ -203,7 +203,7 @@ def parts(seen: ScoringRunner) -> Iterator[Finding]:
 
 
 @check("reward", name="parts-contradict")
-def opposed(seen: ScoringRunner) -> Iterator[Finding]:
+def find_opposed_parts(seen: ScoringRunner) -> Iterator[Finding]:
     """Parts of which one falls when the other rises, and that no text satisfies both."""
     tried = {id(verdict) for verdict in (*seen.golds, *seen.kept.get(DAMAGED, ()))}
     found = seen.parts()
@@ -240,7 +240,7 @@ def opposed(seen: ScoringRunner) -> Iterator[Finding]:
 
 
 @check("reward", name="oracle")
-def oracle(seen: ScoringRunner) -> Iterator[Finding]:
+def find_unpaid_gold(seen: ScoringRunner) -> Iterator[Finding]:
     """Gold answers that earn less than 1, but for parts that are named already, and for labels."""
     # else none was tried yet
     if not seen.golds and not any(verdict.hung for verdict in seen.all_verdicts):
@@ -255,9 +255,11 @@ def oracle(seen: ScoringRunner) -> Iterator[Finding]:
     if not scored or seen.label is not None:
         return  # without scores it is said where it is said why
     named = {
-        one.evidence["part"] for one in parts(seen) if one.check in {"part-dead", "part-constant"}
+        one.evidence["part"]
+        for one in find_bad_parts(seen)
+        if one.check in {"part-dead", "part-constant"}
     }
-    named |= {part for one in opposed(seen) for part in one.evidence["parts"]}
+    named |= {part for one in find_opposed_parts(seen) for part in one.evidence["parts"]}
     low = [(one, score) for one, score in scored if score.total < 1 - EXACT]
     lacking: dict[str, int] = defaultdict(int)
     unexplained = []
@@ -303,7 +305,7 @@ def oracle(seen: ScoringRunner) -> Iterator[Finding]:
 
 
 @check("reward", name="baseline")
-def baselines(seen: ScoringRunner) -> Iterator[Finding]:
+def find_paid_baselines(seen: ScoringRunner) -> Iterator[Finding]:
     """Baselines that earn too much."""
     for name, splits in seen.baselines.items():
         split, verdicts = max(splits.items(), key=lambda item: mean_reward(item[1]))
@@ -356,7 +358,7 @@ def baselines(seen: ScoringRunner) -> Iterator[Finding]:
 
 
 @check("reward", name="hostile")
-def hostile(seen: ScoringRunner) -> Iterator[Finding]:
+def find_paid_hostile_texts(seen: ScoringRunner) -> Iterator[Finding]:
     """Texts made to break verifiers that earn something."""
     by_text: dict[str, list[CaseVerdict]] = defaultdict(list)
     for verdict in seen.kept.get(HOSTILE, ()):
@@ -390,7 +392,7 @@ def hostile(seen: ScoringRunner) -> Iterator[Finding]:
 
 
 @check("reward", name="pays-anything")
-def anything(seen: ScoringRunner) -> Iterator[Finding]:
+def find_rows_paying_anything(seen: ScoringRunner) -> Iterator[Finding]:
     """Rows that pay a blank answer or nonsense, where others do not."""
     golds = {one.case.example.id: one.reward for one in seen.golds}
     tried = [
@@ -424,7 +426,7 @@ def anything(seen: ScoringRunner) -> Iterator[Finding]:
 
 
 @check("reward", name="wrong-paid")
-def accepted(seen: ScoringRunner) -> Iterator[Finding]:
+def find_paid_wrong_answers(seen: ScoringRunner) -> Iterator[Finding]:
     """Wrong answers that name the gold one and are paid like it."""
     for way, (paid, n) in wrongly_paid(seen).items():
         if len(paid) <= LOSES * n:
@@ -466,7 +468,7 @@ def wrongly_paid(seen: ScoringRunner) -> dict[str, tuple[list[CaseVerdict], int]
     return {way: pair for way, pair in found.items() if pair[1]}
 
 
-def misjudged(seen: ScoringRunner) -> dict[str, tuple[int, int]]:
+def count_misjudged(seen: ScoringRunner) -> dict[str, tuple[int, int]]:
     """False rejects and false accepts, each with how many texts were tried: right answers written
     otherwise that lose more than `LOSES`, and wrong answers and nonsense that are paid like gold
     ones."""
@@ -490,7 +492,7 @@ def misjudged(seen: ScoringRunner) -> dict[str, tuple[int, int]]:
 
 
 @check("reward", name="marks")
-def marks(seen: ScoringRunner) -> Iterator[Finding]:
+def find_paid_marks(seen: ScoringRunner) -> Iterator[Finding]:
     """A part that is called form and pays damaged marks in full."""
     golds = {one.case.example.id: one.score.parts for one in seen.golds if one.score is not None}
     names = sorted({name for parts in golds.values() for name in parts if FORM.search(name)})
@@ -520,7 +522,7 @@ def marks(seen: ScoringRunner) -> Iterator[Finding]:
 
 
 @check("reward", name="writing")
-def writings(seen: ScoringRunner) -> Iterator[Finding]:
+def find_unpaid_writings(seen: ScoringRunner) -> Iterator[Finding]:
     """Ways to write the gold value that lose too much."""
     ways = seen.measure_writings()
     lost = {way: found["loss"] for way, found in ways.items() if found["loss"] > LOSES + EXACT}
@@ -553,7 +555,7 @@ def writings(seen: ScoringRunner) -> Iterator[Finding]:
 
 
 @check("reward", name="readings")
-def readings(seen: ScoringRunner) -> Iterator[Finding]:
+def find_unequal_readings(seen: ScoringRunner) -> Iterator[Finding]:
     """A lenient reading that pays less than the strict one, or readings that differ on gold
     answers."""
     both = [
@@ -590,7 +592,7 @@ def readings(seen: ScoringRunner) -> Iterator[Finding]:
 
 
 @check("reward", name="label")
-def labels(seen: ScoringRunner) -> Iterator[Finding]:
+def find_labels(seen: ScoringRunner) -> Iterator[Finding]:
     """Gold answers that are labels, which explains what they lack."""
     if (found := seen.label) is not None:
         level: Level = "fatal" if found.gold <= AS_GOOD * found.earns + EXACT else "warning"
@@ -600,14 +602,14 @@ def labels(seen: ScoringRunner) -> Iterator[Finding]:
 
 
 @check("reward", name="form")
-def form(seen: ScoringRunner) -> Iterator[Finding]:
+def find_unread_form(seen: ScoringRunner) -> Iterator[Finding]:
     """Completions in another form than a function reads."""
     if seen.misread is not None:
         yield Finding("fatal", seen.misread[0], samples=list_ids(seen.golds), fix=seen.misread[1])
 
 
 @check("reward", name="range")
-def ranges(seen: ScoringRunner) -> Iterator[Finding]:
+def find_undeclared_ranges(seen: ScoringRunner) -> Iterator[Finding]:
     """Ranges that nobody declared."""
     if seen.user_task is not None and seen.user_task.inferred:
         what = (
@@ -622,7 +624,7 @@ def ranges(seen: ScoringRunner) -> Iterator[Finding]:
 
 
 @check("reward", name="rows")
-def rows(seen: ScoringRunner) -> Iterator[Finding]:
+def find_row_notes(seen: ScoringRunner) -> Iterator[Finding]:
     """What is to be known of the rows, and a form that no prompt asks for."""
     if seen.user_task is not None:
         for what in filter(
@@ -632,7 +634,7 @@ def rows(seen: ScoringRunner) -> Iterator[Finding]:
 
 
 @check("reward", name="prints")
-def prints(seen: ScoringRunner) -> Iterator[Finding]:
+def find_prints(seen: ScoringRunner) -> Iterator[Finding]:
     """A verifier that prints."""
     if count := seen.printed.count("\n"):
         first = seen.printed.split("\n")[0][:80]
@@ -645,7 +647,7 @@ ALONE = "let a reward depend on the example and the answer alone"
 
 
 @check("reward", name="elsewhere")
-def conditions(seen: ScoringRunner) -> Iterator[Finding]:
+def find_changed_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
     """Verdicts that come out otherwise on another thread, in another process and the like."""
     for found in seen.elsewhere:
         (called, causes), fix, verdict = CONDITIONS[found.where], ALONE, found.verdict
@@ -712,7 +714,7 @@ CONDITIONS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 @check("reward", name="repeat")
-def repeat(seen: ScoringRunner) -> Iterator[Finding]:
+def find_unrepeatable_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
     """Verdicts that come out otherwise the second time."""
     if seen.again:
         verdict, score = seen.again[0]
@@ -733,7 +735,7 @@ def repeat(seen: ScoringRunner) -> Iterator[Finding]:
 
 
 @check("reward", name="cheat")
-def cheat(seen: ScoringRunner) -> Iterator[Finding]:
+def find_paid_cheat(seen: ScoringRunner) -> Iterator[Finding]:
     """A cheat that earns too much, and more than the baselines, which are named already."""
     found = seen.cheat
     if found is None:
@@ -761,10 +763,34 @@ def cheat(seen: ScoringRunner) -> Iterator[Finding]:
     yield Finding(level, what, evidence=evidence, samples=(found.example,), causes=causes, fix=fix)
 
 
-BASIC: tuple[Check[ScoringRunner], ...] = (raises, slow, repeat, conditions, ranges, rows, prints)
+BASIC: tuple[Check[ScoringRunner], ...] = (
+    find_raises,
+    find_slow_verdicts,
+    find_unrepeatable_verdicts,
+    find_changed_verdicts,
+    find_undeclared_ranges,
+    find_row_notes,
+    find_prints,
+)
 CHECKS = (
-    *(form, *BASIC, labels, oracle, baselines, cheat, parts, opposed),
-    *(hostile, anything, accepted, marks, writings, readings),
+    *(
+        find_unread_form,
+        *BASIC,
+        find_labels,
+        find_unpaid_gold,
+        find_paid_baselines,
+        find_paid_cheat,
+        find_bad_parts,
+        find_opposed_parts,
+    ),
+    *(
+        find_paid_hostile_texts,
+        find_rows_paying_anything,
+        find_paid_wrong_answers,
+        find_paid_marks,
+        find_unpaid_writings,
+        find_unequal_readings,
+    ),
 )
 
 
@@ -773,7 +799,7 @@ def checks_for(seen: ScoringRunner) -> Sequence[Check[ScoringRunner]]:
     figure would be chance. Gold answers that are labels, or in a form that is not read, explain
     what they lack."""
     if seen.misread is not None:
-        return (form,)
+        return (find_unread_form,)
     if len(seen.again) > seen.repeated / 2:
         return BASIC
-    return (*BASIC, labels) if seen.label is not None and seen.label.grave else CHECKS
+    return (*BASIC, find_labels) if seen.label is not None and seen.label.grave else CHECKS

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from plumbline.errors import DataError, PlumblineError
 from plumbline.evaluation.command import open_task_for
-from plumbline.evaluation.evaluate import ORACLE, references
+from plumbline.evaluation.evaluate import ORACLE, evaluate_references
 from plumbline.evaluation.summary import part_means
 from plumbline.records import Evaluation, Example
 from plumbline.reports.templating import read_template
@@ -319,7 +319,7 @@ class Trials:
         if key not in self._beside:
             model, name, split = place
             part = [one for one in self._split(*place).values() if one.stratum == stratum][:BESIDE]
-            found = dict(references(self._task(model, name), part, split))
+            found = dict(evaluate_references(self._task(model, name), part, split))
             ceiling = found.pop(ORACLE, None)
             floor = max(found.values(), key=lambda baseline: baseline.mean_reward, default=None)
             self._beside[key] = {"floor": _bound(floor), "ceiling": _bound(ceiling)}

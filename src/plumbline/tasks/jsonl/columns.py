@@ -287,7 +287,7 @@ def guess_prompt(rows: Sequence[Row]) -> dict[str, str]:
         """Those of some columns that are there, unless all that they hold stands in the
         question."""
         held = [names[name] for name in group if name in names and names[name] != main]
-        return held if any(not _contained(rows, name, f"{{{main}}}") for name in held) else []
+        return held if any(not _is_contained(rows, name, f"{{{main}}}") for name in held) else []
 
     before = [f"{{{name}}}" for name in (*same, *(name for each in BEFORE for name in extra(each)))]
     after = [
@@ -326,7 +326,7 @@ def _form(rows: Sequence[Row], name: str) -> str:
     )
 
 
-def _contained(rows: Sequence[Row], name: str, asked: str) -> bool:
+def _is_contained(rows: Sequence[Row], name: str, asked: str) -> bool:
     """Whether all that a column holds stands in the question already."""
     for row in rows:
         value, question = row.get(name), fill_template(asked, row)
@@ -357,7 +357,7 @@ def find_unasked_columns(
     return [
         name
         for name in names
-        if not _contained(rows, name, as_template(options["prompt"], rows[0]))
+        if not _is_contained(rows, name, as_template(options["prompt"], rows[0]))
     ]
 
 

@@ -511,9 +511,9 @@ def render_recipe(what: InitOptions, seen: _SettledOptions) -> str:
     values = dict(what.script.values) if what.script else {}
     stage = what.script.stage if what.script else "rl"
     name = (
-        re.sub(r"[^A-Za-z0-9._-]+", "-", str(values.pop("name", "") or _called(what)))[:80].strip(
-            "-._"
-        )
+        re.sub(r"[^A-Za-z0-9._-]+", "-", str(values.pop("name", "") or _name_recipe(what)))[
+            :80
+        ].strip("-._")
         or "first"
     )
     values.pop("task.options.weights", None)
@@ -561,7 +561,7 @@ def render_recipe(what: InitOptions, seen: _SettledOptions) -> str:
         "task:",
         "  name: jsonl",
         "  options:",
-        *_options(seen, todo),
+        *_option_lines(seen, todo),
         "model:",
         *(
             f"  {key}: {_flow(value)}{_remark(f'model.{key}', todo)}"
@@ -590,13 +590,13 @@ def render_recipe(what: InitOptions, seen: _SettledOptions) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _called(what: InitOptions) -> str:
+def _name_recipe(what: InitOptions) -> str:
     data = what.data.removeprefix(HUB).partition(":")[0]
     parts = [Path(data).stem if Path(data).suffix else Path(data).name, Path(what.model).name]
     return "-".join(part for part in parts if part != TODO).lower()
 
 
-def _options(seen: _SettledOptions, todo: Mapping[str, str]) -> list[str]:
+def _option_lines(seen: _SettledOptions, todo: Mapping[str, str]) -> list[str]:
     lines = []
     for key, value in seen.options.items():
         remark = {

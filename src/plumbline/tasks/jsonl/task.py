@@ -226,7 +226,7 @@ class JsonlTask(Task):
         except DataError as error:
             if (
                 isinstance(error.__cause__, RewardError)
-                or (misread := self.misread(examples)) is None
+                or (misread := self.explain_misread(examples)) is None
             ):
                 raise
             raise DataError(*misread) from error
@@ -523,7 +523,7 @@ class JsonlTask(Task):
         """Rows that are in no split, because they have no gold answer and others do."""
         return self._records.without_gold
 
-    def misread(self, examples: Sequence[Example]) -> tuple[str, str] | None:
+    def explain_misread(self, examples: Sequence[Example]) -> tuple[str, str] | None:
         """What is wrong, and what to do, where functions of TRL's signature take messages for texts
         or texts for messages: they pay little or raise, and pay in the other form."""
         cases = [

@@ -173,7 +173,7 @@ def find_end(
             if verdict == "close":
                 return Ending("closed", at, at + 1, inner=True)
             if verdict == "unclosed":
-                return _unclosed(text, start, at, quote)
+                return _end_of_unclosed(text, start, at, quote)
             if not doubtful and (
                 verdict == "stop" or (verdict == "broken" and in_array and weak >= 0)
             ):
@@ -219,7 +219,7 @@ _Verdict = Literal["close", "stop", "weak", "unclosed", "broken", "inside"]
 """stop: an end, unless there was a weak one before; weak: an end, if there is no better one."""
 
 
-def _unclosed(text: str, start: int, at: int, quote: str) -> Ending:
+def _end_of_unclosed(text: str, start: int, at: int, quote: str) -> Ending:
     """The text ended before the comma in front of the next key, whose quote is at `at`."""
     end = len(text[start:at].rstrip(", \t\r\n")) + start
     if end == start or text[end - 1] in "[]{}:":

@@ -53,7 +53,7 @@ def _row(table: InsightTable, row: int) -> dict[str, str]:
     return slots
 
 
-def _filled(way: Mapping[str, str]) -> Baseline:
+def _fill_template(way: Mapping[str, str]) -> Baseline:
     """The baseline that fills a template of `baselines.yaml`."""
 
     def write(table: InsightTable) -> str:
@@ -88,7 +88,7 @@ def _filled(way: Mapping[str, str]) -> Baseline:
     return _each(write)
 
 
-def _compared(table: InsightTable, said: Sequence[str]) -> str:
+def _write_comparisons(table: InsightTable, said: Sequence[str]) -> str:
     return " ".join([*map(capitalise, said), f"Recomendo priorizar {table.named[0].o}."])
 
 
@@ -100,7 +100,7 @@ def hedge_comparisons(table: InsightTable) -> str:
         f"{measure.the} {measure.name} de {one} é maior ou menor que {other}."
         for one, other in pairs
     ]
-    return _compared(table, said)
+    return _write_comparisons(table, said)
 
 
 def comparisons_alone(table: InsightTable) -> str:
@@ -111,7 +111,7 @@ def comparisons_alone(table: InsightTable) -> str:
         for one, other in permutations(range(len(table.rows)), 2)
         if table.values[one][index] > table.values[other][index]
     ]
-    return _compared(table, said[:30])
+    return _write_comparisons(table, said[:30])
 
 
 def other_rows(examples: Sequence[Example]) -> list[str]:
@@ -136,7 +136,7 @@ WAYS: dict[str, Baseline] = {
     "other-rows": other_rows,
     "comparisons-alone": _each(comparisons_alone),
     "hedged": _each(hedge_comparisons),
-    **{name: _filled(way) for name, way in data("baselines")["texts"].items()},
+    **{name: _fill_template(way) for name, way in data("baselines")["texts"].items()},
 }
 
 

@@ -328,7 +328,10 @@ def facts(table: InsightTable) -> dict[str, str]:
             f"em_{slot}": name.em,
             f"v_{slot}": write_value(column[row], measure, prose=True),
         }
-        slots |= {f"do_{slot}": _contracted("de", name.o), f"ao_{slot}": _contracted("a", name.o)}
+        slots |= {
+            f"do_{slot}": _contract_preposition("de", name.o),
+            f"ao_{slot}": _contract_preposition("a", name.o),
+        }
     slots |= {
         "mean": write_value(mean, measure, prose=True),
         "gap": _difference(column[high] - column[low], table),
@@ -355,7 +358,7 @@ def facts(table: InsightTable) -> dict[str, str]:
     return slots
 
 
-def _contracted(preposition: str, name: str) -> str:
+def _contract_preposition(preposition: str, name: str) -> str:
     """A preposition, de or a, before a name that may have an article: "do RJ", "à faixa", "de
     SP"."""
     article, _, rest = name.partition(" ")

@@ -22,7 +22,7 @@ def _of_each(write: Callable[[Mapping[str, Any], str], str]) -> Baseline:
     return lambda examples: [write(example.reference, gold_of(example)) for example in examples]
 
 
-def _filled(text: str) -> Baseline:
+def _fill_for_each(text: str) -> Baseline:
     """The same text for everybody, the name and the product put in."""
     return _of_each(lambda given, _: text.format_map(given))
 
@@ -49,7 +49,7 @@ def named_constant(examples: Sequence[Example]) -> list[str]:
     models: dict[str, Baseline] = {}
     for example in examples:
         if not example.reference["offers"]:
-            models.setdefault(example.reference["situation"], _filled(_skeleton(example)))
+            models.setdefault(example.reference["situation"], _fill_for_each(_skeleton(example)))
     some = examples[:TRIED]
 
     def earned(baseline: Baseline) -> float:
@@ -65,7 +65,7 @@ WAYS: dict[str, Baseline] = {
     "named-constant": named_constant,
     "renamed-gold": renamed_gold,
     **{
-        name: _filled(text)
+        name: _fill_for_each(text)
         for name, text in read_table(HERE / "push" / "baselines.yaml")["texts"].items()
     },
     "facts-copied": _of_each(

@@ -316,10 +316,10 @@ def _parts(reference: Mapping[str, Any], message: PushMessage) -> dict[str, floa
     facts = facts_of(reference["name"], reference["product"], told, tuple(offers))
     text = f"{message.title}. {message.body}" if message.title else message.body
     said = words(text)
-    copied = _copied(said, told)
+    copied = _copied_places(said, told)
     spoken = mask_names(said, facts)
     faults = lexicon().faults.find_phrases(spoken)
-    gates = _failed(message, spoken, faults, facts, titled=reference["titled"])
+    gates = _failed_gates(message, spoken, faults, facts, titled=reference["titled"])
     share = FAILED if any(gates.values()) else 1.0
     meant = replace_idioms(spoken)
     about = _situation(
@@ -335,15 +335,15 @@ def _parts(reference: Mapping[str, Any], message: PushMessage) -> dict[str, floa
         "personal": share * personal * (1.0 if about >= CORE else 0.5),
         "call": share * call,
         "offer": None if offer is None else share * offer,
-        "own": _own(said, faults, copied),
-        "written": _written(message.body, spoken),
+        "own": _originality(said, faults, copied),
+        "written": _score_writing(message.body, spoken),
         "band": length / SHORT if length < SHORT else 1.0 if length <= LONG else 0.5,
         "alone": float(not message.around),
         **{gate: float(not fails) for gate, fails in gates.items()},
     }
 
 
-def _copied(said: Sequence[str], told: str) -> set[int]:
+def _copied_places(said: Sequence[str], told: str) -> set[int]:
     """The places of words that are copied from the situation, three or more in a row; none where it
     is little of it.
 
@@ -392,7 +392,7 @@ def _offer(offer: str, text: str, said: Sequence[str]) -> float:
     return sum(wanted) / len(wanted)
 
 
-def _own(said: Sequence[str], faults: Collection[str], copied: Collection[int]) -> float:
+def _originality(said: Sequence[str], faults: Collection[str], copied: Collection[int]) -> float:
     """1 less twice the share of what is copied from the situation, less a half for each stock
     phrase."""
     own = [word for word in said if word not in SEPARATORS]
@@ -402,7 +402,7 @@ def _own(said: Sequence[str], faults: Collection[str], copied: Collection[int]) 
     return max(0.0, 1.0 - 2 * len(copied) / len(own) - 0.5 * stock)
 
 
-def _written(body: str, spoken: Sequence[str]) -> float:
+def _score_writing(body: str, spoken: Sequence[str]) -> float:
     """An end as a sentence has is worth a half, a capital first and no long run of content words a
     quarter each."""
     first = next(filter(str.isalpha, body), "")
@@ -529,7 +529,7 @@ def claims_of(said: Sequence[str]) -> set[str]:
     return {claim for claim, start, _ in spans if claim != "free" or start not in freight}
 
 
-def _failed(
+def _failed_gates(
     message: PushMessage,
     said: Sequence[str],
     faults: Collection[str],

@@ -161,12 +161,12 @@ def _may_hold(part: _Section, column: int, at: int, cuts: Sequence[int]) -> bool
     )
     if not any(isinstance(value, float) for value in (*mine, *pool)):
         return Counter(mine) <= Counter(pool)
-    numbers, others = _sorted_out(mine)
-    from_numbers, from_others = _sorted_out(pool)
-    return others <= from_others and _paired(numbers, from_numbers)
+    numbers, others = _sort_values(mine)
+    from_numbers, from_others = _sort_values(pool)
+    return others <= from_others and _can_pair(numbers, from_numbers)
 
 
-def _sorted_out(values: Iterable[Value]) -> tuple[list[int | float], Counter[Value]]:
+def _sort_values(values: Iterable[Value]) -> tuple[list[int | float], Counter[Value]]:
     """The numbers of some values in their order, and how often each other value stands there."""
     numbers, others = [], Counter[Value]()
     for value in values:
@@ -177,7 +177,7 @@ def _sorted_out(values: Iterable[Value]) -> tuple[list[int | float], Counter[Val
     return sorted(numbers), others
 
 
-def _paired(numbers: Sequence[int | float], pool: Sequence[int | float]) -> bool:
+def _can_pair(numbers: Sequence[int | float], pool: Sequence[int | float]) -> bool:
     """Whether each of some numbers has one of the pool for itself that is as near as floats may be;
     both sorted."""
     at = 0
@@ -256,7 +256,7 @@ def _without(pool: Sequence[Row], taken: Sequence[Row]) -> list[Row] | None:
     exact = [at for at in wide if at not in loose]
     of_pool, of_taken = _by_key(pool, exact), _by_key(taken, exact)
     for key, rows in of_taken.items():
-        rest = _apart(of_pool[key], rows)
+        rest = _without_by_floats(of_pool[key], rows)
         if rest is None:
             return None
         of_pool[key] = rest
@@ -270,7 +270,7 @@ def _by_key(rows: Iterable[Row], exact: Sequence[int]) -> dict[Row, list[Row]]:
     return groups
 
 
-def _apart(pool: list[Row], taken: list[Row]) -> list[Row] | None:
+def _without_by_floats(pool: list[Row], taken: list[Row]) -> list[Row] | None:
     """`_without` for rows that differ in their floats alone: by size, or else by augmenting
     paths."""
     if len(taken) > len(pool):

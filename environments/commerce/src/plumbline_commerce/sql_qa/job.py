@@ -70,7 +70,7 @@ def select_names(examples: Sequence[Example]) -> list[str]:
     pays."""
     answers = []
     for example in examples:
-        columns = sorted(_named(example) - COLUMNS.keys())
+        columns = sorted(_named_columns(example) - COLUMNS.keys())
         answers.append(
             _answer(f"SELECT {', '.join(columns) or '*'} FROM {_tables(example)} LIMIT 5")
         )
@@ -113,14 +113,14 @@ def _answer(query: str) -> str:
     return f"```sql\n{query}\n```\n{SENTENCE}"
 
 
-def _named(example: Example) -> frozenset[str]:
+def _named_columns(example: Example) -> frozenset[str]:
     query = read_query(example.reference["sql"])
     return query.names if isinstance(query, Query) else frozenset()
 
 
 def _tables(example: Example) -> str:
     """The gold query's tables, joined."""
-    return " NATURAL JOIN ".join(sorted(_named(example) & COLUMNS.keys())) or "orders"
+    return " NATURAL JOIN ".join(sorted(_named_columns(example) & COLUMNS.keys())) or "orders"
 
 
 WAYS = {
