@@ -59,7 +59,7 @@ def test_splits_share_no_prompt_and_have_their_sizes(opener):
 
 @pytest.mark.parametrize("module", [strict_json, short_answers])
 def test_whole_wordings_are_held_out_and_test_has_no_other(module, monkeypatch):
-    known = module.table()
+    known = module.load_words()
     wordings = known["wordings"]
     assert all(set(one["train"]).isdisjoint(one["test"]) for one in wordings.values())
     ways = [
@@ -73,7 +73,7 @@ def test_whole_wordings_are_held_out_and_test_has_no_other(module, monkeypatch):
         way: {part: [f"{part}|{text}" for text in texts] for part, texts in one.items()}
         for way, one in wordings.items()
     }
-    monkeypatch.setattr(module, "table", lambda: known | {"wordings": marked})
+    monkeypatch.setattr(module, "load_words", lambda: known | {"wordings": marked})
     task = opened(open_short_answers if module is short_answers else open_strict_json)
     for split in SPLITS:
         began = {one.messages[-1]["content"].split("|")[0] for one in task.examples(split)}

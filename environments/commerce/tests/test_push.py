@@ -370,7 +370,7 @@ def test_without_extraction_its_default_customers_are_left_out(shop, monkeypatch
         asked.append(of.options.count("extraction"))
         return [{"customer_unique_id": "somebody"}]
 
-    monkeypatch.setattr(made.extraction, "chosen", chosen)
+    monkeypatch.setattr(made.extraction, "choose_reviews", chosen)
     alone = shop.options.model_copy(update={"extraction": None})
     assert made._taken_customers(Shop(shop.database, shop.folder, alone, silent)) == {"somebody"}
     assert made._taken_customers(shop) == {"somebody"}
