@@ -22,7 +22,7 @@ from plumbline.evaluation.statistics import (
     count_units_within,
     direction,
     mean_interval,
-    paired,
+    paired_difference,
     t_quantile,
 )
 
@@ -164,7 +164,10 @@ def alarms(kind: Kind, design: tuple[int, int], tries: int, seed: int) -> Values
         for _ in range(tries):
             latent, place = draw(*design, alike, is_equal, rng)
             values = kind(latent)
-            ours, off = paired(np.zeros(len(values)), values, named(place)), abs(values.mean())
+            ours, off = (
+                paired_difference(np.zeros(len(values)), values, named(place)),
+                abs(values.mean()),
+            )
             is_different = direction(ours.difference, ours.p_value) != "same"
             is_sure = is_different and ours.p_value < 0.01
             false += (
@@ -194,7 +197,7 @@ def equivalence(kind: Kind, design: tuple[int, int], tries: int, seed: int) -> V
         for values, place in drawn:
             zeros, clusters = np.zeros(len(values)), named(place)
             said += [
-                paired(zeros, values + by, clusters).within <= margin
+                paired_difference(zeros, values + by, clusters).within <= margin
                 for by in (margin, -margin, 0.0)
             ]
         said /= tries
@@ -216,10 +219,14 @@ def advised(
             yield kind(latent), named(place)
 
     rng = np.random.default_rng((seed, units, each))
-    first = [paired(np.zeros(len(values)), values, of) for values, of in changes(units, 101, rng)]
+    first = [
+        paired_difference(np.zeros(len(values)), values, of)
+        for values, of in changes(units, 101, rng)
+    ]
     number = int(np.median([count_units_within(one, margin).number or math.inf for one in first]))
     said = [
-        paired(np.zeros(len(v)), v, of).within <= margin for v, of in changes(number, tries, rng)
+        paired_difference(np.zeros(len(v)), v, of).within <= margin
+        for v, of in changes(number, tries, rng)
     ]
     return number, float(np.mean(said))
 

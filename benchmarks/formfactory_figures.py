@@ -1,5 +1,5 @@
 """The figures of docs/research/forms.md: how gold values were resolved, and what the oracle and the
-controls earn.
+baselines earn.
 
 python -m benchmarks.formfactory_figures DIR            # a checkout of the benchmark
 """
@@ -61,12 +61,12 @@ def notes_table(examples: Sequence[Example]) -> list[Row]:
 
 
 def rewards_table(task: FormsTask, examples: Sequence[Example]) -> list[Row]:
-    """What the oracle and every control earn: submissions, both readings, exact forms, the highest
+    """What the oracle and every baseline earn: submissions, both readings, exact forms, the highest
     mean of a form."""
     rows = []
-    for source in (ORACLE, *task.controls):
+    for source in (ORACLE, *task.baselines):
         golden = list(map(gold_of, examples))
-        answers = golden if source == ORACLE else task.controls[source](examples)
+        answers = golden if source == ORACLE else task.baselines[source](examples)
         scores = [
             task.judge(example, answer)[1]
             for example, answer in zip(examples, answers, strict=True)

@@ -1,4 +1,4 @@
-"""The figures of the documentation: what the oracle, the controls and padded plans earn, split by
+"""The figures of the documentation: what the oracle, the baselines and padded plans earn, split by
 split, form by form.
 
 python -m benchmarks.forms_figures            # the tables of docs/research/forms.md
@@ -28,17 +28,17 @@ PADDED: Mapping[str, Callable[[str], str]] = {
 
 
 def rewards_of(task: Task, source: str, split: str) -> dict[str, list[float]]:
-    """The rewards of the oracle or a control on a split, by form."""
+    """The rewards of the oracle or a baseline on a split, by form."""
     examples = task.examples(split)
-    answers = list(map(gold_of, examples)) if source == ORACLE else task.controls[source](examples)
+    answers = list(map(gold_of, examples)) if source == ORACLE else task.baselines[source](examples)
     found: dict[str, list[float]] = defaultdict(list)
     for example, answer in zip(examples, answers, strict=True):
         found[example.stratum].append(task.judge(example, answer)[1].total)
     return found
 
 
-def controls_table(options: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-    """Mean reward of the oracle and every control on every split, and the highest mean on any one
+def baselines_table(options: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """Mean reward of the oracle and every baseline on every split, and the highest mean on any one
     form.
 
     Args:
@@ -51,7 +51,7 @@ def controls_table(options: Mapping[str, Any] | None = None) -> list[dict[str, A
     """
     task = open_task("forms", options or {}, Path())
     rows = []
-    for source in (ORACLE, *task.controls):
+    for source in (ORACLE, *task.baselines):
         by_form: dict[str, list[float]] = defaultdict(list)
         means: dict[str, float] = {}
         for split in task.splits:
@@ -95,5 +95,5 @@ def markdown(rows: list[dict[str, Any]]) -> str:
 
 if __name__ == "__main__":
     for title, options in (("received", {}), ("seed-v6", {"rubric": "seed-v6"})):
-        sys.stdout.write(f"{title}\n\n{markdown(controls_table(options))}\n\n")
+        sys.stdout.write(f"{title}\n\n{markdown(baselines_table(options))}\n\n")
     sys.stdout.write(f"padded\n\n{markdown(padded_table())}\n")

@@ -344,9 +344,9 @@ def worse(size: float, count: int, noise: float, dice: np.random.Generator) -> H
 
 
 def below(size: float, count: int, noise: float, dice: np.random.Generator) -> History:
-    """No better than a control, whose lead is the size; at size 0 the model leads by .2."""
-    control, mine = pair(-size if size else 0.2, count, noise, dice)
-    return stored(evaluated(REFERENCE, "shuffled-gold", control), evaluated("rl", "greedy", mine))
+    """No better than a baseline, whose lead is the size; at size 0 the model leads by .2."""
+    baseline, mine = pair(-size if size else 0.2, count, noise, dice)
+    return stored(evaluated(REFERENCE, "shuffled-gold", baseline), evaluated("rl", "greedy", mine))
 
 
 def lost(size: float, count: int, noise: float, dice: np.random.Generator) -> History:
@@ -371,7 +371,7 @@ FAULTS = (
     Fault("jump", "jump of reward and entropy", jumps, counts=(100, 300)),
     Fault("outage", "the reward of other steps", outage),
     Fault("gain", "fall of the greedy reward", worse, **EXAMPLES),
-    Fault("no-better", "lead of a control", below, **EXAMPLES),
+    Fault("no-better", "lead of a baseline", below, **EXAMPLES),
     Fault("part-lost", "fall of a part", lost, **EXAMPLES),
     Fault("decoding", "lead of sampled answers", hotter, **EXAMPLES),
 )

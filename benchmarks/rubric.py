@@ -19,7 +19,7 @@ from plumbline.records import Example
 from plumbline.seeds import generator
 from plumbline.tasks import open_task
 from plumbline.tasks.task import Task, gold_of
-from plumbline_commerce.extraction.controls import sloppily
+from plumbline_commerce.extraction.baselines import write_sloppily
 from plumbline_commerce.options import Sloppiness
 
 CARELESS = Sloppiness(abridged=0.3, decimal_comma=0.6, unclosed=0.2, fenced=0.4, chatty=0.4)
@@ -59,29 +59,29 @@ def _extractions(task: Task, examples: list[Example]) -> dict[str, list[str]]:
     rng = generator(0, "benchmark")
     return {
         "valid JSON": [example.gold for example in examples],
-        "valid JSON, wrong values": task.controls["shuffled-gold"](examples),
-        "carelessly written": [sloppily(example.gold, CARELESS, rng) for example in examples],
+        "valid JSON, wrong values": task.baselines["shuffled-gold"](examples),
+        "carelessly written": [write_sloppily(example.gold, CARELESS, rng) for example in examples],
         "cut short": [example.gold[: len(example.gold) * 2 // 3] for example in examples],
         "no JSON at all": [example.messages[-1]["content"] for example in examples],
     }
 
 
 def _texts(task: Task, examples: list[Example]) -> dict[str, list[str]]:
-    """The gold answers, and every control."""
+    """The gold answers, and every baseline."""
     golds = [gold_of(example) for example in examples]
     return {
         "gold": golds,
         "cut short": [gold[: len(gold) * 2 // 3] for gold in golds],
         "four times too long": [4 * gold for gold in golds],
-        **{name: control(examples) for name, control in sorted(task.controls.items())},
+        **{name: baseline(examples) for name, baseline in sorted(task.baselines.items())},
     }
 
 
 def _queries(task: Task, examples: list[Example]) -> dict[str, list[str]]:
     kinds = {
         "the gold query": [example.gold for example in examples],
-        "another question's query": task.controls["shuffled-gold"](examples),
-        "all columns of its tables": task.controls["select-everything"](examples),
+        "another question's query": task.baselines["shuffled-gold"](examples),
+        "all columns of its tables": task.baselines["select-everything"](examples),
         "a column that is not there": [
             example.gold.replace("order", "ordem") for example in examples
         ],

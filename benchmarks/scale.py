@@ -90,7 +90,7 @@ def verdicts(folder: Path, count: int, options: argparse.Namespace) -> Iterator[
     wanted = {"job": "sql_qa", "orders": 4000, "sql_qa": size + size // 4}
     task = open_task("commerce", wanted, records)
     examples = list(task.examples("train"))[:size]
-    wrong = [task.controls[name](examples) for name in ("shuffled-gold", "select-everything")]
+    wrong = [task.baselines[name](examples) for name in ("shuffled-gold", "select-everything")]
     texts = [
         [one.gold, *others, one.gold + " LIMIT 1"]
         for one, *others in zip(examples, *wrong, strict=True)

@@ -33,7 +33,7 @@ import yaml
 from experiments.four_families_tables import write_tables
 from plumbline.api import sampled
 from plumbline.errors import PlumblineError
-from plumbline.evaluation.evaluate import Conditions, evaluate_policy, references
+from plumbline.evaluation.evaluate import Conditions, evaluate_policy, evaluate_references
 from plumbline.policies import open_policy
 from plumbline.policies.options import model_section
 from plumbline.recipe import Recipe, load
@@ -254,7 +254,7 @@ def evaluate(
     policy = None
     for split in splits:
         examples = spread(task.examples(split), plan.n)
-        for name, one in references(task, examples, split).items():
+        for name, one in evaluate_references(task, examples, split).items():
             write_evaluation(place(run, EvaluationKey(REFERENCE, split, name)), one)
         for mode, law in (("greedy", by.sampling.as_greedy()), ("sampled", by.sampling)):
             key = EvaluationKey(stage, split, mode + suffix)

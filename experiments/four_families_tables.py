@@ -193,9 +193,9 @@ def best_and_oracle(run: Run, split: str) -> list[tuple[str, Evaluation]]:
         for key, one in run.evaluations().items()
         if (key.stage, key.split) == (REFERENCE, split)
     }
-    controls = {name: one for name, one in there.items() if name != ORACLE}
-    best = max(controls, key=lambda name: controls[name].mean_reward)
-    return [(f"best control: {best}", controls[best]), ("oracle", there[ORACLE])]
+    baselines = {name: one for name, one in there.items() if name != ORACLE}
+    best = max(baselines, key=lambda name: baselines[name].mean_reward)
+    return [(f"best baseline: {best}", baselines[best]), ("oracle", there[ORACLE])]
 
 
 def costs(

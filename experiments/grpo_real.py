@@ -33,7 +33,7 @@ import numpy as np
 import yaml
 
 from plumbline.evaluation.comparison import compare
-from plumbline.evaluation.statistics import mean_interval, paired
+from plumbline.evaluation.statistics import mean_interval, paired_difference
 from plumbline.recipe import Recipe, load
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey
@@ -354,7 +354,7 @@ def best_rule() -> str:
     """
     import tempfile
 
-    from plumbline_commerce.extraction.controls import facts_only, opening
+    from plumbline_commerce.extraction.baselines import facts_only, opening
     from plumbline_commerce.extraction.schema import CATEGORIES, SENTIMENTS
 
     recipe = load(RECIPE)
@@ -550,7 +550,7 @@ def summary(name: str, arm: dict[str, Any], seed: int, run: Run) -> dict[str, An
         "steps": rl.steps,
         "shuffled": run.recipe.controls.shuffle_advantages,
         "set": arm["set"],
-        "controls": {
+        "baselines": {
             key.mode: round(e.mean_reward, 4)
             for key, e in found.items()
             if key.stage == "reference"
@@ -566,7 +566,7 @@ def summary(name: str, arm: dict[str, Any], seed: int, run: Run) -> dict[str, An
             "difference": interval(change),
             "p": change.p_value,
             "parts": {
-                part: interval(paired(of_part(before, part), of_part(after, part)))
+                part: interval(paired_difference(of_part(before, part), of_part(after, part)))
                 for part in READING
             },
         }

@@ -7,7 +7,7 @@ several machines.
 
 A run's folder is named after its arm and seed (`ARM-seedN`; seed 0 may go without), and its recipe
 is the arm's but for the seed, how its weights are held and what changes no result. A table has the
-seeds of an arm together, each alone, and each page or form, with what controls and the oracle earn
+seeds of an arm together, each alone, and each page or form, with what baselines and the oracle earn
 on the same examples.
 """
 
@@ -177,7 +177,7 @@ def with_run(kept: Sequence[Earned], run: Run) -> list[Earned]:
     """What is kept, with a run's evaluations in the place of what was kept of the same arm and
     seed.
 
-    Controls and the oracle do not depend on a run's seed and are kept once.
+    Baselines and the oracle do not depend on a run's seed and are kept once.
 
     Raises:
         DataError: the run is not finished, of no arm that there are tables of, or of another recipe
@@ -256,7 +256,7 @@ def written(page: Page, kept: Sequence[Earned]) -> str:
     text = f"""# {page.title}
 
 Written by `python -m experiments.kept tables`: greedy answers of the model of
-[{page.told_in}](../../docs/research/{page.told_in}), and what the controls and the oracle earn on the same examples.
+[{page.told_in}](../../docs/research/{page.told_in}), and what the baselines and the oracle earn on the same examples.
 Intervals are of 95 %: over {page.stratum}s, whose examples are alike, and with several seeds over these as well. A
 change is that from the same seed's SFT, example by example.
 """
@@ -276,7 +276,7 @@ change is that from the same seed's SFT, example by example.
 
 
 def overall(page: Page, split: str, kept: Sequence[Earned]) -> Table:
-    """A row for each stage of an arm, each control and the oracle, over all strata."""
+    """A row for each stage of an arm, each baseline and the oracle, over all strata."""
     columns = (
         *(
             Column("source", f"all {page.stratum}s"),
@@ -349,17 +349,17 @@ def by_stratum(page: Page, split: str, kept: Sequence[Earned]) -> Table:
     stages = {name: runs for name, runs in stages.items() if runs}
     last = [*stages.values()][-1]
     strata = sorted({stratum for one in last.values() for stratum in one.rewards})
-    controls = {one.mode: {0: one} for one in references(kept) if one.mode != ORACLE}
+    baselines = {one.mode: {0: one} for one in references(kept) if one.mode != ORACLE}
     columns = [
         Column("stratum", page.stratum),
         Column("n", "n", "count"),
-        Column("control", "best control"),
+        Column("baseline", "best baseline"),
     ]
     columns += [Column(stage, stage, "number", 2) for stage in stages]
     rows = []
     for stratum in sorted(strata, key=lambda stratum: (-succeeds(last, stratum), stratum)):
-        best = max(controls, key=lambda name: succeeds(controls[name], stratum))
-        floor = succeeds(controls[best], stratum)
+        best = max(baselines, key=lambda name: succeeds(baselines[name], stratum))
+        floor = succeeds(baselines[best], stratum)
         told = f"{floor:.2f} {best}" if floor else "0"
         count = sum(len(one.rewards.get(stratum, {})) for one in last.values())
         rows.append(

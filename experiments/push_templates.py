@@ -16,7 +16,7 @@ from plumbline.evaluation.statistics import mean_interval
 from plumbline.records import Example
 from plumbline.tasks import open_task
 from plumbline_commerce.database.catalogue import CATEGORIES
-from plumbline_commerce.push.pairs import agreeing
+from plumbline_commerce.push.pairs import agree_words
 from plumbline_commerce.push.rubric import situations
 
 NOUNS = {noun.word: noun for category in CATEGORIES for noun in category.nouns}
@@ -41,7 +41,7 @@ def offering(example: Example, situation: str) -> str:
 def _filled(skeleton: str, example: Example, offer: str = "") -> str:
     given = example.reference
     return skeleton.format_map(
-        {"name": given["name"], "offer": offer, **agreeing(NOUNS[given["product"]])}
+        {"name": given["name"], "offer": offer, **agree_words(NOUNS[given["product"]])}
     )
 
 

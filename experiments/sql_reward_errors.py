@@ -36,7 +36,7 @@ from plumbline_commerce.sql_qa.engine import (
 )
 from plumbline_commerce.sql_qa.gate import read_query
 from plumbline_commerce.sql_qa.gold import gold_of
-from plumbline_commerce.sql_qa.pairs import SIFTED_ON, SqlQuestion, families, sift
+from plumbline_commerce.sql_qa.pairs import SIFTED_ON, SqlQuestion, families, sift_questions
 from plumbline_commerce.sql_qa.rubric import judge
 
 NUMBERS = (1, 2, 3, 5)
@@ -109,7 +109,9 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     for family in families(shop):
         if options.family and family.name not in options.family:
             continue
-        for question in islice(sift(family, options.seed, planted[:SIFTED_ON]), options.each):
+        for question in islice(
+            sift_questions(family, options.seed, planted[:SIFTED_ON]), options.each
+        ):
             if not gold_of(paths[0], question.sql).rows:
                 continue  # as a shop that was only drawn may have it
             gold_queries += 1

@@ -13,7 +13,7 @@ from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.statistics import mean_interval
 from plumbline.seeds import generator
 from plumbline.tasks import open_task
-from plumbline_commerce.extraction.controls import sloppily
+from plumbline_commerce.extraction.baselines import write_sloppily
 from plumbline_commerce.options import Sloppiness
 
 WAYS = {
@@ -33,7 +33,7 @@ def main() -> None:
     print("| written as | strict reward | lenient reward | of which reads as |\n|---|---|---|---|")
     for name, sloppiness in WAYS.items():
         rng = generator(0, name)
-        completions = [sloppily(example.gold, sloppiness, rng) for example in examples]
+        completions = [write_sloppily(example.gold, sloppiness, rng) for example in examples]
         evaluation = evaluate_completions(task, examples, completions, source=name, split="train")
         cells = []
         for reading in ("strict", "lenient"):

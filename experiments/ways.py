@@ -29,7 +29,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import numpy as np
 
 from plumbline.evaluation.comparison import judged_pairs
-from plumbline.evaluation.statistics import holm, paired, rate_interval
+from plumbline.evaluation.statistics import holm, paired_difference, rate_interval
 from plumbline.recipe import load
 from plumbline.records import Evaluation
 from plumbline.reports.charts import Scale, spread, ticks
@@ -270,7 +270,7 @@ def compared(before: Evaluation, after: Evaluation, wordings: dict[str, str]) ->
         first, last = ([value(pair[side]) for pair in pairs] for side in (0, 1))
         if np.isnan(first).any():  # a task without this reading
             continue
-        change = paired(first, last, clusters)
+        change = paired_difference(first, last, clusters)
         found[name] = {
             "before": round(float(np.mean(first)), 4),
             "after": round(float(np.mean(last)), 4),

@@ -412,7 +412,7 @@ def test_only_named_boundaries_catch_everything():
         "policies/pretrained/render_process.py",
         "training/checkpoints.py",
         "adapters/callback.py",
-        "checks/audit/elsewhere.py",
+        "checks/audit/other_conditions.py",
         "serve/batched.py",
         "serve/constrained.py",
     }

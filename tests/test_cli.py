@@ -141,7 +141,7 @@ def test_data_forms_writes_a_file_for_each_split(plumbline, tmp_path):
         "first-sentence",
     ],
 )
-def test_eval_of_the_oracle_and_each_control_prints_one_object(plumbline, data, name):
+def test_eval_of_the_oracle_and_each_baseline_prints_one_object(plumbline, data, name):
     code, out, _ = plumbline(
         "eval", name, "--task", "commerce", "--split", "val", "--data", data, "--json"
     )
@@ -150,14 +150,14 @@ def test_eval_of_the_oracle_and_each_control_prints_one_object(plumbline, data, 
     assert out.count("\n") == 1
     assert summary["n"] == 20
     assert summary["reward"]["mean"] == (
-        1.0 if name == "oracle" else pytest.approx(summary["controls"][name])
+        1.0 if name == "oracle" else pytest.approx(summary["baselines"][name])
     )
     assert set(summary["readings"]) == {"strict", "lenient"}
 
 
 @pytest.mark.parametrize("name", ["oracle", "blank"])
 def test_eval_of_one_example_is_json(plumbline, data, name):
-    """With one example a control may equal the oracle, and the skill is null then: NaN is no
+    """With one example a baseline may equal the oracle, and the skill is null then: NaN is no
     JSON."""
     code, out, _ = plumbline("eval", name, "--task", "commerce", "--data", data, "--n", 1, "--json")
     assert code == 0

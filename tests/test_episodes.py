@@ -370,7 +370,7 @@ def test_a_task_that_asks_once_has_an_episode_of_one_turn():
 class Plain:
     """The toy task as a class of its own, with a call for groups."""
 
-    name, splits, controls = "plain", ("val",), {}
+    name, splits, baselines = "plain", ("val",), {}
     rubric = property(lambda self: ToyTask({}).rubric)
     size = 3
 
@@ -487,7 +487,7 @@ def test_what_is_shown_holds_no_gold_value(twice):
     for example in twice.examples("val"):
         form = twice.view_of(example).form
         episode = episode_of(twice, example)
-        episode.tell(twice.controls["submit-only"]([example])[0])
+        episode.tell(twice.baselines["submit-only"]([example])[0])
         if episode.ask() is None:
             continue
         shown = episode.ask()[-1]["content"]
@@ -500,13 +500,13 @@ def test_what_is_shown_holds_no_gold_value(twice):
     assert checked > 100
 
 
-def test_controls_earn_no_more_in_two_attempts(once, twice):
+def test_baselines_earn_no_more_in_two_attempts(once, twice):
     examples = twice.examples("val")[:30]
-    for name, control in twice.controls.items():
+    for name, baseline in twice.baselines.items():
         totals = {}
         for task in (once, twice):
             rewards = []
-            for example, text in zip(examples, control(examples), strict=True):
+            for example, text in zip(examples, baseline(examples), strict=True):
                 episode = episode_of(task, example)
                 while episode.ask() is not None:
                     episode.tell(text)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from plumbline.errors import DataError, ModelError, RecipeError
-from plumbline.evaluation.models import ModelOptions, as_trained, evaluate_model
+from plumbline.evaluation.models import ModelOptions, evaluate_model, options_as_trained
 from plumbline.policies import open_policy
 from plumbline.policies.saved import saved_settings
 from plumbline.recipe import ModelSection, parse
@@ -147,12 +147,12 @@ def test_a_saved_adapter_is_opened_as_what_it_is(adapted, runs):
     model in 32 bits."""
     family, run = adapted
     saved = str(run.folder / "models" / "rl")
-    section, law = as_trained(saved, ModelOptions())
+    section, law = options_as_trained(saved, ModelOptions())
     assert (section.family, section.dtype, section.lora.rank) == (family, "bfloat16", 2)
     assert (law.max_tokens, law.steps) == (8, SAMPLING[family]["steps"])
     assert_answers_as_in_its_run(run)
-    assert as_trained(saved, ModelOptions(dtype="float32"))[0].dtype == "float32"
-    assert as_trained(str(runs(family).model("base")), ModelOptions())[0].lora is None
+    assert options_as_trained(saved, ModelOptions(dtype="float32"))[0].dtype == "float32"
+    assert options_as_trained(str(runs(family).model("base")), ModelOptions())[0].lora is None
 
 
 def test_a_model_of_version_0_1_0_is_opened_whose_card_has_the_keys_of_all_families(
@@ -170,9 +170,9 @@ def test_a_model_of_version_0_1_0_is_opened_whose_card_has_the_keys_of_all_famil
             "sampling": {"kernel": "conditional", "selector": "random", **card["sampling"]},
         },
     )
-    opened, law = as_trained(str(saved), ModelOptions())
+    opened, law = options_as_trained(str(saved), ModelOptions())
     assert (opened, law) == (
-        as_trained(str(run.folder / "models" / "rl"), ModelOptions())[0].model_copy(
+        options_as_trained(str(run.folder / "models" / "rl"), ModelOptions())[0].model_copy(
             update={"name": str(saved)}
         ),
         recipe(family).sampling.as_greedy(),
@@ -181,7 +181,7 @@ def test_a_model_of_version_0_1_0_is_opened_whose_card_has_the_keys_of_all_famil
         saved / "plumbline.json", {**card, "sampling": {**card["sampling"], "kernel": "marginal"}}
     )
     with pytest.raises(DataError, match=r"sampling\.kernel is read by flow only"):
-        as_trained(str(saved), ModelOptions())
+        options_as_trained(str(saved), ModelOptions())
 
 
 def test_an_adapter_on_a_base_in_4_bits_is_evaluated_on_one(adapted, tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from environments.miniwob.tests.test_task import opened
 from experiments.kept import PAGES, read_kept, with_run, written
 from plumbline.errors import DataError
-from plumbline.evaluation.evaluate import evaluate_completions, references
+from plumbline.evaluation.evaluate import evaluate_completions, evaluate_references
 from plumbline.recipe import load
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.tasks import open_task
@@ -32,7 +32,7 @@ def judged(task, examples, split: str, **stages: list[str]) -> dict[EvaluationKe
         )
         for stage, texts in stages.items()
     }
-    beside = references(task, examples, split)
+    beside = evaluate_references(task, examples, split)
     return found | {EvaluationKey("reference", split, name): one for name, one in beside.items()}
 
 

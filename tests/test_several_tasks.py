@@ -21,7 +21,7 @@ from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.metadata import Card
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
-from plumbline.tasks.source import Source, shares
+from plumbline.tasks.source import Source, task_shares
 from plumbline.training.pipeline import run_recipe
 from plumbline.training.rl import _collect, _rewards
 from plumbline.training.stage import Stage
@@ -68,7 +68,7 @@ VALUES = {
 def source(sizes: dict[str, int], weights: dict[str, float], mix="tasks") -> Source:
     tasks = {name: ToyTask({"size": size}) for name, size in sizes.items()}
     examples = {name: task.examples("train") for name, task in tasks.items()}
-    return Source(tasks=tasks, examples=examples, shares=shares(weights, sizes, mix))
+    return Source(tasks=tasks, examples=examples, shares=task_shares(weights, sizes, mix))
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_a_step_needs_no_step_before_it_and_seeds_and_stages_draw_anew():
 
 def test_a_weight_weighs_its_task_or_each_of_its_examples():
     sizes = {"a": 30, "b": 10}
-    assert shares({"a": 1, "b": 1}, sizes, "tasks") == {"a": 0.5, "b": 0.5}
-    assert shares({"a": 1, "b": 1}, sizes, "examples") == {"a": 0.75, "b": 0.25}
-    assert shares({"a": 1, "b": 3}, sizes, "examples") == {"a": 0.5, "b": 0.5}
+    assert task_shares({"a": 1, "b": 1}, sizes, "tasks") == {"a": 0.5, "b": 0.5}
+    assert task_shares({"a": 1, "b": 1}, sizes, "examples") == {"a": 0.75, "b": 0.25}
+    assert task_shares({"a": 1, "b": 3}, sizes, "examples") == {"a": 0.5, "b": 0.5}
 
 
 def test_one_task_is_the_source_of_one_and_has_no_metric_of_its_own():

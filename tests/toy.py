@@ -8,7 +8,7 @@ from typing import Any
 
 from plumbline.records import Example, Outcome, Score
 from plumbline.tasks.rubric import Part, Rubric
-from plumbline.tasks.task import Control, Task
+from plumbline.tasks.task import Baseline, Task
 
 RUBRIC = Rubric(
     "toy",
@@ -77,7 +77,7 @@ class ToyTask(Task):
         return example.gold
 
     @property
-    def controls(self) -> Mapping[str, Control]:
+    def baselines(self) -> Mapping[str, Baseline]:
         return {
             "blank": lambda examples: [""] * len(examples),
             "constant": lambda examples: ["b"] * len(examples),

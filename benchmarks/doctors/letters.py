@@ -13,7 +13,7 @@ from typing import Any
 
 from plumbline.records import Example, Outcome, Score
 from plumbline.tasks.rubric import Part, Rubric
-from plumbline.tasks.task import Control, Task
+from plumbline.tasks.task import Baseline, Task
 
 ALPHABET = "abcdefgh"
 HALVES = {"cedo": ALPHABET[:4], "tarde": ALPHABET[4:]}
@@ -117,7 +117,7 @@ class Letters(Task):
         return (", " if dice.random() < self.comma else " ").join(letters)
 
     @property
-    def controls(self) -> Mapping[str, Control]:
+    def baselines(self) -> Mapping[str, Baseline]:
         return {
             "blank": lambda examples: [""] * len(examples),
             "constant": lambda examples: ["x"] * len(examples),

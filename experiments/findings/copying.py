@@ -15,7 +15,7 @@ from typing import Any
 from plumbline.records import Example, Outcome, Score
 from plumbline.seeds import generator
 from plumbline.tasks.baselines import blank, echo
-from plumbline.tasks.task import Control, gold_of
+from plumbline.tasks.task import Baseline, gold_of
 
 HELD_OUT = {0: "test", 1: "val"}
 """Whose prompts are those whose letters, counted from 0, add up to this modulo 8: no two splits
@@ -110,7 +110,7 @@ class Copying:
         )
 
     @property
-    def controls(self) -> Mapping[str, Control]:
+    def baselines(self) -> Mapping[str, Baseline]:
         return {
             "blank": blank,
             "echo": echo,

@@ -18,7 +18,7 @@ from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.statistics import rate_interval
 from plumbline.seeds import generator
 from plumbline.tasks import open_task
-from plumbline_commerce.extraction.controls import sloppily
+from plumbline_commerce.extraction.baselines import write_sloppily
 from plumbline_commerce.options import Sloppiness
 
 OVER_SEEDS = "means over {} seeds with Student's 95 % interval"
@@ -40,7 +40,9 @@ def parser(seeds: Sequence[int], count: int = 300) -> dict[str, Any]:
             examples = list(task.examples("train"))[:count]
         for name, sloppiness in ways.items():
             rng = generator(seed, name)
-            completions = [sloppily(example.gold or "", sloppiness, rng) for example in examples]
+            completions = [
+                write_sloppily(example.gold or "", sloppiness, rng) for example in examples
+            ]
             found = evaluate_completions(task, examples, completions, source=name, split="train")
             for reading in ("strict", "lenient"):
                 mean = float(np.mean([row.readings[reading] for row in found.rows]))
@@ -217,9 +219,9 @@ def server(seeds: Sequence[int], limit: int = 125) -> dict[str, Any]:
                     for example in gaps.examples("test")[:limit]
                 ],
                 "perfect, never sent": ["\n".join(text.splitlines()[:-1]) for text in gold],
-                "sent empty": received.controls["submit-only"](examples),
-                "sent empty, then typed": received.controls["type-after-submit"](examples),
-                "says thank you": received.controls["success-text"](examples),
+                "sent empty": received.baselines["submit-only"](examples),
+                "sent empty, then typed": received.baselines["type-after-submit"](examples),
+                "says thank you": received.baselines["success-text"](examples),
             }
             for name, texts in plans.items():
                 row = rows.setdefault(

@@ -22,7 +22,7 @@ from plumbline.checks.preflight.report import dry_run as look_ahead
 from plumbline.checks.refusals import check_recipe
 from plumbline.config.imports import consent, named, typed
 from plumbline.errors import RecipeError
-from plumbline.evaluation.evaluate import ORACLE, references
+from plumbline.evaluation.evaluate import ORACLE, evaluate_references
 from plumbline.evaluation.models import ModelOptions, check_name, evaluate_model
 from plumbline.policies.policy import Policy, Sampler
 from plumbline.recipe import Recipe, section
@@ -149,10 +149,10 @@ def evaluate(
     trust_code: bool = False,
     **options: Any,
 ) -> Evaluation:
-    """Evaluate a model, the oracle or a control on a fixed split (`plumbline eval`).
+    """Evaluate a model, the oracle or a baseline on a fixed split (`plumbline eval`).
 
     Args:
-        source: a model (directory, GGUF file, address, hub name), `oracle`, a control's name, or a
+        source: a model (directory, GGUF file, address, hub name), `oracle`, a baseline's name, or a
             finished run, whose last model is meant.
         task: what it is asked.
         split: train, val, test, or another one of the task.
@@ -169,7 +169,7 @@ def evaluate(
         The judged answers; `.mean_reward` is their mean.
 
     Raises:
-        RecipeError: the run is not finished; a misspelt control; an option that there is not, or of
+        RecipeError: the run is not finished; a misspelt baseline; an option that there is not, or of
             a wrong value.
         DataError: the model was trained on some of these prompts; no such split.
         ModelError: there is no such model.
@@ -346,18 +346,18 @@ class TaskLaws:
 
     oracle: float | None
     """The least reward of a gold answer: 1.0; None where there are none."""
-    controls: Mapping[str, float]
-    """Mean reward of each control."""
+    baselines: Mapping[str, float]
+    """Mean reward of each baseline."""
     raised: tuple[str, ...]
     """Texts on which the verifier raised: none."""
 
 
 def check_task(task: Task, split: str, *, hostile: Sequence[str] = HOSTILE) -> TaskLaws:
-    """Measure the laws of a task on a split: the oracle, the controls, and texts that no verifier
+    """Measure the laws of a task on a split: the oracle, the baselines, and texts that no verifier
     expects."""
     task = as_task(task)
     examples = task.examples(split)
-    evaluations = references(task, examples, split)
+    evaluations = evaluate_references(task, examples, split)
     raised = []
     for example in (examples[0], examples[-1]):
         for text in (*hostile, *([] if example.gold is None else [example.gold])):
@@ -368,6 +368,6 @@ def check_task(task: Task, split: str, *, hostile: Sequence[str] = HOSTILE) -> T
                 raised.append(f"{text[:20]!r}: {type(error).__name__}: {error}")
     return TaskLaws(
         oracle=float(evaluations[ORACLE].rewards().min()) if ORACLE in evaluations else None,
-        controls={name: e.mean_reward for name, e in evaluations.items() if name != ORACLE},
+        baselines={name: e.mean_reward for name, e in evaluations.items() if name != ORACLE},
         raised=tuple(raised),
     )

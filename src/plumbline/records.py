@@ -344,7 +344,7 @@ class Judged:
     cluster: str = ""
     """See `Example`."""
     truncated: bool | None = None
-    """None where nobody knows: a completion from elsewhere, an oracle, a control."""
+    """None where nobody knows: a completion from elsewhere, an oracle, a baseline."""
     tokens: int | None = None
     turns: tuple[str, ...] = ()
     """All answers of an episode of several turns, `completion` the last of them; empty where there
@@ -404,7 +404,7 @@ class Headline:
     prefix: str = ""
     """What the names of these parts begin with, such as `kind-`."""
     limits: Mapping[str, float] = field(default_factory=dict)
-    """The highest mean reward that a control may earn on a split, by control."""
+    """The highest mean reward that a baseline may earn on a split, by baseline."""
     note: str = ""
     """What must be read with these figures: it stands in the caption of every table."""
 
@@ -431,7 +431,7 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What one source of answers (a model, the oracle, a control) earned on a fixed set of
+    """What one source of answers (a model, the oracle, a baseline) earned on a fixed set of
     examples."""
 
     source: str
@@ -439,7 +439,7 @@ class Evaluation:
     split: str
     rubric: str
     sampling: Mapping[str, Any]
-    """How the answers were drawn (empty for the oracle, controls and completions from
+    """How the answers were drawn (empty for the oracle, baselines and completions from
     elsewhere)."""
     seed: int
     rows: tuple[Judged, ...]

@@ -10,7 +10,7 @@ import pytest
 
 from plumbline.adapters.evaluate_callback import EvaluateCallback
 from plumbline.errors import DataError, RecipeError
-from plumbline.evaluation.statistics import mean_interval, paired
+from plumbline.evaluation.statistics import mean_interval, paired_difference
 from plumbline.storage import read_jsonl, write_jsonl
 from tests.diagnosis.trl_runs import Plan, letters, make_talker, train
 
@@ -60,7 +60,10 @@ def test_grpo_is_evaluated_and_the_best_checkpoint_is_kept(talker, tmp_path, hel
         for row in rows
     }
     for row in rows:
-        mean, change = mean_interval(kept[row["step"]]), paired(kept[0], kept[row["step"]])
+        mean, change = (
+            mean_interval(kept[row["step"]]),
+            paired_difference(kept[0], kept[row["step"]]),
+        )
         said = (row["eval_mean_reward"], row["eval_mean_reward_low"], row["eval_mean_reward_high"])
         assert said == pytest.approx((mean.mean, mean.low, mean.high))
         assert row["eval_mean_reward_n"] == 8

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.checks.audit.audit import audit, targets
+from plumbline.checks.audit.audit import audit, open_targets
 from plumbline.config import imports
 from plumbline.config.imports import consent, typed
 from plumbline.errors import DataError, RecipeError, RewardError, UntrustedCodeError
@@ -76,7 +76,7 @@ def test_composite_problems_have_the_stratum_of_their_data_set(gym, declared, tm
 def test_a_data_set_without_answers_has_no_gold(gym, declared, tmp_path):
     task = opened("reasoning_gym:graph_color", tmp_path, size=10)
     assert {one.gold for split in task.splits for one in task.examples(split)} == {None}
-    assert set(task.controls) == {"blank", "echo"}
+    assert set(task.baselines) == {"blank", "echo"}
 
 
 def test_an_answer_that_earns_less_than_1_stays_and_is_found(gym, declared, tmp_path, monkeypatch):
@@ -94,7 +94,7 @@ def test_the_audit_command_opens_a_data_set_by_name(gym, declared, tmp_path, mon
     monkeypatch.setattr(
         "plumbline.checks.audit.audit.task_names", lambda: ["jsonl", "reasoning_gym", "verifiers"]
     )
-    (target,) = targets("reasoning_gym:basic_arithmetic", {"size": 60}, None, None).values()
+    (target,) = open_targets("reasoning_gym:basic_arithmetic", {"size": 60}, None, None).values()
     found = audit(target(silent), quick=True)
     assert found.plain()["gold"] == {"n": 60, "mean": 1.0, "least": 1.0}
     assert found.context.written()["blanks around"]["loss"] > 0.25, (

@@ -70,7 +70,7 @@ class FaultyTask(Task):
         return 2 if self.fault == "main thread only" else 0
 
     @property
-    def controls(self) -> Mapping[str, Any]:
+    def baselines(self) -> Mapping[str, Any]:
         return {"blank": blank, "constant": constant, "shuffled-gold": shuffled_gold}
 
     def examples(self, split: str) -> Sequence[Example]:

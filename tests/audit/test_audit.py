@@ -9,7 +9,12 @@ import pytest
 
 from plumbline.checks.audit import cheats, checks, scoring_runner
 from plumbline.checks.audit.audit import audit
-from plumbline.checks.audit.texts import DECIMAL_COMMA, a_few, writes_commas, writings
+from plumbline.checks.audit.texts import (
+    DECIMAL_COMMA,
+    rewrite_answer,
+    sample_examples,
+    writes_commas,
+)
 from plumbline.records import Example, Score
 from plumbline.storage import write_jsonl
 from plumbline.tasks import silent
@@ -36,8 +41,8 @@ def few_verdicts(monkeypatch):
             "fatal",
             "the parts longo and curto contradict each other",
         ),
-        ("shape", "control", "warning", "the control constant earns 0.6"),
-        ("shape-fatal", "control", "fatal", "such answers will be learnt"),
+        ("shape", "baseline", "warning", "the baseline constant earns 0.6"),
+        ("shape-fatal", "baseline", "fatal", "such answers will be learnt"),
         (
             "oracle",
             "oracle",
@@ -67,7 +72,7 @@ def test_a_planted_fault_is_found_and_nothing_else(fault, check, level, said):
     task = FaultyTask(fault)
     if fault == "no gold":
         task.__class__ = type(
-            "Goldless", (FaultyTask,), {"controls": {"blank": FaultyTask().controls["blank"]}}
+            "Goldless", (FaultyTask,), {"baselines": {"blank": FaultyTask().baselines["blank"]}}
         )
     found = audit(task).findings
     assert {finding.check for finding in found} - {"part-unreached"} == {check}, [
@@ -83,19 +88,19 @@ def test_examples_that_share_a_cluster_count_once():
     alike.examples = lambda split: [
         replace(one, cluster=f"{at % 4}") for at, one in enumerate(of_each(split))
     ]
-    assert "control" in {finding.check for finding in audit(alone).findings}
+    assert "baseline" in {finding.check for finding in audit(alone).findings}
     # four clusters decide nothing
-    assert "control" not in {finding.check for finding in audit(alike).findings}
+    assert "baseline" not in {finding.check for finding in audit(alike).findings}
 
 
 def test_a_sound_task_has_no_finding_and_its_figures():
     heard = []
     found = audit(FaultyTask(), progress=lambda *told: heard.append(told))
     assert found.findings == ()
-    plain = json.loads(json.dumps(found.plain()))
+    plain = json.loads(json.dumps(found.to_dict()))
     assert plain["gold"] == {"n": 120, "mean": 1.0, "least": 1.0}
     assert plain["splits"] == {"train": 40, "val": 40, "test": 40}
-    assert plain["controls"]["blank"] == {"limit": None, "train": 0.0, "val": 0.0, "test": 0.0}
+    assert plain["baselines"]["blank"] == {"limit": None, "train": 0.0, "val": 0.0, "test": 0.0}
     assert plain["parts"]["nota"]["least"] == 0.0
     assert plain["parts"]["nota"]["most"] == 1.0
     assert plain["writings"][DECIMAL_COMMA]["loss"] == 0.0
@@ -139,13 +144,13 @@ def test_parts_that_gold_answers_lack_are_named_in_their_own_order():
         Case(example, "gold answer", example.gold) for example in bench_.task.examples("val")[:3]
     ]
     bench_.judge("gold answers", {("gold",): golds})
-    (finding,) = [one for one in checks.oracle(bench_) if one.check == "oracle"]
+    (finding,) = [one for one in checks.find_unpaid_gold(bench_) if one.check == "oracle"]
     assert list(finding.evidence["parts"]) == names
 
 
 def test_the_same_seed_gives_the_same_audit():
     first, second, other = (
-        audit(FaultyTask("shape"), limit=20, seed=seed).plain() for seed in (3, 3, 4)
+        audit(FaultyTask("shape"), limit=20, seed=seed).to_dict() for seed in (3, 3, 4)
     )
     drop = {"seconds", "verdicts_per_second"}
     assert {k: v for k, v in first.items() if k not in drop} == {
@@ -171,10 +176,10 @@ def test_a_hostile_text_that_takes_long_is_told(monkeypatch):
 
 
 def test_the_search_puts_together_what_no_single_start_has(monkeypatch):
-    """Three words earn a third each, and stand in the prompt, in gold answers, and in a control."""
+    """Three words earn a third each, and stand in the prompt, in gold answers, and in a baseline."""
 
     class Words(FaultyTask):
-        controls = {"says": lambda examples: ["sim"] * len(examples)}  # noqa: RUF012
+        baselines = {"says": lambda examples: ["sim"] * len(examples)}  # noqa: RUF012
 
         def judge(self, example, completion):
             outcome, _ = super().judge(example, completion)
@@ -201,7 +206,7 @@ def test_a_cheat_is_measured_on_examples_that_were_not_sought_on_and_lends_no_go
         answered.setdefault(example.id, set()).add(text),
         original(example, text),
     )[1]
-    examples = a_few({split: task.examples(split) for split in task.splits}, 60, 0)
+    examples = sample_examples({split: task.examples(split) for split in task.splits}, 60, 0)
     found = cheats.cheapest_cheat(
         scoring_runner.ScoringRunner(task, lambda *_: None), examples, {}, 0
     )
@@ -240,17 +245,21 @@ def test_the_braces_of_a_prompt_are_found_in_linear_time():
 )
 def test_a_value_is_written_in_other_ways(gold, way, text):
     example = Example(id="a", messages=[{"role": "user", "content": "Qual?"}], gold=gold)
-    assert text in [written for name, written in writings(example, "pt") if name == way]
+    assert text in [written for name, written in rewrite_answer(example, "pt") if name == way]
 
 
 def test_what_does_not_mean_the_same_is_not_written():
     query = Example(
         id="a", messages=[{"role": "user", "content": "?"}], gold="SELECT x FROM t WHERE y = 4.5;"
     )
-    assert {name for name, _ in writings(query, "en")} == {"blanks around", "fence", "prose around"}
+    assert {name for name, _ in rewrite_answer(query, "en")} == {
+        "blanks around",
+        "fence",
+        "prose around",
+    }
     price = Example(id="a", messages=[{"role": "user", "content": "?"}], gold='{"score": 0.5}')
-    assert "R$" not in dict(writings(price, "en"))
-    assert list(writings(Example(id="a", messages=[]), "en")) == []
+    assert "R$" not in dict(rewrite_answer(price, "en"))
+    assert list(rewrite_answer(Example(id="a", messages=[]), "en")) == []
 
 
 def test_the_language_of_the_prompts_says_whether_a_comma_is_decimal():
@@ -457,7 +466,7 @@ def users(plumbline, tmp_path, monkeypatch):
         ("sound,rude", set()),
         ("skips", set()),
         ("lenient", {"pays-anything"}),
-        ("wordy", {"oracle", "hostile", "cheat", "part-floor", "control"}),
+        ("wordy", {"oracle", "hostile", "cheat", "part-floor", "baseline"}),
     ],
 )
 def test_penalties_rows_without_gold_and_paid_forms_are_told_apart(users, tmp_path, names, loud):
@@ -593,7 +602,7 @@ def test_every_gold_answer_at_once_counts_where_it_holds_the_rows_own(users, tmp
         for n in range(60)
     ]
     write_jsonl(tmp_path / "rows.jsonl", rows)
-    (found,) = [one for one in users("contains")["findings"] if one["check"] == "control"]
+    (found,) = [one for one in users("contains")["findings"] if one["check"] == "baseline"]
     assert (found["level"], found["evidence"]["reward"]["mean"]) == ("fatal", 1.0)
 
 
@@ -609,7 +618,7 @@ def test_a_reward_function_of_trls_signature_is_audited_with_rows(users):
     # it compares letter by letter
     assert {(one["check"], one["level"]) for one in found} == {("writing", "warning")}
     found = users("contains")["findings"]
-    assert "fatal" in {one["level"] for one in found if one["check"] in {"control", "cheat"}}
+    assert "fatal" in {one["level"] for one in found if one["check"] in {"baseline", "cheat"}}
 
 
 def test_what_a_verifier_prints_is_counted_and_stays_out_of_the_figures(users):

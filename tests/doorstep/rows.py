@@ -95,7 +95,7 @@ def _compare(said: Said, answer: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _gold(said: Said, right: Any, task: Any, example: Any) -> list[tuple[str, str]]:
     if (gold := example.gold) is None:
-        spoken = re.search(r"gold|reference answer", said.all)
+        spoken = re.search(r"gold|gold answer", said.all)
         return [("unclear" if spoken else "silently wrong", f"no gold, and it should be {right!r}")]
     found = []
     earned = task.judge(example, gold)[1].total

@@ -37,10 +37,17 @@ ABILITIES = (
     "mistakes",
     "replay",
     "replay_episode",
-    "shown",
-    "said",
+    "render_pages",
+    "canonicalise_answer",
 )
-ABILITIES += ("precheck", "sizes", "sketch", "elsewhere", "demonstration", "demonstrations")
+ABILITIES += (
+    "precheck",
+    "sizes",
+    "sketch",
+    "explain_foreign_ids",
+    "demonstration",
+    "demonstrations",
+)
 TOY = ToyTask({})
 FAULTY = "tests.engines.faults:open_faulty"
 
@@ -123,7 +130,7 @@ def test_a_spread_task_has_what_the_task_has(spread, tmp_path, name):
         own.rubric,
         own.form,
     )
-    assert far.controls.keys() == own.controls.keys()
+    assert far.baselines.keys() == own.baselines.keys()
     assert far.judges == 3
 
 

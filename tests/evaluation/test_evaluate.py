@@ -7,14 +7,14 @@ from dataclasses import asdict, replace
 import pytest
 
 from plumbline.errors import DataError, IncomparableError, TrainingStopped
-from plumbline.evaluation.comparison import compare, fall
+from plumbline.evaluation.comparison import compare, describe_fall
 from plumbline.evaluation.completions import evaluate_file
 from plumbline.evaluation.evaluate import (
     Conditions,
     evaluate_completions,
     evaluate_policy,
     evaluate_reference,
-    references,
+    evaluate_references,
 )
 from plumbline.evaluation.summary import summarise
 from plumbline.records import Judged, Sampling, Unjudged
@@ -41,7 +41,7 @@ def evaluated(task, texts):
 
 def test_a_summary_says_everything(task):
     evaluation = evaluated(task, ["a"] * 4 + ["b"] * 3 + [""])
-    summary = summarise(evaluation, references(task, task.examples("val"), "val"))
+    summary = summarise(evaluation, evaluate_references(task, task.examples("val"), "val"))
     assert summary["n"] == 8
     assert summary["reward"]["mean"] == pytest.approx((4 * 1 + 3 * 0.25 + 0) / 8)
     assert summary["parts"]["letters"]["mean"] == pytest.approx(0.5)
@@ -98,7 +98,7 @@ def test_verdicts_that_take_their_time_are_said_while_they_are_waited_for(monkey
     assert said[-1] == ("x on val", 3, 3)
     assert ("x on val", 1, 3) in said
     said.clear()
-    references(task, task.examples("val")[:3], "val", progress)
+    evaluate_references(task, task.examples("val")[:3], "val", progress)
     assert not said, "verdicts that cost nothing are not worth a word"
 
 
@@ -108,7 +108,7 @@ def test_what_could_not_be_judged_is_counted_and_in_no_figure(tmp_path):
         evaluated(task, ["break", *["aa"] * 11]),
         evaluated(task, [*["b"] * 10, "break", "b"]),
     )
-    summary = summarise(after, references(task, task.examples("val"), "val"))
+    summary = summarise(after, evaluate_references(task, task.examples("val"), "val"))
     assert (summary["n"], summary["failures"], summary["reward"]["mean"]) == (11, 1, 1.0)
     assert after.unjudged[0].failure == "ZeroDivisionError: a bug"
     compared = compare(before, after)
@@ -117,10 +117,12 @@ def test_what_could_not_be_judged_is_counted_and_in_no_figure(tmp_path):
     assert read_evaluation(tmp_path / "e.json") == after
 
 
-def test_a_control_that_equals_the_oracle_leaves_the_skill_open(tmp_path):
+def test_a_baseline_that_equals_the_oracle_leaves_the_skill_open(tmp_path):
     """One example is enough; it was NaN, which is no JSON, and the run had no result."""
     task = ToyTask({"size": 1, "reward": "constant"})
-    summary = summarise(evaluated(task, ["a"]), references(task, task.examples("val"), "val"))
+    summary = summarise(
+        evaluated(task, ["a"]), evaluate_references(task, task.examples("val"), "val")
+    )
     assert summary["skill"] is None
     assert json.loads(dumps(summary))["n"] == 1
 
@@ -234,7 +236,7 @@ def test_a_bad_file_of_completions(tmp_path, task, rows, message):
         evaluate_file(path, task, ["val"])
 
 
-def test_an_unknown_control_is_named_with_the_known_ones(task):
+def test_an_unknown_baseline_is_named_with_the_known_ones(task):
     with pytest.raises(DataError, match="oracle, blank, constant"):
         evaluate_reference(task, task.examples("val"), source="cheat", split="val")
 
@@ -255,16 +257,16 @@ def test_so_few_examples_that_chance_alone_lowers_them_are_no_fall():
         before, fewer = (
             evaluated(ToyTask({"size": size}), [text] * size) for text in ("aaaa", "aaab")
         )
-        assert (fall(before, fewer) is not None) == falls
+        assert (describe_fall(before, fewer) is not None) == falls
 
 
 def test_a_fall_is_said_with_its_part_and_chance_is_not():
     answers = (["aaaa"] * 40, ["aaab"] * 40, ["aaaa"] * 39 + ["b"])
     before, fewer, mixed = (evaluated(ToyTask({"size": 40}), texts) for texts in answers)
-    assert fall(before, before) is None
-    assert fall(before, mixed) is None, "one of 40 is chance"
-    assert fall(fewer, before) is None, "a gain"
-    said = fall(before, fewer)
+    assert describe_fall(before, before) is None
+    assert describe_fall(before, mixed) is None, "one of 40 is chance"
+    assert describe_fall(fewer, before) is None, "a gain"
+    said = describe_fall(before, fewer)
     assert (
         said == "-0.188 [-0.188, -0.188] on the same 40 examples, most of all in letters (-0.250)"
     )

@@ -6,9 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from plumbline.evaluation.evaluate import evaluate_completions, references
+from plumbline.evaluation.evaluate import evaluate_completions, evaluate_references
 from plumbline.evaluation.statistics import rate_interval
-from plumbline.evaluation.summary import by_prefix, by_stratum, detail, figures, titles
+from plumbline.evaluation.summary import (
+    by_prefix,
+    by_stratum,
+    figures,
+    summarise_with_references,
+    titles,
+)
 from plumbline.records import Figure, Headline
 from plumbline.runs.evaluations import read_evaluation, write_evaluation
 from plumbline.storage import dumps
@@ -66,8 +72,10 @@ def test_figures_by_stratum_and_by_the_parts_of_a_prefix(evaluation):
     assert by_stratum(single) == by_prefix(single) == {}
 
 
-def test_the_detail_is_json_and_says_whether_controls_keep_their_limits(task, evaluation):
-    summary = detail(evaluation, references(task, task.examples("val"), "val"))
+def test_the_detail_is_json_and_says_whether_baselines_keep_their_limits(task, evaluation):
+    summary = summarise_with_references(
+        evaluation, evaluate_references(task, task.examples("val"), "val")
+    )
     assert json.loads(dumps(summary)) == summary
     assert set(summary["by"]) == {"parity", "kind"}
     assert summary["by"]["parity"]["even"]["text_rate"]["n"] == 4
@@ -85,21 +93,23 @@ def test_the_detail_is_json_and_says_whether_controls_keep_their_limits(task, ev
     assert (summary["note"], summary["prefix"]) == ("a toy", "kind-")
 
 
-def test_a_control_that_few_examples_put_over_its_limit_holds_it(task, evaluation):
-    beside = references(task, task.examples("val"), "val")
+def test_a_baseline_that_few_examples_put_over_its_limit_holds_it(task, evaluation):
+    beside = evaluate_references(task, task.examples("val"), "val")
     once = tuple(
         replace(row, reward=float(at == 0)) for at, row in enumerate(beside["constant"].rows)
     )
-    summary = detail(evaluation, {**beside, "constant": replace(beside["constant"], rows=once)})
+    summary = summarise_with_references(
+        evaluation, {**beside, "constant": replace(beside["constant"], rows=once)}
+    )
     assert summary["limits"]["constant"] == {"limit": 0.1, "mean": 0.125, "holds": True}
 
 
 def test_the_detail_of_a_task_without_a_headline_has_the_common_figures_only():
     task = ToyTask({"size": 4})
     examples = task.examples("val")
-    summary = detail(
+    summary = summarise_with_references(
         evaluate_completions(task, examples, ["a"] * 4, source="x", split="val"),
-        references(task, examples, "val"),
+        evaluate_references(task, examples, "val"),
     )
     assert (
         list(summary["figures"])

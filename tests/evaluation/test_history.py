@@ -14,16 +14,16 @@ from scipy import stats
 
 from plumbline.errors import DataError, IncomparableError, RunError
 from plumbline.evaluation import statistics
-from plumbline.evaluation.comparison import Pairing, adjusted
+from plumbline.evaluation.comparison import Pairing, adjust_pairings
 from plumbline.evaluation.history import (
     EvaluationFilter,
     Lineage,
     compare_paths,
-    history,
-    plain_comparisons,
-    plain_history,
+    comparisons_to_dict,
+    history_to_dict,
+    read_lineage,
 )
-from plumbline.evaluation.statistics import Interval, detectable, direction, holm
+from plumbline.evaluation.statistics import Interval, detectable_difference, direction, holm
 from plumbline.reports.evaluation_output import render
 from plumbline.reports.run_comparison import history_page, history_tables
 from plumbline.runs.evaluations import write_evaluation
@@ -85,7 +85,7 @@ def test_holm_calls_any_of_twenty_equals_different_no_more_often_than_one_test_w
 def test_the_detectable_difference_is_found_four_times_in_five(tests):
     n, sd = 200, 0.4
     half = 1.96 * sd / np.sqrt(n)
-    least = detectable(Interval(0, -half, half, n), tests)
+    least = detectable_difference(Interval(0, -half, half, n), tests)
     z = stats.norm.ppf(1 - 0.025 / tests)
     power = stats.norm.sf(z - least / (sd / np.sqrt(n)))
     assert power == pytest.approx(0.8, abs=1e-3)
@@ -96,9 +96,11 @@ def test_what_too_few_clusters_could_never_show_is_not_called_detectable():
     in 256."""
     for clusters, tests, can in ((5, 1, False), (6, 1, True), (6, 2, False), (8, 2, True)):
         rng, names = np.random.default_rng(clusters), [str(n // 4) for n in range(4 * clusters)]
-        change = statistics.paired(np.zeros(len(names)), rng.normal(0, 0.1, len(names)), names)
+        change = statistics.paired_difference(
+            np.zeros(len(names)), rng.normal(0, 0.1, len(names)), names
+        )
         one = Pairing(run="b", against="a", asked="test greedy", paired=change)
-        assert [pairing.detectable is not None for pairing in adjusted([one] * tests)] == [
+        assert [pairing.detectable is not None for pairing in adjust_pairings([one] * tests)] == [
             can
         ] * tests
 
@@ -118,7 +120,7 @@ def test_versions_are_compared_with_the_one_before_and_p_is_adjusted_over_the_ta
     stored(tmp_path / "v1", {GREEDY: low, BASE: low}, began=day(1))
     stored(tmp_path / "v2", {GREEDY: high}, began=day(2), rl=RL | {"beta": 0.1})
     stored(tmp_path / "v3", {GREEDY: low}, began=day(3), rl=RL | {"beta": 0.2}, steps=0)
-    found = history([tmp_path])
+    found = read_lineage([tmp_path])
     assert said(found) == [
         ("v1", "its start, models/small", "same"),
         ("v2", "v1", "rise"),
@@ -133,7 +135,7 @@ def test_versions_are_compared_with_the_one_before_and_p_is_adjusted_over_the_ta
         "where no pair differs nobody knows what would be found"
     )
     difference = rise.paired.difference
-    assert rise.detectable == detectable(difference, 3)
+    assert rise.detectable == detectable_difference(difference, 3)
     assert difference.mean == pytest.approx(np.mean(high) - np.mean(low))
     result = found.members[1].results[0]
     assert (result.reward.mean, result.floor, result.ceiling) == (
@@ -141,7 +143,7 @@ def test_versions_are_compared_with_the_one_before_and_p_is_adjusted_over_the_ta
         0.0,
         1.0,
     )
-    first, _, last = json.loads(dumps(plain_history(found)))["runs"]
+    first, _, last = json.loads(dumps(history_to_dict(found)))["runs"]
     assert [one["steps"]["rl"] for one in (first, last)] == [
         {"done": 60, "of": 60},
         {"done": 0, "of": 60},
@@ -159,7 +161,7 @@ def test_two_seeds_of_one_recipe_are_not_called_different(tmp_path):
             began=day(seed),
             seed=seed,
         )
-    found = history([tmp_path])
+    found = read_lineage([tmp_path])
     assert [(one.against, one.direction) for one in found.pairings] == [("seed00", "same")] * 12
 
 
@@ -177,7 +179,7 @@ def test_a_difference_that_seeds_alone_make_too_is_remarked(tmp_path):
         stored(
             tmp_path / name, result, began=day(ord(name) - 96), rl=RL | {"beta": beta}, seed=seed
         )
-    found = {one.run: one for one in history([tmp_path]).pairings}
+    found = {one.run: one for one in read_lineage([tmp_path]).pairings}
     assert {name: (one.against, one.remark) for name, one in found.items()} == {
         "b": ("a", "but seeds of one recipe are up to 0.500 apart"),
         "c": ("a", "but seeds of one recipe are up to 0.500 apart"),
@@ -198,7 +200,7 @@ def test_a_metric_that_was_redefined_and_other_examples_are_not_comparable(tmp_p
     other = evaluation(values, rubric="toy/2+def456", ids="other")
     stored(tmp_path / "v3", {GREEDY: other}, began=day(3), rl=RL | {"beta": 0.2})
     stored(tmp_path / "v4", {"rl.val.greedy": values}, began=day(4), rl=RL | {"beta": 0.3})
-    found = history([tmp_path])
+    found = read_lineage([tmp_path])
     reasons = [str(one.error).splitlines()[0] for one in found.pairings]
     assert reasons == [
         "v1 was scored under rubric toy/1+abc123 and v2 under toy/2+def456",
@@ -217,7 +219,7 @@ def test_results_of_other_laws_and_of_other_stages_are_remarked(tmp_path):
         stored(
             laws / f"v{number}", {GREEDY: drawn}, began=day(number), rl=RL | {"beta": number / 10}
         )
-    assert [one.remark for one in history([laws]).pairings] == [
+    assert [one.remark for one in read_lineage([laws]).pairings] == [
         "drawn otherwise: max_tokens 80 → 512"
     ]
     stored(
@@ -228,7 +230,7 @@ def test_results_of_other_laws_and_of_other_stages_are_remarked(tmp_path):
         finished=False,
     )
     stored(stages / "v2", {GREEDY: rewards(0.6)}, began=day(2), sft={"steps": 6})
-    for found in (history([stages]), compare_paths(stages / "v1", stages / "v2")):
+    for found in (read_lineage([stages]), compare_paths(stages / "v1", stages / "v2")):
         assert [one.remark for one in found.pairings] == ["after rl, and v1 after sft"]
 
 
@@ -241,14 +243,14 @@ def test_split_and_mode_decide_what_is_shown_and_how_strict_the_correction_is(tm
             rl=RL | {"beta": beta},
         )
     for asked, tests in (((None, None), 3), ((None, "greedy"), 2), (("val", None), 1)):
-        assert history([tmp_path], EvaluationFilter(*asked)).tests == tests
+        assert read_lineage([tmp_path], EvaluationFilter(*asked)).tests == tests
 
 
 def test_a_run_without_an_outcome_has_its_result_from_its_evaluations(tmp_path):
     values = rewards(0.5)
     references = {"reference.test.oracle": [1.0] * 60, "reference.test.blank": [0.1] * 60}
     stored(tmp_path / "v1", {GREEDY: values} | references, finished=False)
-    (result,) = history([tmp_path]).members[0].results
+    (result,) = read_lineage([tmp_path]).members[0].results
     assert (result.reward.mean, result.floor, result.ceiling) == (
         np.mean(values),
         pytest.approx(0.1),
@@ -256,7 +258,7 @@ def test_a_run_without_an_outcome_has_its_result_from_its_evaluations(tmp_path):
     )
     # its training has no result, and its start has
     stored(tmp_path / "begun" / "v1", {BASE: values}, finished=False)
-    found = history([tmp_path / "begun"])
+    found = read_lineage([tmp_path / "begun"])
     assert (found.members[0].results, found.pairings) == ((), ())
 
 
@@ -270,7 +272,7 @@ def test_an_outcome_that_does_not_say_what_it_should_is_named(tmp_path, damage):
         damage if damage == "gone" else result["evaluations"][GREEDY] | damage
     )
     write_json(run.folder / "result.json", result)
-    member = history([tmp_path]).members[0]
+    member = read_lineage([tmp_path]).members[0]
     assert member.results == ()
     assert "does not say what rl.test.greedy came to" in member.problems[0]
 
@@ -284,7 +286,7 @@ def test_a_damaged_evaluation_spoils_its_own_comparison_only(tmp_path):
             rl=RL | {"beta": hour / 10},
         )
     (tmp_path / "v3" / "evaluations" / f"{GREEDY}.json").write_text('{"rows": [')
-    first, second = history([tmp_path]).pairings
+    first, second = read_lineage([tmp_path]).pairings
     assert first.paired is not None
     assert "is not JSON" in str(second.error)
 
@@ -297,7 +299,7 @@ def test_several_are_each_compared_with_the_first(tmp_path):
         stored(tmp_path / name, {GREEDY: rewards(0.2 + 0.35 * seed, seed=seed)}, seed=seed)
     found = compare_paths(*(tmp_path / name for name in "abc"))
     assert said(found) == [("b", "a", "rise"), ("c", "a", "rise")]
-    plain = plain_comparisons(found)
+    plain = comparisons_to_dict(found)
     assert plain["first"] == "a"
     assert plain["recipe"] == {"b": [["seed", 0, 1]], "c": [["seed", 0, 2]]}
     assert (
@@ -309,7 +311,7 @@ def test_several_are_each_compared_with_the_first(tmp_path):
 def test_of_two_the_values_stand_as_they_did(tmp_path):
     for seed, name in enumerate("ab"):
         stored(tmp_path / name, {GREEDY: rewards(0.5, seed=seed)}, seed=seed)
-    plain = plain_comparisons(compare_paths(tmp_path / "a", tmp_path / "b"))
+    plain = comparisons_to_dict(compare_paths(tmp_path / "a", tmp_path / "b"))
     assert set(plain) == {"comparisons", "recipe"}
     paired = plain["comparisons"]["test greedy"]
     assert {"difference", "p_value", "wins", "losses", "ties", "before", "after", "p_holm"} <= set(
@@ -325,7 +327,7 @@ def test_one_that_is_not_comparable_has_a_row_and_if_none_is_that_is_an_error(tm
     stored(tmp_path / "c", {GREEDY: rewards(0.5, seed=3)})
     stored(tmp_path / "d", {"rl.val.greedy": values})
     paths = [tmp_path / name for name in "abcd"]
-    found = plain_comparisons(compare_paths(*paths))["comparisons"]
+    found = comparisons_to_dict(compare_paths(*paths))["comparisons"]
     assert found["b"]["test greedy"] == {
         "not_comparable": "a was scored under rubric toy/1+abc123 and b under toy/2"
     }
@@ -390,11 +392,11 @@ def test_whatever_stands_in_the_records_every_run_has_its_line(tmp_path):
                 path.mkdir()
             else:
                 path.write_bytes(damage)
-            found = history([tmp_path / "runs"])
+            found = read_lineage([tmp_path / "runs"])
             by_name = {member.name: member for member in found.members}
             assert sorted(by_name) == ["v0", "v1", "v2"]
             assert by_name["v0"].results
-            assert dumps(plain_history(found))
+            assert dumps(history_to_dict(found))
             assert history_page(found, "x")
             assert all(render(history_tables(found), form) for form in ("md", "csv", "latex"))
             if damage is None:

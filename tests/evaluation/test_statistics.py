@@ -11,13 +11,13 @@ from plumbline.evaluation import statistics
 from plumbline.evaluation.statistics import (
     Interval,
     direction,
+    is_surely_over,
     mean,
     mean_interval,
-    paired,
+    paired_difference,
     pooled_interval,
     rate_interval,
     skill,
-    surely_over,
 )
 
 
@@ -60,8 +60,10 @@ def test_the_interval_is_students_and_that_of_clusters_is_of_their_means():
 def test_copies_of_an_example_teach_nothing():
     rng = np.random.default_rng(2)
     before, after = rng.random(12), rng.random(12)
-    once = paired(before, after)
-    often = paired(np.repeat(before, 5), np.repeat(after, 5), [str(n // 5) for n in range(60)])
+    once = paired_difference(before, after)
+    often = paired_difference(
+        np.repeat(before, 5), np.repeat(after, 5), [str(n // 5) for n in range(60)]
+    )
     assert often.p_value == once.p_value
     assert (often.difference.low, often.difference.high) == pytest.approx(
         (once.difference.low, once.difference.high)
@@ -79,16 +81,16 @@ def test_no_difference_larger_than_a_margin_is_two_one_sided_tests():
     rng = np.random.default_rng(3)
     change = rng.normal(0.01, 0.1, 100)
     change = np.concatenate([change, 0.02 - change])  # not skewed
-    within = paired(np.zeros(200), change).within
+    within = paired_difference(np.zeros(200), change).within
     for margin, same in ((within * 1.001, True), (within * 0.999, False)):
         lower = stats.ttest_1samp(change, -margin, alternative="greater").pvalue
         upper = stats.ttest_1samp(change, margin, alternative="less").pvalue
         assert bool(max(lower, upper) < 0.05) is same
     # all the same is not certainty
-    assert paired(np.ones(240), np.ones(240)).within == pytest.approx(0.0133, abs=1e-4)
-    assert paired(np.ones(6), np.ones(6)).within > 0.3
+    assert paired_difference(np.ones(240), np.ones(240)).within == pytest.approx(0.0133, abs=1e-4)
+    assert paired_difference(np.ones(6), np.ones(6)).within > 0.3
     # nor is that all differ by the same
-    assert paired(np.zeros(60), np.full(60, 0.03)).within > 0.06
+    assert paired_difference(np.zeros(60), np.full(60, 0.03)).within > 0.06
 
 
 RATES = [
@@ -144,12 +146,12 @@ def test_the_p_value_is_scipys_sign_flip():
             n_resamples=20_000,
             rng=np.random.default_rng(0),
         ).pvalue
-        assert paired(before, after).p_value == pytest.approx(theirs, abs=0.015)
+        assert paired_difference(before, after).p_value == pytest.approx(theirs, abs=0.015)
 
 
 def test_few_differences_are_flipped_in_every_way():
-    assert paired([0.0] * 5, [0.1] * 5).p_value == pytest.approx(2 / 2**5)
-    assert paired([0.5, 0.5], [0.5, 0.5]).p_value == 1.0
+    assert paired_difference([0.0] * 5, [0.1] * 5).p_value == pytest.approx(2 / 2**5)
+    assert paired_difference([0.5, 0.5], [0.5, 0.5]).p_value == 1.0
 
 
 @pytest.mark.parametrize("count", [3, 5, 12])
@@ -161,30 +163,32 @@ def test_sums_that_differ_in_the_last_digit_only_are_equal(count):
         tenths = rng.choice([-3, -2, -1, 1, 2, 3], size=count)
         flipped = np.array(list(product((-1, 1), repeat=count))) @ tenths
         exact = np.mean(np.abs(flipped) >= abs(tenths.sum()))
-        assert paired(np.zeros(count), tenths / 10).p_value == exact
+        assert paired_difference(np.zeros(count), tenths / 10).p_value == exact
 
 
 def test_sampled_flips_count_sums_that_differ_in_the_last_digit_only():
     """Of 21 equal differences, 12 up and 9 down: only flips that fall 11 to 10 are less extreme."""
     exact = 1 - 2 * comb(21, 10) / 2**21
-    assert paired(np.zeros(21), np.array([0.1] * 12 + [-0.1] * 9)).p_value == pytest.approx(
-        exact, abs=0.02
-    )
+    assert paired_difference(
+        np.zeros(21), np.array([0.1] * 12 + [-0.1] * 9)
+    ).p_value == pytest.approx(exact, abs=0.02)
 
 
 def test_a_p_value_is_never_0_and_where_every_flip_is_as_extreme_exactly_1():
     """5,000 flips cannot show less than 1 in 5,001; 1,000 differences are flipped in chunks, none
     of them lost."""
     for n in (40, 1000):
-        assert paired(np.zeros(n), np.ones(n)).p_value == pytest.approx(1 / 5001, rel=1e-12)
-        assert paired(np.zeros(n), np.array([0.1, -0.1] * (n // 2))).p_value == 1.0
+        assert paired_difference(np.zeros(n), np.ones(n)).p_value == pytest.approx(
+            1 / 5001, rel=1e-12
+        )
+        assert paired_difference(np.zeros(n), np.array([0.1, -0.1] * (n // 2))).p_value == 1.0
 
 
 def test_what_differs_by_a_rounding_is_a_tie_and_is_not_flipped():
     rounding, small = np.full(10, 1e-10), np.array([1e-8, -1e-8, 1e-10])
     after = np.concatenate([np.full(5, 0.1), rounding])
-    assert paired(np.zeros(15), after).p_value == 2 / 2**5
-    result = paired(np.zeros(3), small)
+    assert paired_difference(np.zeros(15), after).p_value == 2 / 2**5
+    result = paired_difference(np.zeros(3), small)
     assert (result.wins, result.losses, result.ties) == (1, 1, 1)
 
 
@@ -195,20 +199,20 @@ def test_on_the_side_to_which_differences_are_skewed_more_is_possible(monkeypatc
     rng, plain, mended, tries = np.random.default_rng(4), 0, 0, 600
     for _ in range(tries):
         change = np.where(rng.random(60) < 0.1, 0.9, -0.1)
-        found = paired(np.zeros(60), change)
+        found = paired_difference(np.zeros(60), change)
         plain += change.mean() + stats.t.ppf(0.95, 59) * stats.sem(change) < 0
-        mended += paired(np.zeros(60), change + 0.5).within < 0.5
+        mended += paired_difference(np.zeros(60), change + 0.5).within < 0.5
     assert plain / tries > 0.1
     assert mended / tries < 0.05
-    turned = paired(np.zeros(60), -change)
+    turned = paired_difference(np.zeros(60), -change)
     assert (turned.within, turned.scatter.skewness) == pytest.approx(
         (found.within, -found.scatter.skewness)
     )
-    one = paired(np.zeros(60), np.r_[np.full(59, 0.01), -0.9])
+    one = paired_difference(np.zeros(60), np.r_[np.full(59, 0.01), -0.9])
     assert one.scatter.skewness < -0.9
     # one cluster of 40 is not what skews the twenty others
     large = [str(min(n, 20)) for n in range(60)]
-    assert abs(paired(np.zeros(60), rng.normal(0, 1, 60), large).scatter.skewness) < 0.3
+    assert abs(paired_difference(np.zeros(60), rng.normal(0, 1, 60), large).scatter.skewness) < 0.3
 
 
 def differences(kind: str, clusters: int, each: int, rng: np.random.Generator) -> np.ndarray:
@@ -226,10 +230,10 @@ def test_as_many_as_are_advised_rule_a_margin_out_four_times_in_five(
 ):
     monkeypatch.setattr(statistics, "RESAMPLES", 1)
 
-    def changes(units: int, tries: int) -> list[statistics.Paired]:
+    def changes(units: int, tries: int) -> list[statistics.PairedDifference]:
         names = [str(n // each) for n in range(units * each)] if each > 1 else None
         drawn = (differences(kind, units, each, rng) for _ in range(tries))
-        return [paired(np.zeros(units * each), one, names) for one in drawn]
+        return [paired_difference(np.zeros(units * each), one, names) for one in drawn]
 
     rng, margin = (
         np.random.default_rng(len(kind)),
@@ -264,31 +268,33 @@ def test_no_number_of_examples_of_the_same_clusters_is_advised():
     """The issue's case: 8 clusters of 8 examples, whose means scatter."""
     rng = np.random.default_rng(0)
     names = [str(n // 8) for n in range(64)]
-    alike = paired(
+    alike = paired_difference(
         np.zeros(64), np.repeat(rng.normal(0, 0.12, 8), 8) + rng.normal(0, 0.1, 64), names
     )
     wanted = statistics.count_units_within(alike, 0.02)
     assert (wanted.unit, wanted.needs_other_clusters) == ("clusters of 8 examples", True)
     assert wanted.number > 100
     assert str(wanted) == f"about {wanted.number:,} clusters of 8 examples"
-    several = paired(
+    several = paired_difference(
         np.zeros(640),
         np.repeat(rng.normal(0, 0.001, 8), 80) + rng.normal(0, 0.1, 640),
         [*names * 10],
     )
     assert not statistics.count_units_within(several, 0.02).needs_other_clusters
     assert statistics.count_units_within(alike, 1e-5).number is None
-    one = paired(np.zeros(5), np.full(5, 0.1))  # which scatter no one knows
+    one = paired_difference(np.zeros(5), np.full(5, 0.1))  # which scatter no one knows
     assert statistics.count_units_within(one, 0.02).number > 1000
 
 
 def test_p_values_of_no_difference_are_uniform():
     """The test's own false-alarm rate: about 5 % of comparisons of equals fall below 0.05."""
     rng = np.random.default_rng(3)
-    low = sum(paired(rng.random(30), rng.random(30), seed=i).p_value < 0.05 for i in range(200))
+    low = sum(
+        paired_difference(rng.random(30), rng.random(30), seed=i).p_value < 0.05 for i in range(200)
+    )
     assert low < 22
 
-    result = paired([0.1, 0.5, 0.9, 0.3], [0.2, 0.5, 0.1, 0.4])
+    result = paired_difference([0.1, 0.5, 0.9, 0.3], [0.2, 0.5, 0.1, 0.4])
     assert (result.wins, result.losses, result.ties) == (2, 1, 1)
     assert (result.before, result.after) == (pytest.approx(0.45), pytest.approx(0.3))
 
@@ -303,7 +309,7 @@ def test_nothing_and_one():
     one = mean_interval([0.25])
     assert (one.low, one.mean, one.high) == (0.25, 0.25, 0.25)
     with pytest.raises(ValueError, match="cannot be paired"):
-        paired([0.1], [0.1, 0.2])
+        paired_difference([0.1], [0.1, 0.2])
 
 
 def test_skill_is_nought_at_the_floor_and_one_at_the_ceiling():
@@ -328,22 +334,22 @@ def test_what_differs_by_chance_alone_is_called_a_change_no_more_often_than_the_
     rng = np.random.default_rng(n)
     tries, falls, over = 400, 0, 0
     for seed in range(tries):
-        found = paired(np.zeros(n), rng.normal(0, 0.1, n), seed=seed)
+        found = paired_difference(np.zeros(n), rng.normal(0, 0.1, n), seed=seed)
         falls += direction(found.difference, found.p_value) == "fall"
-        over += surely_over(rng.beta(2, 2, n), 0.5)
+        over += is_surely_over(rng.beta(2, 2, n), 0.5)
     assert max(falls, over) / tries < 0.05  # 0.025 and three standard errors
 
 
-def test_a_control_of_six_and_more_can_be_surely_over_its_limit():
-    assert [surely_over([0.9] * n, 0.5) for n in (0, 1, 5, 6, 40)] == [
+def test_a_baseline_of_six_and_more_can_be_surely_over_its_limit():
+    assert [is_surely_over([0.9] * n, 0.5) for n in (0, 1, 5, 6, 40)] == [
         False,
         False,
         False,
         True,
         True,
     ]
-    assert not surely_over([0.5] * 40, 0.5)
-    assert not surely_over([0.4] * 40, 0.5)
+    assert not is_surely_over([0.5] * 40, 0.5)
+    assert not is_surely_over([0.4] * 40, 0.5)
 
 
 def test_strata_have_clusters_of_their_own():

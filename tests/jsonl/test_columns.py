@@ -10,7 +10,7 @@ import pytest
 
 from plumbline.errors import DataError
 from plumbline.tasks.jsonl.files import Foreign, read_rows
-from plumbline.tasks.jsonl.rows import plain_rows
+from plumbline.tasks.jsonl.rows import scorer_rows
 from plumbline.tasks.jsonl.task import open_guessed
 
 
@@ -187,7 +187,7 @@ def test_the_columns_of_a_question_are_in_the_prompt_and_its_answer_is_found(
     monkeypatch.setattr(
         "plumbline.tasks.jsonl.rows.read_rows", lambda _: iter([*enumerate(rows, 1)])
     )
-    columns = [*plain_rows(rows, texts=False)[0][0]]
+    columns = [*scorer_rows(rows, texts=False)[0][0]]
     given = ", ".join(column for column in columns if column not in {"prompt", *left})
     workplace.functions(
         f"def score(completion, {given}): return float(completion.strip() == "
@@ -196,7 +196,9 @@ def test_the_columns_of_a_question_are_in_the_prompt_and_its_answer_is_found(
     task = open_guessed(workplace.options())
     options = task.options
     held = [name for name in left if not isinstance(rows[0][name], Foreign)]
-    assert task.left_out() == (f"left out of the prompts: {', '.join(held)}" if held else "")
+    assert task.describe_left_out() == (
+        f"left out of the prompts: {', '.join(held)}" if held else ""
+    )
     found = {"prompt": options.prompt, "gold": options.gold, "system": options.system}
     assert {key: value for key, value in found.items() if value} == {
         key: value for key, value in wanted.items() if key != "left"
@@ -246,10 +248,10 @@ def test_what_a_template_makes_of_a_row(workplace):
     ],
 )
 def test_whole_numbers_of_a_whole_column_are_whole(values, held, whole):
-    rows, named = plain_rows([{"answer": value} for value in values], texts=False)
+    rows, named = scorer_rows([{"answer": value} for value in values], texts=False)
     assert [repr(row["answer"]) for row in rows] == [repr(value) for value in held]
     assert named == ["answer"] * whole
-    assert plain_rows([{"a": "9.0"}, {"a": ""}], texts=True)[0] == [{"a": "9"}, {"a": ""}]
+    assert scorer_rows([{"a": "9.0"}, {"a": ""}], texts=True)[0] == [{"a": "9"}, {"a": ""}]
 
 
 def test_a_prompt_with_several_gold_answers_is_counted(workplace):

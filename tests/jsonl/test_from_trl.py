@@ -15,7 +15,7 @@ from plumbline.config.imports import consent
 from plumbline.errors import RecipeError, StorageError
 from plumbline.recipe import leaves, load
 from plumbline.recipe.from_trl import read_script
-from plumbline.tasks.jsonl.init_recipe import start, started
+from plumbline.tasks.jsonl.init_recipe import add_script_options, write_init_recipe
 
 GIST = r'''
 import re
@@ -278,8 +278,10 @@ def begin(place, files, out="mine.yaml", *, trusted=True, **more):
         (place.folder / name).write_text(text)
     given = {"model": None, "data": None, "reward": None, **more}
     with consent(trusted):
-        lines, _ = start(
-            started(script=place.folder / next(iter(files)), out=place.folder / out, **given)
+        lines, _ = write_init_recipe(
+            add_script_options(
+                script=place.folder / next(iter(files)), out=place.folder / out, **given
+            )
         )
     return "\n".join(lines), dict(leaves(yaml.safe_load((place.folder / out).read_text())))
 

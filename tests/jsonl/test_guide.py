@@ -62,7 +62,7 @@ def test_the_page_does_what_it_says(files, capsys, monkeypatch):
     (commands,) = blocks("sh")
     printed = [command(line) for line in commands.splitlines()]
     assert (files / "tickets.jsonl").read_text().count("\n") == 200
-    assert re.search(r"control: constant +│ +0.520", printed[1])
+    assert re.search(r"baseline: constant +│ +0.520", printed[1])
     assert re.search(r"ceiling \(oracle\) +│ +1.000", printed[1])
     assert "warning: hostile: 12 of 17 hostile texts earn something" in printed[2]
     assert "quotes around 80%" in printed[2]
@@ -81,8 +81,8 @@ def test_the_page_does_what_it_says(files, capsys, monkeypatch):
 
     capsys.readouterr()
     runpy.run_path("tickets.py", run_name="__main__")
-    controls, means = capsys.readouterr().out.splitlines()
-    assert set(yaml.safe_load(controls)) == {
+    baselines, means = capsys.readouterr().out.splitlines()
+    assert set(yaml.safe_load(baselines)) == {
         "blank",
         "echo",
         "constant",
@@ -182,7 +182,7 @@ def test_what_a_mapping_or_a_file_may_be_given():
     assert plumbline.load_recipe("commerce-demo").name == "commerce-demo"
 
 
-def test_a_misspelt_control_is_suggested_and_no_hub_is_asked(workplace):
+def test_a_misspelt_baseline_is_suggested_and_no_hub_is_asked(workplace):
     task = plumbline.open_task("jsonl", **workplace.options(gold="answer"))
     assert plumbline.evaluate("oracle", task, split="val").mean_reward == 1
     with pytest.raises(plumbline.PlumblineError, match="did you mean oracle"):

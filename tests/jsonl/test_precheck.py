@@ -59,13 +59,13 @@ def bad(workplace):
         (
             "raises",
             {},
-            r"judging the control blank '' .* raised ValueError: .*scoring_\d+.py, line 5\)",
+            r"judging the baseline blank '' .* raised ValueError: .*scoring_\d+.py, line 5\)",
             "catch it",
         ),
         (
             "nan",
             {},
-            "the control blank '' .* gets no reward: what nan says is nan",
+            "the baseline blank '' .* gets no reward: what nan says is nan",
             "return a number for every text",
         ),
         (
@@ -167,7 +167,7 @@ def test_what_pays_for_knowing_nothing_is_told(bad):
     told = bad.open("contains", gold="answer").precheck(0)
     assert told == [
         (
-            "the control every-gold earns 1.000, and the gold answers 1.000: such answers will be "
+            "the baseline every-gold earns 1.000, and the gold answers 1.000: such answers will be "
             "learnt"
         )
     ]
@@ -177,19 +177,19 @@ def test_what_pays_for_knowing_nothing_is_told(bad):
 
 def test_a_form_that_is_paid_whatever_is_in_it_makes_no_label(bad):
     task = bad.open("wordy", gold="answer")
-    assert task.label(task.examples("train")) is None
+    assert task.find_label(task.examples("train")) is None
     task = bad.open("wrong", gold="answer")
-    assert task.label(task.examples("train")).template == "#### {}"
+    assert task.find_label(task.examples("train")).template == "#### {}"
 
 
 def test_numbers_beyond_ranges_that_were_guessed_are_counted_and_a_penalty_is_known(bad):
-    task = bad.open(["noisy", "repetition"], gold="answer").fitted()
+    task = bad.open(["noisy", "repetition"], gold="answer").fit_ranges()
     assert task.options.range_of("repetition") == (-0.5, 0)
     assert task.penalties == ["repetition"]
     example = task.examples("train")[0]
     assert task.judge(example, "4444")[1].parts["noisy"] == 0
-    assert "noisy: [-0.05, 1]" in task.declared()
-    assert "the nearest end: noisy 1" in task.declared()
+    assert "noisy: [-0.05, 1]" in task.declare_ranges()
+    assert "the nearest end: noisy 1" in task.declare_ranges()
     with pytest.raises(RewardError, match="which is not in"):
         JsonlTask(task.options).judge(example, "4444")
 
@@ -249,14 +249,14 @@ def test_rl_without_gold_answers_runs_and_its_report_says_that_there_is_no_ceili
     run = run_recipe(recipe(workplace, tiny_folder), workplace.folder / "run", resume=True)
     summary = run.result()["evaluations"]["rl.val.greedy"]
     assert summary["ceiling"] is None
-    assert set(summary["controls"]) == {"blank", "echo"}
+    assert set(summary["baselines"]) == {"blank", "echo"}
     events = [event["message"] for event in run.files["events"].rows() if event["kind"] == "task"]
     assert events == ["no gold answers: no ceiling, no oracle, and nothing that SFT could show"]
     for name in ("report.md", "report.html"):
         text = (run.folder / name).read_text(encoding="utf-8")
         assert "there is no oracle, so the ceiling is unknown" in text
-    lines = [name for name in ("blank", "echo") if f"best control ({name})" in text]
-    assert lines == [max(summary["controls"], key=summary["controls"].__getitem__)]
+    lines = [name for name in ("blank", "echo") if f"best baseline ({name})" in text]
+    assert lines == [max(summary["baselines"], key=summary["baselines"].__getitem__)]
 
 
 def test_a_run_is_not_resumed_under_another_scoring_function(workplace, tiny_folder):

@@ -11,7 +11,7 @@ from plumbline.config.imports import consent
 from plumbline.errors import DataError, RecipeError, RewardError, StorageError
 from plumbline.recipe import load, parse
 from plumbline.recipe.from_trl import read_script
-from plumbline.tasks.jsonl.init_recipe import _address, start, started
+from plumbline.tasks.jsonl.init_recipe import _address, add_script_options, write_init_recipe
 from plumbline.training.pipeline import run_recipe
 
 TRL = """
@@ -38,7 +38,9 @@ def begin(place, reward="accuracy,form", out="recipe.yaml", *, trusted=True, **m
     given = {"model": "some/model-1b", "data": "rows.jsonl", "script": None, **more}
     names = ",".join(f"{place.module}:{name}" for name in reward.split(",")) if reward else None
     with consent(trusted):
-        lines, _ = start(started(reward=names, out=place.folder / out, **given))
+        lines, _ = write_init_recipe(
+            add_script_options(reward=names, out=place.folder / out, **given)
+        )
     return (
         "\n".join(lines),
         yaml.safe_load((place.folder / out).read_text()),
@@ -100,7 +102,7 @@ def test_parts_that_a_function_names_get_weights_and_one_that_fails_is_said_to(p
     assert values["task"]["options"]["weights"] == {"right": 1, "brief": 1}
     assert values["task"]["options"]["gold"] == "answer"
     said, values, _ = begin(place, "broken", "broken.yaml")
-    assert "not ready: judging the control blank" in said
+    assert "not ready: judging the baseline blank" in said
     assert "plumbline run" not in said
     begin(place, "nameless", "nameless.yaml")  # a mapping that cannot be iterated
     assert "label" not in said.split("\n")[2]
@@ -160,7 +162,7 @@ def test_what_is_not_ready_is_said_first_and_nothing_says_to_train(place, reward
     names = ",".join(f"{place.module}:{name}" for name in reward.split(","))
     out = place.folder / "recipe.yaml"
     with consent(True):
-        lines, ready = start(started("m", "rows.jsonl", names, None, out))
+        lines, ready = write_init_recipe(add_script_options("m", "rows.jsonl", names, None, out))
     assert (ready, "Train:" in "".join(lines), "Train:" in out.read_text()) == (last, last, last)
     assert word in "\n".join(lines)
     assert ("let it raise" in "\n".join(lines)) == (reward in {"down", "chained", "says"})
@@ -173,7 +175,7 @@ def test_the_exit_status_says_whether_something_must_be_mended(place, plumbline)
 
 
 def test_ranges_that_nothing_showed_are_not_invented(place):
-    assert place.open(["accuracy", "form", "picky"]).seen_ranges() == {
+    assert place.open(["accuracy", "form", "picky"]).measure_ranges() == {
         "accuracy": (0, 2),
         "form": (0, 0.5),
     }
@@ -453,7 +455,9 @@ def test_whatever_a_script_says_becomes_a_recipe_or_one_error(place, where, stra
     path = place.folder / "strange.yaml"
     path.unlink(missing_ok=True)
     with suppress(RecipeError):
-        lines, _ = start(started("m", "rows.jsonl", f"{place.module}:score", source, path))
+        lines, _ = write_init_recipe(
+            add_script_options("m", "rows.jsonl", f"{place.module}:score", source, path)
+        )
         assert max(map(len, lines)) < 400
     if path.exists():
         with (

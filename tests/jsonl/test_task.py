@@ -19,9 +19,9 @@ from plumbline.evaluation.evaluate import (
     ORACLE,
     evaluate_completions,
     evaluate_reference,
-    references,
+    evaluate_references,
 )
-from plumbline.evaluation.summary import detail, summarise
+from plumbline.evaluation.summary import summarise, summarise_with_references
 from plumbline.reports.evaluation_output import detail_tables
 from plumbline.tasks import open_task
 from plumbline.tasks.jsonl.files import Foreign, _as_json
@@ -35,8 +35,8 @@ def test_the_law_of_a_task(workplace):
         laws = check_task(task, split)
         assert laws.oracle == 1.0
         assert laws.raised == ()
-        assert set(laws.controls) == {"blank", "echo", "constant", "shuffled-gold", "every-gold"}
-        assert max(laws.controls.values()) < 1
+        assert set(laws.baselines) == {"blank", "echo", "constant", "shuffled-gold", "every-gold"}
+        assert max(laws.baselines.values()) < 1
     assert type(task).precheck is not Task.precheck
 
 
@@ -227,7 +227,7 @@ def test_rows_without_a_gold_answer_are_in_no_split_counted_and_given_to_the_aud
         task = workplace.open(**options)
         assert sum(len(task.examples(split)) for split in task.splits) == 37
         assert all(one.gold for split in task.splits for one in task.examples(split))
-        assert [one.id for one in task.without_gold] == ["row-4", "row-10", "row-21"]
+        assert [one.id for one in task.rows_without_gold] == ["row-4", "row-10", "row-21"]
         assert task.notes[0].startswith(
             "3 of 40 rows have no gold answer and are left out, such as rows.jsonl:4"
         )
@@ -334,14 +334,16 @@ def test_without_gold_answers_there_is_no_ceiling_and_that_is_said(workplace, tm
     workplace.functions("def score(completion):\n    return min(1.0, len(completion) / 100)\n")
     task = workplace.open()
     examples = task.examples("val")
-    assert set(task.controls) == {"blank", "echo"}
-    beside = references(task, examples, "val")
+    assert set(task.baselines) == {"blank", "echo"}
+    beside = evaluate_references(task, examples, "val")
     assert set(beside) == {"blank", "echo"}
     summary = summarise(beside["echo"], beside)
     assert summary["ceiling"] is None
     assert summary["skill"] is None
     assert summary["floor"] == beside["echo"].mean_reward > 0
-    assert "no gold answers: no ceiling" in _rendered(detail(beside["echo"], beside))
+    assert "no gold answers: no ceiling" in _rendered(
+        summarise_with_references(beside["echo"], beside)
+    )
     assert (
         "no gold answers: no ceiling, no oracle, and nothing that SFT could show"
         in task.precheck(0)

@@ -25,7 +25,7 @@ from transformers.utils.chat_template_utils import _compile_jinja_template
 
 from plumbline.api import sampled
 from plumbline.errors import DataError, ModelError
-from plumbline.evaluation.models import ModelOptions, as_trained
+from plumbline.evaluation.models import ModelOptions, options_as_trained
 from plumbline.export.export import Export, export
 from plumbline.export.weights import opened, write_merged
 from plumbline.policies import open_policy
@@ -356,7 +356,7 @@ def test_a_prompt_is_the_same_on_every_day(tiny_folder, tmp_path):
     section = ModelSection(name=str(tmp_path / "model"), date="2026-11-25")
     card = Card(recipe="a b", stage="rl", task="", options={}, model=section.meaning(), sampling={})
     policy.save(tmp_path / "saved", card.to_json())
-    again, _ = as_trained(str(tmp_path / "saved"), ModelOptions())
+    again, _ = options_as_trained(str(tmp_path / "saved"), ModelOptions())
     assert again.date == "2026-11-25"
     assert open_policy(again, str(tmp_path / "saved")).chat.prompt(USER) == policy.chat.prompt(USER)
 

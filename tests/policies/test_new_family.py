@@ -10,7 +10,12 @@ import torch
 
 from plumbline.api import check_policy
 from plumbline.errors import ModelError, RecipeError
-from plumbline.evaluation.models import ModelOptions, as_trained, evaluate_model, settled_keys
+from plumbline.evaluation.models import (
+    ModelOptions,
+    evaluate_model,
+    options_as_trained,
+    settled_keys,
+)
 from plumbline.export.export import Export, export
 from plumbline.policies import open_policy
 from plumbline.recipe import parse
@@ -114,7 +119,7 @@ def test_a_saved_model_is_asked_by_the_options_that_it_was_trained_with(family, 
     )
     run = run_recipe(recipe, tmp_path / "run")
     saved, task = str(run.folder / "models" / "rl"), ToyTask({"size": 4})
-    assert as_trained(saved, ModelOptions())[0].sharpness == 3.0
+    assert options_as_trained(saved, ModelOptions())[0].sharpness == 3.0
     how = ModelOptions(temperature=1.0, seed=derive(0, "evaluation", "val", "sampled"))
     again = evaluate_model(saved, task, task.examples("val"), "val", how, Silent())
     (stored,) = [e for key, e in run.evaluations().items() if str(key) == "rl.val.sampled"]
@@ -122,7 +127,7 @@ def test_a_saved_model_is_asked_by_the_options_that_it_was_trained_with(family, 
     with pytest.raises(
         RecipeError, match=r"sampling\.steps is read by masked and slots and flow only"
     ):
-        as_trained(saved, ModelOptions(steps=4))
+        options_as_trained(saved, ModelOptions(steps=4))
     done = export(Export(model=str(run.folder), out=tmp_path / "out", evaluate=2), Silent())
     assert (done.figures["parameters"], done.changes[0].same) == (24, 2)
     settled = settled_keys(str(tmp_path / "out"))

@@ -11,7 +11,7 @@ from plumbline.errors import DataError
 from plumbline.records import Example, Outcome, Score
 from plumbline.tasks.baselines import WITH_GOLD
 from plumbline.tasks.rubric import Part, Rubric
-from plumbline.tasks.task import Control
+from plumbline.tasks.task import Baseline
 
 RUBRIC = Rubric("rows", 1, (Part("right", 1.0, "the first word"),))
 SPLITS: dict[str, dict[str, list[Example]]] = {}
@@ -72,7 +72,7 @@ class RowsTask:
         return example.gold
 
     @property
-    def controls(self) -> Mapping[str, Control]:
+    def baselines(self) -> Mapping[str, Baseline]:
         return WITH_GOLD
 
 

@@ -134,7 +134,7 @@ def reference_row(name: str, reward: float, split: str, number: int) -> Judged:
 
 
 def references(split: str, n: int) -> dict[str, Evaluation]:
-    """The oracle and three controls."""
+    """The oracle and three baselines."""
     found = {}
     for name, reward in (
         ("oracle", 1.0),

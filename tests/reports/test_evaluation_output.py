@@ -10,8 +10,8 @@ from rich.console import Console
 
 from plumbline.errors import RecipeError
 from plumbline.evaluation.command import EvaluationSpec, run_evaluation
-from plumbline.evaluation.evaluate import evaluate_completions, references
-from plumbline.evaluation.summary import detail
+from plumbline.evaluation.evaluate import evaluate_completions, evaluate_references
+from plumbline.evaluation.summary import summarise_with_references
 from plumbline.reports.evaluation_output import (
     Outputs,
     detail_tables,
@@ -36,20 +36,20 @@ def summary():
     evaluation = evaluate_completions(
         task, examples, ["a"] * 4 + ["b"] * 3 + [""], source="m_1 & <b>", split="val"
     )
-    return detail(evaluation, references(task, examples, "val"))
+    return summarise_with_references(evaluation, evaluate_references(task, examples, "val"))
 
 
 def rows_of(table):
     return list(csv.DictReader(io.StringIO(table.to_csv())))
 
 
-def test_the_figures_stand_above_the_oracle_and_the_controls_with_their_limits(summary):
+def test_the_figures_stand_above_the_oracle_and_the_baselines_with_their_limits(summary):
     rows = rows_of(evaluation_tables(summary)[0])
     assert [row["source"] for row in rows] == [
         "m_1 & <b>",
         "Oracle",
-        "Control: constant",
-        "Control: blank",
+        "Baseline: constant",
+        "Baseline: blank",
     ]
     first = rows[0]
     assert float(first["nonzero_rate"]) == 7 / 8
@@ -86,7 +86,7 @@ def test_the_three_formats_hold_the_same_rows_and_escape_what_others_wrote(summa
     tables = evaluation_tables(summary)
     shown = {form: render(tables, form) for form in ("md", "csv", "latex")}
     for text in shown.values():
-        assert text.count("Control: constant") == 1
+        assert text.count("Baseline: constant") == 1
         assert text.count("short") == 1
     assert r"m\_1 \& \textless{}b\textgreater{}" in shown["latex"]
     assert shown["latex"].count(r"\begin{tabular}") == 3

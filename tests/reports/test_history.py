@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from plumbline.evaluation.history import EvaluationFilter, history
+from plumbline.evaluation.history import EvaluationFilter, read_lineage
 from plumbline.reports.run_comparison import history_page, history_tables
 from plumbline.runs.evaluations import write_evaluation
 from tests.runs.stored import evaluation, rewards, stored
@@ -50,7 +50,7 @@ def _in_an_empty_folder(monkeypatch, tmp_path):
 
 
 def rows(place, name: str) -> list[dict[str, str]]:
-    (table,) = (one for one in history_tables(history([place])) if one.name == name)
+    (table,) = (one for one in history_tables(read_lineage([place])) if one.name == name)
     return list(csv.DictReader(io.StringIO(table.to_csv())))
 
 
@@ -85,7 +85,7 @@ def test_two_seeds_of_a_recipe_that_differ_are_no_change_of_the_recipe(tmp_path)
 
 
 def test_rewards_under_two_rubrics_stand_in_two_figures(place):
-    page = history_page(history([place]), "plumbline runs")
+    page = history_page(read_lineage([place]), "plumbline runs")
     figures = [one.partition("</figure>")[0] for one in page.split("<figure>")[1:]]
     assert [("rubric toy/1+abc123" in one, "rubric toy/2" in one) for one in figures] == [
         (True, False),
@@ -102,7 +102,7 @@ def test_rewards_under_two_rubrics_stand_in_two_figures(place):
 
 def test_greedy_and_sampled_stand_in_one_row_with_a_key(tmp_path):
     stored(tmp_path / "v1", {GREEDY: rewards(0.5), "rl.test.sampled": rewards(0.4)})
-    page = history_page(history([tmp_path], EvaluationFilter(mode=None)), "plumbline runs")
+    page = history_page(read_lineage([tmp_path], EvaluationFilter(mode=None)), "plumbline runs")
     (figure,) = page.split("<figure>")[1:]
     assert figure.count('class="key"') == 2
     assert "v1, greedy: " in figure

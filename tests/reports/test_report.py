@@ -276,7 +276,7 @@ SAID = {
         "This run is not finished: no step has been recorded yet.",
         *("No timings have been recorded yet.", "No training step has been recorded yet."),
     ],
-    only_references: ["Control: constant (floor)"],
+    only_references: ["Baseline: constant (floor)"],
     bare: [
         "this task does not record a strict and a lenient reading",
         *("floor and ceiling are unknown", "No part was recorded."),
@@ -433,9 +433,9 @@ def hostile_run(folder: Path) -> Run:
         run.metrics(EVIL, 1, {"train/loss": 0.5})
         run.timings(EVIL, 1, {f"time/{EVIL}": 1.0})
         evaluate_both(run, 20, change)
-        control = EVIL.replace("/", "").replace(".", "").replace("\x00", "")
+        baseline = EVIL.replace("/", "").replace(".", "").replace("\x00", "")
         made = evaluation("rl", "test", "greedy", RL, 20, 1, change)
-        run.evaluation(EvaluationKey("reference", "test", control), replace(made, source=control))
+        run.evaluation(EvaluationKey("reference", "test", baseline), replace(made, source=baseline))
         run.finish({"status": EVIL})
     return run
 

@@ -244,9 +244,9 @@ def test_floor_and_ceiling_stand_beside_every_split(view):
         made = build_tables.results(view, [split])
         names = [row.cells[0] for row in made.rows if row.style == "reference"]
         assert names == [
-            "Control: blank",
-            "Control: shuffled-gold",
-            "Control: constant (floor)",
+            "Baseline: blank",
+            "Baseline: shuffled-gold",
+            "Baseline: constant (floor)",
             "Oracle (ceiling)",
         ]
 

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from plumbline.errors import IncomparableError
-from plumbline.evaluation.comparison import pair
-from plumbline.evaluation.statistics import Interval, Paired
+from plumbline.evaluation.comparison import pair_evaluations
+from plumbline.evaluation.statistics import Interval, PairedDifference
 from plumbline.records import Evaluation, Judged
 from plumbline.reports.comparisons import Comparison, QuantityChange, comparison, holm
 from plumbline.reports.verdict import run_verdict, verdict
@@ -69,7 +69,7 @@ def noisy(mean: float, n: int, seed: int, size: float = 0.1) -> Rewards:
 UP = compared([0.5, 0.7] * 100, [0.9, 1.0] * 100)
 ROSE = (
     r"^GRPO raised the greedy reward on 200 held-out test examples from 0\.600 to 0\.950: \+0\.350 "
-    r"\[0\.34\d, 0\.35\d\], p < 0\.001; the best control earns 0\.310 and the oracle 1\.000\.$"
+    r"\[0\.34\d, 0\.35\d\], p < 0\.001; the best baseline earns 0\.310 and the oracle 1\.000\.$"
 )
 FELL = r"^GRPO lowered the greedy reward on 100 held-out test examples from 0\.950 to 0\.600: -0\.350 \[-0"
 EQUAL = r"every example earned the same before and after \(0\.500 on average\)"
@@ -108,7 +108,7 @@ def test_no_change_says_what_could_not_have_been_seen():
     )
     possible, wanted = re.search(
         r" a difference of up to (0\.\d+) is possible, and about (\d+) examples would rule out 0\.02 four times in "
-        "five, if there is none; the best control",
+        "five, if there is none; the best baseline",
         said.sentence,
     ).groups()
     change = found.reward.paired
@@ -138,7 +138,7 @@ def test_where_there_are_clusters_it_is_these_that_are_advised():
     assert re.search(
         r"about \d+ clusters of 8 examples, where there are 8, would rule out 0\.02", sentence
     )
-    assert "more examples of the same 8 cannot; the best control" in sentence
+    assert "more examples of the same 8 cannot; the best baseline" in sentence
 
 
 def test_no_rise_is_claimed_whose_interval_includes_zero():
@@ -182,7 +182,7 @@ def test_a_change_needs_the_interval_and_the_test(low, high, p, direction):
     level = Interval(0.5, 0.4, 0.6, 50)
     assert (
         QuantityChange(
-            "reward", level, level, Paired(difference, p, 30, 10, 10, 0.4, 0.5), p
+            "reward", level, level, PairedDifference(difference, p, 30, 10, 10, 0.4, 0.5), p
         ).direction
         == direction
     )
@@ -190,15 +190,15 @@ def test_a_change_needs_the_interval_and_the_test(low, high, p, direction):
 
 def test_without_references_it_says_that_none_stand_beside():
     assert (
-        "no control and no oracle stand beside it."
+        "no baseline and no oracle stand beside it."
         in verdict(compared([0.1] * 20, [0.5] * 20)).sentence
     )
 
 
-def test_a_reward_below_the_best_control_is_said_to_be():
+def test_a_reward_below_the_best_baseline_is_said_to_be():
     said = verdict(compared([0.1] * 20, [0.3] * 20), BOUNDS)
     assert said.tone == "rise"
-    assert "no better than the control constant" in said.reason
+    assert "no better than the baseline constant" in said.reason
 
 
 # -- reasons ---------------------------------------------------------------------------------------
@@ -407,7 +407,7 @@ def test_no_evaluation_and_one_evaluation(tmp_path):
     assert one.sentence.startswith(
         "Only Base has been evaluated on test: it earns a greedy reward of 0."
     )
-    assert "on 59 held-out examples; the best control earns 0.3" in one.sentence
+    assert "on 59 held-out examples; the best baseline earns 0.3" in one.sentence
 
 
 def test_different_examples_are_not_compared(tmp_path):
@@ -428,12 +428,12 @@ def test_different_examples_are_not_compared(tmp_path):
     )
 
 
-def test_the_oracle_alone_or_the_controls_alone_are_enough(own):
+def test_the_oracle_alone_or_the_baselines_alone_are_enough(own):
     for name in ("constant", "blank", "shuffled-gold"):
         (own.folder / "evaluations" / f"reference.test.{name}.json").unlink()
     assert "; the oracle earns 1.000." in run_verdict(RunView(own)).sentence
     (own.folder / "evaluations" / "reference.test.oracle.json").unlink()
-    assert "no control and no oracle" in run_verdict(RunView(own)).sentence
+    assert "no baseline and no oracle" in run_verdict(RunView(own)).sentence
 
 
 @pytest.mark.parametrize(
@@ -454,4 +454,6 @@ def test_few_examples_are_called_a_trial_in_the_terminal_the_report_and_a_compar
     before, after = (
         view.evaluations[EvaluationKey(stage, "test", "greedy")] for stage in ("sft", "rl")
     )
-    assert (pair("b", "a", "test", before, after).remark == said[0].lower() + said[1:]) == called
+    assert (
+        pair_evaluations("b", "a", "test", before, after).remark == said[0].lower() + said[1:]
+    ) == called

@@ -144,7 +144,7 @@ def test_two_models_by_keyboard_alone(page, examples):
     right, other = verdict(page, 0), verdict(page, 1)
     assert right.locator(".parts li").first.inner_text().split() == ["score", "1.000"]
     assert "Read as: steps" in right.inner_text()
-    assert "floor: the control" in right.inner_text()
+    assert "floor: the baseline" in right.inner_text()
     assert right.locator(".bar .ceiling").count() > 1
     assert right.locator("iframe").count() == 2
     assert other.is_visible()

@@ -145,10 +145,13 @@ def test_what_an_answer_says_is_told_where_the_task_can_tell(client, monkeypatch
 
     assert judged(client, "x").json()["said"] == []
     monkeypatch.setattr(
-        FormsTask, "said", lambda *_: frozenset({("b", "2"), ("a", float("nan"))}), raising=False
+        FormsTask,
+        "canonicalise_answer",
+        lambda *_: frozenset({("b", "2"), ("a", float("nan"))}),
+        raising=False,
     )
     assert judged(client, "x").json()["said"] == [["a", "nan"], ["b", "2"]]
-    monkeypatch.setattr(FormsTask, "said", lambda *_: None)
+    monkeypatch.setattr(FormsTask, "canonicalise_answer", lambda *_: None)
     assert judged(client, "x").json()["said"] == []
 
 

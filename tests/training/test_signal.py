@@ -234,7 +234,7 @@ def test_a_given_order_is_that_of_every_epoch_and_a_random_one_is_what_it_was(
             *range(5),
             *range(5),
         ]
-    beyond = islice(replace(source, order="given").further(3, 1, "rl", 0)[""], 4)
+    beyond = islice(replace(source, order="given").draw_further(3, 1, "rl", 0)[""], 4)
     assert [example.id for example in beyond] == ["train-1", "train-2", "train-1", "train-2"]
     for epoch in range(2):
         assert (

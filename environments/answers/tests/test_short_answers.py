@@ -51,7 +51,7 @@ def test_hostile_texts_earn_nothing(text):
 
 
 def test_every_request_has_one_answer():
-    known = short_answers.table()["words"]
+    known = short_answers.load_words()["words"]
     assert len(set(known)) == len(known)
     assert all(word.isascii() and word.isalpha() and word.islower() for word in known)
     seen = set()

@@ -12,7 +12,7 @@ from plumbline.records import Example
 from plumbline.tasks import silent
 from plumbline_answers import short_answers, strict_json
 from plumbline_answers.short_answers import open_short_answers
-from plumbline_answers.strict_json import fits, open_strict_json
+from plumbline_answers.strict_json import has_type, open_strict_json
 
 SPLITS = ("train", "val", "test")
 OPENERS = (open_strict_json, open_short_answers)
@@ -45,7 +45,7 @@ def test_the_laws(opener, reward, split):
     laws = check_task(opened(opener, reward=reward), split)
     assert laws.oracle == 1.0
     assert laws.raised == ()
-    assert max(laws.controls.values()) < (0.05 if reward == "strict" else 0.5), laws.controls
+    assert max(laws.baselines.values()) < (0.05 if reward == "strict" else 0.5), laws.baselines
 
 
 @pytest.mark.parametrize("opener", OPENERS)
@@ -59,7 +59,7 @@ def test_splits_share_no_prompt_and_have_their_sizes(opener):
 
 @pytest.mark.parametrize("module", [strict_json, short_answers])
 def test_whole_wordings_are_held_out_and_test_has_no_other(module, monkeypatch):
-    known = module.table()
+    known = module.load_words()
     wordings = known["wordings"]
     assert all(set(one["train"]).isdisjoint(one["test"]) for one in wordings.values())
     ways = [
@@ -73,7 +73,7 @@ def test_whole_wordings_are_held_out_and_test_has_no_other(module, monkeypatch):
         way: {part: [f"{part}|{text}" for text in texts] for part, texts in one.items()}
         for way, one in wordings.items()
     }
-    monkeypatch.setattr(module, "table", lambda: known | {"wordings": marked})
+    monkeypatch.setattr(module, "load_words", lambda: known | {"wordings": marked})
     task = opened(open_short_answers if module is short_answers else open_strict_json)
     for split in SPLITS:
         began = {one.messages[-1]["content"].split("|")[0] for one in task.examples(split)}
@@ -207,4 +207,4 @@ def test_gold_answers_hold_sensible_values():
         asked, value = example.reference, json.loads(example.gold)
         prompt = example.messages[-1]["content"]
         assert all(key in prompt for key in asked["keys"])
-        assert not asked["items"] or all(fits(one, asked["items"]) for one in value)
+        assert not asked["items"] or all(has_type(one, asked["items"]) for one in value)

@@ -20,7 +20,7 @@ from plumbline_commerce.extraction.schema import (
     JSON_SCHEMA,
     KEYS,
     SENTIMENTS,
-    _folded,
+    _fold_text,
     _forms,
     fits,
     meanings,
@@ -124,9 +124,9 @@ def test_no_form_stands_for_two_values():
     assert set(by_key["complaint_category"]) == set(CATEGORIES)
     for key, by_value in by_key.items():
         values = {value: _forms(given) for value, given in by_value.items()}
-        assert all(_folded(value) in values[value] for value in values if isinstance(value, str)), (
-            "each member is a form"
-        )
+        assert all(
+            _fold_text(value) in values[value] for value in values if isinstance(value, str)
+        ), "each member is a form"
         every = [form for given in values.values() for form in given]
         assert len(every) == len(set(every)), key
 

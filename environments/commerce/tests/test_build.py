@@ -195,7 +195,7 @@ def test_an_id_that_comes_twice_is_named_by_file_and_line(commerce_folder, tmp_p
 
 def test_nothing_is_built_before_examples_are_asked_for(tmp_path):
     task = open_task("commerce", {"orders": 200, "extraction": 20}, tmp_path / "records")
-    assert task.controls
+    assert task.baselines
     with pytest.raises(DataError, match="no split 'dev'"):
         task.examples("dev")
     assert not (tmp_path / "records").exists()

@@ -24,7 +24,7 @@ from plumbline_commerce.database import build_database, marginals
 from plumbline_commerce.database import plans as banks
 from plumbline_commerce.database import schema as writing
 from plumbline_commerce.database.catalogue import BY_NAME, CATEGORIES, Kind
-from plumbline_commerce.database.dice import Dice, Weighted, listed
+from plumbline_commerce.database.dice import Dice, Weighted, split_list
 from plumbline_commerce.database.gold import (
     MAX_SPAN,
     TextLabels,
@@ -35,7 +35,7 @@ from plumbline_commerce.database.gold import (
     shorten,
 )
 from plumbline_commerce.database.orders import Facts
-from plumbline_commerce.database.people import CITIES, Person, plain
+from plumbline_commerce.database.people import CITIES, Person, fold_accents
 from plumbline_commerce.database.plans import BANKS
 from plumbline_commerce.database.reviews import write_review
 from plumbline_commerce.database.schema import TABLES
@@ -46,7 +46,7 @@ from plumbline_commerce.database.words import (
     Words,
     days_text,
     money_text,
-    spell,
+    spell_text,
 )
 
 ORDERS = 20_000
@@ -84,7 +84,7 @@ def figures(database: Path) -> list[describe.Figure]:
     return list(describe.measure(database))
 
 
-ENRICHED = listed(
+ENRICHED = split_list(
     "order_id, customer_id, customer_unique_id, first_name, customer_city, customer_state, "
     "product_category, "
     "num_items, order_value, freight_value, payment_type, installments, order_status, order_date, "
@@ -515,7 +515,7 @@ RECOMMENDATION = re.compile(
 
 def test_recommendations_are_labelled_exactly_where_the_text_has_one(rows: Rows) -> None:
     for row in rows:
-        text = re.sub(r"\s+", " ", plain(row["review_text"])).replace("vzs", "vezes")
+        text = re.sub(r"\s+", " ", fold_accents(row["review_text"])).replace("vzs", "vezes")
         refuses = REFUSAL.search(text) is not None
         recommends = RECOMMENDATION.search(REFUSAL.sub("", text)) is not None
         found = 0 if refuses else 1 if recommends else None
@@ -566,7 +566,7 @@ def test_spans_state_their_category(rows: Rows) -> None:
     for row in rows:
         if row["main_complaint"]:
             total[row["complaint_category"]] += 1
-            if not re.search(CUES[row["complaint_category"]], plain(row["main_complaint"])):
+            if not re.search(CUES[row["complaint_category"]], fold_accents(row["main_complaint"])):
                 silent[row["complaint_category"]].append(row["main_complaint"])
     assert set(total) == set(CUES)
     for category, spans in silent.items():
@@ -576,7 +576,7 @@ def test_spans_state_their_category(rows: Rows) -> None:
 def test_topics_complained_about_leave_a_word_in_the_text(rows: Rows) -> None:
     """The flags of second and third complaints, too, rest on something in the text."""
     for flag, categories in TOPICS.items():
-        texts = [plain(row["review_text"]) for row in rows if row[flag]]
+        texts = [fold_accents(row["review_text"]) for row in rows if row[flag]]
         found = sum(
             any(re.search(CUES[category], text) for category in categories) for text in texts
         )
@@ -658,7 +658,9 @@ def test_the_worst_score_has_a_strong_word_or_irony_in_the_text(rows: Rows) -> N
     worst = [row["review_text"] for row in rows if row["sentiment_score"] <= 0.5]
     assert len(worst) > 500
     silent = [
-        text for text in worst if not is_strong_complaint(text) and not IRONY.search(plain(text))
+        text
+        for text in worst
+        if not is_strong_complaint(text) and not IRONY.search(fold_accents(text))
     ]
     assert len(silent) <= 0.01 * len(worst), silent  # a typo may hide the word
     calm = [
@@ -668,7 +670,7 @@ def test_the_worst_score_has_a_strong_word_or_irony_in_the_text(rows: Rows) -> N
     ]
     assert len(calm) > 500
     assert not any(is_strong_complaint(text) for text in calm)
-    assert sum(IRONY.search(plain(text)) is not None for text in calm) < 0.02 * len(calm)
+    assert sum(IRONY.search(fold_accents(text)) is not None for text in calm) < 0.02 * len(calm)
 
 
 @given(st.integers(0, 50), st.integers(0, 6), st.sampled_from([None, True, False]))
@@ -716,7 +718,7 @@ def test_nobody_complains_of_a_delay_that_was_none(rows: Rows) -> None:
     assert all(received(row) and row["delay_days"] > 0 for row in late)
     on_time = [row for row in rows if received(row) and row["delay_days"] == 0]
     assert not any(
-        re.search(r"atras[oa]|fora do prazo|depois do prazo", plain(row["review_text"]))
+        re.search(r"atras[oa]|fora do prazo|depois do prazo", fold_accents(row["review_text"]))
         for row in on_time
     )
 
@@ -729,7 +731,7 @@ def test_nobody_praises_a_delivery_that_was_late(rows: Rows) -> None:
     )
     seen = 0
     for row in rows:
-        text = " ".join(plain(row["review_text"]).split())
+        text = " ".join(fold_accents(row["review_text"]).split())
         if re.search(early, text):
             assert received(row)
             assert overdue(row) < 0, text
@@ -817,23 +819,25 @@ def test_texts_are_clean_and_within_the_limit(rows: Rows) -> None:
 
 
 def test_a_cut_text_ends_with_a_whole_word(rows: Rows) -> None:
-    known = Counter(word for row in rows for word in re.findall(r"\w+", plain(row["review_text"])))
+    known = Counter(
+        word for row in rows for word in re.findall(r"\w+", fold_accents(row["review_text"]))
+    )
     cut = [
         row["review_text"]
         for row in rows
         if len(row["review_text"]) >= 185 and row["review_text"][-1].isalpha()
     ]
     assert len(cut) > 300
-    odd = [text for text in cut if known[re.findall(r"\w+", plain(text))[-1]] < 3]
+    odd = [text for text in cut if known[re.findall(r"\w+", fold_accents(text))[-1]] < 3]
     assert len(odd) <= 0.03 * len(cut)  # rare names and typos
 
 
 def test_texts_are_diverse(rows: Rows) -> None:
     texts = [row["review_text"] for row in rows if len(row["review_text"].split()) >= 5]
     assert len(set(texts)) >= 0.97 * len(texts)
-    openings = Counter(" ".join(plain(text).split()[:4]) for text in texts)
+    openings = Counter(" ".join(fold_accents(text).split()[:4]) for text in texts)
     assert openings.most_common(1)[0][1] <= 0.03 * len(texts)
-    assert len({word for text in texts for word in plain(text).split()}) > 3000
+    assert len({word for text in texts for word in fold_accents(text).split()}) > 3000
 
 
 def test_styles_are_all_there(rows: Rows) -> None:
@@ -1065,11 +1069,11 @@ def test_typing_keeps_marks_figures_and_deciding_words(style: str, seed: int) ->
         f"comprei por R$ 89,90 e {MARKS[0]}não chegou em 12 dias{MARKS[1]}, péssimo, nunca "
         f"mais{MARKS[2]} compro aqui"
     )
-    typed = spell(Dice(seed, style), text, STYLES[style])
+    typed = spell_text(Dice(seed, style), text, STYLES[style])
     assert [letter for letter in typed if letter in MARKS] == list(MARKS)
     assert re.findall(r"\d+", typed) == ["89", "90", "12"]
     assert is_strong_complaint(typed)
-    assert re.search(r"\b(nao|n) chegou", plain(typed))
+    assert re.search(r"\b(nao|n) chegou", fold_accents(typed))
 
 
 def test_weighted_things_need_a_weight() -> None:

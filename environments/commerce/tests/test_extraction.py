@@ -15,8 +15,13 @@ from plumbline.api import HOSTILE, check_task
 from plumbline.errors import RecipeError
 from plumbline.tasks import open_task
 from plumbline.tasks.rubric import Part, Rubric
-from plumbline_commerce.extraction.controls import facts_only, first_sentence, opening, sloppily
-from plumbline_commerce.extraction.rubric import RUBRIC, judge, said
+from plumbline_commerce.extraction.baselines import (
+    facts_only,
+    first_sentence,
+    opening,
+    write_sloppily,
+)
+from plumbline_commerce.extraction.rubric import RUBRIC, canonicalise_answer, judge
 from plumbline_commerce.extraction.schema import CATEGORIES, JSON_SCHEMA, KEYS, SENTIMENTS, fits
 from plumbline_commerce.options import Sloppiness
 from tests.work import most_work
@@ -44,9 +49,16 @@ def test_what_an_answer_says_does_not_depend_on_how_it_is_written():
     text = json.dumps(GOLD, ensure_ascii=False)
     other = {**GOLD, "Sentiment": "Negativo"}
     del other["sentiment"]
-    assert said(text) == said(f"```json\n{json.dumps(other)}\n```") != frozenset()
-    assert len(said(text) & said(json.dumps({**GOLD, "delay_days": 3}))) == len(GOLD) - 1
-    assert said("no object") == frozenset()
+    assert (
+        canonicalise_answer(text)
+        == canonicalise_answer(f"```json\n{json.dumps(other)}\n```")
+        != frozenset()
+    )
+    assert (
+        len(canonicalise_answer(text) & canonicalise_answer(json.dumps({**GOLD, "delay_days": 3})))
+        == len(GOLD) - 1
+    )
+    assert canonicalise_answer("no object") == frozenset()
 
 
 def total(answer, reading="lenient", gold=GOLD):
@@ -64,12 +76,12 @@ def test_the_law_of_the_task(commerce, split):
     laws = check_task(commerce, split)
     assert laws.oracle == 1.0
     assert laws.raised == ()
-    assert laws.controls["blank"] == laws.controls["echo"] == 0
-    assert laws.controls["keyword-stuffing"] < 0.2
-    assert laws.controls["shuffled-gold"] < 0.35
-    assert laws.controls["constant"] < 0.45
-    assert laws.controls["facts-only"] < laws.controls["first-sentence"]
-    assert max(laws.controls.values()) < 0.5, "no control comes near the oracle"
+    assert laws.baselines["blank"] == laws.baselines["echo"] == 0
+    assert laws.baselines["keyword-stuffing"] < 0.2
+    assert laws.baselines["shuffled-gold"] < 0.35
+    assert laws.baselines["constant"] < 0.45
+    assert laws.baselines["facts-only"] < laws.baselines["first-sentence"]
+    assert max(laws.baselines.values()) < 0.5, "no baseline comes near the oracle"
 
 
 @pytest.mark.parametrize("instructions", ["full", "short"])
@@ -321,7 +333,7 @@ class TestSloppiness:
     tired = Sloppiness(abridged=1, over=90)
 
     def write(self, **faults):
-        return sloppily(self.gold, Sloppiness(**faults), np.random.default_rng(0))
+        return write_sloppily(self.gold, Sloppiness(**faults), np.random.default_rng(0))
 
     def test_none_is_the_gold(self):
         assert self.write() == self.gold
@@ -335,7 +347,10 @@ class TestSloppiness:
     def test_a_probability_is_a_share(self):
         rng = np.random.default_rng(1)
         share = np.mean(
-            [sloppily(self.gold, Sloppiness(unclosed=0.3), rng)[-1] != "}" for _ in range(2000)]
+            [
+                write_sloppily(self.gold, Sloppiness(unclosed=0.3), rng)[-1] != "}"
+                for _ in range(2000)
+            ]
         )
         assert share == pytest.approx(0.3, abs=0.04)
 
@@ -389,7 +404,7 @@ class TestSomeKeysOnly:
         laws = check_task(task, "train")
         assert laws.oracle == 1.0
         assert laws.raised == ()
-        assert laws.controls["blank"] == 0
+        assert laws.baselines["blank"] == 0
         example = task.examples("val")[0]
         assert list(json.loads(example.gold)) == ["sentiment", "delay_days"]
         _, score = task.judge(example, example.gold)

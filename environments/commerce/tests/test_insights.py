@@ -19,7 +19,7 @@ from plumbline.tasks.tables import read_table
 from plumbline_commerce.build import _record
 from plumbline_commerce.database import build_database
 from plumbline_commerce.insights.pairs import SHOP_MONTHS, pairs, period
-from plumbline_commerce.insights.rubric import judge, language, read
+from plumbline_commerce.insights.rubric import judge, language, read_claims
 from plumbline_commerce.insights.table import brazilian, check, data, measures, table_of
 from plumbline_commerce.job import Shop
 from plumbline_commerce.options import CommerceOptions
@@ -51,8 +51,10 @@ def test_what_is_said_twice_is_claimed_twice_and_asked_again_is_not(insights):
     """Wrong claims weigh as often as they are made, though a sentence is looked at once."""
     for example in insights.examples("test"):
         table = table_of(example.reference)
-        once = read(example.gold, table)
-        again = read(f"{example.gold}\n{example.gold}\n{example.gold.replace('.', '?')}", table)
+        once = read_claims(example.gold, table)
+        again = read_claims(
+            f"{example.gold}\n{example.gold}\n{example.gold.replace('.', '?')}", table
+        )
         assert once.claims
         assert again.claims[: 2 * len(once.claims)] == 2 * list(once.claims)
         assert len(again.sentences) > 2 * len(once.sentences)
@@ -235,7 +237,7 @@ SENTENCES = [
 def test_what_a_sentence_claims():
     wrong = []
     for name, wanted, sentence in SENTENCES:
-        verdicts = {claim.verdict for claim in read(sentence, TABLES[name]).claims}
+        verdicts = {claim.verdict for claim in read_claims(sentence, TABLES[name]).claims}
         worst = next(
             (one for one in ("contradicted", "unsupported", "supported") if one in verdicts), "none"
         )
@@ -299,7 +301,7 @@ def test_a_recommendation_is_about_a_row_that_the_text_has_compared():
     ],
 )
 def test_what_is_true_of_nearly_anything_claims_nothing(sentence, counts):
-    assert len(read(sentence, TABLES["pagamentos"]).supported()) == counts
+    assert len(read_claims(sentence, TABLES["pagamentos"]).supported()) == counts
 
 
 # Damaged gold answers
@@ -405,7 +407,7 @@ FOREIGN = [
 def spoken(text):
     return [
         word
-        for sentence in read(text, TABLES["estados"]).sentences
+        for sentence in read_claims(text, TABLES["estados"]).sentences
         for word in sentence.plain.split()
     ]
 

@@ -14,7 +14,7 @@ from plumbline.evaluation.completions import score_file
 from plumbline.storage import read_jsonl, write_jsonl
 from plumbline.tasks import open_task, variants_of
 from plumbline_commerce import build
-from plumbline_commerce.build import build_commerce, counted
+from plumbline_commerce.build import build_commerce, count_prompts
 from plumbline_commerce.classify import job_of
 from plumbline_commerce.job import JOBS
 from plumbline_commerce.options import COUNTS, CommerceOptions
@@ -67,7 +67,7 @@ def shop(folders) -> Path:
 def test_the_laws_of_a_task_hold_for_every_job(shop, job):
     task = open_task("commerce", {**SHOP, "job": job}, shop)
     limits = task.headline.limits
-    assert set(limits) == set(task.controls), "every control has a limit"
+    assert set(limits) == set(task.baselines), "every baseline has a limit"
     prompts: set[str] = set()
     for split in ("train", "val", "test"):
         laws = check_task(task, split)
@@ -75,10 +75,12 @@ def test_the_laws_of_a_task_hold_for_every_job(shop, job):
         assert laws.raised == ()
         # of 15 or 20 examples one is worth too much in the others
         if split == "train" or job in {"push", "insights"}:
-            assert {name: mean for name, mean in laws.controls.items() if mean > limits[name]} == {}
+            assert {
+                name: mean for name, mean in laws.baselines.items() if mean > limits[name]
+            } == {}
         if split == "train":
-            assert max(laws.controls.values()) < (0.45 if job == "push" else 0.5), (
-                "no control comes near the oracle"
+            assert max(laws.baselines.values()) < (0.45 if job == "push" else 0.5), (
+                "no baseline comes near the oracle"
             )
         own = {example.fingerprint() for example in task.examples(split)}
         assert not own & prompts, "no prompt is in two splits"
@@ -143,7 +145,11 @@ def test_commerce_alone_stands_for_each_job_that_the_records_have(shop, tmp_path
     assert variants_of("commerce", {"insights": 30}, tmp_path) == {
         "": {"insights": 30, "job": "insights"}
     }
-    assert counted({}) == COUNTS == {"extraction": 590, "sql_qa": 594, "insights": 148, "push": 148}
+    assert (
+        count_prompts({})
+        == COUNTS
+        == {"extraction": 590, "sql_qa": 594, "insights": 148, "push": 148}
+    )
     rows = (shop / "val.jsonl").read_text().splitlines()
     (tmp_path / "val.jsonl").write_text(
         "\n".join(line for line in rows if '"task": "push"' in line)
@@ -152,7 +158,7 @@ def test_commerce_alone_stands_for_each_job_that_the_records_have(shop, tmp_path
         "": {"data": str(tmp_path), "job": "push"}
     }
     spec = EvaluationSpec(model="named-constant", task="commerce", data=shop)
-    assert list(each_task(spec)) == ["push"], "a control is of the jobs that have it"
+    assert list(each_task(spec)) == ["push"], "a baseline is of the jobs that have it"
 
 
 def test_answers_to_another_job_are_told_apart_from_answers_to_nothing(shop, tmp_path):

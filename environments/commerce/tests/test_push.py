@@ -108,7 +108,7 @@ def test_every_skeleton_is_right_for_every_product_and_enough_fit():
                 "told": told,
             }
             reference["offers"] = [offer for offer, _ in offers]
-            slots = {"name": name, "days": days, **made.agreeing(noun)}
+            slots = {"name": name, "days": days, **made.agree_words(noun)}
             said = [{"offer": form} for _, forms in offers for form in forms] or [{}]
             fitting = [
                 (skeleton, text)
@@ -370,10 +370,10 @@ def test_without_extraction_its_default_customers_are_left_out(shop, monkeypatch
         asked.append(of.options.count("extraction"))
         return [{"customer_unique_id": "somebody"}]
 
-    monkeypatch.setattr(made.extraction, "chosen", chosen)
+    monkeypatch.setattr(made.extraction, "choose_reviews", chosen)
     alone = shop.options.model_copy(update={"extraction": None})
-    assert made._taken(Shop(shop.database, shop.folder, alone, silent)) == {"somebody"}
-    assert made._taken(shop) == {"somebody"}
+    assert made._taken_customers(Shop(shop.database, shop.folder, alone, silent)) == {"somebody"}
+    assert made._taken_customers(shop) == {"somebody"}
     assert asked == [COUNTS["extraction"], OPTIONS["extraction"]]
 
 
@@ -417,18 +417,18 @@ def test_phrases():
         {"late": ["atras*", "não chegou", "passou .. prazo"], "here": ["já? chegou/veio"]},
         negatable=True,
     )
-    assert phrases.said(words("Atrasou!")) == {"late"}
-    assert phrases.said(words("sem atraso")) == set()
-    assert phrases.said(words("ainda não chegou")) == {"late"}
-    assert phrases.said(words("Não. Chegou!")) == {"here"}
-    assert phrases.said(words("passou muito do prazo")) == {"late"}
-    assert phrases.said(words("passou. O prazo")) == set()
+    assert phrases.find_phrases(words("Atrasou!")) == {"late"}
+    assert phrases.find_phrases(words("sem atraso")) == set()
+    assert phrases.find_phrases(words("ainda não chegou")) == {"late"}
+    assert phrases.find_phrases(words("Não. Chegou!")) == {"here"}
+    assert phrases.find_phrases(words("passou muito do prazo")) == {"late"}
+    assert phrases.find_phrases(words("passou. O prazo")) == set()
     with pytest.raises(ValueError, match="beginning"):
         PushPhrases({"x": ["de*"]}, negatable=False)
 
 
 def test_the_tables_name_only_what_there_is():
-    concepts = lexicon().concepts.said([])  # read at all
+    concepts = lexicon().concepts.find_phrases([])  # read at all
     assert concepts == set()
     table = yaml.safe_load(
         (Path(made.__file__).with_name("lexicon.yaml")).read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plumbline_commerce.sql_qa.gold import Tie, matches, near, normal
+from plumbline_commerce.sql_qa.gold import Tie, is_near, matches, normalise_rows
 from tests.work import work
 
 VALUES = st.sampled_from([None, 0, 1, 2, 1.0, 1.004, 2.5, 2.503, "a", "b", b"a"])
@@ -37,7 +37,8 @@ def by_brute_force(rows, ties, *, ordered):
             gold = [row for part in chosen for row in part]
             orders = [gold] if ordered else itertools.permutations(gold)
             if any(
-                all(map(near, itertools.chain(*mine), itertools.chain(*order))) for order in orders
+                all(map(is_near, itertools.chain(*mine), itertools.chain(*order)))
+                for order in orders
             ):
                 return True
     return False
@@ -123,7 +124,7 @@ FAR = [
     ("pair", "equal"), [*((pair, True) for pair in NEAR), *((pair, False) for pair in FAR)]
 )
 def test_values_that_are_near(pair, equal):
-    assert near(*pair) == near(*reversed(pair)) == equal
+    assert is_near(*pair) == is_near(*reversed(pair)) == equal
 
 
 def test_rounded_means_of_many_groups_are_paired_by_their_group():
@@ -147,8 +148,8 @@ def test_any_of_the_rows_that_tie_at_the_boundary_may_be_taken():
 
 def test_a_part_of_a_date_is_a_number_in_its_own_column_and_width():
     rows = [("2017", "02", "São Paulo", "0131", "010")]
-    assert normal(rows, (4, 2, 0, 0, 2)) == ((2017, 2, "São Paulo", "0131", "010"),)
-    assert normal(rows, (0,) * 5) == (*rows,)
+    assert normalise_rows(rows, (4, 2, 0, 0, 2)) == ((2017, 2, "São Paulo", "0131", "010"),)
+    assert normalise_rows(rows, (0,) * 5) == (*rows,)
     gold = [Tie(((7, "07"), (8, "08")), 2)]
     for rows, right in (
         ([("08", "08"), ("07", "07")], True),

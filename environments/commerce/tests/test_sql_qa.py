@@ -30,7 +30,14 @@ from plumbline_commerce.sql_qa.engine import (
 )
 from plumbline_commerce.sql_qa.gate import read_query
 from plumbline_commerce.sql_qa.gold import gold_of
-from plumbline_commerce.sql_qa.rubric import AnswerParts, filled, judge, read_answer, said, worth
+from plumbline_commerce.sql_qa.rubric import (
+    AnswerParts,
+    canonicalise_answer,
+    fill_sentence,
+    judge,
+    read_answer,
+    score_sentence,
+)
 from tests.work import most_work
 
 HERE = Path(__file__).parent
@@ -68,16 +75,16 @@ def test_a_query_that_means_the_same_is_right(shops):
 
 def test_queries_with_one_result_say_the_same_and_those_without_say_nothing(shops):
     """What two answers have in common."""
-    golds = {said(answer(sql), shops[0]) for sql in QUERIES["same"]}
+    golds = {canonicalise_answer(answer(sql), shops[0]) for sql in QUERIES["same"]}
     assert len(golds) == 1
     assert golds != {frozenset()}
-    assert all(said(answer(sql), shops[0]) not in golds for sql in QUERIES["other"])
+    assert all(canonicalise_answer(answer(sql), shops[0]) not in golds for sql in QUERIES["other"])
     for text in (
         "",
         "DROP TABLE orders",
         "SELECT MAX(order_id) AS a FROM orders WHERE order_id IS NULL",
     ):
-        assert said(answer(text), shops[0]) == frozenset()
+        assert canonicalise_answer(answer(text), shops[0]) == frozenset()
 
 
 def test_a_query_that_means_something_else_is_wrong(shops):
@@ -391,11 +398,14 @@ RESULT = QueryResult(("estado", "Total", "COUNT(*)"), (("SP", 1234.5, 12), ("RJ"
     ],
 )
 def test_a_sentence_says_values_of_the_result_and_no_other_number(sentence, value):
-    assert worth(sentence, RESULT, QUESTION) == value
+    assert score_sentence(sentence, RESULT, QUESTION) == value
 
 
 def test_a_filled_sentence_is_what_a_person_reads():
-    assert filled("Em {estado}: {total}, {COUNT(*)}, {uf}", RESULT) == "Em SP: 1.234,50, 12, {uf}"
+    assert (
+        fill_sentence("Em {estado}: {total}, {COUNT(*)}, {uf}", RESULT)
+        == "Em SP: 1.234,50, 12, {uf}"
+    )
 
 
 def test_what_an_answer_is_worth(shops):
@@ -591,16 +601,18 @@ def test_the_law_of_the_task_on_rows_that_lack_a_database(shops, only_rows):
     laws = check_task(task, "test")
     assert laws.oracle == 1.0
     assert laws.raised == ()
-    assert laws.controls["blank"] == laws.controls["echo"] == laws.controls["prompt-example"] == 0
+    assert (
+        laws.baselines["blank"] == laws.baselines["echo"] == laws.baselines["prompt-example"] == 0
+    )
     for name, bound in {
         "select-null": 0.1,
         "count-tables": 0.3,
         "select-everything": 0.3,
         "select-names": 0.3,
     }.items():
-        assert 0 < laws.controls[name] < bound
-    assert laws.controls["shuffled-gold"] < 0.3
-    assert laws.controls["nearest-gold"] < 0.35
+        assert 0 < laws.baselines[name] < bound
+    assert laws.baselines["shuffled-gold"] < 0.3
+    assert laws.baselines["nearest-gold"] < 0.35
     assert sorted(path.name for path in folder.iterdir()) == ["shop-1.db", "shop-2.db", "shop-3.db"]
 
 

@@ -11,7 +11,7 @@ from plumbline_commerce.job import Shop, rows_of
 from plumbline_commerce.options import CommerceOptions
 from plumbline_commerce.sql_qa.engine import COLUMNS, QueryResult, build_shop, run
 from plumbline_commerce.sql_qa.gate import read_query
-from plumbline_commerce.sql_qa.pairs import choose, families, messages, pairs, schema
+from plumbline_commerce.sql_qa.pairs import choose_questions, families, messages, pairs, schema
 
 
 @pytest.fixture(scope="module")
@@ -94,12 +94,12 @@ def test_no_slot_is_left_open(made):
 def test_too_many_questions_are_refused(shop, shops):
     few = [family for family in families(shop.database) if family.name == "atrasos"]
     with pytest.raises(DataError, match="different questions"):
-        choose(few, 1000, 5, shops)
+        choose_questions(few, 1000, 5, shops)
 
 
 def test_a_short_prompt_shows_what_the_query_reads_and_no_more(shop, shops):
     for family in families(shop.database):
-        for question in choose([family], 3, 5, shops):
+        for question in choose_questions([family], 3, 5, shops):
             named = read_query(question.sql).names
             assert named & COLUMNS.keys() == set(family.tables)
             shown = messages(question.text, family.tables, "short")[1]["content"]

@@ -11,9 +11,9 @@ from experiments import missing_lines
 from plumbline.cli import main as cli
 from plumbline.errors import RecipeError
 from plumbline.evaluation.command import EvaluationSpec, run_evaluation
-from plumbline.evaluation.evaluate import references
+from plumbline.evaluation.evaluate import evaluate_references
 from plumbline.evaluation.replays import replay_episodes
-from plumbline.evaluation.summary import detail
+from plumbline.evaluation.summary import summarise_with_references
 from plumbline.records import Frame, Mistake
 from plumbline.runs.run import Silent
 from plumbline.tasks import open_task
@@ -41,12 +41,12 @@ def plumbline(monkeypatch, capfd):
 
 
 @pytest.mark.parametrize("split", ["val", "held-out-forms"])
-def test_the_oracle_is_the_ceiling_and_every_control_keeps_its_limit(fewer, split):
-    """On one record a form; test_rubric.py holds oracle and controls to their rewards on all of
+def test_the_oracle_is_the_ceiling_and_every_baseline_keeps_its_limit(fewer, split):
+    """On one record a form; test_rubric.py holds oracle and baselines to their rewards on all of
     them."""
     examples = fewer.examples(split)
-    beside = references(fewer, examples, split)
-    summary = detail(beside["oracle"], beside)
+    beside = evaluate_references(fewer, examples, split)
+    summary = summarise_with_references(beside["oracle"], beside)
     assert {name: found["mean"] for name, found in summary["figures"].items()} == dict.fromkeys(
         summary["titles"], 1.0
     )
@@ -95,10 +95,10 @@ def test_the_command_prints_one_object_with_the_figures_on_held_out_forms(plumbl
     assert list(summary["figures"]) == [
         *("nonzero_rate", "mean_reward", "field_accuracy", "exact_form_rate", "submitted_rate")
     ]
-    assert set(summary["references"]) == {"oracle", *summary["controls"]}
+    assert set(summary["references"]) == {"oracle", *summary["baselines"]}
 
 
-def test_the_terminal_shows_figures_controls_limits_forms_and_kinds(plumbline):
+def test_the_terminal_shows_figures_baselines_limits_forms_and_kinds(plumbline):
     code, out, _ = plumbline(
         "eval", "shuffled-gold", "--task", "forms", "--set", "task.options.forms=[library-card]"
     )
@@ -179,7 +179,7 @@ def test_a_form_that_never_arrived_says_why(library):
     example = library.examples("val")[0]
 
     def received(name):
-        (mistake,) = library.mistakes(example, library.controls[name]([example])[0])
+        (mistake,) = library.mistakes(example, library.baselines[name]([example])[0])
         assert (mistake.what, mistake.expected) == ("the form", "sent, and accepted")
         return mistake.received
 
@@ -202,7 +202,7 @@ def test_an_episode_is_replayed_with_what_was_wrong(library, monkeypatch):
     monkeypatch.setitem(sys.modules, FILM, fake)
     assert library.replayable
     examples = library.examples("val")
-    evaluation = references(library, examples, "val")["submit-only"]
+    evaluation = evaluate_references(library, examples, "val")["submit-only"]
     found = replay_episodes(library, examples, evaluation, 2)
     assert [one.frames[0].caption for one in found] == ["the end", "the end"]
     assert all(one.mistakes[0].what == "the form" for one in found)
@@ -214,7 +214,7 @@ def test_without_a_browser_the_replay_says_what_to_install(library, monkeypatch)
     examples = library.examples("val")
     with pytest.raises(RecipeError, match=r"\./environments/browser\[playwright\]"):
         library.replay(examples[0], examples[0].gold)
-    evaluation = references(library, examples, "val")["blank"]
+    evaluation = evaluate_references(library, examples, "val")["blank"]
     (one,) = replay_episodes(library, examples, evaluation, 1)
     assert "is not installed" in one.problem
     assert one.mistakes

@@ -19,7 +19,7 @@ HOSTILE = "\"><img src=x onerror=alert(1)></textarea></script><script>alert(1)</
 def test_the_last_page_before_sending_holds_what_is_sent(forms, split):
     """By the page alone: what a parser finds in the controls is what the server received."""
     for example in forms.examples(split)[::41][:10]:
-        pages = forms.shown(example, forms.demonstration(example, 0))
+        pages = forms.render_pages(example, forms.demonstration(example, 0))
         (execution,) = forms.executor.run(forms.case_of(example), [_plan(forms, example)])
         received = submission_of(execution.receipts).entries
         assert len(pages) == len(forms.view_of(example).form.pages) + 1  # and the receipt

@@ -1,4 +1,4 @@
-"""The rubric and the task: the laws on every split, the controls' ceilings, hand-scored forms,
+"""The rubric and the task: the laws on every split, the baselines' ceilings, hand-scored forms,
 damaged plans."""
 
 import itertools
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.forms_figures import controls_table, markdown, padded_table
+from benchmarks.forms_figures import baselines_table, markdown, padded_table
 from environments.forms.tests.small import ANY, FILES, form_of, small_form, visit
 from plumbline.api import HOSTILE, TaskLaws, check_task
 from plumbline.errors import DataError
@@ -78,8 +78,8 @@ CEILINGS = {
 def assert_law(laws: TaskLaws) -> None:
     assert laws.oracle == 1.0
     assert laws.raised == ()
-    assert laws.controls.keys() == CEILINGS.keys()
-    over = {name: mean for name, mean in laws.controls.items() if mean > CEILINGS[name]}
+    assert laws.baselines.keys() == CEILINGS.keys()
+    over = {name: mean for name, mean in laws.baselines.items() if mean > CEILINGS[name]}
     assert not over, over
 
 
@@ -105,7 +105,7 @@ def test_no_form_by_itself_pays_for_nothing():
     easiest form."""
     rows = {
         row["source"]: row
-        for row in controls_table({"records": 5, "noise": {"prefilled": 1.0, "stars": 0.5}})
+        for row in baselines_table({"records": 5, "noise": {"prefilled": 1.0, "stars": 0.5}})
     }
     assert rows["oracle"]["train"] == rows["oracle"]["held-out-forms"] == 1.0
     for name, ceiling in CEILINGS.items():
@@ -154,8 +154,8 @@ def test_the_seeds_rubric_breaks_the_law_and_is_labelled_as_what_it_is():
     assert task.rubric.startswith("forms-seed-v6/")
     laws = check_task(task, "val")
     assert laws.oracle < 1.0
-    assert laws.controls["submit-only"] > 0.2
-    assert laws.controls["type-after-submit"] > 0.5
+    assert laws.baselines["submit-only"] > 0.2
+    assert laws.baselines["type-after-submit"] > 0.5
     assert laws.raised == ()
     with pytest.raises(AssertionError):
         assert_law(laws)
@@ -320,7 +320,7 @@ def test_the_spray_gets_most_entries_right_and_pays_for_how_it_did(fewer):
     examples = fewer.examples("val")
     scores = [
         fewer.judge(example, text)[1]
-        for example, text in zip(examples, fewer.controls["spray"](examples), strict=True)
+        for example, text in zip(examples, fewer.baselines["spray"](examples), strict=True)
     ]
     assert np.mean([one.parts["fields"] for one in scores]) > 0.7
     assert max(one.total for one in scores) < 0.2

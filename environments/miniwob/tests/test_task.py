@@ -1,5 +1,5 @@
 """The task on a world without a browser: records, splits, verdicts, episodes, demonstrations,
-controls."""
+baselines."""
 
 import json
 import time
@@ -59,8 +59,8 @@ def test_the_laws_of_a_task(task):
         laws = check_task(task, split)
         assert laws.oracle == 1
         assert laws.raised == ()
-        assert laws.controls["blank"] == laws.controls["click-everything"] == 0
-        assert max(laws.controls.values()) <= 0.5  # the fake has twelve words only
+        assert laws.baselines["blank"] == laws.baselines["click-everything"] == 0
+        assert max(laws.baselines.values()) <= 0.5  # the fake has twelve words only
 
 
 def test_ctrl_c_while_records_are_built_waits_for_no_further_page(tmp_path):
@@ -370,7 +370,7 @@ def test_pages_without_an_oracle_can_be_evaluated_and_have_no_gold(tmp_path):
         "hover-shape": True,
         "enter-text": False,
     }
-    assert set(task.controls) == {"blank", "random-clicks", "click-everything"}
+    assert set(task.baselines) == {"blank", "random-clicks", "click-everything"}
 
 
 def test_the_worst_answers_are_replayed_whole(tmp_path):

@@ -38,8 +38,8 @@ def test_the_laws_of_a_task(world, folder):
     laws = check_task(task, "test", hostile=HOSTILE[::5])
     assert laws.oracle == 1
     assert laws.raised == ()
-    assert laws.controls["blank"] == 0
-    assert laws.controls["shuffled-gold"] < 1
+    assert laws.baselines["blank"] == 0
+    assert laws.baselines["shuffled-gold"] < 1
     assert check_task(task, "held-out-tasks", hostile=()).oracle == 1
 
 

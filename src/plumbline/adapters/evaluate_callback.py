@@ -19,7 +19,12 @@ from typing import Any
 from plumbline.adapters.callback import Guest
 from plumbline.config.imports import reach
 from plumbline.errors import DataError, RecipeError
-from plumbline.evaluation.statistics import Paired, direction, mean_interval, paired
+from plumbline.evaluation.statistics import (
+    PairedDifference,
+    direction,
+    mean_interval,
+    paired_difference,
+)
 from plumbline.storage import read_jsonl, read_object, write_json, write_jsonl
 from plumbline.tasks.jsonl.files import read_rows
 
@@ -262,8 +267,8 @@ class EvaluateCallback(Guest):
         clusters = None if self.clusters is None else [self.clusters[at] for at in known]
         return [before.rewards[at] for at in known], [now.rewards[at] for at in known], clusters
 
-    def _paired(self, before: Evaluated, now: Evaluated) -> Paired:
-        return paired(*self._scored(before, now))
+    def _paired(self, before: Evaluated, now: Evaluated) -> PairedDifference:
+        return paired_difference(*self._scored(before, now))
 
     def _answers(self) -> list[str]:
         """The greedy answer to every row [n]."""

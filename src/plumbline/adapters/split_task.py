@@ -11,7 +11,7 @@ from plumbline.recipe import Section
 from plumbline.records import Example
 from plumbline.seeds import derive
 from plumbline.tasks.baselines import WITH_GOLD, WITHOUT_GOLD
-from plumbline.tasks.task import Control, Task
+from plumbline.tasks.task import Baseline, Task
 
 
 class DealtOptions(Section):
@@ -81,7 +81,7 @@ class DealtTask(Task):
         return self._dealt[split]
 
     @property
-    def controls(self) -> Mapping[str, Control]:
-        """See `Task.controls`: those from gold answers where every example has one."""
+    def baselines(self) -> Mapping[str, Baseline]:
+        """See `Task.baselines`: those from gold answers where every example has one."""
         every = (one for split in self._dealt.values() for one in split)
         return WITHOUT_GOLD if any(one.gold is None for one in every) else WITH_GOLD

@@ -3,7 +3,7 @@ without a model.
 
 A check is a function from a context to findings. The context is what is known at that moment: the
 recipe and its tasks (`preflight.before.BeforeRun`), the records of a stage
-(`diagnosis.history.History`), or a reward's verdicts (`audit.bench.ScoringRunner`).
+(`diagnosis.history.History`), or a reward's verdicts (`audit.scoring_runner.ScoringRunner`).
 """
 
 from collections import Counter

@@ -1,8 +1,7 @@
 """What a run refuses before anything is built or trained: of its recipe, its task, its records and
 its verifier."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,58 +19,10 @@ from plumbline.runs.remote import is_address
 from plumbline.runs.run import Run
 from plumbline.tasks import JSONL, NOWHERE, find_opener, open_task, task_names
 from plumbline.tasks.task import Task
+from plumbline.tasks.task_data import TaskData
 
-Splits = Mapping[str, Sequence[Example]]
 COMMON = frozenset({"train", "val", "test"})
 """The splits that every task has."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskData:
-    """A task of a run with its examples, and what its stages are evaluated on."""
-
-    name: str
-    """What the recipe calls it; empty for the only task of a run."""
-    task: Task
-    splits: Splits
-    """Its examples, those of train among them."""
-    finals: Sequence[str]
-    """The splits that every stage is evaluated on after its end."""
-    inside: str
-    """The split that RL is evaluated on."""
-    planned: Mapping[str, int] | None = None
-    """How many examples each split will have, where the records are not built and these are a few
-    like them."""
-
-    @property
-    def train(self) -> Sequence[Example]:
-        """What is trained on."""
-        return self.splits["train"]
-
-    @property
-    def held_out(self) -> Splits:
-        """What is evaluated on."""
-        wanted = dict.fromkeys([*self.finals, self.inside])
-        return {
-            split: self.splits[split]
-            for split in wanted
-            if split in self.splits and split != "train"
-        }
-
-    @property
-    def built(self) -> bool:
-        """Whether these are the run's own examples."""
-        return self.planned is None
-
-    @property
-    def sizes(self) -> Mapping[str, int]:
-        """How many examples each split has, or will have."""
-        return self.planned or {split: len(examples) for split, examples in self.splits.items()}
-
-    @property
-    def called(self) -> str:
-        """With a colon, for the beginning of a sentence about one of several tasks."""
-        return f"{self.name}: " if self.name else ""
 
 
 def check_recipe(recipe: Recipe) -> None:
@@ -231,14 +182,14 @@ def final_splits(recipe: Recipe, task: Task) -> list[str]:
     return list(dict.fromkeys([*recipe.evaluation.final, *further]))
 
 
-def check_disjoint(grounds: Sequence[TaskData]) -> None:
+def check_disjoint(tasks_data: Sequence[TaskData]) -> None:
     """Refuse to evaluate on prompts that are trained on, be it for another task.
 
     Raises:
         DataError: names the split and an example.
     """
-    seen = {example.fingerprint() for ground in grounds for example in ground.train}
-    for split, examples in _held_out(grounds):
+    seen = {example.fingerprint() for task_data in tasks_data for example in task_data.train}
+    for split, examples in _held_out(tasks_data):
         shared = [example.id for example in examples if example.fingerprint() in seen]
         if shared:
             raise DataError(
@@ -249,7 +200,7 @@ def check_disjoint(grounds: Sequence[TaskData]) -> None:
 
 
 def for_pretraining(
-    run: Run, name: str, examples: Sequence[Example], grounds: Sequence[TaskData]
+    run: Run, name: str, examples: Sequence[Example], tasks_data: Sequence[TaskData]
 ) -> list[Example]:
     """What a tiny model may be pretrained on: records of its own, less those whose prompts some
     task holds out.
@@ -261,12 +212,12 @@ def for_pretraining(
         run: is told.
         name: of the task, for the event.
         examples: of the task, with the options of the pretraining.
-        grounds: what the run holds out.
+        tasks_data: what the run holds out.
 
     Raises:
         DataError: none are left.
     """
-    held_out = {example.fingerprint() for _, split in _held_out(grounds) for example in split}
+    held_out = {example.fingerprint() for _, split in _held_out(tasks_data) for example in split}
     kept = [example for example in examples if example.fingerprint() not in held_out]
     left_out = len(examples) - len(kept)
     what = (
@@ -283,13 +234,13 @@ def for_pretraining(
     return kept
 
 
-def check_start(model: str, grounds: Sequence[TaskData]) -> None:
+def check_start(model: str, tasks_data: Sequence[TaskData]) -> None:
     """Refuse to begin from a model that was trained on what the run evaluates on.
 
     Raises:
         DataError: names the split and an example.
     """
-    for split, examples in _held_out(grounds):
+    for split, examples in _held_out(tasks_data):
         check_unseen(
             model,
             examples,
@@ -298,12 +249,12 @@ def check_start(model: str, grounds: Sequence[TaskData]) -> None:
         )
 
 
-def _held_out(grounds: Sequence[TaskData]) -> list[tuple[str, Sequence[Example]]]:
+def _held_out(tasks_data: Sequence[TaskData]) -> list[tuple[str, Sequence[Example]]]:
     """Every split that is held out, with its name, of every task."""
-    return [named for ground in grounds for named in ground.held_out.items()]
+    return [named for task_data in tasks_data for named in task_data.held_out.items()]
 
 
-def try_verifier(run: Run, ground: TaskData) -> None:
+def try_verifier(run: Run, task_data: TaskData) -> None:
     """Try a verifier of the user's own; and refuse to go on under another one than the run was
     begun with.
 
@@ -311,11 +262,11 @@ def try_verifier(run: Run, ground: TaskData) -> None:
         DataError: see `Task.precheck`.
         RunError: the scores of a resumed run would be of two rubrics.
     """
-    task = ground.task
+    task = task_data.task
     before = {
         evaluation.rubric
         for key, evaluation in run.evaluations().items()
-        if key.task == ground.name
+        if key.task == task_data.name
     }
     if before - {task.rubric}:
         raise RunError(
@@ -327,11 +278,11 @@ def try_verifier(run: Run, ground: TaskData) -> None:
     # greedily, and as in training
     recipe, rl, modes = run.recipe, run.recipe.rl, 1 + run.recipe.evaluation.sampled
     stages = 1 + (recipe.sft is not None) + (rl is not None)
-    verdicts = stages * modes * sum(len(ground.held_out[split]) for split in ground.finals)
+    verdicts = stages * modes * sum(len(task_data.held_out[split]) for split in task_data.finals)
     if rl is not None:  # at most: of several tasks each has a share of training
         verdicts += rl.steps * rl.prompts_per_step * rl.group_size
         if recipe.evaluation.every:
-            inside = len(ground.held_out[recipe.evaluation.split][: recipe.evaluation.limit])
+            inside = len(task_data.held_out[recipe.evaluation.split][: recipe.evaluation.limit])
             verdicts += modes * inside * (1 + rl.steps // recipe.evaluation.every)
     told = [event["message"] for event in run.files["events"].rows()]
     for message in task.precheck(verdicts):

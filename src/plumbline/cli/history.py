@@ -51,13 +51,13 @@ def runs(
     Each run is compared with its predecessor on the same examples. p-values are adjusted for all
     comparisons that are shown (Holm), so --split and --mode also decide how strict that is.
     """
-    from plumbline.evaluation.history import EvaluationFilter, history
+    from plumbline.evaluation.history import EvaluationFilter, read_lineage
     from plumbline.reports.evaluation_output import Outputs
     from plumbline.runs.remote import local_runs
 
     outputs = Outputs(table=table, report=report, as_json=as_json)
     _show(
-        history(
+        read_lineage(
             local_runs(folders or ["runs"]),
             EvaluationFilter(split, None if mode == "all" else mode),
         ),
@@ -98,7 +98,7 @@ def compare(
 
 def _show(found: "Lineage", outputs: "Outputs") -> None:
     """Write the page, and print the rest in the form that is asked for."""
-    from plumbline.evaluation.history import plain_comparisons, plain_history
+    from plumbline.evaluation.history import comparisons_to_dict, history_to_dict
     from plumbline.reports.evaluation_output import render
     from plumbline.reports.run_comparison import history_page, history_tables, history_terminal
     from plumbline.storage import write_text
@@ -106,7 +106,7 @@ def _show(found: "Lineage", outputs: "Outputs") -> None:
     if outputs.report is not None:
         write_text(outputs.report, history_page(found, shlex.join(["plumbline", *sys.argv[1:]])))
     if outputs.as_json:
-        print_json(plain_history(found) if found.lineage else plain_comparisons(found))
+        print_json(history_to_dict(found) if found.lineage else comparisons_to_dict(found))
     elif outputs.table is not None:
         print_text(render(history_tables(found), outputs.table))
     else:

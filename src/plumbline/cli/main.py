@@ -75,7 +75,7 @@ AT_ONCE = "Runs side by side, as Ray tasks here or on a cluster."
 RAY_ADDRESS = "Of a Ray cluster, or auto; by default RAY_ADDRESS, else here."
 MODEL = (
     "A run (its last model), a model directory, GGUF file, address or hub name; `oracle`; or a "
-    "control."
+    "baseline."
 )
 ENGINE = (
     "vllm draws through a server that is started for it (PLUMBLINE_VLLM_PYTHON names its "
@@ -290,9 +290,7 @@ def init(
     ] = None,
     gold: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMN|TEMPLATE", help="The reference answer, such as '#### {answer}'."
-        ),
+        typer.Option(metavar="COLUMN|TEMPLATE", help="The gold answer, such as '#### {answer}'."),
     ] = None,
     out: Annotated[
         Path, typer.Option(metavar="FILE", help="The recipe; a file that is there is left alone.")
@@ -307,12 +305,12 @@ def init(
     """
     from plumbline.evaluation.models import settled_keys
     from plumbline.runs.record import last_model
-    from plumbline.tasks.jsonl.init_recipe import start, started
+    from plumbline.tasks.jsonl.init_recipe import add_script_options, write_init_recipe
 
-    given = started(model, data, reward, script, out, prompt, gold, config)
+    given = add_script_options(model, data, reward, script, out, prompt, gold, config)
     given.model = last_model(given.model)
     given.settings = settled_keys(given.model)
-    lines, ready = start(given)
+    lines, ready = write_init_recipe(given)
     print_text("".join(f"{line}\n" for line in lines))
     raise typer.Exit(0 if ready else 1)
 
@@ -480,7 +478,7 @@ def evaluate(
     trust_code: take.TrustCode = False,
     as_json: take.OutputJson = False,
 ) -> None:
-    """Evaluate a model, the oracle or a control on a fixed split, with floor and ceiling beside
+    """Evaluate a model, the oracle or a baseline on a fixed split, with floor and ceiling beside
     it."""
     from plumbline.evaluation.command import EvaluationSpec, each_task, run_evaluation
     from plumbline.evaluation.models import ModelOptions
@@ -552,14 +550,14 @@ def score(
     from plumbline.errors import RecipeError
 
     if reward is not None and rows is not None and not task and out is None and split is None:
-        from plumbline.checks.audit.audit import targets
+        from plumbline.checks.audit.audit import open_targets
         from plumbline.checks.audit.stored import score_stored
         from plumbline.config.overrides import task_options
 
         with progress() as view:
-            (target,) = targets(reward, task_options(overrides or ()), rows, data).values()
+            (target,) = open_targets(reward, task_options(overrides or ()), rows, data).values()
             stored = score_stored(completions, target(view.working), view.working)
-        print_json(stored.plain()) if as_json else print_tables(stored.tables(), wrap=False)
+        print_json(stored.to_dict()) if as_json else print_tables(stored.tables(), wrap=False)
         return
     if reward is not None or rows is not None or not task:
         raise RecipeError(
@@ -731,13 +729,13 @@ def audit(
     trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.Json = False,
 ) -> None:
-    """Audit a reward without a model: gold answers, controls, parts, hostile texts, other ways to
+    """Audit a reward without a model: gold answers, baselines, parts, hostile texts, other ways to
     write, cheats.
 
     The exit status is 1 where a fatal finding stands.
     """
     from plumbline.checks.audit.audit import audit as audit_task
-    from plumbline.checks.audit.audit import audit_tables, is_audit, targets
+    from plumbline.checks.audit.audit import audit_tables, is_audit, open_targets
     from plumbline.config.overrides import task_options
     from plumbline.storage import write_json
 
@@ -745,13 +743,13 @@ def audit(
         output_guard.check_file(out, "audit", is_audit)
     splits, found = () if split is None else (split,), {}
     with progress() as view:
-        for name, target in targets(task, task_options(overrides or ()), rows, data).items():
+        for name, target in open_targets(task, task_options(overrides or ()), rows, data).items():
             found[name] = audit_task(
                 target(view.working), splits, limit=limit, seed=seed, progress=view.working
             )
     plain = {
         "audits": {
-            name or audited.context.task.name: audited.plain() for name, audited in found.items()
+            name or audited.context.task.name: audited.to_dict() for name, audited in found.items()
         }
     }
     if out is not None:

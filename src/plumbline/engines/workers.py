@@ -40,7 +40,7 @@ from plumbline.recipe import ModelSection, Recipe, ScaleSection
 from plumbline.records import Example, Failure, Message, Outcome, Request, Score, Trajectory
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
-from plumbline.tasks.task import Episode, Task, Wrapped, episode_of, whole
+from plumbline.tasks.task import Episode, Task, TaskAdapter, episode_of, unwrap_result
 
 KEPT = 1024  # episodes that a worker keeps; an older one that continues is told again
 # Workers that one call may cost: that die of it, that give no answer in time, and that die before
@@ -319,7 +319,7 @@ def spread_verdicts(recipe: Recipe, task: Task, name: str, run: Run) -> Task:
     return _Spread(task, pool)
 
 
-class _Spread(Wrapped):
+class _Spread(TaskAdapter):
     """A task whose verdicts are asked of workers, one by each thread."""
 
     def __init__(self, task: Task, pool: ActorPool) -> None:
@@ -333,7 +333,7 @@ class _Spread(Wrapped):
 
     def judge(self, example: Example, completion: str) -> Verdict:
         """See `Task.judge`."""
-        return whole(self.judge_group(example, [completion])[0])
+        return unwrap_result(self.judge_group(example, [completion])[0])
 
     def judge_group(
         self, example: Example, completions: Sequence[str]

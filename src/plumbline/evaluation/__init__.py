@@ -1,2 +1,2 @@
-"""A frozen collect: a fixed split, intervals, breakdowns, paired tests, and the controls and the
+"""A frozen collect: a fixed split, intervals, breakdowns, paired tests, and the baselines and the
 oracle beside."""

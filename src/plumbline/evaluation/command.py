@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import DataError, RecipeError
-from plumbline.evaluation.evaluate import ORACLE, references
-from plumbline.evaluation.models import ModelOptions, check_name, controls_of, evaluate_model
+from plumbline.evaluation.evaluate import ORACLE, evaluate_references
+from plumbline.evaluation.models import ModelOptions, baselines_of, check_name, evaluate_model
 from plumbline.evaluation.replays import check_replayable, replay_episodes
 from plumbline.recipe import TaskSection, section
 from plumbline.records import Evaluation, Example
@@ -23,7 +23,7 @@ class EvaluationSpec:
     """What is evaluated, and on what."""
 
     model: str
-    """A model, the oracle, or a control by name."""
+    """A model, the oracle, or a baseline by name."""
     task: str
     """Empty is the model's own."""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class EvaluationSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationResult:
-    """The evaluation, the oracle and the controls on the same examples, and the replays."""
+    """The evaluation, the oracle and the baselines on the same examples, and the replays."""
 
     evaluation: Evaluation
     references: Mapping[str, Evaluation]
@@ -69,9 +69,9 @@ def each_task(spec: EvaluationSpec) -> dict[str, EvaluationSpec]:
     name = spec.task or _no_task(spec.model, spec.model_options)
     variants = variants_of(name, spec.options, records_folder(name, spec.data))
     each = {label: replace(spec, task=name, options=options) for label, options in variants.items()}
-    # A control is often of one job only.
+    # A baseline is often of one job only.
     return {
-        label: one for label, one in each.items() if spec.model in controls_of(name, one.options)
+        label: one for label, one in each.items() if spec.model in baselines_of(name, one.options)
     } or each
 
 
@@ -79,9 +79,9 @@ def run_evaluation(spec: EvaluationSpec, listener: Listener) -> EvaluationResult
     """Do what the specification says; `listener` is told what happens.
 
     Raises:
-        RecipeError: no such task, an option that it does not have, or a misspelt control.
+        RecipeError: no such task, an option that it does not have, or a misspelt baseline.
         DataError: no such split; the model was trained on its prompts; episodes that cannot be
-            replayed; the oracle has no gold answers; for it and the controls, a verifier that does
+            replayed; the oracle has no gold answers; for it and the baselines, a verifier that does
             not do (see `Task.precheck`).
         ModelError: there is no such model.
     """
@@ -90,13 +90,13 @@ def run_evaluation(spec: EvaluationSpec, listener: Listener) -> EvaluationResult
         check_replayable(task, spec.replays)
     check_name(spec.model, task, spec.model_options)
     examples = task.examples(spec.split)[: spec.limit]
-    if spec.model == ORACLE or spec.model in task.controls:
+    if spec.model == ORACLE or spec.model in task.baselines:
         if spec.model == ORACLE:
             for example in examples:
                 gold_of(example)  # without gold answers there is no oracle to evaluate
         for message in task.precheck(0):
             listener.event("task", message)
-        beside = references(task, examples, spec.split, listener.working)
+        beside = evaluate_references(task, examples, spec.split, listener.working)
         evaluation = beside[spec.model]
     else:  # the model first: what is wrong with it should not take long to show
         evaluation = evaluate_model(
@@ -108,7 +108,7 @@ def run_evaluation(spec: EvaluationSpec, listener: Listener) -> EvaluationResult
             listener,
             spec.recipe_sampling,
         )
-        beside = references(task, examples, spec.split, listener.working)
+        beside = evaluate_references(task, examples, spec.split, listener.working)
     replays = replay_episodes(task, examples, evaluation, spec.replays) if spec.replays else ()
     return EvaluationResult(
         evaluation=evaluation, references=beside, replays=replays, examples=examples

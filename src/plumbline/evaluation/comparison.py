@@ -9,11 +9,11 @@ from plumbline.errors import IncomparableError, PlumblineError
 from plumbline.evaluation.statistics import (
     SIGNIFICANT,
     Direction,
-    Paired,
-    detectable,
+    PairedDifference,
+    detectable_difference,
     direction,
     holm,
-    paired,
+    paired_difference,
 )
 from plumbline.evaluation.summary import part_means
 from plumbline.records import Evaluation, Judged, clusters_of
@@ -23,7 +23,7 @@ TRIAL = 30
 """Held-out examples below which a comparison decides nothing."""
 
 
-def trial(n: int) -> str:
+def describe_trial(n: int) -> str:
     """What to say of a comparison on `n` examples that is a trial; empty where there are enough of
     them."""
     return (
@@ -33,7 +33,7 @@ def trial(n: int) -> str:
     )
 
 
-def compare(before: Evaluation, after: Evaluation) -> Paired:
+def compare(before: Evaluation, after: Evaluation) -> PairedDifference:
     """The paired difference of two evaluations of the same examples under the same rubric, where
     both were judged.
 
@@ -43,7 +43,9 @@ def compare(before: Evaluation, after: Evaluation) -> Paired:
     """
     pairs = judged_pairs(before, after)
     rows = [row for _, row in pairs]
-    return paired([row.reward for row, _ in pairs], [row.reward for row in rows], clusters_of(rows))
+    return paired_difference(
+        [row.reward for row, _ in pairs], [row.reward for row in rows], clusters_of(rows)
+    )
 
 
 def judged_pairs(before: Evaluation, after: Evaluation) -> list[tuple[Judged, Judged]]:
@@ -63,7 +65,7 @@ def judged_pairs(before: Evaluation, after: Evaluation) -> list[tuple[Judged, Ju
     return pairs
 
 
-def among(evaluation: Evaluation, other: Evaluation) -> Evaluation:
+def restrict_to_examples(evaluation: Evaluation, other: Evaluation) -> Evaluation:
     """An evaluation's verdicts on the examples of another one, where it has all of them; else the
     whole evaluation.
 
@@ -80,7 +82,7 @@ def among(evaluation: Evaluation, other: Evaluation) -> Evaluation:
     )
 
 
-def aligned(evaluation: Evaluation, other: Evaluation) -> Evaluation | None:
+def align_rows(evaluation: Evaluation, other: Evaluation) -> Evaluation | None:
     """An evaluation's verdicts on exactly the rows of another one, in their order; None where it
     lacks one of them."""
     rows = {row.id: row for row in evaluation.rows}
@@ -119,7 +121,7 @@ def check_same(before: Evaluation, after: Evaluation, *, rubric: bool = True) ->
         )
 
 
-def fall(before: Evaluation, after: Evaluation) -> str | None:
+def describe_fall(before: Evaluation, after: Evaluation) -> str | None:
     """What to say where `after` earned less on the same examples (see `direction`); None where it
     did not.
 
@@ -158,7 +160,7 @@ class Pairing:
     against: str
     asked: str
     """Task, split and mode."""
-    paired: Paired | None = None
+    paired: PairedDifference | None = None
     error: PlumblineError | None = None
     """Why the two are not comparable."""
     remark: str = ""
@@ -180,7 +182,7 @@ def name_of(key: EvaluationKey) -> str:
     return f"{key.task} {key.split} {key.mode}".strip()
 
 
-def pair(
+def pair_evaluations(
     run: str, against: str, asked: str, before: Evaluation, after: Evaluation, remark: str = ""
 ) -> Pairing:
     """The pairing of an evaluation of `run` with one of `against`: its difference, or why there is
@@ -197,13 +199,13 @@ def pair(
     )
     try:
         change = compare(replace(before, source=against), replace(after, source=run))
-        remarks += [trial(change.difference.n)]
+        remarks += [describe_trial(change.difference.n)]
         return replace(pairing, paired=change, remark="; ".join(filter(None, remarks)))
     except IncomparableError as error:
         return replace(pairing, error=error)
 
 
-def adjusted(pairings: Sequence[Pairing]) -> tuple[Pairing, ...]:
+def adjust_pairings(pairings: Sequence[Pairing]) -> tuple[Pairing, ...]:
     """The pairings with p-values and detectable differences adjusted for how many there are."""
     tested = [one.paired for one in pairings if one.paired is not None]
     p_values = iter(holm([one.p_value for one in tested]))
@@ -214,13 +216,13 @@ def adjusted(pairings: Sequence[Pairing]) -> tuple[Pairing, ...]:
             # of flips, where all differ the same way
             least_p = 2.0 ** (1 - one.paired.scatter.units)
             can_differ = one.paired.ties < difference.n and least_p * len(tested) < SIGNIFICANT
-            least = detectable(difference, len(tested)) if can_differ else None
+            least = detectable_difference(difference, len(tested)) if can_differ else None
             one = replace(one, p=next(p_values), detectable=least)
         found.append(one)
     return tuple(found)
 
 
-def plain_pairing(one: Pairing) -> dict[str, Any]:
+def pairing_to_dict(one: Pairing) -> dict[str, Any]:
     """A pairing as JSON values: the paired difference, or `not_comparable`."""
     if one.paired is None:
         return {"not_comparable": one.error.cause if one.error is not None else ""}

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import DataError
-from plumbline.evaluation.evaluate import evaluate_completions, references
-from plumbline.evaluation.summary import detail
+from plumbline.evaluation.evaluate import evaluate_completions, evaluate_references
+from plumbline.evaluation.summary import summarise_with_references
 from plumbline.records import Evaluation
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress, silent
@@ -20,7 +20,8 @@ class ScoredFile:
 
     evaluation: Evaluation
     summary: Mapping[str, Any]
-    """`summary.detail`, with `unknown_ids`, `coverage` (what `coverage` gives) and `warnings`."""
+    """`summary.summarise_with_references`, with `unknown_ids`, `coverage` (what
+    `describe_coverage` gives) and `warnings`."""
 
 
 def score_file(
@@ -35,13 +36,13 @@ def score_file(
     splits = list(task.splits) if split is None else [split]
     evaluation, unknown = evaluate_file(path, task, splits, progress)
     known = {example.id: example for name in splits for example in task.examples(name)}
-    beside = references(
+    beside = evaluate_references(
         task, [known[row.id] for row in evaluation.rows], evaluation.split, progress
     )
-    covered = coverage(evaluation, task, splits)
+    covered = describe_coverage(evaluation, task, splits)
     warnings = []
     if unknown:
-        whose = f" ({elsewhere})" if (elsewhere := task.elsewhere(unknown)) else ""
+        whose = f" ({elsewhere})" if (elsewhere := task.explain_foreign_ids(unknown)) else ""
         warnings.append(
             f"{len(unknown)} rows name no example of {', '.join(splits)} and were left out{whose}"
         )
@@ -59,7 +60,7 @@ def score_file(
     return ScoredFile(
         evaluation=evaluation,
         summary={
-            **detail(evaluation, beside),
+            **summarise_with_references(evaluation, beside),
             "unknown_ids": len(unknown),
             "coverage": covered,
             "warnings": warnings,
@@ -108,7 +109,7 @@ def evaluate_file(
     if not answers:
         raise DataError(
             f"none of the {len(unknown)} ids in {path} is an example of {', '.join(splits)}",
-            task.elsewhere(unknown)
+            task.explain_foreign_ids(unknown)
             or "check --data and --split: the ids come from its train, val or test file",
         )
     examples = [known[identity] for identity in answers]
@@ -119,7 +120,7 @@ def evaluate_file(
     return evaluation, unknown
 
 
-def coverage(evaluation: Evaluation, task: Task, splits: Sequence[str]) -> dict[str, Any]:
+def describe_coverage(evaluation: Evaluation, task: Task, splits: Sequence[str]) -> dict[str, Any]:
     """How much of its splits a file's evaluation covers: a mean over the easy tenth is none of the
     whole.
 

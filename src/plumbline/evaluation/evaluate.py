@@ -1,6 +1,6 @@
-"""Evaluations of models, of completions from elsewhere, of the oracle and of the controls.
+"""Evaluations of models, of completions from elsewhere, of the oracle and of the baselines.
 
-Only a model needs torch; judging completions, the oracle and the controls runs on a laptop in a
+Only a model needs torch; judging completions, the oracle and the baselines runs on a laptop in a
 second.
 """
 
@@ -67,7 +67,7 @@ def evaluate_policy(
         part = examples[start : start + AT_ONCE]
         key: Key = (under.seed, "evaluate")
         groups = collect(policy, task, part, copies=1, sampling=under.sampling, key=key)
-        found = [_sampled(group) for group in groups]
+        found = [_row_of_group(group) for group in groups]
         rows += found
         if begun is not None:
             begun.add(found)
@@ -113,27 +113,27 @@ def evaluate_completions(
 def evaluate_reference(
     task: Task, examples: Sequence[Example], *, source: str, split: str, progress: Progress = silent
 ) -> Evaluation:
-    """The oracle, or a control by name; for `progress` see `evaluate_completions`.
+    """The oracle, or a baseline by name; for `progress` see `evaluate_completions`.
 
     Raises:
-        DataError: the task has no control of that name; the oracle is asked for what has no gold
+        DataError: the task has no baseline of that name; the oracle is asked for what has no gold
             answer.
     """
     if source == ORACLE:
         answers = list(map(gold_of, examples))
-    elif source in task.controls:
-        answers = task.controls[source](examples)
+    elif source in task.baselines:
+        answers = task.baselines[source](examples)
     else:
         raise DataError(
-            f"task {task.name} has no control {source!r}",
-            f"it has {', '.join((ORACLE, *task.controls))}",
+            f"task {task.name} has no baseline {source!r}",
+            f"it has {', '.join((ORACLE, *task.baselines))}",
         )
     return evaluate_completions(
         task, examples, answers, source=source, split=split, progress=progress
     )
 
 
-def references(
+def evaluate_references(
     task: Task, examples: Sequence[Example], split: str, progress: Progress = silent
 ) -> dict[str, Evaluation]:
     """All of `references_of`. For `progress` see `evaluate_completions`."""
@@ -144,18 +144,18 @@ def references(
 
 
 def references_of(task: Task, examples: Sequence[Example]) -> tuple[str, ...]:
-    """Names of the oracle and of every control: the ceiling and the floor that stand beside each
+    """Names of the oracle and of every baseline: the ceiling and the floor that stand beside each
     evaluation.
 
     Examples without gold answers have no oracle, and so no ceiling.
     """
     return (
         *([ORACLE] if all(example.gold is not None for example in examples) else []),
-        *task.controls,
+        *task.baselines,
     )
 
 
-def _sampled(group: Group) -> Judged | Unjudged:
+def _row_of_group(group: Group) -> Judged | Unjudged:
     """The row of a group's only answer."""
     (rollout,) = group.rollouts
     return _row(

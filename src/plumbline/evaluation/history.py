@@ -10,9 +10,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from plumbline.errors import DataError, IncomparableError, PlumblineError
-from plumbline.evaluation.comparison import Pairing, adjusted, aligned, name_of, pair, plain_pairing
+from plumbline.evaluation.comparison import (
+    Pairing,
+    adjust_pairings,
+    align_rows,
+    name_of,
+    pair_evaluations,
+    pairing_to_dict,
+)
 from plumbline.evaluation.statistics import Interval, mean_interval
-from plumbline.evaluation.summary import bounds
+from plumbline.evaluation.summary import floor_and_ceiling
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
 from plumbline.runs.lineage import (
@@ -42,7 +49,7 @@ class StageResult:
     rubric: str
     reward: Interval
     floor: float | None = None
-    """The best control's mean on the same examples."""
+    """The best baseline's mean on the same examples."""
     ceiling: float | None = None
 
 
@@ -95,7 +102,7 @@ class EvaluationFilter:
 # -- a folder of runs ------------------------------------------------------------------------------
 
 
-def history(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFilter()) -> Lineage:
+def read_lineage(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFilter()) -> Lineage:
     """The runs of some folders in the order of their lineage, each against its predecessor.
 
     Args:
@@ -131,11 +138,13 @@ def history(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFilter(
         )
         pairings += _pairings(run, earlier, begun[run.name], asked, read)
     names = [[run.name for run in version] for version in versions(runs, begun)]
-    beside = tuple(_beside_seeds(one, _spread(one, names, members)) for one in adjusted(pairings))
+    beside = tuple(
+        _beside_seeds(one, _seed_spread(one, names, members)) for one in adjust_pairings(pairings)
+    )
     return Lineage(members=tuple(members), pairings=beside, lineage=True, others=others)
 
 
-def _spread(one: Pairing, same: Sequence[Sequence[str]], members: Sequence[Member]) -> float:
+def _seed_spread(one: Pairing, same: Sequence[Sequence[str]], members: Sequence[Member]) -> float:
     """How far apart the seeds of one recipe are, the run's or its predecessor's, in what the
     pairing asks."""
     spread = 0.0
@@ -166,14 +175,16 @@ def _results(
         if key in asked:
             try:
                 found.append(
-                    _summed(run, key) if str(key) in run.summaries else _evaluated(run, key)
+                    _result_of_outcome(run, key)
+                    if str(key) in run.summaries
+                    else _results_of_evaluations(run, key)
                 )
             except PlumblineError as error:
                 problems.append(error.cause)
     return tuple(found), tuple(problems)
 
 
-def _summed(run: RunRecord, key: EvaluationKey) -> StageResult:
+def _result_of_outcome(run: RunRecord, key: EvaluationKey) -> StageResult:
     """A result as the run's own outcome says it, which is quick."""
     try:
         said = EvaluationSummary.model_validate(run.summaries[str(key)])
@@ -183,28 +194,28 @@ def _summed(run: RunRecord, key: EvaluationKey) -> StageResult:
             f"{path} does not say what {key} came to", "evaluate the run's model again"
         ) from error
     reward = Interval(said.reward.mean, said.reward.low, said.reward.high, said.reward.n)
-    asked = _asked(key, said.task)
+    asked = _key_to_dict(key, said.task)
     return StageResult(
         **asked, rubric=said.rubric, reward=reward, floor=said.floor, ceiling=said.ceiling
     )
 
 
-def _evaluated(run: RunRecord, key: EvaluationKey) -> StageResult:
+def _results_of_evaluations(run: RunRecord, key: EvaluationKey) -> StageResult:
     """A result of a run that has no outcome yet, from its evaluations."""
     evaluation = read_evaluation(run.evaluation_file(key))
     beside = {}
     for other, path in run.evaluation_files().items():
         if (other.stage, other.task, other.split) == (REFERENCE, key.task, key.split) and (
-            reference := aligned(read_evaluation(path), evaluation)
+            reference := align_rows(read_evaluation(path), evaluation)
         ):
             beside[other.mode] = reference
-    return _result(evaluation, key, bounds(evaluation, beside) if beside else {})
+    return _result(evaluation, key, floor_and_ceiling(evaluation, beside) if beside else {})
 
 
 def _result(evaluation: Evaluation, key: EvaluationKey, around: Mapping[str, Any]) -> StageResult:
     """An evaluation's result; `around` has floor and ceiling, where they are known."""
     asked, reward = (
-        _asked(key, evaluation.task),
+        _key_to_dict(key, evaluation.task),
         mean_interval(evaluation.rewards(), evaluation.clusters()),
     )
     floor, ceiling = around.get("floor"), around.get("ceiling")
@@ -213,7 +224,7 @@ def _result(evaluation: Evaluation, key: EvaluationKey, around: Mapping[str, Any
     )
 
 
-def _asked(key: EvaluationKey, task: str) -> dict[str, Any]:
+def _key_to_dict(key: EvaluationKey, task: str) -> dict[str, Any]:
     named = {"split": key.split, "mode": key.mode, "stage": key.stage}
     return {"asked": name_of(key), "task": key.task or task, **named}
 
@@ -250,12 +261,12 @@ def _pairings(
         except PlumblineError as error:
             found.append(Pairing(run=run.name, against=name, asked=what, error=error))
         else:
-            remark = _after(key, theirs[what], name) if other is not run else ""
-            found.append(pair(run.name, name, what, before, after, remark))
+            remark = _stage_remark(key, theirs[what], name) if other is not run else ""
+            found.append(pair_evaluations(run.name, name, what, before, after, remark))
     return found
 
 
-def _after(key: EvaluationKey, other: EvaluationKey, name: str) -> str:
+def _stage_remark(key: EvaluationKey, other: EvaluationKey, name: str) -> str:
     """The remark on evaluations after different stages; `name` is the run of the other one."""
     return "" if key.stage == other.stage else f"after {key.stage}, and {name} after {other.stage}"
 
@@ -263,16 +274,16 @@ def _after(key: EvaluationKey, other: EvaluationKey, name: str) -> str:
 # -- plain values ----------------------------------------------------------------------------------
 
 
-def plain_history(found: Lineage) -> dict[str, Any]:
+def history_to_dict(found: Lineage) -> dict[str, Any]:
     """A history as JSON values."""
     return {
         "tests": found.tests,
-        "runs": [_plain_member(member, found.pairings) for member in found.members],
+        "runs": [_member_to_dict(member, found.pairings) for member in found.members],
         "others": dict(found.others),
     }
 
 
-def _plain_member(member: Member, pairings: Sequence[Pairing]) -> dict[str, Any]:
+def _member_to_dict(member: Member, pairings: Sequence[Pairing]) -> dict[str, Any]:
     run, origin = member.listed, member.origin
     assert run is not None
     return {
@@ -297,7 +308,9 @@ def _plain_member(member: Member, pairings: Sequence[Pairing]) -> dict[str, Any]
         "changes": [{"key": key, "before": old, "after": new} for key, old, new in member.changes],
         "results": [asdict(result) for result in member.results],
         "comparisons": [
-            {"asked": one.asked} | plain_pairing(one) for one in pairings if one.run == member.name
+            {"asked": one.asked} | pairing_to_dict(one)
+            for one in pairings
+            if one.run == member.name
         ],
         "problems": list(member.problems),
     }
@@ -334,10 +347,10 @@ def compare_paths(first: Path, *others: Path) -> Lineage:
             Member(name=name, listed=run, against=against, changes=differing, results=results)
         )
         if at:
-            pairings += _shared((first, names[0], found[0]), (path, name, found[at]))
+            pairings += _pair_shared((first, names[0], found[0]), (path, name, found[at]))
     if pairings and all(one.paired is None for one in pairings):
         raise next(one.error for one in pairings if one.error is not None)
-    return Lineage(members=tuple(members), pairings=adjusted(pairings))
+    return Lineage(members=tuple(members), pairings=adjust_pairings(pairings))
 
 
 def _record(path: Path, name: str) -> RunRecord:
@@ -365,12 +378,12 @@ def find_evaluations(path: Path, run: RunRecord | None) -> Evaluations:
     return {name_of(key): (key, read_evaluation(run.evaluation_file(key))) for key in run.finals}
 
 
-def _shared(
+def _pair_shared(
     first: tuple[Path, str, Evaluations], second: tuple[Path, str, Evaluations]
 ) -> list[Pairing]:
     (path, name, before), (other, label, after) = first, second
     if "" in before or "" in after:
-        before, after = _single(before, after), _single(after, before)
+        before, after = _pair_with_single(before, after), _pair_with_single(after, before)
     shared = [asked for asked in before if asked in after]
     if not shared:
         error = DataError(
@@ -381,12 +394,12 @@ def _shared(
     pairs = []
     for asked in shared:
         (one, earlier), (its, later) = before[asked], after[asked]
-        remark = _after(its, one, name) if asked else ""
-        pairs.append(pair(label, name, asked or "evaluation", earlier, later, remark))
+        remark = _stage_remark(its, one, name) if asked else ""
+        pairs.append(pair_evaluations(label, name, asked or "evaluation", earlier, later, remark))
     return pairs
 
 
-def _single(found: Evaluations, other: Evaluations) -> Evaluations:
+def _pair_with_single(found: Evaluations, other: Evaluations) -> Evaluations:
     """A run beside a single evaluation: the run's evaluation of that split and mode."""
     if "" in found:
         return found
@@ -402,13 +415,13 @@ def _single(found: Evaluations, other: Evaluations) -> Evaluations:
     return {"": meant[0]} if meant else {}
 
 
-def plain_comparisons(found: Lineage) -> dict[str, Any]:
+def comparisons_to_dict(found: Lineage) -> dict[str, Any]:
     """What `compare_paths` found as JSON values: for two the comparisons by what was asked, and the
     recipes' differences; for more the same by run.
     """
     each = {
         member.name: {
-            one.asked: plain_pairing(one) for one in found.pairings if one.run == member.name
+            one.asked: pairing_to_dict(one) for one in found.pairings if one.run == member.name
         }
         for member in found.members[1:]
     }

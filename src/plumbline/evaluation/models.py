@@ -90,7 +90,7 @@ class ModelOptions:
         return self.engine is not None and self.engine.startswith(("http://", "https://"))
 
     @property
-    def drawn_at(self) -> float:
+    def sampling_temperature(self) -> float:
         """The temperature."""
         return self.temperature or 0.0
 
@@ -100,51 +100,51 @@ def check_name(model: str, task: Task | None, options: ModelOptions) -> None:
 
     Args:
         model: its name.
-        task: what it is asked; None where nothing says so, and then the controls of all tasks are
+        task: what it is asked; None where nothing says so, and then the baselines of all tasks are
             known.
         options: how it is opened.
 
     Raises:
-        RecipeError: it looks like a misspelt reference, or is a control of another task.
+        RecipeError: it looks like a misspelt reference, or is a baseline of another task.
         ModelError, DataError: no model can be opened there (see `check_model`).
     """
-    controls = (
-        {name for one in task_names() for name in controls_of(one, {})}
+    baselines = (
+        {name for one in task_names() for name in baselines_of(one, {})}
         if task is None
-        else set(task.controls)
+        else set(task.baselines)
     )
-    if model == ORACLE or model in controls:
+    if model == ORACLE or model in baselines:
         return
     if options.is_remote:
         check_address(str(options.engine), "--engine")
         return
     if "/" not in model and not Path(model).exists():
         close = difflib.get_close_matches(
-            model.casefold(), (ORACLE, *sorted(controls)), n=1, cutoff=0.75
+            model.casefold(), (ORACLE, *sorted(baselines)), n=1, cutoff=0.75
         )
         models = "a model is a directory, a GGUF file, or a hub name such as org/model"
         if close:
             raise RecipeError(
-                f"there is no model and no control named {model}",
+                f"there is no model and no baseline named {model}",
                 f"did you mean {close[0]}? {models}",
             )
         for other in task_names():
-            if task is not None and other != task.name and model in controls_of(other, {}):
+            if task is not None and other != task.name and model in baselines_of(other, {}):
                 raise RecipeError(
-                    f"{model} is a control of the task {other}, and the task is {task.name}",
-                    f"add --task {other}, or give one of {', '.join((ORACLE, *task.controls))}; "
+                    f"{model} is a baseline of the task {other}, and the task is {task.name}",
+                    f"add --task {other}, or give one of {', '.join((ORACLE, *task.baselines))}; "
                     f"{models}",
                 )
-    opened, _ = as_trained(model, options)
+    opened, _ = options_as_trained(model, options)
     check_model(opened, model)
     if options_of(opened.family).policy:
         reach_hub(local_model(model))
 
 
-def controls_of(task: str, options: Mapping[str, Any]) -> Collection[str]:
-    """Names of a task's controls; none where it cannot be opened because something is missing."""
+def baselines_of(task: str, options: Mapping[str, Any]) -> Collection[str]:
+    """Names of a task's baselines; none where it cannot be opened because something is missing."""
     try:
-        return open_task(task, options, NOWHERE).controls
+        return open_task(task, options, NOWHERE).baselines
     except PlumblineError:  # what it needs is not installed
         return ()
 
@@ -158,7 +158,7 @@ def evaluate_model(
     listener: Listener,
     recipe_sampling: Mapping[str, Any] | None = None,
 ) -> Evaluation:
-    """Evaluate the oracle or a control by name, else a model.
+    """Evaluate the oracle or a baseline by name, else a model.
 
     Args:
         model: its name.
@@ -176,7 +176,7 @@ def evaluate_model(
         EngineError: the engine that is asked for is not there, or breaks.
         DeviceMemoryError: the device's memory is not enough for it, or for so many answers at once.
     """
-    if model == ORACLE or model in task.controls:
+    if model == ORACLE or model in task.baselines:
         return evaluate_reference(
             task, examples, source=model, split=split, progress=listener.working
         )
@@ -203,8 +203,8 @@ def evaluate_model(
         drawn = drawn.as_greedy() if drawn.greedy else drawn
         under = Conditions(source=model, split=split, sampling=drawn, seed=options.seed)
         asked = Endpoint(str(options.engine), model)
-        return evaluate_policy(asked, task, examples, under, _told(listener, split))
-    opened, sampling = as_trained(model, options)
+        return evaluate_policy(asked, task, examples, under, _report_progress(listener, split))
+    opened, sampling = options_as_trained(model, options)
     listener.working(f"opening {model}", 0, 1)
     policy = open_policy(opened, model)
     listener.working(f"opening {model}", 1, 1)
@@ -214,16 +214,16 @@ def evaluate_model(
     check_prompts(policy, examples, sampling)
     under = Conditions(source=model, split=split, sampling=sampling, seed=options.seed)
     advice = "draw fewer answers at once with --rows-at-once, or use --device cpu"
-    with clear_memory_errors(advice), _drawing(policy, options, listener) as sampler:
-        return evaluate_policy(sampler, task, examples, under, _told(listener, split))
+    with clear_memory_errors(advice), _open_sampler(policy, options, listener) as sampler:
+        return evaluate_policy(sampler, task, examples, under, _report_progress(listener, split))
 
 
-def _told(listener: Listener, split: str) -> Callable[[int, int], None]:
+def _report_progress(listener: Listener, split: str) -> Callable[[int, int], None]:
     return lambda done, total: listener.working(f"evaluating {split}", done, total)
 
 
 @contextmanager
-def _drawing(policy: Policy, options: ModelOptions, listener: Listener) -> Iterator[Sampler]:
+def _open_sampler(policy: Policy, options: ModelOptions, listener: Listener) -> Iterator[Sampler]:
     """What draws: the policy itself, or a vLLM server that has its weights and ends with the
     block."""
     if options.engine is None:
@@ -242,7 +242,7 @@ def _drawing(policy: Policy, options: ModelOptions, listener: Listener) -> Itera
     shutil.rmtree(folder)  # after a failure the server's log stays there: the error names it
 
 
-def as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Sampling]:
+def options_as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Sampling]:
     """How to open a model and how to decode: as its own run did, but for what the command line
     says."""
     card = Card.read(model)
@@ -258,11 +258,11 @@ def as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Samplin
     family = options_of({"family": "autoregressive", **saved, **given}["family"])
     opened = {**saved, **given, "name": model}
     limits = {
-        "temperature": options.drawn_at,
+        "temperature": options.sampling_temperature,
         "max_tokens": options.max_tokens,
         "steps": options.steps,
     }
-    if options.drawn_at == 0:
+    if options.sampling_temperature == 0:
         limits |= {"top_k": 0, "top_p": 1.0}
     law |= {key: value for key, value in limits.items() if value is not None}
     # more blocks than --max-tokens has tokens; a family without steps
@@ -277,7 +277,7 @@ def as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Samplin
 def settled_keys(model: str) -> dict[str, Any]:
     """What a recipe that begins with a model says of it: the keys of `model` that its directory has
     settled."""
-    opened, _ = as_trained(model, ModelOptions())
+    opened, _ = options_as_trained(model, ModelOptions())
     settled = opened.model_dump(exclude_defaults=True, exclude={"name", *opened.how})
     return settled if opened.family == "autoregressive" else {"family": opened.family, **settled}
 

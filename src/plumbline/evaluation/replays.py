@@ -37,10 +37,12 @@ def replay_episodes(
     """
     check_replayable(task, count)
     known = {example.id: example for example in examples}
-    return tuple(_replay(task, known[row.id], row) for row in _chosen(evaluation.rows, count))
+    return tuple(
+        _replay(task, known[row.id], row) for row in _choose_answers(evaluation.rows, count)
+    )
 
 
-def _chosen(rows: Sequence[Judged], count: int) -> list[Judged]:
+def _choose_answers(rows: Sequence[Judged], count: int) -> list[Judged]:
     failed = sorted(
         (row for row in rows if row.reward < EARNED), key=lambda row: (row.reward, row.id)
     )

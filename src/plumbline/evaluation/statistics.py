@@ -88,8 +88,8 @@ def mean_interval(values: ArrayLike, clusters: Clusters = None) -> Interval:
         return Interval(math.nan, math.nan, math.nan, 0)
     if np.isin(array, (0.0, 1.0)).all():
         return rate_interval(array, clusters)
-    middle, half = float(array.mean()), _error(array, clusters)
-    half *= t_quantile(_freedom(len(array), clusters))
+    middle, half = float(array.mean()), _standard_error(array, clusters)
+    half *= t_quantile(_degrees_of_freedom(len(array), clusters))
     low, high = middle - half, middle + half
     if array.min() >= 0 and array.max() <= 1:
         low, high = max(0.0, low), min(1.0, high)
@@ -108,41 +108,41 @@ def _counts(n: int, clusters: Clusters) -> tuple[NDArray[np.int64], NDArray[np.i
     return place, counts
 
 
-def _alike(n: int, clusters: Clusters) -> float:
+def _effective_clusters(n: int, clusters: Clusters) -> float:
     """How many clusters of one size would be worth as much as these, were all examples of a cluster
     the same (Kish)."""
     counts = _counts(n, clusters)[1]
     return n * n / float((counts * counts).sum())
 
 
-def _freedom(n: int, clusters: Clusters) -> int:
-    return min(1000, max(1, int(_alike(n, clusters) - 1 + TIE)))
+def _degrees_of_freedom(n: int, clusters: Clusters) -> int:
+    return min(1000, max(1, int(_effective_clusters(n, clusters) - 1 + TIE)))
 
 
-def _none(n: float) -> float:
+def _error_of_zero(n: float) -> float:
     """The error of a share of 0: that nothing differed among n examples does not say that nothing
     can."""
     return rate_interval(np.zeros(max(1, int(n + TIE)))).high / QUANTILE
 
 
-def _error(array: NDArray[np.float64], clusters: Clusters) -> float:
-    """The standard error of a mean of values [n]; `_none` where all are 0."""
+def _standard_error(array: NDArray[np.float64], clusters: Clusters) -> float:
+    """The standard error of a mean of values [n]; `_error_of_zero` where all are 0."""
     n = len(array)
     place, counts = _counts(n, clusters)
     if not np.any(np.abs(array) > TIE) or (clusters is not None and len(counts) < 2):
-        return _none(_alike(n, clusters))
+        return _error_of_zero(_effective_clusters(n, clusters))
     if np.ptp(array) <= TIE or len(counts) < 2:
         return 0.0
     sums = np.bincount(place, weights=array - array.mean())
     return math.sqrt(len(sums) / (len(sums) - 1) * float(sums @ sums)) / n
 
 
-def surely_over(values: ArrayLike, limit: float, clusters: Clusters = None) -> bool:
+def is_surely_over(values: ArrayLike, limit: float, clusters: Clusters = None) -> bool:
     """Whether the mean of `values` [n] is over a limit, and not by chance (see `direction`): the
-    one rule by which a control is said to earn more than it may. Fewer than 6 values never say so.
+    one rule by which a baseline is said to earn more than it may. Fewer than 6 values never say so.
     """
     array = np.asarray(values, dtype=np.float64)
-    over = paired(np.full_like(array, limit), array, clusters)
+    over = paired_difference(np.full_like(array, limit), array, clusters)
     return direction(over.difference, over.p_value) == "rise"
 
 
@@ -233,19 +233,22 @@ def scatter_of(strata: Sequence[ArrayLike], clusters: Sequence[Clusters] = ()) -
         raise ValueError("there is nothing to take the mean of")
     named = list(zip(arrays, clusters or [None] * len(arrays), strict=True))
     errors = [
-        _error(one, of) if np.ptp(one) > TIE else _none(_alike(len(one), of)) for one, of in named
+        _standard_error(one, of)
+        if np.ptp(one) > TIE
+        else _error_of_zero(_effective_clusters(len(one), of))
+        for one, of in named
     ]
-    freedom = sum(int(_alike(len(one), of) - 1 + TIE) for one, of in named)
+    freedom = sum(int(_effective_clusters(len(one), of) - 1 + TIE) for one, of in named)
     return Scatter(
         units=sum(len(_counts(len(one), of)[1]) for one, of in named),
         n=sum(map(len, arrays)),
         freedom=min(1000, max(1, freedom)),
         error=math.hypot(*errors) / len(arrays),
-        inside=math.hypot(*itertools.starmap(_inside, named)) / len(arrays),
+        inside=math.hypot(*itertools.starmap(_error_within_clusters, named)) / len(arrays),
     )
 
 
-def _inside(array: NDArray[np.float64], clusters: Clusters) -> float:
+def _error_within_clusters(array: NDArray[np.float64], clusters: Clusters) -> float:
     """The error of a mean of values [n] by what lies inside their clusters."""
     n, (place, counts) = len(array), _counts(len(array), clusters)
     off = array - (np.bincount(place, weights=array) / counts)[place]
@@ -274,7 +277,7 @@ def _cubed(numbers: NDArray[Any]) -> float:
     return float((numbers**3).sum()) / length**3 if length > TIE else 0.0
 
 
-def _skewed(t: float, skewness: float) -> float:
+def _skewed_quantile(t: float, skewness: float) -> float:
     """The quantile t on the side to which a mean is skewed, by Hall's transformation; on the other
     side t itself."""
     return (
@@ -315,7 +318,7 @@ def least_distance(scatter: Scatter, units: int, levels: tuple[float, float] = B
     root = math.sqrt(scatter.units / units)
     freedom = min(1000, max(1, scatter.freedom * units // scatter.units))
     sure, mean = (t_quantile(freedom, level) for level in levels)
-    return (_skewed(sure, abs(scatter.skewness) * root) + mean) * scatter.error * root
+    return (_skewed_quantile(sure, abs(scatter.skewness) * root) + mean) * scatter.error * root
 
 
 def count_units(
@@ -373,14 +376,14 @@ def rate_interval(flags: ArrayLike, clusters: Clusters = None) -> Interval:
     if not n:
         return Interval(math.nan, math.nan, math.nan, 0)
     rate, worth, quantile = float(array.mean()), float(n), QUANTILE
-    if (fewest := _alike(n, clusters)) < n:
+    if (fewest := _effective_clusters(n, clusters)) < n:
         chance = rate * (1 - rate)
         worth = (
             fewest
             if chance == 0
-            else min(n, max(fewest, chance / max(_error(array, clusters), TIE) ** 2))
+            else min(n, max(fewest, chance / max(_standard_error(array, clusters), TIE) ** 2))
         )
-        quantile = t_quantile(_freedom(n, clusters))
+        quantile = t_quantile(_degrees_of_freedom(n, clusters))
     shrink = 1 + quantile**2 / worth
     middle = (rate + quantile**2 / (2 * worth)) / shrink
     half = (
@@ -391,7 +394,7 @@ def rate_interval(flags: ArrayLike, clusters: Clusters = None) -> Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
+class PairedDifference:
     """The mean difference of two evaluations of the same examples, its interval, and how likely
     chance alone is."""
 
@@ -411,7 +414,9 @@ class Paired:
     scatter: Scatter = NOTHING
 
 
-def paired(before: ArrayLike, after: ArrayLike, clusters: Clusters = None, seed: int = 0) -> Paired:
+def paired_difference(
+    before: ArrayLike, after: ArrayLike, clusters: Clusters = None, seed: int = 0
+) -> PairedDifference:
     """Compare two rewards [n] of the same examples in the same order.
 
     Raises:
@@ -424,7 +429,7 @@ def paired(before: ArrayLike, after: ArrayLike, clusters: Clusters = None, seed:
     place, _ = _counts(len(difference), clusters)
     sums = np.asarray(np.bincount(place, weights=difference), dtype=np.float64)
     change = _interval_of_change(difference, clusters)
-    return Paired(
+    return PairedDifference(
         difference=change[0],
         p_value=_sign_flip_p(sums, np.random.default_rng(seed)),
         wins=int((difference > TIE).sum()),
@@ -450,12 +455,12 @@ def _interval_of_change(
     n = len(difference)
     if not n:
         return Interval(math.nan, math.nan, math.nan, 0), math.nan, NOTHING
-    middle, error = float(difference.mean()), _error(difference, clusters)
+    middle, error = float(difference.mean()), _standard_error(difference, clusters)
     scatter = scatter_of([difference], [clusters])
     if not np.isin(difference, (-1.0, 0.0, 1.0)).all():
         scatter = replace(scatter, skewness=_skewness(difference, clusters))
     elif difference.any():
-        unseen = (n * _alike(n, clusters)) ** -0.5
+        unseen = (n * _effective_clusters(n, clusters)) ** -0.5
         error = math.hypot(error, unseen)
         # Of more examples less is unseen.
         scatter = replace(scatter, error=math.hypot(scatter.error, unseen / math.sqrt(2)))
@@ -463,7 +468,8 @@ def _interval_of_change(
     half *= error
     error = max(error, scatter.error)  # which is not 0 where all differ by the same
     up, down = (
-        _skewed(one_sided, sign * scatter.skewness) * error + sign * middle for sign in (1, -1)
+        _skewed_quantile(one_sided, sign * scatter.skewness) * error + sign * middle
+        for sign in (1, -1)
     )
     low, high = middle - half, middle + half
     if np.abs(difference).max() <= 1:  # rewards and shares
@@ -516,13 +522,13 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def count_units_within(change: Paired, margin: float) -> UnitCount:
+def count_units_within(change: PairedDifference, margin: float) -> UnitCount:
     """How many units would say, four times in five, that no difference is larger than a margin, if
     there is none."""
     return count_units(change.scatter, margin, WITHIN)
 
 
-def detectable(difference: Interval, tests: int = 1) -> float:
+def detectable_difference(difference: Interval, tests: int = 1) -> float:
     """The least difference that so many examples show four times in five, by the normal law of
     their mean.
 
@@ -536,6 +542,6 @@ def detectable(difference: Interval, tests: int = 1) -> float:
 
 
 def skill(mean: float, floor: float, ceiling: float) -> float | None:
-    """Chance-corrected reward: 0 at the best control, 1 at the oracle (Cohen's kappa, with a
-    control as chance)."""
+    """Chance-corrected reward: 0 at the best baseline, 1 at the oracle (Cohen's kappa, with a
+    baseline as chance)."""
     return (mean - floor) / (ceiling - floor) if ceiling > floor else None

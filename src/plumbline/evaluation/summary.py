@@ -10,11 +10,11 @@ from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import (
     TIE,
     Interval,
+    is_surely_over,
     mean,
     mean_interval,
     rate_interval,
     skill,
-    surely_over,
 )
 from plumbline.records import Evaluation, Figure, Headline, Judged, clusters_of
 
@@ -110,7 +110,7 @@ def summarise(
 
     Args:
         evaluation: what to summarise.
-        references: the oracle and the controls on the same examples (`evaluate.references`), for
+        references: the oracle and the baselines on the same examples (`evaluate.evaluate_references`), for
             floor and ceiling.
     """
     rows = evaluation.rows
@@ -124,7 +124,7 @@ def summarise(
         "n": len(rows),
         "clusters": len(set(evaluation.clusters() or ())) or len(rows),
         "reward": asdict(mean_interval(evaluation.rewards(), evaluation.clusters())),
-        "figures": _plain(figures(rows, evaluation.headline)),
+        "figures": _intervals_to_dict(figures(rows, evaluation.headline)),
         "readings": {
             name: asdict(mean_interval([row.readings[name] for row in having], clusters_of(having)))
             for name in _names(row.readings for row in rows)
@@ -143,23 +143,25 @@ def summarise(
         "failures": len(evaluation.unjudged),
     }
     if references is not None:
-        summary |= bounds(evaluation, references)
+        summary |= floor_and_ceiling(evaluation, references)
     return summary
 
 
-def detail(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict[str, Any]:
-    """`summarise`, and with it every reference's figures, the controls' limits, and the figures by
+def summarise_with_references(
+    evaluation: Evaluation, references: Mapping[str, Evaluation]
+) -> dict[str, Any]:
+    """`summarise`, and with it every reference's figures, the baselines' limits, and the figures by
     stratum and kind.
 
     Args:
         evaluation: what to summarise.
-        references: the oracle and the controls on the same examples.
+        references: the oracle and the baselines on the same examples.
 
     Returns:
         The summary with `titles` (figures' names for people), `by` (what is broken down by: its
-        values: their figures), `floors` (for each stratum the mean reward of the control that earns
+        values: their figures), `floors` (for each stratum the mean reward of the baseline that earns
             most there), `references`,
-        `limits` (what a control may earn, what it earns, whether that holds, which it does unless
+        `limits` (what a baseline may earn, what it earns, whether that holds, which it does unless
         the 95 % interval of what it earns lies above), `note` and `prefix` (of the parts that `by`
         has without it).
     """
@@ -171,19 +173,20 @@ def detail(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict
     return summarise(evaluation, references) | {
         "titles": titles(headline),
         "by": {
-            what: {name: _plain(found) for name, found in values.items()}
+            what: {name: _intervals_to_dict(found) for name, found in values.items()}
             for what, values in by.items()
             if values
         },
         "floors": _floors(evaluation, references),
         "references": {
-            name: _plain(figures(one.rows, headline)) for name, one in references.items()
+            name: _intervals_to_dict(figures(one.rows, headline))
+            for name, one in references.items()
         },
         "limits": {
             name: {
                 "limit": limit,
                 "mean": references[name].mean_reward,
-                "holds": not surely_over(
+                "holds": not is_surely_over(
                     references[name].rewards(), limit, references[name].clusters()
                 ),
             }
@@ -196,13 +199,13 @@ def detail(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict
 
 
 def _floors(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict[str, float]:
-    """What the best control earns on each stratum, where there are several."""
+    """What the best baseline earns on each stratum, where there are several."""
     if len({row.stratum for row in evaluation.rows}) < 2:
         return {}
-    controls = [one.rows for name, one in references.items() if name != ORACLE]
-    strata = sorted({row.stratum for rows in controls for row in rows})
+    baselines = [one.rows for name, one in references.items() if name != ORACLE]
+    strata = sorted({row.stratum for rows in baselines for row in rows})
     earned = {
-        name: [mean([row.reward for row in rows if row.stratum == name]) for rows in controls]
+        name: [mean([row.reward for row in rows if row.stratum == name]) for rows in baselines]
         for name in strata
     }
     return {
@@ -210,7 +213,7 @@ def _floors(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dic
     }
 
 
-def _plain(intervals: Mapping[str, Interval]) -> dict[str, dict[str, Any]]:
+def _intervals_to_dict(intervals: Mapping[str, Interval]) -> dict[str, dict[str, Any]]:
     """Intervals as JSON values: what was not computed is null, because NaN is no JSON."""
     return {
         key: {name: None if value != value else value for name, value in asdict(interval).items()}
@@ -218,21 +221,23 @@ def _plain(intervals: Mapping[str, Interval]) -> dict[str, dict[str, Any]]:
     }
 
 
-def bounds(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict[str, Any]:
-    """Floor (the best control), ceiling (the oracle), and the skill between them; None where there
+def floor_and_ceiling(
+    evaluation: Evaluation, references: Mapping[str, Evaluation]
+) -> dict[str, Any]:
+    """Floor (the best baseline), ceiling (the oracle), and the skill between them; None where there
     is no oracle.
 
     Args:
         evaluation: of a model.
-        references: the oracle and the controls on the same examples.
+        references: the oracle and the baselines on the same examples.
     """
-    controls = {
+    baselines = {
         name: reference.mean_reward for name, reference in references.items() if name != ORACLE
     }
-    floor = max(controls.values(), default=0.0)
+    floor = max(baselines.values(), default=0.0)
     ceiling = references[ORACLE].mean_reward if ORACLE in references else None
     return {
-        "controls": controls,
+        "baselines": baselines,
         "floor": floor,
         "ceiling": ceiling,
         "skill": None if ceiling is None else skill(evaluation.mean_reward, floor, ceiling),

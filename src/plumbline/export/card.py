@@ -13,8 +13,8 @@ from plumbline.checks.findings_output import counted
 from plumbline.config.overrides import read_yaml
 from plumbline.errors import RecipeError, RunError
 from plumbline.evaluation.command import EvaluationSpec, each_task, open_task_for
-from plumbline.evaluation.models import as_trained, evaluate_model
-from plumbline.evaluation.statistics import Interval, paired
+from plumbline.evaluation.models import evaluate_model, options_as_trained
+from plumbline.evaluation.statistics import Interval, paired_difference
 from plumbline.export.weights import OPTIONS, check_links
 from plumbline.policies.downloads.get import ENTRIES, ORIGIN
 from plumbline.policies.pretrained.gguf_file import is_gguf
@@ -221,7 +221,7 @@ def changes(
         if source.run and source.run.recipe.evaluation.final
         else "test"
     )
-    _, law = as_trained(source.model, OPTIONS)
+    _, law = options_as_trained(source.model, OPTIONS)
     options = replace(OPTIONS, max_tokens=law.max_tokens)
     for name, task in tasks.items():
         examples = task.examples(split)[:n]
@@ -232,7 +232,7 @@ def changes(
         rows = {row.id: row for row in after.rows}
         pairs = [(one, rows[one.id]) for one in before.rows if one.id in rows]
         rewards = [one.reward for one, _ in pairs], [other.reward for _, other in pairs]
-        compared = paired(*rewards, clusters_of([one for one, _ in pairs]))
+        compared = paired_difference(*rewards, clusters_of([one for one, _ in pairs]))
         same = sum(one.completion == other.completion for one, other in pairs)
         found.append(
             RewardChange(

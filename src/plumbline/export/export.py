@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from plumbline.errors import ModelError, RecipeError, StorageError
-from plumbline.evaluation.models import as_trained
+from plumbline.evaluation.models import options_as_trained
 from plumbline.export import weights
 from plumbline.export.card import (
     ExportSource,
@@ -149,7 +149,7 @@ def export(what: Export, listener: Listener) -> Exported:
             "move it away, or give another folder",
         )
     source = find(what.model, what.base)
-    section, _ = as_trained(source.model, weights.OPTIONS)
+    section, _ = options_as_trained(source.model, weights.OPTIONS)
     if what.kind == "gguf" and section.family != "autoregressive":
         raise ModelError(
             f"{source.model} is of family {section.family}, and the readers of GGUF write from "

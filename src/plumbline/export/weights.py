@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plumbline.errors import DataError, EngineError, ModelError
-from plumbline.evaluation.models import ModelOptions, as_trained
+from plumbline.evaluation.models import ModelOptions, options_as_trained
 from plumbline.policies import open_policy
 from plumbline.policies.saved import ADAPTER, TOKENIZERS, is_adapter
 from plumbline.records import Message, Request
@@ -81,7 +81,7 @@ def opened(model: str) -> Any:
     Raises:
         ModelError: there is none, or it was trained on quantised weights.
     """
-    section, _ = as_trained(model, OPTIONS)
+    section, _ = options_as_trained(model, OPTIONS)
     if getattr(section, "quantize", None) is not None:
         raise ModelError(
             f"the adapter in {model} was trained on weights of 4 bits, and merged with others it "
@@ -167,7 +167,7 @@ def _write_own(policy: Any, folder: Path, dtype: str, model: str) -> Merged:
             "leave out --dtype",
         )
     chat: list[Message] = [{"role": "user", "content": "?"}]
-    law = as_trained(model, replace(OPTIONS, temperature=1.0))[1]
+    law = options_as_trained(model, replace(OPTIONS, temperature=1.0))[1]
     answers = [
         answer for _, answer in policy.sample([Request((copy,), chat, law) for copy in range(4)])
     ]

@@ -294,9 +294,9 @@ class TeacherSection(Section):
     """Of the model itself: those that the stage began with, or those that are trained (without
     gradient)."""
     hint: str | None = None
-    """Added to the last message of the teacher's prompt; {gold} in it is the reference answer."""
+    """Added to the last message of the teacher's prompt; {gold} in it is the gold answer."""
     again: str | None = None
-    """Asked of the teacher after the prompt and the reference answer as its own, such as: Repeat
+    """Asked of the teacher after the prompt and the gold answer as its own, such as: Repeat
     your answer exactly. A small model copies its own answer better than one that it is told."""
 
     @property

@@ -103,7 +103,7 @@ def _stages(compared: Comparison) -> str:
 
 
 def results(view: RunView, splits: Sequence[str]) -> Table:
-    """Stages, controls and oracle as rows: the reward under each reading, and what stands beside
+    """Stages, baselines and oracle as rows: the reward under each reading, and what stands beside
     it."""
     keys = [
         key for split in splits for key in (*view.final_keys(split), *view.reference_keys(split))
@@ -154,8 +154,8 @@ def _source(view: RunView, key: EvaluationKey) -> str:
         return name_of(key.stage)
     if key.mode == ORACLE:
         return "Oracle (ceiling)"
-    controls = [k for k in view.reference_keys(key.split) if k.mode != ORACLE]
-    return f"Control: {key.mode} (floor)" if key == controls[-1] else f"Control: {key.mode}"
+    baselines = [k for k in view.reference_keys(key.split) if k.mode != ORACLE]
+    return f"Baseline: {key.mode} (floor)" if key == baselines[-1] else f"Baseline: {key.mode}"
 
 
 def differences(view: RunView, splits: Sequence[str]) -> Table:

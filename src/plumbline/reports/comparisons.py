@@ -18,10 +18,10 @@ from plumbline.evaluation.statistics import (
     TIE,
     Direction,
     Interval,
-    Paired,
+    PairedDifference,
     direction,
     mean_interval,
-    paired,
+    paired_difference,
 )
 from plumbline.evaluation.statistics import holm as holm_adjusted
 from plumbline.evaluation.summary import EARNED
@@ -38,7 +38,7 @@ class QuantityChange:
     name: str
     before: Interval
     after: Interval
-    paired: Paired
+    paired: PairedDifference
     p: float
     is_form: bool = False
     """Whether it judges how the answer is written, not what it says."""
@@ -168,7 +168,7 @@ def _change(
         return None
     first, second = [value for value, _, _ in found], [value for _, value, _ in found]
     clusters = clusters_of([row for *_, row in found])
-    result = paired(first, second, clusters)
+    result = paired_difference(first, second, clusters)
     before, after = mean_interval(first, clusters), mean_interval(second, clusters)
     return QuantityChange(name, before, after, result, result.p_value, is_form)
 

@@ -1,8 +1,8 @@
 """One evaluation to read and to publish: its tables, a page of its own, and where a command writes
 them.
 
-The figures beside the controls and the oracle, by stratum, and by kind. What they are made from is
-`evaluation.summary.detail`, so that the tables and the JSON cannot differ.
+The figures beside the baselines and the oracle, by stratum, and by kind. What they are made from is
+`evaluation.summary.summarise_with_references`, so that the tables and the JSON cannot differ.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.inspect_log import check_log, write_log
 from plumbline.evaluation.replays import RULE
 from plumbline.evaluation.statistics import Interval
-from plumbline.evaluation.summary import ACCURACY, REWARD, RIGHT, TITLES, detail
+from plumbline.evaluation.summary import ACCURACY, REWARD, RIGHT, TITLES, summarise_with_references
 from plumbline.reports.tables import Cell, Column, Row, Table, recorded
 from plumbline.reports.templating import PageSection, is_page, page, section
 from plumbline.runs import output_guard
@@ -44,7 +44,7 @@ def evaluation_tables(summary: Values) -> list[Table]:
     broken down by.
 
     Args:
-        summary: what `evaluation.summary.detail` gives.
+        summary: what `evaluation.summary.summarise_with_references` gives.
     """
     return [_figures(summary), *(_breakdown(summary, what) for what in summary["by"])]
 
@@ -83,7 +83,7 @@ def _where(summary: Values) -> str:
 
 
 def _figures(summary: Values) -> Table:
-    """The evaluation, then the oracle and the controls from the best to the worst, on the same
+    """The evaluation, then the oracle and the baselines from the best to the worst, on the same
     examples; each once."""
     titles, limits, source = summary["titles"], summary["limits"], summary["source"]
     columns: list[str | Column] = ["source", "n"]
@@ -99,7 +99,7 @@ def _figures(summary: Values) -> Table:
     rows = []
     for name in (source, *order):
         figures: Values = references.get(name) or summary["figures"]
-        shown = {ORACLE: "Oracle", source: source}.get(name, f"Control: {name}")
+        shown = {ORACLE: "Oracle", source: source}.get(name, f"Baseline: {name}")
         cells: list[Cell] = [
             shown,
             figures["mean_reward"]["n"],
@@ -123,7 +123,7 @@ def _breakdown(summary: Values, what: str) -> Table:
     )
     columns: list[str | Column] = [Column(what, what.capitalize()), "n"]
     columns += [Column(key, titles[key], "interval") for key in keys]
-    columns += [Column("floor", "Best control", "number")] if floors else []
+    columns += [Column("floor", "Best baseline", "number")] if floors else []
     rows = [
         (
             name,
@@ -150,7 +150,7 @@ def detail_tables(summary: Values) -> RenderableType:
     its own.
 
     Args:
-        summary: what `evaluation.summary.detail` gives.
+        summary: what `evaluation.summary.summarise_with_references` gives.
     """
     own = set(summary["titles"]) != set(TITLES)
     apart = summary["prefix"] if own else ""  # the parts below it have a table of their own
@@ -197,7 +197,7 @@ def _head(summary: Values, own: bool) -> Iterator[tuple[str, ...]]:
         for key, one in summary["figures"].items()
         if key != REWARD
     )
-    for name, value in sorted(summary["controls"].items(), key=lambda item: -item[1]):
+    for name, value in sorted(summary["baselines"].items(), key=lambda item: -item[1]):
         limit = summary["limits"].get(name)
         said = (
             ""
@@ -205,13 +205,13 @@ def _head(summary: Values, own: bool) -> Iterator[tuple[str, ...]]:
             else f" ({'limit' if limit['holds'] else 'OVER ITS LIMIT'} {limit['limit']:.2f})"
         )
         yield (
-            f"  control: {name}",
+            f"  baseline: {name}",
             f"{value:.3f}{said}",
             "" if limit is None or limit["holds"] else "red",
         )
     ceiling, skill = summary["ceiling"], summary["skill"]
     yield "ceiling (oracle)", "no gold answers: no ceiling" if ceiling is None else f"{ceiling:.3f}"
-    yield "skill (0 = best control, 1 = oracle)", "-" if skill is None else f"{skill:.3f}"
+    yield "skill (0 = best baseline, 1 = oracle)", "-" if skill is None else f"{skill:.3f}"
     # how much of the splits a file of answers covers
     if (covered := summary.get("coverage")) is not None:
         for split, count in covered["splits"].items():
@@ -247,7 +247,7 @@ def tasks_tables(summaries: Mapping[str, Values]) -> RenderableType:
     first = next(iter(summaries.values()))
     headings = (
         TerminalColumn(title, justify="right")
-        for title in ("n", "reward [each 95 %]", "best control", "oracle")
+        for title in ("n", "reward [each 95 %]", "best baseline", "oracle")
     )
     table = Terminal(
         "task", *headings, title=f"{first['source']} on {first['split']}", min_width=64
@@ -290,7 +290,7 @@ def evaluation_page(summary: Values, replays: Sequence[Replay] = ()) -> str:
     """The HTML file.
 
     Args:
-        summary: what `evaluation.summary.detail` gives.
+        summary: what `evaluation.summary.summarise_with_references` gives.
         replays: failed episodes (`evaluation.replays`).
     """
     tables = evaluation_tables(summary)
@@ -376,7 +376,10 @@ def write_outputs(
         evaluated: by task; a single one has the name "".
     """
     outputs.check(evaluated)
-    summaries = {name: detail(one.evaluation, one.references) for name, one in evaluated.items()}
+    summaries = {
+        name: summarise_with_references(one.evaluation, one.references)
+        for name, one in evaluated.items()
+    }
     tables = {name: evaluation_tables(summary) for name, summary in summaries.items()}
     for name, one in evaluated.items():
         if outputs.evaluation is not None:

@@ -92,7 +92,7 @@ def unjudged(view: RunView) -> str:
 
 
 def rewards(view: RunView, split: str) -> ChartFigure:
-    """The reward by stage and mode; beside it what another reading pays, and the best control and
+    """The reward by stage and mode; beside it what another reading pays, and the best baseline and
     the oracle."""
     keys = view.final_keys(split)
     evaluations = [view.evaluations[key] for key in keys]
@@ -118,7 +118,7 @@ def rewards(view: RunView, split: str) -> ChartFigure:
         key.mode: view.reward(view.evaluations[key]) for key in view.reference_keys(split)
     }
     best = [
-        (f"best control ({mode[:24]})", reward)
+        (f"best baseline ({mode[:24]})", reward)
         for mode, reward in references.items()
         if mode != ORACLE
     ][-1:]
@@ -222,7 +222,7 @@ def _reward(view: RunView, rows: Rows) -> ChartFigure:
         if bounds.floor is not None:
             layers.append(
                 charts.Level(
-                    bounds.floor[1].mean, f"best control {numbers.fixed(bounds.floor[1].mean)}"
+                    bounds.floor[1].mean, f"best baseline {numbers.fixed(bounds.floor[1].mean)}"
                 )
             )
     layers += charts.smoothed(steps, values, "c1", "train", band=True) if len(steps) else ()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plumbline.errors import IncomparableError
-from plumbline.evaluation.comparison import trial
+from plumbline.evaluation.comparison import describe_trial
 from plumbline.evaluation.statistics import count_units_within
 from plumbline.reports import numbers
 from plumbline.reports.comparisons import Comparison, QuantityChange
@@ -56,7 +56,7 @@ def verdict(
 
     Args:
         comparison: the last stage against the one before.
-        bounds: what the controls and the oracle earn on the same examples.
+        bounds: what the baselines and the oracle earn on the same examples.
         other: the same stages decoded in the other way (sampled beside greedy).
         negative_control: the stage was trained on advantages dealt at random.
         finished: whether the run is.
@@ -75,7 +75,7 @@ def verdict(
     same = reward.paired.within <= margin
     verb = VERBS[reward.direction] if reward.direction != "same" or same else UNKNOWN
     sentence = f"{subject} {verb} {_claim(comparison, margin)}{_bounds(bounds)}."
-    clauses = list(filter(None, [trial(reward.paired.difference.n)]))
+    clauses = list(filter(None, [describe_trial(reward.paired.difference.n)]))
     if negative_control and reward.direction == "rise":
         clauses.append(
             "it rose all the same, so a rise with real advantages is no proof that they taught "
@@ -95,7 +95,7 @@ def verdict(
     floor = bounds.floor if bounds else None
     if floor is not None and reward.after.mean <= floor[1].mean:
         clauses.append(
-            f"the reward after is no better than the control {floor[0][:40]}, which knows nothing"
+            f"the reward after is no better than the baseline {floor[0][:40]}, which knows nothing"
         )
     stages = whole if whole is not None and whole.before != comparison.before else None
     tone: Tone = "control" if negative_control else reward.direction
@@ -258,10 +258,10 @@ def _sure(change: QuantityChange) -> str:
 
 def _bounds(bounds: Bounds | None) -> str:
     if bounds is None or (bounds.floor is None and bounds.oracle is None):
-        return "; no control and no oracle stand beside it"
+        return "; no baseline and no oracle stand beside it"
     parts = []
     if bounds.floor is not None:
-        parts.append(f"the best control earns {numbers.fixed(bounds.floor[1].mean)}")
+        parts.append(f"the best baseline earns {numbers.fixed(bounds.floor[1].mean)}")
     if bounds.oracle is not None:
         oracle = numbers.fixed(bounds.oracle.mean)
         parts.append(f"the oracle {oracle}" if parts else f"the oracle earns {oracle}")

@@ -19,7 +19,7 @@ from plumbline.checks.diagnosis.readers import own
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.checks.diagnosis.watch import RuleHistory, afterwards
 from plumbline.errors import IncomparableError
-from plumbline.evaluation.comparison import aligned, among
+from plumbline.evaluation.comparison import align_rows, restrict_to_examples
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval, mean_interval
 from plumbline.evaluation.summary import summarise
@@ -43,10 +43,10 @@ WORK = {
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What the controls and the oracle earn on the same examples."""
+    """What the baselines and the oracle earn on the same examples."""
 
     floor: tuple[str, Interval] | None
-    """The best control."""
+    """The best baseline."""
     oracle: Interval | None
 
 
@@ -257,7 +257,7 @@ class RunView:
             for key, reference in self.evaluations.items()
             if key.stage == REFERENCE
             and key.split == evaluation.split
-            and (found := aligned(reference, evaluation))
+            and (found := align_rows(reference, evaluation))
         }
 
     def bounds(self, evaluation: Evaluation) -> Bounds:
@@ -268,7 +268,7 @@ class RunView:
         return Bounds(max(means.items(), key=lambda item: item[1].mean) if means else None, oracle)
 
     def reference_keys(self, split: str) -> list[EvaluationKey]:
-        """The controls from the worst to the best, then the oracle."""
+        """The baselines from the worst to the best, then the oracle."""
         keys = [key for key in self.evaluations if key.stage == REFERENCE and key.split == split]
         return sorted(
             keys, key=lambda key: (key.mode == ORACLE, self.evaluations[key].mean_reward, key.mode)
@@ -303,7 +303,7 @@ class RunView:
             first, second = self.final(before, split, mode), self.final(after, split, mode)
             if first is None or second is None:
                 return None
-            second = among(second, first) if before == STAGES[0] else second
+            second = restrict_to_examples(second, first) if before == STAGES[0] else second
             self._compared[name] = comparison(split, mode, (before, first), (after, second))
         return self._compared[name]
 

@@ -129,7 +129,7 @@ def _answers(view: RunView) -> Table | None:
     if not isinstance(compared, Comparison):
         return None
     before, after = name_of(compared.before), name_of(compared.after)
-    table = Table("reference answer", before, after, "reward", box=SIMPLE_HEAD, show_lines=True)
+    table = Table("gold answer", before, after, "reward", box=SIMPLE_HEAD, show_lines=True)
     for picked, _, gold, _ in sections.side_by_side(view, compared):
         cells = [
             _cell(text) for text in (gold or "", picked.before.completion, picked.after.completion)

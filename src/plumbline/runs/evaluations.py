@@ -34,7 +34,7 @@ from plumbline.storage import (
 INDEX = "index.json"
 """Of the replays of an evaluation."""
 REFERENCE = "reference"
-"""The stage of the oracle's and the controls' evaluations; their mode is their name."""
+"""The stage of the oracle's and the baselines' evaluations; their mode is their name."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -138,7 +138,7 @@ def checker(name: str) -> Callable[[Mapping[str, Any]], None]:
 
 
 def is_blank(folder: Path) -> bool:
-    """Whether nothing was trained or evaluated in a run's folder; oracle and controls cost
+    """Whether nothing was trained or evaluated in a run's folder; oracle and baselines cost
     nothing."""
     began = any(
         (folder / name).exists()

@@ -182,7 +182,7 @@ class Run(RunFolder):
         return cls(folder, load(recipe_file(folder), written=True))
 
     def _is_same(self) -> bool:
-        """Whether the folder was begun with this recipe: its records and the controls' evaluations
+        """Whether the folder was begun with this recipe: its records and the baselines' evaluations
         then go on."""
         with suppress(PlumblineError):
             return (
@@ -194,7 +194,7 @@ class Run(RunFolder):
         return False
 
     def _forget(self) -> None:
-        """Remove what a blank run left: the oracle's and controls' evaluations, and records that
+        """Remove what a blank run left: the oracle's and baselines' evaluations, and records that
         may differ now.
 
         Raises:

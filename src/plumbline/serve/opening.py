@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from plumbline.errors import RecipeError
-from plumbline.evaluation.models import ModelOptions, as_trained
+from plumbline.evaluation.models import ModelOptions, options_as_trained
 from plumbline.policies import check_model, open_policy
 from plumbline.policies.autoregressive.policy import AutoregressivePolicy
 from plumbline.policies.memory import clear_memory_errors
@@ -72,7 +72,7 @@ def open_models(models: dict[str, str], options: ModelOptions, listener: Listene
     trained = {}
     for name, source in models.items():
         place = local_model(source)
-        trained[name] = (place, *as_trained(place, options))
+        trained[name] = (place, *options_as_trained(place, options))
         check_model(trained[name][1], place)
     opened: list[Backend] = []
     advice = "serve fewer models, a smaller one, or use --device cpu"

@@ -1,4 +1,4 @@
-"""Controls that need to know nothing of a task: what they earn is the floor that every figure
+"""Baselines that need to know nothing of a task: what they earn is the floor that every figure
 stands on."""
 
 from collections import Counter
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from plumbline.records import Example
 from plumbline.seeds import generator
-from plumbline.tasks.task import Control, gold_of
+from plumbline.tasks.task import Baseline, gold_of
 
 MOST_CHARACTERS = 2000
 """Of the answer that holds every gold answer."""
@@ -48,8 +48,8 @@ def every_gold(examples: Sequence[Example]) -> list[str]:
     return [text] * len(examples)
 
 
-WITHOUT_GOLD: dict[str, Control] = {"blank": blank, "echo": echo}
-WITH_GOLD: dict[str, Control] = {
+WITHOUT_GOLD: dict[str, Baseline] = {"blank": blank, "echo": echo}
+WITH_GOLD: dict[str, Baseline] = {
     **WITHOUT_GOLD,
     "constant": constant,
     "shuffled-gold": shuffled_gold,

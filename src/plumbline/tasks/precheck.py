@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from plumbline.errors import DataError, PlumblineError
 from plumbline.records import Example, Score
-from plumbline.tasks.task import Task, whole
+from plumbline.tasks.task import Task, unwrap_result
 
 HOSTILE = (
     "",
@@ -45,7 +45,7 @@ HOSTILE = (
 """Texts that break careless verifiers."""
 GOLD = "gold answer"
 TRIED = 8
-"""Examples whose gold answers and controls are tried; the hostile texts are answers to the
+"""Examples whose gold answers and baselines are tried; the hostile texts are answers to the
 first."""
 BUDGET = 20.0
 """Seconds after which no further example is tried."""
@@ -140,7 +140,7 @@ class Label:
         return self.gold < self.earns / 2
 
 
-def label(
+def find_label(
     task: Task, examples: Sequence[Example], templates: Sequence[str] = TEMPLATES
 ) -> Label | None:
     """Whether gold answers earn less than all because they are labels: a completion that contains
@@ -188,7 +188,7 @@ def precheck(
     reads: Sequence[str] = (),
     unpaid: Callable[[int, Sequence[str]], str] | None = None,
 ) -> list[str]:
-    """Try a task's verifier on gold answers, controls and hostile texts, twice each.
+    """Try a task's verifier on gold answers, baselines and hostile texts, twice each.
 
     Args:
         task: what is tried.
@@ -201,7 +201,7 @@ def precheck(
             did.
 
     Returns:
-        What the user should know: how long judging will take, controls that earn what gold answers
+        What the user should know: how long judging will take, baselines that earn what gold answers
             earn.
 
     Raises:
@@ -218,7 +218,7 @@ def precheck(
         if time.perf_counter() - began > BUDGET:
             break
     each = (time.perf_counter() - began) / len(tried)
-    _again(task, tried)
+    _judge_again(task, tried)
 
     told = []
     seconds = each * verdicts / max(1, task.judges)
@@ -240,7 +240,7 @@ def precheck(
         if unpaid is not None and (dead or nothing):
             told.append(unpaid(len(tried), [] if nothing else dead))
         return [*told, "no gold answers: no ceiling, no oracle, and nothing that SFT could show"]
-    labelled = label(task, examples[:TRIED]) if gold < 1 - 1e-6 else None
+    labelled = find_label(task, examples[:TRIED]) if gold < 1 - 1e-6 else None
     if labelled is not None and labelled.grave:
         raise DataError(labelled.cause, labelled.fix(column))
     if gold == 0:
@@ -261,7 +261,7 @@ def precheck(
     if dead:
         told.append(f"{UNPAID} by {', '.join(dead)} for {len(tried)} texts, gold answers included")
     for kind, mean in means.items():
-        if kind.startswith("control ") and mean >= gold:
+        if kind.startswith("baseline ") and mean >= gold:
             told.append(
                 f"the {kind} earns {mean:.3f}, and the gold answers {gold:.3f}: such answers will "
                 "be learnt"
@@ -272,10 +272,10 @@ def precheck(
 def cases_of(task: Task, examples: Sequence[Example]) -> Iterator[list[Case]]:
     """The texts to try, example by example."""
     some = examples[:64]
-    controls = {f"control {name}": control(some) for name, control in task.controls.items()}
+    baselines = {f"baseline {name}": baseline(some) for name, baseline in task.baselines.items()}
     for index, example in enumerate(some[:TRIED]):
         cases = [] if example.gold is None else [Case(example, GOLD, example.gold)]
-        cases += [Case(example, kind, answers[index]) for kind, answers in controls.items()]
+        cases += [Case(example, kind, answers[index]) for kind, answers in baselines.items()]
         yield cases + [Case(example, "hostile text", text) for text in HOSTILE if index == 0]
 
 
@@ -354,7 +354,7 @@ def _advice(task: Task, case: Case, error: Exception) -> str:
     if is_outage(error) and not slow_text:
         return OUTAGE
     view = task.seen_by_functions(case)
-    if view and _of_the_row(task, case):
+    if view and _fails_for_row(task, case):
         return f"{READ}: {view}. Arrays come as lists; completions are messages where prompts are"
     return "catch it there and give such a text what it is worth: a model writes anything"
 
@@ -375,7 +375,7 @@ def is_outage(error: BaseException | None) -> bool:
     return False
 
 
-def _of_the_row(task: Task, case: Case) -> bool:
+def _fails_for_row(task: Task, case: Case) -> bool:
     """Whether a verifier fails for a sane text too, because of the types of what it gets."""
     text = case.example.gold or SANE
     try:
@@ -388,7 +388,7 @@ def _of_the_row(task: Task, case: Case) -> bool:
     return False
 
 
-def _again(task: Task, tried: Sequence[tuple[Case, Score]]) -> None:
+def _judge_again(task: Task, tried: Sequence[tuple[Case, Score]]) -> None:
     """The second time: backwards, all texts of an example in one call, and in a thread where
     verdicts come from such.
 
@@ -408,7 +408,7 @@ def _again(task: Task, tried: Sequence[tuple[Case, Score]]) -> None:
                 if verdicts is None:
                     verdicts = [task.judge(example, text) for text in texts]
                 for (case, before), verdict in zip(cases, verdicts, strict=True):
-                    after = whole(verdict)[1]
+                    after = unwrap_result(verdict)[1]
                     if (before.total, before.parts) != (after.total, after.parts):
                         cause = (
                             f"the verifier gave {before.total:.4f} to {case}, and "

@@ -84,7 +84,7 @@ class Rubric:
         # Weights such as 0.1 do not add up exactly, and a total just above 1 is no score.
         return (1 - taken) * (1.0 if 1 < mean < 1 + 1e-9 else mean)
 
-    def earned(self, values: Mapping[str, float | None]) -> dict[str, float]:
+    def earned_by_part(self, values: Mapping[str, float | None]) -> dict[str, float]:
         """What each part that pays adds to the total, after what form takes away; they add up to
         it."""
         taken = sum(

@@ -76,8 +76,8 @@ class Source:
             stage: base, sft or rl; each has orders of its own.
             seed: the recipe's.
         """
-        ends = self._drawn(count, step + 1, stage, seed)
-        starts = self._drawn(count, step, stage, seed)
+        ends = self._count_drawn(count, step + 1, stage, seed)
+        starts = self._count_drawn(count, step, stage, seed)
         dealt = {}
         for name, start, end in zip(self.examples, starts, ends, strict=True):
             n, named = len(self.examples[name]), [name] if name else []
@@ -89,7 +89,9 @@ class Source:
             ]
         return dealt
 
-    def further(self, count: int, step: int, stage: str, seed: int) -> dict[str, Iterator[Example]]:
+    def draw_further(
+        self, count: int, step: int, stage: str, seed: int
+    ) -> dict[str, Iterator[Example]]:
         """Endless prompts of each task beyond those that it gave to a step: first all others, then
         all again.
 
@@ -113,14 +115,14 @@ class Source:
         one task."""
         if len(self.tasks) == 1:
             return {}
-        drawn = zip(self.examples, self._drawn(count, steps, stage, seed), strict=True)
+        drawn = zip(self.examples, self._count_drawn(count, steps, stage, seed), strict=True)
         return {f"train/epoch/{name}": number / len(self.examples[name]) for name, number in drawn}
 
     def _order(self, n: int, *names: str | int) -> NDArray[np.int64]:
         """The order [n] of a task's examples that the names say."""
         return generator(*names).permutation(n) if self.order == "random" else np.arange(n)
 
-    def _drawn(self, count: int, steps: int, stage: str, seed: int) -> list[int]:
+    def _count_drawn(self, count: int, steps: int, stage: str, seed: int) -> list[int]:
         """How many prompts [K] each task gave to the first so many steps."""
         first = generator(seed, stage, "mix").random() if len(self.shares) > 1 else 0.0
         offsets: NDArray[np.float64] = np.mod(first + GOLDEN * np.arange(steps), 1.0)
@@ -139,7 +141,9 @@ def _counts(shares: Sequence[float], count: int, offsets: NDArray[np.float64]) -
     return np.diff(upto, axis=1, prepend=0)
 
 
-def shares(weights: Mapping[str, float], sizes: Mapping[str, int], mix: Mix) -> dict[str, float]:
+def task_shares(
+    weights: Mapping[str, float], sizes: Mapping[str, int], mix: Mix
+) -> dict[str, float]:
     """The tasks' shares of a step's prompts.
 
     Args:

@@ -1,4 +1,4 @@
-"""What a task is: examples, a verifier, an oracle and controls; and an episode, what it asks turn
+"""What a task is: examples, a verifier, an oracle and baselines; and an episode, what it asks turn
 by turn.
 
 A task never sees a policy. Adding one is a new folder or file and an entry point
@@ -17,7 +17,7 @@ from plumbline.storage import write_jsonl
 T = TypeVar("T")
 Verdict = tuple[Outcome, Score]
 Replayed = tuple[Sequence[Mistake], Sequence[Frame]]
-Control = Callable[[Sequence[Example]], list[str]]
+Baseline = Callable[[Sequence[Example]], list[str]]
 """A way to answer without the knowledge that the task is about: a completion for each example."""
 
 
@@ -29,7 +29,7 @@ class EpisodeFailed(PlumblineError):  # noqa: N818 - it says what happened
     never a reward."""
 
 
-def named(where: str, found: T | Failure) -> T | Failure:
+def label_failure(where: str, found: T | Failure) -> T | Failure:
     """With the name of what broke down, and as a raised `EpisodeFailed` is counted, where an
     episode failed."""
     if isinstance(found, Failure):
@@ -39,7 +39,7 @@ def named(where: str, found: T | Failure) -> T | Failure:
     return found
 
 
-def whole(found: T | Failure) -> T:
+def unwrap_result(found: T | Failure) -> T:
     """What an episode came to, for those who ask for one alone.
 
     Raises:
@@ -102,7 +102,7 @@ class Task:
     default.
 
     The law of a task (`plumbline.api.check_task`): the oracle scores 1.0 on every example of every
-    split, no control does on average, a better answer never scores lower, and hostile text never
+    split, no baseline does on average, a better answer never scores lower, and hostile text never
     raises. A task whose examples have no gold answers has no oracle.
     """
 
@@ -116,8 +116,8 @@ class Task:
         raise NotImplementedError
 
     @property
-    def controls(self) -> Mapping[str, Control]:
-        """The controls by name: blank, constant, shuffled-gold, and the task's own cheats."""
+    def baselines(self) -> Mapping[str, Baseline]:
+        """The baselines by name: blank, constant, shuffled-gold, and the task's own cheats."""
         raise NotImplementedError
 
     def examples(self, split: str) -> Sequence[Example]:
@@ -246,7 +246,7 @@ class Task:
         """
         return None
 
-    def shown(self, example: Example, completion: str) -> Sequence[str]:  # noqa: ARG002
+    def render_pages(self, example: Example, completion: str) -> Sequence[str]:  # noqa: ARG002
         """The pages that an answer leaves behind, in order: HTML of their bodies, escaped, without
         scripts or links.
 
@@ -254,7 +254,7 @@ class Task:
         """
         return ()
 
-    def said(self, example: Example, completion: str) -> Set[Hashable] | None:  # noqa: ARG002
+    def canonicalise_answer(self, example: Example, completion: str) -> Set[Hashable] | None:  # noqa: ARG002
         """What a completion says, so that answers can be counted together that are written
         otherwise: its values, or what its query returns; None where its words are what it says.
 
@@ -279,7 +279,7 @@ class Task:
         of its texts."""
         return self
 
-    def elsewhere(self, ids: Collection[str]) -> str:  # noqa: ARG002
+    def explain_foreign_ids(self, ids: Collection[str]) -> str:  # noqa: ARG002
         """Whose examples these are in records that hold those of other tasks, too, and how to ask
         for them.
 
@@ -288,11 +288,11 @@ class Task:
         return ""
 
 
-PARTS = ("name", "splits", "rubric", "examples", "judge", "controls")
+PARTS = ("name", "splits", "rubric", "examples", "judge", "baselines")
 """What a task has to have of its own."""
 
 
-class Wrapped(Task):
+class TaskAdapter(Task):
     """A task of a class that is no `Task`: what that lacks has the defaults, and what it has
     besides keeps its name."""
 
@@ -314,7 +314,7 @@ _OF_TASKS = frozenset(name for name in (*vars(Task), *PARTS) if not name.startsw
 
 def as_task(task: Any) -> Task:
     """A task of any class as a `Task`."""
-    return task if isinstance(task, Task) else Wrapped(task)
+    return task if isinstance(task, Task) else TaskAdapter(task)
 
 
 def episode_of(task: Task, example: Example) -> Episode:

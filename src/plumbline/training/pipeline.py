@@ -16,7 +16,6 @@ from typing import Any
 from plumbline.checks.diagnosis.live import know
 from plumbline.checks.preflight.report import refuse
 from plumbline.checks.refusals import (
-    TaskData,
     check_any,
     check_disjoint,
     check_gold,
@@ -49,8 +48,9 @@ from plumbline.runs.run import RUN, Observer, Run
 from plumbline.seeds import derive
 from plumbline.storage import read_object
 from plumbline.tasks import open_task
-from plumbline.tasks.source import Source, shares
+from plumbline.tasks.source import Source, task_shares
 from plumbline.tasks.task import Task, gold_of
+from plumbline.tasks.task_data import TaskData
 from plumbline.training.stage_evaluations import evaluate_inside, evaluate_stage, modes, replay_last
 
 
@@ -84,35 +84,39 @@ def run_recipe(
         _workers(recipe),
     ):
         recipe = run.recipe
-        grounds = [_open_ground(run, name) for name in recipe.each_task]
-        check_any(recipe, [ground.task for ground in grounds])
-        check_disjoint(grounds)
+        tasks_data = [_open_task_data(run, name) for name in recipe.each_task]
+        check_any(recipe, [task_data.task for task_data in tasks_data])
+        check_disjoint(tasks_data)
         if not resume:
-            refuse(recipe, folder, grounds)
-        for ground in grounds:
-            try_verifier(run, ground)
-        _evaluate_references(run, grounds)
+            refuse(recipe, folder, tasks_data)
+        for task_data in tasks_data:
+            try_verifier(run, task_data)
+        _evaluate_references(run, tasks_data)
 
-        train = _mixed(recipe, {ground.name: (ground.task, ground.train) for ground in grounds})
-        model = local_model(recipe.model.name) if recipe.model.name else _base(recipe, run, grounds)
-        check_start(model, grounds)
+        train = _mixed(
+            recipe, {task_data.name: (task_data.task, task_data.train) for task_data in tasks_data}
+        )
+        model = (
+            local_model(recipe.model.name) if recipe.model.name else _base(recipe, run, tasks_data)
+        )
+        check_start(model, tasks_data)
         if recipe.evaluates_untrained():
-            evaluate_stage(run, grounds, "base", lambda: _open(run, model, "evaluate"))
+            evaluate_stage(run, tasks_data, "base", lambda: _open(run, model, "evaluate"))
         if recipe.sft is not None:
             model = _sft(recipe, run, train, model)
-            evaluate_stage(run, grounds, "sft", lambda: _open(run, model, "evaluate"))
+            evaluate_stage(run, tasks_data, "sft", lambda: _open(run, model, "evaluate"))
         if recipe.rl is not None:
-            model = _rl(recipe, run, train, grounds, model)
-            evaluate_stage(run, grounds, "rl", lambda: _open(run, model, "evaluate"))
+            model = _rl(recipe, run, train, tasks_data, model)
+            evaluate_stage(run, tasks_data, "rl", lambda: _open(run, model, "evaluate"))
 
-        for ground in grounds:
-            replay_last(run, ground)
+        for task_data in tasks_data:
+            replay_last(run, task_data)
         run.finish(_result(run, model))
-        write_report(run, {ground.name: _by_id(ground) for ground in grounds})
+        write_report(run, {task_data.name: _by_id(task_data) for task_data in tasks_data})
         return run
 
 
-def _open_ground(run: Run, name: str) -> TaskData:
+def _open_task_data(run: Run, name: str) -> TaskData:
     """A task of the run, its records and what of them is held out, checked as far as it concerns
     this task alone."""
     recipe = run.recipe
@@ -134,8 +138,8 @@ def _open_ground(run: Run, name: str) -> TaskData:
     )
 
 
-def _by_id(ground: TaskData) -> dict[str, Example]:
-    return {example.id: example for split in ground.held_out.values() for example in split}
+def _by_id(task_data: TaskData) -> dict[str, Example]:
+    return {example.id: example for split in task_data.held_out.values() for example in split}
 
 
 def _mixed(recipe: Recipe, tasks: Mapping[str, tuple[Task, Sequence[Example]]]) -> Source:
@@ -145,7 +149,7 @@ def _mixed(recipe: Recipe, tasks: Mapping[str, tuple[Task, Sequence[Example]]]) 
     }
     examples = {name: found for name, (_, found) in tasks.items()}
     sizes = {name: len(found) for name, found in examples.items()}
-    dealt = shares(weights, sizes, recipe.mix)
+    dealt = task_shares(weights, sizes, recipe.mix)
     return Source(
         tasks={name: task for name, (task, _) in tasks.items()}, examples=examples, shares=dealt
     )
@@ -168,14 +172,14 @@ def _less_memory(recipe: Recipe) -> str:
     )
 
 
-def _evaluate_references(run: Run, grounds: Sequence[TaskData]) -> None:
-    for ground in grounds:
-        for split, examples in ground.held_out.items():
-            for name in references_of(ground.task, examples):
-                key = EvaluationKey(REFERENCE, split, name, task=ground.name)
+def _evaluate_references(run: Run, tasks_data: Sequence[TaskData]) -> None:
+    for task_data in tasks_data:
+        for split, examples in task_data.held_out.items():
+            for name in references_of(task_data.task, examples):
+                key = EvaluationKey(REFERENCE, split, name, task=task_data.name)
                 if not run.evaluated(key):
                     found = evaluate_reference(
-                        ground.task, examples, source=name, split=split, progress=run.working
+                        task_data.task, examples, source=name, split=split, progress=run.working
                     )
                     run.evaluation(key, found)
 
@@ -183,7 +187,7 @@ def _evaluate_references(run: Run, grounds: Sequence[TaskData]) -> None:
 # -- stages ----------------------------------------------------------------------------------------
 
 
-def _base(recipe: Recipe, run: Run, grounds: Sequence[TaskData]) -> str:
+def _base(recipe: Recipe, run: Run, tasks_data: Sequence[TaskData]) -> str:
     """Make and pretrain the tiny model where the recipe names none; its directory."""
     folder = run.model("base")
     if run.is_done("base"):
@@ -196,7 +200,7 @@ def _base(recipe: Recipe, run: Run, grounds: Sequence[TaskData]) -> str:
         task = open_task(
             one.name, recipe.tiny_options(name), run.folder / "data" / "base" / name, run.working
         )
-        tasks[name] = (task, for_pretraining(run, name, task.examples("train"), grounds))
+        tasks[name] = (task, for_pretraining(run, name, task.examples("train"), tasks_data))
     source = _mixed(recipe, tasks)
     examples = [example for found in source.examples.values() for example in found]
     untrained = run.model("untrained")
@@ -257,7 +261,7 @@ def _supervise(run: Run, policy: Policy, source: Source, section: SftSection, st
     train_sft(policy, demonstrations, section, run, source=source, stage=stage)
 
 
-def _rl(recipe: Recipe, run: Run, train: Source, grounds: Sequence[TaskData], model: str) -> str:
+def _rl(recipe: Recipe, run: Run, train: Source, tasks_data: Sequence[TaskData], model: str) -> str:
     from plumbline.training.async_rollouts import hand_over
     from plumbline.training.rl import train_rl
 
@@ -265,23 +269,23 @@ def _rl(recipe: Recipe, run: Run, train: Source, grounds: Sequence[TaskData], mo
     if run.is_done("rl"):
         return str(folder)
     policy = _open(run, model, "rl")
-    for ground in grounds:
-        check_prompts(policy, [*ground.train, *_by_id(ground).values()], recipe.sampling)
-    teacher = _teacher(run, policy, grounds)
+    for task_data in tasks_data:
+        check_prompts(policy, [*task_data.train, *_by_id(task_data).values()], recipe.sampling)
+    teacher = _teacher(run, policy, tasks_data)
     with _engine(run, policy, model) as engine, _learners(run, policy, model) as helpers:
 
         def evaluate(done: int) -> dict[str, float]:
             assert recipe.rl is not None
             idle = None if recipe.rl.lag > 0 else engine  # at a lag it draws in a thread of its own
             hand_over(policy, done, idle)
-            return evaluate_inside(run, idle or policy, grounds, done)
+            return evaluate_inside(run, idle or policy, tasks_data, done)
 
         train_rl(policy, train, run, evaluate, engine, helpers, teacher)
     _finish_stage(run, policy, model_section(recipe), "rl", model, train)
     return str(folder)
 
 
-def _teacher(run: Run, policy: Policy, grounds: Sequence[TaskData]) -> Policy | None:
+def _teacher(run: Run, policy: Policy, tasks_data: Sequence[TaskData]) -> Policy | None:
     """Another model that teaches, where the recipe names one; what any teacher is asked fits into
     its context.
 
@@ -309,15 +313,15 @@ def _teacher(run: Run, policy: Policy, grounds: Sequence[TaskData]) -> Policy | 
         check_vocabularies(policy, teacher)
         run.environment({"teacher": dict(teacher.engine)})
     if section.has_hint:
-        if any(ground.task.turns > 1 for ground in grounds):
+        if any(task_data.task.turns > 1 for task_data in tasks_data):
             raise RecipeError(
                 "rl.teacher.hint and again are for tasks of one turn",
                 "leave it out, or give rl.teacher.model",
             )
-        for ground in grounds:
+        for task_data in tasks_data:
             told = [
                 replace(example, messages=tuple(teacher_chat(example, section)))
-                for example in ground.train
+                for example in task_data.train
             ]
             check_prompts(teacher or policy, told, recipe.sampling)
     return teacher

@@ -328,7 +328,7 @@ def _resample(
         The groups to train on, as many of each task as before, and figures of all that was drawn.
     """
     assert recipe.rl is not None
-    further = source.further(recipe.rl.prompts_per_step, step, STAGE, recipe.seed)
+    further = source.draw_further(recipe.rl.prompts_per_step, step, STAGE, recipe.seed)
     groups, drawn = list(first), list(first)
     for attempt in range(recipe.rl.resample):
         if not (

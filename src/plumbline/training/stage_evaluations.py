@@ -4,8 +4,7 @@ on some of one."""
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 
-from plumbline.checks.refusals import TaskData
-from plumbline.evaluation.comparison import fall
+from plumbline.evaluation.comparison import describe_fall
 from plumbline.evaluation.evaluate import Conditions, evaluate_policy
 from plumbline.evaluation.replays import replay_episodes
 from plumbline.evaluation.statistics import mean_interval
@@ -24,6 +23,7 @@ from plumbline.runs.evaluations import (
 from plumbline.runs.run import Run
 from plumbline.seeds import derive
 from plumbline.tasks.task import Task
+from plumbline.tasks.task_data import TaskData
 
 MEAN = "mean_reward"
 
@@ -38,18 +38,18 @@ def modes(recipe: Recipe) -> dict[str, Sampling]:
 
 
 def evaluate_stage(
-    run: Run, grounds: Sequence[TaskData], stage: str, opened: Callable[[], Policy]
+    run: Run, tasks_data: Sequence[TaskData], stage: str, opened: Callable[[], Policy]
 ) -> None:
     """Evaluate a stage's saved model on all of the final splits, where that was not done before."""
     keys = {
-        EvaluationKey(stage, split, mode, task=ground.name): ground
-        for ground in grounds
-        for split in ground.finals
+        EvaluationKey(stage, split, mode, task=task_data.name): task_data
+        for task_data in tasks_data
+        for split in task_data.finals
         for mode in modes(run.recipe)
     }
     limit = run.recipe.untrained_limit() if stage == "base" else None
     if limit is not None:
-        keys = {key: ground for key, ground in keys.items() if key.mode == "greedy"}
+        keys = {key: task_data for key, task_data in keys.items() if key.mode == "greedy"}
     missing = [key for key in keys if not run.evaluated(key)]
     for key in keys.keys() - set(missing):  # a kill may have come between the two
         begun_file(run.evaluation_file(key)).unlink(missing_ok=True)
@@ -60,20 +60,23 @@ def evaluate_stage(
         _evaluate(run, policy, keys[key].task, keys[key].held_out[key.split][:limit], key)
 
 
-def replay_last(run: Run, ground: TaskData) -> None:
+def replay_last(run: Run, task_data: TaskData) -> None:
     """Pictures of the last stage's worst greedy answers, where the recipe asks for them and the
     task can."""
     recipe = run.recipe
-    if not recipe.evaluation.replays or not ground.task.replayable:
+    if not recipe.evaluation.replays or not task_data.task.replayable:
         return
     stage = "rl" if recipe.rl is not None else "sft" if recipe.sft is not None else "base"
-    key = EvaluationKey(stage, recipe.evaluation.final[-1], "greedy", task=ground.name)
+    key = EvaluationKey(stage, recipe.evaluation.final[-1], "greedy", task=task_data.name)
     folder = run.replays(key)
     if (folder / INDEX).is_file():
         return
     run.working(f"replaying {key}", 0, recipe.evaluation.replays)
     replays = replay_episodes(
-        ground.task, ground.held_out[key.split], run.evaluations()[key], recipe.evaluation.replays
+        task_data.task,
+        task_data.held_out[key.split],
+        run.evaluations()[key],
+        recipe.evaluation.replays,
     )
     write_replays(folder, replays)
 
@@ -110,14 +113,17 @@ def _evaluate(
 
 
 def evaluate_inside(
-    run: Run, policy: Sampler, grounds: Sequence[TaskData], step: int
+    run: Run, policy: Sampler, tasks_data: Sequence[TaskData], step: int
 ) -> dict[str, float]:
     """Evaluations during RL: recorded whole, and as metrics under the names that the field uses.
 
     Several tasks have metrics of their own, `eval/<task>` (the greedy mean) and `eval/<task>/...`,
     and the means over them beside.
     """
-    found = {ground.name: _evaluate_task_inside(run, policy, ground, step) for ground in grounds}
+    found = {
+        task_data.name: _evaluate_task_inside(run, policy, task_data, step)
+        for task_data in tasks_data
+    }
     if set(found) == {""}:
         return {f"eval/{name}": value for name, value in found[""].items()}
     values = {
@@ -131,22 +137,22 @@ def evaluate_inside(
 
 
 def _evaluate_task_inside(
-    run: Run, policy: Sampler, ground: TaskData, step: int
+    run: Run, policy: Sampler, task_data: TaskData, step: int
 ) -> dict[str, float]:
     section = run.recipe.evaluation
-    examples = ground.held_out[section.split][: section.limit]
+    examples = task_data.held_out[section.split][: section.limit]
     values: dict[str, float] = {}
     for mode in modes(run.recipe):
-        key = EvaluationKey("rl", section.split, mode, step, ground.name)
-        evaluation = _evaluate(run, policy, ground.task, examples, key)
+        key = EvaluationKey("rl", section.split, mode, step, task_data.name)
+        evaluation = _evaluate(run, policy, task_data.task, examples, key)
         mean = mean_interval(evaluation.rewards(), evaluation.clusters())
         name = MEAN if mode == "greedy" else f"{mode}_{MEAN}"
         values |= {name: evaluation.mean_reward, f"{name}_low": mean.low, f"{name}_high": mean.high}
         if mode == "sampled":
             continue
         first = read_evaluation(run.evaluation_file(replace(key, step=0)))
-        if found := fall(first, evaluation):
-            to = f" to {ground.name}" if ground.name else ""
+        if found := describe_fall(first, evaluation):
+            to = f" to {task_data.name}" if task_data.name else ""
             run.event(
                 "worse",
                 f"after {step} steps of RL the greedy answers{to} earn {found}: what the model "
@@ -157,7 +163,7 @@ def _evaluate_task_inside(
             )
         strata = sorted({row.stratum for row in evaluation.rows if row.stratum})
         # eval/push, not eval/push/push
-        for stratum in strata if len(strata) > 1 or not ground.name else ():
+        for stratum in strata if len(strata) > 1 or not task_data.name else ():
             values[stratum] = _mean([r.reward for r in evaluation.rows if r.stratum == stratum])
         # there is one: too many that cannot be judged stop the run
         for reading in evaluation.rows[0].readings:

@@ -8,7 +8,7 @@ from typing import Any
 from plumbline.records import Example, Outcome, Score
 from plumbline.tasks.baselines import blank, shuffled_gold
 from plumbline.tasks.rubric import Part, Rubric
-from plumbline.tasks.task import Control
+from plumbline.tasks.task import Baseline
 
 LENGTH = 4
 """Letters of a right answer."""
@@ -24,7 +24,7 @@ class Letters:
     splits = ("train", "val", "test")
     rubric = RUBRIC.identity
     form: Sequence[str] = ()
-    controls: Mapping[str, Control] = {"blank": blank, "shuffled_gold": shuffled_gold}
+    baselines: Mapping[str, Baseline] = {"blank": blank, "shuffled_gold": shuffled_gold}
 
     def examples(self, split: str) -> Sequence[Example]:
         """Twelve prompts of each split, each for one of three letters."""

@@ -15,7 +15,7 @@ from plumbline.tasks import Progress
 from plumbline.tasks.baselines import blank, constant, shuffled_gold
 from plumbline.tasks.rubric import Part, Rubric
 from plumbline.tasks.tables import read_table
-from plumbline.tasks.task import Control, gold_of
+from plumbline.tasks.task import Baseline, gold_of
 from plumbline_answers.generated import (
     GeneratedOptions,
     GeneratedTask,
@@ -75,8 +75,8 @@ class ShortAnswers(GeneratedTask):
         )
 
     @property
-    def controls(self) -> Mapping[str, Control]:
-        """See `Task.controls`."""
+    def baselines(self) -> Mapping[str, Baseline]:
+        """See `Task.baselines`."""
         return {
             "blank": blank,
             "constant": constant,
@@ -101,7 +101,7 @@ class ShortAnswers(GeneratedTask):
 
 
 @cache
-def table() -> Any:
+def load_words() -> Any:
     """Words and wordings."""
     return read_table(Path(__file__).with_suffix(".yaml"))
 
@@ -111,10 +111,10 @@ def make_request(kind: str, held_out: bool, rng: np.random.Generator) -> Made:
     if kind == "sum":
         numbers = [int(rng.integers(10 ** int(rng.integers(1, 4)))) for _ in range(2)]
         given, gold = [str(one) for one in numbers], str(sum(numbers))
-        return _asked(kind, held_out, rng, given, gold, a=given[0], b=given[1])
-    words = sample(rng, table()["words"], int(rng.integers(3, 7 if kind == "select" else 6)))
+        return _ask(kind, held_out, rng, given, gold, a=given[0], b=given[1])
+    words = sample(rng, load_words()["words"], int(rng.integers(3, 7 if kind == "select" else 6)))
     if kind in ("reverse", "sort"):
-        return _asked(
+        return _ask(
             kind,
             held_out,
             rng,
@@ -128,7 +128,7 @@ def make_request(kind: str, held_out: bool, rng: np.random.Generator) -> Made:
         ways.append("letter")
     if all(len(word) < len(gold) for word in words if word != gold):
         ways.append("longest")
-    return _asked(
+    return _ask(
         pick(rng, ways),
         held_out,
         rng,
@@ -140,7 +140,7 @@ def make_request(kind: str, held_out: bool, rng: np.random.Generator) -> Made:
     )
 
 
-def _asked(
+def _ask(
     way: str,
     held_out: bool,
     rng: np.random.Generator,
@@ -148,6 +148,6 @@ def _asked(
     gold: str,
     **slots: object,
 ) -> Made:
-    wording = pick(rng, table()["wordings"][way]["test" if held_out else "train"])
+    wording = pick(rng, load_words()["wordings"][way]["test" if held_out else "train"])
     prompt = wording.format(words=", ".join(given), list=" ".join(given), **slots)
     return prompt, gold, {"way": way, "given": " ".join(given)}, wording

@@ -17,7 +17,7 @@ from plumbline.tasks import Progress
 from plumbline.tasks.baselines import blank, constant, shuffled_gold
 from plumbline.tasks.rubric import Part, Rubric
 from plumbline.tasks.tables import read_table
-from plumbline.tasks.task import Control, gold_of
+from plumbline.tasks.task import Baseline, gold_of
 from plumbline_answers.generated import (
     GeneratedOptions,
     GeneratedTask,
@@ -88,8 +88,8 @@ class StrictJson(GeneratedTask):
         )
 
     @property
-    def controls(self) -> Mapping[str, Control]:
-        """See `Task.controls`."""
+    def baselines(self) -> Mapping[str, Baseline]:
+        """See `Task.baselines`."""
         return {
             "blank": blank,
             "constant": constant,
@@ -164,7 +164,7 @@ def measure(value: Any, asked: Mapping[str, Any]) -> dict[str, float | None]:
         "count": max(0.0, 1 - abs(len(value) - count) / count),
     }
     if items:
-        right = sum(fits(one, items) for one in value[:count])
+        right = sum(has_type(one, items) for one in value[:count])
         return parts | {"keys": None, "types": right / count}
     objects = [
         one if isinstance(one, dict) else {}
@@ -173,16 +173,22 @@ def measure(value: Any, asked: Mapping[str, Any]) -> dict[str, float | None]:
     shared = [len(one.keys() & keys.keys()) / len(one.keys() | keys.keys()) for one in objects]
     slots = count * len(keys) if isinstance(value, list) else len(keys)
     right = sum(
-        key in one and fits(one[key], kind) for one in objects[:count] for key, kind in keys.items()
+        key in one and has_type(one[key], kind)
+        for one in objects[:count]
+        for key, kind in keys.items()
     )
     return parts | {"keys": sum(shared) / len(shared) if shared else 0.0, "types": right / slots}
 
 
-def fits(value: Any, kind: str) -> bool:
+def has_type(value: Any, kind: str) -> bool:
     """Whether a value has a type. A boolean is no number, an integer has no point, and no text or
     list is empty."""
     if kind == "list":
-        return isinstance(value, list) and bool(value) and all(fits(one, "string") for one in value)
+        return (
+            isinstance(value, list)
+            and bool(value)
+            and all(has_type(one, "string") for one in value)
+        )
     if kind == "string":
         return isinstance(value, str) and bool(value.strip())
     return type(value) in {"integer": (int,), "number": (int, float), "boolean": (bool,)}[kind]
@@ -221,34 +227,34 @@ _DECODER = json.JSONDecoder(
 
 
 @cache
-def table() -> Any:
+def load_words() -> Any:
     """Keys by type with what their values may be, topics with their keys, and wordings."""
     return read_table(Path(__file__).with_suffix(".yaml"))
 
 
 @cache
-def types() -> dict[str, str]:
+def key_types() -> dict[str, str]:
     """The type of each key."""
-    return {key: kind for kind, keys in table()["keys"].items() for key in keys}
+    return {key: kind for kind, keys in load_words()["keys"].items() for key in keys}
 
 
 def make_request(kind: str, held_out: bool, rng: np.random.Generator) -> Made:
     """A request of a kind, a value that it asks for, and what the verifier has to know."""
-    topic = pick(rng, list(table()["topics"]))
-    known = table()["topics"][topic]
+    topic = pick(rng, list(load_words()["topics"]))
+    known = load_words()["topics"][topic]
     items, several = "", kind in ("array", "records")
     if kind == "array":
-        names = sample(rng, [key for key in known if types()[key] != "list"], 1)
-        items, count = types()[names[0]], int(rng.integers(2, 7))
+        names = sample(rng, [key for key in known if key_types()[key] != "list"], 1)
+        items, count = key_types()[names[0]], int(rng.integers(2, 7))
     else:
         least, most = {"object": (2, 4), "records": (1, 3), "schema": (2, 3)}[kind]
         names = sample(rng, known, int(rng.integers(least, most + 1)))
         count = int(rng.integers(2, 4 if len(names) < most else 3)) if several else len(names)
-    keys = {} if items else {key: types()[key] for key in names}
+    keys = {} if items else {key: key_types()[key] for key in names}
     objects = [{key: make_value(key, rng) for key in names} for _ in range(count if several else 1)]
     gold = [one[names[0]] for one in objects] if items else objects if several else objects[0]
-    wording = pick(rng, table()["wordings"][kind]["test" if held_out else "train"])
-    called = {key: NAMES.get(types()[key], types()[key]) for key in names}
+    wording = pick(rng, load_words()["wordings"][kind]["test" if held_out else "train"])
+    called = {key: NAMES.get(key_types()[key], key_types()[key]) for key in names}
     properties = {key: SCHEMAS.get(one, {"type": one}) for key, one in keys.items()}
     schema = {
         "type": "object",
@@ -262,9 +268,9 @@ def make_request(kind: str, held_out: bool, rng: np.random.Generator) -> Made:
         key=names[0],
         type=items,
         keys=f"{len(names)} key{'s' if len(names) > 1 else ''}",
-        paren=_listed([f'"{key}" ({one})' for key, one in called.items()]),
+        paren=_write_list([f'"{key}" ({one})' for key, one in called.items()]),
         colon=", ".join(f"{key}: {one}" for key, one in called.items()),
-        **{"as": _listed([f'"{key}" as {_article(one)} {one}' for key, one in called.items()])},
+        **{"as": _write_list([f'"{key}" as {_article(one)} {one}' for key, one in called.items()])},
         lines="\n".join(f"- {key} ({one})" for key, one in called.items()),
         schema=json.dumps(schema, separators=(",", ":")),
     )
@@ -274,10 +280,10 @@ def make_request(kind: str, held_out: bool, rng: np.random.Generator) -> Made:
 
 def make_value(key: str, rng: np.random.Generator) -> Any:
     """A sensible value of a key."""
-    kind = types()[key]
+    kind = key_types()[key]
     if kind == "boolean":
         return bool(rng.integers(2))
-    among = table()["keys"][kind][key]
+    among = load_words()["keys"][kind][key]
     if kind == "string":
         return pick(rng, among)
     if kind == "list":
@@ -294,5 +300,5 @@ def _article(noun: str) -> str:
     return "an" if noun[0] in "aeio" else "a"
 
 
-def _listed(parts: list[str]) -> str:
+def _write_list(parts: list[str]) -> str:
     return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))

@@ -21,8 +21,8 @@ from plumbline.storage import (
 )
 from plumbline.tasks import Progress, silent
 from plumbline_commerce.database.build import build_database
-from plumbline_commerce.job import Pair, Shop, job_named, too_few
-from plumbline_commerce.olist.build import LOG, changed, import_olist
+from plumbline_commerce.job import Pair, Shop, find_job, too_few_error
+from plumbline_commerce.olist.build import LOG, find_changed_files, import_olist
 from plumbline_commerce.options import ASKED, COUNTS, CommerceOptions, read_options
 
 SPLITS = ("train", "val", "test")
@@ -72,7 +72,7 @@ def has_records(options: CommerceOptions, folder: Path) -> bool:
     """
     whole = not (folder / UNFINISHED).exists()
     if whole and (folder / MANIFEST).is_file():
-        as_built(options, folder)
+        check_as_built(options, folder)
         _check_files(folder)
         return True
     if whole and any((folder / f"{split}.jsonl").is_file() for split in SPLITS):
@@ -118,7 +118,7 @@ def each_job(options: Mapping[str, Any], folder: Path) -> dict[str, Mapping[str,
     if "job" in checked.model_fields_set:
         return {"": options}
     place = folder if checked.data is None else Path(checked.data)
-    counts = _jobs_there(place) or counted(options)
+    counts = _jobs_there(place) or count_prompts(options)
     if len(counts) == 1:
         return {"": {**options, "job": next(iter(counts))}}
     return {
@@ -126,7 +126,7 @@ def each_job(options: Mapping[str, Any], folder: Path) -> dict[str, Mapping[str,
     }
 
 
-def counted(options: Mapping[str, Any]) -> dict[str, int]:
+def count_prompts(options: Mapping[str, Any]) -> dict[str, int]:
     """How many prompts of each job are built: of those whose number is given, else of all as the
     commerce log had."""
     return {job: options[job] for job in COUNTS if options.get(job) is not None} or dict(COUNTS)
@@ -156,7 +156,7 @@ def _prompts_there(folder: Path) -> dict[str, dict[str, int]]:
     return {job: {split: counts[job] for split, counts in found.items()} for job in jobs}
 
 
-def as_built(options: CommerceOptions, folder: Path) -> CommerceOptions:
+def check_as_built(options: CommerceOptions, folder: Path) -> CommerceOptions:
     """Check that the records in `folder` are those that the options mean.
 
     An option that the caller left alone is whatever they were built with; where the caller named
@@ -180,7 +180,7 @@ def as_built(options: CommerceOptions, folder: Path) -> CommerceOptions:
     if "olist" in wanted and there.get("olist") is not None:
         # The same files may have moved, and others may have their names.
         del wanted["olist"]
-        if others := changed(
+        if others := find_changed_files(
             Path(str(options.olist)), as_mapping(as_mapping(manifest.get("olist")).get("sources"))
         ):
             raise DataError(
@@ -215,7 +215,9 @@ def build_commerce(
     """
     counts = {job: count for job in COUNTS if (count := options.count(job))}
     if options.olist is None and counts.get("extraction", 0) > options.orders:
-        raise too_few(counts["extraction"], f"{options.orders} orders have at most a review each")
+        raise too_few_error(
+            counts["extraction"], f"{options.orders} orders have at most a review each"
+        )
     output_guard.check(folder, RECORDS)
     wait = partial(progress, f"waiting for another process, which builds {folder}", 0, 1)
     with output_guard.locked(folder, wait):
@@ -248,7 +250,7 @@ def _write(
     rows: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
     imported = _build_database(options, database, progress)
     for job in counts:
-        for split, pairs in job_named(job).pairs(shop).items():
+        for split, pairs in find_job(job).pairs(shop).items():
             rows[split] += [_record(job, pair) for pair in pairs]
     for split, members in rows.items():
         write_jsonl(folder / f"{split}.jsonl", members)

@@ -53,8 +53,8 @@ def data_commerce(
     """
     from plumbline.config.overrides import task_options
     from plumbline.errors import RecipeError
-    from plumbline_commerce.build import counted, make_commerce
-    from plumbline_commerce.olist.build import said
+    from plumbline_commerce.build import count_prompts, make_commerce
+    from plumbline_commerce.olist.build import describe_import
     from plumbline_commerce.options import read_options
 
     asked = task_options(overrides or ())
@@ -65,7 +65,7 @@ def data_commerce(
         "push": push,
     }
     given |= {"olist": olist and str(olist), **asked}
-    counts = counted(given)
+    counts = count_prompts(given)
     options = read_options(
         {"seed": seed, "orders": orders, **given, "job": next(iter(counts)), **counts}
     )
@@ -77,7 +77,11 @@ def data_commerce(
     with progress() as view:
         built = make_commerce(options, out, view.working)
     each = "".join(f"\n  {job}: {_counts(splits)}" for job, splits in built["jobs"].items())
-    say(built, f"{out}: {_counts(built['splits'])}{each}{said(built.get('olist'), out)}", as_json)
+    say(
+        built,
+        f"{out}: {_counts(built['splits'])}{each}{describe_import(built.get('olist'), out)}",
+        as_json,
+    )
 
 
 def _counts(splits: Mapping[str, int]) -> str:

@@ -1,5 +1,5 @@
 """What a job of the commerce task is: pairs from a shop's records, a verifier, an oracle and
-controls.
+baselines.
 
 A job is a folder beside `extraction/` and one line in `JOBS`.
 """
@@ -20,7 +20,7 @@ from plumbline.storage import open_regular
 from plumbline.tasks.baselines import WITH_GOLD
 from plumbline.tasks.rubric import Part, Rubric
 from plumbline.tasks.tables import read_table
-from plumbline.tasks.task import Control, gold_of
+from plumbline.tasks.task import Baseline, gold_of
 from plumbline_commerce.options import CommerceOptions
 
 HERE = Path(__file__).parent
@@ -68,10 +68,10 @@ class Job:
     name: str
     rubric: Rubric
     limits: Mapping[str, float]
-    """The highest mean reward that each control may earn on a split; evaluations say where one
+    """The highest mean reward that each baseline may earn on a split; evaluations say where one
     earns more."""
-    ways: Mapping[str, Control]
-    """The controls that are the job's own, by name."""
+    ways: Mapping[str, Baseline]
+    """The baselines that are the job's own, by name."""
     cluster: str
     """The column of its rows with what examples share that are alike (`Example.cluster`)."""
 
@@ -102,8 +102,8 @@ class Job:
         raise NotImplementedError
 
     @property
-    def controls(self) -> Mapping[str, Control]:
-        """The controls by name, those that every task has among them."""
+    def baselines(self) -> Mapping[str, Baseline]:
+        """The baselines by name, those that every task has among them."""
         return {name: {**WITH_GOLD, **self.ways}[name] for name in self.limits}
 
     @property
@@ -130,12 +130,12 @@ class Job:
         """The answer that supervised training shows, under a seed; by default the gold answer."""
         return gold_of(example)
 
-    def said(self, example: Example, completion: str) -> Set[Hashable] | None:  # noqa: ARG002
-        """See `plumbline.tasks.task.Task.said`; None takes an answer's words for it."""
+    def canonicalise_answer(self, example: Example, completion: str) -> Set[Hashable] | None:  # noqa: ARG002
+        """See `plumbline.tasks.task.Task.canonicalise_answer`; None takes an answer's words for it."""
         return None
 
 
-def job_named(name: str) -> type[Job]:
+def find_job(name: str) -> type[Job]:
     """The job of that name, one of `JOBS`."""
     module, _, kind = JOBS[name].partition(":")
     job: type[Job] = getattr(needed(module, f"the job {name}", RecipeError), kind)
@@ -153,10 +153,10 @@ def read_rubric(job: str, version: int) -> Rubric:
 
 
 def read_limits(job: str) -> dict[str, float]:
-    """The limits of a job's controls, from its `controls.yaml`."""
+    """The limits of a job's baselines, from its `baselines.yaml`."""
     return {
         name: float(most)
-        for name, most in read_table(HERE / job / "controls.yaml")["limits"].items()
+        for name, most in read_table(HERE / job / "baselines.yaml")["limits"].items()
     }
 
 
@@ -204,7 +204,7 @@ def split_sizes(count: int) -> dict[str, int]:
     return {name: max(1, round(share * count)) for name, share in SHARES.items()}
 
 
-def too_few(wanted: int, there: str) -> DataError:
+def too_few_error(wanted: int, there: str) -> DataError:
     """The error of a shop that is too small for the pairs that were asked for."""
     return DataError(
         f"{wanted} prompts were asked for, but {there}",

@@ -11,17 +11,17 @@ from plumbline.errors import DataError
 from plumbline.records import Example, Headline, Outcome, Score
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress, silent
-from plumbline.tasks.task import Control, Task
+from plumbline.tasks.task import Baseline, Task
 from plumbline_commerce.build import (
     MANIFEST,
     SPLITS,
-    as_built,
+    check_as_built,
     each_job,
     ensure_commerce,
     has_records,
 )
 from plumbline_commerce.classify import job_of
-from plumbline_commerce.job import JOBS, job_named, split_sizes
+from plumbline_commerce.job import JOBS, find_job, split_sizes
 from plumbline_commerce.options import COUNTS, CommerceOptions, read_options
 
 FIXED = {"extraction": 20, "sql_qa": 15, "insights": 15, "push": 15}
@@ -49,7 +49,7 @@ def open_commerce(options: Mapping[str, Any], folder: Path, progress: Progress) 
     if checked.data is None and not has_records(checked, folder):
         return CommerceTask(folder, checked, lambda: ensure_commerce(checked, folder, progress))
     return CommerceTask(
-        place, as_built(checked, place) if (place / MANIFEST).is_file() else checked
+        place, check_as_built(checked, place) if (place / MANIFEST).is_file() else checked
     )
 
 
@@ -68,7 +68,7 @@ class CommerceTask(Task):
         self.folder, self.options, self.job = (
             folder,
             options,
-            job_named(options.job)(options, folder),
+            find_job(options.job)(options, folder),
         )
         self.splits = (*SPLITS, "fixed") if options.fixed else SPLITS
         self._build = build
@@ -177,21 +177,21 @@ class CommerceTask(Task):
             splits = [split for split in SPLITS if (self.folder / f"{split}.jsonl").is_file()]
             self.job.check_gold(example for split in splits for example in self._read(split))
 
-    def said(self, example: Example, completion: str) -> Set[Hashable] | None:
-        """See `Task.said`."""
-        return self.job.said(example, completion)
+    def canonicalise_answer(self, example: Example, completion: str) -> Set[Hashable] | None:
+        """See `Task.canonicalise_answer`."""
+        return self.job.canonicalise_answer(example, completion)
 
     def demonstration(self, example: Example, seed: int) -> str:
         """See `Task.demonstration`."""
         return self.job.demonstration(example, seed)
 
     @property
-    def controls(self) -> Mapping[str, Control]:
-        """See `Task.controls`."""
-        return self.job.controls
+    def baselines(self) -> Mapping[str, Baseline]:
+        """See `Task.baselines`."""
+        return self.job.baselines
 
-    def elsewhere(self, ids: Collection[str]) -> str:
-        """See `Task.elsewhere`."""
+    def explain_foreign_ids(self, ids: Collection[str]) -> str:
+        """See `Task.explain_foreign_ids`."""
         jobs = sorted(
             Counter(self._others[identity] for identity in ids if identity in self._others).items()
         )

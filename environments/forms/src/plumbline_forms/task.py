@@ -13,11 +13,11 @@ from plumbline.errors import DataError, RecipeError
 from plumbline.records import Example, Failure, Frame, Headline, Message, Mistake, Outcome, Score
 from plumbline.seeds import generator
 from plumbline.tasks import Progress
-from plumbline.tasks.task import Control, Task, gold_of, named, whole
+from plumbline.tasks.task import Baseline, Task, gold_of, label_failure, unwrap_result
 from plumbline_browser.plans.actions import Element, Plan
 from plumbline_forms import rubric
+from plumbline_forms.baselines import baselines
 from plumbline_forms.build import HELD_OUT_FORMS, Suite, gold_plan, own_suite, values_of, write_plan
-from plumbline_forms.controls import controls
 from plumbline_forms.corruptions import misread, sloppily
 from plumbline_forms.executors.executor import Execution, Executor, FormCase
 from plumbline_forms.options import FormsOptions, RecordingFaults, read_options
@@ -162,7 +162,7 @@ class FormsTask(Task):
         Raises:
             EpisodeFailed: the executor broke down; the direct one never does.
         """
-        return whole(self.judge_group(example, [completion])[0])
+        return unwrap_result(self.judge_group(example, [completion])[0])
 
     def judge_group(
         self, example: Example, completions: Sequence[str]
@@ -189,7 +189,7 @@ class FormsTask(Task):
 
     def _run(self, prepared: _Prepared, plans: Sequence[Plan]) -> list[Execution | Failure]:
         return [
-            named(f"{self.executor.name} executor", one)
+            label_failure(f"{self.executor.name} executor", one)
             for one in self.executor.run(prepared.case, plans)
         ]
 
@@ -206,7 +206,7 @@ class FormsTask(Task):
         """See `Task.mistakes`."""
         prepared = self._prepare(example)
         (execution,) = self._run(prepared, [read_plan(completion, prepared.elements)])
-        return mistakes_of(prepared.expected, whole(execution))
+        return mistakes_of(prepared.expected, unwrap_result(execution))
 
     def replay(self, example: Example, completion: str) -> Sequence[Frame]:
         """See `Task.replay`.
@@ -223,8 +223,8 @@ class FormsTask(Task):
         prepared = self._prepare(example)
         return film(prepared.case, read_plan(completion, prepared.elements), self.executor.site)
 
-    def shown(self, example: Example, completion: str) -> Sequence[str]:
-        """See `Task.shown`; by the direct executor, whichever one judges."""
+    def render_pages(self, example: Example, completion: str) -> Sequence[str]:
+        """See `Task.render_pages`; by the direct executor, whichever one judges."""
         from plumbline_forms.executors.pictures import filled
 
         prepared = self._prepare(example)
@@ -281,9 +281,9 @@ class FormsTask(Task):
         return FormsTask(self.options, open_executor("direct", self.executor.site), self.suite)
 
     @property
-    def controls(self) -> Mapping[str, Control]:
-        """See `Task.controls`."""
-        return controls(self.view_of)
+    def baselines(self) -> Mapping[str, Baseline]:
+        """See `Task.baselines`."""
+        return baselines(self.view_of)
 
     def view_of(self, example: Example) -> FormView:
         """The form of an example, as it is met there."""
@@ -359,7 +359,7 @@ class Attempts:
         """
         if self._messages is None:
             raise ValueError(f"the episode of {self.example.id} is over")
-        outcome, score, execution = whole(self.task.attempt(self.example, [text])[0])
+        outcome, score, execution = unwrap_result(self.task.attempt(self.example, [text])[0])
         self._came_to = outcome, score
         self._left -= 1
         if outcome.facts["submitted"] or not self._left:

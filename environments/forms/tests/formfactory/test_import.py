@@ -19,11 +19,11 @@ def test_laws(task):
     assert laws.oracle == 1.0
     assert laws.raised == ()
     assert all(
-        laws.controls[name] <= 0.05
+        laws.baselines[name] <= 0.05
         for name in ("blank", "submit-only", "type-after-submit", "success-text")
     )
     # of two records, one is a half
-    assert all(laws.controls[name] < 0.6 for name in ("constant", "shuffled-gold"))
+    assert all(laws.baselines[name] < 0.6 for name in ("constant", "shuffled-gold"))
 
 
 def test_values_that_nobody_could_enter_count_in_the_strict_reading_only(task, examples):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from plumbline.tasks.text.lenient_json import values_in, whole
+from plumbline.tasks.text.lenient_json import drop_surrogates, values_in
 from plumbline_browser.plans import actions as forms
 from plumbline_browser.plans.grammar import (
     Piece,
@@ -75,7 +75,7 @@ def read_plan(text: str, page: PageText = NOWHERE) -> PagePlan:
         text: what a model wrote.
         page: the elements that it was shown.
     """
-    given = whole(cleaned(text[: 2 * MAX_CHARACTERS]))
+    given = drop_surrogates(cleaned(text[: 2 * MAX_CHARACTERS]))
     short = given[:MAX_CHARACTERS]
     found = _read_json(values_in(short, MAX_ACTS), page)
     how = "steps" if found is None else "json"

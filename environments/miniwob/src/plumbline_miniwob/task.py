@@ -20,8 +20,9 @@ from plumbline.records import (
 )
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress, silent
-from plumbline.tasks.task import Control, Task, gold_of, named, whole
+from plumbline.tasks.task import Baseline, Task, gold_of, label_failure, unwrap_result
 from plumbline_miniwob.actions import from_json
+from plumbline_miniwob.baselines import baselines
 from plumbline_miniwob.build import (
     DEALT,
     HELD_OUT_TASKS,
@@ -31,7 +32,6 @@ from plumbline_miniwob.build import (
     sizes_of,
     splits_of,
 )
-from plumbline_miniwob.controls import controls
 from plumbline_miniwob.grammar import PageText
 from plumbline_miniwob.options import MiniwobOptions, PerTask, read_options
 from plumbline_miniwob.pages import table
@@ -194,7 +194,7 @@ class MiniwobTask(Task):
         Raises:
             EpisodeFailed: the browser broke down, twice.
         """
-        return whole(self.judge_group(example, [completion])[0])
+        return unwrap_result(self.judge_group(example, [completion])[0])
 
     def judge_group(
         self, example: Example, completions: Sequence[str]
@@ -205,7 +205,7 @@ class MiniwobTask(Task):
         plans = [read_plan(completion, page) for completion in completions]
         task, seed = example.reference["task"], example.reference["seed"]
         results = [
-            named(f"{task} {seed}", one)
+            label_failure(f"{task} {seed}", one)
             for one in self.world.play(task, seed, [plan.acts for plan in plans])
         ]
         return [
@@ -268,9 +268,9 @@ class MiniwobTask(Task):
         return chats
 
     @property
-    def controls(self) -> Mapping[str, Control]:
-        """See `Task.controls`."""
-        return controls(
+    def baselines(self) -> Mapping[str, Baseline]:
+        """See `Task.baselines`."""
+        return baselines(
             with_gold=all("oracle" not in table()[name] for name in self.options.chosen)
         )
 
@@ -350,7 +350,9 @@ class Looks:
             EpisodeFailed: the browser broke down, twice.
         """
         self.plans.append(read_plan(text, self._page))
-        self._played = whole(named(" ".join(self._where), self._turn(self.plans[-1].acts)))
+        self._played = unwrap_result(
+            label_failure(" ".join(self._where), self._turn(self.plans[-1].acts))
+        )
         self._page = page_of(self._played.elements)
         return self._played
 

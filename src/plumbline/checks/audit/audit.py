@@ -18,26 +18,26 @@ from rich.table import Table
 from rich.text import Text
 
 from plumbline.checks.audit.cheats import cheapest_cheat
-from plumbline.checks.audit.checks import checks_for, misjudged
-from plumbline.checks.audit.elsewhere import elsewhere
+from plumbline.checks.audit.checks import checks_for, count_misjudged
+from plumbline.checks.audit.other_conditions import judge_elsewhere
 from plumbline.checks.audit.scoring_runner import (
     ANYTHING,
     DAMAGED,
     Group,
     ScoringRunner,
     TooManyTimeoutsError,
-    mean,
-    scored,
-    shown,
+    mean_reward,
+    quote_text,
+    scored_rewards,
 )
 from plumbline.checks.audit.texts import (
-    a_few,
-    damaged,
-    marks_damaged,
+    damage_answer,
+    damage_marks,
+    make_wrong_answers,
+    rewrite_answer,
+    sample_examples,
     shape_of,
     writes_commas,
-    writings,
-    wrong,
 )
 from plumbline.checks.check import Examination, examine
 from plumbline.config.imports import dotted, named
@@ -78,7 +78,7 @@ class Audit(Examination[ScoringRunner]):
         """Verdicts a second, one after the other."""
         return self.context.count / self.context.seconds if self.context.seconds else 0.0
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All figures, for JSON."""
         seen, cheat = self.context, self.context.cheat
         golds = {
@@ -94,18 +94,18 @@ class Audit(Examination[ScoringRunner]):
             "fatal": self.fatal,
             "findings": [asdict(finding) for finding in self.findings],
             "gold": golds if seen.golds else None,
-            "controls": {
+            "baselines": {
                 name: {"limit": seen.limits.get(name)}
-                | {split: mean(found) for split, found in splits.items()}
-                for name, splits in seen.controls.items()
+                | {split: mean_reward(found) for split, found in splits.items()}
+                for name, splits in seen.baselines.items()
             },
             "parts": {
                 name: {"least": min(known), "most": max(known), "texts": len(known)}
                 for name, known in seen.values().items()
             },
-            "writings": seen.written(),
+            "writings": seen.measure_writings(),
             "misjudged": {
-                what: {"count": count, "n": n} for what, (count, n) in misjudged(seen).items()
+                what: {"count": count, "n": n} for what, (count, n) in count_misjudged(seen).items()
             },
             "cheat": cheat
             and {
@@ -131,7 +131,7 @@ def audit(
 
     Args:
         task: any.
-        splits: whose gold answers and controls are judged; none is all of the task's.
+        splits: whose gold answers and baselines are judged; none is all of the task's.
         limit: of each split the first so many examples.
         seed: of what is drawn: which examples are damaged, and the search for cheats.
         quick: damage and write otherwise a third of the gold answers, and search for no cheat.
@@ -142,22 +142,22 @@ def audit(
     """
     began = time.monotonic()
     chosen = {split: task.examples(split)[:limit] for split in splits or task.splits}
-    few = a_few(chosen, PROBED // 3 if quick else PROBED, seed)
+    few = sample_examples(chosen, PROBED // 3 if quick else PROBED, seed)
     if not few:
         raise DataError(f"the task {task.name} has no examples", "give it some rows")
     # standard output is no place for what a verifier prints: the audit's figures stand there
     printed = io.StringIO()
     with redirect_stdout(printed):
-        fitted = task.fitted() if isinstance(task, JsonlTask) else task
-        bench = ScoringRunner(fitted, progress, commas=writes_commas(few))
+        fitted = task.fit_ranges() if isinstance(task, JsonlTask) else task
+        runner = ScoringRunner(fitted, progress, commas=writes_commas(few))
         # which is a finding; what was judged until then is looked at
         with suppress(TooManyTimeoutsError):
-            _judge_all(bench, chosen, few, seed)
-            _try_again(bench, chosen, few, seed, quick)
-    bench.printed = printed.getvalue()
-    found = examine(bench, checks_for(bench))
+            _judge_all(runner, chosen, few, seed)
+            _try_again(runner, chosen, few, seed, quick)
+    runner.printed = printed.getvalue()
+    found = examine(runner, checks_for(runner))
     return Audit(
-        context=bench,
+        context=runner,
         findings=found.findings,
         clear=found.clear,
         not_run=found.not_run,
@@ -175,50 +175,57 @@ def is_audit(path: Path) -> bool:
 
 
 def _judge_all(
-    bench: ScoringRunner, splits: Mapping[str, Sequence[Example]], few: Sequence[Example], seed: int
+    runner: ScoringRunner,
+    splits: Mapping[str, Sequence[Example]],
+    few: Sequence[Example],
+    seed: int,
 ) -> None:
-    """Judge hostile texts, gold answers, controls, damaged gold answers, and gold answers written
+    """Judge hostile texts, gold answers, baselines, damaged gold answers, and gold answers written
     otherwise.
 
     Raises:
         TooManyTimeoutsError: see `ScoringRunner.judge`.
     """
     hostile = [Case(one, "hostile text", text) for one in few[:STRUCK] for text in HOSTILE]
-    bench.judge("hostile texts", {("hostile",): hostile})
+    runner.judge("hostile texts", {("hostile",): hostile})
     every = {example.id: example for examples in splits.values() for example in examples}.values()
     golds = [Case(one, GOLD, one.gold) for one in every if one.gold is not None]
     if golds:
-        bench.judge("gold answers", {("gold",): golds})
-    bench.judge(
+        runner.judge("gold answers", {("gold",): golds})
+    runner.judge(
         "one text on every row", {ANYTHING: [Case(one, "hostile text", NONSENSE) for one in every]}
     )
-    if bench.users is not None:  # what fails for a row that is left out is no fault
+    if runner.user_task is not None:  # what fails for a row that is left out is no fault
         lacking = [
-            bench.one(Case(one, "hostile text", NONSENSE)) for one in bench.users.without_gold
+            runner.judge_once(Case(one, "hostile text", NONSENSE))
+            for one in runner.user_task.rows_without_gold
         ]
-        bench.kept[ANYTHING] += [verdict for verdict in lacking if verdict.score is not None]
+        runner.kept[ANYTHING] += [verdict for verdict in lacking if verdict.score is not None]
     answers: dict[Group, list[Case]] = {}
     for split, examples in splits.items():
-        for name, control in bench.task.controls.items():
-            texts = zip(examples, control(examples), strict=True)
-            answers["control", name, split] = [
-                Case(one, f"control {name}", text) for one, text in texts
+        for name, baseline in runner.task.baselines.items():
+            texts = zip(examples, baseline(examples), strict=True)
+            answers["baseline", name, split] = [
+                Case(one, f"baseline {name}", text) for one, text in texts
             ]
-    bench.judge("controls", answers)
-    if bench.users is not None and not golds:
-        bench.judge("likely answers", {("likely",): bench.users.likely(few[: len(few) // 3 + 1])})
+    runner.judge("baselines", answers)
+    if runner.user_task is not None and not golds:
+        runner.judge(
+            "likely answers",
+            {("likely",): runner.user_task.guess_answers(few[: len(few) // 3 + 1])},
+        )
     golden = [one for one in few if one.gold is not None]
     worse = [
         Case(one, "damaged gold answer", text)
         for one, other in zip(golden, [*golden[1:], *golden[:1]], strict=True)
-        for text in damaged(one, other, seed)
+        for text in damage_answer(one, other, seed)
     ]
-    bench.judge("damaged gold answers", {DAMAGED: worse})
+    runner.judge("damaged gold answers", {DAMAGED: worse})
     ways: dict[Group, list[Case]] = defaultdict(list)
-    language, known = "pt" if bench.commas else "en", [one.gold or "" for one in golden]
+    language, known = "pt" if runner.commas else "en", [one.gold or "" for one in golden]
     for place, one in enumerate(golden):
         others = known[place + 1 :] + known[:place]
-        for way, text in writings(one, language, others):
+        for way, text in rewrite_answer(one, language, others):
             ways["writing", way].append(Case(one, f"gold answer ({way})", text))
         own = shape_of(one.gold or "")  # rows of several tasks have answers of several kinds
         different = min(
@@ -226,15 +233,15 @@ def _judge_all(
             key=lambda e: shape_of(e) != own,
             default="",
         )
-        for way, text in wrong(one, different, language):
+        for way, text in make_wrong_answers(one, different, language):
             ways["wrong", way].append(Case(one, way, text))
-        for way, text in marks_damaged(one.gold or ""):
+        for way, text in damage_marks(one.gold or ""):
             ways["marks", way].append(Case(one, f"gold answer with {way}", text))
-    bench.judge("gold answers written otherwise", ways)
+    runner.judge("gold answers written otherwise", ways)
 
 
 def _try_again(
-    bench: ScoringRunner,
+    runner: ScoringRunner,
     splits: Mapping[str, Sequence[Example]],
     few: Sequence[Example],
     seed: int,
@@ -246,21 +253,27 @@ def _try_again(
     Raises:
         TooManyTimeoutsError: see `ScoringRunner.judge`.
     """
-    if bench.users is not None:
-        strange = any(one.kind == RewardError.__name__ for one in bench.every)
-        bench.misread = None if strange else bench.users.misread(few)
-        bench.label = bench.users.label(few) if bench.misread is None else None
-        bench.unnamed = bench.users.unnamed_form(
+    if runner.user_task is not None:
+        strange = any(one.kind == RewardError.__name__ for one in runner.all_verdicts)
+        runner.misread = None if strange else runner.user_task.explain_misread(few)
+        runner.label = runner.user_task.find_label(few) if runner.misread is None else None
+        runner.unnamed = runner.user_task.explain_unnamed_form(
             [one for examples in splits.values() for one in examples]
         )
-    if not quick and bench.misread is None and not (bench.label is not None and bench.label.grave):
-        bench.cheat = cheapest_cheat(bench, a_few(splits, POOL, seed), bench.task.controls, seed)
+    if (
+        not quick
+        and runner.misread is None
+        and not (runner.label is not None and runner.label.grave)
+    ):
+        runner.cheat = cheapest_cheat(
+            runner, sample_examples(splits, POOL, seed), runner.task.baselines, seed
+        )
     probed = {example.id for example in few}
-    repeated = [verdict for verdict, _ in bench.scored if verdict.case.example.id in probed]
-    bench.repeat(repeated)
-    if not bench.again:
-        bench.progress("on another thread, in another process", 0, 1)
-        bench.elsewhere = elsewhere(bench.task, repeated)
+    repeated = [verdict for verdict, _ in runner.scored if verdict.case.example.id in probed]
+    runner.repeat(repeated)
+    if not runner.again:
+        runner.progress("on another thread, in another process", 0, 1)
+        runner.elsewhere = judge_elsewhere(runner.task, repeated)
 
 
 # -- for a terminal --------------------------------------------------------------------------------
@@ -274,7 +287,7 @@ def audit_tables(name: str, audit: Audit) -> RenderableType:
         f"{name or seen.task.name}: {splits}; {audit.verdicts:,} verdicts, {audit.rate:,.0f} a "
         "second"
     )
-    if tried := misjudged(seen):
+    if tried := count_misjudged(seen):
         title.append(
             "\n" + "; ".join(f"{what}: {count} of {n}" for what, (count, n) in tried.items())
         )
@@ -289,21 +302,21 @@ def audit_tables(name: str, audit: Audit) -> RenderableType:
         earned.add_row(
             "gold answers", str(len(seen.golds)), f"{seen.ceiling:.3f}", "", style="bold"
         )
-    for control, found in seen.controls.items():
-        split, verdicts = max(found.items(), key=lambda item: mean(item[1]))
-        limit = seen.limits.get(control)
-        of = mean_interval(*scored(verdicts))
+    for baseline, found in seen.baselines.items():
+        split, verdicts = max(found.items(), key=lambda item: mean_reward(item[1]))
+        limit = seen.limits.get(baseline)
+        of = mean_interval(*scored_rewards(verdicts))
         reward, most = f"{of:.3f}" if of.n else "-", "" if limit is None else f"{limit:.3f}"
-        earned.add_row(f"control {control} ({split})", str(of.n), reward, most)
+        earned.add_row(f"baseline {baseline} ({split})", str(of.n), reward, most)
     if cheat is not None:
         earned.add_row("cheapest cheat found", str(len(cheat.rewards)), f"{cheat.interval:.3f}", "")
-    rule = [] if cheat is None else [Text(f"cheapest cheat: {shown(cheat.rule, 240)}\n")]
+    rule = [] if cheat is None else [Text(f"cheapest cheat: {quote_text(cheat.rule, 240)}\n")]
 
     values = _table("parts of the reward", "texts", "least", "most")
     for part, known in seen.values().items():
         values.add_row(part, str(len(known)), f"{min(known):.3f}", f"{max(known):.3f}")
 
-    ways = seen.written()
+    ways = seen.measure_writings()
     readings = sorted({reading for way in ways.values() for reading in way["readings"]})
     written = _table(
         "a gold answer written otherwise", "n", "loses", *(f"{one} reading" for one in readings)
@@ -344,7 +357,7 @@ def _table(title: str, *headings: str) -> Table:
 Opening = Callable[[Progress], Task]
 
 
-def targets(
+def open_targets(
     name: str, options: Mapping[str, Any], rows: Path | None, data: Path | None
 ) -> dict[str, Opening]:
     """What is meant, task by task, to be opened; a single one has the name "".

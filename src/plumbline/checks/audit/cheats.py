@@ -1,7 +1,7 @@
 """The cheapest cheat: a search for a text, or a rule that makes texts of prompts, that earns much
 and knows nothing.
 
-An answer is made of pieces: texts, and rules. It is begun from what the task's controls answer to
+An answer is made of pieces: texts, and rules. It is begun from what the task's baselines answer to
 other examples, from other examples' gold answers and from rules alone, and is cut, repeated,
 joined, crossed and changed value by value. What is sought on some examples is measured on others,
 so that the best of many is not taken for good by chance; the gold answers of neither are looked at.
@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from plumbline.checks.audit.scoring_runner import HANGS, Cheat, ScoringRunner
-from plumbline.checks.audit.texts import as_object, dump
+from plumbline.checks.audit.texts import dump_json, parse_object
 from plumbline.evaluation.statistics import mean_interval
 from plumbline.records import Example, clusters_of
 from plumbline.seeds import generator
 from plumbline.tasks.precheck import Case
-from plumbline.tasks.task import Control
+from plumbline.tasks.task import Baseline
 
 VERDICTS, SECONDS = 12_000, 15.0
 """What the search may take, whichever is reached first."""
@@ -66,14 +66,14 @@ Answer = tuple[str, ...]
 
 
 def cheapest_cheat(
-    bench: ScoringRunner, examples: Sequence[Example], controls: Mapping[str, Control], seed: int
+    runner: ScoringRunner, examples: Sequence[Example], baselines: Mapping[str, Baseline], seed: int
 ) -> Cheat | None:
     """Search; None where there are too few examples, or verdicts that do not come.
 
     Args:
-        bench: judges.
+        runner: judges.
         examples: of the task, in any order; a part of them lends gold answers and is not answered.
-        controls: of the task.
+        baselines: of the task.
         seed: of everything that is drawn.
     """
     if len(examples) < 3:
@@ -86,20 +86,20 @@ def cheapest_cheat(
         order[third : 2 * third][:MEASURING],
         order[2 * third :],
     )
-    search = _Search(bench, seeking)
-    population = list(_first(lending, controls))
+    search = _Search(runner, seeking)
+    population = list(_first_answers(lending, baselines))
     crowd = [population[place] for place in rng.permutation(len(population))]
     best, idle = search.best(population), 0
     joined: set[Answer] = set()
     while search.goes_on() and idle < IDLE:
         if best[0] in joined:
-            children = [_child(best, crowd, rng) for _ in range(4 * KEPT)]
+            children = [_mutate_answer(best, crowd, rng) for _ in range(4 * KEPT)]
         else:  # a new best is put together with everything once
             joined.add(best[0])
-            children = [_joined(best[0], other) for other in crowd]
+            children = [_join_pieces(best[0], other) for other in crowd]
         before, best = best, search.best([*best, *children])
         idle = idle + 1 if best == before else 0
-    if bench.hangs >= HANGS:
+    if runner.hangs >= HANGS:
         return None
     finals = {
         answer: [search.judge(one, answer) for one in measuring] for answer in best[:FINALISTS]
@@ -124,23 +124,23 @@ def text_for(answer: Answer, example: Example) -> str:
 class _Search:
     """What answers earn on the examples that are sought on, remembered."""
 
-    def __init__(self, bench: ScoringRunner, examples: Sequence[Example]) -> None:
-        self.bench, self.examples = bench, examples
+    def __init__(self, runner: ScoringRunner, examples: Sequence[Example]) -> None:
+        self.runner, self.examples = runner, examples
         self.earned: dict[Answer, float] = {}
         self.count, self.least = 0, 0.0
         self.began = time.monotonic()
 
     def goes_on(self) -> bool:
-        self.bench.progress("search for cheats", min(self.count, VERDICTS), VERDICTS)
+        self.runner.progress("search for cheats", min(self.count, VERDICTS), VERDICTS)
         return (
             self.count < VERDICTS
             and time.monotonic() - self.began < SECONDS
-            and self.bench.hangs < HANGS
+            and self.runner.hangs < HANGS
         )
 
     def judge(self, example: Example, answer: Answer) -> float:
         self.count += 1
-        return self.bench.one(Case(example, "a cheat", text_for(answer, example))).reward
+        return self.runner.judge_once(Case(example, "a cheat", text_for(answer, example))).reward
 
     def best(self, answers: Sequence[Answer]) -> list[Answer]:
         """The `KEPT` answers that earn most; of equals the shorter."""
@@ -161,35 +161,39 @@ class _Search:
         return sum(rewards) / len(rewards)
 
 
-def _first(lending: Sequence[Example], controls: Mapping[str, Control]) -> Iterator[Answer]:
+def _first_answers(
+    lending: Sequence[Example], baselines: Mapping[str, Baseline]
+) -> Iterator[Answer]:
     """What the search begins with."""
     yield from ((rule,) for rule in RULES)
     golds = [example.gold for example in lending if example.gold is not None]
     common = [gold for gold, _ in Counter(golds).most_common()]
     if golds:
         yield ("\n".join(common)[:LENGTH],)
-        if objects := [one for one in map(as_object, golds) if one]:
+        if objects := [one for one in map(parse_object, golds) if one]:
             values = {
-                key: Counter(dump({key: one[key]}) for one in objects if key in one)
+                key: Counter(dump_json({key: one[key]}) for one in objects if key in one)
                 for key in objects[0]
             }
             usual = {
-                key: as_object(found.most_common(1)[0][0])[key] for key, found in values.items()
+                key: parse_object(found.most_common(1)[0][0])[key] for key, found in values.items()
             }
-            yield (dump(usual),)
-    for control in controls.values():
-        yield from ((text,) for text, _ in Counter(control(lending[:24])).most_common(4))
+            yield (dump_json(usual),)
+    for baseline in baselines.values():
+        yield from ((text,) for text, _ in Counter(baseline(lending[:24])).most_common(4))
     yield from ((gold,) for gold in common[:24])
 
 
-def _joined(first: Answer, second: Answer) -> Answer:
+def _join_pieces(first: Answer, second: Answer) -> Answer:
     """One after the other; texts that meet become one."""
     if first[-1] in RULES or second[0] in RULES:
         return (*first, *second)[:PIECES]
     return (*first[:-1], f"{first[-1]}\n{second[0]}"[:LENGTH], *second[1:])[:PIECES]
 
 
-def _child(best: Sequence[Answer], crowd: Sequence[Answer], rng: np.random.Generator) -> Answer:
+def _mutate_answer(
+    best: Sequence[Answer], crowd: Sequence[Answer], rng: np.random.Generator
+) -> Answer:
     """A change of one of the best, often with something of any other."""
 
     def of(answers: Sequence[Answer]) -> Answer:
@@ -197,7 +201,7 @@ def _child(best: Sequence[Answer], crowd: Sequence[Answer], rng: np.random.Gener
 
     answer, other = of(best), of(best) if rng.random() < 0.5 else of(crowd)
     if rng.random() < 0.4:
-        return _joined(answer, other) if rng.random() < 0.5 else _joined(other, answer)
+        return _join_pieces(answer, other) if rng.random() < 0.5 else _join_pieces(other, answer)
     if len(answer) > 1 and rng.random() < 0.3:
         left_out = int(rng.integers(len(answer)))
         return (*answer[:left_out], *answer[left_out + 1 :])
@@ -206,15 +210,15 @@ def _child(best: Sequence[Answer], crowd: Sequence[Answer], rng: np.random.Gener
     if not piece or piece in RULES:
         changed = of(crowd)[0]
     else:
-        changed = _changed(piece, "" if other[0] in RULES else other[0], rng)
+        changed = _change_text(piece, "" if other[0] in RULES else other[0], rng)
     return (*answer[:place], changed, *answer[place + 1 :])
 
 
-def _changed(text: str, other: str, rng: np.random.Generator) -> str:
+def _change_text(text: str, other: str, rng: np.random.Generator) -> str:
     """A text cut, repeated, crossed with another, or with values of another."""
-    first, second = as_object(text), as_object(other)
+    first, second = parse_object(text), parse_object(other)
     if first and second and rng.random() < 0.7:
-        return dump(
+        return dump_json(
             {
                 key: second[key] if key in second and rng.random() < 0.3 else one
                 for key, one in first.items()
@@ -222,7 +226,7 @@ def _changed(text: str, other: str, rng: np.random.Generator) -> str:
         )
     if first and rng.random() < 0.5:
         left_out = list(first)[int(rng.integers(len(first)))]
-        return dump({key: one for key, one in first.items() if key != left_out})
+        return dump_json({key: one for key, one in first.items() if key != left_out})
     lines, others = text.split("\n"), other.split("\n")
     if len(lines) < 2:
         lines, others = text.split(" "), other.split(" ")

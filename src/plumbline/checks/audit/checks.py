@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.checks.audit.elsewhere import DIRECTORY, GROUPED, LATE, PROCESS, THREAD
+from plumbline.checks.audit.other_conditions import DIRECTORY, GROUPED, LATE, PROCESS, THREAD
 from plumbline.checks.audit.scoring_runner import (
     ANYTHING,
     DAMAGED,
@@ -17,21 +17,21 @@ from plumbline.checks.audit.scoring_runner import (
     LIMIT,
     CaseVerdict,
     ScoringRunner,
-    ids,
-    mean,
-    scored,
-    shown,
+    list_ids,
+    mean_reward,
+    quote_text,
+    scored_rewards,
 )
 from plumbline.checks.audit.texts import DECIMAL_COMMA, NEGATED, OTHER, UNCLOSED, WHOLE_FLOAT
 from plumbline.checks.check import Check, Finding, Level, check
 from plumbline.errors import RewardError
-from plumbline.evaluation.statistics import mean_interval, surely_over
+from plumbline.evaluation.statistics import is_surely_over, mean_interval
 from plumbline.tasks.precheck import OUTAGE, READ
 
 EXACT = 1e-6
 """By what a reward of 1 may fall short."""
 HIGH, AS_GOOD = 0.5, 0.9
-"""Shares of what gold answers earn, from which on a control or a cheat is warned of, and is fatal:
+"""Shares of what gold answers earn, from which on a baseline or a cheat is warned of, and is fatal:
 more than half of what can be learnt knows nothing of the task, or nearly all. A task's own limits
 (`Headline.limits`) go before the first. A gold answer that itself earns no more than the second is
 fatal; a length penalty may cost it less."""
@@ -68,21 +68,21 @@ SLOW, TIMES = 2.0, 50
 
 
 @check("reward", name="raises")
-def raises(seen: ScoringRunner) -> Iterator[Finding]:
+def find_raises(seen: ScoringRunner) -> Iterator[Finding]:
     """A verifier that raises, or returns what is no reward: one finding for each thing to do about
     it."""
     by_fix: dict[str, list[CaseVerdict]] = defaultdict(list)
-    for verdict in seen.every:
+    for verdict in seen.all_verdicts:
         if verdict.failure and not verdict.hung:
             by_fix[RANGE if RANGE in verdict.fix else verdict.fix].append(verdict)
     for fix, verdicts in by_fix.items():
         counts = dict(Counter(verdict.kind for verdict in verdicts).most_common())
         named = ", ".join(f"{kind} {count}" for kind, count in counts.items())
         what = (
-            f"{len(verdicts)} of {len(seen.every)} texts got no reward ({named}): "
+            f"{len(verdicts)} of {len(seen.all_verdicts)} texts got no reward ({named}): "
             f"{verdicts[0].failure}"
         )
-        evidence = {"count": len(verdicts), "of": len(seen.every), "raised": counts}
+        evidence = {"count": len(verdicts), "of": len(seen.all_verdicts), "raised": counts}
         cause = "the verifier takes a text for granted that a model need not write"
         if fix == RANGE:
             cause = (
@@ -93,14 +93,14 @@ def raises(seen: ScoringRunner) -> Iterator[Finding]:
             cause = "what the verifier asks does not answer"
         elif fix.startswith(READ):
             cause = "the verifier was written for rows in another form"
-        samples, fix = ids(verdicts), verdicts[0].fix
+        samples, fix = list_ids(verdicts), verdicts[0].fix
         yield Finding("fatal", what, evidence=evidence, samples=samples, causes=(cause,), fix=fix)
 
 
 @check("reward", name="slow")
-def slow(seen: ScoringRunner) -> Iterator[Finding]:
+def find_slow_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
     """A verdict that does not come, or one that a text makes slow."""
-    if hung := [verdict for verdict in seen.every if verdict.hung]:
+    if hung := [verdict for verdict in seen.all_verdicts if verdict.hung]:
         what, fix = (
             f"{hung[0].failure}{'; the audit stopped there' if len(hung) > 1 else ''}",
             hung[0].fix,
@@ -111,8 +111,12 @@ def slow(seen: ScoringRunner) -> Iterator[Finding]:
             "a loop that the text decides on",
             "a wait for something",
         )
-        yield Finding("fatal", what, evidence=evidence, samples=ids(hung), causes=causes, fix=fix)
-    usual = float(np.median([one.seconds for one in seen.every])) if seen.every else 0.0
+        yield Finding(
+            "fatal", what, evidence=evidence, samples=list_ids(hung), causes=causes, fix=fix
+        )
+    usual = (
+        float(np.median([one.seconds for one in seen.all_verdicts])) if seen.all_verdicts else 0.0
+    )
     late = [
         one
         for one in seen.kept.get(HOSTILE, ())
@@ -127,21 +131,21 @@ def slow(seen: ScoringRunner) -> Iterator[Finding]:
         cause = "work that grows with more than the text's length"
         fix = "bound what the verifier does for one text"
         yield Finding(
-            "warning", what, evidence=evidence, samples=ids(late), causes=(cause,), fix=fix
+            "warning", what, evidence=evidence, samples=list_ids(late), causes=(cause,), fix=fix
         )
 
 
 @check("reward", name="parts")
-def parts(seen: ScoringRunner) -> Iterator[Finding]:
+def find_bad_parts(seen: ScoringRunner) -> Iterator[Finding]:
     """Parts that nothing reaches, that never vary, or that pay every text."""
     golden = any(one.score is not None for one in seen.golds)
     paid = any(score.total for _, score in seen.scored) or any(
-        one.kind == RewardError.__name__ for one in seen.every
+        one.kind == RewardError.__name__ for one in seen.all_verdicts
     )
-    if not golden and not paid and seen.users is not None and seen.users.may_answer:
-        what = seen.users.unpaid(len(seen.scored))
-        yield Finding("fatal", what, check="unpaid", samples=ids(seen.every))
-    penalties = seen.users.penalties if seen.users is not None else ()
+    if not golden and not paid and seen.user_task is not None and seen.user_task.may_answer:
+        what = seen.user_task.explain_unpaid(len(seen.scored))
+        yield Finding("fatal", what, check="unpaid", samples=list_ids(seen.all_verdicts))
+    penalties = seen.user_task.penalties if seen.user_task is not None else ()
     for name, values in seen.parts().items():
         known = [value for _, value in values if value is not None]
         evidence: dict[str, Any] = {"part": name, "texts": len(values)}
@@ -199,7 +203,7 @@ def parts(seen: ScoringRunner) -> Iterator[Finding]:
 
 
 @check("reward", name="parts-contradict")
-def opposed(seen: ScoringRunner) -> Iterator[Finding]:
+def find_opposed_parts(seen: ScoringRunner) -> Iterator[Finding]:
     """Parts of which one falls when the other rises, and that no text satisfies both."""
     tried = {id(verdict) for verdict in (*seen.golds, *seen.kept.get(DAMAGED, ()))}
     found = seen.parts()
@@ -236,10 +240,10 @@ def opposed(seen: ScoringRunner) -> Iterator[Finding]:
 
 
 @check("reward", name="oracle")
-def oracle(seen: ScoringRunner) -> Iterator[Finding]:
+def find_unpaid_gold(seen: ScoringRunner) -> Iterator[Finding]:
     """Gold answers that earn less than 1, but for parts that are named already, and for labels."""
     # else none was tried yet
-    if not seen.golds and not any(verdict.hung for verdict in seen.every):
+    if not seen.golds and not any(verdict.hung for verdict in seen.all_verdicts):
         what = (
             "there are no gold answers: no ceiling was checked, no damaged answers and no other "
             "ways to write one"
@@ -251,14 +255,18 @@ def oracle(seen: ScoringRunner) -> Iterator[Finding]:
     if not scored or seen.label is not None:
         return  # without scores it is said where it is said why
     named = {
-        one.evidence["part"] for one in parts(seen) if one.check in {"part-dead", "part-constant"}
+        one.evidence["part"]
+        for one in find_bad_parts(seen)
+        if one.check in {"part-dead", "part-constant"}
     }
-    named |= {part for one in opposed(seen) for part in one.evidence["parts"]}
+    named |= {part for one in find_opposed_parts(seen) for part in one.evidence["parts"]}
     low = [(one, score) for one, score in scored if score.total < 1 - EXACT]
     lacking: dict[str, int] = defaultdict(int)
     unexplained = []
     for verdict, score in low:
-        paying = {name: value for name, value in score.parts.items() if name not in seen.idle}
+        paying = {
+            name: value for name, value in score.parts.items() if name not in seen.unweighted_parts
+        }
         short = [name for name, value in paying.items() if value is not None and value < 1 - EXACT]
         for name in short:
             lacking[name] += 1
@@ -266,7 +274,7 @@ def oracle(seen: ScoringRunner) -> Iterator[Finding]:
             unexplained.append((verdict, score))
     if unexplained:
         unexplained.sort(key=lambda pair: pair[1].total)
-        (worst, score), ceiling = unexplained[0], mean(seen.golds)
+        (worst, score), ceiling = unexplained[0], mean_reward(seen.golds)
         short_of = (
             f"; short of {', '.join(f'{name} ({count})' for name, count in lacking.items())}"
             if lacking
@@ -286,7 +294,7 @@ def oracle(seen: ScoringRunner) -> Iterator[Finding]:
                 "least": score.total,
                 "parts": dict(lacking),
             },
-            samples=ids([one for one, _ in unexplained]),
+            samples=list_ids([one for one, _ in unexplained]),
             causes=(
                 "the verifier does not read what the gold answers are written like",
                 "a wrong gold answer",
@@ -296,11 +304,11 @@ def oracle(seen: ScoringRunner) -> Iterator[Finding]:
         )
 
 
-@check("reward", name="control")
-def controls(seen: ScoringRunner) -> Iterator[Finding]:
-    """Controls that earn too much."""
-    for name, splits in seen.controls.items():
-        split, verdicts = max(splits.items(), key=lambda item: mean(item[1]))
+@check("reward", name="baseline")
+def find_paid_baselines(seen: ScoringRunner) -> Iterator[Finding]:
+    """Baselines that earn too much."""
+    for name, splits in seen.baselines.items():
+        split, verdicts = max(splits.items(), key=lambda item: mean_reward(item[1]))
         # the general limit is rough, and a small split may lie over it by chance
         if name not in seen.limits:
             split, verdicts = (
@@ -317,9 +325,9 @@ def controls(seen: ScoringRunner) -> Iterator[Finding]:
                 else f"the {len(there)} rows whose gold answer it holds"
             )
             verdicts = there
-        reward, limit = mean(verdicts), seen.limits.get(name, HIGH * seen.ceiling)
-        totals, clusters = scored(verdicts)
-        if not surely_over(totals, limit, clusters) or reward - seen.floor < EXACT:
+        reward, limit = mean_reward(verdicts), seen.limits.get(name, HIGH * seen.ceiling)
+        totals, clusters = scored_rewards(verdicts)
+        if not is_surely_over(totals, limit, clusters) or reward - seen.floor < EXACT:
             # not too high; or it earns what any text does, which is said of the part that pays it
             continue
         of = mean_interval(totals, clusters)
@@ -329,7 +337,7 @@ def controls(seen: ScoringRunner) -> Iterator[Finding]:
             else "where gold answers are unknown"
         )
         what = (
-            f"the control {name} earns {of:.3f} {worth} ({split}), and should earn at most "
+            f"the baseline {name} earns {of:.3f} {worth} ({split}), and should earn at most "
             f"{limit:.3f}: such "
         )
         what += "answers will be learnt"
@@ -342,15 +350,15 @@ def controls(seen: ScoringRunner) -> Iterator[Finding]:
         yield Finding(
             "fatal" if reward >= AS_GOOD * seen.ceiling else "warning",
             what,
-            evidence={"control": name, "split": split, "reward": asdict(of), "limit": limit},
-            samples=ids(sorted(verdicts, key=lambda one: -one.reward)),
+            evidence={"baseline": name, "split": split, "reward": asdict(of), "limit": limit},
+            samples=list_ids(sorted(verdicts, key=lambda one: -one.reward)),
             causes=ANYWHERE if name == "every-gold" else causes,
             fix=AT_ONE_PLACE if name == "every-gold" else CONTENT,
         )
 
 
 @check("reward", name="hostile")
-def hostile(seen: ScoringRunner) -> Iterator[Finding]:
+def find_paid_hostile_texts(seen: ScoringRunner) -> Iterator[Finding]:
     """Texts made to break verifiers that earn something."""
     by_text: dict[str, list[CaseVerdict]] = defaultdict(list)
     for verdict in seen.kept.get(HOSTILE, ()):
@@ -360,34 +368,36 @@ def hostile(seen: ScoringRunner) -> Iterator[Finding]:
         ):
             by_text[verdict.case.text].append(verdict)
     earning = {
-        text: mean(found) for text, found in by_text.items() if mean(found) - seen.floor > EARNS
+        text: mean_reward(found)
+        for text, found in by_text.items()
+        if mean_reward(found) - seen.floor > EARNS
     }
     if earning:
         text = max(earning, key=lambda one: earning[one])
         level: Level = "fatal" if earning[text] - seen.floor > HIGH else "warning"
         what = (
-            f"{len(earning)} of {len(by_text)} hostile texts earn something, most {shown(text)}: "
+            f"{len(earning)} of {len(by_text)} hostile texts earn something, most {quote_text(text)}: "
             f"{earning[text]:.3f}"
         )
         evidence = {
-            "rewards": {shown(one): reward for one, reward in earning.items()},
+            "rewards": {quote_text(one): reward for one, reward in earning.items()},
             "floor": seen.floor,
         }
         causes = (
             "what cannot be read is taken for an answer",
             "an empty or broken answer gets a part by default",
         )
-        fix, samples = "give nothing to a text that is no answer", ids(by_text[text])
+        fix, samples = "give nothing to a text that is no answer", list_ids(by_text[text])
         yield Finding(level, what, evidence=evidence, samples=samples, causes=causes, fix=fix)
 
 
 @check("reward", name="pays-anything")
-def anything(seen: ScoringRunner) -> Iterator[Finding]:
+def find_rows_paying_anything(seen: ScoringRunner) -> Iterator[Finding]:
     """Rows that pay a blank answer or nonsense, where others do not."""
     golds = {one.case.example.id: one.reward for one in seen.golds}
     tried = [
         *seen.kept.get(ANYTHING, ()),
-        *(one for found in seen.controls.get("blank", {}).values() for one in found),
+        *(one for found in seen.baselines.get("blank", {}).values() for one in found),
     ]
     paid: dict[str, CaseVerdict] = {}
     for verdict in tried:
@@ -416,19 +426,24 @@ def anything(seen: ScoringRunner) -> Iterator[Finding]:
 
 
 @check("reward", name="wrong-paid")
-def accepted(seen: ScoringRunner) -> Iterator[Finding]:
+def find_paid_wrong_answers(seen: ScoringRunner) -> Iterator[Finding]:
     """Wrong answers that name the gold one and are paid like it."""
     for way, (paid, n) in wrongly_paid(seen).items():
         if len(paid) <= LOSES * n:
             continue
         what = (
             f"{way} is paid like the gold answer, {len(paid)} of {n} times: "
-            f"{shown(paid[0].case.text, 160)}"
+            f"{quote_text(paid[0].case.text, 160)}"
         )
         evidence = {"way": way, "count": len(paid), "n": n}
         level: Level = "note" if way == NEGATED else "warning"
         yield Finding(
-            level, what, evidence=evidence, samples=ids(paid), causes=ANYWHERE, fix=AT_ONE_PLACE
+            level,
+            what,
+            evidence=evidence,
+            samples=list_ids(paid),
+            causes=ANYWHERE,
+            fix=AT_ONE_PLACE,
         )
 
 
@@ -436,7 +451,7 @@ def wrongly_paid(seen: ScoringRunner) -> dict[str, tuple[list[CaseVerdict], int]
     """Of each way to name the gold answer in a wrong one: those that earn more than halfway from
     what the wrong answer by itself earns to what gold earns, and how many were tried."""
     golds = {one.case.example.id: one.reward for one in seen.golds}
-    ways = dict(seen.ways("wrong"))
+    ways = dict(seen.verdicts_by_way("wrong"))
     alone = {one.case.example.id: one.reward for one in ways.pop(OTHER, ())}
     found = {}
     for way, verdicts in ways.items():
@@ -453,14 +468,14 @@ def wrongly_paid(seen: ScoringRunner) -> dict[str, tuple[list[CaseVerdict], int]
     return {way: pair for way, pair in found.items() if pair[1]}
 
 
-def misjudged(seen: ScoringRunner) -> dict[str, tuple[int, int]]:
+def count_misjudged(seen: ScoringRunner) -> dict[str, tuple[int, int]]:
     """False rejects and false accepts, each with how many texts were tried: right answers written
     otherwise that lose more than `LOSES`, and wrong answers and nonsense that are paid like gold
     ones."""
     golds = {one.case.example.id: one.reward for one in seen.golds}
     right = [
         (one, golds.get(one.case.example.id, 0.0))
-        for found in seen.ways("writing").values()
+        for found in seen.verdicts_by_way("writing").values()
         for one in found
     ]
     right = [(one, gold) for one, gold in right if gold]
@@ -477,12 +492,12 @@ def misjudged(seen: ScoringRunner) -> dict[str, tuple[int, int]]:
 
 
 @check("reward", name="marks")
-def marks(seen: ScoringRunner) -> Iterator[Finding]:
+def find_paid_marks(seen: ScoringRunner) -> Iterator[Finding]:
     """A part that is called form and pays damaged marks in full."""
     golds = {one.case.example.id: one.score.parts for one in seen.golds if one.score is not None}
     names = sorted({name for parts in golds.values() for name in parts if FORM.search(name)})
     blind: dict[str, list[tuple[str, CaseVerdict]]] = defaultdict(list)
-    for way, verdicts in seen.ways("marks").items():
+    for way, verdicts in seen.verdicts_by_way("marks").items():
         for name in names:
             pairs = [(one, golds.get(one.case.example.id, {}).get(name)) for one in verdicts]
             tried = [
@@ -495,21 +510,21 @@ def marks(seen: ScoringRunner) -> Iterator[Finding]:
                 blind[name].append((way, paid[0]))
     for name, found in blind.items():
         what = f"the part {name} pays {' and '.join(way for way, _ in found)} like a whole form: "
-        what += shown(found[0][1].case.text, 120)
+        what += quote_text(found[0][1].case.text, 120)
         evidence = {"part": name, "ways": [way for way, _ in found]}
         causes = ("a pattern that looks for the marks and does not count them",)
         fix, samples = (
             "count each mark once, and let no mark stand inside of another",
-            ids([one for _, one in found]),
+            list_ids([one for _, one in found]),
         )
         level: Level = "warning" if UNCLOSED in dict(found) else "note"
         yield Finding(level, what, evidence=evidence, samples=samples, causes=causes, fix=fix)
 
 
 @check("reward", name="writing")
-def writings(seen: ScoringRunner) -> Iterator[Finding]:
+def find_unpaid_writings(seen: ScoringRunner) -> Iterator[Finding]:
     """Ways to write the gold value that lose too much."""
-    ways = seen.written()
+    ways = seen.measure_writings()
     lost = {way: found["loss"] for way, found in ways.items() if found["loss"] > LOSES + EXACT}
     if not lost:
         return
@@ -530,12 +545,17 @@ def writings(seen: ScoringRunner) -> Iterator[Finding]:
     fix += "take away a share of its own; or ask for the form in the prompt, if it matters"
     level: Level = "fatal" if comma else "note" if minor else "warning"
     yield Finding(
-        level, what, evidence=ways, samples=ids(seen.ways("writing")[worst]), causes=causes, fix=fix
+        level,
+        what,
+        evidence=ways,
+        samples=list_ids(seen.verdicts_by_way("writing")[worst]),
+        causes=causes,
+        fix=fix,
     )
 
 
 @check("reward", name="readings")
-def readings(seen: ScoringRunner) -> Iterator[Finding]:
+def find_unequal_readings(seen: ScoringRunner) -> Iterator[Finding]:
     """A lenient reading that pays less than the strict one, or readings that differ on gold
     answers."""
     both = [
@@ -554,7 +574,7 @@ def readings(seen: ScoringRunner) -> Iterator[Finding]:
         causes = ("the lenient reader changes what the strict one can read",)
         fix, samples = (
             "read strictly first, and repair only what cannot be read so",
-            ids([one for one, _ in worse]),
+            list_ids([one for one, _ in worse]),
         )
         yield Finding("fatal", what, evidence=evidence, samples=samples, causes=causes, fix=fix)
     golds = {id(one) for one in seen.golds}
@@ -568,51 +588,53 @@ def readings(seen: ScoringRunner) -> Iterator[Finding]:
         )
         evidence = {"count": len(apart), "of": len(golds)}
         fix = "write the gold answers as a strict reader wants them: SFT teaches their form"
-        yield Finding("warning", what, evidence=evidence, samples=ids(apart), fix=fix)
+        yield Finding("warning", what, evidence=evidence, samples=list_ids(apart), fix=fix)
 
 
 @check("reward", name="label")
-def labels(seen: ScoringRunner) -> Iterator[Finding]:
+def find_labels(seen: ScoringRunner) -> Iterator[Finding]:
     """Gold answers that are labels, which explains what they lack."""
     if (found := seen.label) is not None:
         level: Level = "fatal" if found.gold <= AS_GOOD * found.earns + EXACT else "warning"
         evidence = {"gold": found.gold, "template": found.template, "earns": found.earns}
-        fix = found.fix((seen.users and seen.users.options.gold) or "")
-        yield Finding(level, found.cause, evidence=evidence, samples=ids(seen.golds), fix=fix)
+        fix = found.fix((seen.user_task and seen.user_task.options.gold) or "")
+        yield Finding(level, found.cause, evidence=evidence, samples=list_ids(seen.golds), fix=fix)
 
 
 @check("reward", name="form")
-def form(seen: ScoringRunner) -> Iterator[Finding]:
+def find_unread_form(seen: ScoringRunner) -> Iterator[Finding]:
     """Completions in another form than a function reads."""
     if seen.misread is not None:
-        yield Finding("fatal", seen.misread[0], samples=ids(seen.golds), fix=seen.misread[1])
+        yield Finding("fatal", seen.misread[0], samples=list_ids(seen.golds), fix=seen.misread[1])
 
 
 @check("reward", name="range")
-def ranges(seen: ScoringRunner) -> Iterator[Finding]:
+def find_undeclared_ranges(seen: ScoringRunner) -> Iterator[Finding]:
     """Ranges that nobody declared."""
-    if seen.users is not None and seen.users.inferred:
+    if seen.user_task is not None and seen.user_task.inferred:
         what = (
             "the functions' ranges are not declared; these figures take them from what gold "
-            "answers, controls and "
+            "answers, baselines and "
         )
         yield Finding(
             "note",
             f"{what}hostile texts were given, and a run takes [0, 1]",
-            fix=seen.users.declared(),
+            fix=seen.user_task.declare_ranges(),
         )
 
 
 @check("reward", name="rows")
-def rows(seen: ScoringRunner) -> Iterator[Finding]:
+def find_row_notes(seen: ScoringRunner) -> Iterator[Finding]:
     """What is to be known of the rows, and a form that no prompt asks for."""
-    if seen.users is not None:
-        for what in filter(None, [*seen.users.notes, seen.users.left_out(), seen.unnamed]):
+    if seen.user_task is not None:
+        for what in filter(
+            None, [*seen.user_task.notes, seen.user_task.describe_left_out(), seen.unnamed]
+        ):
             yield Finding("note", what)
 
 
 @check("reward", name="prints")
-def prints(seen: ScoringRunner) -> Iterator[Finding]:
+def find_prints(seen: ScoringRunner) -> Iterator[Finding]:
     """A verifier that prints."""
     if count := seen.printed.count("\n"):
         first = seen.printed.split("\n")[0][:80]
@@ -625,7 +647,7 @@ ALONE = "let a reward depend on the example and the answer alone"
 
 
 @check("reward", name="elsewhere")
-def conditions(seen: ScoringRunner) -> Iterator[Finding]:
+def find_changed_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
     """Verdicts that come out otherwise on another thread, in another process and the like."""
     for found in seen.elsewhere:
         (called, causes), fix, verdict = CONDITIONS[found.where], ALONE, found.verdict
@@ -654,7 +676,7 @@ def conditions(seen: ScoringRunner) -> Iterator[Finding]:
         )
         evidence = {"where": found.where, "count": found.count, "of": found.of}
         yield Finding(
-            level, what, evidence=evidence, samples=ids([verdict]), causes=causes, fix=fix
+            level, what, evidence=evidence, samples=list_ids([verdict]), causes=causes, fix=fix
         )
 
 
@@ -692,7 +714,7 @@ CONDITIONS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 @check("reward", name="repeat")
-def repeat(seen: ScoringRunner) -> Iterator[Finding]:
+def find_unrepeatable_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
     """Verdicts that come out otherwise the second time."""
     if seen.again:
         verdict, score = seen.again[0]
@@ -708,18 +730,19 @@ def repeat(seen: ScoringRunner) -> Iterator[Finding]:
             "other answers of the same call",
             "threads",
         )
-        samples = ids([one for one, _ in seen.again])
+        samples = list_ids([one for one, _ in seen.again])
         yield Finding("fatal", what, evidence=evidence, samples=samples, causes=causes, fix=ALONE)
 
 
 @check("reward", name="cheat")
-def cheat(seen: ScoringRunner) -> Iterator[Finding]:
-    """A cheat that earns too much, and more than the controls, which are named already."""
+def find_paid_cheat(seen: ScoringRunner) -> Iterator[Finding]:
+    """A cheat that earns too much, and more than the baselines, which are named already."""
     found = seen.cheat
     if found is None:
         return
     known = max(
-        (mean(one) for splits in seen.controls.values() for one in splits.values()), default=0.0
+        (mean_reward(one) for splits in seen.baselines.values() for one in splits.values()),
+        default=0.0,
     )
     if found.reward <= max(HIGH * seen.ceiling, known + EARNS) or found.reward - seen.floor < EXACT:
         return
@@ -728,22 +751,46 @@ def cheat(seen: ScoringRunner) -> Iterator[Finding]:
         f"an answer that knows nothing earns {found.reward:.3f} (n = {len(found.rewards)}; gold "
         "answers "
     )
-    what += f"{seen.ceiling:.3f}, the best control {known:.3f}): {shown(found.rule, 200)}"
+    what += f"{seen.ceiling:.3f}, the best baseline {known:.3f}): {quote_text(found.rule, 200)}"
     evidence = {
         "reward": found.reward,
         "n": len(found.rewards),
-        "best control": known,
+        "best baseline": known,
         "rule": found.rule,
     }
     causes = ("the reward looks for something that can be written without knowing",)
-    fix = "make this answer a control of the task, and let the reward see what it lacks"
+    fix = "make this answer a baseline of the task, and let the reward see what it lacks"
     yield Finding(level, what, evidence=evidence, samples=(found.example,), causes=causes, fix=fix)
 
 
-BASIC: tuple[Check[ScoringRunner], ...] = (raises, slow, repeat, conditions, ranges, rows, prints)
+BASIC: tuple[Check[ScoringRunner], ...] = (
+    find_raises,
+    find_slow_verdicts,
+    find_unrepeatable_verdicts,
+    find_changed_verdicts,
+    find_undeclared_ranges,
+    find_row_notes,
+    find_prints,
+)
 CHECKS = (
-    *(form, *BASIC, labels, oracle, controls, cheat, parts, opposed),
-    *(hostile, anything, accepted, marks, writings, readings),
+    *(
+        find_unread_form,
+        *BASIC,
+        find_labels,
+        find_unpaid_gold,
+        find_paid_baselines,
+        find_paid_cheat,
+        find_bad_parts,
+        find_opposed_parts,
+    ),
+    *(
+        find_paid_hostile_texts,
+        find_rows_paying_anything,
+        find_paid_wrong_answers,
+        find_paid_marks,
+        find_unpaid_writings,
+        find_unequal_readings,
+    ),
 )
 
 
@@ -752,7 +799,7 @@ def checks_for(seen: ScoringRunner) -> Sequence[Check[ScoringRunner]]:
     figure would be chance. Gold answers that are labels, or in a form that is not read, explain
     what they lack."""
     if seen.misread is not None:
-        return (form,)
+        return (find_unread_form,)
     if len(seen.again) > seen.repeated / 2:
         return BASIC
-    return (*BASIC, labels) if seen.label is not None and seen.label.grave else CHECKS
+    return (*BASIC, find_labels) if seen.label is not None and seen.label.grave else CHECKS

@@ -25,7 +25,7 @@ HANGS = 3
 """Verdicts over the limit, after which nothing more is judged."""
 
 Group = tuple[str, ...]
-"""What verdicts are kept by: what the texts are, such as ("gold",) or ("control", NAME, SPLIT)."""
+"""What verdicts are kept by: what the texts are, such as ("gold",) or ("baseline", NAME, SPLIT)."""
 DAMAGED, HOSTILE, ANYTHING = ("damaged",), ("hostile",), ("anything",)
 
 
@@ -53,7 +53,7 @@ class CaseVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class ChangedVerdict:
     """Verdicts that came out otherwise under one condition."""
 
     where: str
@@ -105,7 +105,7 @@ class ScoringRunner(Context):
     """Those that came out otherwise the second time, with what they got."""
     repeated: int = 0
     """How many were judged twice."""
-    elsewhere: Sequence[Elsewhere] = ()
+    elsewhere: Sequence[ChangedVerdict] = ()
     """Verdicts that came out otherwise under other conditions."""
     label: Label | None = None
     """What is wrong with gold answers that are labels."""
@@ -132,12 +132,12 @@ class ScoringRunner(Context):
             kept = self.kept.setdefault(group, [])
             for case in cases:
                 self.progress(what, done, total)
-                kept.append(self.one(case))
+                kept.append(self.judge_once(case))
                 done += 1
                 if self.hangs >= HANGS:
                     raise TooManyTimeoutsError
 
-    def one(self, case: Case) -> CaseVerdict:
+    def judge_once(self, case: Case) -> CaseVerdict:
         """Judge a text and forget it."""
         began = time.perf_counter()
         try:
@@ -183,14 +183,14 @@ class ScoringRunner(Context):
     def knows_ranges(self) -> bool:
         """Whether the ranges are known by which parts weigh."""
         return (
-            self.users is None
-            or not self.users.sums
-            or self.users.options.range is not None
-            or self.users.has_gold
+            self.user_task is None
+            or not self.user_task.sums
+            or self.user_task.options.range is not None
+            or self.user_task.has_gold
         )
 
     @property
-    def every(self) -> list[CaseVerdict]:
+    def all_verdicts(self) -> list[CaseVerdict]:
         """All verdicts."""
         return [verdict for kept in self.kept.values() for verdict in kept]
 
@@ -199,63 +199,65 @@ class ScoringRunner(Context):
         """Of gold answers."""
         return self.kept.get(("gold",), ())
 
-    def ways(self, what: str) -> Mapping[str, Sequence[CaseVerdict]]:
+    def verdicts_by_way(self, what: str) -> Mapping[str, Sequence[CaseVerdict]]:
         """By the way in which they were made: "writing" of gold answers written otherwise, "wrong"
         of wrong answers that name the gold one, "marks" of gold answers whose marks are damaged."""
         return {group[1]: found for group, found in self.kept.items() if group[0] == what}
 
     @property
-    def controls(self) -> Mapping[str, Mapping[str, Sequence[CaseVerdict]]]:
-        """By control and split."""
+    def baselines(self) -> Mapping[str, Mapping[str, Sequence[CaseVerdict]]]:
+        """By baseline and split."""
         found: dict[str, dict[str, Sequence[CaseVerdict]]] = defaultdict(dict)
         for group, verdicts in self.kept.items():
-            if group[0] == "control":
+            if group[0] == "baseline":
                 found[group[1]][group[2]] = verdicts
         return found
 
     @property
     def scored(self) -> list[tuple[CaseVerdict, Score]]:
         """Those that have a score."""
-        return [(verdict, verdict.score) for verdict in self.every if verdict.score is not None]
+        return [
+            (verdict, verdict.score) for verdict in self.all_verdicts if verdict.score is not None
+        ]
 
     @property
     def ceiling(self) -> float:
         """What gold answers earn; 1 where there are none."""
-        return mean(self.golds) if self.golds else 1.0
+        return mean_reward(self.golds) if self.golds else 1.0
 
     @property
     def floor(self) -> float:
         """The least that any text earned; no less than what is left to a text that no penalty is
         taken from."""
         least = min((score.total for _, score in self.scored), default=0.0)
-        penalties = self.users.penalties if self.users is not None else ()
+        penalties = self.user_task.penalties if self.user_task is not None else ()
         return max(least, sum(self.weights[part] for part in penalties))
 
     @property
-    def users(self) -> JsonlTask | None:
+    def user_task(self) -> JsonlTask | None:
         """The task, where its scoring functions are a user's."""
         return self.task if isinstance(self.task, JsonlTask) else None
 
     @property
     def limits(self) -> Mapping[str, float]:
-        """Of controls, where the task has them."""
+        """Of baselines, where the task has them."""
         headline = self.task.headline
         return headline.limits if headline is not None else {}
 
     @property
     def weights(self) -> Mapping[str, float]:
         """The effective weight of each part, where the task says so; they add up to 1."""
-        return self.users.shares if self.users is not None else {}
+        return self.user_task.shares if self.user_task is not None else {}
 
     @property
-    def idle(self) -> Sequence[str]:
+    def unweighted_parts(self) -> Sequence[str]:
         """Parts of weight 0."""
         return [name for name, share in self.weights.items() if not share]
 
     def parts(self) -> dict[str, list[tuple[CaseVerdict, float | None]]]:
         """The values of every part that pays; a score without parts has one, its total."""
         found: dict[str, list[tuple[CaseVerdict, float | None]]] = defaultdict(list)
-        idle = self.idle
+        idle = self.unweighted_parts
         for verdict, score in self.scored:
             for name, value in (score.parts or {"reward": score.total}).items():
                 if name not in idle:
@@ -270,12 +272,12 @@ class ScoringRunner(Context):
         }
         return {part: values for part, values in known.items() if values}
 
-    def written(self) -> dict[str, dict[str, Any]]:
+    def measure_writings(self) -> dict[str, dict[str, Any]]:
         """Of each way to write a gold answer: how many were tried, the mean share of its reward
         that is lost, and the mean total under each reading, where the task has readings."""
         whole = {one.case.example.id: one.reward for one in self.golds if one.reward}
         found = {}
-        for way, verdicts in self.ways("writing").items():
+        for way, verdicts in self.verdicts_by_way("writing").items():
             scores = [
                 (whole.get(one.case.example.id), one.score)
                 for one in verdicts
@@ -292,24 +294,24 @@ class ScoringRunner(Context):
         return found
 
 
-def mean(verdicts: Iterable[CaseVerdict]) -> float:
+def mean_reward(verdicts: Iterable[CaseVerdict]) -> float:
     """The mean reward of those that have one."""
     rewards = [one.score.total for one in verdicts if one.score is not None]
     return float(np.mean(rewards)) if rewards else 0.0
 
 
-def scored(verdicts: Iterable[CaseVerdict]) -> tuple[list[float], Clusters]:
+def scored_rewards(verdicts: Iterable[CaseVerdict]) -> tuple[list[float], Clusters]:
     """The totals of those that have a score, and the examples' clusters."""
     having = [one for one in verdicts if one.score is not None]
     return [one.reward for one in having], clusters_of([one.case.example for one in having])
 
 
-def ids(verdicts: Sequence[CaseVerdict]) -> tuple[str, ...]:
+def list_ids(verdicts: Sequence[CaseVerdict]) -> tuple[str, ...]:
     """The first few examples."""
     return tuple(dict.fromkeys(one.case.example.id for one in verdicts))[:5]
 
 
-def shown(text: str, most: int = 60) -> str:
+def quote_text(text: str, most: int = 60) -> str:
     """A text in one line, cut."""
     quoted = repr(text)
     return quoted if len(quoted) <= most else f"{quoted[: most - 4]}...{quoted[-1]}"

@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from plumbline.checks.audit.scoring_runner import CaseVerdict, ScoringRunner, shown
+from plumbline.checks.audit.scoring_runner import CaseVerdict, ScoringRunner, quote_text
 from plumbline.checks.diagnosis.history import Sample
 from plumbline.checks.diagnosis.readers.completions import read_completions
 from plumbline.errors import DataError
@@ -31,7 +31,7 @@ SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rescored:
+class RescoredAnswers:
     """Stored answers with what a reward says of them now."""
 
     answers: Sequence[tuple[Sample, CaseVerdict]]
@@ -74,7 +74,7 @@ class Rescored:
             ]
             yield name, _figures(chosen)
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All figures, for JSON."""
         return {
             "answers": len(self.answers),
@@ -132,7 +132,7 @@ class Rescored:
             )
             yield (
                 f"step {sample.step}, {verdict.case.example.id}: {then}{verdict.reward:.3f}: "
-                f"{shown(ends, 200)}"
+                f"{quote_text(ends, 200)}"
             )
 
 
@@ -162,7 +162,7 @@ def _share(which: Iterable[bool]) -> float | None:
     return float(np.mean(found)) if found else None
 
 
-def score_stored(path: Path, task: Task, progress: Progress = silent) -> Rescored:
+def score_stored(path: Path, task: Task, progress: Progress = silent) -> RescoredAnswers:
     """Judge stored answers again.
 
     Args:
@@ -184,8 +184,8 @@ def score_stored(path: Path, task: Task, progress: Progress = silent) -> Rescore
         )
         raise DataError(cause, "give a file or folder of prompts and answers that can be read")
     rows = _Rows([example for split in task.splits for example in task.examples(split)])
-    fitted = task.fitted() if isinstance(task, JsonlTask) else task
-    bench = ScoringRunner(fitted, progress)
+    fitted = task.fit_ranges() if isinstance(task, JsonlTask) else task
+    runner = ScoringRunner(fitted, progress)
     answers: list[tuple[Sample, CaseVerdict]] = []
     unknown = 0
     for done, sample in enumerate(samples):
@@ -193,11 +193,11 @@ def score_stored(path: Path, task: Task, progress: Progress = silent) -> Rescore
         if (example := rows.find(sample.prompt)) is None:
             unknown += 1
             continue
-        answers.append((sample, bench.one(Case(example, "stored answer", sample.text))))
-        if bench.hangs:
+        answers.append((sample, runner.judge_once(Case(example, "stored answer", sample.text))))
+        if runner.hangs:
             break
     if not answers:
-        asked = shown(samples[0].prompt, 120)
+        asked = quote_text(samples[0].prompt, 120)
         what = (
             f"none of the {len(samples):,} completions in {path} is to a prompt of the rows: the "
             f"first is to {asked}"
@@ -207,7 +207,7 @@ def score_stored(path: Path, task: Task, progress: Progress = silent) -> Rescore
             "give the rows that were trained on, and task.options.prompt where the column is "
             "another",
         )
-    return Rescored(answers=answers, unknown=unknown, shared=rows.shared, remarks=remarks)
+    return RescoredAnswers(answers=answers, unknown=unknown, shared=rows.shared, remarks=remarks)
 
 
 class _Rows:
@@ -219,23 +219,25 @@ class _Rows:
         self.shared = 0
         self._asked: dict[str, Example | None] = {}
         for example in examples:
-            question = _plain(example.messages[-1]["content"])
+            question = _fold_blanks(example.messages[-1]["content"])
             self.shared += question in self._known
             for text in (
                 question,
-                _plain("\n".join(one["content"] for one in example.messages)),
+                _fold_blanks("\n".join(one["content"] for one in example.messages)),
                 example.id,
             ):
                 self._known.setdefault(text, example)
         self._longest = sorted(
-            {_plain(one.messages[-1]["content"]) for one in examples} - {""}, key=len, reverse=True
+            {_fold_blanks(one.messages[-1]["content"]) for one in examples} - {""},
+            key=len,
+            reverse=True,
         )
 
     def find(self, prompt: str) -> Example | None:
         """Whose prompt it is: letter by letter but for blanks, or the longest question within a
         rendered chat."""
         if prompt not in self._asked:
-            text = _plain(prompt)
+            text = _fold_blanks(prompt)
             inside = (
                 next((one for one in self._longest if one in text), None)
                 if text not in self._known
@@ -245,5 +247,5 @@ class _Rows:
         return self._asked[prompt]
 
 
-def _plain(text: str) -> str:
+def _fold_blanks(text: str) -> str:
     return " ".join(text.split())

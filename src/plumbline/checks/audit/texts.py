@@ -1,4 +1,4 @@
-"""The texts of an audit beside gold answers and controls: gold answers damaged, and written in the
+"""The texts of an audit beside gold answers and baselines: gold answers damaged, and written in the
 other ways in which people and models write the same.
 
 What means the same depends on what the answer is: values of a JSON object are written otherwise one
@@ -26,7 +26,9 @@ MOST = 16
 """Damaged copies of one gold answer."""
 
 
-def a_few(splits: Mapping[str, Sequence[Example]], count: int, seed: int) -> list[Example]:
+def sample_examples(
+    splits: Mapping[str, Sequence[Example]], count: int, seed: int
+) -> list[Example]:
     """So many examples at most, from all splits, of every stratum as evenly as there are; in a
     seeded order."""
     strata: dict[str, list[Example]] = defaultdict(list)
@@ -42,7 +44,7 @@ def a_few(splits: Mapping[str, Sequence[Example]], count: int, seed: int) -> lis
     return dealt[:count]
 
 
-def damaged(example: Example, other: Example, seed: int) -> list[str]:
+def damage_answer(example: Example, other: Example, seed: int) -> list[str]:
     """A gold answer made worse in different places and to different degrees.
 
     Args:
@@ -63,23 +65,23 @@ def damaged(example: Example, other: Example, seed: int) -> list[str]:
     found.append(" ".join(rng.permutation(words)))
     found += [" ".join([*words[:at], *words[at + 1 :]]) for at in rng.permutation(len(words))[:3]]
     found += ["\n".join([*lines[:at], *lines[at + 1 :]]) for at in rng.permutation(len(lines))[:4]]
-    value, lent = as_object(gold), as_object(foreign)
+    value, lent = parse_object(gold), parse_object(foreign)
     for key in value:
-        found.append(dump({name: one for name, one in value.items() if name != key}))
-        found.append(dump({**value, key: lent.get(key)}))
+        found.append(dump_json({name: one for name, one in value.items() if name != key}))
+        found.append(dump_json({**value, key: lent.get(key)}))
     kept = list(dict.fromkeys(text for text in found if text != gold))
     if len(kept) > MOST:
         kept = [kept[place] for place in sorted(rng.permutation(len(kept))[:MOST])]
     return kept
 
 
-def as_object(text: str) -> dict[str, object]:
+def parse_object(text: str) -> dict[str, object]:
     """The JSON object that a text is; empty where it is none."""
     value = _json(text)
     return value if isinstance(value, dict) else {}
 
 
-def dump(value: Mapping[str, object]) -> str:
+def dump_json(value: Mapping[str, object]) -> str:
     """An object as JSON, its letters as they are."""
     return json.dumps(value, ensure_ascii=False)
 
@@ -105,7 +107,7 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _CODE = re.compile(r"[=();{}<>\[\]]")
 
 
-def writings(
+def rewrite_answer(
     example: Example, language: str, others: Sequence[str] = ()
 ) -> Iterator[tuple[str, str]]:
     """The name of each way and the text; nothing where there is no gold answer, or where a way
@@ -132,7 +134,7 @@ def writings(
     if is_label(gold.rpartition("\n")[2]) and value is None:
         ways.append(("a long tail behind", f"{gold}\n\n{prose['tail']}"))
     if is_label(gold):
-        ways.append(("a long working before", behind(gold, _working(gold, others, prose))))
+        ways.append(("a long working before", put_behind(gold, _working(gold, others, prose))))
     if few_words:
         ways += [("quotes around", f'"{gold}"'), ("curly quotes around", f"“{gold}”")]
     if value is not None:
@@ -185,7 +187,7 @@ def label_of(gold: str) -> str:
     return _TAG.sub("", inside[0]).rpartition("####")[2].strip()
 
 
-def behind(gold: str, words: str) -> str:
+def put_behind(gold: str, words: str) -> str:
     """An answer behind words, or with them in its thought where that is empty."""
     if (thought := _EMPTY_THOUGHT.match(gold)) is None:
         return f"{words}\n\n{gold}"
@@ -205,7 +207,7 @@ def _working(gold: str, others: Sequence[str], prose: Mapping[str, str]) -> str:
     return f"{words} {prose['others'].format(prose['or'].join(known))}" if known else words
 
 
-def wrong(example: Example, other: str, language: str) -> Iterator[tuple[str, str]]:
+def make_wrong_answers(example: Example, other: str, language: str) -> Iterator[tuple[str, str]]:
     """Wrong answers that name the right one: the name of each way and the text; nothing where none
     is sure to be wrong.
 
@@ -228,7 +230,7 @@ def wrong(example: Example, other: str, language: str) -> Iterator[tuple[str, st
     yield OTHER, other
     yield (
         "another answer behind the gold one",
-        behind(other, prose["dropped"].format(label_of(gold))),
+        put_behind(other, prose["dropped"].format(label_of(gold))),
     )
     yield NEGATED, prose["not"].format(label_of(gold))
 
@@ -241,7 +243,7 @@ def shape_of(text: str) -> str:
     return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "0", text))
 
 
-def marks_damaged(gold: str) -> Iterator[tuple[str, str]]:
+def damage_marks(gold: str) -> Iterator[tuple[str, str]]:
     """A gold answer whose XML marks are damaged: the name of each way and the text."""
     ends = re.findall(r"</\w+>", gold)
     if not ends:

@@ -102,7 +102,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Final:
-    """An evaluation before or after training, or of the oracle or a control."""
+    """An evaluation before or after training, or of the oracle or a baseline."""
 
     stage: str
     split: str

@@ -19,7 +19,7 @@ import yaml
 
 from plumbline.errors import IncomparableError, RunError
 from plumbline.evaluation.comparison import check_same
-from plumbline.evaluation.statistics import Interval, mean_interval, paired
+from plumbline.evaluation.statistics import Interval, mean_interval, paired_difference
 from plumbline.records import Evaluation, clusters_of
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.record import STAGES
@@ -171,7 +171,7 @@ def _candidate(model: str, evaluation: Evaluation, best: Evaluation | None) -> R
                 "no example was judged of both models", "look at why they could not be judged"
             )
         before, after = [rewards[row.id] for row in rows], [row.reward for row in rows]
-        behind = paired(before, after, clusters_of(rows)).difference
+        behind = paired_difference(before, after, clusters_of(rows)).difference
     less = None if behind is None else (behind.mean, behind.low, behind.high)
     return RouteCandidate(model, mean.mean, mean.low, mean.high, mean.n, less)
 

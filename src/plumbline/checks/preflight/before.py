@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from plumbline.checks.check import LEVELS, Context, Finding, MissingDataError
 from plumbline.checks.preflight.shapes import Shapes, find_shapes, folder_of, of_tiny
-from plumbline.checks.refusals import TaskData, final_splits, problems
+from plumbline.checks.refusals import final_splits, problems
 from plumbline.errors import DataError, ModelError, PlumblineError, UntrustedCodeError
 from plumbline.policies import NEEDED
 from plumbline.policies.pretrained.gguf_file import is_gguf
@@ -22,8 +22,9 @@ from plumbline.records import Message
 from plumbline.runs.remote import local_model
 from plumbline.tasks import open_task
 from plumbline.tasks.jsonl.task import open_rows
-from plumbline.tasks.source import shares
+from plumbline.tasks.source import task_shares
 from plumbline.tasks.task import Task
+from plumbline.tasks.task_data import TaskData
 
 if TYPE_CHECKING:
     from plumbline.policies.pretrained.chat import Chat
@@ -94,7 +95,7 @@ class BeforeRun(Context):
             "": 1.0
         }
         sizes = {name: task.sizes["train"] for name, task in self.tasks.items()}
-        dealt = shares({name: weights[name] for name in sizes}, sizes, recipe.mix)
+        dealt = task_shares({name: weights[name] for name in sizes}, sizes, recipe.mix)
         prompts = []
         for name, task in self.tasks.items():
             held_out, measured = task.sizes.get(evaluation.split, 0), task.train[:MEASURED]

@@ -11,11 +11,11 @@ from plumbline.checks.audit.audit import audit
 from plumbline.checks.check import Finding, Level, check
 from plumbline.checks.diagnosis.rules.evaluations import FEW
 from plumbline.checks.preflight.before import BeforeRun, TaskPrompts
-from plumbline.checks.refusals import TaskData
 from plumbline.errors import PlumblineError, UntrustedCodeError
-from plumbline.evaluation.statistics import QUANTILE, Interval, detectable
+from plumbline.evaluation.statistics import QUANTILE, Interval, detectable_difference
 from plumbline.records import Evaluation, clusters_of
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation
+from plumbline.tasks.task_data import TaskData
 
 # -- the reward ------------------------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ def evaluations(before: BeforeRun) -> Iterator[Finding]:
         """The least difference that n examples show four times in five, where differences scatter
         by `SCATTER`."""
         half = QUANTILE * SCATTER / math.sqrt(n)
-        return detectable(Interval(0.0, -half, half, n))
+        return detectable_difference(Interval(0.0, -half, half, n))
 
     def enough(gain: float) -> int:
         return math.ceil((noticeable(1) / gain) ** 2)

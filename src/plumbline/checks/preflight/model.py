@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from plumbline.checks.check import Finding, Level, MissingDataError, check
 from plumbline.checks.preflight.before import BeforeRun
-from plumbline.checks.refusals import TaskData
 from plumbline.errors import DataError, ModelError, PlumblineError
 from plumbline.policies.options import HidingModel
 from plumbline.policies.pretrained.gguf_file import AGAIN, is_gguf
@@ -25,6 +24,7 @@ from plumbline.records import Example
 from plumbline.seeds import derive
 from plumbline.storage import read_object, read_text
 from plumbline.tasks.precheck import GOLD, LIMIT, Case, judge_case
+from plumbline.tasks.task_data import TaskData
 
 if TYPE_CHECKING:
     from plumbline.policies.pretrained.chat import Chat

@@ -22,8 +22,9 @@ from dataclasses import dataclass
 from plumbline.checks.check import Finding, Level, check
 from plumbline.checks.preflight.before import BeforeRun
 from plumbline.checks.preflight.shapes import place_of
-from plumbline.checks.refusals import TaskData, check_disjoint, check_start, refused
+from plumbline.checks.refusals import check_disjoint, check_start, refused
 from plumbline.records import Example
+from plumbline.tasks.task_data import TaskData
 
 MOST = 50_000
 """Examples of a task whose texts are compared."""
@@ -43,15 +44,15 @@ customer, and not its reviews of one product."""
 @check("before", name="overlap", quick=False)
 def equal(before: BeforeRun) -> Iterator[Finding]:
     """Equal prompts, which the run refuses, and other prompts under equal ids."""
-    grounds = list(before.tasks.values())
-    found = list(refused(check_disjoint, grounds))
+    tasks_data = list(before.tasks.values())
+    found = list(refused(check_disjoint, tasks_data))
     name = before.recipe.model.name
-    if name is not None and place_of(name) is not None and all(one.built for one in grounds):
-        found += refused(check_start, name, grounds)
+    if name is not None and place_of(name) is not None and all(one.built for one in tasks_data):
+        found += refused(check_start, name, tasks_data)
     for error in found:
         causes: tuple[str, ...] = ("rows dealt to splits before doubles were taken out",)
         yield Finding("fatal", error.cause, causes=causes, fix=error.fix)
-    for one in grounds:
+    for one in tasks_data:
         known = {example.id: example.fingerprint() for example in one.train}
         for split, examples in one.held_out.items():
             shared = [e.id for e in examples if known.get(e.id, e.fingerprint()) != e.fingerprint()]

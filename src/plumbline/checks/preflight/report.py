@@ -17,7 +17,6 @@ from plumbline.checks.findings_output import plain, said, text_of
 from plumbline.checks.preflight import data, model, overlap, settings
 from plumbline.checks.preflight.before import BeforeRun, TaskPrompts, before
 from plumbline.checks.preflight.shapes import Shapes, folder_of, is_hub_name
-from plumbline.checks.refusals import TaskData
 from plumbline.config.imports import missing
 from plumbline.errors import (
     DataError,
@@ -35,6 +34,7 @@ from plumbline.recipe import Recipe, find, load
 from plumbline.runs import output_guard
 from plumbline.runs.remote import folder_for, join
 from plumbline.runs.run import RUN
+from plumbline.tasks.task_data import TaskData
 
 CHECKS: tuple[Check[BeforeRun], ...] = (
     *overlap.CHECKS,
@@ -208,7 +208,7 @@ def dry_run(recipe: Recipe, folder: Path, *, resume: bool = False) -> DryRun:
     )
 
 
-def refuse(recipe: Recipe, folder: Path, grounds: Sequence[TaskData]) -> None:
+def refuse(recipe: Recipe, folder: Path, tasks_data: Sequence[TaskData]) -> None:
     """Refuse to begin where something fatal can be seen in the run's own records, by the checks
     that take seconds.
 
@@ -217,7 +217,7 @@ def refuse(recipe: Recipe, folder: Path, grounds: Sequence[TaskData]) -> None:
     """
     if not recipe.run.preflight:
         return
-    known = BeforeRun(recipe=recipe, folder=folder, tasks={one.name: one for one in grounds})
+    known = BeforeRun(recipe=recipe, folder=folder, tasks={one.name: one for one in tasks_data})
     found = examine(known, [check for check in CHECKS if check.quick])
     if fatal := [finding for finding in found.findings if finding.level == "fatal"]:
         said = "; ".join(f"{finding.what} ({finding.check})" for finding in fatal)

@@ -281,7 +281,7 @@ function bounds({floor, ceiling}) {
     const text = `${kind}: ${what} ${fixed(bound.score)}, mean over ${bound.n} examples of its kind. `;
     return [make("span", "", `key ${kind}`), document.createTextNode(text)];
   };
-  said.append(...one(floor, "floor", `the control ${floor?.name} earns`), ...one(ceiling, "ceiling", "the gold answers earn"));
+  said.append(...one(floor, "floor", `the baseline ${floor?.name} earns`), ...one(ceiling, "ceiling", "the gold answers earn"));
   return said;
 }
 

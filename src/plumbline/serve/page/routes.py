@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from plumbline.errors import DataError, PlumblineError
 from plumbline.evaluation.command import open_task_for
-from plumbline.evaluation.evaluate import ORACLE, references
+from plumbline.evaluation.evaluate import ORACLE, evaluate_references
 from plumbline.evaluation.summary import part_means
 from plumbline.records import Evaluation, Example
 from plumbline.reports.templating import read_template
@@ -169,7 +169,7 @@ class Trials:
 
     A task is opened when the page first asks for it. Nothing is built: a task whose records are not
     there has no examples, and says so; so does one whose code a model's card names (see
-    `config.imports`). What stands beside a score are the best control (floor) and the oracle
+    `config.imports`). What stands beside a score are the best baseline (floor) and the oracle
     (ceiling) on the first examples of the same stratum. Not for several threads at once.
     """
 
@@ -268,7 +268,7 @@ class Trials:
                 f"there is no example {example[:100]!r} in {split}", "/try/examples names them"
             )
         outcome, score, failure = judge(task, asked, text)
-        said = task.said(asked, text)
+        said = task.canonicalise_answer(asked, text)
         return {
             "how": outcome.how,
             "said": plain(sorted(said or (), key=str)),
@@ -277,7 +277,7 @@ class Trials:
             "failure": "" if failure is None else str(failure),
             "facts": plain(outcome.facts),
             **self._bounds(place, asked.stratum),
-            "pages": list(task.shown(asked, text)),
+            "pages": list(task.render_pages(asked, text)),
         }
 
     def _names(self, model: str) -> list[str]:
@@ -313,14 +313,14 @@ class Trials:
         return self._examples[key]
 
     def _bounds(self, place: tuple[str, str, str], stratum: str) -> dict[str, Any]:
-        """The best control and the oracle on the first examples of a stratum."""
+        """The best baseline and the oracle on the first examples of a stratum."""
         key = (*place, stratum)
         if key not in self._beside:
             model, name, split = place
             part = [one for one in self._split(*place).values() if one.stratum == stratum][:BESIDE]
-            found = dict(references(self._task(model, name), part, split))
+            found = dict(evaluate_references(self._task(model, name), part, split))
             ceiling = found.pop(ORACLE, None)
-            floor = max(found.values(), key=lambda control: control.mean_reward, default=None)
+            floor = max(found.values(), key=lambda baseline: baseline.mean_reward, default=None)
             self._beside[key] = {"floor": _bound(floor), "ceiling": _bound(ceiling)}
         return self._beside[key]
 

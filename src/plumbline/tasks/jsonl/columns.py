@@ -89,7 +89,7 @@ GOLDS = (
     ),
     *("canonical_solution", "code", "chosen", "summary", "highlights", "expected_output"),
 )
-"""Columns that may hold the reference answer, the likeliest first."""
+"""Columns that may hold the gold answer, the likeliest first."""
 LABELS = ("label", "labels", "expected", "answer_idx", "cop")
 """The last that are tried."""
 NOT_ASKED = frozenset({*GOLDS, *LABELS, "rejected", "reward_model", "data_source", "extra_info"})
@@ -164,7 +164,7 @@ def value_of(row: Row, name: str) -> Any:
     return value
 
 
-def filled(template: str, row: Row) -> str:
+def fill_template(template: str, row: Row) -> str:
     """A template of a question with a row's columns. A paragraph whose columns are all empty is
     left out.
 
@@ -287,7 +287,7 @@ def guess_prompt(rows: Sequence[Row]) -> dict[str, str]:
         """Those of some columns that are there, unless all that they hold stands in the
         question."""
         held = [names[name] for name in group if name in names and names[name] != main]
-        return held if any(not _contained(rows, name, f"{{{main}}}") for name in held) else []
+        return held if any(not _is_contained(rows, name, f"{{{main}}}") for name in held) else []
 
     before = [f"{{{name}}}" for name in (*same, *(name for each in BEFORE for name in extra(each)))]
     after = [
@@ -326,17 +326,19 @@ def _form(rows: Sequence[Row], name: str) -> str:
     )
 
 
-def _contained(rows: Sequence[Row], name: str, asked: str) -> bool:
+def _is_contained(rows: Sequence[Row], name: str, asked: str) -> bool:
     """Whether all that a column holds stands in the question already."""
     for row in rows:
-        value, question = row.get(name), filled(asked, row)
+        value, question = row.get(name), fill_template(asked, row)
         texts = choices_of(value).values() if isinstance(value, list | dict) else [as_text(value)]
         if any(text.strip() not in question for text in texts):
             return False
     return True
 
 
-def unasked(rows: Sequence[Row], options: Mapping[str, Any], known: Collection[str]) -> list[str]:
+def find_unasked_columns(
+    rows: Sequence[Row], options: Mapping[str, Any], known: Collection[str]
+) -> list[str]:
     """Columns that stand in no prompt, system message or gold answer, but for the id and those that
     are known."""
     read = [options[key] for key in ("prompt", "gold") if options.get(key)]
@@ -355,11 +357,11 @@ def unasked(rows: Sequence[Row], options: Mapping[str, Any], known: Collection[s
     return [
         name
         for name in names
-        if not _contained(rows, name, as_template(options["prompt"], rows[0]))
+        if not _is_contained(rows, name, as_template(options["prompt"], rows[0]))
     ]
 
 
-def media_in(row: Row, prompt: str) -> list[str]:
+def find_media(row: Row, prompt: str) -> list[str]:
     """Where a row has images or sounds: columns that are called so, and the prompt."""
     named = [
         name
@@ -392,7 +394,7 @@ def is_given(example: Example, name: str) -> bool:
 
 
 def gold_columns(rows: Sequence[Row], needs: Collection[str], prompt: str) -> list[str]:
-    """Columns that may hold reference answers, the likeliest first."""
+    """Columns that may hold gold answers, the likeliest first."""
     names = {name.lower(): name for row in rows for name in row}
     found = [*(names[name] for name in GOLDS if name in names), *sorted(needs)]
     found += [names[name] for name in LABELS if name in names]

@@ -61,13 +61,13 @@ def read_rows(name: str) -> Iterator[tuple[int, dict[str, Any]]]:
             needs.
     """
     if name.startswith(HUB):
-        return enumerate(_loaded(name, *_place(name)), 1)
+        return enumerate(_load_dataset(name, *_place(name)), 1)
     path = Path(name)
     if name.endswith(".parquet") and (
         "://" in name or (set("*?[") & set(name) and not path.exists())
     ):
         return enumerate(
-            _loaded(name, "parquet", None, "train", data_files=name, streaming=True), 1
+            _load_dataset(name, "parquet", None, "train", data_files=name, streaming=True), 1
         )
     with open_regular(path) as raw:
         head = b"" if is_own_input(path) else raw.peek(16)[:16]
@@ -112,7 +112,7 @@ def _place(name: str) -> tuple[str, str | None, str]:
     return f"{owner}/{named}".strip("/"), config or None, split or "train"
 
 
-def _loaded(
+def _load_dataset(
     name: str, path: str, config: str | None, split: str, **more: Any
 ) -> Iterator[dict[str, Any]]:
     if name.startswith(HUB) and not Path(path).is_dir():
@@ -152,7 +152,7 @@ def _parquet(path: Path) -> Iterator[dict[str, Any]]:
             for batch in parquet.ParquetFile(raw).iter_batches(1024):
                 kinds = {field.name: field.type for field in batch.schema}
                 columns = [
-                    [_as_json(_shortest(cell, kinds[name])) for cell in _cells(column)]
+                    [_as_json(_shorten_floats(cell, kinds[name])) for cell in _cells(column)]
                     for name, column in zip(kinds, batch.columns, strict=True)
                 ]
                 yield from (
@@ -174,16 +174,16 @@ def _cells(column: Any) -> list[Any]:
     return values
 
 
-def _shortest(value: Any, kind: Any) -> Any:
+def _shorten_floats(value: Any, kind: Any) -> Any:
     """A value whose numbers of 16 and 32 bits are written as short as such numbers can be: 0.1 for
     0.10000000149."""
     if isinstance(value, float):
         short = {"float": np.float32, "halffloat": np.float16}.get(str(kind))
         return value if short is None else float(str(short(value)))
     if isinstance(value, list) and hasattr(kind, "value_type"):
-        return [_shortest(one, kind.value_type) for one in value]
+        return [_shorten_floats(one, kind.value_type) for one in value]
     if isinstance(value, dict):
-        return {name: _shortest(one, kind.field(name).type) for name, one in value.items()}
+        return {name: _shorten_floats(one, kind.field(name).type) for name, one in value.items()}
     return value
 
 

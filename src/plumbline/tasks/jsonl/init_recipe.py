@@ -24,20 +24,20 @@ from plumbline.recipe.script_rewards import is_unchanged
 from plumbline.storage import clear_read_errors, dumps, read_text, write_text
 from plumbline.tasks.jsonl.columns import as_text, gold_columns, gold_expressions, guess_prompt
 from plumbline.tasks.jsonl.files import HUB, read_rows
-from plumbline.tasks.jsonl.rows import plain_rows
+from plumbline.tasks.jsonl.rows import scorer_rows
 from plumbline.tasks.jsonl.scorer import Scorer, Scoring
 from plumbline.tasks.jsonl.task import LOOKED_AT, JsonlTask, open_rows
 from plumbline.tasks.precheck import GOLD, LABEL, TRIED, UNPAID, Case, cases_of, within_budget
 
 UNSOUND = 0.5
-"""Of what reference answers earn: a baseline that earns more makes the reward no good to train
+"""Of what gold answers earn: a baseline that earns more makes the reward no good to train
 with."""
 UNMEASURED = "not tried: each counts from 0 to 1, unless range has the least and the most of it"
 STEPS, PROMPTS_PER_STEP, TOKENS = 200, 8, 256
 
 
 @dataclass
-class Start:
+class InitOptions:
     """What a recipe is written from."""
 
     model: str
@@ -57,7 +57,7 @@ class Start:
 
 
 @dataclass
-class _Seen:
+class _SettledOptions:
     """The options that were settled on, and what is said of them."""
 
     options: dict[str, Any]
@@ -75,7 +75,7 @@ class _Seen:
     task: JsonlTask | None = None
 
 
-def started(
+def add_script_options(
     model: str | None,
     data: str | None,
     reward: str | None,
@@ -84,7 +84,7 @@ def started(
     prompt: str | None = None,
     gold: str | None = None,
     config: Path | None = None,
-) -> Start:
+) -> InitOptions:
     """What is given, and of what is not given what a script for TRL says; `TODO` where that is
     open.
 
@@ -96,10 +96,10 @@ def started(
     """
     reach([_address(data)] if data else [])
     if script is not None:
-        return _of_script(
+        return _merge_script(
             read_script(script, config),
             script,
-            Start(model or "", data or "", [], out, prompt, gold),
+            InitOptions(model or "", data or "", [], out, prompt, gold),
             reward,
         )
     rewards = reward.split(",") if reward else []
@@ -110,10 +110,12 @@ def started(
             f"a recipe needs {' and '.join(lacking)}, which is not given",
             f"add {' '.join(lacking)}, or --from SCRIPT",
         )
-    return Start(model, data, rewards, out, prompt, gold)
+    return InitOptions(model, data, rewards, out, prompt, gold)
 
 
-def _of_script(read: TrlScript, script: Path, given: Start, reward: str | None) -> Start:
+def _merge_script(
+    read: TrlScript, script: Path, given: InitOptions, reward: str | None
+) -> InitOptions:
     """What is given, over what a script says."""
     if reward:
         read.taken, read.refused, read.rewards = "", [], reward.split(",")
@@ -131,12 +133,14 @@ def _of_script(read: TrlScript, script: Path, given: Start, reward: str | None) 
             read.todo.pop(key, None)
     if given.prompt:
         read.todo.pop("task.options.prompt", None)
-    own, held_out = (_beside(script, each) for each in (read.data, read.options.get("val")))
+    own, held_out = (
+        _find_beside_script(script, each) for each in (read.data, read.options.get("val"))
+    )
     if not (given.data or own):
         read.todo.setdefault("task.options.train", "the script names no rows")
     if isinstance(held_out, str):
         read.options["val"] = None if given.data else _address(held_out)
-    return Start(
+    return InitOptions(
         given.model or read.model or TODO,
         given.data or own or TODO,
         [TODO] if "task.options.score" in read.todo else read.rewards,
@@ -148,7 +152,7 @@ def _of_script(read: TrlScript, script: Path, given: Start, reward: str | None) 
     )
 
 
-def _beside(script: Path, data: Any) -> Any:
+def _find_beside_script(script: Path, data: Any) -> Any:
     """A file as it is found from here, where it lies beside the script."""
     place = script.parent / data if isinstance(data, str) else script
     return (
@@ -158,7 +162,7 @@ def _beside(script: Path, data: Any) -> Any:
     )
 
 
-def start(what: Start) -> tuple[list[str], bool]:
+def write_init_recipe(what: InitOptions) -> tuple[list[str], bool]:
     """Write a recipe, and say in a few lines what was seen of the data and the reward, and whether
     it is ready.
 
@@ -174,10 +178,10 @@ def start(what: Start) -> tuple[list[str], bool]:
         raise StorageError(
             f"{what.out} is there already; it was not touched", "give another file with --out"
         )
-    taken = _taken(what)
+    taken = _copy_from_script(what)
     with redirect_stdout(io.StringIO()):  # what a reward prints at each of the texts that are tried
-        seen = look(what) if _is_seen(what) else _unseen(what)
-    text = written(what, seen)
+        seen = inspect_rows(what) if _is_seen(what) else _options_without_rows(what)
+    text = render_recipe(what, seen)
     values = read_yaml(text, str(what.out))
     parse(_without_open(values), str(what.out))
     write_text(what.out, text)
@@ -204,7 +208,7 @@ def start(what: Start) -> tuple[list[str], bool]:
     return lines, not seen.blocked
 
 
-def _taken(what: Start) -> list[str]:
+def _copy_from_script(what: InitOptions) -> list[str]:
     """Write what a script defines beside the recipe: its rewards, and its rows; what to say of
     it."""
     if (script := what.script) is None:
@@ -232,7 +236,7 @@ def _taken(what: Start) -> list[str]:
     return lines
 
 
-def _is_seen(what: Start) -> bool:
+def _is_seen(what: InitOptions) -> bool:
     """Whether the rows are looked at, and the reward is tried on them."""
     if what.asked or what.script is None:
         return what.rewards != [TODO] and what.data != TODO
@@ -242,13 +246,13 @@ def _is_seen(what: Start) -> bool:
     return file and what.rewards != [TODO] and "task.options.prompt" not in what.script.todo
 
 
-def _unseen(what: Start) -> _Seen:
+def _options_without_rows(what: InitOptions) -> _SettledOptions:
     """The options as far as the script says them."""
     assert what.script is not None
     read, data = what.script, what.data if what.data == TODO else _address(what.data)
     rewards = [dotted(name) for name in what.rewards]
     asked = TODO if "task.options.prompt" in read.todo else what.prompt or "prompt"
-    seen = _Seen({"train": data, "prompt": asked, **_settled(what, read.count)})
+    seen = _SettledOptions({"train": data, "prompt": asked, **_options_of_script(what, read.count)})
     seen.options |= {"gold": what.gold} if what.gold else {}
     seen.options["score"] = rewards[0] if len(rewards) == 1 else rewards
     seen.remarks["score"] = "" if rewards == [TODO] else UNMEASURED
@@ -272,7 +276,7 @@ def _unseen(what: Start) -> _Seen:
     return seen
 
 
-def _settled(what: Start, count: int | None) -> dict[str, Any]:
+def _options_of_script(what: InitOptions, count: int | None) -> dict[str, Any]:
     """Options that the script alone settles: the system message, and what is held out of `count`
     rows."""
     given = what.script.options if what.script else {}
@@ -303,17 +307,17 @@ def _without_open(values: Any) -> Any:
 # -- looking ---------------------------------------------------------------------------------------
 
 
-def look(what: Start) -> _Seen:
+def inspect_rows(what: InitOptions) -> _SettledOptions:
     """Read the rows, find the columns, and try the reward on them.
 
     Raises:
-        RecipeError, DataError: see `start`.
+        RecipeError, DataError: see `write_init_recipe`.
     """
     data = _address(what.data)
     raw = [row for _, row in islice(read_rows(data), LOOKED_AT)]
     if not raw:
         raise DataError(f"{data} has no rows", "give a file or a data set with rows")
-    rows, _ = plain_rows(raw, texts=False)
+    rows, _ = scorer_rows(raw, texts=False)
     columns = [*dict.fromkeys([*raw[0], *rows[0]])]
     with clear_read_errors(data):
         asked = guess_prompt(rows)
@@ -331,8 +335,8 @@ def look(what: Start) -> _Seen:
         )
     rewards = [dotted(name) for name in what.rewards]
     score = rewards[0] if len(rewards) == 1 else rewards
-    settled = _settled(what, len(raw) if len(raw) < LOOKED_AT else None)
-    seen = _Seen({"train": data, **asked, **settled, "score": score}, columns)
+    settled = _options_of_script(what, len(raw) if len(raw) < LOOKED_AT else None)
+    seen = _SettledOptions({"train": data, **asked, **settled, "score": score}, columns)
     if what.script is not None and "task.options.weights" in what.script.values:
         seen.options["weights"] = what.script.values["task.options.weights"]
     if not all(map(allowed, rewards)):
@@ -341,12 +345,12 @@ def look(what: Start) -> _Seen:
         )
         other = what.out.with_stem(f"{what.out.stem}-tried")
         seen.next_step = f"Before you train, the same command with  --trust-code --out {other}"
-        _untried(what, seen)
+        _describe_untried(what, seen)
     else:
         if "weights" not in seen.options and (parts := _parts(open_rows(seen.options))):
             seen.options["weights"] = dict.fromkeys(parts, 1.0)
             seen.remarks["weights"] = "of the parts that the function names"
-        _tried(seen, what.gold)
+        _try_reward(seen, what.gold)
     assert seen.task is not None
     counts = {split: len(seen.task.examples(split)) for split in ("train", "val", "test")}
     share = ", ".join(f"{count} {split}" for split, count in counts.items())
@@ -357,7 +361,7 @@ def look(what: Start) -> _Seen:
     what_is_asked = ", ".join(
         f"{key} {value!r}" if "{" in value else f"column {value}" for key, value in asked.items()
     )
-    left = seen.task.left_out()
+    left = seen.task.describe_left_out()
     more = f"; {left} (--prompt takes a template, {{COLUMN}} for each)" if left else ""
     seen.lines = [
         f"{data}: {sum(counts.values())} rows ({share}); columns {', '.join(columns)}",
@@ -385,7 +389,7 @@ def _address(data: str) -> str:
     return f"{HUB}{data}" if hub else data
 
 
-def _untried(what: Start, seen: _Seen) -> None:
+def _describe_untried(what: InitOptions, seen: _SettledOptions) -> None:
     seen.remarks["score"] = UNMEASURED
     task = open_rows(seen.options)
     rows = [one.reference for one in task.examples("train")[:LOOKED_AT]]
@@ -396,41 +400,45 @@ def _untried(what: Start, seen: _Seen) -> None:
         gold = next((way for way in ways if way.endswith(":####}")), name)
     if gold is not None and not task.has_gold:
         seen.options["gold"] = gold
-        seen.remarks["gold"] = "the reference answer (the key is called gold): it should earn 1"
+        seen.remarks["gold"] = "the gold answer: it should earn 1"
     seen.task = open_rows(seen.options)
 
 
-def _tried(seen: _Seen, given: str | None) -> None:
-    """Settle on the column of the reference answers, and on ranges, by what they earn."""
+def _try_reward(seen: _SettledOptions, given: str | None) -> None:
+    """Settle on the column of the gold answers, and on ranges, by what they earn."""
     task = open_rows(seen.options)
     guess, refused = (None, {}) if task.has_gold else task.guess_gold([given] if given else [])
     if given:
         seen.options["gold"] = given
     if guess is not None:
         seen.options["gold"] = guess.gold
-        seen.remarks["gold"] = "the reference answer, which should earn 1; the key is called gold"
+        seen.remarks["gold"] = "the gold answer, which should earn 1"
         if guess.labelled is not None:
             seen.lines.append(f"{guess.labelled.cause}; the recipe has the template {guess.gold!r}")
             alone = f"the column is a label, which alone earns {guess.labelled.gold:.3f}"
             seen.remarks["gold"] = f"{alone}; this is a completion"
-    task = open_rows(seen.options).ranged()
-    earned = _earned(task)
+    task = open_rows(seen.options).with_seen_ranges()
+    earned = _measure_rewards(task)
     said = (
         f"gold answers earn {earned[GOLD]:.3f}"
         if GOLD in earned
         else "no gold answers, so no ceiling and no SFT"
     )
-    if guess is None and not task.has_gold and (tried := task.answers):
+    if guess is None and not task.has_gold and (tried := task.answer_columns):
         rows = [one.reference for one in task.examples("train")[:TRIED]]
         if max(len(as_text(row.get(tried[0]))) for row in rows) <= LABEL:
             seen.gold_tried = tried[0]
-    for name in set(refused) & Scoring(task.options).named if guess is None and not given else ():
+    for name in (
+        set(refused) & Scoring(task.options).named_columns if guess is None and not given else ()
+    ):
         seen.lines.append(f"not ready: {refused[name]}")
         seen.blocked = True
-    baselines = {kind: mean for kind, mean in earned.items() if kind.startswith("control ")}
+    baselines = {kind: mean for kind, mean in earned.items() if kind.startswith("baseline ")}
     if baselines:
         best = max(baselines, key=baselines.__getitem__)
-        said += f"; the best baseline, {best.removeprefix('control ')}, earns {baselines[best]:.3f}"
+        said += (
+            f"; the best baseline, {best.removeprefix('baseline ')}, earns {baselines[best]:.3f}"
+        )
         if baselines[best] > UNSOUND * earned.get(GOLD, 1.0):
             said += ", and an answer that knows nothing should not: such answers will be learnt"
             seen.next_step = "Do not train yet: mend the reward, or see what audit says of it."
@@ -448,7 +456,7 @@ def _tried(seen: _Seen, given: str | None) -> None:
         seen.lines = [
             *unpaid,
             *seen.lines,
-            *filter(None, [task.unnamed_form(task.examples("train")[:LOOKED_AT])]),
+            *filter(None, [task.explain_unnamed_form(task.examples("train")[:LOOKED_AT])]),
         ]
         seen.blocked |= bool(unpaid)
     except DataError as error:
@@ -478,7 +486,7 @@ def _parts(task: JsonlTask) -> list[str]:
     return [*parts] if any(parts.values()) else []
 
 
-def _earned(task: JsonlTask) -> dict[str, float]:
+def _measure_rewards(task: JsonlTask) -> dict[str, float]:
     """The mean reward of gold answers and of each baseline, on a few examples."""
     cases = [
         case
@@ -495,7 +503,7 @@ def _earned(task: JsonlTask) -> dict[str, float]:
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def written(what: Start, seen: _Seen) -> str:
+def render_recipe(what: InitOptions, seen: _SettledOptions) -> str:
     """The recipe's text."""
     train = seen.task.examples("train") if seen.task else []
     count = len(train) if seen.task else seen.count
@@ -503,9 +511,9 @@ def written(what: Start, seen: _Seen) -> str:
     values = dict(what.script.values) if what.script else {}
     stage = what.script.stage if what.script else "rl"
     name = (
-        re.sub(r"[^A-Za-z0-9._-]+", "-", str(values.pop("name", "") or _called(what)))[:80].strip(
-            "-._"
-        )
+        re.sub(r"[^A-Za-z0-9._-]+", "-", str(values.pop("name", "") or _name_recipe(what)))[
+            :80
+        ].strip("-._")
         or "first"
     )
     values.pop("task.options.weights", None)
@@ -553,7 +561,7 @@ def written(what: Start, seen: _Seen) -> str:
         "task:",
         "  name: jsonl",
         "  options:",
-        *_options(seen, todo),
+        *_option_lines(seen, todo),
         "model:",
         *(
             f"  {key}: {_flow(value)}{_remark(f'model.{key}', todo)}"
@@ -565,7 +573,7 @@ def written(what: Start, seen: _Seen) -> str:
             "  # lora: {rank: 16, alpha: 32}  # train adapters alone, which needs less memory"
         )
     if stage == "rl" and "gold" in seen.options:
-        lines.append("# sft: {epochs: 1}  # first learn from the reference answers")
+        lines.append("# sft: {epochs: 1}  # first learn from the gold answers")
     for section in (
         stage,
         *(item for item in ("sampling", "engine", "evaluation", "run") if item in sections),
@@ -582,13 +590,13 @@ def written(what: Start, seen: _Seen) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _called(what: Start) -> str:
+def _name_recipe(what: InitOptions) -> str:
     data = what.data.removeprefix(HUB).partition(":")[0]
     parts = [Path(data).stem if Path(data).suffix else Path(data).name, Path(what.model).name]
     return "-".join(part for part in parts if part != TODO).lower()
 
 
-def _options(seen: _Seen, todo: Mapping[str, str]) -> list[str]:
+def _option_lines(seen: _SettledOptions, todo: Mapping[str, str]) -> list[str]:
     lines = []
     for key, value in seen.options.items():
         remark = {

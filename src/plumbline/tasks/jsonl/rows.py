@@ -25,8 +25,8 @@ from plumbline.storage import clear_read_errors, dumps
 from plumbline.tasks.jsonl.columns import (
     columns_of,
     field_text,
-    filled,
-    media_in,
+    fill_template,
+    find_media,
     template_columns,
     value_of,
 )
@@ -53,10 +53,10 @@ class JsonlOptions(Section):
     """Of the shares: which prompts are held out."""
     prompt: str = "prompt"
     """The column with the prompt (text or messages), or a template such as
-    `{question}\\n\\n{choices:options}`. Messages that end with the assistant's hold the reference
+    `{question}\\n\\n{choices:options}`. Messages that end with the assistant's hold the gold
     answer, too."""
     gold: str | None = None
-    """The reference answer, which earns everything: a column, or a template such as
+    """The gold answer, which earns everything: a column, or a template such as
     `#### {answer}`; None without one."""
     system: str | None = None
     """A system message before every prompt that has none; `{column}` is that column's."""
@@ -249,7 +249,7 @@ def read_records(options: JsonlOptions, needs: frozenset[str], limit: int | None
         rows = {split: [row for row in found if not row.lacks] for split, found in rows.items()}
     shares = {split: share for split, share in files.items() if not isinstance(share, str)}
     if shares:
-        rows |= _deal(rows["train"], shares, options)
+        rows |= _split_rows(rows["train"], shares, options)
     for split in SPLITS:
         answers: dict[str, dict[str | None, str]] = {}
         for row in rows[split]:
@@ -277,13 +277,13 @@ def _read(
     numbered = [*islice(read_rows(path), limit)]
     if not numbered:
         raise DataError(f"{path} has no rows", "write a JSON object a line")
-    known, whole = plain_rows([row for _, row in numbered], texts=table)
+    known, whole = scorer_rows([row for _, row in numbered], texts=table)
     columns = {name for row in known for name in row}
     for (number, raw), given in zip(numbered, known, strict=True):
         row = given | dict.fromkeys(sorted((needs & columns) - given.keys()))
         where = f"{path}:{number}"
         strange = {name: value.kind for name, value in raw.items() if isinstance(value, Foreign)}
-        if strange and (wrong := sorted(_used(options, needs, raw) & strange.keys())):
+        if strange and (wrong := sorted(_used_columns(options, needs, raw) & strange.keys())):
             raise DataError(
                 f"{where}: the column {wrong[0]} holds {strange[wrong[0]]}, which no record can "
                 "hold",
@@ -305,7 +305,7 @@ def _read(
         example, lacks = _example(row, where, f"{prefix}-{number}", options, columns)
         rows.append(_Row(where, example, example.fingerprint(), lacks))
         foreign |= strange
-        media |= {*media_in(raw, example.messages[-1]["content"])}
+        media |= {*find_media(raw, example.messages[-1]["content"])}
     if table and is_western(Path(path)):
         notes.append(
             f"{path} is no UTF-8 and is read as cp1252, the encoding of Windows in Western Europe"
@@ -325,7 +325,7 @@ def _read(
     return rows, notes
 
 
-def plain_rows(
+def scorer_rows(
     rows: Sequence[Mapping[str, Any]], *, texts: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Rows as scoring functions get them, and the columns of whole numbers that came as floats.
@@ -364,7 +364,9 @@ def _is_whole_float(value: Any, texts: bool) -> bool:
     return isinstance(value, float) and value.is_integer()
 
 
-def _used(options: JsonlOptions, needs: frozenset[str], row: Mapping[str, Any]) -> frozenset[str]:
+def _used_columns(
+    options: JsonlOptions, needs: frozenset[str], row: Mapping[str, Any]
+) -> frozenset[str]:
     """Columns that are read, whatever the functions take besides."""
     read = [columns_of(each, row) for each in (options.prompt, options.gold) if each]
     return needs.union({options.stratum or "", options.cluster or "", "id"}, *read)
@@ -383,7 +385,7 @@ def _example(
         dumps(row)
     with clear_read_errors(where):
         asked = (
-            filled(options.prompt, row)
+            fill_template(options.prompt, row)
             if "{" in options.prompt and options.prompt not in row
             else _column(row, options.prompt, "prompt", where)
         )
@@ -508,7 +510,7 @@ def _message(value: Any) -> Any:
     )
 
 
-def _deal(
+def _split_rows(
     rows: Sequence[_Row], shares: Mapping[str, float], options: JsonlOptions
 ) -> dict[str, list[_Row]]:
     """The rows of `train` by split, a share of the prompts held out for each of the others."""

@@ -109,7 +109,7 @@ class Scorer:
                 f"{name} takes {', '.join(sorted(lacking))}, which only TRL's trainer has",
                 "score the text alone; sampling.max_tokens limits its length",
             )
-        self.needs = needs - (
+        self.required_columns = needs - (
             _TRL if self.batched else {"solution_str", "extra_info"} if self.verl else _OURS
         )
         """Columns of the row that it cannot do without."""
@@ -125,12 +125,12 @@ class Scorer:
             Exception: whatever the function raises.
         """
         try:
-            return self._said(prompts, completions, rows)
+            return self._checked_call(prompts, completions, rows)
         # of code that a model wrote, maybe; it would end a thread without a word
         except _ENDS as error:
             raise RuntimeError(f"{self.name} raised {error!r}") from error
 
-    def _said(
+    def _checked_call(
         self, prompts: Sequence[Any], completions: Sequence[str], rows: Sequence[Mapping[str, Any]]
     ) -> list[Any]:
         if not self.batched:
@@ -142,14 +142,14 @@ class Scorer:
                 returned.append(
                     self._call({**({"extra_info": {}} if self.verl else {}), **row, **own})
                 )
-            found = _awaited(returned)
+            found = _await_values(returned)
             if wrong := [
                 each
                 for each in found
                 if self.verl and isinstance(each, Mapping) and "score" not in each
             ]:
                 raise RewardError(
-                    f"{self.name} returned {_shown(wrong[0])}, which has no score",
+                    f"{self.name} returned {_describe_value(wrong[0])}, which has no score",
                     "return a number, or a mapping that holds it as score",
                 )
             return [
@@ -161,7 +161,7 @@ class Scorer:
         }
         chat = isinstance(prompts[0], list)
         texts = [[{"role": "assistant", "content": text}] if chat else text for text in completions]
-        (said,) = _awaited([self._call({**columns, "prompts": prompts, "completions": texts})])
+        (said,) = _await_values([self._call({**columns, "prompts": prompts, "completions": texts})])
         try:
             values = (
                 None
@@ -172,7 +172,7 @@ class Scorer:
             values = None
         if values is None:
             raise RewardError(
-                f"{self.name} returned {_shown(said)} for {count} completions",
+                f"{self.name} returned {_describe_value(said)} for {count} completions",
                 "return a list with one number for each; a function of one answer has the "
                 "parameter completion",
             )
@@ -183,7 +183,7 @@ class Scorer:
             key: value for key, value in values.items() if self.takes is None or key in self.takes
         }
         own = {
-            key: list(map(_copied, value)) if self.batched else _copied(value)
+            key: list(map(_copy_arguments, value)) if self.batched else _copy_arguments(value)
             for key, value in given.items()
         }
         return self.function(**own)
@@ -242,11 +242,11 @@ def _source_of(what: Any) -> str | None:
         return None
 
 
-def _copied(value: Any) -> Any:
+def _copy_arguments(value: Any) -> Any:
     return copy.deepcopy(value) if isinstance(value, list | dict) else value
 
 
-def _awaited(returned: list[Any]) -> list[Any]:
+def _await_values(returned: list[Any]) -> list[Any]:
     """The same values, with what coroutines give in their place; they run in one event loop,
     together."""
     if not any(map(inspect.isawaitable, returned)):
@@ -317,14 +317,16 @@ class Scoring:
         return {part.name: part.weight / whole for part in self._rubric.parts}
 
     @property
-    def needs(self) -> frozenset[str]:
+    def required_columns(self) -> frozenset[str]:
         """Columns that every row must have."""
-        return frozenset[str]().union(*(scorer.needs for scorer in self.scorers))
+        return frozenset[str]().union(*(scorer.required_columns for scorer in self.scorers))
 
     @property
-    def named(self) -> frozenset[str]:
+    def named_columns(self) -> frozenset[str]:
         """Columns that functions name."""
-        return frozenset[str]().union(*(scorer.takes or scorer.needs for scorer in self.scorers))
+        return frozenset[str]().union(
+            *(scorer.takes or scorer.required_columns for scorer in self.scorers)
+        )
 
     def scores(
         self, prompts: Sequence[Any], completions: Sequence[str], rows: Sequence[Mapping[str, Any]]
@@ -441,10 +443,10 @@ def _number(name: str, value: Any) -> float | None:
     except (TypeError, ValueError, RuntimeError, OverflowError):
         pass  # an array of several numbers; an integer of 400 digits
     raise RewardError(
-        f"{name} is {_shown(value)}, and no number",
+        f"{name} is {_describe_value(value)}, and no number",
         "return a number, or a mapping of names to numbers",
     )
 
 
-def _shown(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     return f"{type(value).__name__} {repr(value)[:60]}"

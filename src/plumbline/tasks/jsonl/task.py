@@ -23,12 +23,12 @@ from plumbline.tasks.jsonl.columns import (
     as_template,
     as_text,
     columns_of,
-    filled,
+    fill_template,
+    find_unasked_columns,
     gold_columns,
     gold_expressions,
     guess_prompt,
     is_given,
-    unasked,
     value_of,
 )
 from plumbline.tasks.jsonl.files import read_rows
@@ -36,10 +36,10 @@ from plumbline.tasks.jsonl.rows import (
     SPLITS,
     JsonlOptions,
     Records,
-    plain_rows,
     read_messages,
     read_options,
     read_records,
+    scorer_rows,
 )
 from plumbline.tasks.jsonl.scorer import Scorer, Scoring, range_advice
 from plumbline.tasks.precheck import (
@@ -53,11 +53,11 @@ from plumbline.tasks.precheck import (
     Case,
     Label,
     cases_of,
-    label,
+    find_label,
     precheck,
     within_budget,
 )
-from plumbline.tasks.task import Control, Task
+from plumbline.tasks.task import Baseline, Task
 
 LOOKED_AT = 1000
 """Rows that columns are looked for in, and that lengths are measured of."""
@@ -127,7 +127,9 @@ class JsonlTask(Task):
     @cached_property
     def _records(self) -> Records:
         return read_records(
-            self.options, self._scoring.needs if self._readable else frozenset(), self.limit
+            self.options,
+            self._scoring.required_columns if self._readable else frozenset(),
+            self.limit,
         )
 
     @property
@@ -196,14 +198,14 @@ class JsonlTask(Task):
         return messages[:-1] if messages[-1]["role"] == "assistant" else messages
 
     @property
-    def controls(self) -> Mapping[str, Control]:
-        """See `Task.controls`: the general ones, those from gold answers where there are any."""
+    def baselines(self) -> Mapping[str, Baseline]:
+        """See `Task.baselines`: the general ones, those from gold answers where there are any."""
         return WITH_GOLD if self._records.has_gold else WITHOUT_GOLD
 
     def precheck(self, verdicts: int) -> Sequence[str]:
         """See `Task.precheck`."""
         examples, column = self.examples("train"), self.options.gold or "COLUMN"
-        likely = [] if self._records.has_gold else self.likely(examples[:2])
+        likely = [] if self._records.has_gold else self.guess_answers(examples[:2])
         notes, began = [*self.notes], time.monotonic()
         if self.sums and not self.has_gold and self.options.range is None:
             notes.append(
@@ -218,13 +220,13 @@ class JsonlTask(Task):
                 verdicts,
                 column,
                 likely,
-                self.reads,
-                self.unpaid if self.may_answer else None,
+                self.answer_parts,
+                self.explain_unpaid if self.may_answer else None,
             )
         except DataError as error:
             if (
                 isinstance(error.__cause__, RewardError)
-                or (misread := self.misread(examples)) is None
+                or (misread := self.explain_misread(examples)) is None
             ):
                 raise
             raise DataError(*misread) from error
@@ -248,17 +250,19 @@ class JsonlTask(Task):
         """What the user should know of the rows."""
         return [*self.remarks, *self._records.notes]
 
-    def left_out(self) -> str:
+    def describe_left_out(self) -> str:
         """What is said of columns that are in no prompt; nothing where there are none."""
         rows = [example.reference for example in self.examples("train")[:LOOKED_AT]]
-        left = unasked(rows, dict(self.options), self._scoring.named if self._readable else ())
+        left = find_unasked_columns(
+            rows, dict(self.options), self._scoring.named_columns if self._readable else ()
+        )
         return f"left out of the prompts: {', '.join(left)}" if left else ""
 
     @property
-    def answers(self) -> list[str]:
-        """Columns that may hold reference answers, the likeliest first."""
+    def answer_columns(self) -> list[str]:
+        """Columns that may hold gold answers, the likeliest first."""
         rows = [example.reference for example in self.examples("train")[:TRIED]]
-        return gold_columns(rows, self._scoring.needs, self.options.prompt)
+        return gold_columns(rows, self._scoring.required_columns, self.options.prompt)
 
     @property
     def may_answer(self) -> bool:
@@ -266,12 +270,12 @@ class JsonlTask(Task):
         are."""
         return (
             not self.has_gold
-            and bool(self.answers)
+            and bool(self.answer_columns)
             and any(map(self._compares, self._scoring.scorers))
         )
 
     @property
-    def reads(self) -> list[str]:
+    def answer_parts(self) -> list[str]:
         """The parts that pay, and whose functions read a column of answers."""
         return [
             one.part
@@ -284,7 +288,7 @@ class JsonlTask(Task):
         answers = {name for name in some[0].reference if name.lower() in NOT_ASKED}
         answers -= {name for name in answers if all(is_given(one, name) for one in some)}
         words = () if scorer.takes is not None else re.findall(r"\w+", scorer.own_source())
-        return bool(answers & {*(scorer.takes or scorer.needs), *words})
+        return bool(answers & {*(scorer.takes or scorer.required_columns), *words})
 
     @property
     def sums(self) -> bool:
@@ -305,12 +309,12 @@ class JsonlTask(Task):
         """The source of each scoring function alone."""
         return [scorer.own_source() for scorer in self._scoring.scorers]
 
-    def likely(self, examples: Sequence[Example]) -> list[Case]:
+    def guess_answers(self, examples: Sequence[Example]) -> list[Case]:
         """Texts that may be right where there are no gold answers: what the functions are given of
         the row, and completions that contain it."""
         rows = [example.reference for example in examples]
         asked = columns_of(self.options.prompt, rows[0])
-        names = [*self.answers, *sorted(self._scoring.needs)] or [
+        names = [*self.answer_columns, *sorted(self._scoring.required_columns)] or [
             name for name in rows[0] if name not in asked
         ]
         wholes = [
@@ -320,10 +324,10 @@ class JsonlTask(Task):
         ]
         cases = []
         for example in examples:
-            cases += [Case(example, "likely answer", text) for text in self.literals]
+            cases += [Case(example, "likely answer", text) for text in self.source_literals]
             for whole in wholes:
                 with suppress(ValueError):  # no index of a choice
-                    if value := filled(whole, example.reference):
+                    if value := fill_template(whole, example.reference):
                         cases += [
                             Case(example, "likely answer", each.format(value))
                             for each in ("{}", *self.templates)
@@ -331,7 +335,7 @@ class JsonlTask(Task):
         return cases
 
     @cached_property
-    def literals(self) -> list[str]:
+    def source_literals(self) -> list[str]:
         """Short texts in the functions' source, of which some may be answers."""
         found = [
             text
@@ -345,19 +349,19 @@ class JsonlTask(Task):
         """`TEMPLATES`, and those of the tags and the keys of JSON that the functions' source
         has."""
         tags = [tag for one in self.sources() for tag in re.findall(r"<(\w+)>", one)]
-        keys = [text for text in self.literals if text.isidentifier()]
+        keys = [text for text in self.source_literals if text.isidentifier()]
         more = [
             *(f"<{tag}>{{}}</{tag}>" for tag in tags),
             *(f'{{{{"{key}": "{{}}"}}}}' for key in keys),
         ]
         return [*dict.fromkeys([*TEMPLATES, *more])]
 
-    def unpaid(self, count: int, parts: Sequence[str] = ()) -> str:
+    def explain_unpaid(self, count: int, parts: Sequence[str] = ()) -> str:
         """What is said where the reward, or parts of it, paid `count` texts nothing, those with
         what the columns hold included; and why, where a column that is read otherwise makes it
         pay."""
         name, examples, of = (
-            self.answers[0],
+            self.answer_columns[0],
             self.examples("train")[:2],
             parts or self.options.parts(),
         )
@@ -372,7 +376,7 @@ class JsonlTask(Task):
                 with suppress(ValueError):
                     if (value := other(one.reference.get(name))) != one.reference.get(name):
                         turned.append(replace(one, reference={**one.reference, name: value}))
-            found = within_budget(self.likely(turned) if turned else [], self._numbers_of)
+            found = within_budget(self.guess_answers(turned) if turned else [], self._numbers_of)
             if any(numbers[part] for _, numbers in found for part in of):
                 return (
                     f"{said}. It pays where {name} is {what}: read it so in the function, or write "
@@ -393,19 +397,19 @@ class JsonlTask(Task):
         prompt, row = self.prompt_of(case.example), case.example.reference
         batched = any(scorer.batched for scorer in self._scoring.scorers)
         text = "messages" if batched and isinstance(prompt, list) else "text"
-        named = sorted(self._scoring.named & row.keys()) or [*row]
+        named = sorted(self._scoring.named_columns & row.keys()) or [*row]
         kinds = [f"{name} is {_KINDS.get(type(row[name]), 'null')}" for name in named[:6]]
         return (
             f"a completion is {text}, "
             f"{', '.join(kinds)}{', in lists of all rows' if batched else ''}"
         )
 
-    def label(self, examples: Sequence[Example]) -> Label | None:
+    def find_label(self, examples: Sequence[Example]) -> Label | None:
         """What is wrong with gold answers that are labels, where they are a column's."""
         bare = re.fullmatch(r"[^{}]+|\{[^{}]+\}", self.options.gold or "")
-        return label(self, examples, self.templates) if bare else None
+        return find_label(self, examples, self.templates) if bare else None
 
-    def unnamed_form(self, examples: Sequence[Example]) -> str:
+    def explain_unnamed_form(self, examples: Sequence[Example]) -> str:
         """What is said where gold answers earn less without a mark that no prompt names; else
         nothing."""
         golden = [(one, one.gold) for one in examples if one.gold is not None][:TRIED]
@@ -443,11 +447,11 @@ class JsonlTask(Task):
         rows.
 
         Args:
-            columns: that are tried; none are `answers`.
+            columns: that are tried; none are `answer_columns`.
         """
         began, best, refused = time.monotonic(), None, dict[str, str]()
         rows = [example.reference for example in self.examples("train")[: 10 * TRIED]]
-        for name in columns or self.answers:
+        for name in columns or self.answer_columns:
             for gold in [name] if columns else gold_expressions(rows, name):
                 try:
                     guess = self._guess(gold)
@@ -461,12 +465,16 @@ class JsonlTask(Task):
         return best, refused
 
     def _guess(self, gold: str) -> "GoldGuess":
-        task = JsonlTask(self.options.model_copy(update={"gold": gold}), LOOKED_AT).ranged()
-        if (labelled := task.label(task.examples("train"))) is not None:
+        task = JsonlTask(
+            self.options.model_copy(update={"gold": gold}), LOOKED_AT
+        ).with_seen_ranges()
+        if (labelled := task.find_label(task.examples("train"))) is not None:
             gold = labelled.template.replace(
                 "{}", as_template(gold, task.examples("train")[0].reference)
             )
-            task = JsonlTask(self.options.model_copy(update={"gold": gold}), LOOKED_AT).ranged()
+            task = JsonlTask(
+                self.options.model_copy(update={"gold": gold}), LOOKED_AT
+            ).with_seen_ranges()
         examples = task.examples("train")[:TRIED]
         kinds = {GOLD: [one.gold or "" for one in examples]}
         knows_nothing = WITH_GOLD if len({*kinds[GOLD]}) > 1 else WITHOUT_GOLD
@@ -483,7 +491,7 @@ class JsonlTask(Task):
         preferred = gold == "chosen" and "rejected" in examples[0].reference
         return GoldGuess(gold, earns, 0.0 if preferred else least, labelled)
 
-    def declared(self) -> str:
+    def declare_ranges(self) -> str:
         """The line that declares this task's ranges, and what lay beyond them where they are
         guessed."""
         beyond = self._scoring.beyond
@@ -511,16 +519,16 @@ class JsonlTask(Task):
         return low >= 0 if self.options.parts()[part] < 0 else high <= 0
 
     @property
-    def without_gold(self) -> Sequence[Example]:
+    def rows_without_gold(self) -> Sequence[Example]:
         """Rows that are in no split, because they have no gold answer and others do."""
         return self._records.without_gold
 
-    def misread(self, examples: Sequence[Example]) -> tuple[str, str] | None:
+    def explain_misread(self, examples: Sequence[Example]) -> tuple[str, str] | None:
         """What is wrong, and what to do, where functions of TRL's signature take messages for texts
         or texts for messages: they pay little or raise, and pay in the other form."""
-        cases = [Case(one, GOLD, one.gold) for one in examples[:TRIED] if one.gold] or self.likely(
-            examples[:1]
-        )
+        cases = [
+            Case(one, GOLD, one.gold) for one in examples[:TRIED] if one.gold
+        ] or self.guess_answers(examples[:1])
         chat = [isinstance(self.prompt_of(one), list) for one in examples[:TRIED]]
         if not self._scoring.sums or len(set(chat)) > 1:
             return None
@@ -549,13 +557,13 @@ class JsonlTask(Task):
     def _ranges(self) -> str | None:
         """The line that declares the ranges of all parts, where a number lies outside of them; else
         None."""
-        seen = self.seen_ranges()
+        seen = self.measure_ranges()
         known = {part: self.options.range_of(part) for part in seen}
         if not any(
             seen[part][0] < low or seen[part][1] > high for part, (low, high) in known.items()
         ):
             return None
-        labelled = JsonlTask(self.options.model_copy(update={"range": seen})).label(
+        labelled = JsonlTask(self.options.model_copy(update={"range": seen})).find_label(
             self.examples("train")
         )
         more = (
@@ -565,19 +573,23 @@ class JsonlTask(Task):
         )
         return range_advice(seen) + more
 
-    def fitted(self) -> "JsonlTask":
+    def fit_ranges(self) -> "JsonlTask":
         """The task with the ranges that its parts are seen to have, where none are declared, the
         functions have TRL's signature and gold answers show them; else itself."""
-        return self.ranged() if self.sums and self.has_gold and self.options.range is None else self
+        return (
+            self.with_seen_ranges()
+            if self.sums and self.has_gold and self.options.range is None
+            else self
+        )
 
-    def ranged(self) -> "JsonlTask":
+    def with_seen_ranges(self) -> "JsonlTask":
         """The task with the ranges that its parts are seen to have, where 0 to 1 is not what they
         say.
 
         One function that stays within 0 to 1 is left there: it may give gold answers less than it
         could.
         """
-        seen = self.seen_ranges()
+        seen = self.measure_ranges()
         narrow = self.options.range is None and len(seen) > 1 and {*seen.values()} != {(0.0, 1.0)}
         outside = any(low < 0 or high > 1 for low, high in seen.values())
         if not outside and not (self.sums and (narrow or not self.has_gold)):
@@ -585,9 +597,9 @@ class JsonlTask(Task):
         options = self.options.model_copy(update={"range": seen})
         return JsonlTask(options, self.limit, self.remarks, inferred=True)
 
-    def seen_ranges(self) -> dict[str, tuple[float, float]]:
+    def measure_ranges(self) -> dict[str, tuple[float, float]]:
         """What each part is seen to lie between, for a few gold answers, completions with them,
-        controls and hostile texts; and what is declared, else 0, and 1 for a part that grades gold
+        baselines and hostile texts; and what is declared, else 0, and 1 for a part that grades gold
         answers. Without gold answers a part that nothing raised is left out."""
         examples = self.examples("train")
         cases = [case for some in cases_of(self, examples) for case in some]
@@ -597,7 +609,7 @@ class JsonlTask(Task):
             for one in labels
             for template in TEMPLATES
         ]
-        cases += self.likely(examples[:2])
+        cases += self.guess_answers(examples[:2])
         numbers: dict[str, list[float]] = {part: [] for part in self.options.parts()}
         gold: dict[str, set[float]] = {part: set() for part in numbers}
 
@@ -676,7 +688,9 @@ def open_guessed(options: Mapping[str, Any]) -> JsonlTask:
     """
     given = read_options(options)
     Scoring(given)  # what is wrong with the functions is said first
-    rows, _ = plain_rows([row for _, row in islice(read_rows(given.train), LOOKED_AT)], texts=False)
+    rows, _ = scorer_rows(
+        [row for _, row in islice(read_rows(given.train), LOOKED_AT)], texts=False
+    )
     with clear_read_errors(given.train):
         found = {} if "prompt" in options else guess_prompt(rows)
     found = {key: value for key, value in found.items() if key not in options}

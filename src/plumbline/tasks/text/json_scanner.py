@@ -24,7 +24,7 @@ from plumbline.tasks.text.json_strings import (
     Ending,
     far_end,
     find_end,
-    past,
+    place_behind,
     quoted_key,
     unescape,
 )
@@ -220,10 +220,10 @@ class Scanner:
 
     def _gap(self, pos: int) -> int:
         """The place behind blanks and comments."""
-        pos = past(_BLANKS(self.text, pos), pos)
+        pos = place_behind(_BLANKS(self.text, pos), pos)
         while self.text[pos : pos + 1] in _COMMENTS and (comment := _COMMENT(self.text, pos)):
             self.repairs.add("comment")
-            pos = past(_BLANKS(self.text, comment.end()), pos)
+            pos = place_behind(_BLANKS(self.text, comment.end()), pos)
         return pos
 
     # -- objects -----------------------------------------------------------------------------------
@@ -432,7 +432,7 @@ class Scanner:
                 continue
             value = self._value(pos, child, _NO_KEYS, depth, in_array=True)
             behind = (
-                past(_BLANKS(text, self.pos), self.pos)
+                place_behind(_BLANKS(text, self.pos), self.pos)
                 if char in QUOTE and not self.stopped
                 else self.size
             )
@@ -671,7 +671,7 @@ class Scanner:
         at = pos
         while True:
             before = max(pos, at - 1)
-            at = past(_PLAIN(text, at), at)
+            at = place_behind(_PLAIN(text, at), at)
             if at - pos > _MAX_BARE:
                 return self._stop("unreadable", at, pos + 1)
             comment = _COMMENT_IN_TEXT(text, before, at)
@@ -734,7 +734,7 @@ def _wants_list(known: Known, key: str) -> bool:
 
 def _first_key(text: str, pos: int) -> str | None:
     """The key that stands next; None where it is not plain."""
-    key = _ODD_KEY(text, past(_BLANKS(text, pos), pos))
+    key = _ODD_KEY(text, place_behind(_BLANKS(text, pos), pos))
     return key and (key["double"] or key["single"] or key["bare"])
 
 

@@ -212,9 +212,9 @@ def coerce(value: Any, schema: Schema, repairs: set[str], decode: Decode | None 
         )
     if not schema.enum or value in schema.enum:
         return value
-    plain = _plain(value) if isinstance(value, str) else None
+    plain = _fold_text(value) if isinstance(value, str) else None
     equal = [
-        member for member in schema.enum if isinstance(member, str) and _plain(member) == plain
+        member for member in schema.enum if isinstance(member, str) and _fold_text(member) == plain
     ]
     repairs.add("enum" if len(equal) == 1 else "mismatch")
     return equal[0] if len(equal) == 1 else value
@@ -254,6 +254,6 @@ def _convert(value: Any, schema: Schema, repairs: set[str], decode: Decode | Non
     return value
 
 
-def _plain(text: str) -> str:
+def _fold_text(text: str) -> str:
     """Without case, outer blanks and accents."""
     return without_accents(text.strip().casefold())

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from plumbline.tasks.text.json_scanner import Scanner, last_list
 from plumbline.tasks.text.json_schema import Schema, coerce
-from plumbline.tasks.text.json_strings import BLANK, NAME, is_raw, past, unescape
+from plumbline.tasks.text.json_strings import BLANK, NAME, is_raw, place_behind, unescape
 
 _STRINGS = json.JSONDecoder(strict=False)
 
@@ -284,11 +284,11 @@ class _Search:
                 inner, end = _STRINGS.raw_decode(text, start)
             except ValueError:
                 self.budget -= len(text) - start
-                if past(_ESCAPED_END(text, start + 1), 0) < len(text):
+                if place_behind(_ESCAPED_END(text, start + 1), 0) < len(text):
                     return None  # not cut off, but something that is no JSON string
                 inner, end = unescape(text[start + 1 :], cut=True)[0], len(text)
         elif "\\" in text[start + 1 : start + 12] and _ESCAPED(text, start):
-            end = past(_ESCAPED_END(text, start), len(text))
+            end = place_behind(_ESCAPED_END(text, start), len(text))
             inner = unescape(text[start:end], cut=end == len(text))[0]
         elif '""' in text[start + 1 : start + 12] and _DOUBLED(text, start):
             inner, end = text[start:].replace('""', '"'), len(text)
@@ -523,7 +523,7 @@ class _Search:
         if fence is not None:
             start = fence.start()
             repairs.add("fence")
-            end = past(_FENCE_BEHIND(text, end), end)
+            end = place_behind(_FENCE_BEHIND(text, end), end)
         before, after = text[candidate.since : start].strip(), text[end:part_end].strip()
         if self.wants_object and before[:1] == "[" and (before == "[" or self.several):
             repairs.add("unwrapped")

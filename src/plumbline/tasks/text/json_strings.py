@@ -123,7 +123,7 @@ _FENCE_LINE = re.compile(r"\n[ \t]*+(?:```|~~~)[ \t]*+(?:\n|\Z)")
 _FENCE_AT_END = re.compile(r"\s*(?:```|~~~)\s*\Z")
 
 
-def past(match: re.Match[str] | None, otherwise: int) -> int:
+def place_behind(match: re.Match[str] | None, otherwise: int) -> int:
     """The place behind a match; another where there is none."""
     return match.end() if match is not None else otherwise
 
@@ -146,7 +146,7 @@ def find_end(
     apostrophe = quote in "'‘’`´"
     inner, nested, weak = 0, 0, -1
     doubtful = False  # whether a quote inside may be the opening quote of the next text
-    at = past(body(text, start), start)
+    at = place_behind(body(text, start), start)
     # ""aspas" no início": the second quote opens an inner text, or is one too many
     doubled = at == start
     while at < size:
@@ -173,7 +173,7 @@ def find_end(
             if verdict == "close":
                 return Ending("closed", at, at + 1, inner=True)
             if verdict == "unclosed":
-                return _unclosed(text, start, at, quote)
+                return _end_of_unclosed(text, start, at, quote)
             if not doubtful and (
                 verdict == "stop" or (verdict == "broken" and in_array and weak >= 0)
             ):
@@ -190,7 +190,7 @@ def find_end(
                 nested += 1
             elif word_before and not word_after and nested:
                 nested -= 1
-        at = past(body(text, at + 1), at + 1)
+        at = place_behind(body(text, at + 1), at + 1)
     if inner == 0 and _PATH(text, start) and (path := _BACKSLASH_AT_END.search(text, start)):
         return Ending("closed", path.end(), path.end() + 1)
     # A text that nothing closes ends at the latest at the line that closes the fence around it.
@@ -219,7 +219,7 @@ _Verdict = Literal["close", "stop", "weak", "unclosed", "broken", "inside"]
 """stop: an end, unless there was a weak one before; weak: an end, if there is no better one."""
 
 
-def _unclosed(text: str, start: int, at: int, quote: str) -> Ending:
+def _end_of_unclosed(text: str, start: int, at: int, quote: str) -> Ending:
     """The text ended before the comma in front of the next key, whose quote is at `at`."""
     end = len(text[start:at].rstrip(", \t\r\n")) + start
     if end == start or text[end - 1] in "[]{}:":

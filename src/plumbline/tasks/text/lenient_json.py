@@ -27,11 +27,11 @@ __all__ = [
     "REPAIRS",
     "Reading",
     "Schema",
-    "in_order",
+    "drop_surrogates",
+    "order_repairs",
     "read_json",
     "strict_json",
     "values_in",
-    "whole",
 ]
 
 REPAIRS: dict[str, str] = {
@@ -108,7 +108,7 @@ REPAIRS: dict[str, str] = {
 _RANK = {name: rank for rank, name in enumerate(REPAIRS)}
 
 
-def in_order(names: Set[str]) -> tuple[str, ...]:
+def order_repairs(names: Set[str]) -> tuple[str, ...]:
     """The names in the order of `REPAIRS`."""
     return tuple(sorted(names, key=_RANK.__getitem__))
 
@@ -161,7 +161,9 @@ def read_json(text: str, schema: Schema | None = None, *, coerced: bool = True) 
             return reading
         repairs = set(reading.repairs)
         return Reading(
-            coerce(reading.value, schema, repairs, _decode), in_order(repairs), reading.complete
+            coerce(reading.value, schema, repairs, _decode),
+            order_repairs(repairs),
+            reading.complete,
         )
     except RecursionError:  # the caller was near the limit already
         return _NONE
@@ -181,7 +183,7 @@ def _read(text: str, schema: Schema | None, encodings: int) -> Reading:
                 return _NONE
             return Reading(
                 reading.value,
-                in_order({*reading.repairs, "double_encoded"}),
+                order_repairs({*reading.repairs, "double_encoded"}),
                 complete=reading.complete,
             )
     candidate = find(text, schema, invalid=found is None)
@@ -214,7 +216,7 @@ def _read(text: str, schema: Schema | None, encodings: int) -> Reading:
         return _NONE
     if not candidate.repairs:
         candidate.repairs.add("syntax")
-    return Reading(candidate.value, in_order(candidate.repairs), complete=candidate.complete)
+    return Reading(candidate.value, order_repairs(candidate.repairs), complete=candidate.complete)
 
 
 def _decode(text: str, schema: Schema, repairs: set[str]) -> Any:
@@ -251,7 +253,7 @@ is looked at, so what one of them reaches over is bounded."""
 _BRACKET = re.compile(r"[\[{]")
 
 
-def whole(text: str) -> str:
+def drop_surrogates(text: str) -> str:
     """Without halves of surrogate pairs, which no browser could send."""
     if text.isascii():
         return text

@@ -23,7 +23,7 @@ BLOCK = 1024
 _STANDARD = NormalDist()
 
 
-def listed(text: str, separator: str = ", ") -> tuple[str, ...]:
+def split_list(text: str, separator: str = ", ") -> tuple[str, ...]:
     """The entries of a list written as one string."""
     return tuple(text.split(separator))
 

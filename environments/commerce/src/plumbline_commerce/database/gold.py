@@ -35,7 +35,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from plumbline_commerce.database.people import plain
+from plumbline_commerce.database.people import fold_accents
 
 Sentiment = Literal["positivo", "neutro", "negativo"]
 Category = Literal[
@@ -185,18 +185,18 @@ def sentiment_score(said: TextLabels, text: str) -> float:
 
 def is_strong_praise(text: str) -> bool:
     """Whether a word of strong praise stands in the text, accents and case aside."""
-    return _PRAISE.search(plain(text)) is not None
+    return _PRAISE.search(fold_accents(text)) is not None
 
 
 def is_strong_complaint(text: str) -> bool:
     """Whether a word of strong complaint stands in the text, accents and case aside."""
-    return _COMPLAINT.search(plain(text)) is not None
+    return _COMPLAINT.search(fold_accents(text)) is not None
 
 
 def is_intense(text: str) -> bool:
     """Whether the text has an intensifier, two exclamation marks in a row, or is written in
     capitals throughout."""
-    return _INTENSE.search(plain(text)) is not None or (
+    return _INTENSE.search(fold_accents(text)) is not None or (
         text.isupper() and sum(map(str.isalpha, text)) > 3
     )
 

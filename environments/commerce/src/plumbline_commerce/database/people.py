@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from plumbline.tasks.tables import read_table
-from plumbline_commerce.database.dice import Dice, Weighted, listed, shares
+from plumbline_commerce.database.dice import Dice, Weighted, shares, split_list
 from plumbline_commerce.database.marginals import REPEAT_SHARE
 
 
@@ -29,7 +29,7 @@ class City:
 
 
 @lru_cache(maxsize=1 << 14)
-def plain(text: str) -> str:
+def fold_accents(text: str) -> str:
     """Lower case without accents: "São Paulo" becomes "sao paulo"."""
     decomposed = unicodedata.normalize("NFD", text.lower())
     return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
@@ -45,7 +45,15 @@ def _cities(state: str, zips: str, cities: str) -> list[City]:
         end = start + (last - first + 1) * float(weight) / total
         block = (int(start), max(int(start), int(end) - 1))
         listed.append(
-            City(name, state, float(latitude), float(longitude), float(weight), block, plain(name))
+            City(
+                name,
+                state,
+                float(latitude),
+                float(longitude),
+                float(weight),
+                block,
+                fold_accents(name),
+            )
         )
         start = end
     return listed
@@ -90,7 +98,7 @@ def geolocation_rows(dice: Dice, used: dict[str, City]) -> list[tuple[str, float
 
 
 WOMEN, MEN = (
-    listed(names) for names in read_table(Path(__file__).with_name("people.yaml")).values()
+    split_list(names) for names in read_table(Path(__file__).with_name("people.yaml")).values()
 )
 _STATES = shares("states")
 _SELLER_STATES = shares("seller_states")

@@ -255,7 +255,7 @@ class ReviewPlan:
     strong: bool
     ironic: bool = False
 
-    def said(self) -> TextLabels:
+    def text_labels(self) -> TextLabels:
         """What a text that makes these points says."""
         recommends = {"recommends": True, "refuses": False}
         return TextLabels(

@@ -23,9 +23,9 @@ from plumbline_commerce.database.words import (
     Clause,
     Style,
     Words,
-    capitalised,
-    join,
-    spell,
+    capitalise,
+    join_clauses,
+    spell_text,
 )
 
 LIMIT = 200
@@ -93,7 +93,7 @@ def write_review(dice: Dice, facts: Facts, score: int) -> Review:
 
 def _side(plan: ReviewPlan) -> int:
     """1 when the plan is all praise, -1 when it is all complaint, else 0."""
-    said = plan.said()
+    said = plan.text_labels()
     against = bool(said.complaints) or said.displeased or said.recommends is False
     favour = (said.praised and not said.ironic) or said.recommends is True
     return int(favour) - int(against)
@@ -104,13 +104,13 @@ def _draft(dice: Dice, facts: Facts, plan: ReviewPlan, style: Style, aim: int) -
     words = Words(dice, facts, strong=plan.strong)
     clauses = _clauses(dice, facts, plan, words, style, aim)
     lines = len(clauses) > 1 and dice.chance(_NEWLINES)
-    text = join(dice, clauses, style, lines=lines)
+    text = join_clauses(dice, clauses, style, lines=lines)
     text = (
         _greeting(dice, style, plan) + text
         if dice.chance(0.35 if style.formal else 0.025)
         else text
     )
-    text = spell(dice, text, style)
+    text = spell_text(dice, text, style)
     return _ending(dice, text, style, plan, signed=clauses[-1].kind == "closing")
 
 
@@ -233,7 +233,7 @@ def _greeting(dice: Dice, style: Style, plan: ReviewPlan) -> str:
     if plan.ironic:
         return ""
     word = dice.pick(BANKS["greetings_formal" if style.formal else "greetings"])
-    word = capitalised(word) if dice.chance(style.cased) else word
+    word = capitalise(word) if dice.chance(style.cased) else word
     return word + dice.pick((", ", ". ", "! ", ", ") if not style.formal else (", ", ". ", ",\n"))
 
 
@@ -282,7 +282,7 @@ def _read(text: str, plan: ReviewPlan) -> Review:
         inside = clean[clean.index(OPEN) + 1 : clean.index(CLOSE)]
         span = shorten(inside.strip(" ,.!?"))
     clean = clean.replace(OPEN, "").replace(CLOSE, "")
-    return Review(clean, label(plan.said(), clean, span))
+    return Review(clean, label(plan.text_labels(), clean, span))
 
 
 def draw_title(dice: Dice, gold: ReviewLabels | None, score: int) -> str | None:

@@ -13,15 +13,15 @@ from datetime import date
 from itertools import pairwise
 
 from plumbline_commerce.database.catalogue import Noun, noun
-from plumbline_commerce.database.dice import SHARES, Dice, Weighted, listed, shares, shares_by
+from plumbline_commerce.database.dice import SHARES, Dice, Weighted, shares, shares_by, split_list
 from plumbline_commerce.database.gold import INTENSIFIERS, STRONG_COMPLAINT, STRONG_PRAISE
 from plumbline_commerce.database.orders import Facts
-from plumbline_commerce.database.people import MEN, WOMEN, plain
+from plumbline_commerce.database.people import MEN, WOMEN, fold_accents
 
-MONTHS = listed(
+MONTHS = split_list(
     "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro", " "
 )
-NUMBERS = listed("zero um dois três quatro cinco seis sete oito nove dez", " ")
+NUMBERS = split_list("zero um dois três quatro cinco seis sete oito nove dez", " ")
 
 
 def days_text(dice: Dice, days: int) -> str:
@@ -133,7 +133,7 @@ _SLOT = re.compile(r"\{(\w+)\}")
 _NAMES_PRODUCT = re.compile(r"\{(?:o|um|do|no|esse|meu)_[px]\}|\{[px]\}")
 _NEEDS_PRODUCT = re.compile(r"\{um_p\}|\{\w*_?x\}|\{p\}|\{no_p\}")
 _VARIANTS = {
-    "cor": listed("preta branca azul vermelha rosa cinza verde amarela marrom bege roxa", " "),
+    "cor": split_list("preta branca azul vermelha rosa cinza verde amarela marrom bege roxa", " "),
     "tam": ("PP", "P", "M", "G", "GG"),
     "num": tuple(str(size) for size in range(34, 44)),
     "vol": ("1", "2", "3", "4"),
@@ -415,7 +415,7 @@ _TYPO_FROM = 5
 """Letters that a word has at least to be mistyped."""
 
 
-def spell(dice: Dice, text: str, style: Style) -> str:
+def spell_text(dice: Dice, text: str, style: Style) -> str:
     """The text as somebody of this style types it."""
     if style.slang and dice.chance(style.slang):
         for phrase, short in PHRASES:
@@ -435,7 +435,7 @@ def _word(dice: Dice, word: str, style: Style) -> str:
         style.typos
         and len(word) >= _TYPO_FROM
         and dice.chance(style.typos)
-        and not _KEPT.fullmatch(plain(word))
+        and not _KEPT.fullmatch(fold_accents(word))
     ):
         word = _mistype(dice, word)
     if style.accents_lost and not word.isascii() and dice.chance(style.accents_lost):
@@ -455,7 +455,7 @@ def _mistype(dice: Dice, word: str) -> str:
 
 
 def _without_accents(word: str) -> str:
-    bare = plain(word)
+    bare = fold_accents(word)
     return "".join(b.upper() if w.isupper() else b for b, w in zip(bare, word, strict=True))
 
 
@@ -491,7 +491,7 @@ them."""
 _PLACES = ("moro", "é a", "compro pela")
 
 
-def joint(dice: Dice, before: Clause, after: Clause, style: Style) -> str:
+def joining_words(dice: Dice, before: Clause, after: Clause, style: Style) -> str:
     """What stands between two clauses."""
     if before.text.rstrip("".join(MARKS))[-1] in "?!":
         return " "
@@ -549,7 +549,7 @@ def _is_sentence(clause: Clause) -> bool:
     return words[0] in ("recomendo", "gostei", "amei", "adorei")
 
 
-def capitalised(text: str) -> str:
+def capitalise(text: str) -> str:
     """The text with its first letter as a capital, past marks and quotes."""
     for place, letter in enumerate(text):
         if letter.isalpha():
@@ -559,7 +559,7 @@ def capitalised(text: str) -> str:
     return text
 
 
-def join(dice: Dice, clauses: list[Clause], style: Style, *, lines: bool) -> str:
+def join_clauses(dice: Dice, clauses: list[Clause], style: Style, *, lines: bool) -> str:
     """All clauses as one text, without an end mark.
 
     Args:
@@ -568,9 +568,9 @@ def join(dice: Dice, clauses: list[Clause], style: Style, *, lines: bool) -> str
         style: how carefully the person writes.
         lines: whether sentences may begin on a new line.
     """
-    text = capitalised(clauses[0].text) if dice.chance(style.cased) else clauses[0].text
+    text = capitalise(clauses[0].text) if dice.chance(style.cased) else clauses[0].text
     for before, after in pairwise(clauses):
-        drawn = joint(dice, before, after, style)
+        drawn = joining_words(dice, before, after, style)
         begins = not drawn.strip() or drawn.strip()[-1] in ".!?"
         if lines and (drawn.strip() in ("", ",", ".", "!") and dice.chance(0.75)):
             stop = "" if style.loose > 0.3 or drawn == ", " else drawn.strip()
@@ -579,6 +579,6 @@ def join(dice: Dice, clauses: list[Clause], style: Style, *, lines: bool) -> str
             begins = False
         if style.cased < 0.5 and drawn[0] == "." and len(drawn) > 2:
             drawn = drawn.lower()
-        new = capitalised(after.text) if begins and dice.chance(style.cased) else after.text
+        new = capitalise(after.text) if begins and dice.chance(style.cased) else after.text
         text += drawn + new
     return text

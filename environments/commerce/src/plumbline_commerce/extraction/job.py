@@ -7,7 +7,7 @@ from plumbline.records import Example, Outcome, Score
 from plumbline.seeds import generator
 from plumbline.tasks.task import gold_of
 from plumbline_commerce.extraction import rubric
-from plumbline_commerce.extraction.controls import WAYS, sloppily
+from plumbline_commerce.extraction.baselines import WAYS, write_sloppily
 from plumbline_commerce.extraction.pairs import pairs
 from plumbline_commerce.extraction.schema import ISSUES, KEYS
 from plumbline_commerce.job import Job, read_limits
@@ -51,8 +51,8 @@ class Extraction(Job):
         gold, sloppiness = gold_of(example), self.options.sloppiness
         if len(example.reference["review"]) <= sloppiness.over:
             return gold
-        return sloppily(gold, sloppiness, generator(seed, "sloppiness"))
+        return write_sloppily(gold, sloppiness, generator(seed, "sloppiness"))
 
-    def said(self, _example: Example, completion: str) -> Set[Hashable]:
-        """See `Job.said`."""
-        return rubric.said(completion)
+    def canonicalise_answer(self, _example: Example, completion: str) -> Set[Hashable]:
+        """See `Job.canonicalise_answer`."""
+        return rubric.canonicalise_answer(completion)

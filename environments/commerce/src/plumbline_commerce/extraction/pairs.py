@@ -26,7 +26,7 @@ from plumbline_commerce.job import (
     rows_of,
     split_evenly,
     split_sizes,
-    too_few,
+    too_few_error,
 )
 from plumbline_commerce.options import CommerceOptions
 
@@ -41,7 +41,7 @@ def pairs(shop: Shop) -> dict[str, list[Pair]]:
     Raises:
         DataError: the database has too few reviews for so many prompts.
     """
-    rows = chosen(shop)
+    rows = choose_reviews(shop)
     categories = [row["complaint_category"] for row in rows]
     dealt = split_evenly(
         split_sizes(len(rows)), categories, generator(shop.options.seed, "extraction", "split")
@@ -52,7 +52,7 @@ def pairs(shop: Shop) -> dict[str, list[Pair]]:
     }
 
 
-def chosen(shop: Shop) -> list[Mapping[str, Any]]:
+def choose_reviews(shop: Shop) -> list[Mapping[str, Any]]:
     """The rows of `orders_enriched` that extraction asks about, in a seeded order."""
     seed, count = shop.options.seed, shop.options.count("extraction")
     return _choose(_eligible(shop), count, generator(seed, "extraction", "choose"))
@@ -90,7 +90,7 @@ def _choose(
 ) -> list[Mapping[str, Any]]:
     """So many rows, their complaint categories as even as there are rows."""
     if len(rows) < count:
-        raise too_few(count, f"the database has {len(rows)} different reviews with a text")
+        raise too_few_error(count, f"the database has {len(rows)} different reviews with a text")
     by_category: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         by_category[row["complaint_category"]].append(row)

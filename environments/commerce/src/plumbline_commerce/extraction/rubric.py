@@ -18,7 +18,7 @@ from typing import Any
 
 from plumbline.records import Outcome, Score
 from plumbline.tasks.text.json_schema import Schema
-from plumbline.tasks.text.lenient_json import Reading, in_order, read_json, strict_json
+from plumbline.tasks.text.lenient_json import Reading, order_repairs, read_json, strict_json
 from plumbline_commerce.database.gold import MAX_SPAN
 from plumbline_commerce.extraction.schema import (
     ISSUES,
@@ -74,7 +74,7 @@ def judge(
         if isinstance(read.value, dict)
         else ({}, set())
     )
-    how = Reading(read.value, in_order({*read.repairs, *repairs}), read.complete).how
+    how = Reading(read.value, order_repairs({*read.repairs, *repairs}), read.complete).how
     parts = {"lenient": _parts(reference, review, read, meant)}
     strict = strict_json(completion)
     as_written = Reading(strict, (), complete=True)
@@ -85,7 +85,7 @@ def judge(
     return Outcome(how=how), RUBRIC.score(parts[reading], readings)
 
 
-def said(completion: str) -> frozenset[tuple[str, str]]:
+def canonicalise_answer(completion: str) -> frozenset[tuple[str, str]]:
     """What an answer says: each known key with what its value means, as text; empty where it is no
     object."""
     read = read_json(completion, SCHEMA, coerced=False)

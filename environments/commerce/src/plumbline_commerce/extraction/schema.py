@@ -82,7 +82,7 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(_WORDS(without_accents(text).casefold()))
 
 
-def _folded(text: str) -> str:
+def _fold_text(text: str) -> str:
     return "".join(words(text))
 
 
@@ -97,9 +97,9 @@ def _forms(written: str | list[Any]) -> set[str]:
     if isinstance(written, list):
         return {form for each in written for form in _forms(each)}
     if written in _JSON_WORDS:
-        return {_folded(word) for word in _JSON_WORDS[written]}
+        return {_fold_text(word) for word in _JSON_WORDS[written]}
     sides = [side.strip().split("/") for side in written.split("|")]
-    return {_folded(" ".join(choice)) for choice in product(*sides)}
+    return {_fold_text(" ".join(choice)) for choice in product(*sides)}
 
 
 _VALUES: dict[str, dict[str, Any]] = {
@@ -131,7 +131,7 @@ _DOUBT = frozenset({"ou", "or", "talvez", "maybe", "nao", "not"})
 _LONGEST = 120
 """Characters of a text that may stand for a value."""
 _QUOTES = "\"'“”‘’«»`*"
-_KEYS = {_folded(key): key for key in KEYS}
+_KEYS = {_fold_text(key): key for key in KEYS}
 
 
 def names(members: Mapping[str, object]) -> dict[str, str]:
@@ -142,7 +142,7 @@ def names(members: Mapping[str, object]) -> dict[str, str]:
         return found
     others: dict[str, list[str]] = {}
     for name in members:
-        key = _KEYS.get(_folded(name)) if len(name) <= _LONGEST else None
+        key = _KEYS.get(_fold_text(name)) if len(name) <= _LONGEST else None
         if key is not None and key not in found:
             others.setdefault(key, []).append(name)
     return found | {key: written[0] for key, written in others.items() if len(written) == 1}
@@ -174,11 +174,11 @@ def meanings(
         elif key != "main_complaint" or gold.get(key, "") is None:
             meant[key] = _meaning(key, value, done)
         else:
-            meant[key] = _alone(value, done)
+            meant[key] = _only_element(value, done)
     return meant, done
 
 
-def _alone(value: Any, repairs: set[str]) -> Any:
+def _only_element(value: Any, repairs: set[str]) -> Any:
     """The only element of a list, or the value as it is."""
     if isinstance(value, list) and len(value) == 1:
         repairs.add("unwrapped")
@@ -188,11 +188,11 @@ def _alone(value: Any, repairs: set[str]) -> Any:
 
 def _meaning(key: str, value: Any, repairs: set[str]) -> Any:
     """What a value means; itself where it fits, or where it has no single meaning."""
-    value = _alone(value, repairs)
+    value = _only_element(value, repairs)
     if isinstance(value, str) and len(value) <= _LONGEST:
         if key in _AMOUNTS and (number := _amount(key, value, repairs)) is not None:
             return number
-        return _named(key, value, repairs)
+        return _find_named_value(key, value, repairs)
     if key in {*ISSUES, "would_recommend"} and is_number(value) and value in (0, 1):
         repairs.add("boolean_word")
         return value == 1
@@ -202,17 +202,17 @@ def _meaning(key: str, value: Any, repairs: set[str]) -> Any:
     return value
 
 
-def _named(key: str, text: str, repairs: set[str]) -> Any:
+def _find_named_value(key: str, text: str, repairs: set[str]) -> Any:
     """The value that a text names; the text where it names none, or more than one."""
     values = _VALUES.get(key, {})
     said, gloss = _without_gloss(text)
-    name = _folded(said)
+    name = _fold_text(said)
     if name not in values or (not name and said.strip(" \t\n-—–")):
         return text
     value = values[name]
     if value == text or _names_another(values, value, gloss):
         return text
-    if isinstance(value, str) and _folded(value) == name:
+    if isinstance(value, str) and _fold_text(value) == name:
         repairs.add("enum")
     else:
         repairs.add({type(None): "null_word", bool: "boolean_word"}.get(type(value), "value_form"))
@@ -222,7 +222,7 @@ def _named(key: str, text: str, repairs: set[str]) -> Any:
 def _names_another(values: Mapping[str, Any], value: Any, gloss: str) -> bool:
     """Whether a remark behind a value names another value of its key, as a word or within a longer
     one."""
-    whole, single = _folded(gloss), words(gloss)
+    whole, single = _fold_text(gloss), words(gloss)
     others = (form for form, other in values.items() if other != value)
     return any(form in single or (len(form) > 3 and form in whole) for form in others)
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from plumbline_commerce.insights.reading import NUMERALS, Sentence, Stated, Token, words
-from plumbline_commerce.insights.table import InsightTable, means, measures
+from plumbline_commerce.insights.table import InsightTable, column_means, measures
 
 Verdict = Literal["supported", "contradicted", "unsupported"]
 Fact = tuple[object, ...]
@@ -73,10 +73,10 @@ class ClaimSentence:
 
     def measures(self, start: int, end: int) -> list[int]:
         """The measures that the words from start to end name, those that most words name."""
-        return _named(self.table.measures, tuple(self.texts(start, end)))
+        return _named_measures(self.table.measures, tuple(self.texts(start, end)))
 
 
-def said(sentence: Sentence, table: InsightTable) -> ClaimSentence:
+def read_sentence(sentence: Sentence, table: InsightTable) -> ClaimSentence:
     """Look at a sentence."""
     tokens = sentence.tokens[:TOKENS]
     texts = frozenset([token.text for token in tokens])
@@ -89,18 +89,18 @@ def said(sentence: Sentence, table: InsightTable) -> ClaimSentence:
 
 
 @lru_cache(maxsize=1 << 15)
-def _named(columns: tuple[str, ...], texts: tuple[str, ...]) -> list[int]:
+def _named_measures(columns: tuple[str, ...], texts: tuple[str, ...]) -> list[int]:
     """The measures that most of the words name; none where no word does."""
     counts = [0] * len(columns)
     for text in texts:
-        for measure in _meant(columns, text):
+        for measure in _measures_of_word(columns, text):
             counts[measure] += 1
     most = max(counts)
     return [measure for measure, count in enumerate(counts) if count == most] if most else []
 
 
 @lru_cache(maxsize=1 << 16)
-def _meant(columns: tuple[str, ...], word: str) -> tuple[int, ...]:
+def _measures_of_word(columns: tuple[str, ...], word: str) -> tuple[int, ...]:
     return tuple(
         index
         for index, key in enumerate(columns)
@@ -197,14 +197,16 @@ def _nearest(what: ClaimSentence, place: int) -> int | None:
 def _claim(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
     if _claims_nothing(what, place, number):
         return None
-    if (claim := _answered(what, place, number, rows)) is not None:
+    if (claim := _answer_number(what, place, number, rows)) is not None:
         # Rounding may leave so much open ("R$ 1 mil", "nota 4") that a match by it says little.
         coarse = number.nearly not in _BOUNDS and number.step / 2 > COARSE * abs(
             number.value or 0.0
         )
         exact = number._replace(step=0.0)
         vague = (
-            claim.verdict == "supported" and coarse and _answered(what, place, exact, rows) is None
+            claim.verdict == "supported"
+            and coarse
+            and _answer_number(what, place, exact, rows) is None
         )
         return None if vague else claim
     if what.advises and len(what.numbers) <= MOST_TARGETS:
@@ -218,7 +220,7 @@ def _claim(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...
     return Claim("unsupported", "cell", ("unknown", place), rows)
 
 
-def _answered(
+def _answer_number(
     what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]
 ) -> Claim | None:
     """The first way in which the table answers a number; "a média é de" asks for the mean before a
@@ -261,7 +263,7 @@ def _fitting(columns: tuple[str, ...], unit: str) -> list[int]:
     return [index for index, key in enumerate(columns) if measures()[key].unit in allowed]
 
 
-def _near(what: ClaimSentence, place: int) -> list[int]:
+def _measures_beside(what: ClaimSentence, place: int) -> list[int]:
     """The measures named right beside a number."""
     ends = [
         at
@@ -285,7 +287,7 @@ def _cell(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]
     found = [m for m in fitting if rows and all(is_near(values[row][m], number) for row in rows)]
     if not found:
         return None
-    named = _near(what, place)
+    named = _measures_beside(what, place)
     right = [measure for measure in found if measure in named] if named else found
     fits = bool(right) or not set(named) & set(fitting)
     return Claim(
@@ -301,7 +303,7 @@ def _bound_of(
         return None
     sign = 1 if number.nearly == "above" else -1
     fitting = _fitting(what.table.measures, number.unit)
-    measure = next((measure for measure in _likely(what, place) if measure in fitting), None)
+    measure = next((measure for measure in _rank_measures(what, place) if measure in fitting), None)
     if measure is None:
         return None
     values = [what.table.values[row][measure] for row in rows]
@@ -334,12 +336,12 @@ def _pair(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]
     ):
         return None
     pairs, sign = _pairs(what, place, rows), _sign(what, place)
-    if (turned := _turned(what, place)) is not None:
+    if (turned := _turn_difference(what, place)) is not None:
         pairs, sign = turned
     wrong: Claim | None = None
-    likely = _likely(what, place) if pairs else []
+    likely = _rank_measures(what, place) if pairs else []
     # What rises, rises from the earlier row to the later.
-    in_time = what.table.ordered and not _TURNS.isdisjoint(_beside(what, place))
+    in_time = what.table.ordered and not _TURNS.isdisjoint(_words_beside(what, place))
     for mine, other in pairs:
         for measure in likely:
             first, second = what.table.values[mine][measure], what.table.values[other][measure]
@@ -373,16 +375,16 @@ def _pairs(what: ClaimSentence, place: int, rows: tuple[int, ...]) -> list[tuple
     return [(mine, other) for other in others]
 
 
-def _likely(what: ClaimSentence, place: int) -> list[int]:
+def _rank_measures(what: ClaimSentence, place: int) -> list[int]:
     """All measures, those named beside a number first, then the one in question: 2 dias may be
     right of two."""
-    named = _near(what, place) or what.measures(0, len(what.tokens))
+    named = _measures_beside(what, place) or what.measures(0, len(what.tokens))
     return sorted(
         range(len(what.table.measures)), key=lambda m: (m not in named, m != what.table.about)
     )
 
 
-def _turned(what: ClaimSentence, place: int) -> tuple[list[tuple[int, int]], int] | None:
+def _turn_difference(what: ClaimSentence, place: int) -> tuple[list[tuple[int, int]], int] | None:
     """ "SP supera o RJ em 14%": the row nearest to the number is what it is compared with."""
     before = [at for at in what.places if at < place][-2:]
     if len(before) < 2:
@@ -426,7 +428,7 @@ def _from_mean(
 ) -> Claim | None:
     """The difference, ratio or percentage between a row and the mean."""
     for measure, value in enumerate(what.table.values[rows[0]] if rows else ()):
-        for mean in means(what.table, measure):
+        for mean in column_means(what.table, measure):
             if _operation(what.table, number, measure, value, mean):
                 right = (value - mean) * (_sign(what, place) or value - mean) > 0
                 verdict: Verdict = "supported" if right else "contradicted"
@@ -451,7 +453,7 @@ def _whole(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...
     ends = (what.has("highest") and what.has("lowest")) or (what.has("best") and what.has("worst"))
     for measure in fitting if mean or total or summed or ends else ():
         column = table.column(measure)
-        if mean and any(is_near(value, number) for value in means(table, measure)):
+        if mean and any(is_near(value, number) for value in column_means(table, measure)):
             return Claim("supported", "derived", ("mean", measure))
         if table.columns[measure].additive:
             if total and is_near(sum(column), number):
@@ -469,7 +471,7 @@ def _whole(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...
     return None
 
 
-def _beside(what: ClaimSentence, place: int) -> list[str]:
+def _words_beside(what: ClaimSentence, place: int) -> list[str]:
     """The words right after a number, and those right before it, up to the next number."""
     texts = []
     for way in (
@@ -494,7 +496,7 @@ _TURNS = words()["rose"] | words()["fell"]
 def _sign(what: ClaimSentence, place: int) -> int:
     """The direction that the words beside a number give it: 1 up, -1 down, 0 none or "a
     diferença"."""
-    texts = _beside(what, place)
+    texts = _words_beside(what, place)
     if what.numbers[place].nearly in {"over", "under"} and texts:
         texts = [text for text in texts if text not in {"mais", "menos", "acima"}] or [""]
     if not words()["gap_nouns"].isdisjoint(texts):
@@ -786,7 +788,7 @@ def _against(what: ClaimSentence, place: int) -> Claim | None:
         elif token.rows:
             before = [here for here in what.places if here < place]
             mine = inner or (what.tokens[before[-1]].rows if before else ())
-            return _compared(what, place, mine, token.rows, end, mine)
+            return _is_compared(what, place, mine, token.rows, end, mine)
         elif token.text in words()["breaks"]:
             return None
     return None
@@ -801,7 +803,7 @@ def _against_mean(what: ClaimSentence, place: int, end: str) -> Claim | None:
 
     def claim(measure: int) -> Claim:
         high = _is_high(what.table, measure, end)
-        for mean in means(what.table, measure):
+        for mean in column_means(what.table, measure):
             if all((what.table.values[row][measure] > mean) == high for row in rows):
                 return Claim(
                     "supported", "comparison", ("beside mean", measure, frozenset(rows)), rows
@@ -811,7 +813,7 @@ def _against_mean(what: ClaimSentence, place: int, end: str) -> Claim | None:
     return _first_right(map(claim, _measures(what, place, rows)))
 
 
-def _compared(
+def _is_compared(
     what: ClaimSentence,
     place: int,
     mine: tuple[int, ...],
@@ -855,4 +857,4 @@ def _trend(what: ClaimSentence, place: int) -> Claim | None:
     if first < 0:
         return None
 
-    return _compared(what, place, (last,), (first,), "high" if sign > 0 else "low", rows)
+    return _is_compared(what, place, (last,), (first,), "high" if sign > 0 else "low", rows)

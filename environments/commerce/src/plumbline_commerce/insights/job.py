@@ -1,7 +1,7 @@
 """The job: a manager's question about a small table of figures, answered by a short analysis in
 Portuguese.
 
-The controls are ways to write about a table without analysing it: what they earn is the floor under
+The baselines are ways to write about a table without analysing it: what they earn is the floor under
 every figure.
 """
 
@@ -9,22 +9,22 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import permutations
 
 from plumbline.records import Example, Outcome, Score
-from plumbline.tasks.task import Control, gold_of
+from plumbline.tasks.task import Baseline, gold_of
 from plumbline_commerce.insights.pairs import pairs
 from plumbline_commerce.insights.rubric import RUBRIC, judge
 from plumbline_commerce.insights.table import (
     InsightTable,
-    capitalized,
+    capitalise,
     check,
     data,
     table_of,
-    written,
+    write_value,
 )
 from plumbline_commerce.job import Job, read_limits
 
 
-def _each(write: Callable[[InsightTable], str]) -> Control:
-    """The control that writes about each example's table."""
+def _each(write: Callable[[InsightTable], str]) -> Baseline:
+    """The baseline that writes about each example's table."""
     return lambda examples: [write(table_of(example.reference)) for example in examples]
 
 
@@ -40,21 +40,21 @@ def _row(table: InsightTable, row: int) -> dict[str, str]:
         "name": name.name,
         "o": name.o,
         "head": measure.head,
-        "figure": written(value, measure),
+        "figure": write_value(value, measure),
     }
     slots["cells"] = ", ".join(
-        f"{column.name} de {written(value, column)}" for column, value in cells
+        f"{column.name} de {write_value(value, column)}" for column, value in cells
     )
     for slot, word in (("highest", "maior"), ("lowest", "menor")):
-        shown = written(value, measure, prose=True)
-        slots[slot] = capitalized(
+        shown = write_value(value, measure, prose=True)
+        slots[slot] = capitalise(
             f"{measure.the} {word} {measure.name} está {name.em}, com {shown}."
         )
     return slots
 
 
-def _filled(way: Mapping[str, str]) -> Control:
-    """The control that fills a template of `controls.yaml`."""
+def _fill_template(way: Mapping[str, str]) -> Baseline:
+    """The baseline that fills a template of `baselines.yaml`."""
 
     def write(table: InsightTable) -> str:
         rows = [_row(table, row) for row in range(len(table.rows))]
@@ -70,11 +70,11 @@ def _filled(way: Mapping[str, str]) -> Control:
             for place, row in named.items()
             for slot, text in rows[row].items()
         }
-        gap = written(abs(column[0] - column[-1]), measure, prose=True).replace(
+        gap = write_value(abs(column[0] - column[-1]), measure, prose=True).replace(
             "%", " pontos percentuais"
         )
         figures = [
-            written(one, m)
+            write_value(one, m)
             for row in table.values
             for one, m in zip(row, table.columns, strict=True)
         ]
@@ -88,11 +88,11 @@ def _filled(way: Mapping[str, str]) -> Control:
     return _each(write)
 
 
-def _compared(table: InsightTable, said: Sequence[str]) -> str:
-    return " ".join([*map(capitalized, said), f"Recomendo priorizar {table.named[0].o}."])
+def _write_comparisons(table: InsightTable, said: Sequence[str]) -> str:
+    return " ".join([*map(capitalise, said), f"Recomendo priorizar {table.named[0].o}."])
 
 
-def hedged(table: InsightTable) -> str:
+def hedge_comparisons(table: InsightTable) -> str:
     """Every comparison in both directions."""
     measure = table.columns[table.about]
     pairs = list(permutations([row.o for row in table.named], 2))[:6]
@@ -100,7 +100,7 @@ def hedged(table: InsightTable) -> str:
         f"{measure.the} {measure.name} de {one} é maior ou menor que {other}."
         for one, other in pairs
     ]
-    return _compared(table, said)
+    return _write_comparisons(table, said)
 
 
 def comparisons_alone(table: InsightTable) -> str:
@@ -111,7 +111,7 @@ def comparisons_alone(table: InsightTable) -> str:
         for one, other in permutations(range(len(table.rows)), 2)
         if table.values[one][index] > table.values[other][index]
     ]
-    return _compared(table, said[:30])
+    return _write_comparisons(table, said[:30])
 
 
 def other_rows(examples: Sequence[Example]) -> list[str]:
@@ -123,7 +123,7 @@ def other_rows(examples: Sequence[Example]) -> list[str]:
             for form in ("em", "o", "name"):
                 name = getattr(row, form)
                 text = text.replace(name, f"\0{form}{index}\0").replace(
-                    capitalized(name), f"\0{form}{index}\0"
+                    capitalise(name), f"\0{form}{index}\0"
                 )
         for index, row in enumerate([*named[1:], named[0]]):
             for form in ("em", "o", "name"):
@@ -132,11 +132,11 @@ def other_rows(examples: Sequence[Example]) -> list[str]:
     return answers
 
 
-WAYS: dict[str, Control] = {
+WAYS: dict[str, Baseline] = {
     "other-rows": other_rows,
     "comparisons-alone": _each(comparisons_alone),
-    "hedged": _each(hedged),
-    **{name: _filled(way) for name, way in data("controls")["texts"].items()},
+    "hedged": _each(hedge_comparisons),
+    **{name: _fill_template(way) for name, way in data("baselines")["texts"].items()},
 }
 
 

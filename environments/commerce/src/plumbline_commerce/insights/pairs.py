@@ -17,13 +17,13 @@ from plumbline_commerce.insights.rubric import judge
 from plumbline_commerce.insights.table import (
     ORDERED,
     InsightTable,
-    capitalized,
+    capitalise,
     data,
+    find_row,
     measures,
-    rendered,
-    row_named,
+    render_table,
     table_of,
-    written,
+    write_value,
 )
 from plumbline_commerce.job import (
     Pair,
@@ -33,7 +33,7 @@ from plumbline_commerce.job import (
     rows_of,
     split_evenly,
     split_sizes,
-    too_few,
+    too_few_error,
 )
 from plumbline_commerce.options import CommerceOptions
 
@@ -61,9 +61,9 @@ class OrderSlice:
     """The dimension and its row, for example ("estado", "SP")."""
 
     @property
-    def said(self) -> str:
+    def title_text(self) -> str:
         """In Portuguese, for the table's title."""
-        told = [f"só {row_named(*self.within).name}"] if self.within else []
+        told = [f"só {find_row(*self.within).name}"] if self.within else []
         return ", ".join([*told, period(*self.months)])
 
 
@@ -112,7 +112,7 @@ def pairs(shop: Shop) -> dict[str, list[Pair]]:
                     found.append(table)
                     shop.progress("insights", len(found), count)
     if len(found) < count:
-        raise too_few(count, f"its orders make {len(found)} different tables")
+        raise too_few_error(count, f"its orders make {len(found)} different tables")
     kinds, rng = [table.kind for _, table in found], generator(options.seed, "insights", "split")
     dealt = split_evenly(split_sizes(count), kinds, rng)
     return {
@@ -126,7 +126,9 @@ def _pair(options: CommerceOptions, index: int, piece: OrderSlice, table: Insigh
     about = data("kinds")[table.kind]
     only = " (só pedidos com avaliação negativa)" if options.insights_from == "negative" else ""
     question = pick(about["questions"], rng)
-    asked = f"{about['title']}{only}, {piece.said}\n{rendered(table)}\nPergunta: {question}"
+    asked = (
+        f"{about['title']}{only}, {piece.title_text}\n{render_table(table)}\nPergunta: {question}"
+    )
     # Where figures happen to be equal, an answer may read as another claim; it is written again.
     texts = (analysis(table, rng) for _ in range(TRIES))
     gold = next((text for text in texts if judge(table, text)[1].total == 1), None)
@@ -144,7 +146,7 @@ def _pair(options: CommerceOptions, index: int, piece: OrderSlice, table: Insigh
             "measures": table.measures,
             "values": table.values,
         },
-        about={"kind": table.kind, "slice": piece.said},
+        about={"kind": table.kind, "slice": piece.title_text},
     )
 
 
@@ -294,7 +296,7 @@ def analysis(table: InsightTable, rng: np.random.Generator) -> str:
     # best.
     which, row = ("like", "best") if rng.random() < 0.2 else ("at", "worst")
     action = pick(data("kinds")[table.kind][which], rng).format(em=slots[f"em_{row}"], o=slots[row])
-    said = [*map(capitalized, sentences), capitalized(advice.format(action=action))]
+    said = [*map(capitalise, sentences), capitalise(advice.format(action=action))]
     return "\n".join(f"- {sentence}" for sentence in said) if rng.random() < 0.5 else " ".join(said)
 
 
@@ -324,11 +326,14 @@ def facts(table: InsightTable) -> dict[str, str]:
         slots |= {
             slot: name.o,
             f"em_{slot}": name.em,
-            f"v_{slot}": written(column[row], measure, prose=True),
+            f"v_{slot}": write_value(column[row], measure, prose=True),
         }
-        slots |= {f"do_{slot}": _contracted("de", name.o), f"ao_{slot}": _contracted("a", name.o)}
+        slots |= {
+            f"do_{slot}": _contract_preposition("de", name.o),
+            f"ao_{slot}": _contract_preposition("a", name.o),
+        }
     slots |= {
-        "mean": written(mean, measure, prose=True),
+        "mean": write_value(mean, measure, prose=True),
         "gap": _difference(column[high] - column[low], table),
         "times": f"{brazilian(column[high] / column[low], 1)} vezes",
         "percent": f"{brazilian(100 * (column[high] / column[low] - 1), 0)}%",
@@ -345,15 +350,15 @@ def facts(table: InsightTable) -> dict[str, str]:
             slots |= {
                 "large": name.o,
                 "em_large": name.em,
-                "v_large": written(max(values), counted, prose=True),
+                "v_large": write_value(max(values), counted, prose=True),
             }
             slots["share"] = f"{brazilian(100 * max(values) / sum(values), 0)}%"
-            slots["total"] = written(sum(values), counted, prose=True)
+            slots["total"] = write_value(sum(values), counted, prose=True)
             return slots | {"c": counted.counted or counted.name, "c_name": counted.name}
     return slots
 
 
-def _contracted(preposition: str, name: str) -> str:
+def _contract_preposition(preposition: str, name: str) -> str:
     """A preposition, de or a, before a name that may have an article: "do RJ", "à faixa", "de
     SP"."""
     article, _, rest = name.partition(" ")
@@ -369,4 +374,4 @@ def _difference(gap: float, table: InsightTable) -> str:
     # "1,3 ponto"
     points = ("ponto", "ponto percentual") if gap < 2 else ("pontos", "pontos percentuais")
     units = {"percent": f"{number} {points[1]}", "mean": f"{number} {points[0]}"}
-    return units.get(measure.unit) or written(gap, measure, prose=True)
+    return units.get(measure.unit) or write_value(gap, measure, prose=True)

@@ -22,7 +22,7 @@ _MARKED = (
 """Letters without their accents; marks of emphasis and quotation are taken away."""
 
 
-def _bare(text: str) -> str:
+def _fold_text(text: str) -> str:
     """In lower case without accents and marks; `str.translate` takes ten times as long for what is
     not ASCII."""
     text = text.casefold()
@@ -95,7 +95,7 @@ def sentences(text: str, table: InsightTable) -> list[Sentence]:
     names = _names(table)
     if names.literal is not None:
         text = names.literal.sub(names.mark, text)
-    plain = _bare(text).replace("r$", "$").replace("por cento", "%").replace("vs.", "contra")
+    plain = _fold_text(text).replace("r$", "$").replace("por cento", "%").replace("vs.", "contra")
     plain = names.plain.sub(
         names.mark, _POINTS.sub(" pp ", plain) if "p." in plain or "ponto" in plain else plain
     )
@@ -177,7 +177,7 @@ def _number(raw: list[tuple[int, str]], index: int, before: list[Token]) -> tupl
         unit, index = found, index + 1
     if ahead == "-" and value is not None:
         value = abs(value)
-    return Stated(value, step, unit, _nearly(before)), index
+    return Stated(value, step, unit, _exactness(before)), index
 
 
 def _in_words(raw: list[tuple[int, str]], index: int, before: list[Token]) -> Stated | None:
@@ -185,15 +185,15 @@ def _in_words(raw: list[tuple[int, str]], index: int, before: list[Token]) -> St
     checked."""
     text = raw[index][1]
     if text in _MULTIPLES:
-        return Stated(float(_MULTIPLES[text]), 0.3, "times", _nearly(before), in_words=True)
+        return Stated(float(_MULTIPLES[text]), 0.3, "times", _exactness(before), in_words=True)
     if text == "metade":
-        return Stated(0.5, 0.08, "half", _nearly(before), in_words=True)
+        return Stated(0.5, 0.08, "half", _exactness(before), in_words=True)
     if text in _PARTS and before and before[-1].text in NUMERALS and len(raw) > index + 1:
         return Stated(
             NUMERALS[before[-1].text] * (1 / _PARTS[text]),
             0.06,
             "half",
-            _nearly(before[:-1]),
+            _exactness(before[:-1]),
             in_words=True,
         )
     if (
@@ -202,11 +202,11 @@ def _in_words(raw: list[tuple[int, str]], index: int, before: list[Token]) -> St
         and len(raw) > index + 1
         and raw[index + 1][1] == "vezes"
     ):
-        return Stated(float(NUMERALS[text]), 0.3, "times", _nearly(before), in_words=True)
+        return Stated(float(NUMERALS[text]), 0.3, "times", _exactness(before), in_words=True)
     return None
 
 
-def _nearly(before: list[Token]) -> str:
+def _exactness(before: list[Token]) -> str:
     """How exactly a number is meant, by the words before it."""
     said = [token.text for token in before[-4:] if token.text not in _BEFORE_NUMBERS][-1:]
     word = said[0] if said else ""
@@ -236,7 +236,7 @@ def _value(body: str) -> tuple[float | None, float]:
 @lru_cache(maxsize=1 << 14)
 def _canonical(name: str) -> str:
     return " ".join(
-        word for word in re.findall(r"\w+", _bare(name).replace("_", " ")) if word != "e"
+        word for word in re.findall(r"\w+", _fold_text(name).replace("_", " ")) if word != "e"
     )
 
 

@@ -15,7 +15,7 @@ from plumbline_commerce.insights.claims import (
     ClaimSentence,
     comparison_claims,
     number_claims,
-    said,
+    read_sentence,
 )
 from plumbline_commerce.insights.reading import Sentence, sentences, words
 from plumbline_commerce.insights.table import InsightTable
@@ -49,7 +49,7 @@ class InsightsReading(NamedTuple):
         return {claim.fact: claim for claim in self.claims if claim.verdict == "supported"}
 
 
-def read(text: str, table: InsightTable) -> InsightsReading:
+def read_claims(text: str, table: InsightTable) -> InsightsReading:
     """Find the claims of a text. Questions claim nothing."""
     found = sentences(text, table)
     stated: list[ClaimSentence] = []
@@ -60,7 +60,7 @@ def read(text: str, table: InsightTable) -> InsightsReading:
         if sentence.asks or not sentence.tokens:
             continue
         if (seen := looked.get(id(sentence))) is None:
-            what = said(sentence, table)
+            what = read_sentence(sentence, table)
             seen = looked[id(sentence)] = what, [*number_claims(what), *comparison_claims(what)]
         stated.append(seen[0])
         claims += seen[1]
@@ -69,7 +69,7 @@ def read(text: str, table: InsightTable) -> InsightsReading:
 
 def judge(table: InsightTable, completion: str) -> tuple[Outcome, Score]:
     """Read an analysis and score it; the outcome says what spoils it first."""
-    reading = read(completion, table)
+    reading = read_claims(completion, table)
     supported = reading.supported()
     wrong = [claim for claim in reading.claims if claim.verdict != "supported"]
     right = _precision(len(supported), wrong)

@@ -81,7 +81,7 @@ class InsightTable:
     @cached_property
     def named(self) -> tuple[InsightRow, ...]:
         """What its rows are called."""
-        return tuple(row_named(self.dimension, key) for key in self.rows)
+        return tuple(find_row(self.dimension, key) for key in self.rows)
 
     @cached_property
     def columns(self) -> tuple[Measure, ...]:
@@ -116,7 +116,7 @@ def table_of(reference: Mapping[str, Any]) -> InsightTable:
 
 
 @lru_cache(maxsize=1 << 14)
-def means(table: InsightTable, measure: int) -> tuple[float, ...]:
+def column_means(table: InsightTable, measure: int) -> tuple[float, ...]:
     """The mean over the rows, and where the table has counts the mean over what they count."""
     column = table.column(measure)
     plain = sum(column) / len(column)
@@ -157,7 +157,7 @@ def measures() -> Mapping[str, Measure]:
 
 
 @cache
-def row_named(dimension: str, key: str) -> InsightRow:
+def find_row(dimension: str, key: str) -> InsightRow:
     """What a row is called.
 
     Raises:
@@ -181,7 +181,7 @@ def row_named(dimension: str, key: str) -> InsightRow:
     return InsightRow(name, row["em"], row.get("o", name), tuple(row["aliases"]))
 
 
-def written(value: float, measure: Measure, *, prose: bool = False) -> str:
+def write_value(value: float, measure: Measure, *, prose: bool = False) -> str:
     """A value of a measure with its unit; in prose a count says what it counts."""
     counts = {"days": " dias", "count": f" {measure.counted}"} if prose else {}
     around = {"money": ("R$ ", ""), "percent": ("", "%")}
@@ -189,19 +189,19 @@ def written(value: float, measure: Measure, *, prose: bool = False) -> str:
     return f"{before}{brazilian(value, measure.decimals)}{behind}"
 
 
-def capitalized(text: str) -> str:
+def capitalise(text: str) -> str:
     """A sentence, its first letter a capital."""
     return text[0].upper() + text[1:]
 
 
-def rendered(table: InsightTable) -> str:
+def render_table(table: InsightTable) -> str:
     """The table as a prompt shows it: a line of heads, a line for each row, columns apart by a
     bar."""
     head = " | ".join(
         [data("names")[table.dimension]["column"], *(measure.head for measure in table.columns)]
     )
     lines = [
-        " | ".join([row.name, *map(written, values, table.columns)])
+        " | ".join([row.name, *map(write_value, values, table.columns)])
         for row, values in zip(table.named, table.values, strict=True)
     ]
     return "\n".join([head, *lines])
@@ -228,7 +228,7 @@ def check(reference: Mapping[str, Any]) -> None:
     dimension = data("kinds")[kind]["rows"]
     try:
         for row in rows if isinstance(rows, Sequence) else ():
-            row_named(dimension, row)
+            find_row(dimension, row)
     except (KeyError, ValueError, IndexError, AttributeError, TypeError):
         known = ", ".join(data("names")[dimension]["rows"]) or "months such as 2018-03"
         raise ValueError(

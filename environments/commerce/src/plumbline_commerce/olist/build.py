@@ -63,7 +63,7 @@ def _counts(path: Path) -> dict[str, int]:
         }
 
 
-def said(imported: Mapping[str, Any] | None, folder: Path) -> str:
+def describe_import(imported: Mapping[str, Any] | None, folder: Path) -> str:
     """What a user should know of an import, from line 2 on: how many rows were left out, and the
     first of them."""
     if imported is None or not (counts := imported["malformed"]["rows"]):
@@ -91,7 +91,7 @@ def sources(olist: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def changed(olist: Path, then: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def find_changed_files(olist: Path, then: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Which files are others than those of which records were made.
 
     One of the same size and time is taken for the same; one of another time is read. One that is

@@ -87,7 +87,7 @@ def gold_of(text: str, stars: int, arrived: bool) -> ReviewLabels | None:
     Returns:
         The labels, or None where the rules do not know.
     """
-    bare = _bare(text[:_READ])
+    bare = _fold_text(text[:_READ])
     found = _phrases(bare)
     kinds = {one.kind for one in found if not one.negated}
     complaints = [one for one in found if one.kind in TOPICS]
@@ -132,7 +132,7 @@ def _letter(letter: str) -> str:
     return bare if len(bare) == 1 else letter
 
 
-def _bare(text: str) -> str:
+def _fold_text(text: str) -> str:
     """Lower case without accents, letter by letter, so that places stay what they are."""
     bare = "".join(map(_letter, text))
     return _GREETING.sub(lambda match: " " * len(match[0]), bare)

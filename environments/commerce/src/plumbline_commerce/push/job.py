@@ -7,7 +7,7 @@ from typing import Any
 from plumbline.records import Example, Outcome, Score
 from plumbline.tasks.baselines import blank, shuffled_gold
 from plumbline.tasks.tables import read_table
-from plumbline.tasks.task import Control, gold_of
+from plumbline.tasks.task import Baseline, gold_of
 from plumbline_commerce.job import HERE, Job, read_limits
 from plumbline_commerce.push.pairs import pairs
 from plumbline_commerce.push.rubric import RUBRIC, judge, situations
@@ -17,12 +17,12 @@ TRIED = 100
 COUPON = " Use o cupom PUSH10."
 
 
-def _of_each(write: Callable[[Mapping[str, Any], str], str]) -> Control:
+def _of_each(write: Callable[[Mapping[str, Any], str], str]) -> Baseline:
     """A text made of an example's reference and gold message."""
     return lambda examples: [write(example.reference, gold_of(example)) for example in examples]
 
 
-def _filled(text: str) -> Control:
+def _fill_for_each(text: str) -> Baseline:
     """The same text for everybody, the name and the product put in."""
     return _of_each(lambda given, _: text.format_map(given))
 
@@ -46,27 +46,27 @@ def named_constant(examples: Sequence[Example]) -> list[str]:
 
     Those with an offer are left out, because where it is not allowed it is invented.
     """
-    models: dict[str, Control] = {}
+    models: dict[str, Baseline] = {}
     for example in examples:
         if not example.reference["offers"]:
-            models.setdefault(example.reference["situation"], _filled(_skeleton(example)))
+            models.setdefault(example.reference["situation"], _fill_for_each(_skeleton(example)))
     some = examples[:TRIED]
 
-    def earned(control: Control) -> float:
+    def earned(baseline: Baseline) -> float:
         return sum(
             judge(e.reference, text, "lenient")[1].total
-            for e, text in zip(some, control(some), strict=True)
+            for e, text in zip(some, baseline(some), strict=True)
         )
 
     return max(models.values(), key=earned, default=blank)(examples)
 
 
-WAYS: dict[str, Control] = {
+WAYS: dict[str, Baseline] = {
     "named-constant": named_constant,
     "renamed-gold": renamed_gold,
     **{
-        name: _filled(text)
-        for name, text in read_table(HERE / "push" / "controls.yaml")["texts"].items()
+        name: _fill_for_each(text)
+        for name, text in read_table(HERE / "push" / "baselines.yaml")["texts"].items()
     },
     "facts-copied": _of_each(
         lambda given, _: (

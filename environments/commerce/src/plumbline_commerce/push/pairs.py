@@ -14,7 +14,15 @@ from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
 from plumbline_commerce.database.catalogue import BY_NAME, Noun
 from plumbline_commerce.extraction import pairs as extraction
-from plumbline_commerce.job import Pair, Shop, pick, rows_of, split_evenly, split_sizes, too_few
+from plumbline_commerce.job import (
+    Pair,
+    Shop,
+    pick,
+    rows_of,
+    split_evenly,
+    split_sizes,
+    too_few_error,
+)
 from plumbline_commerce.options import COUNTS
 from plumbline_commerce.push.rubric import LONG, MOST_TITLE, SHORT, Situation, situations
 
@@ -30,7 +38,7 @@ def pairs(shop: Shop) -> dict[str, list[Pair]]:
         DataError: the shop has too few customers for so many prompts.
     """
     count = shop.options.count("push")
-    taken = _taken(shop)
+    taken = _taken_customers(shop)
     rows = {name: _rows(shop, situation) for name, situation in situations().items()}
     chosen: list[tuple[str, Mapping[str, Any]]] = []
     while len(chosen) < count:
@@ -44,7 +52,7 @@ def pairs(shop: Shop) -> dict[str, list[Pair]]:
                 chosen.append((name, rows[name].pop()))
                 taken.add(chosen[-1][1]["customer_unique_id"])
         if len(chosen) == before:
-            raise too_few(count, f"the shop has {before} customers that one could write to")
+            raise too_few_error(count, f"the shop has {before} customers that one could write to")
     rng = generator(shop.options.seed, "push", "split")
     dealt = split_evenly(split_sizes(count), [name for name, _ in chosen], rng)
     return {
@@ -53,7 +61,7 @@ def pairs(shop: Shop) -> dict[str, list[Pair]]:
     }
 
 
-def _taken(shop: Shop) -> set[str]:
+def _taken_customers(shop: Shop) -> set[str]:
     """The customers of extraction's pairs: of as many as the options ask for, or else of the
     default number.
 
@@ -65,7 +73,8 @@ def _taken(shop: Shop) -> set[str]:
         options = options.model_copy(update={"extraction": COUNTS["extraction"]})
     try:
         return {
-            row["customer_unique_id"] for row in extraction.chosen(replace(shop, options=options))
+            row["customer_unique_id"]
+            for row in extraction.choose_reviews(replace(shop, options=options))
         }
     except DataError:
         if shop.options.count("extraction"):
@@ -96,7 +105,7 @@ def _pair(shop: Shop, name: str, row: Mapping[str, Any]) -> Pair:
     slots = {
         "name": row["first_name"],
         "days": f"{late} dia" if late == 1 else f"{late} dias",
-        **agreeing(noun),
+        **agree_words(noun),
     }
     complaint = table["complaints"][row["complaint_category"] or "nenhum"]
     told = pick(situation.told, rng).format(days=slots["days"], complaint=complaint)
@@ -142,7 +151,7 @@ def _pair(shop: Shop, name: str, row: Mapping[str, Any]) -> Pair:
     )
 
 
-def agreeing(noun: Noun) -> dict[str, str]:
+def agree_words(noun: Noun) -> dict[str, str]:
     """The product, and the words that agree with it."""
     return {"product": noun.word, **texts()["feminine" if noun.feminine else "masculine"]}
 

@@ -31,20 +31,20 @@ _SHORTEST = 3
 """Letters of a beginning, such as `sum*`, at least."""
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """A text without case and accents."""
     return without_accents(text).casefold()
 
 
 def words(text: str) -> list[str]:
     """The words and separators of a text, folded."""
-    return [word if word[0].isalnum() or word in ",:" else "." for word in _TOKENS(folded(text))]
+    return [word if word[0].isalnum() or word in ",:" else "." for word in _TOKENS(fold_text(text))]
 
 
 def _expression(phrase: str) -> str:
     """A phrase of the lexicon as a regular expression over words that each end in a blank."""
     written = ""
-    for step in folded(phrase).split():
+    for step in fold_text(phrase).split():
         if step == "..":
             written += r"(?:[^.,: ]+ ){0,2}?"
             continue
@@ -83,7 +83,7 @@ class PushPhrases:
                 if match := pattern.match(text, start):
                     yield says, place, place + match[0].count(" ")
 
-    def said(self, said: Sequence[str]) -> set[str]:
+    def find_phrases(self, said: Sequence[str]) -> set[str]:
         """What is said anywhere."""
         return {says for says, _, _ in self.spans(said)}
 
@@ -127,7 +127,7 @@ def lexicon() -> Lexicon:
         for phrase in table[kind]
     }
     acts = {
-        act: [frozenset(folded(forms).split("/")) for forms in written.split()]
+        act: [frozenset(fold_text(forms).split("/")) for forms in written.split()]
         for act, written in table["acts"].items()
     }
     return Lexicon(
@@ -138,14 +138,15 @@ def lexicon() -> Lexicon:
         inviting=PushPhrases({phrase: [phrase] for phrase in table["inviting"]}, negatable=False),
         acts=acts,
         imperatives=frozenset().union(*(imperatives for imperatives, _ in acts.values())),
-        labels=frozenset(map(folded, table["labels"])),
+        labels=frozenset(map(fold_text, table["labels"])),
         languages={
-            name: frozenset(folded(listed).split()) for name, listed in table["languages"].items()
+            name: frozenset(fold_text(listed).split())
+            for name, listed in table["languages"].items()
         },
     )
 
 
-def plain(said: Sequence[str]) -> list[str]:
+def replace_idioms(said: Sequence[str]) -> list[str]:
     """The words of a message, what its idioms mean in place of them."""
     text: list[str] = []
     done = 0
@@ -184,7 +185,7 @@ _LABEL = re.compile(r"[*_#\s]*([^\W\d_]+(?: [^\W\d_]+){0,2})[*_\s]*[:：][*_\s]*
 _QUOTED = re.compile(r"""(["“”'‘’«»*_`]{1,3})(.*?)(["“”'‘’«»*_`]{1,3})\Z""", re.DOTALL).match
 
 
-def read(completion: str, *, titled: bool) -> PushMessage:
+def read_message(completion: str, *, titled: bool) -> PushMessage:
     """Read what a model wrote. Never raises.
 
     Args:
@@ -208,7 +209,7 @@ def read(completion: str, *, titled: bool) -> PushMessage:
         around.append("count")
     bare = []
     for line in lines:
-        if (match := _LABEL(line)) and folded(match[1]) in lexicon().labels:
+        if (match := _LABEL(line)) and fold_text(match[1]) in lexicon().labels:
             line = line[match.end() :]
             around.append("label")
         if (match := _QUOTED(line)) and match[1][0] not in match[2] and match[3][0] not in match[2]:
@@ -291,7 +292,7 @@ def judge(reference: Mapping[str, Any], completion: str, reading: str) -> tuple[
         reading: which reading's total is the reward: "lenient" takes away what stands around, for
             "strict" it is part of the message, which is no single message then.
     """
-    message = read(completion, titled=reference["titled"])
+    message = read_message(completion, titled=reference["titled"])
     lenient = strict = _parts(reference, message)
     if message.around:
         share = FAILED if all(lenient[name] for name in GATES) else 1.0
@@ -315,16 +316,18 @@ def _parts(reference: Mapping[str, Any], message: PushMessage) -> dict[str, floa
     facts = facts_of(reference["name"], reference["product"], told, tuple(offers))
     text = f"{message.title}. {message.body}" if message.title else message.body
     said = words(text)
-    copied = _copied(said, told)
-    spoken = masked(said, facts)
-    faults = lexicon().faults.said(spoken)
-    gates = _failed(message, spoken, faults, facts, titled=reference["titled"])
+    copied = _copied_places(said, told)
+    spoken = mask_names(said, facts)
+    faults = lexicon().faults.find_phrases(spoken)
+    gates = _failed_gates(message, spoken, faults, facts, titled=reference["titled"])
     share = FAILED if any(gates.values()) else 1.0
-    meant = plain(spoken)
-    about = _situation(situation, plain(masked(said, facts, copied)) if copied else meant)
+    meant = replace_idioms(spoken)
+    about = _situation(
+        situation, replace_idioms(mask_names(said, facts, copied)) if copied else meant
+    )
     personal = 0.5 * (NAME in spoken) + 0.5 * (PRODUCT in spoken)
     offer = max(_offer(offer, text, said) for offer in offers) if offers else None
-    asking = plain(words(message.body)) if message.title else meant
+    asking = replace_idioms(words(message.body)) if message.title else meant
     call = _call((*situation.acts, "offer") if offer else situation.acts, asking) if about else 0.0
     length = len(message.body)
     return {
@@ -332,15 +335,15 @@ def _parts(reference: Mapping[str, Any], message: PushMessage) -> dict[str, floa
         "personal": share * personal * (1.0 if about >= CORE else 0.5),
         "call": share * call,
         "offer": None if offer is None else share * offer,
-        "own": _own(said, faults, copied),
-        "written": _written(message.body, spoken),
+        "own": _originality(said, faults, copied),
+        "written": _score_writing(message.body, spoken),
         "band": length / SHORT if length < SHORT else 1.0 if length <= LONG else 0.5,
         "alone": float(not message.around),
         **{gate: float(not fails) for gate, fails in gates.items()},
     }
 
 
-def _copied(said: Sequence[str], told: str) -> set[int]:
+def _copied_places(said: Sequence[str], told: str) -> set[int]:
     """The places of words that are copied from the situation, three or more in a row; none where it
     is little of it.
 
@@ -361,7 +364,7 @@ def _copied(said: Sequence[str], told: str) -> set[int]:
 
 def _situation(situation: Situation, meant: Sequence[str]) -> float:
     """What the core and the rest are worth; the core alone where there is no more to say."""
-    said = lexicon().concepts.said(meant)
+    said = lexicon().concepts.find_phrases(meant)
     if said & situation.contradicting:
         return 0.0
     further = sum(not said.isdisjoint(aspect) for aspect in situation.also)
@@ -389,7 +392,7 @@ def _offer(offer: str, text: str, said: Sequence[str]) -> float:
     return sum(wanted) / len(wanted)
 
 
-def _own(said: Sequence[str], faults: Collection[str], copied: Collection[int]) -> float:
+def _originality(said: Sequence[str], faults: Collection[str], copied: Collection[int]) -> float:
     """1 less twice the share of what is copied from the situation, less a half for each stock
     phrase."""
     own = [word for word in said if word not in SEPARATORS]
@@ -399,7 +402,7 @@ def _own(said: Sequence[str], faults: Collection[str], copied: Collection[int]) 
     return max(0.0, 1.0 - 2 * len(copied) / len(own) - 0.5 * stock)
 
 
-def _written(body: str, spoken: Sequence[str]) -> float:
+def _score_writing(body: str, spoken: Sequence[str]) -> float:
     """An end as a sentence has is worth a half, a capital first and no long run of content words a
     quarter each."""
     first = next(filter(str.isalpha, body), "")
@@ -444,7 +447,7 @@ def facts_of(name: str, product: str, told: str, offers: tuple[str, ...]) -> Mes
         for word in re.findall(r"\w+", f"{given} {product}")
         if len(word) > 1 and not word.isdigit()
     ]
-    codes = {folded(word) for word in found if word.isupper() or any(map(str.isdigit, word))}
+    codes = {fold_text(word) for word in found if word.isupper() or any(map(str.isdigit, word))}
     named = words(product)
     nouns = {word for place, word in enumerate(named) if place == 0 or len(word) > 3}
     forms = {
@@ -454,11 +457,11 @@ def facts_of(name: str, product: str, told: str, offers: tuple[str, ...]) -> Mes
         for ending in endings
     }
     return MessageFacts(
-        numbers_of(given), codes, claims_of(words(given)), folded(name), named, forms
+        numbers_of(given), codes, claims_of(words(given)), fold_text(name), named, forms
     )
 
 
-def masked(said: Sequence[str], facts: MessageFacts, copied: Collection[int] = ()) -> list[str]:
+def mask_names(said: Sequence[str], facts: MessageFacts, copied: Collection[int] = ()) -> list[str]:
     """A message's words, one word of ours for each naming of the customer or the product.
 
     They say nothing of the situation, and may look like words that do ("telefone sem fio", "maiô").
@@ -509,7 +512,7 @@ def numbers_of(text: str) -> set[Number]:
             if read is None or read.value is None or abs(read.value) >= 1e12
             else float(read.value)
         )
-        unit = folded(match["unit"] or "")
+        unit = fold_text(match["unit"] or "")
         numbers.add((value, "R$" if match["money"] else _UNITS.get(unit, unit.rstrip("s"))))
     return numbers
 
@@ -526,7 +529,7 @@ def claims_of(said: Sequence[str]) -> set[str]:
     return {claim for claim, start, _ in spans if claim != "free" or start not in freight}
 
 
-def _failed(
+def _failed_gates(
     message: PushMessage,
     said: Sequence[str],
     faults: Collection[str],
@@ -551,7 +554,7 @@ def _failed(
     foreign = max(
         sum(word in other and word not in portuguese for word in counted) for other in others
     )
-    found = [word for word in _LETTERS(text) if folded(word) not in facts.codes]
+    found = [word for word in _LETTERS(text) if fold_text(word) not in facts.codes]
     shouted = sum(map(str.isupper, found))
     most = 2 if titled else 1
     return {
@@ -572,7 +575,7 @@ def _invents(text: str, said: Sequence[str], facts: MessageFacts) -> bool:
     """Whether a number, a coupon, an address or a claim is not the prompt's."""
     known = {value for value, _ in facts.numbers}
     strange = any(unit or value not in known for value, unit in numbers_of(text) - facts.numbers)
-    codes = {folded(code) for code in (*_MIXED(text), *filter(str.isupper, _COUPON(text)))}
+    codes = {fold_text(code) for code in (*_MIXED(text), *filter(str.isupper, _COUPON(text)))}
     return (
         strange
         or bool(_ADDRESS(text))

@@ -49,7 +49,7 @@ class Tie:
     take: int
 
 
-def normal(rows: Iterable[Row], cuts: Sequence[int]) -> tuple[Row, ...]:
+def normalise_rows(rows: Iterable[Row], cuts: Sequence[int]) -> tuple[Row, ...]:
     """Rows as they are compared.
 
     Args:
@@ -84,7 +84,7 @@ def tolerance(size: float) -> float:
     return HALF_CENT * size if size < 1 else max(HALF_CENT, RELATIVE * size)
 
 
-def near(one: Value, other: Value) -> bool:
+def is_near(one: Value, other: Value) -> bool:
     """Whether two values are equal, where one is a float within the tolerance."""
     if one == other:
         return True
@@ -104,9 +104,9 @@ def matches(
 
     Args:
         rows: the result.
-        gold: the gold result's ties in its order, `normal`.
+        gold: the gold result's ties in its order, `normalise_rows`.
         ordered: whether the ties must come in this order.
-        cuts: of the gold result's columns (see `normal`); none by default.
+        cuts: of the gold result's columns (see `normalise_rows`); none by default.
     """
     if len(rows) != sum(tie.take for tie in gold):
         return False
@@ -117,7 +117,7 @@ def matches(
         return False
     sections = _ordered(rows, gold) if ordered else [_unordered(rows, gold)]
     cuts = cuts or (0,) * wide
-    if all(normal(section.rows, cuts) == section.sure for section in sections):
+    if all(normalise_rows(section.rows, cuts) == section.sure for section in sections):
         return True
     fitting = [
         [at for at in range(wide) if all(_may_hold(part, column, at, cuts) for part in sections)]
@@ -161,12 +161,12 @@ def _may_hold(part: _Section, column: int, at: int, cuts: Sequence[int]) -> bool
     )
     if not any(isinstance(value, float) for value in (*mine, *pool)):
         return Counter(mine) <= Counter(pool)
-    numbers, others = _sorted_out(mine)
-    from_numbers, from_others = _sorted_out(pool)
-    return others <= from_others and _paired(numbers, from_numbers)
+    numbers, others = _sort_values(mine)
+    from_numbers, from_others = _sort_values(pool)
+    return others <= from_others and _can_pair(numbers, from_numbers)
 
 
-def _sorted_out(values: Iterable[Value]) -> tuple[list[int | float], Counter[Value]]:
+def _sort_values(values: Iterable[Value]) -> tuple[list[int | float], Counter[Value]]:
     """The numbers of some values in their order, and how often each other value stands there."""
     numbers, others = [], Counter[Value]()
     for value in values:
@@ -177,14 +177,14 @@ def _sorted_out(values: Iterable[Value]) -> tuple[list[int | float], Counter[Val
     return sorted(numbers), others
 
 
-def _paired(numbers: Sequence[int | float], pool: Sequence[int | float]) -> bool:
+def _can_pair(numbers: Sequence[int | float], pool: Sequence[int | float]) -> bool:
     """Whether each of some numbers has one of the pool for itself that is as near as floats may be;
     both sorted."""
     at = 0
     for number in numbers:
-        while at < len(pool) and pool[at] < number and not near(float(pool[at]), float(number)):
+        while at < len(pool) and pool[at] < number and not is_near(float(pool[at]), float(number)):
             at += 1
-        if at == len(pool) or not near(float(pool[at]), float(number)):
+        if at == len(pool) or not is_near(float(pool[at]), float(number)):
             return False
         at += 1
     return True
@@ -229,7 +229,7 @@ def _agree(
     part: _Section, columns: Sequence[int], chosen: Sequence[int], cuts: Sequence[int]
 ) -> bool:
     """Whether a section's rows agree on some columns."""
-    mine = normal(
+    mine = normalise_rows(
         (tuple(row[at] for at in chosen) for row in part.rows), [cuts[column] for column in columns]
     )
     sure = [tuple(row[at] for at in columns) for row in part.sure]
@@ -256,7 +256,7 @@ def _without(pool: Sequence[Row], taken: Sequence[Row]) -> list[Row] | None:
     exact = [at for at in wide if at not in loose]
     of_pool, of_taken = _by_key(pool, exact), _by_key(taken, exact)
     for key, rows in of_taken.items():
-        rest = _apart(of_pool[key], rows)
+        rest = _without_by_floats(of_pool[key], rows)
         if rest is None:
             return None
         of_pool[key] = rest
@@ -270,7 +270,7 @@ def _by_key(rows: Iterable[Row], exact: Sequence[int]) -> dict[Row, list[Row]]:
     return groups
 
 
-def _apart(pool: list[Row], taken: list[Row]) -> list[Row] | None:
+def _without_by_floats(pool: list[Row], taken: list[Row]) -> list[Row] | None:
     """`_without` for rows that differ in their floats alone: by size, or else by augmenting
     paths."""
     if len(taken) > len(pool):
@@ -301,7 +301,7 @@ def _give(
 
 
 def _near_rows(one: Row, other: Row) -> bool:
-    return all(map(near, one, other))
+    return all(map(is_near, one, other))
 
 
 def _size(row: Row) -> tuple[tuple[int, float | str], ...]:
@@ -343,12 +343,12 @@ class GoldResult:
 
     result: QueryResult
     rows: tuple[Row, ...]
-    """Its rows, `normal`."""
+    """Its rows, `normalise_rows`."""
     ties: tuple[Tie, ...]
     names: frozenset[str]
     """The schema's tables and columns that the query names."""
     cuts: tuple[int, ...]
-    """Which of its columns hold a part of a date (see `normal`)."""
+    """Which of its columns hold a part of a date (see `normalise_rows`)."""
 
 
 @lru_cache(maxsize=1 << 14)
@@ -367,7 +367,7 @@ def gold_of(database: Path, sql: str) -> GoldResult:
             f"the gold query {sql} gives no result on {database} ({said})", "correct it"
         )
     cuts = date_cuts(query, result.columns)
-    rows = normal(result.rows, cuts)
+    rows = normalise_rows(result.rows, cuts)
     ties = _ties(database, query, rows, cuts)
     if not matches(rows, ties, ordered=True):
         raise DataError(
@@ -496,7 +496,7 @@ def _ties(
     for _, tied in groupby(
         everything.rows, key=lambda row: tuple(_rounded(row[key]) for key in keys)
     ):
-        members = normal((row[:wide] for row in tied), cuts)
+        members = normalise_rows((row[:wide] for row in tied), cuts)
         take = min(end, at + len(members)) - max(start, at)
         if take > 0:
             ties.append(Tie(members, take))

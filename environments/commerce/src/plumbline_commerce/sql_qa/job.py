@@ -19,11 +19,11 @@ The gold query returns at least a row on some database (`engine.py`), and not th
 of them. Its LIMIT and its ORDER BY decide which ties may be broken either way, whatever `ordered`
 says (`gold.py`).
 
-The controls are ways to answer without understanding the question: what they earn is the floor
+The baselines are ways to answer without understanding the question: what they earn is the floor
 under every figure.
 """
 
-# ruff: noqa: S608 - the controls' queries are answers, which the verifier runs within its walls
+# ruff: noqa: S608 - the baselines' queries are answers, which the verifier runs within its walls
 
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
@@ -70,7 +70,7 @@ def select_names(examples: Sequence[Example]) -> list[str]:
     pays."""
     answers = []
     for example in examples:
-        columns = sorted(_named(example) - COLUMNS.keys())
+        columns = sorted(_named_columns(example) - COLUMNS.keys())
         answers.append(
             _answer(f"SELECT {', '.join(columns) or '*'} FROM {_tables(example)} LIMIT 5")
         )
@@ -113,14 +113,14 @@ def _answer(query: str) -> str:
     return f"```sql\n{query}\n```\n{SENTENCE}"
 
 
-def _named(example: Example) -> frozenset[str]:
+def _named_columns(example: Example) -> frozenset[str]:
     query = read_query(example.reference["sql"])
     return query.names if isinstance(query, Query) else frozenset()
 
 
 def _tables(example: Example) -> str:
     """The gold query's tables, joined."""
-    return " NATURAL JOIN ".join(sorted(_named(example) & COLUMNS.keys())) or "orders"
+    return " NATURAL JOIN ".join(sorted(_named_columns(example) & COLUMNS.keys())) or "orders"
 
 
 WAYS = {
@@ -185,6 +185,6 @@ class SqlQa(Job):
             except DataError as error:
                 raise RewardError(f"{example.id}: {error.cause}", error.fix) from error
 
-    def said(self, _example: Example, completion: str) -> Set[Hashable]:
-        """What its query returns on the first shop; see `Job.said`."""
-        return rubric.said(completion, *self.shops(1))
+    def canonicalise_answer(self, _example: Example, completion: str) -> Set[Hashable]:
+        """What its query returns on the first shop; see `Job.canonicalise_answer`."""
+        return rubric.canonicalise_answer(completion, *self.shops(1))

@@ -19,7 +19,7 @@ import numpy as np
 from plumbline.records import Message
 from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
-from plumbline_commerce.job import Pair, Shop, rows_of, split_evenly, split_sizes, too_few
+from plumbline_commerce.job import Pair, Shop, rows_of, split_evenly, split_sizes, too_few_error
 from plumbline_commerce.options import CommerceOptions
 from plumbline_commerce.sql_qa.engine import QueryResult, databases, run
 
@@ -76,22 +76,22 @@ def families(database: Path) -> list[Family]:
     """All families, their slots filled with what the shop has."""
     tables = {
         name: tuple(_rows(table))
-        for name, table in _written("slots").items()
+        for name, table in _read_texts("slots").items()
         if isinstance(table, dict)
     }
     there = {
         name: tuple(row for row in rows if _selects(database, row)) for name, rows in tables.items()
     }
-    unions = {name: table for name, table in _written("slots").items() if isinstance(table, str)}
+    unions = {name: table for name, table in _read_texts("slots").items() if isinstance(table, str)}
     there |= {
         name: tuple(row for part in parts.split(", ") for row in there[part])
         for name, parts in unions.items()
     }
-    return [_family(name, written, there) for name, written in _written("families").items()]
+    return [_family(name, written, there) for name, written in _read_texts("families").items()]
 
 
 @cache
-def _written(name: str) -> dict[str, Any]:
+def _read_texts(name: str) -> dict[str, Any]:
     table: dict[str, Any] = read_table(HERE / f"{name}.yaml")
     return table
 
@@ -165,10 +165,12 @@ def pairs(shop: Shop) -> dict[str, list[Pair]]:
     there = families(shop.database)
     outside = [family for family in there if family.held_out]
     inside = [family for family in there if not family.held_out]
-    kept_out = choose(outside, sum(new.values()), seed, paths)
-    seen = choose(inside, count - sum(new.values()), seed, paths)
-    dealt = _dealt(kept_out, {"val": new["val"]}, seed, "new")
-    asked = _dealt(seen, {split: size - new[split] for split, size in sizes.items()}, seed, "seen")
+    kept_out = choose_questions(outside, sum(new.values()), seed, paths)
+    seen = choose_questions(inside, count - sum(new.values()), seed, paths)
+    dealt = _deal_questions(kept_out, {"val": new["val"]}, seed, "new")
+    asked = _deal_questions(
+        seen, {split: size - new[split] for split, size in sizes.items()}, seed, "seen"
+    )
     asked["val"] += dealt["val"]
     asked["test"] += dealt["train"]
     return {
@@ -180,7 +182,7 @@ def pairs(shop: Shop) -> dict[str, list[Pair]]:
     }
 
 
-def choose(
+def choose_questions(
     asked: Sequence[Family], count: int, seed: int, paths: Sequence[Path]
 ) -> list[SqlQuestion]:
     """So many questions of different queries, of each family as many as it has, up to its share.
@@ -189,12 +191,12 @@ def choose(
         DataError: the families have fewer.
     """
     chosen: list[SqlQuestion] = []
-    drawing = {family.name: sift(family, seed, paths) for family in asked}
+    drawing = {family.name: sift_questions(family, seed, paths) for family in asked}
     for family in cycle(asked):
         if len(chosen) == count:
             return chosen
         if not drawing:
-            raise too_few(count, f"the shop's records give {len(chosen)} different questions")
+            raise too_few_error(count, f"the shop's records give {len(chosen)} different questions")
         if family.name in drawing:
             question = next(drawing[family.name], None)
             if question is None:
@@ -204,7 +206,7 @@ def choose(
     return chosen
 
 
-def sift(family: Family, seed: int, paths: Sequence[Path]) -> Iterator[SqlQuestion]:
+def sift_questions(family: Family, seed: int, paths: Sequence[Path]) -> Iterator[SqlQuestion]:
     """A family's questions that tell something on some databases, in a seeded order, until it has
     no more."""
     rng = generator(seed, "sql_qa", family.name)
@@ -234,7 +236,7 @@ def _tells(question: SqlQuestion, paths: Sequence[Path]) -> bool:
     return all([run(path, rival) for path in paths] != results for rival in question.rivals)
 
 
-def _dealt(
+def _deal_questions(
     questions: Sequence[SqlQuestion], sizes: dict[str, int], seed: int, which: str
 ) -> dict[str, list[SqlQuestion]]:
     kinds = [question.family.name for question in questions]
@@ -255,7 +257,7 @@ def _pair(question: SqlQuestion, options: CommerceOptions) -> Pair:
 
 def schema(tables: Sequence[str] | None = None) -> str:
     """The tables that questions are about, or those named, one a line: name and columns."""
-    described: dict[str, str] = _written("prompt")["tables"]
+    described: dict[str, str] = _read_texts("prompt")["tables"]
     return "\n".join(
         f"{name}({columns})"
         for name, columns in described.items()
@@ -275,13 +277,13 @@ def messages(
     """
     if instructions == "short":
         return [
-            {"role": "system", "content": _written("prompt")["short"]},
+            {"role": "system", "content": _read_texts("prompt")["short"]},
             {"role": "user", "content": f"{schema(tables)}\nPergunta: {question}"},
         ]
     return [
         {
             "role": "system",
-            "content": f"{_written('prompt')['full']}\nTabelas:\n{schema()}\n{_written('prompt')['notes']}",
+            "content": f"{_read_texts('prompt')['full']}\nTabelas:\n{schema()}\n{_read_texts('prompt')['notes']}",
         },
         {"role": "user", "content": question},
     ]

@@ -21,7 +21,7 @@ from plumbline.tasks.text.numbers import read_number
 from plumbline_commerce.job import brazilian, read_rubric
 from plumbline_commerce.sql_qa.engine import QueryRefusal, QueryResult, Row, Value, run
 from plumbline_commerce.sql_qa.gate import Query, read_query
-from plumbline_commerce.sql_qa.gold import GoldResult, date_cuts, gold_of, matches, normal
+from plumbline_commerce.sql_qa.gold import GoldResult, date_cuts, gold_of, matches, normalise_rows
 
 LONGEST = 20_000
 """Characters that are looked at."""
@@ -87,7 +87,7 @@ def _sentences(text: str) -> list[str]:
     return [part for part in found if _WORD.search(part)]
 
 
-def worth(sentence: str, result: QueryResult, question: str) -> float:
+def score_sentence(sentence: str, result: QueryResult, question: str) -> float:
     """What a sentence is worth: it says values of the result, and no number from anywhere else.
 
     Args:
@@ -129,17 +129,17 @@ def _all_stand_in(numbers: Iterable[str], values: Set[Value]) -> bool:
     return True
 
 
-def filled(sentence: str, result: QueryResult) -> str:
+def fill_sentence(sentence: str, result: QueryResult) -> str:
     """The sentence with the values of the result's first row, as people read it."""
     first = dict(
         zip((column.strip().casefold() for column in result.columns), result.rows[0], strict=True)
     )
     return _PLACEHOLDER.sub(
-        lambda found: _shown(first.get(found[1].strip().casefold(), found[0])), sentence
+        lambda found: _format_value(first.get(found[1].strip().casefold(), found[0])), sentence
     )
 
 
-def _shown(value: Value) -> str:
+def _format_value(value: Value) -> str:
     if isinstance(value, float):
         return brazilian(value, 2)
     return "nenhum" if value is None else str(value)
@@ -175,17 +175,17 @@ def judge(
     if isinstance(results, QueryRefusal):
         return Outcome(how=how, facts=_facts(results)), RUBRIC.score(values)
     values["runs"] = float(bool(query.names))
-    values |= _judged(query, results, golds, ordered=reference["ordered"])
+    values |= _score_results(query, results, golds, ordered=reference["ordered"])
     if values["result"]:
         values["names"] = 1.0
     shown = next((result for result in results if result.rows), results[0])
-    values["sentence"] = (values["cells"] or 0.0) * worth(
+    values["sentence"] = (values["cells"] or 0.0) * score_sentence(
         answer.sentence, shown, reference["question"]
     )
-    return Outcome(how=how, facts=_told(answer, shown)), RUBRIC.score(values)
+    return Outcome(how=how, facts=_sentence_facts(answer, shown)), RUBRIC.score(values)
 
 
-def said(completion: str, path: Path) -> frozenset[tuple[Row, ...]]:
+def canonicalise_answer(completion: str, path: Path) -> frozenset[tuple[Row, ...]]:
     """What an answer says: what its query returns, rows and columns in one order; empty where that
     is nothing."""
     answer = read_answer(completion)
@@ -197,7 +197,7 @@ def said(completion: str, path: Path) -> frozenset[tuple[Row, ...]]:
         return frozenset()
     rows = (
         tuple(sorted(row, key=repr))
-        for row in _rounded(normal(result.rows, date_cuts(query, result.columns)))
+        for row in _rounded(normalise_rows(result.rows, date_cuts(query, result.columns)))
     )
     return frozenset([tuple(sorted(rows, key=repr))])
 
@@ -212,7 +212,7 @@ def _run(query: Query, paths: Sequence[Path]) -> list[QueryResult] | QueryRefusa
     return results
 
 
-def _judged(
+def _score_results(
     query: Query, results: Sequence[QueryResult], golds: Sequence[GoldResult], *, ordered: bool
 ) -> dict[str, float]:
     """How right the results are."""
@@ -221,7 +221,7 @@ def _judged(
         same_width = len(result.columns) == len(gold.result.columns)
         here = same_width and matches(result.rows, gold.ties, ordered=ordered, cuts=gold.cuts)
         right = right and here
-        rows = result.rows if here else normal(result.rows, cuts)
+        rows = result.rows if here else normalise_rows(result.rows, cuts)
         cells += 1.0 if here else _f1(_cells(rows), _cells(gold.rows))
     return {"result": float(right), "cells": cells / len(golds)}
 
@@ -247,5 +247,7 @@ def _facts(refusal: QueryRefusal) -> dict[str, str]:
     return {"refused": refusal.cause, "because": refusal.detail}
 
 
-def _told(answer: AnswerParts, result: QueryResult) -> dict[str, str]:
-    return {"said": filled(answer.sentence, result)} if answer.sentence and result.rows else {}
+def _sentence_facts(answer: AnswerParts, result: QueryResult) -> dict[str, str]:
+    return (
+        {"said": fill_sentence(answer.sentence, result)} if answer.sentence and result.rows else {}
+    )

@@ -7,7 +7,7 @@ Reading gives the same actions as were written.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plumbline.tasks.text.lenient_json import values_in, whole
+from plumbline.tasks.text.lenient_json import drop_surrogates, values_in
 from plumbline_browser.plans import actions as plan
 from plumbline_browser.plans.actions import Action, Element, Language, Plan
 from plumbline_browser.plans.grammar import TooMuchWorkError, Work, action_objects
@@ -63,7 +63,7 @@ def write_agent(
 def read_plan(text: str, elements: Sequence[Element]) -> Plan:
     """Read a completion in either language; a text that holds no AgentOutput is read as steps.
     Never raises."""
-    text = whole(text)
+    text = drop_surrogates(text)
     names = names_of(tuple(elements))
     values = values_in(text[:MAX_CHARACTERS], MAX_STEPS)
     outputs = [

@@ -16,7 +16,12 @@ from plumbline.checks.diagnosis.rules.steps import ADAPTERS, FULL, adapter_rate,
 from plumbline.checks.diagnosis.trends import finite, height, noise_of_mean, order, trend
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import compare
-from plumbline.evaluation.statistics import Interval, detectable, direction, mean_interval
+from plumbline.evaluation.statistics import (
+    Interval,
+    detectable_difference,
+    direction,
+    mean_interval,
+)
 from plumbline.records import clusters_of
 from plumbline.runs.evaluations import REFERENCE
 
@@ -62,7 +67,7 @@ def find_gain(history: History) -> Iterator[Finding]:
                 fix="compare the parts; lower the learning rate or take more answers a step",
             )
         elif way == "same":
-            seen, scatter = detectable(change), compared.scatter
+            seen, scatter = detectable_difference(change), compared.scatter
             is_few, there = scatter.units < FEW, f"{scatter.units} {scatter.unit}"
             yield Finding(
                 level="note",
@@ -407,15 +412,15 @@ def find_eval_noise(history: History) -> Iterator[Finding]:
 
 NO_BETTER_ENOUGH = 20
 HALF = 0.5
-"""Of what the control earns, under which it is warned of: a control may know much of a form and a
+"""Of what the baseline earns, under which it is warned of: a baseline may know much of a form and a
 weak model little."""
 
 
 @rule("no-better", needs=("finals",), kinds=("rl", "sft"), live=False)
 def find_no_better(history: History) -> Iterator[Finding]:
-    """A trained model that earns no more than a control that knows nothing.
+    """A trained model that earns no more than a baseline that knows nothing.
 
-    Greedy answers of the last stage, paired with the best control on the same examples.
+    Greedy answers of the last stage, paired with the best baseline on the same examples.
 
     A task that it does better on some split was learnt, and what it does on others is a note.
     """
@@ -435,9 +440,9 @@ def find_no_better(history: History) -> Iterator[Finding]:
         yield Finding(
             level="warning" if less else "note",
             what=f"on {final.where} the model earns "
-            f"{'less than' if gap.high < 0 else 'no more than'} the control "
+            f"{'less than' if gap.high < 0 else 'no more than'} the baseline "
             f"{best}, which does not know the answer: {gap:+.3f}, n = {gap.n}",
-            evidence={"difference": gap.mean, "low": gap.low, "high": gap.high, "control": best},
+            evidence={"difference": gap.mean, "low": gap.low, "high": gap.high, "baseline": best},
             causes=(
                 "the model has not learnt the task",
                 "the weights that were evaluated are not the trained ones",
@@ -447,7 +452,7 @@ def find_no_better(history: History) -> Iterator[Finding]:
 
 
 def _beside(final: Final, history: History) -> tuple[str, Interval] | None:
-    """The control that is the best on an evaluation's examples, and how far the model is above
+    """The baseline that is the best on an evaluation's examples, and how far the model is above
     it."""
     if (final.stage, final.mode) != (history.name, "greedy"):
         return None

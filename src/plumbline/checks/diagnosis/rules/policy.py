@@ -14,7 +14,7 @@ from plumbline.checks.diagnosis.outcome import outcome
 from plumbline.checks.diagnosis.rules.losses import too_high
 from plumbline.checks.diagnosis.rules.steps import highest_rate
 from plumbline.checks.diagnosis.trends import BLOCKS, finite, moves, order, trend
-from plumbline.evaluation.comparison import among
+from plumbline.evaluation.comparison import restrict_to_examples
 
 FIRST = 0.05
 """Nats: before the first update policy and reference are one model; 16 bits leave about 0.001
@@ -556,7 +556,10 @@ def pairs(history: History) -> Iterator[tuple[Final, Final]]:
                 ):
                     same = earlier == "base"
                     yield (
-                        replace(after, evaluation=among(after.evaluation, before.evaluation))
+                        replace(
+                            after,
+                            evaluation=restrict_to_examples(after.evaluation, before.evaluation),
+                        )
                         if same
                         else after,
                         before,

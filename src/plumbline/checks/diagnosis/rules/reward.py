@@ -33,7 +33,7 @@ from plumbline.checks.diagnosis.trends import (
     height,
     trend,
 )
-from plumbline.evaluation.statistics import surely_over
+from plumbline.evaluation.statistics import is_surely_over
 from plumbline.runs.evaluations import REFERENCE
 
 DEAD_PART_ENOUGH = 10
@@ -365,15 +365,15 @@ def find_parser(history: History) -> Iterator[Finding]:
 
 ORACLE = "oracle"
 HALF = 0.5
-"""A control that earns more leaves less than half of the scale for knowing anything."""
+"""A baseline that earns more leaves less than half of the scale for knowing anything."""
 
 
 @rule("references", needs=("finals",), kinds=("rl", "sft"), live=False)
 def find_references(history: History) -> Iterator[Finding]:
     """The reward itself, by those that know the answer and those that do not: the oracle and the
-    controls.
+    baselines.
 
-    Per task and split: the oracle below 1, and controls over their limits, or over a half where
+    Per task and split: the oracle below 1, and baselines over their limits, or over a half where
     there are none.
     """
     for final in history.finals:
@@ -394,14 +394,14 @@ def find_references(history: History) -> Iterator[Finding]:
                 causes=("the reader of answers rejects right ones", "wrong gold answers"),
                 fix="judge one of them part by part: no training is worth its time before that is 1",
             )
-        elif final.mode != ORACLE and surely_over(
+        elif final.mode != ORACLE and is_surely_over(
             final.evaluation.rewards(),
             HALF if limit is None else limit,
             final.evaluation.clusters(),
         ):
             yield Finding(
                 level="warning",
-                what=f"the control {final.mode} earns {mean:.3f} on {where}"
+                what=f"the baseline {final.mode} earns {mean:.3f} on {where}"
                 + ("" if limit is None else f", more than the {limit:g} that its task grants it"),
                 evidence={"mean": mean, "limit": HALF if limit is None else limit},
                 causes=("the reward pays what can be had without reading the prompt",),

@@ -2,7 +2,7 @@
 on.
 
 Some pages give a reward to whoever clicks what there is (one button, and it is the right one). That
-is no fault of a verdict, so no control has a limit here; the floor of each page is printed beside
+is no fault of a verdict, so no baseline has a limit here; the floor of each page is printed beside
 its figure.
 """
 
@@ -13,20 +13,20 @@ import numpy as np
 from plumbline.records import Example
 from plumbline.seeds import generator
 from plumbline.tasks.baselines import blank, constant
-from plumbline.tasks.task import Control, gold_of
+from plumbline.tasks.task import Baseline, gold_of
 from plumbline_browser.controls import shuffle_gold
 from plumbline_miniwob.actions import Act, Point, Ref
 from plumbline_miniwob.writing import write_steps
 
 CLICKS = 5
-"""Of the control that clicks at random."""
+"""Of the baseline that clicks at random."""
 WIDTH, TOP, BOTTOM = 160, 50, 210
 """Where a page shows what can be clicked [pixels]."""
 
 
-def controls(*, with_gold: bool) -> Mapping[str, Control]:
-    """The controls by name; those that take other examples' answers only where all have one."""
-    known: dict[str, Control] = {
+def baselines(*, with_gold: bool) -> Mapping[str, Baseline]:
+    """The baselines by name; those that take other examples' answers only where all have one."""
+    known: dict[str, Baseline] = {
         "blank": blank,
         "random-clicks": lambda examples: [_random_clicks(example) for example in examples],
         "click-everything": lambda examples: [_click_everything(example) for example in examples],

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from plumbline.records import Example
 from plumbline.tasks.baselines import blank, echo
-from plumbline.tasks.task import Control
+from plumbline.tasks.task import Baseline
 from plumbline_browser.controls import shuffle_gold
 from plumbline_browser.plans.actions import (
     Action,
@@ -35,8 +35,8 @@ ViewOf = Callable[[Example], FormView]
 """The form of an example, as it is met."""
 
 
-def controls(view_of: ViewOf) -> dict[str, Control]:
-    """The controls by name."""
+def baselines(view_of: ViewOf) -> dict[str, Baseline]:
+    """The baselines by name."""
     return {
         "blank": blank,
         "submit-only": lambda examples: [_submit_only(view_of(example)) for example in examples],

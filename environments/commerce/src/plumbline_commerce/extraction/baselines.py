@@ -21,7 +21,7 @@ def constant(examples: Sequence[Example]) -> list[str]:
     """The same object every time: each key's most frequent gold value on these very examples, the
     best constant."""
     best = {}
-    for key in _asked(examples):
+    for key in _asked_keys(examples):
         values = Counter(json.dumps(example.reference[key]) for example in examples)
         best[key] = json.loads(values.most_common(1)[0][0])
     return [json.dumps(best, ensure_ascii=False)] * len(examples)
@@ -109,7 +109,7 @@ def _delay(prompt: str) -> int | None:
     return None if found[0].endswith("não entregue") else int(found[1] or 0)
 
 
-def _asked(examples: Sequence[Example]) -> list[str]:
+def _asked_keys(examples: Sequence[Example]) -> list[str]:
     """The keys that these examples ask for."""
     return [key for key in KEYS if key in examples[0].reference] if examples else []
 
@@ -132,7 +132,7 @@ WAYS = {
 DECIMAL = re.compile(r"(?<=: )(\d+)\.(\d+)(?=[,}])")
 
 
-def sloppily(gold: str, sloppiness: Sloppiness, rng: np.random.Generator) -> str:
+def write_sloppily(gold: str, sloppiness: Sloppiness, rng: np.random.Generator) -> str:
     """Write a gold answer with each fault at its probability.
 
     Args:

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from plumbline.checks.audit.scoring_runner import CaseVerdict, Elsewhere
+from plumbline.checks.audit.scoring_runner import CaseVerdict, ChangedVerdict
 from plumbline.config.imports import ALL, CONSENT, is_trusting
 from plumbline.errors import visible
 from plumbline.records import Score
@@ -51,7 +51,7 @@ _ALARM = re.compile(
 )
 
 
-def elsewhere(task: Task, verdicts: Sequence[CaseVerdict]) -> list[Elsewhere]:
+def judge_elsewhere(task: Task, verdicts: Sequence[CaseVerdict]) -> list[ChangedVerdict]:
     """Judge a few texts again under each condition.
 
     Args:
@@ -60,22 +60,22 @@ def elsewhere(task: Task, verdicts: Sequence[CaseVerdict]) -> list[Elsewhere]:
             all conditions.
         verdicts: what was judged.
     """
-    some = _some(verdicts)
+    some = _choose_cases(verdicts)
     if not some:
         return []
     judged: dict[str, Sequence[Found]] = {}
     alarm = False
     if isinstance(task, JsonlTask):
-        with _otherwiseprocess(task, some) as other, _signals() as signals:
-            judged[THREAD] = _on_a_thread(task, some)
+        with _start_judge_process(task, some) as other, _record_signal_calls() as signals:
+            judged[THREAD] = _judge_on_thread(task, some)
             if not _loop_runs():
-                judged["while an event loop runs"] = _in_a_loop(task, some)
-            judged[GROUPED] = _grouped(task, some)
-            judged["in one call with answers to other prompts"] = _together(task, some)
+                judged["while an event loop runs"] = _judge_in_loop(task, some)
+            judged[GROUPED] = _judge_grouped(task, some)
+            judged["in one call with answers to other prompts"] = _judge_together(task, some)
             judged |= other()
         alarm = bool(signals) or any(map(_ALARM.search, task.sources()))
     elif not task.judges:
-        judged[THREAD] = _on_a_thread(task, some)
+        judged[THREAD] = _judge_on_thread(task, some)
     differing = []
     for where, results in judged.items():
         otherwise = []
@@ -85,14 +85,14 @@ def elsewhere(task: Task, verdicts: Sequence[CaseVerdict]) -> list[Elsewhere]:
                 otherwise.append((verdict, found if isinstance(found, str) else f"{found[0]:.4f}"))
         if otherwise:
             differing.append(
-                Elsewhere(
+                ChangedVerdict(
                     where, *otherwise[0], len(otherwise), len(some), alarm and where == THREAD
                 )
             )
     return differing
 
 
-def _some(verdicts: Sequence[CaseVerdict]) -> list[CaseVerdict]:
+def _choose_cases(verdicts: Sequence[CaseVerdict]) -> list[CaseVerdict]:
     """Texts of a few examples, those that earn most and least of each; fewer where verdicts take
     their time."""
     by_example: dict[str, list[CaseVerdict]] = defaultdict(list)
@@ -103,13 +103,13 @@ def _some(verdicts: Sequence[CaseVerdict]) -> list[CaseVerdict]:
     best = sorted(by_example.values(), key=lambda found: -found[0].reward)[:EXAMPLES]
     some: list[CaseVerdict] = []
     for found in best:  # the best, the worst, and one that knows nothing
-        knows_nothing = [one for one in found if one.case.kind.startswith(("control", "hostile"))]
+        knows_nothing = [one for one in found if one.case.kind.startswith(("baseline", "hostile"))]
         some += {id(one): one for one in (found[0], found[-1], *knows_nothing[:1])}.values()
     longest = max((one.seconds for one in some), default=0.0)
     return some[: max(2, int(WORK / longest))] if longest else some
 
 
-def _found(count: int, judge: Callable[..., Sequence[Score]], *arguments: Any) -> list[Found]:
+def _call_judge(count: int, judge: Callable[..., Sequence[Score]], *arguments: Any) -> list[Found]:
     """What a call gives for so many texts, or what it raises."""
     try:
         scores = judge(*arguments)
@@ -118,31 +118,33 @@ def _found(count: int, judge: Callable[..., Sequence[Score]], *arguments: Any) -
     return [(score.total, dict(score.parts)) for score in scores]
 
 
-def _judged(judge: Callable[..., Sequence[Score]], texts: Sequence[Sequence[Any]]) -> list[Found]:
+def _judge_each(
+    judge: Callable[..., Sequence[Score]], texts: Sequence[Sequence[Any]]
+) -> list[Found]:
     """What each text is given by itself."""
-    return [found for text in texts for found in _found(1, judge, *text)]
+    return [found for text in texts for found in _call_judge(1, judge, *text)]
 
 
-def _one_by_one(task: Task, some: Sequence[CaseVerdict]) -> list[Found]:
-    return _judged(
+def _judge_one_by_one(task: Task, some: Sequence[CaseVerdict]) -> list[Found]:
+    return _judge_each(
         lambda example, text: [task.judge(example, text)[1]],
         [(v.case.example, v.case.text) for v in some],
     )
 
 
-def _on_a_thread(task: Task, some: Sequence[CaseVerdict]) -> Sequence[Found]:
+def _judge_on_thread(task: Task, some: Sequence[CaseVerdict]) -> Sequence[Found]:
     found: list[Found] = []
     thread = threading.Thread(
-        target=lambda: found.extend(_one_by_one(task, some)), name="audit", daemon=True
+        target=lambda: found.extend(_judge_one_by_one(task, some)), name="audit", daemon=True
     )
     thread.start()
     thread.join(SECONDS)
     return found or [LATE] * len(some)
 
 
-def _in_a_loop(task: Task, some: Sequence[CaseVerdict]) -> list[Found]:
+def _judge_in_loop(task: Task, some: Sequence[CaseVerdict]) -> list[Found]:
     async def judge() -> list[Found]:
-        return _one_by_one(task, some)
+        return _judge_one_by_one(task, some)
 
     # asyncio.run would leave this thread without the loop that it may have
     loop = asyncio.new_event_loop()
@@ -160,27 +162,31 @@ def _loop_runs() -> bool:
     return True
 
 
-def _together(task: JsonlTask, some: Sequence[CaseVerdict]) -> list[Found]:
+def _judge_together(task: JsonlTask, some: Sequence[CaseVerdict]) -> list[Found]:
     """The last first, in one call."""
     examples, texts = (
         [one.case.example for one in some][::-1],
         [one.case.text for one in some][::-1],
     )
-    return _found(len(some), lambda: [score for _, score in task.judge_rows(examples, texts)])[::-1]
+    return _call_judge(len(some), lambda: [score for _, score in task.judge_rows(examples, texts)])[
+        ::-1
+    ]
 
 
-def _grouped(task: JsonlTask, some: Sequence[CaseVerdict]) -> list[Found]:
+def _judge_grouped(task: JsonlTask, some: Sequence[CaseVerdict]) -> list[Found]:
     by_example: dict[str, list[CaseVerdict]] = defaultdict(list)
     for one in some:
         by_example[one.case.example.id].append(one)
     found: dict[int, Found] = {}
     for group in by_example.values():
-        found |= zip(map(id, group), _together(task, [*group, *group])[: len(group)], strict=True)
+        found |= zip(
+            map(id, group), _judge_together(task, [*group, *group])[: len(group)], strict=True
+        )
     return [found[id(one)] for one in some]
 
 
 @contextmanager
-def _signals() -> Iterator[list[str]]:
+def _record_signal_calls() -> Iterator[list[str]]:
     """What is asked of the module signal off the main thread while this holds."""
     asked: list[str] = []
     own = {
@@ -207,7 +213,7 @@ def _signals() -> Iterator[list[str]]:
 
 
 @contextmanager
-def _otherwiseprocess(
+def _start_judge_process(
     task: JsonlTask, some: Sequence[CaseVerdict]
 ) -> Iterator[Callable[[], dict[str, list[Found]]]]:
     """Start a process that judges; what is yielded waits for what it finds, by condition. A
@@ -274,7 +280,7 @@ def judge_again(name: str) -> None:
     def judge(row: Any, prompt: Any, text: str) -> Sequence[Score]:
         return scoring.scores([prompt], [text], [row])[:1]
 
-    found = {PROCESS: _judged(judge, asked["texts"][::-1])[::-1]}
+    found = {PROCESS: _judge_each(judge, asked["texts"][::-1])[::-1]}
     os.chdir(file.parent)
-    found[DIRECTORY] = _judged(judge, asked["texts"][::-1])[::-1]
+    found[DIRECTORY] = _judge_each(judge, asked["texts"][::-1])[::-1]
     file.with_suffix(".out").write_text(dumps(found), encoding="utf-8")
