@@ -255,7 +255,7 @@ def plateau(size: float, steps: int, noise: float, dice: np.random.Generator) ->
 
 def opposed(size: float, steps: int, noise: float, dice: np.random.Generator) -> History:
     place = np.linspace(0, 1, steps)
-    parts = {"part/right": 0.6 - size * place, "part/form": 0.3 + (0.2 + size) * place}
+    parts = {"reward/right": 0.6 - size * place, "reward/form": 0.3 + (0.2 + size) * place}
     return log(noise, dice, **parts, reward=0.9 + 0.2 * place)
 
 

@@ -117,7 +117,7 @@ def test_rows_that_were_held_back(tmp_path: Path) -> None:
     history = the_one(write(tmp_path, *lines, SUMMARY))
     assert history["loss"].steps.tolist() == list(range(10, 101, 10))
     assert history["loss"].values[1] == 0.5
-    assert history["gradient"].values[0] == 2.386e-06
+    assert history["grad_norm"].values[0] == 2.386e-06
     assert history.settings["steps"] == 100
 
 
@@ -147,7 +147,7 @@ def test_a_row_that_is_cut_over_lines_and_an_evaluation_without_its_mark(tmp_pat
             "done",
         ]
     history = the_one(write(tmp_path, *lines))
-    assert history["part/format"].steps.tolist() == list(range(1, 9))
+    assert history["reward/format"].steps.tolist() == list(range(1, 9))
     assert history["reward"].values.max() == 0.8
     assert history["eval/reward"].values.tolist() == [9.0] * 8
 
@@ -169,7 +169,7 @@ def test_the_step_that_stands_before_a_row(tmp_path: Path) -> None:
             )
         ]
     history = the_one(write(tmp_path, *lines))
-    assert history["reward"].steps.tolist() == history["gradient"].steps.tolist() == list(range(9))
+    assert history["reward"].steps.tolist() == history["grad_norm"].steps.tolist() == list(range(9))
 
 
 def test_rows_without_bars_are_numbered_and_promise_nothing(tmp_path: Path) -> None:
@@ -241,10 +241,10 @@ def test_a_rate_of_three_decimals_is_no_rate_of_zero(tmp_path: Path) -> None:
         verl(step, actor__lr="0.000", actor__kl_loss=f"0.00{step % 3}") for step in range(1, 31)
     ]
     history = the_one(write(tmp_path, *lines))
-    assert "rate" not in history.series
+    assert "learning_rate" not in history.series
     assert 0.0 not in history["kl"].values
     scaled = [line.replace("actor/lr:0.000", "actor/lr(1e-4):0.010") for line in lines]
-    assert the_one(write(tmp_path, *scaled))["rate"].values[0] == pytest.approx(1e-6)
+    assert the_one(write(tmp_path, *scaled))["learning_rate"].values[0] == pytest.approx(1e-6)
     blocks = [
         line
         for n in range(9)
@@ -255,9 +255,9 @@ def test_a_rate_of_three_decimals_is_no_rate_of_zero(tmp_path: Path) -> None:
         f"{{'loss': '0.{n}1', 'reward': '0.5', 'learning_rate': '{'1e-05' if n < 4 else '0'}'}}"
         for n in range(9)
     ]
-    assert the_one(write(tmp_path, *ended))["rate"].values[-1] == 0
+    assert the_one(write(tmp_path, *ended))["learning_rate"].values[-1] == 0
     ended = [f"step {n}: loss 0.{n}1, lr {'0.000010' if n < 4 else '0.000000'}" for n in range(9)]
-    assert the_one(write(tmp_path, *ended))["rate"].values[-1] == 0
+    assert the_one(write(tmp_path, *ended))["learning_rate"].values[-1] == 0
 
 
 PRINTED = {
@@ -416,7 +416,7 @@ def one_group_a_step(steps: int, level: float, seed: int) -> list[str]:
 @pytest.mark.parametrize("seed", range(3))
 def test_one_group_a_step_is_no_fatal_fault(tmp_path: Path, seed: int) -> None:
     history = the_one(write(tmp_path, *one_group_a_step(300, 0.8, seed)))
-    silent = float((history["gradient"].values == 0).mean())
+    silent = float((history["grad_norm"].values == 0).mean())
     assert silent > 0.3
     assert not examine(history, CHECKS).fatal
 

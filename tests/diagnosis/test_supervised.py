@@ -544,10 +544,10 @@ def test_the_row_of_a_first_step_is_no_mean_of_several():
 
 def test_answers_that_are_right_refute_random_weights():
     high = sft(np.random.default_rng(0), 30, 10.4, 6.0)
-    series = {name: one for name, one in high.series.items() if name != "accuracy"}
+    series = {name: one for name, one in high.series.items() if name != "token_accuracy"}
     assert "untrained" in found(replace(high, series=series))
     assert "untrained" not in found(
-        replace(high, series=series | {"truth/accuracy": Series(AT, np.full(30, 0.6))})
+        replace(high, series=series | {"correctness/accuracy": Series(AT, np.full(30, 0.6))})
     )
 
 

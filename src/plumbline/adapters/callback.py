@@ -189,7 +189,7 @@ class CheckCallback(Guest):
             if key not in self._read and history is not None:
                 self._read.add(key)
                 samples, _ = apart(
-                    read_completions(file, history.names("part/")).samples, history.series
+                    read_completions(file, history.names("reward/")).samples, history.series
                 )
                 self._live.complete(one for one in samples if until is None or one.step <= until)
 

@@ -6,6 +6,7 @@ recipe and its tasks (`preflight.before.BeforeRun`), the records of a stage
 (`diagnosis.history.History`), or a reward's verdicts (`audit.bench.Bench`).
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -191,12 +192,12 @@ def _explained(
 
 
 def missing_data(not_run: Mapping[str, Sequence[str]]) -> str:
-    """What checks lack, and which ones: `samples: degenerate-output, length-paid; gap or ratio_max:
-    gap`."""
+    """What checks lack, and which ones: `samples: degenerate-output, length-paid; reward/*:
+    dead-part`."""
     checks: dict[str, list[str]] = {}
     for name, needs in not_run.items():
         need = " and ".join(
-            " or ".join(part.rstrip("/") for part in parts.split("|")) for parts in needs
+            " or ".join(re.sub("/$", "/*", name) for name in parts.split("|")) for parts in needs
         )
         checks.setdefault(need, []).append(name)
     return "; ".join(f"{need}: {', '.join(names)}" for need, names in checks.items())

@@ -67,7 +67,7 @@ def level(series: Series) -> float:
 def agree(history: History) -> bool:
     """Whether a logged difference between sampler and scorer is small: no other weights,
     temperature or template."""
-    gap, kl = history["gap"], history["gap_kl"]
+    gap, kl = history["logprob_gap"], history["mismatch_kl"]
     if len(gap):
         return level(gap) < AGREE
     return len(kl) > 0 and abs(level(kl)) < AGREE_KL
@@ -89,7 +89,7 @@ def rewards_differ(history: History, steps: NDArray[np.int64] | None = None) -> 
     shares = equal_groups(history.samples)
     if shares is not None and len(known := logged(shares)):
         return float(np.mean(known)) < 1
-    share, spread = logged(history["zero_std"]), logged(history["reward_std"])
+    share, spread = logged(history["frac_reward_zero_std"]), logged(history["reward_std"])
     if len(share) and np.mean(share) > 0:
         return float(np.mean(share)) < MOST
     return len(spread) > 0 and float(np.median(spread)) > EQUAL and not spread_of_batch(history)
@@ -98,12 +98,12 @@ def rewards_differ(history: History, steps: NDArray[np.int64] | None = None) -> 
 def spread_of_batch(history: History) -> bool:
     """Whether the logged deviation may be that of the batch: it is above 0 where all groups are
     equal, or equals that of the only part, over all completions."""
-    equal = history["zero_std"].steps[history["zero_std"].values >= 1]
+    equal = history["frac_reward_zero_std"].steps[history["frac_reward_zero_std"].values >= 1]
     if (history["reward_std"].values[np.isin(history["reward_std"].steps, equal)] > EQUAL).any():
         return True
-    names, spread = history.names("part_std/"), history["reward_std"].values
-    if len(names) != 1 or len(own := history[f"part_std/{names[0]}"].values) != len(spread):
-        return not names and bool((history["zero_std"].values == 0).all())
+    names, spread = history.names("reward_std/"), history["reward_std"].values
+    if len(names) != 1 or len(own := history[f"reward_std/{names[0]}"].values) != len(spread):
+        return not names and bool((history["frac_reward_zero_std"].values == 0).all())
     good = np.isfinite(own) & np.isfinite(spread)
     off, size = np.abs(own[good] - spread[good]), np.abs(spread[good])
     return len(off) > 0 and bool(np.median(off) < 0.01 * np.median(size))
@@ -185,7 +185,7 @@ CUT = 0.8
 
 def cut_from_start(history: History) -> bool:
     """Whether the limit cut nearly all answers from the first step on."""
-    values = finite(history["truncated"].values)
+    values = finite(history["frac_truncated"].values)
     return len(values) > 0 and min(float(values.mean()), float(values[:WINDOW].mean())) > CUT
 
 
@@ -207,7 +207,7 @@ def shifted(history: History) -> bool:
         grew[0] > SHIFTED
         or grew[1] > 1
         or level(history["kl_update"]) > TURNED
-        or level(history["clip"]) > CLIPPED
+        or level(history["clip_fraction"]) > CLIPPED
         or moves(history["entropy"].values)
     )
 
@@ -247,7 +247,10 @@ def held(history: History) -> str:
     if first > BACK * last:
         return f"it took the KL from {first:.1g} back to {last:.1g} nats (rl.beta)"
     stands = len(x) > 2 * WINDOW and BACK * x[0] < first and first > 0.8 * last
-    if stands and level(history["rate"]) > height(finite(history["rate"].values)) / 2:
+    if (
+        stands
+        and level(history["learning_rate"]) > height(finite(history["learning_rate"].values)) / 2
+    ):
         return (
             f"the KL came to {last:.1g} nats at first and no further, at a rate that goes on "
             "(rl.beta)"
@@ -285,7 +288,10 @@ def zeros(series: Series, tiny: float) -> NDArray[np.bool_]:
 def sums(history: History) -> tuple[list[int], NDArray[np.float64], float]:
     """Steps at which the reward and all of its parts are logged, the parts' sum less the reward,
     and what that may be off by: float32, and half a unit of each printed digit."""
-    reward, parts = history["reward"], [history[f"part/{name}"] for name in history.names("part/")]
+    reward, parts = (
+        history["reward"],
+        [history[f"reward/{name}"] for name in history.names("reward/")],
+    )
     by_step = [dict(zip(part.steps.tolist(), part.values.tolist(), strict=True)) for part in parts]
     total = dict(zip(*(column.tolist() for column in reward.known), strict=True))
     steps = [step for step in total if by_step and all(step in part for part in by_step)]
@@ -300,10 +306,10 @@ def weights(history: History) -> dict[str, float] | None:
     not their weighted sum, to the digits that were logged, and empty where several sets of weights
     give it."""
     steps, less, off = sums(history)
-    names = history.names("part/")
+    names = history.names("reward/")
     if not steps:
         return None
-    columns = [history[f"part/{name}"] for name in names]
+    columns = [history[f"reward/{name}"] for name in names]
     parts = np.array([column.values[np.isin(column.steps, steps)] for column in columns]).T
     total = parts.sum(axis=1) - less
     good = np.isfinite(parts).all(axis=1) & np.isfinite(total)
@@ -324,7 +330,7 @@ def weights(history: History) -> dict[str, float] | None:
 def as_logged(stored: Sequence[Sample], step: int, series: Mapping[str, Series]) -> bool | None:
     """Whether the completions that are stored of a step have the means that were logged; None where
     nothing says it."""
-    for name in ("reward", *(f"part/{part}" for part in stored[0].parts)):
+    for name in ("reward", *(f"reward/{part}" for part in stored[0].parts)):
         if name == "reward" and stored[0].parts:
             continue  # it may be the plain sum, and the logged one a weighted one
         part = name.partition("/")[2]
@@ -349,13 +355,15 @@ def top(history: History) -> float | None:
     """
     if history.origin == "plumbline":
         return 1.0
-    names = history.names("part/")
+    names = history.names("reward/")
     if len(names) > 1:
         _, less, off = sums(history)
         if len(less) and float(np.mean(np.abs(less) < off)) > 0.5:
-            tops = [_unit(history[f"part/{name}"], history[f"part_std/{name}"]) for name in names]
+            tops = [
+                _unit(history[f"reward/{name}"], history[f"reward_std/{name}"]) for name in names
+            ]
             return float(len(tops)) if all(tops) else None
-    spread = history[f"part_std/{names[0]}"] if len(names) == 1 else history["part_std/"]
+    spread = history[f"reward_std/{names[0]}"] if len(names) == 1 else history["reward_std/"]
     return 1.0 if _unit(history["reward"], spread) else None
 
 

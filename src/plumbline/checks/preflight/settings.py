@@ -63,7 +63,9 @@ def _planned(
     steps."""
     warmup = section.warmup_steps(steps)
     shares = [section.share(step, steps) for step in range(steps)]
-    series = {"rate": Series(np.arange(1, steps + 1), section.learning_rate * np.array(shares))}
+    series = {
+        "learning_rate": Series(np.arange(1, steps + 1), section.learning_rate * np.array(shares))
+    }
     history = History(
         origin="recipe", name=kind, kind=kind, series=series, settings={"steps": steps}
     )
@@ -126,7 +128,7 @@ def _unusual(rate: float, *, adapters: bool) -> Iterator[Finding]:
         "warning",
         f"{what}usual for {trained} ({low:.0e} to {high:.0e})",
         check="rate",
-        evidence={"rate": rate, "usual": [low, high], "adapters": adapters},
+        evidence={"learning_rate": rate, "usual": [low, high], "adapters": adapters},
         causes=(
             *(["a rate for supervised training"] if above else []),
             *(meant if adapters != above else []),

@@ -76,7 +76,7 @@ def read_histories(path: Path | str, completions: Path | None = None) -> list[Hi
     if not completions.exists():
         raise DataError(f"there is no {completions}", "check --completions")
     last = histories[-1]
-    found = stored.read_completions(completions, last.names("part/"))
+    found = stored.read_completions(completions, last.names("reward/"))
     if not found.samples and not found.remarks:
         raise DataError(
             f"{completions} holds no completions", "give JSON lines, or a folder with *.jsonl in it"

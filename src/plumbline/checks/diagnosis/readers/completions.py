@@ -91,7 +91,7 @@ def _means(samples: Sequence[Sample]) -> dict[str, Series]:
     for one in samples:
         for name, value in (
             ("reward", one.reward),
-            *((f"part/{part}", number) for part, number in one.parts.items()),
+            *((f"reward/{part}", number) for part, number in one.parts.items()),
         ):
             if value is not None:
                 found.setdefault(name, {}).setdefault(one.step, []).append(value)
@@ -416,8 +416,8 @@ def _figures(
                     values[str(inner)] = number
                 else:
                     others[str(inner)] = number
-        elif name in parts or (our_name(name) or "").startswith("part/"):
-            part = name if name in parts else (our_name(name) or "").removeprefix("part/")
+        elif name in parts or (our_name(name) or "").startswith("reward/"):
+            part = name if name in parts else (our_name(name) or "").removeprefix("reward/")
             if (number := _figure(value)) is not None:
                 values[part] = number
         elif _is_other(name, value):

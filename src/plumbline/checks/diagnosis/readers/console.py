@@ -256,7 +256,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[_Row]:
 def _is_logged(row: _Row) -> bool:
     names = {our_name(key) for key in row}
     return bool(names & _ANCHORS) or any(
-        name is not None and name.startswith(("part/", "eval/")) for name in names
+        name is not None and name.startswith(("reward/", "eval/")) for name in names
     )
 
 

@@ -94,9 +94,9 @@ def read_log(
         }
     paired = kind == "sft" and any(map(_IS_PAIR.match, series))
     if paired:  # what OpenRLHF, NeMo-RL and TRL's reward models call an accuracy is that of pairs
-        of_pairs = dict.fromkeys(("truth/acc", "truth/accuracy"), "preference/accuracy")
+        of_pairs = dict.fromkeys(("correctness/acc", "correctness/accuracy"), "preference/accuracy")
         series = {of_pairs.get(ours, ours): values for ours, values in series.items()}
-    parts = [ours.removeprefix("part/") for ours in series if ours.startswith("part/")]
+    parts = [ours.removeprefix("reward/") for ours in series if ours.startswith("reward/")]
     trainer = "trl" if origin == "trl" else trainer_of(columns)
     history = History(
         origin=origin,

@@ -113,7 +113,7 @@ def names(recipe: Mapping[str, Any]) -> Callable[[str], str | None]:
             return (
                 f"task/{words[2]}"
                 if len(words) == 3 and words[2] in tasks
-                else f"part/{'/'.join(words[2:])}"
+                else f"reward/{'/'.join(words[2:])}"
             )
         if words[:2] == ["train", "reading"]:
             return f"reading/{'/'.join(words[2:])}"

@@ -220,7 +220,7 @@ def as_number(value: Any) -> float | None:
         return None
 
 
-_TINY = {"rate": re.compile(r"-?0?\.0{2,6}"), "kl": re.compile(r"-?0?\.0{2,4}")}
+_TINY = {"learning_rate": re.compile(r"-?0?\.0{2,6}"), "kl": re.compile(r"-?0?\.0{2,4}")}
 """A rate is far below a thousandth in a healthy run, a KL may be: where all printed decimals are 0
 they are unknown. A rate is 0 all the same where its highest has five units and more.
 """
@@ -304,7 +304,7 @@ def _rounding(
     return 0.5 * (unit if exponents else max(unit, 10.0**-decimals))
 
 
-IS_REWARD = re.compile(r"reward(?:_std)?|(?:part|part_std)/.+")
+IS_REWARD = re.compile(r"reward(?:_std)?(?:/.+)?")
 AT = "\0step"
 """The step of a row, once it is known; no trainer's name."""
 NOTHING = frozenset({"", "none", "null", "na", "n/a", "-", "no log"})
@@ -339,13 +339,13 @@ def kind_of(series: Mapping[str, Series], columns: Iterable[str] = ()) -> Kind |
     """
     names = {name for name, one in series.items() if np.isfinite(one.values).any()} or set(series)
     columns = list(columns)
-    if names & {"reward_std", "zero_std", "clip"}:
+    if names & {"reward_std", "frac_reward_zero_std", "clip_fraction"}:
         return "rl"
     if any(marked(column, "preference") for column in columns) and not any(
         "scores" in column for column in columns
     ):
         return "sft" if names & {"loss", "eval/loss"} else None
-    if names & {"reward", "gap", "gap_kl", "ratio_mean"} or any(
+    if names & {"reward", "logprob_gap", "mismatch_kl", "importance_ratio_mean"} or any(
         IS_REWARD.fullmatch(name) for name in names
     ):
         return "rl"

@@ -39,14 +39,14 @@ ENDING = 0.01
 """Share of cut answers, under which ends are still drawn."""
 
 
-@rule("length", needs=("length",))
+@rule("length", needs=("completion_length",))
 def find_length(history: History) -> Iterator[Finding]:
     """The length of completions runs away or shrinks to nothing, and the reward with it or in spite
     of it.
 
     The first tenth of the steps against the last.
     """
-    series = history["length"]
+    series = history["completion_length"]
     values = finite(series.values)
     if not enough(series, LENGTH_ENOUGH):
         return
@@ -73,7 +73,7 @@ def find_length(history: History) -> Iterator[Finding]:
                 ),
                 (
                     "the end of the text is no longer learnt",
-                    lambda run: level(run["truncated"]) < ENDING,
+                    lambda run: level(run["frac_truncated"]) < ENDING,
                 ),
             ),
             fix=(
@@ -119,7 +119,7 @@ def find_length_paid(history: History) -> Iterator[Finding]:
         link(history.samples[:half], characters)[0],
         link(history.samples[half:], characters)[0],
     )
-    series = history["length"]
+    series = history["completion_length"]
     line = trend(
         series.values if len(series) else np.array([characters(one) for one in history.samples])
     )
@@ -141,7 +141,7 @@ def find_length_paid(history: History) -> Iterator[Finding]:
         evidence={
             "correlation at first": round(early, 2),
             "at last": round(late, 2),
-            "length": round(line.last, 1),
+            "completion_length": round(line.last, 1),
         },
         causes=(f"{'long' if longer else 'short'} answers earn more whatever they say",),
         fix="compare answers of equal length: does the reward tell them apart?",
@@ -154,9 +154,9 @@ WINDOW = 10
 
 @rule(
     "truncation",
-    needs=("truncated|ends",),
+    needs=("frac_truncated|num_eos_tokens",),
     stops=lambda history, since: (
-        stood(30)(history, since) and trend(history["truncated"].values).t > -2
+        stood(30)(history, since) and trend(history["frac_truncated"].values).t > -2
     ),
 )
 def find_truncation(history: History) -> Iterator[Finding]:
@@ -164,7 +164,7 @@ def find_truncation(history: History) -> Iterator[Finding]:
 
     Of the last window; and marks of completions that count as cut and are not.
     """
-    series, ends = history["truncated"], history["ends"]
+    series, ends = history["frac_truncated"], history["num_eos_tokens"]
     counted = not len(series)
     if counted:  # how many answers end, of an unknown number: none at all says enough
         series = Series(ends.steps, (ends.values == 0) * 1.0)
@@ -247,10 +247,10 @@ def _pays_length(history: History) -> bool:
     """Whether longer answers earn more: by completions of a group, else where both rise."""
     if known := link(history.samples, characters)[0]:
         return known > LONGER
-    rewards = ("reward", *(f"part/{name}" for name in history.names("part/")))
+    rewards = ("reward", *(f"reward/{name}" for name in history.names("reward/")))
     return all(
         any(trend(history[one].values).t > 2 for one in of)
-        for of in (rewards, ("length", "truncated"))
+        for of in (rewards, ("completion_length", "frac_truncated"))
     )
 
 
@@ -262,9 +262,9 @@ are alike."""
 def _follows_length(history: History) -> bool:
     """Whether a paid part that has its name of length rises, or a reward goes up and down with it
     from step to step."""
-    length, known = history["length"], weights(history) or {}
-    for name in ("reward", *(f"part/{one}" for one in history.names("part/"))):
-        series, part = history[name], name.removeprefix("part/")
+    length, known = history["completion_length"], weights(history) or {}
+    for name in ("reward", *(f"reward/{one}" for one in history.names("reward/"))):
+        series, part = history[name], name.removeprefix("reward/")
         if LENGTH.search(part) and known.get(part, 0) > 0 and trend(series.values).t > 2:
             return True
         _, here, there = np.intersect1d(series.steps, length.steps, return_indices=True)
@@ -283,9 +283,11 @@ def _longest(history: History) -> np.ndarray:
     nothing may have been cut: in all of them it was where more than 1 - 1/k of the completions
     were.
     """
-    series, longest = history["truncated"].last(WINDOW), history["length_max"]
+    series, longest = history["frac_truncated"].last(WINDOW), history["completion_length_max"]
     every = (
-        int(np.median(np.diff(history["truncated"].steps))) if len(history["truncated"]) > 1 else 1
+        int(np.median(np.diff(history["frac_truncated"].steps)))
+        if len(history["frac_truncated"]) > 1
+        else 1
     )
     sure = series.steps[series.values > 1 - 1 / max(every, 1)]
     # A length of half a token is a mean over batches, of which some had no answer at the limit,
@@ -359,7 +361,7 @@ def _finding(
     rewarded = [one for one in found if (one.reward or 0) > 0.5]
     cheat, broken = len(rewarded) > len(found) / 2 or rises(history), _broken(history)
     at_first = sum(map(like, early)) > share / 2 * len(early)
-    dead = [name for name in history.names("part/") if not history[f"part/{name}"].values.any()]
+    dead = [name for name in history.names("reward/") if not history[f"reward/{name}"].values.any()]
     return Finding(
         level="fatal" if share >= DEGENERATE_OUTPUT_MOST else "warning",
         what=what + quoted(found),
@@ -399,11 +401,11 @@ def _broken(history: History) -> bool:
     """Whether the figures of training show that weights were damaged: none that is finite, a KL or
     an entropy that ran away, gradients far above the usual, or a reward that falls.
     """
-    gradient, entropy = np.abs(history["gradient"].values), finite(history["entropy"].values)
+    gradient, entropy = np.abs(history["grad_norm"].values), finite(history["entropy"].values)
     return (
         any(
             not np.isfinite(history[name].values).all()
-            for name in ("loss", "gradient", "reward", "kl", "entropy")
+            for name in ("loss", "grad_norm", "reward", "kl", "entropy")
         )
         or level(history["kl"]) > RAN_AWAY
         or (len(entropy) > 0 and level(history["entropy"]) > entropy[0] + 1)

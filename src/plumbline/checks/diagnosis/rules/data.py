@@ -42,14 +42,14 @@ _MARKS = (
 """What only one template of chats has."""
 
 
-@rule("prompts", needs=("prompts|prompts_cut",))
+@rule("prompts", needs=("prompts|frac_prompts_truncated",))
 def find_prompts(history: History) -> Iterator[Finding]:
     """Prompts as a trainer stored them: begun twice, written by two templates, or cut.
 
     Each different prompt once, in the order in which they came.
     """
     prompts = list(dict.fromkeys(one.prompt for one in history.samples))
-    series = history["prompts_cut"]
+    series = history["frac_prompts_truncated"]
     cut = series.known[1]
     if len(cut) and cut.mean() >= SOME:
         yield _cut(

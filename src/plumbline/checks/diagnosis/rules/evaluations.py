@@ -346,9 +346,9 @@ def _errors_of_line(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _plateau_causes(history: History, at: int, level: float) -> Iterator[str]:
     rate, epoch, zero, entropy = (
-        history["rate"],
+        history["learning_rate"],
         history["epoch"],
-        history["zero_std"],
+        history["frac_reward_zero_std"],
         history["entropy"],
     )
     then = rate.since(at).values
@@ -628,8 +628,8 @@ def _causes_seen(history: History) -> Iterator[str]:
     """What the log shows, the surest first."""
     highest, share, cut = (
         highest_rate(history),
-        level(history["zero_std"]),
-        level(history["truncated"]),
+        level(history["frac_reward_zero_std"]),
+        level(history["frac_truncated"]),
     )
     if why := held(history):
         yield f"the KL term outweighs the reward: {why}"
@@ -666,7 +666,7 @@ def _causes_possible(history: History, came: RewardOutcome) -> Iterator[str]:
         )
 
 
-@rule("unfinished", needs=("loss|reward|rate",), kinds=("rl", "sft"), live=False)
+@rule("unfinished", needs=("loss|reward|learning_rate",), kinds=("rl", "sft"), live=False)
 def find_unfinished(history: History) -> Iterator[Finding]:
     """A run that ended before its steps did.
 

@@ -81,7 +81,7 @@ class Sign:
     """Whether it may be what the reward pays for."""
 
 
-@rule("reward-hacking", needs=("reward", "samples|truth/|part/"), live=False)
+@rule("reward-hacking", needs=("reward", "samples|correctness/|reward/"), live=False)
 def find_reward_hacking(history: History) -> Iterator[Finding]:
     """The reward rises for sure, and what it stands for falls, stays, or gives way to a trick.
 
@@ -144,14 +144,14 @@ class Truth:
 def _logged(history: History, came: RewardOutcome) -> Iterator[Truth]:
     """Logged scalars; parts without a weight whose name says it, and those that earn nothing beside
     unknown weights."""
-    for name in history.names("truth/"):
-        series = history[f"truth/{name}"]
+    for name in history.names("correctness/"):
+        series = history[f"correctness/{name}"]
         if len(finite(series.values)):
             yield Truth(name, series, *_still(history, came, series))
     known = weights(history)
     highest = max(map(abs, (known or {}).values()), default=0.0)
-    for name in history.names("part/"):
-        series = history[f"part/{name}"]
+    for name in history.names("reward/"):
+        series = history[f"reward/{name}"]
         values = finite(series.values)
         if MEASURED.search(name) or not len(values) or not 0 < height(values) <= 1:
             continue
@@ -192,7 +192,7 @@ def _stored(
     }
     reward = _scatter(steps, lambda one: one.reward)
     gained = came.change.mean / reward if reward > EQUAL else 0.0
-    for name in sorted(names - set(history.names("truth/"))) if len(steps) >= ENOUGH else ():
+    for name in sorted(names - set(history.names("correctness/"))) if len(steps) >= ENOUGH else ():
         series = _means(steps, lambda one, name=name: one.others.get(name, np.nan))  # type: ignore[misc]
         single = _scatter(steps, lambda one, name=name: one.others.get(name))  # type: ignore[misc]
         yield Truth(
@@ -292,9 +292,9 @@ def _scatter(steps: dict[int, list[Sample]], value: Callable[[Sample], float | N
 def _signs(history: History, came: RewardOutcome, steps: dict[int, list[Sample]]) -> Iterator[Sign]:
     """Signs of the texts; but for copies none where answers heed the prompt more than at first, or
     it is not known."""
-    known, parts = weights(history) or {}, history.names("part/")
+    known, parts = weights(history) or {}, history.names("reward/")
     for name in filter(ORACLE.search, parts if len(parts) > 1 else ()):
-        part = _rise(history, history[f"part/{name}"])
+        part = _rise(history, history[f"reward/{name}"])
         if part is not None and known.get(name, 1.0) * part.change.high < STAYED * came.change.mean:
             said = f"{name} did not rise with it ({part.first:.3f} to {part.last:.3f})"
             yield Sign(name, said, _onset(history["reward"]), alone=False, paid=False)

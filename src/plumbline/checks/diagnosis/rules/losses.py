@@ -27,7 +27,7 @@ LEARNT = 1e-3
 
 @rule(
     "no-gradient",
-    needs=("gradient", "loss"),
+    needs=("grad_norm", "loss"),
     kinds=("sft",),
     explains=("no-fall", "small-updates", "plateau"),
 )
@@ -37,7 +37,7 @@ def find_no_gradient(history: History) -> Iterator[Finding]:
     Nearly all logged gradients, or all from a step on; a loss that falls all the same is the
     logger's fault.
     """
-    gradient, loss = history["gradient"], history["loss"]
+    gradient, loss = history["grad_norm"], history["loss"]
     none = zeros(gradient, NO_GRADIENT)
     share = float(none.mean())
     start = int(gradient.steps[0]) if share >= MOST else since(gradient.steps, none)
@@ -158,7 +158,11 @@ def find_below_zero(history: History) -> Iterator[Finding]:
     series = history[names[0]]
     low = series.values < -BELOW
     fewer = low.sum() < len(low) / 2 - SIDES * len(low) ** 0.5
-    told = len(history["accuracy"]) > 0 or bool(fewer) or float(np.nanmedian(series.values)) > CLEAR
+    told = (
+        len(history["token_accuracy"]) > 0
+        or bool(fewer)
+        or float(np.nanmedian(series.values)) > CLEAR
+    )
     yield Finding(
         level="note" if history.has("preference/") or not told else "warning",
         what=f"the {names[0]} is below 0 in {int(low.sum())} of {len(low)} logged steps, down to "
@@ -284,7 +288,7 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
             causes=(f"{rate}: the first steps broke the model" if "first step" in what else rate,),
             fix="lower the learning rate tenfold",
         )
-    elif (at := _jump(loss, history["gradient"].values, LASTS[every_step(series)])) is not None:
+    elif (at := _jump(loss, history["grad_norm"].values, LASTS[every_step(series)])) is not None:
         before, peak = float(loss[:at].min()), float(loss[at:].max())
         yield Finding(
             level="warning",
@@ -315,7 +319,7 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
         and float(np.median(loss)) < LEARNT
         and loss[0] < LEARNT
     ):
-        gradient = finite(history["gradient"].values)
+        gradient = finite(history["grad_norm"].values)
         moving, dead = bool((gradient != 0).any()), len(gradient) > 0 and not gradient.any()
         yield Finding(
             level="fatal" if dead else "warning",

@@ -28,7 +28,7 @@ AWAY = 0.1
 SURE = 2.5
 """Standard errors of the order of eight means: all but two pairs of neighbours ascend."""
 TIMES, KL_LONG = 5.0, 40
-SAMPLED = ("reward", "length", "entropy", "truncated")
+SAMPLED = ("reward", "completion_length", "entropy", "frac_truncated")
 """What is measured on samples."""
 
 
@@ -100,9 +100,13 @@ def find_kl(history: History) -> Iterator[Finding]:
     elif len(values) >= 5 and zeros(series, 1e-300).all():
         # TRL's own loss has entropy and clip, and a KL only where it is charged; Unsloth's logs a
         # KL of 0 without one.
-        own = history.origin == "trl" and len(history["entropy"]) > 0 and len(history["clip"]) > 0
+        own = (
+            history.origin == "trl"
+            and len(history["entropy"]) > 0
+            and len(history["clip_fraction"]) > 0
+        )
         wanted = beta > 0 if isinstance(beta, int | float) else own
-        still = len(history["gradient"]) > 0 and bool(zeros(history["gradient"], 1e-10).all())
+        still = len(history["grad_norm"]) > 0 and bool(zeros(history["grad_norm"], 1e-10).all())
         yield Finding(
             level="warning" if wanted else "note",
             what="the KL to the reference is exactly 0 at every step"
@@ -190,7 +194,11 @@ def _void(history: History, *, wanted: bool, still: bool) -> tuple[str, ...]:
         return ("beta is 0",)
     if rises(history):
         return same
-    live = len(history["gradient"]) > 0 and not still and bool((history["rate"].values > 0).any())
+    live = (
+        len(history["grad_norm"]) > 0
+        and not still
+        and bool((history["learning_rate"].values > 0).any())
+    )
     other = (
         "the optimiser holds other weights than the policy (they were replaced after it was made, "
         "or an adapter was)"
@@ -236,19 +244,23 @@ GROWS = 4.0
 def _stops(history: History, since: int) -> bool:
     """Not below what the recipe allows."""
     allowed = history.settings.get("rl.max_gap") or LIMIT
-    stands = level(history["gap"]) > allowed or level(history["gap_kl"]) > LIMIT_KL
+    stands = level(history["logprob_gap"]) > allowed or level(history["mismatch_kl"]) > LIMIT_KL
     return stood(10)(history, since) and stands
 
 
-@rule("gap", needs=("gap|gap_kl|ratio_mean|ratio_max",), stops=_stops)
+@rule(
+    "gap",
+    needs=("logprob_gap|mismatch_kl|importance_ratio_mean|importance_ratio_max",),
+    stops=_stops,
+)
 def find_gap(history: History) -> Iterator[Finding]:
     """Sampler and scorer are two distributions: temperature, filters, masks, stale weights, or 16
     bits.
 
     The mean gap now, and whether it widened; the KL divergence; then importance ratios.
     """
-    found = _measured(history, "gap", SOME, LIMIT, LEAST) or _measured(
-        history, "gap_kl", SOME_KL, LIMIT_KL, LEAST_KL
+    found = _measured(history, "logprob_gap", SOME, LIMIT, LEAST) or _measured(
+        history, "mismatch_kl", SOME_KL, LIMIT_KL, LEAST_KL
     )
     yield from [found] if found is not None else _ratios(history)
 
@@ -267,15 +279,17 @@ def _measured(
         return None
     over = values > (GROWS / 2 * max(first, least) if widened else some)
     return Finding(
-        level="fatal" if last > (limit if widened or name == "gap" else ALWAYS_KL) else "warning",
+        level="fatal"
+        if last > (limit if widened or name == "logprob_gap" else ALWAYS_KL)
+        else "warning",
         what=(
             f"sampler and scorer differ by {last:.3f} nats a choice"
-            if name == "gap"
+            if name == "logprob_gap"
             else f"the KL divergence between sampler and scorer is {last:.3f} nats a token"
         )
         + (
             f"; at first by {first:.3f}"
-            if widened and name == "gap"
+            if widened and name == "logprob_gap"
             else f"; at first {first:.4f}"
             if widened
             else ""
@@ -310,7 +324,7 @@ def _not_sharper(history: History) -> bool:
 def _ratios(history: History) -> Iterator[Finding]:
     """Ratios alone cannot tell another sampler from products over a whole answer; a logged
     difference can."""
-    mean, highest = history["ratio_mean"], history["ratio_max"]
+    mean, highest = history["importance_ratio_mean"], history["importance_ratio_max"]
     off = np.isfinite(mean.values) & ((mean.values > 1.5) | (mean.values < 0.67))
     far = len(highest) >= 5 and level(highest) > 100
     if len(mean) >= 5 and off[-WINDOW:].mean() > 0.5:
@@ -326,7 +340,7 @@ def _ratios(history: History) -> Iterator[Finding]:
         f", cut at {most:.3g}" if most < 100 else ", and perhaps cut at a limit"
     )
     if agree(history):
-        known = "gap" if len(history["gap"]) else "gap_kl"
+        known = "logprob_gap" if len(history["logprob_gap"]) else "mismatch_kl"
         size = f"{'differ' if known == 'gap' else 'have a KL divergence of'}{' by' if known == 'gap' else ''}"
         what += (
             f", but sampler and scorer {size} {abs(level(history[known])):.2g} nats a token: the "
@@ -355,8 +369,8 @@ def _ratios(history: History) -> Iterator[Finding]:
         since=since,
         evidence={
             "ratio": found,
-            "gap": level(history["gap"]),
-            "KL divergence": level(history["gap_kl"]),
+            "logprob_gap": level(history["logprob_gap"]),
+            "KL divergence": level(history["mismatch_kl"]),
         },
         causes=causes,
         fix=fix,
@@ -403,7 +417,10 @@ def find_entropy(history: History) -> Iterator[Finding]:
                     "a low temperature",
                     lambda run: run.settings.get("sampling.temperature", 0) >= WARM or first > MUCH,
                 ),
-                ("a clip that lets only likely tokens rise", lambda run: level(run["clip"]) == 0),
+                (
+                    "a clip that lets only likely tokens rise",
+                    lambda run: level(run["clip_fraction"]) == 0,
+                ),
                 "no penalty that holds the policy near its reference",
             ),
             fix=(
@@ -452,12 +469,12 @@ def find_untrained(history: History) -> Iterator[Finding]:
     The first loss of supervised training, the first entropy of RL. Who pretrains knows it: then it
     is no fault.
     """
-    known = (history["truth/accuracy"].values[:1] > KNOWN).any()
+    known = (history["correctness/accuracy"].values[:1] > KNOWN).any()
     if history.name == "base" or history.has("preference/") or known:
         return
     series = history["entropy" if history.kind == "rl" else "loss"]
     values = series.known[1]
-    right = history["accuracy"].values
+    right = history["token_accuracy"].values
     if not len(values) or series.steps[0] > 10 or not HIGH <= values[0] <= MOST:
         return
     if (len(right) and right[0] > KNOWN) or values[0] < HIGH * _scale(history):
@@ -470,7 +487,8 @@ def find_untrained(history: History) -> Iterator[Finding]:
         "what random weights "
         "have",
         since=int(series.steps[0]),
-        evidence={what: float(values[0])} | ({"accuracy": float(right[0])} if len(right) else {}),
+        evidence={what: float(values[0])}
+        | ({"token_accuracy": float(right[0])} if len(right) else {}),
         causes=(
             *([f"{too_high(history)}: the first steps broke the model"] if broke else []),
             (

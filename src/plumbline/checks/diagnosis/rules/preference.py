@@ -36,7 +36,7 @@ COIN = 0.05
 """An accuracy's distance from a half."""
 
 
-RIGHT = ("preference/accuracy", "truth/accuracy", "truth/acc")
+RIGHT = ("preference/accuracy", "correctness/accuracy", "correctness/acc")
 
 
 def margin_of(history: History) -> Series:
@@ -74,7 +74,7 @@ def find_no_margin(history: History) -> Iterator[Finding]:
     """
     margin, loss = margin_of(history), history["loss"]
     needed = ROWS if not every_step(loss) or not every_step(margin) else SINGLE
-    if max(len(margin), len(loss)) < LONG and _warming(history["rate"].values):
+    if max(len(margin), len(loss)) < LONG and _warming(history["learning_rate"].values):
         return
     none = _still(zeros(margin, ZERO), needed)
     guess = _still(np.abs(loss.values - GUESS) < EXACT + loss.rounding, SINGLE)
@@ -160,7 +160,7 @@ def _why_none(history: History) -> tuple[str, ...]:
     same = known and bool(np.allclose(chosen.values, rejected.values, rtol=1e-6, atol=1e-6))
     rewards = [history[f"preference/{name}"] for name in ("chosen", "rejected")]
     paid = any(len(one) and not zeros(one, ZERO).mean() >= MOST for one in rewards)
-    gradient = finite(history["gradient"].values)
+    gradient = finite(history["grad_norm"].values)
     moves = len(gradient) > 0 and bool((gradient > ZERO).any())
     frozen = len(gradient) > 0 and not moves
     causes = likely(

@@ -42,7 +42,7 @@ moves in one."""
 FLAT = 1e-9
 
 
-@rule("dead-part", needs=("part/",))
+@rule("dead-part", needs=("reward/",))
 def find_dead_part(history: History) -> Iterator[Finding]:
     """A part of the reward that says nothing: its weight is in the total, and no answer ever moves
     it.
@@ -50,7 +50,7 @@ def find_dead_part(history: History) -> Iterator[Finding]:
     A finding a part. At 0 it is dead; at one value above it is paid for nothing, which is no fault
     of itself.
     """
-    names = history.names("part/")
+    names = history.names("reward/")
     moving = [name for name in names if np.ptp(_values(history, name)) > FLAT] if names else []
     for name in names:
         values = _values(history, name)
@@ -62,7 +62,7 @@ def find_dead_part(history: History) -> Iterator[Finding]:
                 level="warning" if moving else "fatal",
                 what=f"the part {name} of the reward was 0 in all of {len(values)} logged steps"
                 + quoted(history.samples[::-1]),
-                since=int(history[f"part/{name}"].steps[0]),
+                since=int(history[f"reward/{name}"].steps[0]),
                 evidence={"steps": len(values), "parts that move": len(moving)},
                 causes=(
                     (
@@ -91,13 +91,13 @@ def find_dead_part(history: History) -> Iterator[Finding]:
 
 
 def _values(history: History, name: str) -> np.ndarray:
-    values = history[f"part/{name}"].values
+    values = history[f"reward/{name}"].values
     return values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
 
 
 def _spread(history: History, name: str) -> float:
     """The largest spread within a step, where that is logged: a mean may stand still by chance."""
-    values = history[f"part_std/{name}"].values
+    values = history[f"reward_std/{name}"].values
     values = values[np.isfinite(values)]
     return float(values.max()) if len(values) else 0.0
 
@@ -129,7 +129,7 @@ LENGTH = re.compile("len|token|word|char|verbos", re.IGNORECASE)
 """What may well grow as answers get better."""
 
 
-@rule("parts-oppose", needs=("part/", "reward"))
+@rule("parts-oppose", needs=("reward/", "reward"))
 def find_parts_oppose(history: History) -> Iterator[Finding]:
     """A part of the reward falls while the whole rises: it is charged, dropped, or outweighed by
     another part.
@@ -144,14 +144,14 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
             yield from _unpaid(history, name, 0.0 if weight >= -none else weight)
     ends = {
         name: ends_of(finite(history[name].values))
-        for name in (*(f"part/{name}" for name in history.names("part/")), "reward")
+        for name in (*(f"reward/{name}" for name in history.names("reward/")), "reward")
         if enough(history[name], PARTS_OPPOSE_ENOUGH)
     }
     if "reward" not in ends or trend(history["reward"].values).t < -2:
         return
     del ends["reward"]
     least = {name: PARTS_OPPOSE_LEAST * height(finite(history[name].values)) for name in ends}
-    paid = {name: known.get(name.removeprefix("part/"), 1.0) for name in ends}
+    paid = {name: known.get(name.removeprefix("reward/"), 1.0) for name in ends}
     rising = {
         name: end
         for name, end in ends.items()
@@ -159,7 +159,7 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
     }
     up = max(rising, key=lambda name: rising[name][1] - rising[name][0], default="")
     for part, (first, last, sure) in ends.items() if up else ():
-        name, grew = part.removeprefix("part/"), paid[part] < -none
+        name, grew = part.removeprefix("reward/"), paid[part] < -none
         sure = -sure if grew else sure
         if abs(paid[part]) <= none or sure > -PARTS_OPPOSE_SURE:
             continue
@@ -191,7 +191,7 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
 
 def _unpaid(history: History, name: str, weight: float) -> Iterator[Finding]:
     """A part of no weight, or of one below 0, that fell while the reward rose."""
-    series = history[f"part/{name}"]
+    series = history[f"reward/{name}"]
     down = outcome(replace(history, series={"reward": replace(series, values=-series.values)}))
     values = finite(series.values)
     sure = ends_of(values)[2] if enough(series, PARTS_OPPOSE_ENOUGH) else 0.0
@@ -223,7 +223,7 @@ def _unpaid(history: History, name: str, weight: float) -> Iterator[Finding]:
     )
 
 
-@rule("lost-reward", needs=("reward", "part/"))
+@rule("lost-reward", needs=("reward", "reward/"))
 def find_lost_reward(history: History) -> Iterator[Finding]:
     """The reward is less than its parts: in TRL a part that is NaN counts as 0 in the sum, and not
     in its own mean.
@@ -233,7 +233,7 @@ def find_lost_reward(history: History) -> Iterator[Finding]:
     """
     found = [
         finding
-        for name in history.names("part/")
+        for name in history.names("reward/")
         if (finding := _unknown(history, name)) is not None
     ]
     yield from found
@@ -412,13 +412,13 @@ def find_references(history: History) -> Iterator[Finding]:
 UNJUDGED_SOME, UNJUDGED_MANY = 0.02, 0.2
 
 
-@rule("unjudged", needs=("failed",))
+@rule("unjudged", needs=("frac_failed",))
 def find_unjudged(history: History) -> Iterator[Finding]:
     """Completions that nobody could judge: a verifier that fails is no wrong answer.
 
     The share over the run.
     """
-    series = history["failed"]
+    series = history["frac_failed"]
     share = float(np.nanmean(series.values))
     if share < UNJUDGED_SOME:
         return
@@ -478,17 +478,17 @@ MOVES = 1e-3
 DOMINANT_PART_ENOUGH = 10
 
 
-@rule("dominant-part", needs=("part_std/", "reward"), live=False)
+@rule("dominant-part", needs=("reward_std/", "reward"), live=False)
 def find_dominant_part(history: History) -> Iterator[Finding]:
     """One part of the reward makes all of its spread, whatever the others say.
 
     Where the reward is the plain sum of its parts, as other weights are not known. It may be meant
     so: a note.
     """
-    names, (steps, less, off) = history.names("part_std/"), sums(history)
+    names, (steps, less, off) = history.names("reward_std/"), sums(history)
     if len(names) < 2 or len(steps) < DOMINANT_PART_ENOUGH or not np.nanmedian(np.abs(less)) < off:
         return
-    spread = {name: float(np.nanmean(history[f"part_std/{name}"].values)) for name in names}
+    spread = {name: float(np.nanmean(history[f"reward_std/{name}"].values)) for name in names}
     moving = {name: value for name, value in spread.items() if value > MOVES}
     if len(moving) < 2:
         return
@@ -576,7 +576,9 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
 def _drifts(history: History) -> bool:
     """Whether sampler and scorer are logged to be further apart than at first."""
     found = [
-        one for name in ("gap", "gap_kl") if len(one := finite(history[name].values)) >= FALL_ENOUGH
+        one
+        for name in ("logprob_gap", "mismatch_kl")
+        if len(one := finite(history[name].values)) >= FALL_ENOUGH
     ]
     return not agree(history) and any(
         np.median(one[-STRETCHES:]) > 2 * np.median(one[:STRETCHES]) for one in found

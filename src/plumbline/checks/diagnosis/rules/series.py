@@ -12,18 +12,18 @@ from plumbline.checks.diagnosis.trends import finite, runs_of, since
 
 WATCHED = (
     "loss",
-    "gradient",
+    "grad_norm",
     "reward",
     "kl",
-    "gap",
-    "ratio_mean",
-    "ratio_max",
+    "logprob_gap",
+    "importance_ratio_mean",
+    "importance_ratio_max",
     "entropy",
     "eval/loss",
     "eval/reward",
 )
 
-PAID = ("reward", "part/")
+PAID = "reward"
 NOT_FINITE_FEW = 0.05
 """Share of the steps that a loss scaler may skip: it begins too high, and is raised every 2,000
 steps."""
@@ -35,7 +35,7 @@ which weights of NaN would not leave."""
 def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - a reward that is none has broken the weights at once
     """At once, but for a gradient, which a loss scaler skips where it is none: then three logged
     ones in a row."""
-    names = ("loss", "reward", *(f"part/{part}" for part in history.names("part/")))
+    names = ("loss", "reward", *(f"reward/{part}" for part in history.names("reward/")))
     if any((~np.isfinite(history[name].values)).any() for name in names):
         return True
     return any(
@@ -47,7 +47,7 @@ def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - a reward tha
 
 @rule(
     "not-finite",
-    needs=("loss|gradient|reward",),
+    needs=("loss|grad_norm|reward",),
     kinds=("rl", "sft"),
     stops=_stops,
     explains=(
@@ -69,7 +69,7 @@ def find_not_finite(history: History) -> Iterator[Finding]:
     Every watched series that holds one, as one finding: the first to break is the one to look at.
     """
     found = {}
-    for name in (*WATCHED, *(f"part/{part}" for part in history.names("part/"))):
+    for name in (*WATCHED, *(f"reward/{part}" for part in history.names("reward/"))):
         series = history[name]
         bad = ~np.isfinite(series.values)
         if bad.any():
@@ -84,13 +84,13 @@ def find_not_finite(history: History) -> Iterator[Finding]:
     others = [name for name in found if name != first]
     measured = all(name.startswith("eval/") for name in found)
     spared = all(
-        name.startswith("part/") and np.isnan(value) for name, (_, _, value) in found.items()
+        name.startswith("reward/") and np.isnan(value) for name, (_, _, value) in found.items()
     )
     without = _without_target(history, found)
-    skipped = set(found) == {"gradient"} and (without or _passing(history["gradient"].values))
+    skipped = set(found) == {"grad_norm"} and (without or _passing(history["grad_norm"].values))
     shown = _of_the_log_alone(history, found)
     hidden = (
-        first == "gradient"
+        first == "grad_norm"
         and (written := history["loss"].values[history["loss"].steps == step]).size > 0
     )
     hidden = hidden and bool(written[0] == 0) and bool((history["loss"].values != 0).any())
@@ -199,10 +199,10 @@ def _of_the_log_alone(history: History, found: Mapping[str, object]) -> bool:
 def _without_target(history: History, found: Mapping[str, object]) -> bool:
     """Whether single batches of supervised training have no gradient and a loss of 0, and those
     after them are good."""
-    gradient, loss = history["gradient"], history["loss"]
+    gradient, loss = history["grad_norm"], history["loss"]
     if (
         history.kind != "sft"
-        or set(found) != {"gradient"}
+        or set(found) != {"grad_norm"}
         or not np.array_equal(gradient.steps, loss.steps)
     ):
         return False
@@ -257,7 +257,7 @@ def _dead(history: History) -> tuple[np.ndarray, list[str]]:
     loss = history["loss"]
     found = np.abs(loss.values) < max(1e-12, loss.rounding)
     names = ["the loss"]
-    for name, said in (("gradient", "the gradient"), ("entropy", "the entropy")):
+    for name, said in (("grad_norm", "the gradient"), ("entropy", "the entropy")):
         series = history[name]
         if not np.array_equal(series.steps, loss.steps):
             continue
@@ -275,7 +275,7 @@ def _dead(history: History) -> tuple[np.ndarray, list[str]]:
     for step in np.flatnonzero(all_found):
         near = slice(max(0, int(step) - AROUND), int(step) + AROUND + 1)
         alive = finite(np.abs(loss.values[near][~all_found[near]]))
-        gradient = history["gradient"].values
+        gradient = history["grad_norm"].values
         others = (
             finite(np.abs(gradient[near][~all_found[near]]))
             if len(gradient) == len(loss)
@@ -297,12 +297,12 @@ def _dead(history: History) -> tuple[np.ndarray, list[str]]:
 
 def _scaled(history: History) -> bool:
     """Whether it is logged if rewards differ within groups."""
-    return len(history["zero_std"]) > 0 or len(history["reward_std"]) > 0
+    return len(history["frac_reward_zero_std"]) > 0 or len(history["reward_std"]) > 0
 
 
 def _differ(history: History, steps: np.ndarray) -> np.ndarray:
     """The steps at which they do."""
-    spread, share = history["reward_std"], history["zero_std"]
+    spread, share = history["reward_std"], history["frac_reward_zero_std"]
     if not len(spread) or spread_of_batch(history):
         return np.isin(steps, share.steps[(share.values > 0) & (share.values < 1)])
     return np.isin(steps, spread.steps[spread.values > ZERO])
@@ -334,7 +334,10 @@ def _some(history: History, dead: np.ndarray, names: list[str]) -> Finding:
             history,
             "no token of these batches is a target: answers that are cut off by the longest "
             "length, or masked",
-            ("a loss of NaN, which transformers writes as 0", lambda run: len(run["gradient"]) > 0),
+            (
+                "a loss of NaN, which transformers writes as 0",
+                lambda run: len(run["grad_norm"]) > 0,
+            ),
             ("an empty batch, as at the end of an epoch", lambda _: not regular),
         )
         if history.kind == "sft"
@@ -388,7 +391,7 @@ def _since(history: History) -> Iterator[Finding]:
 def _at_first(history: History) -> Iterator[Finding]:
     """Where there is no gradient, `no-signal` says so."""
     loss = history["loss"]
-    values, norms = finite(loss.values), finite(history["gradient"].values)
+    values, norms = finite(loss.values), finite(history["grad_norm"].values)
     if (
         len(values) < 10
         or len(norms) < 10
@@ -404,7 +407,7 @@ def _at_first(history: History) -> Iterator[Finding]:
         + (" and rises with the distance to the reference" if rises else " and stays about there")
         + ": that is no fault, the gradient is not 0",
         since=int(loss.steps[0]),
-        evidence={"gradient": float(np.median(norms))},
+        evidence={"grad_norm": float(np.median(norms))},
         causes=(
             (
                 "advantages sum to 0, and where a batch is used once the ratio is 1: the value of "
@@ -416,7 +419,7 @@ def _at_first(history: History) -> Iterator[Finding]:
     )
 
 
-NAMES = ("reward", "length", "entropy", "truncated", "zero_std", "kl")
+NAMES = ("reward", "completion_length", "entropy", "frac_truncated", "frac_reward_zero_std", "kl")
 """What training changes slowly, and other data or other weights at once."""
 BESIDE = 10
 """Steps on both sides that are compared."""
@@ -517,7 +520,7 @@ TIMES = 3.0
 SLOWER_ENOUGH = 20
 
 
-@rule("slower", needs=("seconds",), kinds=("rl", "sft"), live=False)
+@rule("slower", needs=("step_time",), kinds=("rl", "sft"), live=False)
 def find_slower(history: History) -> Iterator[Finding]:
     """Steps that take ever longer for the same work.
 
@@ -526,14 +529,14 @@ def find_slower(history: History) -> Iterator[Finding]:
 
     What else ran on the machine is not known, so it is a note.
     """
-    seconds = finite(history["seconds"].values)
+    seconds = finite(history["step_time"].values)
     if len(seconds) < SLOWER_ENOUGH:
         return
     width = max(3, len(seconds) // 10)
     grew = float(
         np.median(seconds[-width:]) / max(float(np.median(seconds[width : 2 * width])), 1e-9)
     )
-    length = finite(history["length"].values)
+    length = finite(history["completion_length"].values)
     if len(length) >= SLOWER_ENOUGH:
         grew /= max(
             1.0,

@@ -71,7 +71,11 @@ def _silent(history: History) -> tuple[np.ndarray, np.ndarray, str] | None:
     stands for several steps, its rewards are their means, and its gradient is that of the last
     alone: zeros in some rows are chance, and those in all may be.
     """
-    gradient, spread, share = history["gradient"], history["reward_std"], history["zero_std"]
+    gradient, spread, share = (
+        history["grad_norm"],
+        history["reward_std"],
+        history["frac_reward_zero_std"],
+    )
     reward = history["reward"]
     if len(gradient):
         mask = zeros(gradient, TINY)
@@ -109,7 +113,7 @@ def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the steps sa
 
 @rule(
     "no-signal",
-    needs=("gradient|zero_std|reward_std|reward",),
+    needs=("grad_norm|frac_reward_zero_std|reward_std|reward",),
     explains=("zero-variance-groups", "dead-part", "small-updates", "plateau", "clip-idle"),
     unless=lambda history: (
         (silent := _silent(history)) is not None
@@ -204,7 +208,7 @@ def _equal(
     mixed = because == GRADIENT and _some(history) and spread_of_batch(history)
     rewards, shares = (
         finite(history["reward"].since(start).values),
-        finite(history["zero_std"].since(start).values),
+        finite(history["frac_reward_zero_std"].since(start).values),
     )
     varies = len(rewards) > 0 and float(np.ptp(rewards)) > EQUAL
     equal = len(shares) > 0 and float(shares.mean()) >= MOST
@@ -258,7 +262,7 @@ def _equal(
 
 def _parts_move(history: History) -> bool:
     """Whether several parts of the reward are not the same in all steps."""
-    parts = [finite(history[f"part/{name}"].values) for name in history.names("part/")]
+    parts = [finite(history[f"reward/{name}"].values) for name in history.names("reward/")]
     return sum(len(values) > 0 and bool(np.ptp(values) > EQUAL) for values in parts) > 1
 
 
@@ -273,7 +277,10 @@ def _lost(
 ) -> Finding:
     """A gradient of 0 where rewards differ within groups: the fault lies between the loss and the
     weights."""
-    equal, spread = finite(history["zero_std"].values), finite(history["reward_std"].values)
+    equal, spread = (
+        finite(history["frac_reward_zero_std"].values),
+        finite(history["reward_std"].values),
+    )
     shown = [f"{1 - equal.mean():.0%} of the groups"] if len(equal) and equal.mean() > 0 else []
     shown += [f"deviation {np.median(spread):.3g}"] if len(spread) else []
     rises = learns(history) and (share == 1 or not for_good)
@@ -298,7 +305,7 @@ def _lost(
         if rises
         else likely(
             history,
-            ("the learning rate is 0", lambda run: bool((run["rate"].values > 0).any())),
+            ("the learning rate is 0", lambda run: bool((run["learning_rate"].values > 0).any())),
             "frozen weights, or an adapter that is not trainable",
             "a graph that is cut: detach, no_grad, or gradient checkpointing without gradients of "
             "the inputs",
@@ -306,7 +313,7 @@ def _lost(
             "step",
             (
                 "all tokens are masked out of the loss",
-                lambda run: bool((run["truncated"].values < NO_SIGNAL_MOST).any()),
+                lambda run: bool((run["frac_truncated"].values < NO_SIGNAL_MOST).any()),
             ),
         ),
         fix=(
@@ -318,8 +325,8 @@ def _lost(
 
 def _none(history: History) -> bool:
     """Whether rewards are logged to be equal, or no gradient is."""
-    known = len(history["zero_std"]) or len(history["reward_std"])
-    return not len(history["gradient"]) or bool(known and not _some(history))
+    known = len(history["frac_reward_zero_std"]) or len(history["reward_std"])
+    return not len(history["grad_norm"]) or bool(known and not _some(history))
 
 
 def _some(history: History) -> bool:
@@ -362,7 +369,7 @@ BOTTOM, TAUGHT, ALWAYS = ", at the bottom: they are too hard", 0.75, 0.9
 rises, and one at first and at last that leaves nothing to learn."""
 
 
-@rule("zero-variance-groups", needs=("zero_std|samples|reward_std",))
+@rule("zero-variance-groups", needs=("frac_reward_zero_std|samples|reward_std",))
 def find_zero_variance_groups(history: History) -> Iterator[Finding]:
     """Groups whose rewards are all equal teach nothing: most of the rollouts may be paid for and
     thrown away.
@@ -372,7 +379,7 @@ def find_zero_variance_groups(history: History) -> Iterator[Finding]:
     """
     shares = equal_groups(history.samples)
     if shares is None or (shares.values >= 1).all():  # few of the steps may be stored
-        shares = history["zero_std"]
+        shares = history["frac_reward_zero_std"]
     if not len(shares):
         yield from _saturated(history)
     window = WINDOW if len(shares) < 4 * WINDOW else 2 * WINDOW
@@ -480,7 +487,7 @@ DIRECTION = 1.0
 """The t-value from which on there is a sign of a direction."""
 
 
-@rule("mostly-noise", needs=("reward", "signal", "noise"))
+@rule("mostly-noise", needs=("reward", "grad_signal", "grad_noise"))
 def find_mostly_noise(history: History) -> Iterator[Finding]:
     """Neither gradients nor rewards point anywhere: AdamW's steps are then a random walk, and
     unlearn what SFT taught.
@@ -494,7 +501,7 @@ def find_mostly_noise(history: History) -> Iterator[Finding]:
     dealt at random, neither does in seven of ten looks (0.84 squared). AdamW moves every weight by
     about the rate whatever the gradient's size.
     """
-    names = ("reward", "signal", "noise")
+    names = ("reward", "grad_signal", "grad_noise")
     columns = [
         dict(zip(history[name].steps.tolist(), history[name].values, strict=True)) for name in names
     ]
@@ -507,7 +514,7 @@ def find_mostly_noise(history: History) -> Iterator[Finding]:
     if max(max(pair) for pair in found) >= DIRECTION:
         return
     ratio = float(table[1, :end].sum() / table[2, :end].sum()) if table[2, :end].sum() > 0 else 0.0
-    rate = history["rate"].values
+    rate = history["learning_rate"].values
     yield Finding(
         level="warning",
         what=f"after {end} steps nothing points anywhere: the gradient's signal is {ratio:.2f} of "
@@ -613,16 +620,16 @@ def find_outage(history: History) -> Iterator[Finding]:
 
     The reward and its parts; a stretch of zeros to the end is none (it may be a collapse).
     """
-    for name in ("reward", *(f"part/{one}" for one in history.names("part/"))):
+    for name in ("reward", *(f"reward/{one}" for one in history.names("reward/"))):
         away = _away(
             history[name],
-            history["reward_std" if name == "reward" else name.replace("part/", "part_std/")],
+            history["reward_std" if name == "reward" else name.replace("reward/", "reward_std/")],
         )
         if not len(away):
             continue
         yield Finding(
             level="warning",
-            what=f"{name.replace('part/', 'the part ')} was exactly 0 for every answer in "
+            what=f"{name.replace('reward/', 'the part ')} was exactly 0 for every answer in "
             f"{len(away)} step"
             f"{'s' if len(away) > 1 else ''} "
             f"({', '.join(map(str, away[:5]))}{', ...' if len(away) > 5 else ''}), and "

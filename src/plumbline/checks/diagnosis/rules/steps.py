@@ -21,7 +21,7 @@ line for 1 %."""
 def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the rates say since when
     """Once a tenth of the run had no rate: one that restarts is below for 3 % of it at most, with
     two cycles."""
-    values = history["rate"].values
+    values = history["learning_rate"].values
     spent = (
         len(values) - 1 - np.flatnonzero(values >= SPENT * values.max())[-1]
         if values.max() > 0
@@ -34,7 +34,7 @@ def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the rates sa
 
 @rule(
     "rate-exhausted",
-    needs=("rate",),
+    needs=("learning_rate",),
     kinds=("rl", "sft"),
     explains=("plateau", "no-fall", "no-margin"),
     stops=_stops,
@@ -45,7 +45,7 @@ def find_rate_exhausted(history: History) -> Iterator[Finding]:
 
     The tail of steps whose rate is spent, up to the steps that were planned.
     """
-    rate = history["rate"]
+    rate = history["learning_rate"]
     values = rate.values
     none = bool((values <= 0).all())
     if len(values) < (5 if none else 10) or not np.isfinite(values).all():
@@ -85,13 +85,13 @@ def _finding(
         f"{share:.0%} of {planned} steps change next to nothing"
         if peak > 0
         else (
-            f"the learning rate is 0 at all of {len(history['rate'])} logged steps: nothing changes"
+            f"the learning rate is 0 at all of {len(history['learning_rate'])} logged steps: nothing changes"
         ),
         since=start,
         evidence={
             "share of steps": round(share, 3),
             "highest": peak,
-            "last": float(history["rate"].values[-1]),
+            "last": float(history["learning_rate"].values[-1]),
         },
         causes=(
             "a schedule that ends before the run does",
@@ -121,13 +121,13 @@ FAR_OFF = 10.0
 """Times under the usual rates, from which a rate is too low by itself."""
 
 
-@rule("small-updates", needs=("rate",), kinds=("rl", "sft"))
+@rule("small-updates", needs=("learning_rate",), kinds=("rl", "sft"))
 def find_small_updates(history: History) -> Iterator[Finding]:
     """A learning rate so low that the weights cannot have gone anywhere.
 
     The whole of what was trained.
     """
-    rate = history["rate"]
+    rate = history["learning_rate"]
     values = rate.values[np.isfinite(rate.values)]
     if len(values) < 2:
         return
@@ -181,7 +181,7 @@ def highest_rate(history: History) -> float:
     """The highest rate that was logged or planned: a warmup may not be over; NaN where none is
     known."""
     logged, planned = (
-        finite(history["rate"].values),
+        finite(history["learning_rate"].values),
         history.settings.get(f"{history.kind}.optimiser.learning_rate"),
     )
     rates = [*logged.tolist(), *([float(planned)] if isinstance(planned, int | float) else [])]
@@ -208,14 +208,14 @@ CLIP = 1.0
 """The clip of trainers that say nothing else (TRL, transformers)."""
 
 
-@rule("gradient-spikes", needs=("gradient",), kinds=("rl", "sft"))
+@rule("gradient-spikes", needs=("grad_norm",), kinds=("rl", "sft"))
 def find_gradient_spikes(history: History) -> Iterator[Finding]:
     """Gradients far above what is usual: steps in random directions, even where the norm is
     clipped.
 
     Spikes, and norms that the clip cuts nearly all the time.
     """
-    series = history["gradient"]
+    series = history["grad_norm"]
     values = np.where(np.isfinite(series.values), series.values, 0.0)
     signal = (values > 1e-10) & ~np.isin(series.steps, _silent(history))
     used = values[signal]
@@ -253,7 +253,7 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
             f"clip of {clip:g}: "
             "its length says nothing, and steps with a strong signal count no more than others",
             since=int(series.steps[0]),
-            evidence={"median": middle, "clip": clip},
+            evidence={"median": middle, "max_grad_norm": clip},
             causes=(
                 "a loss summed over tokens instead of averaged",
                 "a very low probability of the answers",
@@ -277,7 +277,7 @@ def _medians(values: np.ndarray, beside: int) -> np.ndarray:
 def _silent(history: History) -> np.ndarray:
     """Steps whose groups all had equal rewards: what moves the weights there is the KL alone, and
     small."""
-    shares = history["zero_std"]
+    shares = history["frac_reward_zero_std"]
     return shares.steps[shares.values >= 1]
 
 
@@ -285,15 +285,15 @@ MOVED = 0.01
 """Nats to the reference: the rate moves the policy."""
 
 
-@rule("clip-idle", needs=("clip",), live=False)
+@rule("clip-idle", needs=("clip_fraction",), live=False)
 def find_clip_idle(history: History) -> Iterator[Finding]:
     """A clip that never acts, where it could.
 
     With one update a batch the ratio is 1 by construction: that is no fault, and often taken for
     one.
     """
-    values = history["clip"].values
-    if len(values) < 10 or not zeros(history["clip"], 1e-300).all():
+    values = history["clip_fraction"].values
+    if len(values) < 10 or not zeros(history["clip_fraction"], 1e-300).all():
         return
     epochs = history.settings.get("rl.inner_epochs")
     several = isinstance(epochs, int) and epochs > 1
@@ -326,7 +326,7 @@ def find_clip_idle(history: History) -> Iterator[Finding]:
 OFTEN = 0.5
 
 
-@rule("ratio-capped", needs=("ratio_max",), live=False)
+@rule("ratio-capped", needs=("importance_ratio_max",), live=False)
 def find_ratio_capped(history: History) -> Iterator[Finding]:
     """Importance ratios of which only the cap is seen: how far sampler and scorer are apart, nobody
     can tell.
@@ -334,7 +334,7 @@ def find_ratio_capped(history: History) -> Iterator[Finding]:
     Where the highest ratio is one and the same number at half of the steps. A cap is no fault; it
     may hide one.
     """
-    series = history["ratio_max"]
+    series = history["importance_ratio_max"]
     values = series.values[np.isfinite(series.values)]
     if len(values) < 10 or (top := float(values.max())) < 1.01:
         return
@@ -350,6 +350,6 @@ def find_ratio_capped(history: History) -> Iterator[Finding]:
         evidence={"cap": top, "share of steps": round(float(at_cap.mean()), 3)},
         causes=("truncated importance sampling",),
         fix="watch the logged difference of the log-probabilities"
-        if len(history["gap"]) or len(history["gap_kl"])
+        if len(history["logprob_gap"]) or len(history["mismatch_kl"])
         else "log the difference of the log-probabilities as it is, before any cut, and watch that",
     )
