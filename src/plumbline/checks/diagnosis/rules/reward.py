@@ -158,6 +158,7 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
         if paid[name] > none and end[2] > RISES and end[1] - end[0] > least[name]
     }
     up = max(rising, key=lambda name: rising[name][1] - rising[name][0], default="")
+    winner = up.removeprefix("reward/")
     for part, (first, last, sure) in ends.items() if up else ():
         name, grew = part.removeprefix("reward/"), paid[part] < -none
         sure = -sure if grew else sure
@@ -169,12 +170,12 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
             level="note" if grew and LENGTH.search(name) else "warning",
             what=f"the part {name} of the reward {'rose' if grew else 'fell'} from {first:.3f} to "
             f"{last:.3f}"
-            f"{f' though its weight is {paid[part]:.2g},' if grew else ''} while {up[5:]} rose "
+            f"{f' though its weight is {paid[part]:.2g},' if grew else ''} while {winner} rose "
             "from "
             f"{rising[up][0]:.3f} to {rising[up][1]:.3f}: it is outweighed",
             evidence={
                 f"{name}: t": round(float(np.clip(sure, -99, 99)), 1),
-                f"{up[5:]}: t": round(min(rising[up][2], 99.0), 1),
+                f"{winner}: t": round(min(rising[up][2], 99.0), 1),
             }
             | ({"weight": round(known[name], 4)} if name in known else {}),
             about=name,
@@ -183,7 +184,7 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
                 "the weights say it is worth it",
             ),
             fix=(
-                f"raise the weight of {name}, or pay {up[5:]} only where {name} is "
+                f"raise the weight of {name}, or pay {winner} only where {name} is "
                 f"{'low' if grew else 'earned'}, too"
             ),
         )
