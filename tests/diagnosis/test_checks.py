@@ -9,7 +9,7 @@ import pytest
 
 from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.history import History, Sample, Series
-from plumbline.checks.diagnosis.outcome import outcome
+from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.checks.diagnosis.rules import CHECKS
 
 STEPS = 120
@@ -142,7 +142,7 @@ def test_a_log_that_stands_still_is_rarely_said_to_rise_or_to_fall(noise, steps)
         logged(np.clip(0.5 + STILL[noise](steps, np.random.default_rng((1, seed))), 0, 1))
         for seed in range(50)
     ]
-    came = [outcome(log) for log in logs]
+    came = [measure_outcome(log) for log in logs]
     assert sum(one.better or one.worse for one in came) <= 6
     falls = [check for check in CHECKS if check.name == "reward-falls"]
     assert sum(bool(examine(log, falls).findings) for log in logs) <= 5
@@ -152,13 +152,13 @@ def test_a_log_that_stands_still_is_rarely_said_to_rise_or_to_fall(noise, steps)
 def test_a_rise_under_slow_noise_is_seen_and_so_is_a_fall(name):
     make, steps = RISES[name]
     values = [make(steps, np.random.default_rng((2, seed))) for seed in range(25)]
-    assert sum(outcome(logged(one)).better for one in values) >= 23
-    assert sum(outcome(logged(0.9 - one)).worse for one in values) >= 23
+    assert sum(measure_outcome(logged(one)).better for one in values) >= 23
+    assert sum(measure_outcome(logged(0.9 - one)).worse for one in values) >= 23
 
 
 def test_the_first_line_says_why_a_smoothed_log_cannot_be_told():
     values = 0.5 + smoothed(0.1 * np.random.default_rng(3).standard_normal(159), 10)
-    came = outcome(logged(values))
+    came = measure_outcome(logged(values))
     assert (came.better, came.worse, came.still) == (False, False, False)
     assert came.alike > 0.8
     assert f"(correlation {came.alike:.2f})" in came.said
@@ -188,7 +188,7 @@ def test_what_the_first_line_says_of_few_rows_and_of_sizes_that_matter(values, a
     """Rows of TRL's logging_steps=10 are means of ten steps; that nothing rose is said where a
     tenth is excluded."""
     history = logged(values, apart)
-    line = outcome(history).said
+    line = measure_outcome(history).said
     assert f": {verdict}" in line
     assert ("logging_steps=1" in line) == (apart > 1 and verdict in {"too few", "cannot be told"})
     assert "0.00000" not in line
@@ -200,7 +200,7 @@ def test_what_the_first_line_says_of_few_rows_and_of_sizes_that_matter(values, a
 
 def test_a_loss_that_rises_is_said_to():
     values = np.linspace(2, 3, 40) + 0.05 * np.random.default_rng(0).standard_normal(40)
-    came = outcome(logged(values, kind="sft"))
+    came = measure_outcome(logged(values, kind="sft"))
     assert came.worse
     assert ": rose (+" in came.said
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from plumbline.checks.check import examine
-from plumbline.checks.diagnosis.facts import every_step
+from plumbline.checks.diagnosis.facts import is_every_step
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.rules import CHECKS
@@ -177,9 +177,9 @@ def test_rows_without_bars_are_numbered_and_promise_nothing(tmp_path: Path) -> N
     history = the_one(write(tmp_path, *rows))
     assert history.last_step == 7
     assert "steps" not in history.settings
-    assert not every_step(history["loss"].last(5))
+    assert not is_every_step(history["loss"].last(5))
     barred = [f" 9%|# | {place}/7 [00:01<00:01]\r{row}" for place, row in enumerate(rows, 1)]
-    assert every_step(the_one(write(tmp_path, *barred))["loss"])
+    assert is_every_step(the_one(write(tmp_path, *barred))["loss"])
 
 
 def test_numbers_that_are_none_and_wrapped_ones(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from plumbline.checks.diagnosis.history import Sample, Series
-from plumbline.checks.diagnosis.live import Live, know
+from plumbline.checks.diagnosis.live import Live, validate_check_names
 from plumbline.checks.diagnosis.rules.signal import LOOK, t_of_slope
 from plumbline.errors import RecipeError, TrainingStopped
 from plumbline.policies import open_policy
@@ -193,7 +193,7 @@ def test_a_name_that_is_no_check_is_an_error_that_lists_them(tmp_path):
     with pytest.raises(
         RecipeError, match=r"no check no_signal.*(.|\n)*no-signal, zero-variance-groups"
     ):
-        know(ChecksSection(ignore=["no_signal"]))
+        validate_check_names(ChecksSection(ignore=["no_signal"]))
     values = {**toy_recipe().model_dump(), "checks": {"ignore": ["no_signal"]}}
     with pytest.raises(RecipeError, match="no check no_signal"):
         run_recipe(parse(values), tmp_path / "run")

@@ -9,7 +9,7 @@ import pytest
 
 from plumbline.checks.check import Finding, examine
 from plumbline.checks.diagnosis.history import Final, History, Sample, Series
-from plumbline.checks.diagnosis.outcome import outcome
+from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.checks.diagnosis.rules.answers import languages
 from plumbline.checks.findings_output import as_values, shown
@@ -1130,7 +1130,7 @@ def test_the_first_line_says_whether_it_rose():
     values = [one["outcome"] for one in as_values([rose, still])["stages"]]
     assert [one["better"] for one in values] == [True, False]
     assert values[0]["change"]["low"] > 0
-    assert [outcome(log(ROSE, steps=n)).better for n in (6, 40)] == [None, True]
+    assert [measure_outcome(log(ROSE, steps=n)).better for n in (6, 40)] == [None, True]
 
 
 @pytest.mark.parametrize("alike", [0.0, 0.8])
@@ -1141,7 +1141,7 @@ def test_noise_is_rarely_said_to_rise(alike):
         dice, values = np.random.default_rng(seed), np.zeros(120)
         for step in range(120):
             values[step] = alike * values[step - 1] + 0.06 * dice.standard_normal()
-        rose += bool(outcome(log({"reward": 0.5 + values}, steps=120)).better)
+        rose += bool(measure_outcome(log({"reward": 0.5 + values}, steps=120)).better)
     assert rose <= (10 if alike == 0 else 25)
 
 

@@ -21,8 +21,8 @@ import yaml
 from plumbline.checks.check import Finding, examine
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers import read_histories
-from plumbline.checks.diagnosis.readers.protobuf import as_float
-from plumbline.checks.diagnosis.readers.rows import our_name
+from plumbline.checks.diagnosis.readers.protobuf import to_float
+from plumbline.checks.diagnosis.readers.rows import find_series_name
 from plumbline.checks.diagnosis.readers.wandb import is_page
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.checks.findings_output import shown
@@ -356,8 +356,8 @@ def test_a_series_near_the_largest_float_is_no_end_of_a_check(tmp_path, size, re
 
 def test_a_number_of_tensorboard_with_too_many_bits_is_damage():
     with pytest.raises(ValueError, match="more bits"):
-        as_float(1 << 40, "f")
-    assert as_float(0x3F800000, "f") == as_float(0x3FF << 52, "d") == 1.0
+        to_float(1 << 40, "f")
+    assert to_float(0x3F800000, "f") == to_float(0x3FF << 52, "d") == 1.0
 
 
 def test_a_history_of_an_old_offline_run(tmp_path):
@@ -1192,7 +1192,7 @@ def test_default_names_of_each_trainer(trainer):
     for pair in DEFAULTS[trainer].split():
         theirs, _, ours = pair.rpartition(":")
         theirs = theirs.replace("_/_", " / ").replace("._", ". ")  # blanks
-        assert our_name(theirs) == (ours or None), theirs
+        assert find_series_name(theirs) == (ours or None), theirs
 
 
 LOSS = {"loss": 0.0001, "grad_norm": 0.3, "learning_rate": 1e-6}

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from plumbline.checks.check import Examination, Finding, Level, missing_data, more_checks
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.outcome import outcome
+from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.errors import DataError
 
 COLOURS: dict[Level, str] = {"fatal": "bold red", "warning": "yellow", "note": "cyan"}
@@ -27,7 +27,7 @@ def shown(examined: Sequence[Examination[History]], *, verbose: bool) -> Iterato
     """
     for one in examined:
         history = one.context
-        if (came := outcome(history)) is not None:
+        if (came := measure_outcome(history)) is not None:
             yield Text(came.said, style="bold")
         yield Text(
             f"{history.name} ({history.origin}): {history.logged} logged steps up to "
@@ -97,7 +97,7 @@ def as_values(examined: Sequence[Examination[History]]) -> dict[str, Any]:
                 "completions": len(one.context.samples),
                 "skipped": one.context.skipped,
                 "remarks": list(one.context.remarks),
-                "outcome": (came := outcome(one.context)) and _finite(came.plain()),
+                "outcome": (came := measure_outcome(one.context)) and _finite(came.plain()),
                 "findings": [plain(finding) for finding in one.findings],
                 "clear": list(one.clear),
                 "not_run": {name: list(needs) for name, needs in one.not_run.items()},
@@ -121,7 +121,7 @@ def in_lines(runs: Runs) -> Iterator[Text]:
             continue
         for one in run:
             first = one.findings[0] if one.findings else None
-            came = outcome(one.context)
+            came = measure_outcome(one.context)
             shown_as = f"{name}: {one.context.name}" if len(run) > 1 else name
             said_of = (
                 f"{first.what}  ({first.check})"

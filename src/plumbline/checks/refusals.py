@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plumbline.checks.diagnosis.live import know
+from plumbline.checks.diagnosis.live import validate_check_names
 from plumbline.config.imports import check_installed, reach
 from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError
 from plumbline.evaluation.models import check_unseen
@@ -95,7 +95,7 @@ def check_recipe(recipe: Recipe) -> None:
 def problems(recipe: Recipe) -> Iterator[PlumblineError]:
     """Everything that `check_recipe` refuses, as far as one thing that is wrong does not hide
     another."""
-    yield from refused(know, recipe.checks)
+    yield from refused(validate_check_names, recipe.checks)
     if recipe.scale.spread:
         yield from refused(check_installed, "scale", ["ray"])
     if "adamw8bit" in {

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from plumbline.checks.diagnosis.live import know
+from plumbline.checks.diagnosis.live import validate_check_names
 from plumbline.checks.preflight.report import refuse
 from plumbline.checks.refusals import (
     TaskData,
@@ -74,7 +74,7 @@ def run_recipe(
     """
     output_guard.check(folder, RUN, is_run)
     reach([str(recipe.plain())])
-    know(recipe.checks)
+    validate_check_names(recipe.checks)
     # what a run goes on with was there when it began
     if not (resume and (folder / "recipe.yaml").is_file()):
         check_recipe(recipe)

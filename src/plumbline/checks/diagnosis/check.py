@@ -33,6 +33,6 @@ def rule(
     return make_check(*moments, name=name, needs=needs, kinds=kinds, **options)
 
 
-def stood(steps: int) -> Callable[[History, int], bool]:
+def persisted(steps: int) -> Callable[[History, int], bool]:
     """A fatal finding is not a transient where every look for so many steps has had it."""
     return lambda history, since: history.last_step - since >= steps

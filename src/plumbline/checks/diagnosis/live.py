@@ -18,9 +18,9 @@ from plumbline.checks.diagnosis.readers import own
 from plumbline.checks.diagnosis.readers.rows import (
     as_number,
     collect_series,
-    columns_of,
-    kind_of,
-    our_name,
+    find_kind,
+    find_series_name,
+    list_columns,
 )
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.errors import RecipeError
@@ -68,9 +68,9 @@ class Live:
         stage: History,
         section: ChecksSection,
         memory: dict[str, Any],
-        named: Callable[[str], str | None] = our_name,
+        named: Callable[[str], str | None] = find_series_name,
     ) -> None:
-        know(section)
+        validate_check_names(section)
         self.stage, self.section, self.memory, self.named = stage, section, memory, named
         self.series: dict[str, Series] = {}
         self._columns: set[str] = set()
@@ -109,9 +109,9 @@ class Live:
                 np.concatenate([old.steps[kept], new.steps]),
                 np.concatenate([old.values[kept], new.values]),
             )
-        self._columns.update(columns_of(self._rows))
+        self._columns.update(list_columns(self._rows))
         self._rows.clear()
-        kind = kind_of(self.series, self._columns)
+        kind = find_kind(self.series, self._columns)
         if kind is None:
             return None
         samples = [sample for step in (*self._first, *self._last) for sample in step]
@@ -152,7 +152,7 @@ class Live:
 _CHECK = {check.name: check for check in CHECKS}
 
 
-def know(section: ChecksSection) -> None:
+def validate_check_names(section: ChecksSection) -> None:
     """Refuse names of checks that do not exist.
 
     Raises:
@@ -164,7 +164,7 @@ def know(section: ChecksSection) -> None:
         )
 
 
-def message(finding: Finding) -> str:
+def format_message(finding: Finding) -> str:
     """A finding in a line, for an event or an alert."""
     return f"{finding.check}: {finding.what}" + (f"; do: {finding.fix}" if finding.fix else "")
 
@@ -189,7 +189,7 @@ class Checker:
 
     def __init__(self, run: Run, stage: Trains, total: int) -> None:
         self.run, self.stage, self.total = run, stage, total
-        self.section = section_of(run.recipe)
+        self.section = checks_section(run.recipe)
         self._live: Live | None = None
 
     def look(self, row: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> Finding | None:
@@ -212,14 +212,14 @@ class Checker:
             self._live.stage, settings={**self._live.stage.settings, "steps": self.total}
         )
         urgent = self._live.add(row)
-        self._live.complete(map(own.sample, samples))
+        self._live.complete(map(own.parse_sample, samples))
         if not step or (step % self.section.every and step != self.total and not urgent):
             return None
         found = self._live.look(last=step == self.total)
         for one in found.new:
             self.run.event(
                 one.level,
-                message(one),
+                format_message(one),
                 check=one.check,
                 since=one.since,
                 stage=self.stage.name,
@@ -230,22 +230,24 @@ class Checker:
     def _resumed(self, step: int) -> Live:
         recipe, name = self.run.recipe.plain(), self.stage.name
         live = Live(
-            own.begun(recipe, name),
+            own.start_history(recipe, name),
             self.section,
             self.stage.memory.setdefault("checks", {}),
-            own.names(recipe),
+            own.metric_namer(recipe),
         )
         for row in self.run.rows(name):
             if row["step"] < step:
                 live.add(row)
         if name == "rl" and step > 1:
             live.complete(
-                own.sample(one) for one in self.run.files["samples"].rows() if one["step"] < step
+                own.parse_sample(one)
+                for one in self.run.files["samples"].rows()
+                if one["step"] < step
             )
         return live
 
 
-def section_of(recipe: Recipe) -> ChecksSection:
+def checks_section(recipe: Recipe) -> ChecksSection:
     """The recipe's, where a run that is wrong on purpose is not stopped unless it says so."""
     section = recipe.checks
     wrong = recipe.controls != type(recipe.controls)()

@@ -10,25 +10,25 @@ from pathlib import Path
 import numpy as np
 
 from plumbline.checks.check import Finding
-from plumbline.checks.diagnosis.check import rule, stood
+from plumbline.checks.diagnosis.check import persisted, rule
 from plumbline.checks.diagnosis.facts import (
-    characters,
-    cut_from_start,
-    enough,
-    every_step,
-    groups_of,
-    level,
-    likely,
-    link,
-    no_chance,
-    quoted,
-    rises,
-    short,
-    weights,
+    correlate_with_reward,
+    count_characters,
+    fit_part_weights,
+    group_samples,
+    has_enough_rows,
+    is_cut_from_start,
+    is_every_step,
+    is_sustained,
+    quote_sample,
+    recent_median,
+    reward_rises,
+    shorten_prompts,
+    unrefuted_causes,
 )
 from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.rules.reward import LENGTH
-from plumbline.checks.diagnosis.trends import finite, trend
+from plumbline.checks.diagnosis.trends import finite_values, fit_trend
 from plumbline.config.overrides import read_own
 from plumbline.runs.evaluations import REFERENCE
 
@@ -47,21 +47,24 @@ def find_length(history: History) -> Iterator[Finding]:
     The first tenth of the steps against the last.
     """
     series = history["completion_length"]
-    values = finite(series.values)
-    if not enough(series, LENGTH_ENOUGH):
+    values = finite_values(series.values)
+    if not has_enough_rows(series, LENGTH_ENOUGH):
         return
     width = max(3, len(values) // 10)
     first, last = float(np.median(values[:width])), float(np.median(values[-width:]))
-    reward = trend(history["reward"].values)
+    reward = fit_trend(history["reward"].values)
     if last > LENGTH_TIMES * max(first, 1) and last - first > 20:
-        paid = _follows_length(history) or link(history.samples, characters)[0] > STRONG
+        paid = (
+            _follows_length(history)
+            or correlate_with_reward(history.samples, count_characters)[0] > STRONG
+        )
         yield Finding(
             level="warning" if paid or reward.t < 2 else "note",
             what=f"completions grew from {first:.0f} to {last:.0f} tokens"
             + ("" if reward.t >= 2 else " and earn no more for it"),
             since=int(series.steps[np.argmax(series.values > LENGTH_TIMES * max(first, 1))]),
             evidence={"first": first, "last": last, "reward: t": float(np.clip(reward.t, -99, 99))},
-            causes=likely(
+            causes=unrefuted_causes(
                 history,
                 ("length is paid", lambda run: not (paid or _pays_length(run))),
                 (
@@ -73,7 +76,7 @@ def find_length(history: History) -> Iterator[Finding]:
                 ),
                 (
                     "the end of the text is no longer learnt",
-                    lambda run: level(run["frac_truncated"]) < ENDING,
+                    lambda run: recent_median(run["frac_truncated"]) < ENDING,
                 ),
             ),
             fix=(
@@ -116,12 +119,14 @@ def find_length_paid(history: History) -> Iterator[Finding]:
     if half < LENGTH_PAID_ENOUGH:
         return
     early, late = (
-        link(history.samples[:half], characters)[0],
-        link(history.samples[half:], characters)[0],
+        correlate_with_reward(history.samples[:half], count_characters)[0],
+        correlate_with_reward(history.samples[half:], count_characters)[0],
     )
     series = history["completion_length"]
-    line = trend(
-        series.values if len(series) else np.array([characters(one) for one in history.samples])
+    line = fit_trend(
+        series.values
+        if len(series)
+        else np.array([count_characters(one) for one in history.samples])
     )
     moved = line.last / max(line.first, 1.0) - 1
     if (
@@ -156,7 +161,7 @@ WINDOW = 10
     "truncation",
     needs=("frac_truncated|num_eos_tokens",),
     stops=lambda history, since: (
-        stood(30)(history, since) and trend(history["frac_truncated"].values).t > -2
+        persisted(30)(history, since) and fit_trend(history["frac_truncated"].values).t > -2
     ),
 )
 def find_truncation(history: History) -> Iterator[Finding]:
@@ -169,7 +174,7 @@ def find_truncation(history: History) -> Iterator[Finding]:
     if counted:  # how many answers end, of an unknown number: none at all says enough
         series = Series(ends.steps, (ends.values == 0) * 1.0)
     width = min(WINDOW, max(3, len(series) // 2))
-    last = finite(series.last(width).values)
+    last = finite_values(series.last(width).values)
     if len(last) < 3 or (counted and len(series) < WINDOW):
         return
     share, first = float(last.mean()), float(np.nanmean(series.values[:width]))
@@ -191,10 +196,10 @@ def find_truncation(history: History) -> Iterator[Finding]:
         )
     elif share >= TRUNCATION_SOME:
         rose, by_length = share > first + 0.2, _pays_length(history)
-        learns = not rose and rises(history)
+        learns = not rose and reward_rises(history)
         dead = len(history["reward"]) > 0 and not history["reward"].values.any()
-        most = share >= TRUNCATION_MOST or (cut_from_start(history) and dead)
-        long = len(series) >= 5 or (dead and no_chance(series.steps, len(series)))
+        most = share >= TRUNCATION_MOST or (is_cut_from_start(history) and dead)
+        long = len(series) >= 5 or (dead and is_sustained(series.steps, len(series)))
         fed = rose or by_length
         cut = [one for one in history.samples if one.truncated] or history.samples
         known = ceiling or (longest.max() if len(longest) and np.ptp(longest) == 0 else None)
@@ -216,7 +221,7 @@ def find_truncation(history: History) -> Iterator[Finding]:
                 if learns
                 else ""
             )
-            + quoted(cut[::-1]),
+            + quote_sample(cut[::-1]),
             since=int(series.steps[np.argmax(series.values >= TRUNCATION_SOME)]),
             evidence={"share": round(share, 3), "at first": round(first, 3), "limit": ceiling},
             causes=("length is paid, or not charged",)
@@ -245,11 +250,11 @@ LONGER = 0.3
 
 def _pays_length(history: History) -> bool:
     """Whether longer answers earn more: by completions of a group, else where both rise."""
-    if known := link(history.samples, characters)[0]:
+    if known := correlate_with_reward(history.samples, count_characters)[0]:
         return known > LONGER
     rewards = ("reward", *(f"reward/{name}" for name in history.names("reward/")))
     return all(
-        any(trend(history[one].values).t > 2 for one in of)
+        any(fit_trend(history[one].values).t > 2 for one in of)
         for of in (rewards, ("completion_length", "frac_truncated"))
     )
 
@@ -262,15 +267,15 @@ are alike."""
 def _follows_length(history: History) -> bool:
     """Whether a paid part that has its name of length rises, or a reward goes up and down with it
     from step to step."""
-    length, known = history["completion_length"], weights(history) or {}
+    length, known = history["completion_length"], fit_part_weights(history) or {}
     for name in ("reward", *(f"reward/{one}" for one in history.names("reward/"))):
         series, part = history[name], name.removeprefix("reward/")
-        if LENGTH.search(part) and known.get(part, 0) > 0 and trend(series.values).t > 2:
+        if LENGTH.search(part) and known.get(part, 0) > 0 and fit_trend(series.values).t > 2:
             return True
         _, here, there = np.intersect1d(series.steps, length.steps, return_indices=True)
         pair = np.diff([series.values[here], length.values[there]])
         pair = pair[:, np.isfinite(pair).all(axis=0)]
-        some = every_step(length) and pair.shape[1] >= LENGTH_ENOUGH and pair.std(axis=1).all()
+        some = is_every_step(length) and pair.shape[1] >= LENGTH_ENOUGH and pair.std(axis=1).all()
         if some and np.corrcoef(pair)[0, 1] > FOLLOWS:
             return True
     return False
@@ -319,7 +324,7 @@ _REPEATED = re.compile(r"(.{1,12}?)\1{19,}", re.DOTALL)
 """The same one to twelve characters twenty times in a row."""
 
 
-@rule("degenerate-output", needs=("samples",), stops=stood(30))
+@rule("degenerate-output", needs=("samples",), stops=persisted(30))
 def find_degenerate_output(history: History) -> Iterator[Finding]:
     """Completions that are no answers: empty, one sign over and over, or the same for every prompt.
 
@@ -359,17 +364,17 @@ def _finding(
     found, early = list(filter(like, last)), history.samples[: max(16, len(history.samples) // 10)]
     share = len(found) / len(last)
     rewarded = [one for one in found if (one.reward or 0) > 0.5]
-    cheat, broken = len(rewarded) > len(found) / 2 or rises(history), _broken(history)
+    cheat, broken = len(rewarded) > len(found) / 2 or reward_rises(history), _broken(history)
     at_first = sum(map(like, early)) > share / 2 * len(early)
     dead = [name for name in history.names("reward/") if not history[f"reward/{name}"].values.any()]
     return Finding(
         level="fatal" if share >= DEGENERATE_OUTPUT_MOST else "warning",
-        what=what + quoted(found),
+        what=what + quote_sample(found),
         since=found[0].step,
         evidence={"share": round(share, 3), "of these rewarded above .5": len(rewarded)},
-        samples=short([one.prompt for one in found]),
+        samples=shorten_prompts([one.prompt for one in found]),
         about=about,
-        causes=likely(
+        causes=unrefuted_causes(
             history,
             ("a cheat that the reward pays", lambda _: not cheat),
             (
@@ -390,7 +395,7 @@ def _finding(
             ),
         ),
         fix="read these completions; go back to a checkpoint before them",
-        follows=(("truncation",) if cut_from_start(history) else ())
+        follows=(("truncation",) if is_cut_from_start(history) else ())
         + (("dead-part",) if dead else ())
         if about == ONE_TEXT
         else (),
@@ -401,20 +406,23 @@ def _broken(history: History) -> bool:
     """Whether the figures of training show that weights were damaged: none that is finite, a KL or
     an entropy that ran away, gradients far above the usual, or a reward that falls.
     """
-    gradient, entropy = np.abs(history["grad_norm"].values), finite(history["entropy"].values)
+    gradient, entropy = (
+        np.abs(history["grad_norm"].values),
+        finite_values(history["entropy"].values),
+    )
     return (
         any(
             not np.isfinite(history[name].values).all()
             for name in ("loss", "grad_norm", "reward", "kl", "entropy")
         )
-        or level(history["kl"]) > RAN_AWAY
-        or (len(entropy) > 0 and level(history["entropy"]) > entropy[0] + 1)
+        or recent_median(history["kl"]) > RAN_AWAY
+        or (len(entropy) > 0 and recent_median(history["entropy"]) > entropy[0] + 1)
         or bool(
             (gradient > SPIKE * max(1.0, float(np.median(gradient)))).any()
             if len(gradient)
             else False
         )
-        or trend(history["reward"].values).t < -2
+        or fit_trend(history["reward"].values).t < -2
     )
 
 
@@ -469,7 +477,7 @@ def find_identical_samples(history: History) -> Iterator[Finding]:
     """
     steps = sorted({sample.step for sample in history.samples})
     early = set(steps[: max(1, round(EARLY * len(steps)))])
-    groups = groups_of(one for one in history.samples if one.step in early and one.prompt)
+    groups = group_samples(one for one in history.samples if one.step in early and one.prompt)
     whole = {key: [one.text for one in group] for key, group in groups.items() if len(group) >= 3}
     same = [key for key, texts in whole.items() if len(set(texts)) == 1]
     if len(whole) < 4 or len(same) / len(whole) < IDENTICAL_SAMPLES_MOST:
@@ -482,7 +490,7 @@ def find_identical_samples(history: History) -> Iterator[Finding]:
         ),
         since=min(same)[0],
         evidence={"groups": len(whole), "with one text": len(same)},
-        samples=short([prompt for _, prompt in same]),
+        samples=shorten_prompts([prompt for _, prompt in same]),
         causes=(
             "a temperature near 0",
             "one seed for every copy of a prompt",
@@ -541,10 +549,10 @@ def find_wrong_language(history: History) -> Iterator[Finding]:
             else "warning",
             what=f"{share:.0%} of the last {len(found)} completions are in "
             f"{names.most_common(1)[0][0]}, wholly or in "
-            f"part; {against} are in {', '.join(sorted(expected))}{quoted(wrong)}",
+            f"part; {against} are in {', '.join(sorted(expected))}{quote_sample(wrong)}",
             since=wrong[0].step,
             evidence={"share": round(share, 3), **names},
-            samples=short([one.prompt for one in wrong]),
+            samples=shorten_prompts([one.prompt for one in wrong]),
             causes=(
                 "no part of the reward looks at the language",
                 "a base model that hardly knows the language",
@@ -622,11 +630,11 @@ def find_goes_on(history: History) -> Iterator[Finding]:
         level="warning",
         what=(
             f"{share:.0%} of the last {len(last)} completions continue after a mark that ends a "
-            f"text{quoted(found)}"
+            f"text{quote_sample(found)}"
         ),
         since=found[0].step,
         evidence={"share": round(share, 3)},
-        samples=short([one.prompt for one in found]),
+        samples=shorten_prompts([one.prompt for one in found]),
         causes=("the template ends an answer with a mark that the sampler does not stop at",),
         fix="give sampler and trainer every id that ends a text (generation_config.eos_token_id)",
     )

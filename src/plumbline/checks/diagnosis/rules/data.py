@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import as_logged, rises, short
+from plumbline.checks.diagnosis.facts import has_logged_means, reward_rises, shorten_prompts
 from plumbline.checks.diagnosis.history import History, Sample
 from plumbline.checks.diagnosis.rules.series import jumps_of
-from plumbline.checks.diagnosis.trends import trend
+from plumbline.checks.diagnosis.trends import fit_trend
 
 SOME = 0.05
 """Share of the prompts. What is looked for is written by a program, so it is in all of them or in
@@ -66,7 +66,7 @@ def find_prompts(history: History) -> Iterator[Finding]:
                 "beginning twice"
             ),
             evidence={"share": round(len(twice) / len(prompts), 3)},
-            samples=short(twice),
+            samples=shorten_prompts(twice),
             causes=("the chat template writes the mark, and the tokenizer adds another",),
             fix="tokenize what the template wrote with add_special_tokens=False",
         )
@@ -90,7 +90,7 @@ def _cut(what: str, share: float, found: Sequence[str]) -> Finding:
         level="warning",
         what=f"{what}: they are cut",
         evidence={"share": round(share, 3)},
-        samples=short(found),
+        samples=shorten_prompts(found),
         causes=("the limit of a prompt's length",),
         fix="raise the limit, or leave out the prompts that do not fit",
     )
@@ -109,7 +109,7 @@ def _drift(prompts: Sequence[str]) -> Iterator[Finding]:
         what="prompts were written by one template at first and by another at last: "
         f"{_named(early)}, then {_named(late)}",
         evidence={"prompts before": changed, "prompts": len(prompts)},
-        samples=short([prompts[0], prompts[-1]]),
+        samples=shorten_prompts([prompts[0], prompts[-1]]),
         causes=("a run that was resumed with another tokenizer or template",),
         fix="begin again under one template, the one of SFT and of the evaluation",
     )
@@ -193,7 +193,7 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
                 f"{again} draws were of a prompt that had come {often} "
                 f"time{'s' if often > 1 else ''}",
                 evidence={"draws": total, "different": len(draws), "epochs": float(epochs[-1])},
-                samples=short([prompt for prompt, _ in draws.most_common(3)]),
+                samples=shorten_prompts([prompt for prompt, _ in draws.most_common(3)]),
                 causes=(
                     "the data have duplicates",
                     "a resume began the data again",
@@ -211,15 +211,15 @@ def _whole(history: History) -> bool:
     by_step: dict[int, list[Sample]] = {}
     for one in history.samples:
         by_step.setdefault(one.step, []).append(one)
-    said = [as_logged(stored, step, history.series) for step, stored in by_step.items()]
+    said = [has_logged_means(stored, step, history.series) for step, stored in by_step.items()]
     return said.count(True) >= 0.9 * len(said)
 
 
 def _by_heart(history: History, prompts: int, draws: int) -> Finding:
     """So few prompts that a reward that rises may be learnt by heart; a test of the set-up may have
     as few."""
-    rose = rises(history)
-    elsewhere = trend(history["eval/reward"].values).t > 2
+    rose = reward_rises(history)
+    elsewhere = fit_trend(history["eval/reward"].values).t > 2
     return Finding(
         level="warning" if rose and not elsewhere else "note",
         what=f"the run has {prompts} different prompts, each drawn {draws} times and more"
@@ -319,7 +319,7 @@ def find_overlap(history: History) -> Iterator[Finding]:
             what=f"{len(both)} of {len(asked)} prompts of the stored evaluations were trained on",
             since=history.evaluated[0].step,
             evidence={"shared": len(both), "of": len(asked)},
-            samples=short(both),
+            samples=shorten_prompts(both),
             causes=(
                 "splits that are not disjoint",
                 "an evaluation on a slice of the training rows",
@@ -403,7 +403,7 @@ def _sorted_by(
             "prompts": len(rows),
             "share explained" if kinds is not None else "correlation": round(share, 3),
         },
-        samples=short([rows[0].prompt, rows[-1].prompt]),
+        samples=shorten_prompts([rows[0].prompt, rows[-1].prompt]),
         causes=("rows in the order of the file", "a curriculum"),
         fix=(
             "shuffle the rows, unless the order is meant; compare rewards of early and late steps "

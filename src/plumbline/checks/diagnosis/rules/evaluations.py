@@ -8,12 +8,24 @@ from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import held, level, likely, shifted, top
+from plumbline.checks.diagnosis.facts import (
+    find_kl_anchor,
+    max_reward,
+    policy_moved,
+    recent_median,
+    unrefuted_causes,
+)
 from plumbline.checks.diagnosis.history import Final, History
-from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, outcome
+from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, measure_outcome
 from plumbline.checks.diagnosis.rules.policy import pairs
 from plumbline.checks.diagnosis.rules.steps import ADAPTERS, FULL, adapter_rate, highest_rate
-from plumbline.checks.diagnosis.trends import finite, height, noise_of_mean, order, trend
+from plumbline.checks.diagnosis.trends import (
+    finite_values,
+    fit_trend,
+    kendall_z,
+    max_magnitude,
+    standard_error_of_mean,
+)
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import Interval, detectable, direction, mean_interval
@@ -102,7 +114,7 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
     Evaluations are few and fall at once or slowly, so it is their order that counts, of all or of
     those after the highest ones, and a tenth of the height.
     """
-    train, came = trend(history["reward"].values), outcome(history)
+    train, came = fit_trend(history["reward"].values), measure_outcome(history)
     wanders = came is not None and came.alike > 0 and not came.better
     if (
         train.t < 3
@@ -118,14 +130,14 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
     sure = NormalDist().inv_cdf(1 - CHANCE / max(1, len(names)))
     for name in names:
         series = history[f"eval/{name}"]
-        values = finite(series.values)
+        values = finite_values(series.values)
         if len(values) < 4:
             continue
         down = _order(values)
         best = int(np.argmax(values))
         lost = float(values[best] - values[-1])
         if (down < -sure or _peaked(values, sure)) and lost > max(
-            0.1 * abs(values[best]), LITTLE * height(values)
+            0.1 * abs(values[best]), LITTLE * max_magnitude(values)
         ):
             yield Finding(
                 level="warning",
@@ -138,16 +150,16 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
                     "evaluation: z of its order": round(down, 1),
                 },
                 about=name,
-                causes=likely(
+                causes=unrefuted_causes(
                     history,
                     "a cheat that the reward pays",
                     (
                         "the training prompts are learnt by heart",
-                        lambda run: 0 < level(run["epoch"]) < 1,
+                        lambda run: 0 < recent_median(run["epoch"]) < 1,
                     ),
                     (
                         "other prompts than those of the evaluation",
-                        lambda run: not 0 < level(run["epoch"]) < 1,
+                        lambda run: not 0 < recent_median(run["epoch"]) < 1,
                     ),
                 ),
                 fix=(
@@ -158,7 +170,7 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
 
 
 def _order(values: NDArray[np.float64]) -> float:
-    return order(
+    return kendall_z(
         np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))])
     )
 
@@ -171,7 +183,9 @@ def _peaked(values: NDArray[np.float64], sure: float) -> bool:
     if len(after) < AFTER:
         return False
     places = np.linspace(-1, 1, len(values))
-    error = 2**0.5 * noise_of_mean(values - np.polyval(np.polyfit(places, values, 3), places), 3)
+    error = 2**0.5 * standard_error_of_mean(
+        values - np.polyval(np.polyfit(places, values, 3), places), 3
+    )
     return _order(after) < -FALLING and float(means.max() - means[-1]) > max(sure * error, 1e-9)
 
 
@@ -305,7 +319,7 @@ def find_plateau(history: History) -> Iterator[Finding]:
     rose, missing = float(slope * found), start + slope * places[found:] - after
     growth = float(np.polyfit(places[found:], after, 1)[0]) * len(after)
     if (
-        rose <= max(LITTLE * height(values), 4 * noise)
+        rose <= max(LITTLE * max_magnitude(values), 4 * noise)
         or missing.mean() < 4 * noise / len(after) ** 0.5 + 0.25 * rose
     ):
         return
@@ -357,7 +371,7 @@ def _plateau_causes(history: History, at: int, level: float) -> Iterator[str]:
             f"the learning rate was down to {np.nanmax(then) / np.nanmax(rate.values):.0%} of its "
             "highest by then"
         )
-    if (highest := top(history)) is not None and level > PLATEAU_TOP * highest:
+    if (highest := max_reward(history)) is not None and level > PLATEAU_TOP * highest:
         yield "the reward is at its ceiling"
     if len(epoch) and 0 < epoch.values[-1] < 0.3:
         yield f"only {epoch.values[-1]:.0%} of the prompts were seen"
@@ -383,14 +397,14 @@ def find_eval_noise(history: History) -> Iterator[Finding]:
     Of the main evaluation: how far its last third is above its first, in standard deviations of a
     point.
     """
-    values = finite(history["eval/reward"].values)
+    values = finite_values(history["eval/reward"].values)
     if len(values) < EVAL_NOISE_ENOUGH:
         return
     third = len(values) // 3
     rise = float(values[-third:].mean() - values[:third].mean())
     noise = float(np.median(np.abs(np.diff(values))) / 0.6745 / 2**0.5)
     if (
-        noise < STILL_NOISE * height(values)
+        noise < STILL_NOISE * max_magnitude(values)
         or abs(rise) > EVAL_NOISE_SURE * noise
         or values.max() - np.median(values) < noise
     ):
@@ -580,17 +594,17 @@ def find_no_rise(history: History) -> Iterator[Finding]:
 
     Causes are ranked by what is sure; evaluations that rise refute it.
     """
-    came = outcome(history)
+    came = measure_outcome(history)
     if came is None or came.better is not False or came.change.n < SHORT:
         return
-    if came.change.mean > came.matters and not held(history):
+    if came.change.mean > came.matters and not find_kl_anchor(history):
         return  # a rise that noise alone leaves open is none that fails
-    highest = top(history)
+    highest = max_reward(history)
     if highest is not None and max(came.first, came.last) > NO_RISE_TOP * highest:
         return
-    if trend(history["eval/reward"].values).t > 3:
+    if fit_trend(history["eval/reward"].values).t > 3:
         return
-    spread = finite(history["reward_std"].values)
+    spread = finite_values(history["reward_std"].values)
     scale = (float(np.median(spread)) if len(spread) else 0.0) or abs(came.first)
     near = highest is None and NO_RISE_TOP <= came.first <= 1
     flat = came.change.high < MATTERS * scale and not near
@@ -628,17 +642,17 @@ def _causes_seen(history: History) -> Iterator[str]:
     """What the log shows, the surest first."""
     highest, share, cut = (
         highest_rate(history),
-        level(history["frac_reward_zero_std"]),
-        level(history["frac_truncated"]),
+        recent_median(history["frac_reward_zero_std"]),
+        recent_median(history["frac_truncated"]),
     )
-    if why := held(history):
+    if why := find_kl_anchor(history):
         yield f"the KL term outweighs the reward: {why}"
-    elif not shifted(history):
+    elif not policy_moved(history):
         yield from (f"{cause}: the rate is {highest:.1e}" for cause in adapter_rate(history))
-        if 0 < abs(level(history["kl"])) < STILL:
+        if 0 < abs(recent_median(history["kl"])) < STILL:
             yield (
                 "updates that are too small: the KL to the reference is "
-                f"{level(history['kl']):.1g} nats at the end"
+                f"{recent_median(history['kl']):.1g} nats at the end"
             )
         if highest < FULL[0] and not adapter_rate(history):
             usual = f"{FULL[0]:.0e} to {FULL[1]:.0e} for all weights, more for adapters"
@@ -652,13 +666,13 @@ def _causes_seen(history: History) -> Iterator[str]:
 def _causes_possible(history: History, came: RewardOutcome) -> Iterator[str]:
     """What may be so in sound runs, too."""
     highest = highest_rate(history)
-    noise = noise_of_mean(finite(history["reward"].values), 1)
+    noise = standard_error_of_mean(finite_values(history["reward"].values), 1)
     if noise > 0.1 * max(abs(came.first), abs(came.last)):
         yield f"few answers a step: its mean reward scatters by {noise:.2g}"
     if (
         FULL[0] <= highest < ADAPTERS[0]
         and "model.lora.rank" not in history.settings
-        and not shifted(history)
+        and not policy_moved(history)
     ):
         yield (
             f"a rate of {highest:.1e}, which is too low if an adapter is trained "

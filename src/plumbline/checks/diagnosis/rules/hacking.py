@@ -11,11 +11,24 @@ from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import EQUAL, characters, enough, link, short, weights
+from plumbline.checks.diagnosis.facts import (
+    EQUAL,
+    correlate_with_reward,
+    count_characters,
+    fit_part_weights,
+    has_enough_rows,
+    shorten_prompts,
+)
 from plumbline.checks.diagnosis.history import History, Sample, Series
-from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, outcome
+from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, measure_outcome
 from plumbline.checks.diagnosis.rules.reward import MEASURED, NO_WEIGHT
-from plumbline.checks.diagnosis.trends import fall_of, finite, height, order, trend
+from plumbline.checks.diagnosis.trends import (
+    find_fall,
+    finite_values,
+    fit_trend,
+    kendall_z,
+    max_magnitude,
+)
 
 Values = NDArray[np.float64]
 ENOUGH = 12
@@ -89,9 +102,9 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
     completions, a logged scalar, a part of weight 0. Else the texts do, where answers do not heed
     the prompt more than at first: two signs, or one that is enough.
     """
-    came, steps = outcome(history), _by_step(history.samples)
+    came, steps = measure_outcome(history), _by_step(history.samples)
     if came is None or not (
-        came.better or (came.better is None and order(history["reward"].values) > -IN_ORDER)
+        came.better or (came.better is None and kendall_z(history["reward"].values) > -IN_ORDER)
     ):
         return
     truths = [*_logged(history, came), *_stored(history, came, steps)]
@@ -112,7 +125,7 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
         + ", ".join(one.said for one in signs),
         since=began,
         evidence={f"{one.name}: onset": one.onset for one in signs},
-        samples=short([one.prompt for one in best]),
+        samples=shorten_prompts([one.prompt for one in best]),
         about=" and ".join(one.name for one in signs),
         causes=tuple(
             f"{one.name} is paid, and not what the prompt asks for" for one in signs if one.paid
@@ -146,14 +159,14 @@ def _logged(history: History, came: RewardOutcome) -> Iterator[Truth]:
     unknown weights."""
     for name in history.names("correctness/"):
         series = history[f"correctness/{name}"]
-        if len(finite(series.values)):
+        if len(finite_values(series.values)):
             yield Truth(name, series, *_still(history, came, series))
-    known = weights(history)
+    known = fit_part_weights(history)
     highest = max(map(abs, (known or {}).values()), default=0.0)
     for name in history.names("reward/"):
         series = history[f"reward/{name}"]
-        values = finite(series.values)
-        if MEASURED.search(name) or not len(values) or not 0 < height(values) <= 1:
+        values = finite_values(series.values)
+        if MEASURED.search(name) or not len(values) or not 0 < max_magnitude(values) <= 1:
             continue
         none = 0 <= values.mean() < NOTHING * min(1.0, came.last)
         unpaid = known is not None and name in known and abs(known[name]) <= NO_WEIGHT * highest
@@ -165,14 +178,14 @@ def _still(history: History, came: RewardOutcome, series: Series) -> tuple[float
     """A rise of a logged scalar that is none beside that of the reward, -inf where none may be
     asked for; and the level of a rate that is none."""
     # of the reward's height
-    values, gained = finite(series.values), MATTERS * came.change.mean / came.matters
-    scale = height(values)
+    values, gained = finite_values(series.values), MATTERS * came.change.mean / came.matters
+    scale = max_magnitude(values)
     rate = values.min() >= 0 and not 1 + EQUAL < scale < PERCENT
     scale = (1.0 if scale < PERCENT else 100.0) if rate else scale
     room = scale - float(values[: max(1, len(values) // 3)].mean()) if rate else scale
     nothing = NOTHING * scale if rate else 0.0
     free = values.mean() < nothing or (
-        enough(series, 2 * ENOUGH) and not _linked(history["reward"], series)
+        has_enough_rows(series, 2 * ENOUGH) and not _linked(history["reward"], series)
     )
     if not free or gained < FAR or room < ROOM * scale or 2 * len(values) <= came.change.n:
         return -np.inf, nothing
@@ -218,12 +231,12 @@ def _against(history: History, came: RewardOutcome, truth: Truth) -> Iterator[Fi
         return
     first, last, began = -down.first, -down.last, _onset(series)
     steps, values = series.known
-    sure = bool(down.better) or order(series.values) < IN_ORDER
+    sure = bool(down.better) or kendall_z(series.values) < IN_ORDER
     fell = sure and first - last > LOST * abs(first) and not truth.is_part
-    peak = None if fell or truth.is_part else fall_of(values, up.alike)
+    peak = None if fell or truth.is_part else find_fall(values, up.alike)
     if peak is not None:  # from a height that it had reached, while the reward went on
         began = int(steps[peak.place])
-        after = trend(history["reward"].since(began).values)
+        after = fit_trend(history["reward"].since(began).values)
         fell, first, last = after.last > after.first, peak.best, peak.last
     still = _most(up, values) < truth.most and (not up.better or up.last < truth.nothing)
     if not fell and not still:
@@ -276,7 +289,7 @@ def _most(rise: RewardOutcome, values: Values) -> float:
 
 
 def _rise(history: History, series: Series) -> RewardOutcome | None:
-    return outcome(replace(history, series={"reward": series}))
+    return measure_outcome(replace(history, series={"reward": series}))
 
 
 def _scatter(steps: dict[int, list[Sample]], value: Callable[[Sample], float | None]) -> float:
@@ -292,7 +305,7 @@ def _scatter(steps: dict[int, list[Sample]], value: Callable[[Sample], float | N
 def _signs(history: History, came: RewardOutcome, steps: dict[int, list[Sample]]) -> Iterator[Sign]:
     """Signs of the texts; but for copies none where answers heed the prompt more than at first, or
     it is not known."""
-    known, parts = weights(history) or {}, history.names("reward/")
+    known, parts = fit_part_weights(history) or {}, history.names("reward/")
     for name in filter(ORACLE.search, parts if len(parts) > 1 else ()):
         part = _rise(history, history[f"reward/{name}"])
         if part is not None and known.get(name, 1.0) * part.change.high < STAYED * came.change.mean:
@@ -301,7 +314,7 @@ def _signs(history: History, came: RewardOutcome, steps: dict[int, list[Sample]]
     texts = [one for these in steps.values() for one in these]
     copied = _means(steps, _copied)
     first, last = _ends(copied.values)
-    linked, slope = link(texts, _copied)
+    linked, slope = correlate_with_reward(texts, _copied)
     if (
         last > COPIED
         and last > LONGER * first
@@ -320,9 +333,9 @@ def _signs(history: History, came: RewardOutcome, steps: dict[int, list[Sample]]
     told = _ends(within.values - across.values)
     if not np.isfinite(told).all() or told[1] - told[0] > TOLD:
         return
-    length = _means(steps, characters)
+    length = _means(steps, count_characters)
     first, last = _ends(length.values)
-    linked, slope = link(texts, characters)
+    linked, slope = correlate_with_reward(texts, count_characters)
     if linked > LINKED and _sure(history, length) and last > LONGER * max(first, 1.0):
         alone = linked > PAID and slope * (last - first) > EXPLAINED * came.change.mean
         yield Sign(

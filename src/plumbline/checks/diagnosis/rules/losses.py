@@ -7,11 +7,22 @@ from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import every_step, level, likely, zeros
+from plumbline.checks.diagnosis.facts import (
+    is_every_step,
+    recent_median,
+    unrefuted_causes,
+    zero_mask,
+)
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import MATTERS
 from plumbline.checks.diagnosis.rules.steps import highest_rate
-from plumbline.checks.diagnosis.trends import BLOCKS, change, finite, order, since
+from plumbline.checks.diagnosis.trends import (
+    BLOCKS,
+    finite_values,
+    kendall_z,
+    measure_shift,
+    start_of_last_stretch,
+)
 
 NO_GRADIENT = 1e-7
 """A norm that is lost in AdamW's epsilon of 1e-8 a weight."""
@@ -38,12 +49,12 @@ def find_no_gradient(history: History) -> Iterator[Finding]:
     logger's fault.
     """
     gradient, loss = history["grad_norm"], history["loss"]
-    none = zeros(gradient, NO_GRADIENT)
+    none = zero_mask(gradient, NO_GRADIENT)
     share = float(none.mean())
-    start = int(gradient.steps[0]) if share >= MOST else since(gradient.steps, none)
+    start = int(gradient.steps[0]) if share >= MOST else start_of_last_stretch(gradient.steps, none)
     if start is None or none.sum() < ROWS or len(gradient.since(start)) < max(ROWS, len(none) // 5):
         return
-    there = finite(loss.since(start).values)
+    there = finite_values(loss.since(start).values)
     if not len(there) or float(np.median(np.abs(there))) < LEARNT:
         return  # `sft-loss` says so
     falls = _falls(there)
@@ -83,7 +94,7 @@ def _falls(loss: NDArray[np.float64]) -> bool:
 
 def ordered(values: NDArray[np.float64]) -> float:
     """The order of the means of a series' eight blocks, in standard errors; see `trends.order`."""
-    return order(
+    return kendall_z(
         np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))])
     )
 
@@ -103,16 +114,16 @@ def find_no_fall(history: History) -> Iterator[Finding]:
     A note, because what a model knows already stands still, too; a warning where the texts came
     twice.
     """
-    loss = finite(history["loss"].values)
+    loss = finite_values(history["loss"].values)
     if len(loss) < STANDS or history.has("preference/") or float(np.median(np.abs(loss))) < LEARNT:
         return
     third = len(loss) // 3
-    found = change(loss, third, third)
+    found = measure_shift(loss, third, third)
     if not -MATTERS * abs(found.first) < found.interval.low < 0 < found.interval.high or _falls(
         loss
     ):
         return
-    epochs = finite(history["epoch"].values)
+    epochs = finite_values(history["epoch"].values)
     again = (
         len(loss) >= SURELY
         and len(epochs) > 0
@@ -128,7 +139,7 @@ def find_no_fall(history: History) -> Iterator[Finding]:
         + (", though the texts came twice" if again else ""),
         since=int(history["loss"].steps[0]),
         evidence={"first": found.first, "last": found.last},
-        causes=likely(
+        causes=unrefuted_causes(
             history,
             "too low a learning rate" + _said_rate(history),
             "weights that are frozen, or an adapter that is not active",
@@ -191,7 +202,7 @@ def times_held_out(history: History) -> int | None:
     held, loss = history["eval/loss"], history["loss"]
     found = []
     for step, value in zip(held.steps[:2], held.values[:2], strict=True):
-        near = finite(loss.values[np.argsort(np.abs(loss.steps - step), kind="stable")[:3]])
+        near = finite_values(loss.values[np.argsort(np.abs(loss.steps - step), kind="stable")[:3]])
         if len(near) and 0 < value < np.inf:
             found.append(float(np.median(near)) / float(value))
     if not found:
@@ -278,7 +289,7 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
     good = np.isfinite(series.values)
     loss, steps = series.values[good], series.steps[good]
     rate = too_high(history)
-    if said := _risen(loss, every=every_step(series)):
+    if said := _risen(loss, every=is_every_step(series)):
         worst, what, evidence = said
         yield Finding(
             level="fatal" if worst else "warning",
@@ -288,7 +299,7 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
             causes=(f"{rate}: the first steps broke the model" if "first step" in what else rate,),
             fix="lower the learning rate tenfold",
         )
-    elif (at := _jump(loss, history["grad_norm"].values, LASTS[every_step(series)])) is not None:
+    elif (at := _jump(loss, history["grad_norm"].values, LASTS[is_every_step(series)])) is not None:
         before, peak = float(loss[:at].min()), float(loss[at:].max())
         yield Finding(
             level="warning",
@@ -319,7 +330,7 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
         and float(np.median(loss)) < LEARNT
         and loss[0] < LEARNT
     ):
-        gradient = finite(history["grad_norm"].values)
+        gradient = finite_values(history["grad_norm"].values)
         moving, dead = bool((gradient != 0).any()), len(gradient) > 0 and not gradient.any()
         yield Finding(
             level="fatal" if dead else "warning",
@@ -329,10 +340,13 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
             ),
             since=int(steps[0]),
             evidence={"first": float(loss[0]), "last": float(loss[-1])},
-            causes=likely(
+            causes=unrefuted_causes(
                 history,
                 ("all targets are masked", lambda _: moving),
-                ("the model has seen this text", lambda run: dead or level(run["entropy"]) > SURE),
+                (
+                    "the model has seen this text",
+                    lambda run: dead or recent_median(run["entropy"]) > SURE,
+                ),
                 ("a loss that is divided by too much", lambda _: not moving),
             ),
             fix="look at which tokens the loss is taken over",
@@ -355,7 +369,7 @@ def _strays(history: History) -> tuple[float, float] | None:
     Of a log whose first row stands for steps that broke the model already.
     """
     loss, chosen, right = (
-        finite(history[name].values)
+        finite_values(history[name].values)
         for name in ("loss", "preference/chosen", "preference/accuracy")
     )
     if min(len(loss), len(chosen), len(right)) < ROWS:
@@ -389,7 +403,7 @@ def _risen(loss: NDArray[np.float64], *, every: bool) -> tuple[bool, str, dict[s
             f"{lowest:.3f}"
         )
         return True, what, {"first step": begun, "last": last}
-    sure = count >= FEW[every] and change(loss, width, width).interval.low > 0
+    sure = count >= FEW[every] and measure_shift(loss, width, width).interval.low > 0
     far = count >= MANY and last > max(
         first + 4 * float(np.median(np.abs(np.diff(loss)))) / width**0.5, factor * first
     )
@@ -494,7 +508,10 @@ def _why_held_out(history: History, best: int, over: int) -> tuple[str, ...]:
         return (
             (rate, "held-out texts of another kind than those of training") if once else (epochs,)
         )
-    before, after = finite(loss.values[loss.steps <= best]), finite(loss.since(best).values)
+    before, after = (
+        finite_values(loss.values[loss.steps <= best]),
+        finite_values(loss.since(best).values),
+    )
     if len(before) and len(after) and float(np.median(after)) > float(np.median(before[-ROWS:])):
         return rate, epochs
     return epochs, rate
@@ -505,7 +522,7 @@ def _still_better(history: History, name: str, step: int) -> bool:
     if not any(word in name.lower() for word in RISING):
         return False
     series = history[f"eval/{name}"]
-    values, there = finite(series.values), finite(series.values[series.steps <= step])
+    values, there = finite_values(series.values), finite_values(series.values[series.steps <= step])
     return (
         len(values) >= 3
         and len(there) > 0

@@ -7,13 +7,20 @@ from dataclasses import replace
 import numpy as np
 
 from plumbline.checks.check import Finding
-from plumbline.checks.diagnosis.check import rule, stood
-from plumbline.checks.diagnosis.facts import agree, enough, level, likely, rises, zeros
+from plumbline.checks.diagnosis.check import persisted, rule
+from plumbline.checks.diagnosis.facts import (
+    has_enough_rows,
+    recent_median,
+    reward_rises,
+    sampler_matches,
+    unrefuted_causes,
+    zero_mask,
+)
 from plumbline.checks.diagnosis.history import Final, History, Series
-from plumbline.checks.diagnosis.outcome import outcome
+from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.checks.diagnosis.rules.losses import too_high
 from plumbline.checks.diagnosis.rules.steps import highest_rate
-from plumbline.checks.diagnosis.trends import BLOCKS, finite, moves, order, trend
+from plumbline.checks.diagnosis.trends import BLOCKS, finite_values, fit_trend, is_moving, kendall_z
 from plumbline.evaluation.comparison import among
 
 FIRST = 0.05
@@ -36,7 +43,7 @@ SAMPLED = ("reward", "completion_length", "entropy", "frac_truncated")
     "kl",
     needs=("kl|kl_sum",),
     stops=lambda history, since: (
-        stood(10)(history, since) and bool(np.median(history["kl"].last(10).values) > HUGE)
+        persisted(10)(history, since) and bool(np.median(history["kl"].last(10).values) > HUGE)
     ),
 )
 def find_kl(history: History) -> Iterator[Finding]:
@@ -67,7 +74,7 @@ def find_kl(history: History) -> Iterator[Finding]:
             ),
             since=int(steps[high][0]),
             evidence={"highest": float(values.max()), "median": middle},
-            causes=likely(
+            causes=unrefuted_causes(
                 history,
                 *((one, lambda _: not began) for one in TWO_MODELS),
                 ("too high a learning rate", lambda _: began and values.max() < GROWN * values[0]),
@@ -93,11 +100,11 @@ def find_kl(history: History) -> Iterator[Finding]:
             evidence={"first": float(values[0]), "median": middle},
             causes=TWO_MODELS,
             fix=ONE_MODEL,
-            shown=(came := outcome(history)) is not None and came.better is False,
+            shown=(came := measure_outcome(history)) is not None and came.better is False,
         )
     elif below := list(_below(series, 0.01)):
         yield from below
-    elif len(values) >= 5 and zeros(series, 1e-300).all():
+    elif len(values) >= 5 and zero_mask(series, 1e-300).all():
         # TRL's own loss has entropy and clip, and a KL only where it is charged; Unsloth's logs a
         # KL of 0 without one.
         own = (
@@ -106,7 +113,7 @@ def find_kl(history: History) -> Iterator[Finding]:
             and len(history["clip_fraction"]) > 0
         )
         wanted = beta > 0 if isinstance(beta, int | float) else own
-        still = len(history["grad_norm"]) > 0 and bool(zeros(history["grad_norm"], 1e-10).all())
+        still = len(history["grad_norm"]) > 0 and bool(zero_mask(history["grad_norm"], 1e-10).all())
         yield Finding(
             level="warning" if wanted else "note",
             what="the KL to the reference is exactly 0 at every step"
@@ -161,7 +168,7 @@ fifty."""
 
 def _below(series: Series, limit: float, of: str = "") -> Iterator[Finding]:
     """A KL whose mean is below 0, which none can be."""
-    values = finite(series.values)
+    values = finite_values(series.values)
     if len(values) and (values < -limit).mean() > 0.5:
         middle = float(np.median(values))
         yield Finding(
@@ -192,7 +199,7 @@ def _void(history: History, *, wanted: bool, still: bool) -> tuple[str, ...]:
     stays = "the weights do not change"
     if not (wanted or still):
         return ("beta is 0",)
-    if rises(history):
+    if reward_rises(history):
         return same
     live = (
         len(history["grad_norm"]) > 0
@@ -209,12 +216,12 @@ def _void(history: History, *, wanted: bool, still: bool) -> tuple[str, ...]:
 def _unseen(history: History) -> bool:
     """Whether the KL grows steadily while the reward and the length or the entropy of samples stand
     still."""
-    values = finite(history["kl"].values)
-    if len(values) < KL_LONG or agree(history):
+    values = finite_values(history["kl"].values)
+    if len(values) < KL_LONG or sampler_matches(history):
         return False
     width, up = (
         len(values) // 5,
-        order(np.array([block.mean() for block in np.array_split(values, BLOCKS)])),
+        kendall_z(np.array([block.mean() for block in np.array_split(values, BLOCKS)])),
     )
     first, last = float(np.median(values[:width])), float(np.median(values[-width:]))
     known = [name for name in SAMPLED if len(history[name]) >= KL_LONG]
@@ -224,7 +231,7 @@ def _unseen(history: History) -> bool:
         and last > TIMES * max(first, 1e-3)
         and len(known) >= 2
         and "reward" in known
-        and not any(moves(history[name].values) for name in known)
+        and not any(is_moving(history[name].values) for name in known)
     )
 
 
@@ -244,8 +251,11 @@ GROWS = 4.0
 def _stops(history: History, since: int) -> bool:
     """Not below what the recipe allows."""
     allowed = history.settings.get("rl.max_gap") or LIMIT
-    stands = level(history["logprob_gap"]) > allowed or level(history["mismatch_kl"]) > LIMIT_KL
-    return stood(10)(history, since) and stands
+    stands = (
+        recent_median(history["logprob_gap"]) > allowed
+        or recent_median(history["mismatch_kl"]) > LIMIT_KL
+    )
+    return persisted(10)(history, since) and stands
 
 
 @rule(
@@ -296,7 +306,7 @@ def _measured(
         ),
         since=int(steps[np.argmax(over)]),
         evidence={"first": first, "last": last, "highest": float(values.max())},
-        causes=likely(
+        causes=unrefuted_causes(
             history,
             "the sampler has old weights (a failed or cached transfer)",
             "its cache of prompts holds states of old weights",
@@ -315,7 +325,7 @@ def _measured(
 
 def _not_sharper(history: History) -> bool:
     """Whether the entropy is logged and did not fall."""
-    values = finite(history["entropy"].values)
+    values = finite_values(history["entropy"].values)
     return len(values) >= 2 * WINDOW and bool(
         np.median(values[-WINDOW:]) > 0.9 * np.median(values[:WINDOW])
     )
@@ -326,24 +336,24 @@ def _ratios(history: History) -> Iterator[Finding]:
     difference can."""
     mean, highest = history["importance_ratio_mean"], history["importance_ratio_max"]
     off = np.isfinite(mean.values) & ((mean.values > 1.5) | (mean.values < 0.67))
-    far = len(highest) >= 5 and level(highest) > 100
+    far = len(highest) >= 5 and recent_median(highest) > 100
     if len(mean) >= 5 and off[-WINDOW:].mean() > 0.5:
         found, since = float(np.median(mean.values[-WINDOW:])), int(mean.steps[off][0])
         what = f"importance ratios are {found:.3g} in the mean"
     elif far:
-        found, since = level(highest), int(highest.steps[np.argmax(highest.values > 100)])
+        found, since = recent_median(highest), int(highest.steps[np.argmax(highest.values > 100)])
         what = f"importance ratios go up to {found:.3g} at most steps"
     else:
         return
-    most = max(finite(highest.values), default=np.inf)
+    most = max(finite_values(highest.values), default=np.inf)
     product = "ratios are a product over a whole answer" + (
         f", cut at {most:.3g}" if most < 100 else ", and perhaps cut at a limit"
     )
-    if agree(history):
+    if sampler_matches(history):
         known = "logprob_gap" if len(history["logprob_gap"]) else "mismatch_kl"
         size = f"{'differ' if known == 'gap' else 'have a KL divergence of'}{' by' if known == 'gap' else ''}"
         what += (
-            f", but sampler and scorer {size} {abs(level(history[known])):.2g} nats a token: the "
+            f", but sampler and scorer {size} {abs(recent_median(history[known])):.2g} nats a token: the "
             "sampler is right"
         )
         causes: tuple[str, ...] = (
@@ -369,8 +379,8 @@ def _ratios(history: History) -> Iterator[Finding]:
         since=since,
         evidence={
             "ratio": found,
-            "logprob_gap": level(history["logprob_gap"]),
-            "KL divergence": level(history["mismatch_kl"]),
+            "logprob_gap": recent_median(history["logprob_gap"]),
+            "KL divergence": recent_median(history["mismatch_kl"]),
         },
         causes=causes,
         fix=fix,
@@ -394,13 +404,13 @@ def find_entropy(history: History) -> Iterator[Finding]:
 
     The first tenth of the steps against the last.
     """
-    values = finite(history["entropy"].values)
-    if not enough(history["entropy"], ENTROPY_ENOUGH) or (values < -1e-6).any():
+    values = finite_values(history["entropy"].values)
+    if not has_enough_rows(history["entropy"], ENTROPY_ENOUGH) or (values < -1e-6).any():
         return  # a loss term of that name, with its sign
     width = max(3, len(values) // 10)
     first, last = float(np.median(values[:width])), float(np.median(values[-width:]))
     steps = history["entropy"].steps[np.isfinite(history["entropy"].values)]
-    reward = trend(history["reward"].values)
+    reward = fit_trend(history["reward"].values)
     if last < GONE and last < SHARE * first:
         gone = np.flatnonzero(values < GONE)
         yield Finding(
@@ -410,16 +420,16 @@ def find_entropy(history: History) -> Iterator[Finding]:
             "the same",
             since=int(steps[gone[0]]) if len(gone) else None,
             evidence={"first": first, "last": last},
-            causes=likely(
+            causes=unrefuted_causes(
                 history,
-                ("many steps on few prompts", lambda run: 0 < level(run["epoch"]) < 1),
+                ("many steps on few prompts", lambda run: 0 < recent_median(run["epoch"]) < 1),
                 (
                     "a low temperature",
                     lambda run: run.settings.get("sampling.temperature", 0) >= WARM or first > MUCH,
                 ),
                 (
                     "a clip that lets only likely tokens rise",
-                    lambda run: level(run["clip_fraction"]) == 0,
+                    lambda run: recent_median(run["clip_fraction"]) == 0,
                 ),
                 "no penalty that holds the policy near its reference",
             ),
@@ -436,10 +446,10 @@ def find_entropy(history: History) -> Iterator[Finding]:
             + (" while the reward fell: the policy is coming apart" if falling else ""),
             since=int(steps[np.argmax(values > first + MUCH)]),
             evidence={"first": first, "last": last},
-            causes=likely(
+            causes=unrefuted_causes(
                 history,
                 "too high a learning rate",
-                ("sampler and scorer disagree", agree),
+                ("sampler and scorer disagree", sampler_matches),
                 "an entropy bonus that pays more than the task",
             ),
             fix="go back to a checkpoint before that step, with half the learning rate",

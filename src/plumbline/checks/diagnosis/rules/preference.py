@@ -8,11 +8,16 @@ from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import every_step, likely, zeros
+from plumbline.checks.diagnosis.facts import is_every_step, unrefuted_causes, zero_mask
 from plumbline.checks.diagnosis.history import History, Series
 from plumbline.checks.diagnosis.rules.losses import FEW, ordered
 from plumbline.checks.diagnosis.rules.steps import highest_rate
-from plumbline.checks.diagnosis.trends import change, finite, noise_of_mean, order
+from plumbline.checks.diagnosis.trends import (
+    finite_values,
+    kendall_z,
+    measure_shift,
+    standard_error_of_mean,
+)
 
 GUESS = float(np.log(2))
 """The loss of a pair that a coin decides, where the loss is the logarithm of a sigmoid: DPO's, a
@@ -55,7 +60,7 @@ def accuracy_of(history: History) -> NDArray[np.float64]:
     """The accuracy of the pairs; TRL's reward models, NeMo-RL and OpenRLHF write it without a
     prefix."""
     return next(
-        (found for name in RIGHT if len(found := finite(history[name].values))), np.array([])
+        (found for name in RIGHT if len(found := finite_values(history[name].values))), np.array([])
     )
 
 
@@ -73,10 +78,10 @@ def find_no_margin(history: History) -> Iterator[Finding]:
     say nothing.
     """
     margin, loss = margin_of(history), history["loss"]
-    needed = ROWS if not every_step(loss) or not every_step(margin) else SINGLE
+    needed = ROWS if not is_every_step(loss) or not is_every_step(margin) else SINGLE
     if max(len(margin), len(loss)) < LONG and _warming(history["learning_rate"].values):
         return
-    none = _still(zeros(margin, ZERO), needed)
+    none = _still(zero_mask(margin, ZERO), needed)
     guess = _still(np.abs(loss.values - GUESS) < EXACT + loss.rounding, SINGLE)
     if none or guess:
         series = margin if none else loss
@@ -101,15 +106,24 @@ def find_no_margin(history: History) -> Iterator[Finding]:
             ),
         )
         return
-    right, values, margins = accuracy_of(history), finite(loss.values), finite(margin.values)
+    right, values, margins = (
+        accuracy_of(history),
+        finite_values(loss.values),
+        finite_values(margin.values),
+    )
     late, apart = right[-(len(right) // 2) :], margins[-(len(margins) // 2) :]
     if (
         len(right) >= LONG
         and len(values) >= LONG
         and ABOUT[0] < float(np.median(values[-(len(values) // 2) :])) - GUESS < ABOUT[1]
         and abs(float(late.mean()) - 0.5) < COIN
-        and not (len(margins) >= LONG and apart.mean() > SURE * noise_of_mean(margins, len(apart)))
-        and not any(_rises(series, every=every_step(loss)) for series in (right, margins, -values))
+        and not (
+            len(margins) >= LONG
+            and apart.mean() > SURE * standard_error_of_mean(margins, len(apart))
+        )
+        and not any(
+            _rises(series, every=is_every_step(loss)) for series in (right, margins, -values)
+        )
     ):
         yield Finding(
             level="warning",
@@ -149,7 +163,7 @@ def _rises(values: NDArray[np.float64], *, every: bool) -> bool:
     if len(values) < FEW[every]:
         return False
     third = len(values) // 3
-    return change(values, third, third).interval.low > 0 or ordered(values) > ORDERED
+    return measure_shift(values, third, third).interval.low > 0 or ordered(values) > ORDERED
 
 
 def _why_none(history: History) -> tuple[str, ...]:
@@ -159,11 +173,11 @@ def _why_none(history: History) -> tuple[str, ...]:
     known = len(chosen) > 0 and np.array_equal(chosen.steps, rejected.steps)
     same = known and bool(np.allclose(chosen.values, rejected.values, rtol=1e-6, atol=1e-6))
     rewards = [history[f"preference/{name}"] for name in ("chosen", "rejected")]
-    paid = any(len(one) and not zeros(one, ZERO).mean() >= MOST for one in rewards)
-    gradient = finite(history["grad_norm"].values)
+    paid = any(len(one) and not zero_mask(one, ZERO).mean() >= MOST for one in rewards)
+    gradient = finite_values(history["grad_norm"].values)
     moves = len(gradient) > 0 and bool((gradient > ZERO).any())
     frozen = len(gradient) > 0 and not moves
-    causes = likely(
+    causes = unrefuted_causes(
         history,
         ("chosen and rejected answers are the same texts", lambda _: moves or (known and not same)),
         (
@@ -198,11 +212,11 @@ def find_swapped_pairs(history: History) -> Iterator[Finding]:
     training's is high.
     """
     right, steps = accuracy_of(history), history["loss"].steps
-    margin = finite(margin_of(history).values)
+    margin = finite_values(margin_of(history).values)
     third = max(2, len(right) // 3)
     if len(right) >= FEW[False]:
         late, error = float(right[-third:].mean()), float(right[-third:].std(ddof=1)) / third**0.5
-        falls = _rises(-right, every=every_step(history["loss"])) or (
+        falls = _rises(-right, every=is_every_step(history["loss"])) or (
             len(margin) and _rises(-margin, every=False)
         )
         if late < min(LOW, 0.5 - SURE * error) and falls:
@@ -225,10 +239,10 @@ def find_swapped_pairs(history: History) -> Iterator[Finding]:
             return
     series = history["eval/preference/accuracy"]
     series = series if len(series) else history["eval/accuracy"]
-    held = finite(series.values)
+    held = finite_values(series.values)
     if len(held) < 3 or not len(right) or right[-third:].mean() < HIGH:
         return
-    if held[-1] < LOW and held[-2] < LOW and order(held) <= 0:
+    if held[-1] < LOW and held[-2] < LOW and kendall_z(held) <= 0:
         what, cause = "falls below a half", "the held-out pairs are swapped, or those of training"
     elif np.abs(held - 0.5).max() < COIN:
         what, cause = "stays a guess", "labels that say nothing, which were learnt by heart"
@@ -260,11 +274,11 @@ def find_less_likely(history: History) -> Iterator[Finding]:
     Common in DPO, and a note; a warning where a whole answer's log-probability doubles.
     """
     chosen, rejected = (
-        finite(history[f"preference/logps_{name}"].values) for name in ("chosen", "rejected")
+        finite_values(history[f"preference/logps_{name}"].values) for name in ("chosen", "rejected")
     )
     margin, every = (
-        finite(margin_of(history).values),
-        every_step(history["preference/logps_chosen"]),
+        finite_values(margin_of(history).values),
+        is_every_step(history["preference/logps_chosen"]),
     )
     if not _rises(-chosen, every=every) or (len(rejected) and not _rises(-rejected, every=every)):
         return

@@ -11,27 +11,27 @@ from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import (
     RISES,
-    agree,
-    enough,
-    likely,
-    quoted,
-    rises,
-    short,
-    sums,
-    weights,
+    compare_part_sum,
+    fit_part_weights,
+    has_enough_rows,
+    quote_sample,
+    reward_rises,
+    sampler_matches,
+    shorten_prompts,
+    unrefuted_causes,
 )
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.outcome import outcome
+from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.checks.diagnosis.rules.series import JUMP_ENOUGH, jumps_of
 from plumbline.checks.diagnosis.trends import (
     FALL_ENOUGH,
     FALL_SURE,
     STRETCHES,
-    ends_of,
-    fall_of,
-    finite,
-    height,
-    trend,
+    compare_ends,
+    find_fall,
+    finite_values,
+    fit_trend,
+    max_magnitude,
 )
 from plumbline.evaluation.statistics import surely_over
 from plumbline.runs.evaluations import REFERENCE
@@ -61,7 +61,7 @@ def find_dead_part(history: History) -> Iterator[Finding]:
             yield Finding(
                 level="warning" if moving else "fatal",
                 what=f"the part {name} of the reward was 0 in all of {len(values)} logged steps"
-                + quoted(history.samples[::-1]),
+                + quote_sample(history.samples[::-1]),
                 since=int(history[f"reward/{name}"].steps[0]),
                 evidence={"steps": len(values), "parts that move": len(moving)},
                 causes=(
@@ -137,20 +137,23 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
     Each part that fell for sure, or whose charge grew, with its weight where the logged reward is a
     weighted sum of the parts.
     """
-    known, rose = weights(history) or {}, rises(history)
+    known, rose = fit_part_weights(history) or {}, reward_rises(history)
     none = NO_WEIGHT * max(map(abs, known.values()), default=0.0)
     for name, weight in known.items():
         if (weight <= none and rose) or weight < -none:
             yield from _unpaid(history, name, 0.0 if weight >= -none else weight)
     ends = {
-        name: ends_of(finite(history[name].values))
+        name: compare_ends(finite_values(history[name].values))
         for name in (*(f"reward/{name}" for name in history.names("reward/")), "reward")
-        if enough(history[name], PARTS_OPPOSE_ENOUGH)
+        if has_enough_rows(history[name], PARTS_OPPOSE_ENOUGH)
     }
-    if "reward" not in ends or trend(history["reward"].values).t < -2:
+    if "reward" not in ends or fit_trend(history["reward"].values).t < -2:
         return
     del ends["reward"]
-    least = {name: PARTS_OPPOSE_LEAST * height(finite(history[name].values)) for name in ends}
+    least = {
+        name: PARTS_OPPOSE_LEAST * max_magnitude(finite_values(history[name].values))
+        for name in ends
+    }
     paid = {name: known.get(name.removeprefix("reward/"), 1.0) for name in ends}
     rising = {
         name: end
@@ -193,16 +196,20 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
 def _unpaid(history: History, name: str, weight: float) -> Iterator[Finding]:
     """A part of no weight, or of one below 0, that fell while the reward rose."""
     series = history[f"reward/{name}"]
-    down = outcome(replace(history, series={"reward": replace(series, values=-series.values)}))
-    values = finite(series.values)
-    sure = ends_of(values)[2] if enough(series, PARTS_OPPOSE_ENOUGH) else 0.0
+    down = measure_outcome(
+        replace(history, series={"reward": replace(series, values=-series.values)})
+    )
+    values = finite_values(series.values)
+    sure = compare_ends(values)[2] if has_enough_rows(series, PARTS_OPPOSE_ENOUGH) else 0.0
     if down is None:
         return
     first, last = -down.first, -down.last
-    lost = first - last > max(PARTS_OPPOSE_LEAST * height(values), PARTS_OPPOSE_LARGE * abs(first))
+    lost = first - last > max(
+        PARTS_OPPOSE_LEAST * max_magnitude(values), PARTS_OPPOSE_LARGE * abs(first)
+    )
     fell = lost and (down.better or sure < -PARTS_OPPOSE_SURE)
     wrong = weight < 0 <= values.min() and bool(WANTED.search(name)) and not MEASURED.search(name)
-    if not (fell and rises(history)) and not wrong:
+    if not (fell and reward_rises(history)) and not wrong:
         return
     # A charge that is logged as a number below 0 is paid under a weight below 0.
     meant = (
@@ -242,11 +249,11 @@ def find_lost_reward(history: History) -> Iterator[Finding]:
         return
     if history.origin == "plumbline":
         return  # our parts are weighted, and a part that was not judged is None
-    steps, less, scale = sums(history)
+    steps, less, scale = compare_part_sum(history)
     if len(steps) < 5:
         return
     equal, lost = np.abs(less) < scale, less > scale
-    if not equal.mean() >= 0.2 or not lost.any() or weights(history) is not None:
+    if not equal.mean() >= 0.2 or not lost.any() or fit_part_weights(history) is not None:
         return
     yield Finding(
         level="warning",
@@ -307,7 +314,7 @@ def _unknown(history: History, name: str) -> Finding | None:
         since=lost[0].step,
         evidence={"completions": len(lost), "share": round(share, 4)},
         about=name,
-        samples=short([one.prompt for one in lost]),
+        samples=shorten_prompts([one.prompt for one in lost]),
         causes=("the function cannot judge them, and they are counted as 0",),
         fix=(
             "a reward that is not known is no reward of 0: leave such completions out, or judge "
@@ -446,7 +453,9 @@ def find_dead_task(history: History) -> Iterator[Finding]:
 
     Where another task earns something; where none does, other checks say so.
     """
-    levels = {name: finite(history[f"task/{name}"].values) for name in history.names("task/")}
+    levels = {
+        name: finite_values(history[f"task/{name}"].values) for name in history.names("task/")
+    }
     dead = [
         name
         for name, values in levels.items()
@@ -486,7 +495,7 @@ def find_dominant_part(history: History) -> Iterator[Finding]:
     Where the reward is the plain sum of its parts, as other weights are not known. It may be meant
     so: a note.
     """
-    names, (steps, less, off) = history.names("reward_std/"), sums(history)
+    names, (steps, less, off) = history.names("reward_std/"), compare_part_sum(history)
     if len(names) < 2 or len(steps) < DOMINANT_PART_ENOUGH or not np.nanmedian(np.abs(less)) < off:
         return
     spread = {name: float(np.nanmean(history[f"reward_std/{name}"].values)) for name in names}
@@ -521,13 +530,13 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
     """
     series = history["reward"]
     steps, values = series.known
-    came, few = outcome(history), len(values) < FALL_ENOUGH
+    came, few = measure_outcome(history), len(values) < FALL_ENOUGH
     if came is None or (few and came.every):
         return
-    fall = fall_of(values, came.alike, sure=came.worse)
+    fall = find_fall(values, came.alike, sure=came.worse)
     if fall is None:
         return
-    spread = finite(history["reward_std"].values)
+    spread = finite_values(history["reward_std"].values)
     if few and len(spread) and fall.best - fall.last < RARELY * spread.max():
         return  # a reward that is rarely earned is missing in some rows by chance
     entropy, kl = history["entropy"], history["kl"]
@@ -557,11 +566,14 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
             "first": fall.first,
             "noise": fall.noise,
         },
-        causes=likely(
+        causes=unrefuted_causes(
             history,
             *causes,
             "too high a learning rate for this model",
-            ("sampler and scorer disagree (see gap)", lambda run: agree(run) or _drifts(run)),
+            (
+                "sampler and scorer disagree (see gap)",
+                lambda run: sampler_matches(run) or _drifts(run),
+            ),
             (
                 "a reward that changed during the run",
                 lambda _: len(values) >= JUMP_ENOUGH and not sudden,
@@ -579,8 +591,8 @@ def _drifts(history: History) -> bool:
     found = [
         one
         for name in ("logprob_gap", "mismatch_kl")
-        if len(one := finite(history[name].values)) >= FALL_ENOUGH
+        if len(one := finite_values(history[name].values)) >= FALL_ENOUGH
     ]
-    return not agree(history) and any(
+    return not sampler_matches(history) and any(
         np.median(one[-STRETCHES:]) > 2 * np.median(one[:STRETCHES]) for one in found
     )

@@ -6,9 +6,14 @@ import numpy as np
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import every_step, likely, spread_of_batch, zeros
+from plumbline.checks.diagnosis.facts import (
+    is_batch_spread,
+    is_every_step,
+    unrefuted_causes,
+    zero_mask,
+)
 from plumbline.checks.diagnosis.history import History, Series
-from plumbline.checks.diagnosis.trends import finite, runs_of, since
+from plumbline.checks.diagnosis.trends import finite_values, longest_stretch, start_of_last_stretch
 
 WATCHED = (
     "loss",
@@ -109,7 +114,7 @@ def find_not_finite(history: History) -> Iterator[Finding]:
         evidence={
             f"{name}: steps that are not finite": count for name, (_, count, _) in found.items()
         },
-        causes=likely(
+        causes=unrefuted_causes(
             history,
             *(
                 (
@@ -261,7 +266,7 @@ def _dead(history: History) -> tuple[np.ndarray, list[str]]:
         series = history[name]
         if not np.array_equal(series.steps, loss.steps):
             continue
-        at = zeros(series, 1e-10)
+        at = zero_mask(series, 1e-10)
         if name == "entropy" and not (at & found).any():
             continue  # of another batch, or over the prompt
         found &= at
@@ -270,21 +275,21 @@ def _dead(history: History) -> tuple[np.ndarray, list[str]]:
         found &= ("the gradient" in names) & (
             _differ(history, loss.steps) if _scaled(history) else _regular(found)
         )
-        found &= every_step(loss)
+        found &= is_every_step(loss)
     all_found = found.copy()
     for step in np.flatnonzero(all_found):
         near = slice(max(0, int(step) - AROUND), int(step) + AROUND + 1)
-        alive = finite(np.abs(loss.values[near][~all_found[near]]))
+        alive = finite_values(np.abs(loss.values[near][~all_found[near]]))
         gradient = history["grad_norm"].values
         others = (
-            finite(np.abs(gradient[near][~all_found[near]]))
+            finite_values(np.abs(gradient[near][~all_found[near]]))
             if len(gradient) == len(loss)
             else alive
         )
         still = history.kind == "sft" and not (
             len(alive) and alive.min() > SMALL * np.median(alive) > SMALL * ALIVE
         )
-        row = runs_of(all_found[near])
+        row = longest_stretch(all_found[near])
         if (
             still
             or row > AROUND // 2
@@ -303,7 +308,7 @@ def _scaled(history: History) -> bool:
 def _differ(history: History, steps: np.ndarray) -> np.ndarray:
     """The steps at which they do."""
     spread, share = history["reward_std"], history["frac_reward_zero_std"]
-    if not len(spread) or spread_of_batch(history):
+    if not len(spread) or is_batch_spread(history):
         return np.isin(steps, share.steps[(share.values > 0) & (share.values < 1)])
     return np.isin(steps, spread.steps[spread.values > ZERO])
 
@@ -330,7 +335,7 @@ def _some(history: History, dead: np.ndarray, names: list[str]) -> Finding:
         + "), among steps that are good: these batches teach nothing",
         since=int(steps[0]),
         evidence={"share of steps": round(float(dead.mean()), 3), "steps": steps[:10].tolist()},
-        causes=likely(
+        causes=unrefuted_causes(
             history,
             "no token of these batches is a target: answers that are cut off by the longest "
             "length, or masked",
@@ -359,8 +364,8 @@ def _some(history: History, dead: np.ndarray, names: list[str]) -> Finding:
 def _since(history: History) -> Iterator[Finding]:
     """A loss of 0 from a step on, which none that is learnt comes to at once."""
     loss = history["loss"]
-    start = since(loss.steps, np.abs(loss.values) < max(1e-12, loss.rounding))
-    before = finite(loss.values[loss.steps < (start or 0)])[-AROUND:]
+    start = start_of_last_stretch(loss.steps, np.abs(loss.values) < max(1e-12, loss.rounding))
+    before = finite_values(loss.values[loss.steps < (start or 0)])[-AROUND:]
     if start is None or len(loss.since(start)) < AROUND or len(before) < LOSS_ZERO_FEW:
         return
     if not before[-LOSS_ZERO_FEW:].min() > np.median(before) / 2 > ALIVE:
@@ -391,7 +396,7 @@ def _since(history: History) -> Iterator[Finding]:
 def _at_first(history: History) -> Iterator[Finding]:
     """Where there is no gradient, `no-signal` says so."""
     loss = history["loss"]
-    values, norms = finite(loss.values), finite(history["grad_norm"].values)
+    values, norms = finite_values(loss.values), finite_values(history["grad_norm"].values)
     if (
         len(values) < 10
         or len(norms) < 10
@@ -529,14 +534,14 @@ def find_slower(history: History) -> Iterator[Finding]:
 
     What else ran on the machine is not known, so it is a note.
     """
-    seconds = finite(history["step_time"].values)
+    seconds = finite_values(history["step_time"].values)
     if len(seconds) < SLOWER_ENOUGH:
         return
     width = max(3, len(seconds) // 10)
     grew = float(
         np.median(seconds[-width:]) / max(float(np.median(seconds[width : 2 * width])), 1e-9)
     )
-    length = finite(history["completion_length"].values)
+    length = finite_values(history["completion_length"].values)
     if len(length) >= SLOWER_ENOUGH:
         grew /= max(
             1.0,

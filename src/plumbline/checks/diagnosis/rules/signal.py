@@ -12,24 +12,29 @@ from plumbline.checks.diagnosis.facts import (
     EQUAL,
     LONG,
     MOST,
-    cut_from_start,
     equal_groups,
-    every_step,
-    groups_of,
-    learns,
-    likely,
-    no_chance,
-    quoted,
+    group_samples,
+    has_rising_trend,
+    is_batch_spread,
+    is_cut_from_start,
+    is_every_step,
+    is_sustained,
+    max_reward,
+    quote_sample,
+    reward_rises,
     rewards_differ,
-    rises,
-    short,
-    spread_of_batch,
-    steps_apart,
-    top,
-    zeros,
+    shorten_prompts,
+    step_distance,
+    unrefuted_causes,
+    zero_mask,
 )
 from plumbline.checks.diagnosis.history import History, Sample, Series
-from plumbline.checks.diagnosis.trends import finite, height, runs_of, since
+from plumbline.checks.diagnosis.trends import (
+    finite_values,
+    longest_stretch,
+    max_magnitude,
+    start_of_last_stretch,
+)
 
 TINY = 1e-10
 """A gradient or a spread below is none: float32 leaves about 1e-7 of equal rewards times their
@@ -78,18 +83,18 @@ def _silent(history: History) -> tuple[np.ndarray, np.ndarray, str] | None:
     )
     reward = history["reward"]
     if len(gradient):
-        mask = zeros(gradient, TINY)
+        mask = zero_mask(gradient, TINY)
         equal = share.values[np.isin(share.steps, gradient.steps)]
         chance = (
             len(equal) > 0 and float(np.prod(equal)) > CHANCE
         )  # of groups that are equal at the last of these steps
         if mask.any() and (
-            every_step(gradient) or (len(mask) >= LONG and mask.all() and not chance)
+            is_every_step(gradient) or (len(mask) >= LONG and mask.all() and not chance)
         ):
             return gradient.steps, mask, GRADIENT
     if len(share) and (share.values >= 1).any():
         return share.steps, share.values >= 1, "all groups have equal rewards"
-    if len(spread) and (mask := zeros(spread, EQUAL)).any():
+    if len(spread) and (mask := zero_mask(spread, EQUAL)).any():
         return spread.steps, mask, "all rewards are equal"
     unsaid = not (spread.values > 0).any() and not rewards_differ(history)
     printed = PRINTED_ZERO if not reward.values.any() else PRINTED
@@ -107,7 +112,7 @@ def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the steps sa
         return False
     steps, mask, _ = silent
     length, often = _end(mask)
-    covered = length * steps_apart(steps) if mask.all() else length
+    covered = length * step_distance(steps) if mask.all() else length
     return covered >= (history.settings.get("rl.patience") or PATIENCE) and often**length < CHANCE
 
 
@@ -132,10 +137,10 @@ def find_no_signal(history: History) -> Iterator[Finding]:
     if silent is None:
         return
     steps, mask, because = silent
-    share, longest = float(mask.mean()), runs_of(mask)
-    begins = since(steps, mask)
+    share, longest = float(mask.mean()), longest_stretch(mask)
+    begins = start_of_last_stretch(steps, mask)
     for_good = begins is not None and not _by_chance(mask)
-    if not no_chance(steps, longest) or (share < 0.5 and not for_good):
+    if not is_sustained(steps, longest) or (share < 0.5 and not for_good):
         return
     begins = begins if for_good else None
     start = begins if begins is not None else int(steps[mask][0])
@@ -144,9 +149,9 @@ def find_no_signal(history: History) -> Iterator[Finding]:
         yield _lost(history, share, start, evidence, for_good=for_good)
         return
     reward = history["reward"]
-    there = finite(reward.since(start).values)
+    there = finite_values(reward.since(start).values)
     level = float(np.median(there)) if len(there) else float("nan")
-    values = finite(reward.values)
+    values = finite_values(reward.values)
     best = float(values.max()) if len(values) else float("nan")
     earned = float(values[: max(1, len(values) // 10)].mean()) if len(values) else float("nan")
     evidence |= {"reward there": round(level, 4)}
@@ -177,7 +182,7 @@ def find_no_signal(history: History) -> Iterator[Finding]:
         )
         return
     if solved:
-        highest = top(history)
+        highest = max_reward(history)
         known = highest is not None and level > NO_SIGNAL_TOP * highest
         yield Finding(
             level="note" if known or (highest is None and level > NO_SIGNAL_TOP) else "warning",
@@ -203,12 +208,12 @@ def _equal(
 ) -> Finding:
     """Rewards that are equal, as far as the series say."""
     share, level = evidence["share of steps"], evidence["reward there"]
-    zero, highest = abs(level) < EQUAL, top(history)
+    zero, highest = abs(level) < EQUAL, max_reward(history)
     full = highest is not None and level > NO_SIGNAL_TOP * highest
-    mixed = because == GRADIENT and _some(history) and spread_of_batch(history)
+    mixed = because == GRADIENT and _some(history) and is_batch_spread(history)
     rewards, shares = (
-        finite(history["reward"].since(start).values),
-        finite(history["frac_reward_zero_std"].since(start).values),
+        finite_values(history["reward"].since(start).values),
+        finite_values(history["frac_reward_zero_std"].since(start).values),
     )
     varies = len(rewards) > 0 and float(np.ptp(rewards)) > EQUAL
     equal = len(shares) > 0 and float(shares.mean()) >= MOST
@@ -217,10 +222,10 @@ def _equal(
         level=how,
         what=f"{because} in {share:.0%} of the logged steps (rewards there: {level:.3f}"
         + ("; they differ, within groups or between them" if mixed else "")
-        + f"): nothing was learnt from them{quoted(_earned(history, start, level))}",
+        + f"): nothing was learnt from them{quote_sample(_earned(history, start, level))}",
         since=start,
         evidence=evidence,
-        causes=likely(
+        causes=unrefuted_causes(
             history,
             *(
                 ("parts of the reward that cancel one another",)
@@ -256,13 +261,13 @@ def _equal(
         else "score a blank, a wrong and a right answer by hand: where all earn the same, mend the "
         "reward; where only "
         "right ones earn this, take harder prompts",
-        follows=("truncation",) if zero and cut_from_start(history) else (),
+        follows=("truncation",) if zero and is_cut_from_start(history) else (),
     )
 
 
 def _parts_move(history: History) -> bool:
     """Whether several parts of the reward are not the same in all steps."""
-    parts = [finite(history[f"reward/{name}"].values) for name in history.names("reward/")]
+    parts = [finite_values(history[f"reward/{name}"].values) for name in history.names("reward/")]
     return sum(len(values) > 0 and bool(np.ptp(values) > EQUAL) for values in parts) > 1
 
 
@@ -278,12 +283,12 @@ def _lost(
     """A gradient of 0 where rewards differ within groups: the fault lies between the loss and the
     weights."""
     equal, spread = (
-        finite(history["frac_reward_zero_std"].values),
-        finite(history["reward_std"].values),
+        finite_values(history["frac_reward_zero_std"].values),
+        finite_values(history["reward_std"].values),
     )
     shown = [f"{1 - equal.mean():.0%} of the groups"] if len(equal) and equal.mean() > 0 else []
     shown += [f"deviation {np.median(spread):.3g}"] if len(spread) else []
-    rises = learns(history) and (share == 1 or not for_good)
+    rises = has_rising_trend(history) and (share == 1 or not for_good)
     return Finding(
         level="note" if rises else "fatal" if share >= NO_SIGNAL_MOST or for_good else "warning",
         what=(
@@ -303,7 +308,7 @@ def _lost(
         evidence=evidence,
         causes=("a norm that is read before gradients are summed, or after they are cleared",)
         if rises
-        else likely(
+        else unrefuted_causes(
             history,
             ("the learning rate is 0", lambda run: bool((run["learning_rate"].values > 0).any())),
             "frozen weights, or an adapter that is not trainable",
@@ -331,7 +336,7 @@ def _none(history: History) -> bool:
 
 def _some(history: History) -> bool:
     """Whether a deviation of rewards is logged."""
-    spread = finite(history["reward_std"].values)
+    spread = finite_values(history["reward_std"].values)
     return len(spread) > 0 and float(np.median(spread)) > EQUAL
 
 
@@ -386,12 +391,12 @@ def find_zero_variance_groups(history: History) -> Iterator[Finding]:
     last = shares.last(window).values
     if len(last) < window or not ZERO_VARIANCE_GROUPS_MOST < np.mean(last) < 1:
         return
-    share, earned = float(np.mean(last)), finite(history["reward"].last(WINDOW).values)
+    share, earned = float(np.mean(last)), finite_values(history["reward"].last(WINDOW).values)
     level = float(earned.mean()) if len(earned) else float("nan")
     where, causes, fix = _where(history, share, level)
     solved = where == ZERO_VARIANCE_GROUPS_SOLVED or (where == UNKNOWN and _high(level, share))
     always = min(share, float(shares.values[:window].mean())) > ALWAYS
-    taught = share < TAUGHT and where != BOTTOM and rises(history)
+    taught = share < TAUGHT and where != BOTTOM and reward_rises(history)
     yield Finding(
         level="note" if taught or (solved and not always) else "warning",
         what=f"in the last {window} logged steps {share:.0%} of the groups have equal rewards"
@@ -415,13 +420,15 @@ def _saturated(history: History) -> Iterator[Finding]:
     if len(spread) < 2 * WINDOW or not np.isfinite(spread.values).all():
         return
     first = float(np.median(spread.values[: len(spread) // 3]))
-    start = since(spread.steps, spread.values < SATURATED * first)
+    start = start_of_last_stretch(spread.steps, spread.values < SATURATED * first)
     if start is None or len(spread.since(start)) < SATURATED_FOR * len(spread):
         return
-    after = finite(reward.since(start).values)
-    if not len(after) or np.median(after) < NO_SIGNAL_TOP * height(finite(reward.values)):
+    after = finite_values(reward.since(start).values)
+    if not len(after) or np.median(after) < NO_SIGNAL_TOP * max_magnitude(
+        finite_values(reward.values)
+    ):
         return
-    moved = finite(kl.since(start).values)
+    moved = finite_values(kl.since(start).values)
     drifts = len(moved) > 0 and moved[-1] > DRIFT and moved[-1] > 2 * moved[0]
     yield Finding(
         level="warning" if drifts else "note",
@@ -446,7 +453,7 @@ def _saturated(history: History) -> Iterator[Finding]:
 def _where(history: History, share: float, level: float) -> tuple[str, tuple[str, ...], str]:
     """Where groups of equal rewards stand, as far as the scale of the reward is known; their causes
     and what to do."""
-    highest = top(history)
+    highest = max_reward(history)
     more = "raise rl.group_size, or pay parts of an answer"
     if highest is not None and _high(level / highest, share):
         return (
@@ -574,7 +581,7 @@ def find_stuck_prompts(history: History) -> Iterator[Finding]:
     note.
     """
     visits: dict[str, list[list[float]]] = defaultdict(list)
-    for (_, prompt), group in groups_of(history.samples).items():
+    for (_, prompt), group in group_samples(history.samples).items():
         rewards = [one.reward for one in group if one.reward is not None]
         if prompt and len(rewards) > 1:
             visits[prompt].append(rewards)
@@ -594,7 +601,7 @@ def find_stuck_prompts(history: History) -> Iterator[Finding]:
             f"{len(low)} of them 0"
         ),
         evidence={"prompts": len(often), "without a spread": len(stuck), "at 0": len(low)},
-        samples=short(list(stuck)),
+        samples=shorten_prompts(list(stuck)),
         causes=("prompts that are too hard",)
         if 2 * len(low) > len(stuck)
         else ("prompts that are solved",),
@@ -665,7 +672,7 @@ def _away(series: Series, spread: Series) -> np.ndarray:
         or zero[-1] == len(values) - 1
     ):
         return np.array([], dtype=np.int64)
-    found, least = [], LEAST * height(values)
+    found, least = [], LEAST * max_magnitude(values)
     for at in zero:
         near = values[max(0, at - AROUND // 2) : at + AROUND // 2 + 1]
         near = near[np.abs(near) > 1e-12]

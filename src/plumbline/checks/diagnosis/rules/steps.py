@@ -6,10 +6,10 @@ import numpy as np
 
 from plumbline.checks.check import Finding, Level
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import level, likely, zeros
+from plumbline.checks.diagnosis.facts import recent_median, unrefuted_causes, zero_mask
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.outcome import outcome
-from plumbline.checks.diagnosis.trends import finite
+from plumbline.checks.diagnosis.outcome import measure_outcome
+from plumbline.checks.diagnosis.trends import finite_values
 
 SPENT = 0.01
 """Of the highest rate: below it a step of AdamW moves a hundredth of what it did."""
@@ -141,7 +141,7 @@ def find_small_updates(history: History) -> Iterator[Finding]:
         else 0
     )
     travelled = float(values.mean() * steps + values.max() * left)
-    highest, adapter, came = highest_rate(history), adapter_rate(history), outcome(history)
+    highest, adapter, came = highest_rate(history), adapter_rate(history), measure_outcome(history)
     low = highest < ADAPTERS[0] / FAR_OFF and not (came and came.better)
     causes: tuple[str, ...] = ()
     if 0 < travelled < FAR and not (steps < 50 and values.max() > LOW):
@@ -181,7 +181,7 @@ def highest_rate(history: History) -> float:
     """The highest rate that was logged or planned: a warmup may not be over; NaN where none is
     known."""
     logged, planned = (
-        finite(history["learning_rate"].values),
+        finite_values(history["learning_rate"].values),
         history.settings.get(f"{history.kind}.optimiser.learning_rate"),
     )
     rates = [*logged.tolist(), *([float(planned)] if isinstance(planned, int | float) else [])]
@@ -293,7 +293,7 @@ def find_clip_idle(history: History) -> Iterator[Finding]:
     one.
     """
     values = history["clip_fraction"].values
-    if len(values) < 10 or not zeros(history["clip_fraction"], 1e-300).all():
+    if len(values) < 10 or not zero_mask(history["clip_fraction"], 1e-300).all():
         return
     epochs = history.settings.get("rl.inner_epochs")
     several = isinstance(epochs, int) and epochs > 1
@@ -310,10 +310,10 @@ def find_clip_idle(history: History) -> Iterator[Finding]:
             else ": where each batch is used once the ratio is 1 and a clip cannot act"
         ),
         evidence={"steps": len(values), "uses of a batch": epochs},
-        causes=likely(
+        causes=unrefuted_causes(
             history,
             "old log-probabilities computed with the weights that are being trained",
-            ("a rate too low to move a ratio", lambda run: level(run["kl"]) > MOVED),
+            ("a rate too low to move a ratio", lambda run: recent_median(run["kl"]) > MOVED),
         )
         if several
         else (),
