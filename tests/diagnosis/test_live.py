@@ -11,7 +11,7 @@ import pytest
 
 from plumbline.checks.diagnosis.history import Sample, Series
 from plumbline.checks.diagnosis.live import Live, validate_check_names
-from plumbline.checks.diagnosis.rules.signal import LOOK, t_of_slope
+from plumbline.checks.diagnosis.rules.signal import LOOK, slope_t
 from plumbline.errors import RecipeError, TrainingStopped
 from plumbline.policies import open_policy
 from plumbline.recipe import SftSection, parse
@@ -338,8 +338,8 @@ class TestMostlyNoise:
         from scipy.stats import linregress
 
         fit = linregress(np.arange(60), self.rising)
-        assert t_of_slope(self.rising) == pytest.approx(fit.slope / fit.stderr)
-        assert t_of_slope(np.full(40, 0.3)) == 0
+        assert slope_t(self.rising) == pytest.approx(fit.slope / fit.stderr)
+        assert slope_t(np.full(40, 0.3)) == 0
 
     def test_on_the_arms_of_the_study_it_is_silent_where_the_reward_rose_and_speaks_where_it_was_shuffled(
         self,

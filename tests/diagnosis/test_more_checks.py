@@ -11,9 +11,9 @@ from plumbline.checks.check import Finding, examine
 from plumbline.checks.diagnosis.history import Final, History, Sample, Series
 from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.checks.diagnosis.rules import CHECKS
-from plumbline.checks.diagnosis.rules.answers import languages
-from plumbline.checks.findings_output import as_values, shown
-from plumbline.checks.findings_output import said as findings_said
+from plumbline.checks.diagnosis.rules.answers import detect_languages
+from plumbline.checks.findings_output import findings_to_json, render_stages
+from plumbline.checks.findings_output import render_findings as findings_said
 from plumbline.records import Headline, Judged
 from tests.diagnosis.test_checks import STEPS, healthy, said, with_series
 from tests.reports.building import RL, SFT, Level, evaluation, references
@@ -100,7 +100,7 @@ def test_completions_of_a_usual_run_say_nothing():
     ],
 )
 def test_the_language_of_a_text(text, found):
-    assert languages(text) == found
+    assert detect_languages(text) == found
 
 
 def speaks(text):
@@ -1079,7 +1079,7 @@ def test_broken_weights_need_evidence(over, text, cause):
 def test_a_note_that_says_why_nothing_rose_is_in_the_normal_output(over, steps, name, seen):
     history = log(over, steps=steps)
     assert (only(name, history).level, only(name, history).shown) == ("note", seen)
-    printed = [str(line) for line in shown([examine(history, CHECKS)], verbose=False)]
+    printed = [str(line) for line in render_stages([examine(history, CHECKS)], verbose=False)]
     assert any(line.startswith("note: ") and f"({name})" in line for line in printed) == seen
 
 
@@ -1119,7 +1119,7 @@ def test_a_log_that_begins_late_does_not_show_that_nothing_rose():
 def test_the_first_line_says_whether_it_rose():
     rose, still = examine(log(ROSE), CHECKS), examine(log({}), CHECKS)
     said = [
-        str(next(shown([one], verbose=True)))
+        str(next(render_stages([one], verbose=True)))
         for one in (rose, still, examine(log({}, kind="sft"), CHECKS))
     ]
     assert re.fullmatch(
@@ -1127,7 +1127,7 @@ def test_the_first_line_says_whether_it_rose():
     )
     assert re.fullmatch(r"reward 0\.\d{3} -> 0\.\d{3} over 200 steps: did not rise \(.*\)", said[1])
     assert re.fullmatch(r"loss \d\.\d{3} -> .* over 200 steps: fell \(-.*\)", said[2])
-    values = [one["outcome"] for one in as_values([rose, still])["stages"]]
+    values = [one["outcome"] for one in findings_to_json([rose, still])["stages"]]
     assert [one["better"] for one in values] == [True, False]
     assert values[0]["change"]["low"] > 0
     assert [measure_outcome(log(ROSE, steps=n)).better for n in (6, 40)] == [None, True]

@@ -25,7 +25,7 @@ from plumbline.checks.diagnosis.readers.protobuf import to_float
 from plumbline.checks.diagnosis.readers.rows import find_series_name
 from plumbline.checks.diagnosis.readers.wandb import is_page
 from plumbline.checks.diagnosis.rules import CHECKS
-from plumbline.checks.findings_output import shown
+from plumbline.checks.findings_output import render_stages
 from plumbline.errors import DataError
 from tests.diagnosis.test_checks import healthy, said
 
@@ -333,7 +333,7 @@ def test_numbers_beyond_every_float_are_no_end_of_a_check(tmp_path, value, recwa
     )
     (tmp_path / "run-a.wandb").write_bytes(framed([field(5, setting), *rows]))
     with suppress(DataError):  # no row was left
-        list(shown([examine(read(tmp_path), CHECKS)], verbose=True))
+        list(render_stages([examine(read(tmp_path), CHECKS)], verbose=True))
     assert not recwarn.list
 
 
@@ -350,7 +350,7 @@ def test_a_series_near_the_largest_float_is_no_end_of_a_check(tmp_path, size, re
     )
     rows = [{"step": step} | dict.fromkeys(names, size * (-1) ** step) for step in range(1, 41)]
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    list(shown([examine(read(tmp_path / "metrics.jsonl"), CHECKS)], verbose=True))
+    list(render_stages([examine(read(tmp_path / "metrics.jsonl"), CHECKS)], verbose=True))
     assert not recwarn.list
 
 
@@ -1257,7 +1257,7 @@ def test_an_answer_is_in_the_words_of_the_trainer_and_notes_are_shown_where_aske
     assert (theirs.fix, list(theirs.change)) == (told, [told.removeprefix("raise ")])
     examined = examine(history, CHECKS)
     quiet, loud = (
-        " ".join(map(str, shown([examined], verbose=verbose))) for verbose in (False, True)
+        " ".join(map(str, render_stages([examined], verbose=verbose))) for verbose in (False, True)
     )
     assert more in quiet
     assert ["note: " in quiet, "-v shows notes" in quiet, "skipped, by" in quiet] == [

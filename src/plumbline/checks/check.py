@@ -160,14 +160,14 @@ def examine(context: C, checks: Sequence[Check[C]]) -> Examination[C]:
         findings += found
         if not found:
             clear.append(check_.name)
-    findings = _explained(findings, checks, context)
+    findings = _mark_consequences(findings, checks, context)
     findings.sort(key=context.rank)
     return Examination(
         context=context, findings=tuple(findings), clear=tuple(clear), not_run=not_run
     )
 
 
-def _explained(
+def _mark_consequences(
     findings: Sequence[Finding], checks: Sequence[Check[C]], context: C
 ) -> list[Finding]:
     """The findings, what follows from another one as a note: a reader should begin with the
@@ -191,7 +191,7 @@ def _explained(
     return explained
 
 
-def missing_data(not_run: Mapping[str, Sequence[str]]) -> str:
+def describe_missing_data(not_run: Mapping[str, Sequence[str]]) -> str:
     """What checks lack, and which ones: `samples: degenerate-output, length-paid; reward/*:
     dead-part`."""
     checks: dict[str, list[str]] = {}
@@ -203,7 +203,7 @@ def missing_data(not_run: Mapping[str, Sequence[str]]) -> str:
     return "; ".join(f"{need}: {', '.join(names)}" for need, names in checks.items())
 
 
-def more_checks(not_run: Mapping[str, Sequence[str]], logs: Mapping[str, str]) -> list[str]:
+def suggest_options(not_run: Mapping[str, Sequence[str]], logs: Mapping[str, str]) -> list[str]:
     """Which options would allow checks that lack something:
     `14 more checks with log_completions=True`.
 

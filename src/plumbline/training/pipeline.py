@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.checks.diagnosis.live import validate_check_names
-from plumbline.checks.preflight.report import refuse
+from plumbline.checks.preflight.report import refuse_fatal
 from plumbline.checks.refusals import (
     TaskData,
-    check_any,
     check_disjoint,
     check_gold,
     check_recipe,
-    check_start,
+    check_replay_support,
+    check_start_model,
     check_task,
     final_splits,
-    for_pretraining,
+    select_pretraining_examples,
     try_verifier,
 )
 from plumbline.config.imports import of_ours, reach
@@ -85,17 +85,17 @@ def run_recipe(
     ):
         recipe = run.recipe
         grounds = [_open_ground(run, name) for name in recipe.each_task]
-        check_any(recipe, [ground.task for ground in grounds])
+        check_replay_support(recipe, [ground.task for ground in grounds])
         check_disjoint(grounds)
         if not resume:
-            refuse(recipe, folder, grounds)
+            refuse_fatal(recipe, folder, grounds)
         for ground in grounds:
             try_verifier(run, ground)
         _evaluate_references(run, grounds)
 
         train = _mixed(recipe, {ground.name: (ground.task, ground.train) for ground in grounds})
         model = local_model(recipe.model.name) if recipe.model.name else _base(recipe, run, grounds)
-        check_start(model, grounds)
+        check_start_model(model, grounds)
         if recipe.evaluates_untrained():
             evaluate_stage(run, grounds, "base", lambda: _open(run, model, "evaluate"), train)
         if recipe.sft is not None:
@@ -196,7 +196,10 @@ def _base(recipe: Recipe, run: Run, grounds: Sequence[TaskData]) -> str:
         task = open_task(
             one.name, recipe.tiny_options(name), run.folder / "data" / "base" / name, run.working
         )
-        tasks[name] = (task, for_pretraining(run, name, task.examples("train"), grounds))
+        tasks[name] = (
+            task,
+            select_pretraining_examples(run, name, task.examples("train"), grounds),
+        )
     source = _mixed(recipe, tasks)
     examples = [example for found in source.examples.values() for example in found]
     untrained = run.model("untrained")

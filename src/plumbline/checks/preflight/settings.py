@@ -14,7 +14,7 @@ from plumbline.checks.check import Finding, MissingDataError, check
 from plumbline.checks.diagnosis.history import History, Series
 from plumbline.checks.diagnosis.rules.steps import ADAPTERS, FAR_OFF, FULL, find_small_updates
 from plumbline.checks.preflight.before import BeforeRun
-from plumbline.checks.preflight.shapes import is_hub_name, place_of
+from plumbline.checks.preflight.shapes import find_model_path, is_hub_name
 from plumbline.config.imports import code_file
 from plumbline.errors import PlumblineError
 from plumbline.policies.downloads.get import ENTRIES
@@ -33,7 +33,7 @@ SMALL = 5e7
 
 
 @check("before", name="rates")
-def rates(before: BeforeRun) -> Iterator[Finding]:
+def find_unusual_rates(before: BeforeRun) -> Iterator[Finding]:
     """The planned rates of each stage: their sum as that of a run, and what of the steps they
     leave."""
     recipe = before.recipe
@@ -44,19 +44,19 @@ def rates(before: BeforeRun) -> Iterator[Finding]:
             if sft.tasks is None or name in sft.tasks
         )
         steps = sft.steps or max(1, round((sft.epochs or 0) * math.ceil(shown / sft.batch_size)))
-        yield from _planned(sft.optimiser, steps, "sft")
+        yield from _check_planned_rates(sft.optimiser, steps, "sft")
     if recipe.rl is not None:
-        yield from _planned(recipe.rl.optimiser, recipe.rl.steps, "rl")
+        yield from _check_planned_rates(recipe.rl.optimiser, recipe.rl.steps, "rl")
         try:
             small = before.shapes is not None and before.shapes.parameters < SMALL
         except PlumblineError:
             small = False  # what is damaged is said of the checkpoint
         if recipe.model.tiny is None and not small:
             adapters = isinstance(recipe.model, PretrainedModel) and recipe.model.lora is not None
-            yield from _unusual(recipe.rl.optimiser.learning_rate, adapters=adapters)
+            yield from _find_unusual_rate(recipe.rl.optimiser.learning_rate, adapters=adapters)
 
 
-def _planned(
+def _check_planned_rates(
     section: OptimiserSection, steps: int, kind: Literal["rl", "sft"]
 ) -> Iterator[Finding]:
     """Whether they move the weights; and in RL, whether they are near 0 for a large share of the
@@ -113,7 +113,7 @@ def _planned(
         )
 
 
-def _unusual(rate: float, *, adapters: bool) -> Iterator[Finding]:
+def _find_unusual_rate(rate: float, *, adapters: bool) -> Iterator[Finding]:
     (low, high), other = (ADAPTERS, FULL) if adapters else (FULL, ADAPTERS)
     if low / FAR_OFF <= rate <= high * FAR_OFF * (1 + 1e-9):
         return
@@ -145,7 +145,7 @@ LAW = ("temperature", "top_k", "top_p", "steps", "max_tokens")
 
 
 @check("before", name="laws")
-def laws(before: BeforeRun) -> Iterator[Finding]:
+def find_sampling_mismatch(before: BeforeRun) -> Iterator[Finding]:
     """What is drawn, scored, clipped and evaluated, against one another."""
     recipe = before.recipe
     sampling, rl, controls = recipe.sampling, recipe.rl, recipe.controls
@@ -168,7 +168,7 @@ def laws(before: BeforeRun) -> Iterator[Finding]:
         yield Finding(
             "warning", what, check="law", evidence=evidence, causes=causes, fix=fix, change=change
         )
-    yield from _as_before(before)
+    yield from _compare_with_model_card(before)
     if rl is None:
         return
     if controls.score_temperature not in {None, sampling.temperature}:
@@ -223,10 +223,10 @@ def laws(before: BeforeRun) -> Iterator[Finding]:
         )
 
 
-def _as_before(before: BeforeRun) -> Iterator[Finding]:
+def _compare_with_model_card(before: BeforeRun) -> Iterator[Finding]:
     """The sampling distribution of the run that made the model, where it says so."""
     name, sampling = before.recipe.model.name, before.recipe.sampling
-    model = None if name is None else place_of(name)
+    model = None if name is None else find_model_path(name)
     card = Card.read(model) if model is not None and model.is_dir() else None
     now = asdict(sampling) | {"steps": before.recipe.evaluation.steps or sampling.most_steps}
     then = (
@@ -257,12 +257,14 @@ SECONDS = 10
 
 
 @check("before", name="ignored-files", quick=False)
-def ignored(before: BeforeRun) -> Iterator[Finding]:
+def find_ignored_files(before: BeforeRun) -> Iterator[Finding]:
     """A team lost jobs so: what packs a working tree for a cluster leaves out what git ignores."""
-    named = needed(before.recipe, before.file)
+    named = list_files_read(before.recipe, before.file)
     # which is fetched there, too
-    wanted = {path: key for path, key in named if key != "model.name" or not _made(path)}
-    rules = _rules(list(wanted)) if wanted else {}
+    wanted = {
+        path: key for path, key in named if key != "model.name" or not _is_made_by_command(path)
+    }
+    rules = _ignore_rules(list(wanted)) if wanted else {}
     if not rules:
         return
     path, rule = next(iter(rules.items()))
@@ -290,7 +292,7 @@ def ignored(before: BeforeRun) -> Iterator[Finding]:
     )
 
 
-def needed(recipe: Recipe, file: Path | None) -> Iterator[tuple[Path, str]]:
+def list_files_read(recipe: Recipe, file: Path | None) -> Iterator[tuple[Path, str]]:
     """Files and folders that a run reads, by what names them, as far as they are there; relative to
     where it runs.
 
@@ -306,15 +308,15 @@ def needed(recipe: Recipe, file: Path | None) -> Iterator[tuple[Path, str]]:
         yield from ((one, "extends") for one in extended(file))
     for name, section in recipe.each_task.items():
         prefix = f"tasks.{name}" if name else "task"
-        yield from _module(section.name, f"{prefix}.name")
+        yield from _module_file(section.name, f"{prefix}.name")
         for key, values in leaves(dict(section.options)):
             for value in values if isinstance(values, list) else [values]:
                 if not isinstance(value, str):
                     continue
-                yield from _module(value, f"{prefix}.options.{key}")
+                yield from _module_file(value, f"{prefix}.options.{key}")
                 if value and len(value) < 1000 and "\n" not in value and Path(value).exists():
                     yield Path(value), f"{prefix}.options.{key}"
-    yield from _module(recipe.model.family, "model.family")
+    yield from _module_file(recipe.model.family, "model.family")
     template = recipe.model.chat_template
     if template is not None and Path(template).is_file():
         yield Path(template), "model.chat_template"
@@ -322,7 +324,7 @@ def needed(recipe: Recipe, file: Path | None) -> Iterator[tuple[Path, str]]:
         yield place, "model.name"
 
 
-def _module(name: str, key: str) -> Iterator[tuple[Path, str]]:
+def _module_file(name: str, key: str) -> Iterator[tuple[Path, str]]:
     """The file of `module:function`, where it is the user's own."""
     module, _, function = name.partition(":")
     if not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
@@ -332,7 +334,7 @@ def _module(name: str, key: str) -> Iterator[tuple[Path, str]]:
         yield file, key
 
 
-def _made(model: Path) -> bool:
+def _is_made_by_command(model: Path) -> bool:
     """Whether a command makes it: `plumbline get`, or the run of one of our recipes."""
     folder, name, *_ = *model.parts, "", ""
     return (folder == "models" and name in {entry.name for entry in ENTRIES}) or (
@@ -340,7 +342,7 @@ def _made(model: Path) -> bool:
     )
 
 
-def _rules(paths: list[Path]) -> dict[Path, str]:
+def _ignore_rules(paths: list[Path]) -> dict[Path, str]:
     """The rule that ignores each path that is ignored.
 
     Raises:
@@ -368,7 +370,7 @@ def _rules(paths: list[Path]) -> dict[Path, str]:
 
 
 @check("before", name="reproducible", quick=False)
-def reproducible(before: BeforeRun) -> Iterator[Finding]:
+def find_unpinned(before: BeforeRun) -> Iterator[Finding]:
     """What is not pinned, as far as the recipe shows it."""
     model = before.recipe.model
     why = []
@@ -387,4 +389,4 @@ def reproducible(before: BeforeRun) -> Iterator[Finding]:
         yield Finding("note", what, evidence={"seed": before.recipe.seed}, fix=fix, change=change)
 
 
-CHECKS = (rates, laws, ignored, reproducible)
+CHECKS = (find_unusual_rates, find_sampling_mismatch, find_ignored_files, find_unpinned)

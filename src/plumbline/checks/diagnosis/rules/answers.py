@@ -178,9 +178,9 @@ def find_truncation(history: History) -> Iterator[Finding]:
     if len(last) < 3 or (counted and len(series) < WINDOW):
         return
     share, first = float(last.mean()), float(np.nanmean(series.values[:width]))
-    longest = _longest(history)
+    longest = _longest_where_cut(history)
     ceiling = history.settings.get("sampling.max_tokens")
-    shorter = len(longest) >= 5 and share > 0.05 and _under(longest, ceiling)
+    shorter = len(longest) >= 5 and share > 0.05 and _is_below_ceiling(longest, ceiling)
     if shorter:
         yield Finding(
             level="warning",
@@ -281,7 +281,7 @@ def _follows_length(history: History) -> bool:
     return False
 
 
-def _longest(history: History) -> np.ndarray:
+def _longest_where_cut(history: History) -> np.ndarray:
     """The longest completions of those steps of the last window in which some was cut for sure.
 
     Where only every k-th step is logged, what is logged is a mean of k, and in some of those
@@ -303,7 +303,7 @@ def _longest(history: History) -> np.ndarray:
     ]
 
 
-def _under(longest: np.ndarray, ceiling: object) -> bool:
+def _is_below_ceiling(longest: np.ndarray, ceiling: object) -> bool:
     """Whether the longest completion of steps is below the ceiling; without a known one it would be
     the same in all."""
     if isinstance(ceiling, int | float):
@@ -337,34 +337,37 @@ def find_degenerate_output(history: History) -> Iterator[Finding]:
     for about, like in KINDS.items():
         share = sum(map(like, last)) / len(last)
         if share >= DEGENERATE_OUTPUT_MANY:
-            yield _finding(
+            yield _degenerate_finding(
                 history,
                 last,
                 about,
                 like,
                 f"{share:.0%} of the last {len(last)} completions are {about}",
             )
-    if (same := _same(last)) is not None:
+    if (same := _find_one_text(last)) is not None:
         what = f"{sum(map(same, last)) / len(last):.0%} of the last completions are {ONE_TEXT}"
-        yield _finding(history, last, ONE_TEXT, same, what)
+        yield _degenerate_finding(history, last, ONE_TEXT, same, what)
 
 
 ONE_TEXT = "one text, whatever the prompt"
 KINDS: dict[str, Callable[[Sample], bool]] = {
     "empty": lambda one: not one.text.strip(),
     "one piece of text over and over": lambda one: (
-        bool(_REPEATED.search(one.text[:4000])) or _loops(one.text[:4000])
+        bool(_REPEATED.search(one.text[:4000])) or _repeats_words(one.text[:4000])
     ),
 }
 
 
-def _finding(
+def _degenerate_finding(
     history: History, last: Sequence[Sample], about: str, like: Callable[[Sample], bool], what: str
 ) -> Finding:
     found, early = list(filter(like, last)), history.samples[: max(16, len(history.samples) // 10)]
     share = len(found) / len(last)
     rewarded = [one for one in found if (one.reward or 0) > 0.5]
-    cheat, broken = len(rewarded) > len(found) / 2 or reward_rises(history), _broken(history)
+    cheat, broken = (
+        len(rewarded) > len(found) / 2 or reward_rises(history),
+        _has_broken_weights(history),
+    )
     at_first = sum(map(like, early)) > share / 2 * len(early)
     dead = [name for name in history.names("reward/") if not history[f"reward/{name}"].values.any()]
     return Finding(
@@ -402,7 +405,7 @@ def _finding(
     )
 
 
-def _broken(history: History) -> bool:
+def _has_broken_weights(history: History) -> bool:
     """Whether the figures of training show that weights were damaged: none that is finite, a KL or
     an entropy that ran away, gradients far above the usual, or a reward that falls.
     """
@@ -426,14 +429,14 @@ def _broken(history: History) -> bool:
     )
 
 
-def _loops(text: str) -> bool:
+def _repeats_words(text: str) -> bool:
     """Whether it says the same words again and again: of its rows of four few differ."""
     words = text.split()
     rows = list(zip(words, words[1:], words[2:], words[3:], strict=False))
     return len(rows) >= LONG and len(set(rows)) < FEW * len(rows)
 
 
-def _same(last: Sequence[Sample]) -> Callable[[Sample], bool] | None:
+def _find_one_text(last: Sequence[Sample]) -> Callable[[Sample], bool] | None:
     """Whether one is the most frequent text, where that answers many different prompts and is no
     answer to them.
 
@@ -525,19 +528,19 @@ def find_wrong_language(history: History) -> Iterator[Finding]:
     The last tenth, against gold answers; without them against the first tenth; and prompts against
     completions.
     """
-    last = _last(history.samples, -1)
-    found = [(one, languages(one.text)) for one in last]
+    last = _sample_tenth(history.samples, -1)
+    found = [(one, detect_languages(one.text)) for one in last]
     golds = [
         row.completion
         for one in history.finals
         if (one.stage, one.mode) == (REFERENCE, "oracle")
         for row in one.evaluation.rows
     ]
-    against, expected = "gold answers", _expected(golds[:WRONG_LANGUAGE_LOOKED_AT])
+    against, expected = "gold answers", _expected_languages(golds[:WRONG_LANGUAGE_LOOKED_AT])
     if not expected:
         against, expected = (
             "those of the first steps",
-            _expected([one.text for one in _last(history.samples, 1)]),
+            _expected_languages([one.text for one in _sample_tenth(history.samples, 1)]),
         )
     wrong = [one for one, there in found if there - expected]
     share = len(wrong) / max(len(found), 1)
@@ -561,7 +564,7 @@ def find_wrong_language(history: History) -> Iterator[Finding]:
         )
 
 
-def languages(text: str) -> set[str]:
+def detect_languages(text: str) -> set[str]:
     """What a text is written in: the language of its frequent words, where they decide, and scripts
     with a share of its letters. Empty for data, code and a few words.
     """
@@ -584,16 +587,16 @@ def _script(letter: str) -> str | None:
     return _SCRIPTS.get(unicodedata.name(letter, "").partition(" ")[0])
 
 
-def _expected(texts: Sequence[str]) -> set[str]:
+def _expected_languages(texts: Sequence[str]) -> set[str]:
     """The languages of texts, where a third of them can be told."""
-    each = [languages(text) for text in texts]
+    each = [detect_languages(text) for text in texts]
     if len(each) < 16 or sum(map(bool, each)) < len(each) / 3:
         return set()
     counts = Counter(name for names in each for name in names)
     return {name for name, count in counts.items() if count >= USUAL * len(each)}
 
 
-def _last(samples: Sequence[Sample], end: int) -> Sequence[Sample]:
+def _sample_tenth(samples: Sequence[Sample], end: int) -> Sequence[Sample]:
     """A tenth of the completions from the beginning (1) or the end (-1), at least 16 and at most
     `WRONG_LANGUAGE_LOOKED_AT` of them, drawn evenly.
     """

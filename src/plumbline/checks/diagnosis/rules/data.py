@@ -13,7 +13,7 @@ from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import has_logged_means, reward_rises, shorten_prompts
 from plumbline.checks.diagnosis.history import History, Sample
-from plumbline.checks.diagnosis.rules.series import jumps_of
+from plumbline.checks.diagnosis.rules.series import list_jumps
 from plumbline.checks.diagnosis.trends import fit_trend
 
 SOME = 0.05
@@ -52,7 +52,7 @@ def find_prompts(history: History) -> Iterator[Finding]:
     series = history["frac_prompts_truncated"]
     cut = series.known[1]
     if len(cut) and cut.mean() >= SOME:
-        yield _cut(
+        yield _cut_finding(
             f"{cut.mean():.0%} of the prompts are as long as the limit", float(cut.mean()), []
         )
     if len(prompts) < 8:
@@ -70,14 +70,14 @@ def find_prompts(history: History) -> Iterator[Finding]:
             causes=("the chat template writes the mark, and the tokenizer adds another",),
             fix="tokenize what the template wrote with add_special_tokens=False",
         )
-    yield from _drift(prompts)
+    yield from _find_template_change(prompts)
     for end, name in ((1, "beginning"), (-1, "end")):
-        if (lacking := _lacking([prompt[::end] for prompt in prompts])) is not None and not len(
-            cut
-        ):
+        if (
+            lacking := _find_cut_prompts([prompt[::end] for prompt in prompts])
+        ) is not None and not len(cut):
             found = [prompts[at] for at in lacking]
             share = len(found) / len(prompts)
-            yield _cut(
+            yield _cut_finding(
                 f"{share:.0%} of the prompts, the longest ones, lack the {name} that the others "
                 "have",
                 share,
@@ -85,7 +85,7 @@ def find_prompts(history: History) -> Iterator[Finding]:
             )
 
 
-def _cut(what: str, share: float, found: Sequence[str]) -> Finding:
+def _cut_finding(what: str, share: float, found: Sequence[str]) -> Finding:
     return Finding(
         level="warning",
         what=f"{what}: they are cut",
@@ -96,7 +96,7 @@ def _cut(what: str, share: float, found: Sequence[str]) -> Finding:
     )
 
 
-def _drift(prompts: Sequence[str]) -> Iterator[Finding]:
+def _find_template_change(prompts: Sequence[str]) -> Iterator[Finding]:
     """Whether the marks of the early prompts and the late ones are those of two templates."""
     marks = [frozenset(mark for mark in _MARKS if mark in prompt) for prompt in prompts]
     third = max(4, len(marks) // 3)
@@ -107,7 +107,7 @@ def _drift(prompts: Sequence[str]) -> Iterator[Finding]:
     yield Finding(
         level="warning",
         what="prompts were written by one template at first and by another at last: "
-        f"{_named(early)}, then {_named(late)}",
+        f"{_name_marks(early)}, then {_name_marks(late)}",
         evidence={"prompts before": changed, "prompts": len(prompts)},
         samples=shorten_prompts([prompts[0], prompts[-1]]),
         causes=("a run that was resumed with another tokenizer or template",),
@@ -115,11 +115,11 @@ def _drift(prompts: Sequence[str]) -> Iterator[Finding]:
     )
 
 
-def _named(kinds: set[frozenset[str]]) -> str:
+def _name_marks(kinds: set[frozenset[str]]) -> str:
     return " or ".join(sorted(", ".join(sorted(kind)) or "no mark" for kind in kinds))
 
 
-def _lacking(prompts: Sequence[str]) -> list[int] | None:
+def _find_cut_prompts(prompts: Sequence[str]) -> list[int] | None:
     """Where the prompts are that do not begin as most do; None unless they look cut.
 
     What a limit of tokens cut is about equally long, longer than nearly all others, and begins
@@ -165,11 +165,11 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
     Very few prompts; draws of each prompt against the epochs; then steps that have the prompts of
     earlier ones in the same order.
     """
-    by_step = _drawn(history)
+    by_step = _prompts_by_step(history)
     draws = Counter(prompt for prompts in by_step.values() for prompt in prompts)
     total, epochs = sum(draws.values()), history["epoch"].values
-    if 1 < len(draws) < FEW and total >= OFTEN * len(draws) and _whole(history):
-        yield _by_heart(history, len(draws), total // len(draws))
+    if 1 < len(draws) < FEW and total >= OFTEN * len(draws) and _has_all_samples(history):
+        yield _few_prompts_finding(history, len(draws), total // len(draws))
         return
     several = len(history.names("task/")) > 1  # each of several tasks has epochs of its own
     if (
@@ -202,10 +202,10 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
                 fix="count the different prompts of the data; resume with the place in them",
             )
             return
-    yield from _in_order(by_step)
+    yield from _find_repeated_order(by_step)
 
 
-def _whole(history: History) -> bool:
+def _has_all_samples(history: History) -> bool:
     """Whether the stored completions are all that were drawn: at nine steps of ten they have the
     logged means."""
     by_step: dict[int, list[Sample]] = {}
@@ -215,7 +215,7 @@ def _whole(history: History) -> bool:
     return said.count(True) >= 0.9 * len(said)
 
 
-def _by_heart(history: History, prompts: int, draws: int) -> Finding:
+def _few_prompts_finding(history: History, prompts: int, draws: int) -> Finding:
     """So few prompts that a reward that rises may be learnt by heart; a test of the set-up may have
     as few."""
     rose = reward_rises(history)
@@ -233,7 +233,7 @@ def _by_heart(history: History, prompts: int, draws: int) -> Finding:
     )
 
 
-def _drawn(history: History) -> dict[int, list[str]]:
+def _prompts_by_step(history: History) -> dict[int, list[str]]:
     """The different prompts of each step; without steps that use old rollouts again, which TRL then
     stores again."""
     rows: dict[int, list[tuple[str, str]]] = {}
@@ -249,7 +249,7 @@ def _drawn(history: History) -> dict[int, list[str]]:
     }
 
 
-def _in_order(by_step: dict[int, list[str]]) -> Iterator[Finding]:
+def _find_repeated_order(by_step: dict[int, list[str]]) -> Iterator[Finding]:
     """The longest stretch of draws each of which came before, after the same prompt as now."""
     draws = [(step, prompt) for step in sorted(by_step) for prompt in by_step[step]]
     last: dict[str, int] = {}
@@ -360,7 +360,7 @@ def find_data_order(history: History) -> Iterator[Finding]:
     """
     first = {one.prompt: one for one in reversed(history.samples)}
     rows = sorted(first.values(), key=lambda one: one.step)
-    if len(rows) < ORDER_ENOUGH or any(_drift([one.prompt for one in rows])):
+    if len(rows) < ORDER_ENOUGH or any(_find_template_change([one.prompt for one in rows])):
         return
     rows = rows[:: -(-len(rows) // LOOKED_AT)]
     steps = np.array([one.step for one in rows], dtype=np.float64)
@@ -368,9 +368,9 @@ def find_data_order(history: History) -> Iterator[Finding]:
     lengths = np.array(
         [len(_DIGITS.sub("#", one.prompt[:LOOKED_AT])) for one in rows], dtype=np.float64
     )
-    if kinds is not None and (share := _explained(steps, kinds)) > SORTED:
+    if kinds is not None and (share := _share_explained(steps, kinds)) > SORTED:
         dice = np.random.default_rng(0)
-        if share <= max(_explained(dice.permutation(steps), kinds) for _ in range(SHUFFLES)):
+        if share <= max(_share_explained(dice.permutation(steps), kinds) for _ in range(SHUFFLES)):
             return
         most = [kinds[steps == step] for step in np.unique(steps)]
         main = [Counter(one.tolist()).most_common(1)[0][0] for one in most]
@@ -380,7 +380,7 @@ def find_data_order(history: History) -> Iterator[Finding]:
             if old != new
         ]
         near = {step + apart for step in at for apart in range(-2, 3)}
-        jumps = [step for step in jumps_of(history["reward"]) if step in near]
+        jumps = [step for step in list_jumps(history["reward"]) if step in near]
         yield _sorted_by("kind", share, rows, jumps, kinds)
     elif np.ptp(lengths) > 0 and abs(share := _correlation(steps, lengths)) > LENGTHS:
         yield _sorted_by("length", share, rows, [], None)
@@ -432,7 +432,7 @@ def _kinds(rows: Sequence[Sample]) -> NDArray[np.int64] | None:
     return np.array([usual.index(name) if name in usual else len(usual) for name in names])
 
 
-def _explained(places: NDArray[np.float64], kinds: NDArray[np.int64]) -> float:
+def _share_explained(places: NDArray[np.float64], kinds: NDArray[np.int64]) -> float:
     """The share of the variance of places that lies between kinds."""
     counts = np.bincount(kinds)
     means = np.bincount(kinds, places) / np.maximum(counts, 1)

@@ -17,8 +17,13 @@ from plumbline.checks.diagnosis.facts import (
 )
 from plumbline.checks.diagnosis.history import Final, History
 from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, measure_outcome
-from plumbline.checks.diagnosis.rules.policy import pairs
-from plumbline.checks.diagnosis.rules.steps import ADAPTERS, FULL, adapter_rate, highest_rate
+from plumbline.checks.diagnosis.rules.policy import pair_stage_evaluations
+from plumbline.checks.diagnosis.rules.steps import (
+    ADAPTERS,
+    FULL,
+    adapter_rate_cause,
+    highest_learning_rate,
+)
 from plumbline.checks.diagnosis.trends import (
     finite_values,
     fit_trend,
@@ -43,7 +48,7 @@ def find_gain(history: History) -> Iterator[Finding]:
 
     Each greedy evaluation of this stage against the one before it on the same examples.
     """
-    for after, before in pairs(history):
+    for after, before in pair_stage_evaluations(history):
         try:
             compared = compare(before.evaluation, after.evaluation)
         except IncomparableError as error:
@@ -133,10 +138,10 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
         values = finite_values(series.values)
         if len(values) < 4:
             continue
-        down = _order(values)
+        down = _block_kendall_z(values)
         best = int(np.argmax(values))
         lost = float(values[best] - values[-1])
-        if (down < -sure or _peaked(values, sure)) and lost > max(
+        if (down < -sure or _is_past_peak(values, sure)) and lost > max(
             0.1 * abs(values[best]), LITTLE * max_magnitude(values)
         ):
             yield Finding(
@@ -169,13 +174,13 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
             )
 
 
-def _order(values: NDArray[np.float64]) -> float:
+def _block_kendall_z(values: NDArray[np.float64]) -> float:
     return kendall_z(
         np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))])
     )
 
 
-def _peaked(values: NDArray[np.float64], sure: float) -> bool:
+def _is_past_peak(values: NDArray[np.float64], sure: float) -> bool:
     """Whether the last three are `sure` standard errors below the best three, and what lies between
     falls."""
     means = np.convolve(values, np.full(3, 1 / 3), mode="valid")
@@ -186,7 +191,9 @@ def _peaked(values: NDArray[np.float64], sure: float) -> bool:
     error = 2**0.5 * standard_error_of_mean(
         values - np.polyval(np.polyfit(places, values, 3), places), 3
     )
-    return _order(after) < -FALLING and float(means.max() - means[-1]) > max(sure * error, 1e-9)
+    return _block_kendall_z(after) < -FALLING and float(means.max() - means[-1]) > max(
+        sure * error, 1e-9
+    )
 
 
 FAR = 0.1
@@ -230,10 +237,10 @@ def find_decoding(history: History) -> Iterator[Finding]:
                 else ("a high temperature: few sampled answers are the likeliest one",),
                 fix="deploy with the law that was evaluated; say which one a figure is of",
             )
-    yield from _laws(history)
+    yield from _compare_sampling(history)
 
 
-def _laws(history: History) -> Iterator[Finding]:
+def _compare_sampling(history: History) -> Iterator[Finding]:
     stages: dict[tuple[str, str, str], list[Final]] = {}
     for one in history.finals:
         if one.evaluation.sampling:
@@ -309,7 +316,7 @@ def find_plateau(history: History) -> Iterator[Finding]:
     if len(values) < (PLATEAU_ENOUGH if name != "reward" else 5 * PLATEAU_ENOUGH):
         return
     places = np.arange(len(values))
-    errors = _errors(values)[3 : round((1 - SHARE) * len(values))]
+    errors = _two_line_errors(values)[3 : round((1 - SHARE) * len(values))]
     if not len(errors):
         return
     found = 3 + int(np.argmin(errors))
@@ -342,14 +349,14 @@ def find_plateau(history: History) -> Iterator[Finding]:
     )
 
 
-def _errors(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _two_line_errors(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The squared error [n] of a line before each place and another from it on, by sums up to
     there."""
     level = values - values.mean()
-    return np.append(0.0, _errors_of_line(level)[:-1]) + _errors_of_line(level[::-1])[::-1]
+    return np.append(0.0, _line_errors(level)[:-1]) + _line_errors(level[::-1])[::-1]
 
 
-def _errors_of_line(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _line_errors(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The squared error [n] of a line through the values up to each, that one among them."""
     places = np.arange(len(values), dtype=np.float64)
     count, total = places + 1, np.cumsum(values)
@@ -438,7 +445,9 @@ def find_no_better(history: History) -> Iterator[Finding]:
     ):
         return  # it is not the last
     beside = [
-        (one, *found) for one in history.finals if (found := _beside(one, history)) is not None
+        (one, *found)
+        for one in history.finals
+        if (found := _compare_with_baselines(one, history)) is not None
     ]
     learnt = {final.task for final, _, gap in beside if gap.low > 0}
     for final, best, gap in beside:
@@ -460,7 +469,7 @@ def find_no_better(history: History) -> Iterator[Finding]:
         )
 
 
-def _beside(final: Final, history: History) -> tuple[str, Interval] | None:
+def _compare_with_baselines(final: Final, history: History) -> tuple[str, Interval] | None:
     """The control that is the best on an evaluation's examples, and how far the model is above
     it."""
     if (final.stage, final.mode) != (history.name, "greedy"):
@@ -498,7 +507,7 @@ def find_part_lost(history: History) -> Iterator[Finding]:
 
     Every part of every greedy evaluation of the stage, on the examples that have it both times.
     """
-    for after, before in pairs(history):
+    for after, before in pair_stage_evaluations(history):
         try:
             rose = compare(before.evaluation, after.evaluation).difference
         except IncomparableError:
@@ -641,20 +650,20 @@ def find_no_rise(history: History) -> Iterator[Finding]:
 def _causes_seen(history: History) -> Iterator[str]:
     """What the log shows, the surest first."""
     highest, share, cut = (
-        highest_rate(history),
+        highest_learning_rate(history),
         recent_median(history["frac_reward_zero_std"]),
         recent_median(history["frac_truncated"]),
     )
     if why := find_kl_anchor(history):
         yield f"the KL term outweighs the reward: {why}"
     elif not policy_moved(history):
-        yield from (f"{cause}: the rate is {highest:.1e}" for cause in adapter_rate(history))
+        yield from (f"{cause}: the rate is {highest:.1e}" for cause in adapter_rate_cause(history))
         if 0 < abs(recent_median(history["kl"])) < STILL:
             yield (
                 "updates that are too small: the KL to the reference is "
                 f"{recent_median(history['kl']):.1g} nats at the end"
             )
-        if highest < FULL[0] and not adapter_rate(history):
+        if highest < FULL[0] and not adapter_rate_cause(history):
             usual = f"{FULL[0]:.0e} to {FULL[1]:.0e} for all weights, more for adapters"
             yield f"a rate of {highest:.1e}: usual are {usual}"
     if share > 0.5:
@@ -665,7 +674,7 @@ def _causes_seen(history: History) -> Iterator[str]:
 
 def _causes_possible(history: History, came: RewardOutcome) -> Iterator[str]:
     """What may be so in sound runs, too."""
-    highest = highest_rate(history)
+    highest = highest_learning_rate(history)
     noise = standard_error_of_mean(finite_values(history["reward"].values), 1)
     if noise > 0.1 * max(abs(came.first), abs(came.last)):
         yield f"few answers a step: its mean reward scatters by {noise:.2g}"

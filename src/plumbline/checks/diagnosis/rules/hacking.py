@@ -102,21 +102,21 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
     completions, a logged scalar, a part of weight 0. Else the texts do, where answers do not heed
     the prompt more than at first: two signs, or one that is enough.
     """
-    came, steps = measure_outcome(history), _by_step(history.samples)
+    came, steps = measure_outcome(history), _sample_steps(history.samples)
     if came is None or not (
         came.better or (came.better is None and kendall_z(history["reward"].values) > -IN_ORDER)
     ):
         return
-    truths = [*_logged(history, came), *_stored(history, came, steps)]
+    truths = [*_logged_correctness(history, came), *_stored_correctness(history, came, steps)]
     for truth in truths:
-        yield from _against(history, came, truth)
+        yield from _compare_with_correctness(history, came, truth)
     if truths or not came.better or len(steps) < ENOUGH:
         return
-    signs = list(_signs(history, came, steps))
+    signs = list(_find_signs(history, came, steps))
     if len(signs) < 2 and not any(sign.alone for sign in signs):
         return
     signs.sort(key=lambda sign: not sign.alone)
-    began = max(min(sign.onset for sign in signs), _onset(history["reward"]))
+    began = max(min(sign.onset for sign in signs), _find_onset(history["reward"]))
     shown = [one for one in history.samples if one.step >= began and one.reward is not None]
     best = sorted(shown, key=lambda one: -(one.reward or 0))[:3]
     yield Finding(
@@ -141,7 +141,7 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class Correctness:
     """What says what is right, and what is to be called still beside the rise of the reward."""
 
     name: str
@@ -154,13 +154,13 @@ class Truth:
     """Of the reward; then `parts-oppose` says whether it fell."""
 
 
-def _logged(history: History, came: RewardOutcome) -> Iterator[Truth]:
+def _logged_correctness(history: History, came: RewardOutcome) -> Iterator[Correctness]:
     """Logged scalars; parts without a weight whose name says it, and those that earn nothing beside
     unknown weights."""
     for name in history.names("correctness/"):
         series = history[f"correctness/{name}"]
         if len(finite_values(series.values)):
-            yield Truth(name, series, *_still(history, came, series))
+            yield Correctness(name, series, *_still_bounds(history, came, series))
     known = fit_part_weights(history)
     highest = max(map(abs, (known or {}).values()), default=0.0)
     for name in history.names("reward/"):
@@ -171,10 +171,10 @@ def _logged(history: History, came: RewardOutcome) -> Iterator[Truth]:
         none = 0 <= values.mean() < NOTHING * min(1.0, came.last)
         unpaid = known is not None and name in known and abs(known[name]) <= NO_WEIGHT * highest
         if (known is None and none) or (unpaid and ORACLE.search(name)):
-            yield Truth(name, series, *_still(history, came, series), is_part=True)
+            yield Correctness(name, series, *_still_bounds(history, came, series), is_part=True)
 
 
-def _still(history: History, came: RewardOutcome, series: Series) -> tuple[float, float]:
+def _still_bounds(history: History, came: RewardOutcome, series: Series) -> tuple[float, float]:
     """A rise of a logged scalar that is none beside that of the reward, -inf where none may be
     asked for; and the level of a rate that is none."""
     # of the reward's height
@@ -185,16 +185,16 @@ def _still(history: History, came: RewardOutcome, series: Series) -> tuple[float
     room = scale - float(values[: max(1, len(values) // 3)].mean()) if rate else scale
     nothing = NOTHING * scale if rate else 0.0
     free = values.mean() < nothing or (
-        has_enough_rows(series, 2 * ENOUGH) and not _linked(history["reward"], series)
+        has_enough_rows(series, 2 * ENOUGH) and not _moves_with_reward(history["reward"], series)
     )
     if not free or gained < FAR or room < ROOM * scale or 2 * len(values) <= came.change.n:
         return -np.inf, nothing
     return STILL * gained * room, nothing
 
 
-def _stored(
+def _stored_correctness(
     history: History, came: RewardOutcome, steps: dict[int, list[Sample]]
-) -> Iterator[Truth]:
+) -> Iterator[Correctness]:
     """Columns of completions, by their names."""
     names = {
         name
@@ -203,17 +203,17 @@ def _stored(
         for name in one.others
         if ORACLE.search(name)
     }
-    reward = _scatter(steps, lambda one: one.reward)
+    reward = _early_deviation(steps, lambda one: one.reward)
     gained = came.change.mean / reward if reward > EQUAL else 0.0
     for name in sorted(names - set(history.names("correctness/"))) if len(steps) >= ENOUGH else ():
-        series = _means(steps, lambda one, name=name: one.others.get(name, np.nan))  # type: ignore[misc]
-        single = _scatter(steps, lambda one, name=name: one.others.get(name))  # type: ignore[misc]
-        yield Truth(
+        series = _mean_by_step(steps, lambda one, name=name: one.others.get(name, np.nan))  # type: ignore[misc]
+        single = _early_deviation(steps, lambda one, name=name: one.others.get(name))  # type: ignore[misc]
+        yield Correctness(
             name, series, STAYED * gained * single if single > EQUAL and gained > ROSE else -np.inf
         )
 
 
-def _linked(reward: Series, series: Series) -> bool:
+def _moves_with_reward(reward: Series, series: Series) -> bool:
     """Whether the reward moves with a series from row to row: then it pays for it."""
     both, here, there = np.intersect1d(reward.steps, series.steps, return_indices=True)
     pair = np.diff([reward.values[here], series.values[there]])
@@ -223,13 +223,18 @@ def _linked(reward: Series, series: Series) -> bool:
     return float(np.corrcoef(pair)[0, 1]) > max(0.25, 2 / len(both) ** 0.5)
 
 
-def _against(history: History, came: RewardOutcome, truth: Truth) -> Iterator[Finding]:
+def _compare_with_correctness(
+    history: History, came: RewardOutcome, truth: Correctness
+) -> Iterator[Finding]:
     """What is said where it fell, or stayed while the reward rose by far."""
     name, series = truth.name, truth.series
-    down, up = _rise(history, replace(series, values=-series.values)), _rise(history, series)
+    down, up = (
+        _measure_rise(history, replace(series, values=-series.values)),
+        _measure_rise(history, series),
+    )
     if down is None or up is None:
         return
-    first, last, began = -down.first, -down.last, _onset(series)
+    first, last, began = -down.first, -down.last, _find_onset(series)
     steps, values = series.known
     sure = bool(down.better) or kendall_z(series.values) < IN_ORDER
     fell = sure and first - last > LOST * abs(first) and not truth.is_part
@@ -238,7 +243,7 @@ def _against(history: History, came: RewardOutcome, truth: Truth) -> Iterator[Fi
         began = int(steps[peak.place])
         after = fit_trend(history["reward"].since(began).values)
         fell, first, last = after.last > after.first, peak.best, peak.last
-    still = _most(up, values) < truth.most and (not up.better or up.last < truth.nothing)
+    still = _largest_rise(up, values) < truth.most and (not up.better or up.last < truth.nothing)
     if not fell and not still:
         return
     zero = not values.any()
@@ -254,7 +259,7 @@ def _against(history: History, came: RewardOutcome, truth: Truth) -> Iterator[Fi
             f"{'the part ' if truth.is_part else ''}{name} "
         )
         + ("is 0 throughout" if zero else said),
-        since=max(began if fell else 0, _onset(history["reward"])),
+        since=max(began if fell else 0, _find_onset(history["reward"])),
         evidence={
             name: round(last - first if fell else up.last - up.first, 4),
             "reward": round(came.change.mean, 4),
@@ -278,7 +283,7 @@ def _against(history: History, came: RewardOutcome, truth: Truth) -> Iterator[Fi
     )
 
 
-def _most(rise: RewardOutcome, values: Values) -> float:
+def _largest_rise(rise: RewardOutcome, values: Values) -> float:
     """The most that a series surely rose by; neighbours that are means of several steps are hardly
     alike."""
     if rise.every:
@@ -288,13 +293,17 @@ def _most(rise: RewardOutcome, values: Values) -> float:
     return min(rise.change.high, rose + SURE * noise * (2 / third) ** 0.5)
 
 
-def _rise(history: History, series: Series) -> RewardOutcome | None:
+def _measure_rise(history: History, series: Series) -> RewardOutcome | None:
     return measure_outcome(replace(history, series={"reward": series}))
 
 
-def _scatter(steps: dict[int, list[Sample]], value: Callable[[Sample], float | None]) -> float:
+def _early_deviation(
+    steps: dict[int, list[Sample]], value: Callable[[Sample], float | None]
+) -> float:
     """The standard deviation of single answers of the first steps."""
-    early = [value(one) for place in list(steps)[: _early(len(steps))] for one in steps[place]]
+    early = [
+        value(one) for place in list(steps)[: _early_count(len(steps))] for one in steps[place]
+    ]
     numbers = np.array([number for number in early if number is not None and np.isfinite(number)])
     return float(numbers.std()) if len(numbers) > 1 else 0.0
 
@@ -302,19 +311,21 @@ def _scatter(steps: dict[int, list[Sample]], value: Callable[[Sample], float | N
 # -- what the texts show ---------------------------------------------------------------------------
 
 
-def _signs(history: History, came: RewardOutcome, steps: dict[int, list[Sample]]) -> Iterator[Sign]:
+def _find_signs(
+    history: History, came: RewardOutcome, steps: dict[int, list[Sample]]
+) -> Iterator[Sign]:
     """Signs of the texts; but for copies none where answers heed the prompt more than at first, or
     it is not known."""
     known, parts = fit_part_weights(history) or {}, history.names("reward/")
     for name in filter(ORACLE.search, parts if len(parts) > 1 else ()):
-        part = _rise(history, history[f"reward/{name}"])
+        part = _measure_rise(history, history[f"reward/{name}"])
         if part is not None and known.get(name, 1.0) * part.change.high < STAYED * came.change.mean:
             said = f"{name} did not rise with it ({part.first:.3f} to {part.last:.3f})"
-            yield Sign(name, said, _onset(history["reward"]), alone=False, paid=False)
+            yield Sign(name, said, _find_onset(history["reward"]), alone=False, paid=False)
     texts = [one for these in steps.values() for one in these]
-    copied = _means(steps, _copied)
-    first, last = _ends(copied.values)
-    linked, slope = correlate_with_reward(texts, _copied)
+    copied = _mean_by_step(steps, _copied_trigram_rate)
+    first, last = _first_and_last(copied.values)
+    linked, slope = correlate_with_reward(texts, _copied_trigram_rate)
     if (
         last > COPIED
         and last > LONGER * first
@@ -323,48 +334,50 @@ def _signs(history: History, came: RewardOutcome, steps: dict[int, list[Sample]]
         yield Sign(
             "copies",
             f"answers repeat {last:.0%} of their prompt ({first:.0%} at first)",
-            _onset(copied),
+            _find_onset(copied),
             linked > PAID,
         )
-    overlaps = [_overlaps(these) for these in steps.values()]
+    overlaps = [_mean_overlaps(these) for these in steps.values()]
     within, across = (
         Series(np.array(list(steps)), np.array(values)) for values in zip(*overlaps, strict=True)
     )
-    told = _ends(within.values - across.values)
+    told = _first_and_last(within.values - across.values)
     if not np.isfinite(told).all() or told[1] - told[0] > TOLD:
         return
-    length = _means(steps, count_characters)
-    first, last = _ends(length.values)
+    length = _mean_by_step(steps, count_characters)
+    first, last = _first_and_last(length.values)
     linked, slope = correlate_with_reward(texts, count_characters)
-    if linked > LINKED and _sure(history, length) and last > LONGER * max(first, 1.0):
+    if linked > LINKED and _rises_surely(history, length) and last > LONGER * max(first, 1.0):
         alone = linked > PAID and slope * (last - first) > EXPLAINED * came.change.mean
         yield Sign(
             "length",
             f"answers grew from {first:.0f} to {last:.0f} characters",
-            _onset(length),
+            _find_onset(length),
             alone,
         )
-    loops = _means(steps, lambda one: _repeated(one.text))
-    first, last = _ends(loops.values)
-    if _sure(history, loops) and last > LOOPS and last - first > MORE_LOOPS:
+    loops = _mean_by_step(steps, lambda one: _repeated_trigram_rate(one.text))
+    first, last = _first_and_last(loops.values)
+    if _rises_surely(history, loops) and last > LOOPS and last - first > MORE_LOOPS:
         yield Sign(
             "repetition",
             f"{last:.0%} of their words repeat the same rows",
-            _onset(loops),
+            _find_onset(loops),
             alone=True,
         )
-    first, last = _ends(across.values)
-    if (phrase := _phrase(list(steps.values()))) is not None:
-        shares = _means(steps, lambda one: float(phrase in _rows(_units(one.text), 3)))
+    first, last = _first_and_last(across.values)
+    if (phrase := _find_common_phrase(list(steps.values()))) is not None:
+        shares = _mean_by_step(
+            steps, lambda one: float(phrase in _ngrams(_split_words(one.text), 3))
+        )
         said = f"{' '.join(phrase)[:60]!r} stands in the middle of nearly all of them"
-        yield Sign("phrase", said, _onset(shares), alone=False)
+        yield Sign("phrase", said, _find_onset(shares), alone=False)
     # a phrase makes answers alike, too
-    elif _sure(history, across) and last > max(SAME, TIMES * first):
+    elif _rises_surely(history, across) and last > max(SAME, TIMES * first):
         said = f"answers to different prompts became alike (overlap {first:.2f} to {last:.2f})"
-        yield Sign("sameness", said, _onset(across), alone=False)
+        yield Sign("sameness", said, _find_onset(across), alone=False)
 
 
-def _by_step(samples: Sequence[Sample]) -> dict[int, list[Sample]]:
+def _sample_steps(samples: Sequence[Sample]) -> dict[int, list[Sample]]:
     """Some of the steps, evenly spread, with some of their completions."""
     taken: Counter[tuple[int, str]] = Counter()
     kept: dict[int, list[Sample]] = defaultdict(list)
@@ -381,7 +394,7 @@ def _by_step(samples: Sequence[Sample]) -> dict[int, list[Sample]]:
     return {step: kept[step] for step in steps}
 
 
-def _means(steps: dict[int, list[Sample]], value: Callable[[Sample], float]) -> Series:
+def _mean_by_step(steps: dict[int, list[Sample]], value: Callable[[Sample], float]) -> Series:
     """The mean over the answers of each step that have a value."""
     values = [
         [number for one in these if np.isfinite(number := value(one))] for these in steps.values()
@@ -391,24 +404,24 @@ def _means(steps: dict[int, list[Sample]], value: Callable[[Sample], float]) -> 
     )
 
 
-def _early(count: int) -> int:
+def _early_count(count: int) -> int:
     return max(4, count // 10)
 
 
-def _ends(values: Values) -> tuple[float, float]:
+def _first_and_last(values: Values) -> tuple[float, float]:
     """The means of the first tenth and of the last fifth; NaN where there is none."""
-    early, late = values[: _early(len(values))], values[-max(4, len(values) // 5) :]
+    early, late = values[: _early_count(len(values))], values[-max(4, len(values) // 5) :]
     known = [part[np.isfinite(part)] for part in (early, late)]
     first, last = (float(part.mean()) if len(part) else float("nan") for part in known)
     return first, last
 
 
-def _sure(history: History, series: Series) -> bool:
-    rise = _rise(history, series)
+def _rises_surely(history: History, series: Series) -> bool:
+    rise = _measure_rise(history, series)
     return rise is not None and bool(rise.better)
 
 
-def _onset(series: Series) -> int:
+def _find_onset(series: Series) -> int:
     """The step since which the running mean is outside of the first band for good."""
     steps, values = series.known
     width = max(1, min(max(3, len(values) // 12), len(values)))
@@ -421,27 +434,27 @@ def _onset(series: Series) -> int:
     return int(steps[place + width // 2])
 
 
-def _units(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     """Words; characters of a text that has hardly any space."""
     text = text[:MOST_CHARACTERS]
     words = text.split()
     return words if 12 * len(words) >= len(text) else list(text)
 
 
-def _rows(units: Sequence[str], size: int) -> set[tuple[str, ...]]:
+def _ngrams(units: Sequence[str], size: int) -> set[tuple[str, ...]]:
     return set(zip(*(units[place:] for place in range(size)), strict=False))
 
 
-def _repeated(text: str) -> float:
+def _repeated_trigram_rate(text: str) -> float:
     """The share of rows of three words that are one of the others; 0 for fewer than four rows."""
-    units = _units(text)
-    return 1 - len(_rows(units, 3)) / (len(units) - 2) if len(units) >= 6 else 0.0
+    units = _split_words(text)
+    return 1 - len(_ngrams(units, 3)) / (len(units) - 2) if len(units) >= 6 else 0.0
 
 
-def _overlaps(these: Sequence[Sample]) -> tuple[float, float]:
+def _mean_overlaps(these: Sequence[Sample]) -> tuple[float, float]:
     """How far answers to one prompt share their pairs of words, and how far answers to different
     prompts do."""
-    bags = [_rows(["", *_units(one.text), ""], 2) for one in these]
+    bags = [_ngrams(["", *_split_words(one.text), ""], 2) for one in these]
     found: tuple[list[float], list[float]] = ([], [])
     for place, (one, bag) in enumerate(zip(these, bags, strict=True)):
         for other, beside in zip(these[:place], bags[:place], strict=True):
@@ -450,23 +463,27 @@ def _overlaps(these: Sequence[Sample]) -> tuple[float, float]:
     return within, across
 
 
-def _copied(one: Sample) -> float:
+def _copied_trigram_rate(one: Sample) -> float:
     """The share of the prompt's rows of three words that the answer has."""
-    asked = _rows(_units(one.prompt[-MOST_CHARACTERS:]), 3)
-    return len(asked & _rows(_units(one.text), 3)) / len(asked) if asked else 0.0
+    asked = _ngrams(_split_words(one.prompt[-MOST_CHARACTERS:]), 3)
+    return len(asked & _ngrams(_split_words(one.text), 3)) / len(asked) if asked else 0.0
 
 
-def _phrase(answers: Sequence[Sequence[Sample]]) -> tuple[str, ...] | None:
+def _find_common_phrase(answers: Sequence[Sequence[Sample]]) -> tuple[str, ...] | None:
     """Three words in a row that few of the first answers have, and nearly all late ones in their
     middle.
 
     What stands at the beginning or at the end is a form, which a model may well be asked for.
     """
-    late = [_units(one.text) for these in answers[-max(4, len(answers) // 5) :] for one in these]
-    early = [_units(one.text) for these in answers[: _early(len(answers))] for one in these]
+    late = [
+        _split_words(one.text) for these in answers[-max(4, len(answers) // 5) :] for one in these
+    ]
+    early = [
+        _split_words(one.text) for these in answers[: _early_count(len(answers))] for one in these
+    ]
     middles = [units[len(units) // 5 : len(units) - len(units) // 5] for units in late]
     at_last, at_first = (
-        Counter(row for units in part for row in _rows(units, 3)) for part in (middles, early)
+        Counter(row for units in part for row in _ngrams(units, 3)) for part in (middles, early)
     )
     rare = [
         row

@@ -15,7 +15,7 @@ from plumbline.checks.diagnosis.facts import (
 )
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import MATTERS
-from plumbline.checks.diagnosis.rules.steps import highest_rate
+from plumbline.checks.diagnosis.rules.steps import highest_learning_rate
 from plumbline.checks.diagnosis.trends import (
     BLOCKS,
     finite_values,
@@ -57,7 +57,7 @@ def find_no_gradient(history: History) -> Iterator[Finding]:
     there = finite_values(loss.since(start).values)
     if not len(there) or float(np.median(np.abs(there))) < LEARNT:
         return  # `sft-loss` says so
-    falls = _falls(there)
+    falls = _is_falling(there)
     yield Finding(
         level="note" if falls else "fatal",
         what=f"the gradient is exactly 0 in {share:.0%} of {len(none)} logged steps"
@@ -84,15 +84,15 @@ def find_no_gradient(history: History) -> Iterator[Finding]:
     )
 
 
-def _falls(loss: NDArray[np.float64]) -> bool:
+def _is_falling(loss: NDArray[np.float64]) -> bool:
     """Whether a loss falls, by the order of its blocks or by its thirds."""
     third = max(1, len(loss) // 3)
     first, last = float(loss[:third].mean()), float(loss[-third:].mean())
     clear = first - last > FALLS * float(np.median(np.abs(np.diff(loss)))) / third**0.5
-    return (clear and last < SOME * first) or ordered(loss) < -FALLS
+    return (clear and last < SOME * first) or block_kendall_z(loss) < -FALLS
 
 
-def ordered(values: NDArray[np.float64]) -> float:
+def block_kendall_z(values: NDArray[np.float64]) -> float:
     """The order of the means of a series' eight blocks, in standard errors; see `trends.order`."""
     return kendall_z(
         np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))])
@@ -119,9 +119,9 @@ def find_no_fall(history: History) -> Iterator[Finding]:
         return
     third = len(loss) // 3
     found = measure_shift(loss, third, third)
-    if not -MATTERS * abs(found.first) < found.interval.low < 0 < found.interval.high or _falls(
-        loss
-    ):
+    if not -MATTERS * abs(
+        found.first
+    ) < found.interval.low < 0 < found.interval.high or _is_falling(loss):
         return
     epochs = finite_values(history["epoch"].values)
     again = (
@@ -141,7 +141,7 @@ def find_no_fall(history: History) -> Iterator[Finding]:
         evidence={"first": found.first, "last": found.last},
         causes=unrefuted_causes(
             history,
-            "too low a learning rate" + _said_rate(history),
+            "too low a learning rate" + _format_rate(history),
             "weights that are frozen, or an adapter that is not active",
             ("texts that the model knows already", lambda _: again),
         ),
@@ -196,7 +196,7 @@ FITS, KNOWN_FITS = 0.1, 0.2
 settings name."""
 
 
-def times_held_out(history: History) -> int | None:
+def ratio_to_held_out(history: History) -> int | None:
     """The whole number of times that the training loss is the held-out one; None where it is about
     one, or nothing."""
     held, loss = history["eval/loss"], history["loss"]
@@ -222,7 +222,7 @@ def find_summed_loss(history: History) -> Iterator[Finding]:
 
     Around the first two evaluations.
     """
-    times = times_held_out(history)
+    times = ratio_to_held_out(history)
     if times is None:
         return
     known = history.settings.get("accumulation") == times
@@ -284,12 +284,12 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
     The held-out losses against their best; the training loss against its first step and its first
     rows.
     """
-    yield from _held_out(history)
+    yield from _find_held_out_rise(history)
     series = history["loss"]
     good = np.isfinite(series.values)
     loss, steps = series.values[good], series.steps[good]
-    rate = too_high(history)
-    if said := _risen(loss, every=is_every_step(series)):
+    rate = name_high_rate(history)
+    if said := _find_rise(loss, every=is_every_step(series)):
         worst, what, evidence = said
         yield Finding(
             level="fatal" if worst else "warning",
@@ -299,7 +299,9 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
             causes=(f"{rate}: the first steps broke the model" if "first step" in what else rate,),
             fix="lower the learning rate tenfold",
         )
-    elif (at := _jump(loss, history["grad_norm"].values, LASTS[is_every_step(series)])) is not None:
+    elif (
+        at := _find_loss_jump(loss, history["grad_norm"].values, LASTS[is_every_step(series)])
+    ) is not None:
         before, peak = float(loss[:at].min()), float(loss[at:].max())
         yield Finding(
             level="warning",
@@ -312,7 +314,7 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
             causes=(rate, "other texts from there on"),
             fix="lower the learning rate, or lengthen its warmup",
         )
-    elif strays := _strays(history):
+    elif strays := _find_stray_policy(history):
         late, way = strays
         yield Finding(
             level="warning",
@@ -353,16 +355,16 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
         )
 
 
-def too_high(history: History) -> str:
+def name_high_rate(history: History) -> str:
     """The cause, with the rate where it is known."""
-    return "too high a learning rate" + _said_rate(history)
+    return "too high a learning rate" + _format_rate(history)
 
 
-def _said_rate(history: History) -> str:
-    return f" ({highest:.0e})" if np.isfinite(highest := highest_rate(history)) else ""
+def _format_rate(history: History) -> str:
+    return f" ({highest:.0e})" if np.isfinite(highest := highest_learning_rate(history)) else ""
 
 
-def _strays(history: History) -> tuple[float, float] | None:
+def _find_stray_policy(history: History) -> tuple[float, float] | None:
     """The loss and the way of the chosen answers' reward, where a policy goes far and pairs are
     told apart no better.
 
@@ -380,7 +382,9 @@ def _strays(history: History) -> tuple[float, float] | None:
     return (late, way) if late > COIN and abs(way) > AWAY and unsure else None
 
 
-def _risen(loss: NDArray[np.float64], *, every: bool) -> tuple[bool, str, dict[str, float]] | None:
+def _find_rise(
+    loss: NDArray[np.float64], *, every: bool
+) -> tuple[bool, str, dict[str, float]] | None:
     """How a loss rose: whether it is fatal, in words, and in figures."""
     count = len(loss)
     if count < 4 or loss.min() < 0 or loss[0] <= 0:
@@ -416,7 +420,9 @@ def _risen(loss: NDArray[np.float64], *, every: bool) -> tuple[bool, str, dict[s
     return None
 
 
-def _jump(loss: NDArray[np.float64], gradient: NDArray[np.float64], lasts: int) -> int | None:
+def _find_loss_jump(
+    loss: NDArray[np.float64], gradient: NDArray[np.float64], lasts: int
+) -> int | None:
     """The place of a jump that so many rows show, over the lowest level before it; None for none.
 
     Early in the run, or where the gradient jumps, too: other texts may be harder.
@@ -444,7 +450,7 @@ ONCE = 1.05
 """Epochs, up to which nearly no text came twice."""
 
 
-def _held_out(history: History) -> Iterator[Finding]:
+def _find_held_out_rise(history: History) -> Iterator[Finding]:
     """The held-out losses that rose, of one set or of several, as one finding."""
     risen: dict[str, tuple[int, float, float, int]] = {}
     better: dict[str, list[str]] = {}
@@ -463,7 +469,7 @@ def _held_out(history: History) -> Iterator[Finding]:
         higher = int(steps[best + int(np.argmax(values[best:] > over))])
         risen[name] = (int(steps[best]), float(values[best]), float(values[-1]), higher)
         named = [one for one in history.names("eval/") if one.startswith(f"{name}_") or not name]
-        better[name] = [one for one in named if _still_better(history, one, int(steps[best]))]
+        better[name] = [one for one in named if _still_improves(history, one, int(steps[best]))]
     if not risen:
         return
     step = min(one[0] for one in risen.values())
@@ -491,18 +497,18 @@ def _held_out(history: History) -> Iterator[Finding]:
             for name, (_, best, last, _) in risen.items()
             for said, value in (("best", best), ("last", last))
         },
-        causes=_why_held_out(history, step, min(one[3] for one in risen.values())),
+        causes=_held_out_causes(history, step, min(one[3] for one in risen.values())),
         fix=f"take the checkpoint of step {risen[worst][0]}, or train for fewer epochs",
     )
 
 
-def _why_held_out(history: History, best: int, over: int) -> tuple[str, ...]:
+def _held_out_causes(history: History, best: int, over: int) -> tuple[str, ...]:
     """Why held-out text got worse between two steps: within one epoch no text came twice.
 
     Where epochs are not logged, training texts that are learnt by heart have a loss that falls on.
     """
     epoch, loss = history["epoch"], history["loss"]
-    epochs, rate = "more epochs than the data bears", too_high(history)
+    epochs, rate = "more epochs than the data bears", name_high_rate(history)
     if len(epoch):
         once = float(np.interp(over, epoch.steps, epoch.values)) <= ONCE
         return (
@@ -517,7 +523,7 @@ def _why_held_out(history: History, best: int, over: int) -> tuple[str, ...]:
     return epochs, rate
 
 
-def _still_better(history: History, name: str, step: int) -> bool:
+def _still_improves(history: History, name: str, step: int) -> bool:
     """Whether an accuracy or the like ends above where it was at a step, and near its best."""
     if not any(word in name.lower() for word in RISING):
         return False

@@ -18,8 +18,8 @@ from plumbline.checks.diagnosis.facts import (
 )
 from plumbline.checks.diagnosis.history import Final, History, Series
 from plumbline.checks.diagnosis.outcome import measure_outcome
-from plumbline.checks.diagnosis.rules.losses import too_high
-from plumbline.checks.diagnosis.rules.steps import highest_rate
+from plumbline.checks.diagnosis.rules.losses import name_high_rate
+from plumbline.checks.diagnosis.rules.steps import highest_learning_rate
 from plumbline.checks.diagnosis.trends import BLOCKS, finite_values, fit_trend, is_moving, kendall_z
 from plumbline.evaluation.comparison import among
 
@@ -55,7 +55,7 @@ def find_kl(history: History) -> Iterator[Finding]:
     series = history["kl"]
     steps, values = series.known
     if not len(values):
-        yield from _below(history["kl_sum"], BELOW, " of an answer")
+        yield from _find_negative_kl(history["kl_sum"], BELOW, " of an answer")
         return
     began = steps[0] <= 1 and values[0] > APART
     beta = history.settings.get("rl.beta")
@@ -102,7 +102,7 @@ def find_kl(history: History) -> Iterator[Finding]:
             fix=ONE_MODEL,
             shown=(came := measure_outcome(history)) is not None and came.better is False,
         )
-    elif below := list(_below(series, 0.01)):
+    elif below := list(_find_negative_kl(series, 0.01)):
         yield from below
     elif len(values) >= 5 and zero_mask(series, 1e-300).all():
         # TRL's own loss has entropy and clip, and a KL only where it is charged; Unsloth's logs a
@@ -121,7 +121,7 @@ def find_kl(history: History) -> Iterator[Finding]:
             + (f" (beta {beta})" if wanted and beta else ""),
             since=int(steps[0]),
             evidence={"beta": beta},
-            causes=_void(history, wanted=wanted, still=still),
+            causes=_zero_kl_causes(history, wanted=wanted, still=still),
             fix=(
                 "compare a checksum of the policy's weights before and after a step, and with the "
                 "reference's"
@@ -129,7 +129,7 @@ def find_kl(history: History) -> Iterator[Finding]:
             if wanted
             else "read nothing into it",
         )
-    elif _unseen(history):
+    elif _samples_ignore_kl(history):
         yield Finding(
             level="warning",
             what=f"the KL to the reference grows from {values[0]:.2g} to {values[-1]:.2g} nats, "
@@ -166,7 +166,7 @@ BELOW = 0.5
 fifty."""
 
 
-def _below(series: Series, limit: float, of: str = "") -> Iterator[Finding]:
+def _find_negative_kl(series: Series, limit: float, of: str = "") -> Iterator[Finding]:
     """A KL whose mean is below 0, which none can be."""
     values = finite_values(series.values)
     if len(values) and (values < -limit).mean() > 0.5:
@@ -193,7 +193,7 @@ def _below(series: Series, limit: float, of: str = "") -> Iterator[Finding]:
         )
 
 
-def _void(history: History, *, wanted: bool, still: bool) -> tuple[str, ...]:
+def _zero_kl_causes(history: History, *, wanted: bool, still: bool) -> tuple[str, ...]:
     """Why a KL may be 0 at every step."""
     same = ("the reference is the policy itself",) if wanted else ()
     stays = "the weights do not change"
@@ -213,7 +213,7 @@ def _void(history: History, *, wanted: bool, still: bool) -> tuple[str, ...]:
     return (other, *same) if live else (*same, stays)
 
 
-def _unseen(history: History) -> bool:
+def _samples_ignore_kl(history: History) -> bool:
     """Whether the KL grows steadily while the reward and the length or the entropy of samples stand
     still."""
     values = finite_values(history["kl"].values)
@@ -248,7 +248,7 @@ WINDOW = 10
 GROWS = 4.0
 
 
-def _stops(history: History, since: int) -> bool:
+def _should_stop(history: History, since: int) -> bool:
     """Not below what the recipe allows."""
     allowed = history.settings.get("rl.max_gap") or LIMIT
     stands = (
@@ -261,7 +261,7 @@ def _stops(history: History, since: int) -> bool:
 @rule(
     "gap",
     needs=("logprob_gap|mismatch_kl|importance_ratio_mean|importance_ratio_max",),
-    stops=_stops,
+    stops=_should_stop,
 )
 def find_gap(history: History) -> Iterator[Finding]:
     """Sampler and scorer are two distributions: temperature, filters, masks, stale weights, or 16
@@ -269,13 +269,13 @@ def find_gap(history: History) -> Iterator[Finding]:
 
     The mean gap now, and whether it widened; the KL divergence; then importance ratios.
     """
-    found = _measured(history, "logprob_gap", SOME, LIMIT, LEAST) or _measured(
+    found = _find_wide_gap(history, "logprob_gap", SOME, LIMIT, LEAST) or _find_wide_gap(
         history, "mismatch_kl", SOME_KL, LIMIT_KL, LEAST_KL
     )
-    yield from [found] if found is not None else _ratios(history)
+    yield from [found] if found is not None else _find_far_ratios(history)
 
 
-def _measured(
+def _find_wide_gap(
     history: History, name: str, some: float, limit: float, least: float
 ) -> Finding | None:
     """What a logged difference says of itself."""
@@ -310,7 +310,7 @@ def _measured(
             history,
             "the sampler has old weights (a failed or cached transfer)",
             "its cache of prompts holds states of old weights",
-            ("the policy became sharper in 16 bits", _not_sharper),
+            ("the policy became sharper in 16 bits", _keeps_entropy),
         )
         if widened
         else (
@@ -323,7 +323,7 @@ def _measured(
     )
 
 
-def _not_sharper(history: History) -> bool:
+def _keeps_entropy(history: History) -> bool:
     """Whether the entropy is logged and did not fall."""
     values = finite_values(history["entropy"].values)
     return len(values) >= 2 * WINDOW and bool(
@@ -331,7 +331,7 @@ def _not_sharper(history: History) -> bool:
     )
 
 
-def _ratios(history: History) -> Iterator[Finding]:
+def _find_far_ratios(history: History) -> Iterator[Finding]:
     """Ratios alone cannot tell another sampler from products over a whole answer; a logged
     difference can."""
     mean, highest = history["importance_ratio_mean"], history["importance_ratio_max"]
@@ -490,7 +490,9 @@ def find_untrained(history: History) -> Iterator[Finding]:
     if (len(right) and right[0] > KNOWN) or values[0] < HIGH * _scale(history):
         return
     what = "entropy" if history.kind == "rl" else "loss"
-    broke = history.kind == "sft" and series.steps[0] > 1 and highest_rate(history) >= BREAKS
+    broke = (
+        history.kind == "sft" and series.steps[0] > 1 and highest_learning_rate(history) >= BREAKS
+    )
     yield Finding(
         level="warning" if len(right) or history.kind == "rl" else "note",
         what=f"the {what} is {values[0]:.1f} nats a token at step {int(series.steps[0])}: about "
@@ -500,7 +502,7 @@ def find_untrained(history: History) -> Iterator[Finding]:
         evidence={what: float(values[0])}
         | ({"token_accuracy": float(right[0])} if len(right) else {}),
         causes=(
-            *([f"{too_high(history)}: the first steps broke the model"] if broke else []),
+            *([f"{name_high_rate(history)}: the first steps broke the model"] if broke else []),
             (
                 "weights that were not found, or loaded in part (look for 'newly initialized' in "
                 "what "
@@ -538,7 +540,7 @@ def find_unchanged(history: History) -> Iterator[Finding]:
 
     Each greedy evaluation of the stage against the stage before it, by text.
     """
-    for after, before in pairs(history):
+    for after, before in pair_stage_evaluations(history):
         texts = {row.id: row.completion for row in before.evaluation.rows}
         rows = [row for row in after.evaluation.rows if row.id in texts]
         if len(rows) < ENOUGH or after.evaluation.mean_reward > SOLVED:
@@ -564,7 +566,7 @@ def find_unchanged(history: History) -> Iterator[Finding]:
         )
 
 
-def pairs(history: History) -> Iterator[tuple[Final, Final]]:
+def pair_stage_evaluations(history: History) -> Iterator[tuple[Final, Final]]:
     """Greedy evaluations of this stage, each with that of the stage before it on the same split.
 
     The untrained model may have been asked fewer examples: the other is of these then.

@@ -10,8 +10,8 @@ from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import is_every_step, unrefuted_causes, zero_mask
 from plumbline.checks.diagnosis.history import History, Series
-from plumbline.checks.diagnosis.rules.losses import FEW, ordered
-from plumbline.checks.diagnosis.rules.steps import highest_rate
+from plumbline.checks.diagnosis.rules.losses import FEW, block_kendall_z
+from plumbline.checks.diagnosis.rules.steps import highest_learning_rate
 from plumbline.checks.diagnosis.trends import (
     finite_values,
     kendall_z,
@@ -44,7 +44,7 @@ COIN = 0.05
 RIGHT = ("preference/accuracy", "correctness/accuracy", "correctness/acc")
 
 
-def margin_of(history: History) -> Series:
+def read_margin(history: History) -> Series:
     """The logged margin, or what chosen and rejected answers differ by."""
     margin, chosen, rejected = (
         history[f"preference/{name}"] for name in ("margin", "chosen", "rejected")
@@ -56,7 +56,7 @@ def margin_of(history: History) -> Series:
     )
 
 
-def accuracy_of(history: History) -> NDArray[np.float64]:
+def read_accuracy(history: History) -> NDArray[np.float64]:
     """The accuracy of the pairs; TRL's reward models, NeMo-RL and OpenRLHF write it without a
     prefix."""
     return next(
@@ -77,12 +77,12 @@ def find_no_margin(history: History) -> Iterator[Finding]:
     A margin of exactly 0 has a cause that no step mends; one that only stands may be of labels that
     say nothing.
     """
-    margin, loss = margin_of(history), history["loss"]
+    margin, loss = read_margin(history), history["loss"]
     needed = ROWS if not is_every_step(loss) or not is_every_step(margin) else SINGLE
-    if max(len(margin), len(loss)) < LONG and _warming(history["learning_rate"].values):
+    if max(len(margin), len(loss)) < LONG and _is_warming_up(history["learning_rate"].values):
         return
-    none = _still(zero_mask(margin, ZERO), needed)
-    guess = _still(np.abs(loss.values - GUESS) < EXACT + loss.rounding, SINGLE)
+    none = _is_nearly_always(zero_mask(margin, ZERO), needed)
+    guess = _is_nearly_always(np.abs(loss.values - GUESS) < EXACT + loss.rounding, SINGLE)
     if none or guess:
         series = margin if none else loss
         yield Finding(
@@ -97,7 +97,7 @@ def find_no_margin(history: History) -> Iterator[Finding]:
             + ": nothing is learnt of the pairs",
             since=int(series.steps[0]),
             evidence={"loss": round(float(np.nanmedian(loss.values)), 4) if len(loss) else None},
-            causes=_why_none(history)
+            causes=_no_margin_causes(history)
             if none or not len(margin)
             else ("a rate that is too low", "a beta near 0"),
             fix=(
@@ -107,7 +107,7 @@ def find_no_margin(history: History) -> Iterator[Finding]:
         )
         return
     right, values, margins = (
-        accuracy_of(history),
+        read_accuracy(history),
         finite_values(loss.values),
         finite_values(margin.values),
     )
@@ -122,7 +122,7 @@ def find_no_margin(history: History) -> Iterator[Finding]:
             and apart.mean() > SURE * standard_error_of_mean(margins, len(apart))
         )
         and not any(
-            _rises(series, every=is_every_step(loss)) for series in (right, margins, -values)
+            _is_rising(series, every=is_every_step(loss)) for series in (right, margins, -values)
         )
     ):
         yield Finding(
@@ -148,25 +148,25 @@ def find_no_margin(history: History) -> Iterator[Finding]:
         )
 
 
-def _still(mask: NDArray[np.bool_], needed: int) -> bool:
+def _is_nearly_always(mask: NDArray[np.bool_], needed: int) -> bool:
     """Whether nearly all rows are so, the last among them, and there are enough."""
     return len(mask) >= needed and bool(mask[-1]) and float(mask.mean()) >= MOST
 
 
-def _warming(rates: NDArray[np.float64]) -> bool:
+def _is_warming_up(rates: NDArray[np.float64]) -> bool:
     """Whether the rate is rising still."""
     return len(rates) > 1 and bool(rates[-1] == rates.max() > 1.5 * rates[0])
 
 
-def _rises(values: NDArray[np.float64], *, every: bool) -> bool:
+def _is_rising(values: NDArray[np.float64], *, every: bool) -> bool:
     """Whether a series rises for sure: its thirds, or of a curve the order of its blocks."""
     if len(values) < FEW[every]:
         return False
     third = len(values) // 3
-    return measure_shift(values, third, third).interval.low > 0 or ordered(values) > ORDERED
+    return measure_shift(values, third, third).interval.low > 0 or block_kendall_z(values) > ORDERED
 
 
-def _why_none(history: History) -> tuple[str, ...]:
+def _no_margin_causes(history: History) -> tuple[str, ...]:
     """By what is logged: equal texts have equal log-probabilities, and rewards of 0 are those of
     the reference."""
     chosen, rejected = history["preference/logps_chosen"], history["preference/logps_rejected"]
@@ -188,7 +188,7 @@ def _why_none(history: History) -> tuple[str, ...]:
         ("the weights that are trained are frozen", lambda _: moves or same),
         (
             "a rate of 0, or one that 16-bit weights round away",
-            lambda run: paid or same or highest_rate(run) > ROUNDED,
+            lambda run: paid or same or highest_learning_rate(run) > ROUNDED,
         ),
     )
     return causes or ("chosen and rejected answers are read from the same column",)
@@ -211,13 +211,13 @@ def find_swapped_pairs(history: History) -> Iterator[Finding]:
     The last third of training; held-out accuracies that fall, or that stay a guess, where
     training's is high.
     """
-    right, steps = accuracy_of(history), history["loss"].steps
-    margin = finite_values(margin_of(history).values)
+    right, steps = read_accuracy(history), history["loss"].steps
+    margin = finite_values(read_margin(history).values)
     third = max(2, len(right) // 3)
     if len(right) >= FEW[False]:
         late, error = float(right[-third:].mean()), float(right[-third:].std(ddof=1)) / third**0.5
-        falls = _rises(-right, every=is_every_step(history["loss"])) or (
-            len(margin) and _rises(-margin, every=False)
+        falls = _is_rising(-right, every=is_every_step(history["loss"])) or (
+            len(margin) and _is_rising(-margin, every=False)
         )
         if late < min(LOW, 0.5 - SURE * error) and falls:
             yield Finding(
@@ -277,14 +277,16 @@ def find_less_likely(history: History) -> Iterator[Finding]:
         finite_values(history[f"preference/logps_{name}"].values) for name in ("chosen", "rejected")
     )
     margin, every = (
-        finite_values(margin_of(history).values),
+        finite_values(read_margin(history).values),
         is_every_step(history["preference/logps_chosen"]),
     )
-    if not _rises(-chosen, every=every) or (len(rejected) and not _rises(-rejected, every=every)):
+    if not _is_rising(-chosen, every=every) or (
+        len(rejected) and not _is_rising(-rejected, every=every)
+    ):
         return
     third = max(2, len(chosen) // 3)
     first, last = float(chosen[:third].mean()), float(chosen[-third:].mean())
-    if first - last < LESS * abs(first) or (len(margin) and not _rises(margin, every=every)):
+    if first - last < LESS * abs(first) or (len(margin) and not _is_rising(margin, every=every)):
         return
     begun = float(chosen[: max(1, len(chosen) // 10)].mean())
     yield Finding(

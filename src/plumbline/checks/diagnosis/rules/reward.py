@@ -22,7 +22,7 @@ from plumbline.checks.diagnosis.facts import (
 )
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import measure_outcome
-from plumbline.checks.diagnosis.rules.series import JUMP_ENOUGH, jumps_of
+from plumbline.checks.diagnosis.rules.series import JUMP_ENOUGH, list_jumps
 from plumbline.checks.diagnosis.trends import (
     FALL_ENOUGH,
     FALL_SURE,
@@ -51,10 +51,14 @@ def find_dead_part(history: History) -> Iterator[Finding]:
     of itself.
     """
     names = history.names("reward/")
-    moving = [name for name in names if np.ptp(_values(history, name)) > FLAT] if names else []
+    moving = [name for name in names if np.ptp(_part_values(history, name)) > FLAT] if names else []
     for name in names:
-        values = _values(history, name)
-        if len(values) < DEAD_PART_ENOUGH or np.ptp(values) > FLAT or _spread(history, name) > FLAT:
+        values = _part_values(history, name)
+        if (
+            len(values) < DEAD_PART_ENOUGH
+            or np.ptp(values) > FLAT
+            or _part_spread(history, name) > FLAT
+        ):
             continue
         value = float(values[0])
         if abs(value) < FLAT:
@@ -90,12 +94,12 @@ def find_dead_part(history: History) -> Iterator[Finding]:
             )
 
 
-def _values(history: History, name: str) -> np.ndarray:
+def _part_values(history: History, name: str) -> np.ndarray:
     values = history[f"reward/{name}"].values
     return values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
 
 
-def _spread(history: History, name: str) -> float:
+def _part_spread(history: History, name: str) -> float:
     """The largest spread within a step, where that is logged: a mean may stand still by chance."""
     values = history[f"reward_std/{name}"].values
     values = values[np.isfinite(values)]
@@ -141,7 +145,7 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
     none = NO_WEIGHT * max(map(abs, known.values()), default=0.0)
     for name, weight in known.items():
         if (weight <= none and rose) or weight < -none:
-            yield from _unpaid(history, name, 0.0 if weight >= -none else weight)
+            yield from _find_unpaid_part(history, name, 0.0 if weight >= -none else weight)
     ends = {
         name: compare_ends(finite_values(history[name].values))
         for name in (*(f"reward/{name}" for name in history.names("reward/")), "reward")
@@ -193,7 +197,7 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
         )
 
 
-def _unpaid(history: History, name: str, weight: float) -> Iterator[Finding]:
+def _find_unpaid_part(history: History, name: str, weight: float) -> Iterator[Finding]:
     """A part of no weight, or of one below 0, that fell while the reward rose."""
     series = history[f"reward/{name}"]
     down = measure_outcome(
@@ -242,7 +246,7 @@ def find_lost_reward(history: History) -> Iterator[Finding]:
     found = [
         finding
         for name in history.names("reward/")
-        if (finding := _unknown(history, name)) is not None
+        if (finding := _find_missing_values(history, name)) is not None
     ]
     yield from found
     if found:
@@ -278,7 +282,7 @@ def find_lost_reward(history: History) -> Iterator[Finding]:
     )
 
 
-def _unknown(history: History, name: str) -> Finding | None:
+def _find_missing_values(history: History, name: str) -> Finding | None:
     """The completions that a part has no number for. TRL writes NaN where a reward function
     returned None.
 
@@ -541,13 +545,13 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
         return  # a reward that is rarely earned is missing in some rows by chance
     entropy, kl = history["entropy"], history["kl"]
     at = int(steps[fall.place])
-    sudden = [step for step in jumps_of(series) if step >= at]
+    sudden = [step for step in list_jumps(series) if step >= at]
     causes = (
         [f"other data, weights or another reward from step {sudden[0]} on (see jump)"]
         if sudden
         else list[str]()
     )
-    if _drifts(history):
+    if _gap_widens(history):
         causes.append("sampler and scorer drift apart (see gap)")
     if len(entropy) and entropy.values[-1] > 2 * max(np.nanmedian(entropy.values[:10]), 0.1):
         causes.append("the entropy rose: the policy forgets how to write")
@@ -572,7 +576,7 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
             "too high a learning rate for this model",
             (
                 "sampler and scorer disagree (see gap)",
-                lambda run: sampler_matches(run) or _drifts(run),
+                lambda run: sampler_matches(run) or _gap_widens(run),
             ),
             (
                 "a reward that changed during the run",
@@ -586,7 +590,7 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
     )
 
 
-def _drifts(history: History) -> bool:
+def _gap_widens(history: History) -> bool:
     """Whether sampler and scorer are logged to be further apart than at first."""
     found = [
         one

@@ -37,7 +37,7 @@ HALF, FEW_GOOD = 0.5, 3
 which weights of NaN would not leave."""
 
 
-def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - a reward that is none has broken the weights at once
+def _should_stop(history: History, since: int) -> bool:  # noqa: ARG001 - a reward that is none has broken the weights at once
     """At once, but for a gradient, which a loss scaler skips where it is none: then three logged
     ones in a row."""
     names = ("loss", "reward", *(f"reward/{part}" for part in history.names("reward/")))
@@ -54,7 +54,7 @@ def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - a reward tha
     "not-finite",
     needs=("loss|grad_norm|reward",),
     kinds=("rl", "sft"),
-    stops=_stops,
+    stops=_should_stop,
     explains=(
         *(
             "no-signal",
@@ -91,9 +91,9 @@ def find_not_finite(history: History) -> Iterator[Finding]:
     spared = all(
         name.startswith("reward/") and np.isnan(value) for name, (_, _, value) in found.items()
     )
-    without = _without_target(history, found)
-    skipped = set(found) == {"grad_norm"} and (without or _passing(history["grad_norm"].values))
-    shown = _of_the_log_alone(history, found)
+    without = _has_empty_batches(history, found)
+    skipped = set(found) == {"grad_norm"} and (without or _is_passing(history["grad_norm"].values))
+    shown = _is_log_only(history, found)
     hidden = (
         first == "grad_norm"
         and (written := history["loss"].values[history["loss"].steps == step]).size > 0
@@ -184,7 +184,7 @@ def find_not_finite(history: History) -> Iterator[Finding]:
     )
 
 
-def _of_the_log_alone(history: History, found: Mapping[str, object]) -> bool:
+def _is_log_only(history: History, found: Mapping[str, object]) -> bool:
     """Whether a KL or an entropy is none while losses at and after its steps are numbers other than
     0.
 
@@ -201,7 +201,7 @@ def _of_the_log_alone(history: History, found: Mapping[str, object]) -> bool:
     return True
 
 
-def _without_target(history: History, found: Mapping[str, object]) -> bool:
+def _has_empty_batches(history: History, found: Mapping[str, object]) -> bool:
     """Whether single batches of supervised training have no gradient and a loss of 0, and those
     after them are good."""
     gradient, loss = history["grad_norm"], history["loss"]
@@ -216,7 +216,7 @@ def _without_target(history: History, found: Mapping[str, object]) -> bool:
     return alone and bool(bad.mean() < HALF) and int((~bad[np.argmax(bad) :]).sum()) >= FEW_GOOD
 
 
-def _passing(values: np.ndarray) -> bool:
+def _is_passing(values: np.ndarray) -> bool:
     """Whether few norms are none and those after them are some: weights of NaN would leave no
     other."""
     bad = ~np.isfinite(values)
@@ -242,16 +242,16 @@ def find_loss_zero(history: History) -> Iterator[Finding]:
 
     Dead steps among good ones; else a loss that is 0 at first, with a gradient that is none of 0.
     """
-    dead, names = _dead(history)
+    dead, names = _dead_steps(history)
     if dead.sum() >= max(LOSS_ZERO_FEW, SHARE * len(dead)):
-        yield _some(history, dead, names)
+        yield _dead_steps_finding(history, dead, names)
     elif history.kind == "sft":
-        yield from _since(history)
+        yield from _find_zero_from_step(history)
     else:
-        yield from _at_first(history)
+        yield from _find_zero_at_start(history)
 
 
-def _dead(history: History) -> tuple[np.ndarray, list[str]]:
+def _dead_steps(history: History) -> tuple[np.ndarray, list[str]]:
     """Which logged steps of the loss taught nothing though steps around did, and the series that
     are 0 there.
 
@@ -273,7 +273,9 @@ def _dead(history: History) -> tuple[np.ndarray, list[str]]:
         names.append(said)
     if history.kind == "rl" and "the entropy" not in names:
         found &= ("the gradient" in names) & (
-            _differ(history, loss.steps) if _scaled(history) else _regular(found)
+            _steps_with_spread(history, loss.steps)
+            if _has_logged_spread(history)
+            else _is_regular(found)
         )
         found &= is_every_step(loss)
     all_found = found.copy()
@@ -300,12 +302,12 @@ def _dead(history: History) -> tuple[np.ndarray, list[str]]:
     return found, names
 
 
-def _scaled(history: History) -> bool:
+def _has_logged_spread(history: History) -> bool:
     """Whether it is logged if rewards differ within groups."""
     return len(history["frac_reward_zero_std"]) > 0 or len(history["reward_std"]) > 0
 
 
-def _differ(history: History, steps: np.ndarray) -> np.ndarray:
+def _steps_with_spread(history: History, steps: np.ndarray) -> np.ndarray:
     """The steps at which they do."""
     spread, share = history["reward_std"], history["frac_reward_zero_std"]
     if not len(spread) or is_batch_spread(history):
@@ -313,17 +315,17 @@ def _differ(history: History, steps: np.ndarray) -> np.ndarray:
     return np.isin(steps, spread.steps[spread.values > ZERO])
 
 
-def _regular(dead: np.ndarray) -> bool:
+def _is_regular(dead: np.ndarray) -> bool:
     """Whether they come again after the same number of steps, which groups of equal rewards do
     not."""
     apart = np.diff(np.flatnonzero(dead))
     return len(apart) >= 2 and bool((apart == apart[0]).all()) and apart[0] > 1
 
 
-def _some(history: History, dead: np.ndarray, names: list[str]) -> Finding:
+def _dead_steps_finding(history: History, dead: np.ndarray, names: list[str]) -> Finding:
     steps = history["loss"].steps[dead]
     apart = np.diff(np.flatnonzero(dead))
-    regular = _regular(dead)
+    regular = _is_regular(dead)
     listed = f"{', '.join(names[:-1])} and {names[-1]} are" if len(names) > 1 else f"{names[0]} is"
     return Finding(
         level="warning",
@@ -361,7 +363,7 @@ def _some(history: History, dead: np.ndarray, names: list[str]) -> Finding:
     )
 
 
-def _since(history: History) -> Iterator[Finding]:
+def _find_zero_from_step(history: History) -> Iterator[Finding]:
     """A loss of 0 from a step on, which none that is learnt comes to at once."""
     loss = history["loss"]
     start = start_of_last_stretch(loss.steps, np.abs(loss.values) < max(1e-12, loss.rounding))
@@ -393,7 +395,7 @@ def _since(history: History) -> Iterator[Finding]:
     )
 
 
-def _at_first(history: History) -> Iterator[Finding]:
+def _find_zero_at_start(history: History) -> Iterator[Finding]:
     """Where there is no gradient, `no-signal` says so."""
     loss = history["loss"]
     values, norms = finite_values(loss.values), finite_values(history["grad_norm"].values)
@@ -448,7 +450,7 @@ def find_jump(history: History) -> Iterator[Finding]:
 
     The step at which most series jump; one series that jumps alone may be anything.
     """
-    jumping = {name: jumps for name in NAMES if (jumps := jumps_of(history[name]))}
+    jumping = {name: jumps for name in NAMES if (jumps := list_jumps(history[name]))}
     steps = sorted({step for jumps in jumping.values() for step in jumps})
     together = {
         step: {
@@ -493,7 +495,7 @@ def find_jump(history: History) -> Iterator[Finding]:
     )
 
 
-def jumps_of(series: Series) -> dict[int, tuple[float, float, float]]:
+def list_jumps(series: Series) -> dict[int, tuple[float, float, float]]:
     """Steps that begin another level at once: how many standard deviations it is away, and both
     levels."""
     steps, values = series.known

@@ -67,7 +67,7 @@ PATIENCE = 10
 number."""
 
 
-def _silent(history: History) -> tuple[np.ndarray, np.ndarray, str] | None:
+def _silent_steps(history: History) -> tuple[np.ndarray, np.ndarray, str] | None:
     """Steps, whether each was silent, and what says so: the gradient where it is logged, because
     nothing else is sure.
 
@@ -104,14 +104,14 @@ def _silent(history: History) -> tuple[np.ndarray, np.ndarray, str] | None:
     return None
 
 
-def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the steps say since when
+def _should_stop(history: History, since: int) -> bool:  # noqa: ARG001 - the steps say since when
     """Where the last stretch is long, and long beside what there was before: few prompts a step are
     often silent."""
-    silent = _silent(history)
+    silent = _silent_steps(history)
     if silent is None:
         return False
     steps, mask, _ = silent
-    length, often = _end(mask)
+    length, often = _silent_end(mask)
     covered = length * step_distance(steps) if mask.all() else length
     return covered >= (history.settings.get("rl.patience") or PATIENCE) and often**length < CHANCE
 
@@ -121,11 +121,11 @@ def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the steps sa
     needs=("grad_norm|frac_reward_zero_std|reward_std|reward",),
     explains=("zero-variance-groups", "dead-part", "small-updates", "plateau", "clip-idle"),
     unless=lambda history: (
-        (silent := _silent(history)) is not None
+        (silent := _silent_steps(history)) is not None
         and silent[2] == GRADIENT
         and rewards_differ(history, silent[0][silent[1]])
     ),
-    stops=_stops,
+    stops=_should_stop,
 )
 def find_no_signal(history: History) -> Iterator[Finding]:
     """Steps that teach nothing: every group's rewards are equal, or the gradient is zero though
@@ -133,20 +133,20 @@ def find_no_signal(history: History) -> Iterator[Finding]:
 
     One finding: the longest or the last stretch without a signal, named by what it earned there.
     """
-    silent = _silent(history)
+    silent = _silent_steps(history)
     if silent is None:
         return
     steps, mask, because = silent
     share, longest = float(mask.mean()), longest_stretch(mask)
     begins = start_of_last_stretch(steps, mask)
-    for_good = begins is not None and not _by_chance(mask)
+    for_good = begins is not None and not _is_chance(mask)
     if not is_sustained(steps, longest) or (share < 0.5 and not for_good):
         return
     begins = begins if for_good else None
     start = begins if begins is not None else int(steps[mask][0])
     evidence = {"share of steps": round(share, 3), "longest stretch": longest}
     if because == GRADIENT and rewards_differ(history, steps[mask]):
-        yield _lost(history, share, start, evidence, for_good=for_good)
+        yield _lost_gradient_finding(history, share, start, evidence, for_good=for_good)
         return
     reward = history["reward"]
     there = finite_values(reward.since(start).values)
@@ -200,17 +200,17 @@ def find_no_signal(history: History) -> Iterator[Finding]:
         )
         return
     fatal = share >= NO_SIGNAL_MOST or for_good
-    yield _equal(history, because, start, evidence, "fatal" if fatal else "warning")
+    yield _equal_rewards_finding(history, because, start, evidence, "fatal" if fatal else "warning")
 
 
-def _equal(
+def _equal_rewards_finding(
     history: History, because: str, start: int, evidence: Mapping[str, float], how: Level
 ) -> Finding:
     """Rewards that are equal, as far as the series say."""
     share, level = evidence["share of steps"], evidence["reward there"]
     zero, highest = abs(level) < EQUAL, max_reward(history)
     full = highest is not None and level > NO_SIGNAL_TOP * highest
-    mixed = because == GRADIENT and _some(history) and is_batch_spread(history)
+    mixed = because == GRADIENT and _has_spread(history) and is_batch_spread(history)
     rewards, shares = (
         finite_values(history["reward"].since(start).values),
         finite_values(history["frac_reward_zero_std"].since(start).values),
@@ -222,7 +222,7 @@ def _equal(
         level=how,
         what=f"{because} in {share:.0%} of the logged steps (rewards there: {level:.3f}"
         + ("; they differ, within groups or between them" if mixed else "")
-        + f"): nothing was learnt from them{quote_sample(_earned(history, start, level))}",
+        + f"): nothing was learnt from them{quote_sample(_samples_earning(history, start, level))}",
         since=start,
         evidence=evidence,
         causes=unrefuted_causes(
@@ -242,13 +242,19 @@ def _equal(
                 if zero
                 else (
                     *(("the prompts are solved, or every answer is paid in full",) if full else ()),
-                    (NEVER, lambda run: equal or not (mixed or (varies and not _none(run)))),
+                    (
+                        NEVER,
+                        lambda run: equal or not (mixed or (varies and not _has_no_spread(run))),
+                    ),
                     (
                         ALIKE + ("; the logged deviation is the batch's" if mixed else ""),
                         lambda _: full or not varies,
                     ),
-                    ("the reward does not tell answers apart", lambda run: varies or _spread(run)),
-                    (NEVER, lambda run: equal or mixed or varies or _none(run)),
+                    (
+                        "the reward does not tell answers apart",
+                        lambda run: varies or _rewards_differ_anywhere(run),
+                    ),
+                    (NEVER, lambda run: equal or mixed or varies or _has_no_spread(run)),
                 )
             ),
             "groups too small, or answers drawn at too low a temperature, for a reward of 0 and 1",
@@ -271,13 +277,13 @@ def _parts_move(history: History) -> bool:
     return sum(len(values) > 0 and bool(np.ptp(values) > EQUAL) for values in parts) > 1
 
 
-def _earned(history: History, start: int, level: float) -> list[Sample]:
+def _samples_earning(history: History, start: int, level: float) -> list[Sample]:
     """The answers that earned this."""
     known = [(one, one.reward) for one in history.samples[::-1] if one.step >= start]
     return [one for one, reward in known if reward is not None and abs(reward - level) < EQUAL]
 
 
-def _lost(
+def _lost_gradient_finding(
     history: History, share: float, start: int, evidence: Mapping[str, float], *, for_good: bool
 ) -> Finding:
     """A gradient of 0 where rewards differ within groups: the fault lies between the loss and the
@@ -328,31 +334,31 @@ def _lost(
     )
 
 
-def _none(history: History) -> bool:
+def _has_no_spread(history: History) -> bool:
     """Whether rewards are logged to be equal, or no gradient is."""
     known = len(history["frac_reward_zero_std"]) or len(history["reward_std"])
-    return not len(history["grad_norm"]) or bool(known and not _some(history))
+    return not len(history["grad_norm"]) or bool(known and not _has_spread(history))
 
 
-def _some(history: History) -> bool:
+def _has_spread(history: History) -> bool:
     """Whether a deviation of rewards is logged."""
     spread = finite_values(history["reward_std"].values)
     return len(spread) > 0 and float(np.median(spread)) > EQUAL
 
 
-def _spread(history: History) -> bool:
+def _rewards_differ_anywhere(history: History) -> bool:
     """Whether rewards do tell answers apart somewhere: of one group, or of different prompts."""
-    return rewards_differ(history) or _some(history)
+    return rewards_differ(history) or _has_spread(history)
 
 
-def _by_chance(mask: np.ndarray) -> bool:
+def _is_chance(mask: np.ndarray) -> bool:
     """Whether the silent stretch at the end is no longer than what the share of silent steps before
     it gives."""
-    length, often = _end(mask)
+    length, often = _silent_end(mask)
     return length < LONG or often**length * len(mask) > CHANCE
 
 
-def _end(mask: np.ndarray) -> tuple[int, float]:
+def _silent_end(mask: np.ndarray) -> tuple[int, float]:
     """Silent steps at the end, and the share of silent ones before those."""
     length = int(np.argmin(mask[::-1])) if not mask.all() else len(mask)
     before = mask[: len(mask) - length]
@@ -386,15 +392,17 @@ def find_zero_variance_groups(history: History) -> Iterator[Finding]:
     if shares is None or (shares.values >= 1).all():  # few of the steps may be stored
         shares = history["frac_reward_zero_std"]
     if not len(shares):
-        yield from _saturated(history)
+        yield from _find_saturation(history)
     window = WINDOW if len(shares) < 4 * WINDOW else 2 * WINDOW
     last = shares.last(window).values
     if len(last) < window or not ZERO_VARIANCE_GROUPS_MOST < np.mean(last) < 1:
         return
     share, earned = float(np.mean(last)), finite_values(history["reward"].last(WINDOW).values)
     level = float(earned.mean()) if len(earned) else float("nan")
-    where, causes, fix = _where(history, share, level)
-    solved = where == ZERO_VARIANCE_GROUPS_SOLVED or (where == UNKNOWN and _high(level, share))
+    where, causes, fix = _locate_groups(history, share, level)
+    solved = where == ZERO_VARIANCE_GROUPS_SOLVED or (
+        where == UNKNOWN and _is_near_top(level, share)
+    )
     always = min(share, float(shares.values[:window].mean())) > ALWAYS
     taught = share < TAUGHT and where != BOTTOM and reward_rises(history)
     yield Finding(
@@ -413,7 +421,7 @@ SATURATED, SATURATED_FOR, DRIFT = 0.05, 1 / 3, 0.5
 be; nats of KL."""
 
 
-def _saturated(history: History) -> Iterator[Finding]:
+def _find_saturation(history: History) -> Iterator[Finding]:
     """Rewards that hardly differ any more, near their highest; a warning where the policy drifts on
     all the same."""
     spread, reward, kl = history["reward_std"], history["reward"], history["kl"]
@@ -450,12 +458,14 @@ def _saturated(history: History) -> Iterator[Finding]:
     )
 
 
-def _where(history: History, share: float, level: float) -> tuple[str, tuple[str, ...], str]:
+def _locate_groups(
+    history: History, share: float, level: float
+) -> tuple[str, tuple[str, ...], str]:
     """Where groups of equal rewards stand, as far as the scale of the reward is known; their causes
     and what to do."""
     highest = max_reward(history)
     more = "raise rl.group_size, or pay parts of an answer"
-    if highest is not None and _high(level / highest, share):
+    if highest is not None and _is_near_top(level / highest, share):
         return (
             ZERO_VARIANCE_GROUPS_SOLVED,
             ("solved prompts are drawn again",),
@@ -470,7 +480,7 @@ def _where(history: History, share: float, level: float) -> tuple[str, tuple[str
             ("some prompts are too hard, and others solved", "a reward of few values"),
             more,
         )
-    solved = _high(level, share)
+    solved = _is_near_top(level, share)
     why = (
         "solved, if 1 is the most that can be earned"
         if solved
@@ -483,7 +493,7 @@ def _where(history: History, share: float, level: float) -> tuple[str, tuple[str
     )
 
 
-def _high(level: float, share: float) -> bool:
+def _is_near_top(level: float, share: float) -> bool:
     """Whether groups of equal rewards earn nearly all, if the others earn a half."""
     return level <= 1 and level - (1 - share) / 2 > ZERO_VARIANCE_GROUPS_TOP * share
 
@@ -551,10 +561,10 @@ def _directions(table: NDArray[np.float64]) -> tuple[float, float]:
     spread = float(table[1].std(ddof=1))
     return float(
         table[1].mean() / (spread / table.shape[1] ** 0.5)
-    ) if spread > 0 else 0.0, t_of_slope(table[0])
+    ) if spread > 0 else 0.0, slope_t(table[0])
 
 
-def t_of_slope(values: NDArray[np.float64]) -> float:
+def slope_t(values: NDArray[np.float64]) -> float:
     """Student's t of the least-squares slope of values over their places (any textbook of
     regression)."""
     array = values - np.mean(values)
@@ -628,7 +638,7 @@ def find_outage(history: History) -> Iterator[Finding]:
     The reward and its parts; a stretch of zeros to the end is none (it may be a collapse).
     """
     for name in ("reward", *(f"reward/{one}" for one in history.names("reward/"))):
-        away = _away(
+        away = _outage_steps(
             history[name],
             history["reward_std" if name == "reward" else name.replace("reward/", "reward_std/")],
         )
@@ -654,7 +664,7 @@ def find_outage(history: History) -> Iterator[Finding]:
         return
 
 
-def _away(series: Series, spread: Series) -> np.ndarray:
+def _outage_steps(series: Series, spread: Series) -> np.ndarray:
     """The steps. A mean of 0 is one of zeros if nothing is below 0, and where a spread was logged
     there is none."""
     steps, values = series.known

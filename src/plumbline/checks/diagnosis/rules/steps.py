@@ -18,7 +18,7 @@ TAIL = 0.15
 line for 1 %."""
 
 
-def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the rates say since when
+def _should_stop(history: History, since: int) -> bool:  # noqa: ARG001 - the rates say since when
     """Once a tenth of the run had no rate: one that restarts is below for 3 % of it at most, with
     two cycles."""
     values = history["learning_rate"].values
@@ -37,7 +37,7 @@ def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the rates sa
     needs=("learning_rate",),
     kinds=("rl", "sft"),
     explains=("plateau", "no-fall", "no-margin"),
-    stops=_stops,
+    stops=_should_stop,
 )
 def find_rate_exhausted(history: History) -> Iterator[Finding]:
     """The learning rate has run out while steps remain: they cost as much as the others and change
@@ -51,7 +51,7 @@ def find_rate_exhausted(history: History) -> Iterator[Finding]:
     if len(values) < (5 if none else 10) or not np.isfinite(values).all():
         return
     if none:
-        yield _finding(
+        yield _exhausted_finding(
             "fatal", int(rate.steps[0]), 1.0, float(values.max()), int(rate.steps[-1]), history
         )
         return
@@ -64,7 +64,7 @@ def find_rate_exhausted(history: History) -> Iterator[Finding]:
     planned = max(int(rate.steps[-1]), int(history.settings.get("steps") or 0))
     share = (planned - start + 1) / planned
     if share >= TAIL:
-        yield _finding(
+        yield _exhausted_finding(
             "fatal" if share >= 2 * TAIL else "warning",
             start,
             share,
@@ -74,7 +74,7 @@ def find_rate_exhausted(history: History) -> Iterator[Finding]:
         )
 
 
-def _finding(
+def _exhausted_finding(
     level: Level, start: int, share: float, peak: float, planned: int, history: History
 ) -> Finding:
     section = f"{history.kind}.optimiser"
@@ -141,7 +141,11 @@ def find_small_updates(history: History) -> Iterator[Finding]:
         else 0
     )
     travelled = float(values.mean() * steps + values.max() * left)
-    highest, adapter, came = highest_rate(history), adapter_rate(history), measure_outcome(history)
+    highest, adapter, came = (
+        highest_learning_rate(history),
+        adapter_rate_cause(history),
+        measure_outcome(history),
+    )
     low = highest < ADAPTERS[0] / FAR_OFF and not (came and came.better)
     causes: tuple[str, ...] = ()
     if 0 < travelled < FAR and not (steps < 50 and values.max() > LOW):
@@ -177,7 +181,7 @@ def find_small_updates(history: History) -> Iterator[Finding]:
     )
 
 
-def highest_rate(history: History) -> float:
+def highest_learning_rate(history: History) -> float:
     """The highest rate that was logged or planned: a warmup may not be over; NaN where none is
     known."""
     logged, planned = (
@@ -188,11 +192,11 @@ def highest_rate(history: History) -> float:
     return max(rates, default=float("nan"))
 
 
-def adapter_rate(history: History) -> tuple[str, ...]:
+def adapter_rate_cause(history: History) -> tuple[str, ...]:
     """The cause that a rate is for all weights, where an adapter is known to be trained."""
     if (
         history.settings.get("model.lora.rank") is None
-        or not highest_rate(history) < ADAPTERS[0] / 2
+        or not highest_learning_rate(history) < ADAPTERS[0] / 2
     ):
         return ()
     return (f"a rate for all weights ({FULL[0]:.0e} to {FULL[1]:.0e}), given to an adapter",)
@@ -217,13 +221,13 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
     """
     series = history["grad_norm"]
     values = np.where(np.isfinite(series.values), series.values, 0.0)
-    signal = (values > 1e-10) & ~np.isin(series.steps, _silent(history))
+    signal = (values > 1e-10) & ~np.isin(series.steps, _steps_without_signal(history))
     used = values[signal]
     if len(used) < 10:
         return
     middle = float(np.median(used))
     # A norm that is high for a while, as at first, is no spike: those around it are high, too.
-    around = _medians(used, AROUND)
+    around = _running_median(used, AROUND)
     spikes = np.zeros(len(values), dtype=bool)
     spikes[signal] = used > np.maximum(SPIKE * np.maximum(around, middle), HIGH)
     # a new head, an adapter or random weights begin far off
@@ -262,7 +266,7 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
         )
 
 
-def _medians(values: np.ndarray, beside: int) -> np.ndarray:
+def _running_median(values: np.ndarray, beside: int) -> np.ndarray:
     """The median [n] of each value and so many on both sides of it, of what is there near the
     ends."""
     places, width = range(len(values)), 2 * beside + 1
@@ -274,7 +278,7 @@ def _medians(values: np.ndarray, beside: int) -> np.ndarray:
     return np.concatenate([first, inside, last])
 
 
-def _silent(history: History) -> np.ndarray:
+def _steps_without_signal(history: History) -> np.ndarray:
     """Steps whose groups all had equal rewards: what moves the weights there is the KL alone, and
     small."""
     shares = history["frac_reward_zero_std"]
