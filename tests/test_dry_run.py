@@ -43,7 +43,7 @@ def test_a_dry_run_says_everything_and_leaves_nothing(place):
     assert said.shapes.parameters == 134_515_008
     text = said.text()
     assert "do: fetch it first: `plumbline get smollm2-135m`" in text
-    plain = json.loads(json.dumps(said.plain()))
+    plain = json.loads(json.dumps(said.to_json()))
     assert plain["recipe"]["sampling"]["max_tokens"] == 72
     assert plain["prompts"][0]["coverage"] == prompts.coverage
     assert plain["findings"][0]["fix"].startswith("fetch it first")

@@ -83,7 +83,7 @@ def test_cost(steps, count, length):
             for number, (text, reward) in enumerate(zip(texts, rewards, strict=True))
         ]
         live.add({"step": step, **{f"train/{name}": float(dice.random()) for name in names}})
-        live.complete(map(own.parse_sample, rows))
+        live.add_samples(map(own.parse_sample, rows))
         if step % 10 == 0:
             began = time.process_time()
             live.look()

@@ -141,7 +141,7 @@ def test_it_knows_the_adapter_and_preference_training():
     callback.on_train_begin(args, state, None, model=model)
     row = {"loss": 0.5, "rewards/chosen": 0.1, "rewards/rejected": 0.0, "kl": 0.2}
     callback.on_log(args, state, SimpleNamespace(should_training_stop=False), logs=row)
-    history = callback._live.history()
+    history = callback._live.current_history()
     assert history.kind == "sft"
     assert history.settings["model.lora.rank"] == 16
 

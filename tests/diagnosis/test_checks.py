@@ -161,7 +161,7 @@ def test_the_first_line_says_why_a_smoothed_log_cannot_be_told():
     came = measure_outcome(logged(values))
     assert (came.better, came.worse, came.still) == (False, False, False)
     assert came.alike > 0.8
-    assert f"(correlation {came.alike:.2f})" in came.said
+    assert f"(correlation {came.alike:.2f})" in came.summary
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_what_the_first_line_says_of_few_rows_and_of_sizes_that_matter(values, a
     """Rows of TRL's logging_steps=10 are means of ten steps; that nothing rose is said where a
     tenth is excluded."""
     history = logged(values, apart)
-    line = measure_outcome(history).said
+    line = measure_outcome(history).summary
     assert f": {verdict}" in line
     assert ("logging_steps=1" in line) == (apart > 1 and verdict in {"too few", "cannot be told"})
     assert "0.00000" not in line
@@ -202,7 +202,7 @@ def test_a_loss_that_rises_is_said_to():
     values = np.linspace(2, 3, 40) + 0.05 * np.random.default_rng(0).standard_normal(40)
     came = measure_outcome(logged(values, kind="sft"))
     assert came.worse
-    assert ": rose (+" in came.said
+    assert ": rose (+" in came.summary
 
 
 def test_an_evaluation_does_not_disagree_with_a_reward_that_only_wanders():

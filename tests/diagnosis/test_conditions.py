@@ -110,7 +110,7 @@ def test_a_figure_that_is_no_number_decides_nothing(evidence, bound, window):
         Condition.model_validate({"metric": "train/loss", "window": window, bound: 1.0}), broken, {}
     )
     assert (verdict.holds, verdict.leans, verdict.noise) == (None, None, False)
-    assert verdict.said == ("train/loss at step 2 is no number",)
+    assert verdict.reasons == ("train/loss at step 2 is no number",)
 
 
 def test_only_noise_is_called_noise(evidence):
@@ -142,14 +142,14 @@ def test_evaluations_of_other_examples_or_another_rubric_are_not_compared(tmp_pa
     other = planted(tmp_path / "other", LEVELS, n=40, recipe=load("commerce-v4"), rubric="r@2")
     condition = {"metric": "eval/extraction", "at": 10, "against": "previous", "above": -1}
     alone = judge_condition(Condition.model_validate(condition), gather_evidence([now]), {})
-    assert "no previous run" in alone.said[0]
+    assert "no previous run" in alone.reasons[0]
     shared = judge_condition(Condition.model_validate(condition), gather_evidence([now, fewer]), {})
-    assert "share 30 examples of 30 and 40" in shared.said[0]
+    assert "share 30 examples of 30 and 40" in shared.reasons[0]
     refused = judge_condition(
         Condition.model_validate(condition), gather_evidence([now, other]), {}
     )
     assert refused.holds is None
-    assert "rubric r@2" in refused.said[0]
+    assert "rubric r@2" in refused.reasons[0]
     assert holds(gather_evidence([now, other]), **condition, across_rubrics=True) is True
 
 
@@ -162,7 +162,7 @@ def test_a_mean_over_other_tasks_is_not_compared(tmp_path):
         gather_evidence([now, fewer]),
         {},
     )
-    assert "of 2 tasks, not of 4" in verdict.said[0]
+    assert "of 2 tasks, not of 4" in verdict.reasons[0]
 
 
 def test_a_run_that_was_evaluated_at_its_ends_alone_has_two_points(tmp_path):

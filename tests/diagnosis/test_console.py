@@ -332,7 +332,7 @@ def test_each_form_of_printed_metrics(tmp_path: Path, form: str) -> None:
     lines = [line for n in range(1, 10) for line in block.replace("{n}", str(n)).split("\n")]
     history = the_one(write(tmp_path, *noise, *lines))
     assert set(history.series) == set(names)
-    assert (history.logged, history.last_step) == (9, 9)
+    assert (history.logged_steps, history.last_step) == (9, 9)
     assert "reward" not in names or history["reward"].steps.tolist() == list(range(1, 10))
 
 
@@ -360,7 +360,7 @@ def test_two_runs_in_a_file_are_two_stages(tmp_path: Path) -> None:
         for place in range(1, 9)
     ]
     histories = read_histories(write(tmp_path, *sft, *rl[:2], *rl))
-    assert [(one.kind, one.logged) for one in histories] == [("sft", 10), ("rl", 8)]
+    assert [(one.kind, one.logged_steps) for one in histories] == [("sft", 10), ("rl", 8)]
 
 
 def test_a_log_without_rows_says_what_is_known(tmp_path: Path) -> None:
@@ -376,7 +376,7 @@ def test_bytes_that_are_no_text_and_a_folder_with_one_log(tmp_path: Path) -> Non
         name="slurm-1.out",
     )
     write(tmp_path, "nothing here", name="notes.txt")
-    assert the_one(tmp_path).logged == 5
+    assert the_one(tmp_path).logged_steps == 5
 
 
 def printed(right: float) -> str:
@@ -435,8 +435,8 @@ def test_each_of_four_processes_prints_every_row(tmp_path: Path) -> None:
         for at in range(10)
         for line in [f"{{'loss': {1 / (at + 1)}, 'learning_rate': 1e-5}}"] * 4
     ]
-    assert the_one(write(tmp_path, *rows)).logged == 10
-    assert the_one(write(tmp_path, *[rows[0]] * 30)).logged == 30
+    assert the_one(write(tmp_path, *rows)).logged_steps == 10
+    assert the_one(write(tmp_path, *[rows[0]] * 30)).logged_steps == 30
 
 
 @pytest.mark.parametrize(

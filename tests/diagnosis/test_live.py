@@ -40,7 +40,7 @@ def replay(history, memory=None, begin=0, **section):
         samples[sample.step].append(sample)
     for step in sorted(rows):
         live.add({"step": step, **rows[step]})
-        live.complete(samples[step])
+        live.add_samples(samples[step])
         if step > begin and step % live.section.every == 0:
             look = live.look(last=step == history.last_step)
             said += [(one.check, one.level, step) for one in look.new]

@@ -151,13 +151,13 @@ def test_offline_runs_of_wandb(offline, tmp_path):
     # Half written, as a run that is going on or was killed leaves it; then damaged in its middle.
     file.write_bytes(whole[: len(whole) // 2])
     half = read(file)
-    assert 40 < half.logged < 90
+    assert 40 < half.logged_steps < 90
     assert half.skipped == 1
-    assert half["reward"].values.tolist() == history["reward"].values[: half.logged].tolist()
+    assert half["reward"].values.tolist() == history["reward"].values[: half.logged_steps].tolist()
     at = whole.index(b"0.", whole.index(b"train/reward", 20000))
     file.write_bytes(whole[:at] + b"9." + whole[at + 2 :])
     damaged = read(file)
-    assert 0 < damaged.logged < STEPS
+    assert 0 < damaged.logged_steps < STEPS
     assert damaged["reward"].values.max() < 9
     (file.parent.with_name("offline-run-20260101_000000-other")).mkdir()
     (file.parent.with_name("offline-run-20260101_000000-other") / "run-other.wandb").write_bytes(
@@ -572,7 +572,7 @@ def test_each_run_of_a_table_is_judged(tmp_path, table):
 def test_a_run_resumed_under_another_name_is_one(tmp_path):
     rows = [{"run": "a" if row["train/global_step"] < 60 else "b", **row} for row in logged()]
     (tmp_path / "export.csv").write_text(as_csv(rows))
-    assert read(tmp_path / "export.csv").logged == STEPS
+    assert read(tmp_path / "export.csv").logged_steps == STEPS
 
 
 def several(rows, names):
@@ -612,7 +612,7 @@ def test_rows_of_one_step_are_several_runs_or_are_said(tmp_path, what):
     histories = read_histories(tmp_path)
     assert [history.name for history in histories] == names
     for history in histories:
-        assert history.logged == STEPS
+        assert history.logged_steps == STEPS
         assert bool(len(history["eval/reward"])) == (what == "train and validation")
         assert [remark.split()[0] for remark in history.remarks] == [str(left_out)] * bool(left_out)
 
@@ -683,7 +683,7 @@ PASTED = {
 def test_what_is_pasted_or_stands_in_a_notebook(tmp_path, name):
     (tmp_path / name).write_text(PASTED[name])
     history = read(tmp_path / name)
-    assert (history.kind, history.logged, history.last_step) == ("rl", 20, 20)
+    assert (history.kind, history.logged_steps, history.last_step) == ("rl", 20, 20)
     assert {"reward", "loss", "reward/right"} <= set(history.series)
     assert history["reward"].values[-1] == pytest.approx(0.602, abs=1e-3)
 
@@ -857,7 +857,7 @@ def test_damage_anywhere_is_read_or_a_clear_error(tmp_path, name, offline):
             whole[:at] + dice.bytes(length) + whole[at + int(dice.integers(60)) :]
         )
         with suppress(DataError):
-            assert read(tmp_path / name).logged > 0
+            assert read(tmp_path / name).logged_steps > 0
 
 
 def test_a_folder_without_records_and_one_with_many(tmp_path):
@@ -881,7 +881,9 @@ def test_a_folder_of_runs_has_a_line_for_each(tmp_path, plumbline):
             as_csv(logged("learning_rate" if name == "a" else ""))
         )
         if name == "a":
-            assert read(tmp_path).logged == read(tmp_path / "a").logged, "the only run is read"
+            assert read(tmp_path).logged_steps == read(tmp_path / "a").logged_steps, (
+                "the only run is read"
+            )
     with pytest.raises(DataError, match="2 folders with a run: a, b c") as caught:
         read(tmp_path)
     assert f"plumbline check {tmp_path}/a; plumbline check '{tmp_path}/b c'" in str(
@@ -1055,7 +1057,7 @@ def test_completions_and_tables_that_are_nested_without_end(tmp_path):
             text = json.dumps(row).replace(f'"{column}": 0', f'"{column}": {value}') + "\n"
             for name in ("completions.jsonl", "metrics.jsonl"):
                 (tmp_path / name).write_text(text * 2)
-            assert read(tmp_path).logged == 1
+            assert read(tmp_path).logged_steps == 1
 
 
 def test_what_completions_lack_is_said_with_their_columns(tmp_path):
@@ -1127,7 +1129,7 @@ def test_completions_without_a_log_allow_the_checks_that_they_can(tmp_path):
     rows = [{"prompt": "p", "response": "3", "reward": 0.5, "step": n // 2} for n in range(8)]
     (tmp_path / "samples.jsonl").write_text("\n".join(map(json.dumps, rows)))
     history = read(tmp_path / "samples.jsonl")
-    assert (history.origin, len(history.samples), history.logged) == ("completions", 8, 4)
+    assert (history.origin, len(history.samples), history.logged_steps) == ("completions", 8, 4)
     (tmp_path / "samples.jsonl").write_text('{"prompt": "p", "response": "3"}\n')
     with pytest.raises(DataError, match="neither a reward nor a loss"):
         read(tmp_path / "samples.jsonl")
@@ -1253,7 +1255,7 @@ def test_an_answer_is_in_the_words_of_the_trainer_and_notes_are_shown_where_aske
         fix="raise rl.group_size",
         change={"rl.group_size": 8, "rl.patience": 1},
     )
-    theirs = history.worded(ours)
+    theirs = history.translate(ours)
     assert (theirs.fix, list(theirs.change)) == (told, [told.removeprefix("raise ")])
     examined = examine(history, CHECKS)
     quiet, loud = (

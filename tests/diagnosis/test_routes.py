@@ -30,7 +30,7 @@ def test_each_job_goes_to_the_better_model_and_noise_to_the_first(two):
         "insights": ("small", False),
         "push": ("large", True),
     }
-    assert "not decided" in table.routes["insights"].said
+    assert "not decided" in table.routes["insights"].reason
     best, other = table.routes["sql_qa"].candidates
     assert (best.model, best.behind) == (str(large / "models" / "rl"), None)
     assert other.figure.mean == pytest.approx(0.1, abs=0.02)

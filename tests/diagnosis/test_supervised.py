@@ -523,8 +523,8 @@ def test_the_first_line_is_of_what_is_trained_for():
         assert (came.series, came.better) == (series, better)
     came = measure_outcome(swapped(dice, 30))
     assert came.worse
-    assert came.said.startswith("accuracy 0.")
-    assert "fell (-0." in came.said
+    assert came.summary.startswith("accuracy 0.")
+    assert "fell (-0." in came.summary
 
 
 def test_the_row_of_a_first_step_is_no_mean_of_several():
@@ -566,7 +566,7 @@ def test_stairs_of_epochs_are_no_slow_noise(epochs):
                 + 0.03 * dice.standard_normal(count)
             )
             came = measure_outcome(sft(dice, count, loss=loss, epochs=float(epochs)))
-            assert came.better, came.said
+            assert came.better, came.summary
             assert came.change.mean == pytest.approx(came.last - came.first)
             slow = np.zeros(count)
             for at in range(1, count):
@@ -575,4 +575,4 @@ def test_stairs_of_epochs_are_no_slow_noise(epochs):
                 measure_outcome(sft(dice, count, loss=1.5 + slow, epochs=float(of)))
                 for of in (1, epochs)
             )
-            assert one.said == several.said
+            assert one.summary == several.summary

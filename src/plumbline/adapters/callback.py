@@ -186,14 +186,14 @@ class CheckCallback(Guest):
     def _complete(self, args: Any, until: int | None = None) -> None:
         """Read the completions that were written since the last look."""
         assert self._live is not None
-        history = self._live.history()
+        history = self._live.current_history()
         for key, file in _completions(args).items():
             if key not in self._read and history is not None:
                 self._read.add(key)
                 samples, _ = split_by_mode(
                     read_completions(file, history.names("reward/")).samples, history.series
                 )
-                self._live.complete(one for one in samples if until is None or one.step <= until)
+                self._live.add_samples(one for one in samples if until is None or one.step <= until)
 
 
 def _completions(args: Any) -> dict[tuple[str, int], Path]:

@@ -3,7 +3,7 @@ without a model.
 
 A check is a function from a context to findings. The context is what is known at that moment: the
 recipe and its tasks (`preflight.before.BeforeRun`), the records of a stage
-(`diagnosis.history.History`), or a reward's verdicts (`audit.bench.Bench`).
+(`diagnosis.history.History`), or a reward's verdicts (`audit.scoring_runner.ScoringRunner`).
 """
 
 import re
@@ -66,7 +66,7 @@ class Context:
         """Whether something is known that a check needs, by its name."""
         return True
 
-    def worded(self, finding: Finding) -> Finding:
+    def translate(self, finding: Finding) -> Finding:
         """A finding in the words of whom it is for."""
         return finding
 
@@ -107,7 +107,7 @@ class Check(Generic[C]):
         for finding in self.look(context):
             yield finding if finding.check else replace(finding, check=self.name)
 
-    def missing(self, context: C) -> list[str]:
+    def missing_needs(self, context: C) -> list[str]:
         """What it needs and the context does not have."""
         return [need for need in self.needs if not any(map(context.has, need.split("|")))]
 
@@ -146,11 +146,11 @@ def examine(context: C, checks: Sequence[Check[C]]) -> Examination[C]:
     for check_ in checks:
         if check_.kinds and context.kind not in check_.kinds:
             continue
-        if lacking := check_.missing(context):
+        if lacking := check_.missing_needs(context):
             not_run[check_.name] = lacking
             continue
         try:
-            found = [context.worded(finding) for finding in check_(context)]
+            found = [context.translate(finding) for finding in check_(context)]
         except MissingDataError as error:
             not_run[check_.name] = [str(error)]
             continue

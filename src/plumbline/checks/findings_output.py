@@ -34,9 +34,9 @@ def render_stages(examined: Sequence[Examination[History]], *, verbose: bool) ->
     for one in examined:
         history = one.context
         if (came := measure_outcome(history)) is not None:
-            yield Text(came.said, style="bold")
+            yield Text(came.summary, style="bold")
         yield Text(
-            f"{history.name} ({history.origin}): {history.logged} logged steps up to "
+            f"{history.name} ({history.origin}): {history.logged_steps} logged steps up to "
             f"{history.last_step}, "
             f"{len(history.samples)} completions"
             + (
@@ -100,13 +100,13 @@ def findings_to_json(examined: Sequence[Examination[History]]) -> dict[str, Any]
             {
                 "stage": one.context.name,
                 "origin": one.context.origin,
-                "logged_steps": one.context.logged,
+                "logged_steps": one.context.logged_steps,
                 "last_step": one.context.last_step,
                 "completions": len(one.context.samples),
                 "skipped": one.context.skipped,
                 "remarks": list(one.context.remarks),
                 "outcome": (came := measure_outcome(one.context))
-                and _replace_nonfinite(came.plain()),
+                and _replace_nonfinite(came.to_json()),
                 "findings": [finding_to_json(finding) for finding in one.findings],
                 "clear": list(one.clear),
                 "not_run": {name: list(needs) for name, needs in one.not_run.items()},
@@ -141,7 +141,7 @@ def render_run_lines(runs: Runs) -> Iterator[Text]:
                 (
                     first.level if first is not None and said_of else "clear",
                     shown_as,
-                    "" if came is None else came.said,
+                    "" if came is None else came.summary,
                     said_of,
                 )
             )

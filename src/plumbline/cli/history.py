@@ -151,7 +151,7 @@ def decide(
         written = (
             {"recipe": str(out), "differences": [list(row) for row in changed]} if changed else {}
         )
-        print_json({**decision.plain(), "watch": [asdict(one) for one in watched], **written})
+        print_json({**decision.to_json(), "watch": [asdict(one) for one in watched], **written})
         return
     text = render_decision(decision, watched)
     if changed:

@@ -241,7 +241,7 @@ def run(
 
     if dry_run:
         said = api.dry_run(source, overrides=overrides or (), out=out, resume=resume)
-        print_json(said.plain()) if as_json else print_text(said.text())
+        print_json(said.to_json()) if as_json else print_text(said.text())
         raise typer.Exit(1 if said.fatal else 0)
     finished = api.run(source, overrides=overrides or (), out=out, resume=resume)
     folder = finished.folder
@@ -633,7 +633,7 @@ def check(
         from plumbline.checks.preflight.report import preflight_source
 
         found = preflight_source(path, overrides or ())
-        print_json(found.plain()) if as_json else print_tables(*found.shown(verbose=verbose))
+        print_json(found.to_json()) if as_json else print_tables(*found.render(verbose=verbose))
         raise typer.Exit(1 if found.fatal else 0)
     if overrides:
         raise RecipeError(

@@ -626,7 +626,7 @@ def next_facts(view: RunView) -> Facts:
     asked = [
         (
             one.ask,
-            ". ".join([one.answer, *filter(None, [one.means.rstrip(".")]), *one.verdict.said])
+            ". ".join([one.answer, *filter(None, [one.means.rstrip(".")]), *one.verdict.reasons])
             + ".",
         )
         for one in decision.answers

@@ -97,7 +97,7 @@ class RunFigures:
             self._steps[metric] = memoryview(array("q", sorted(set(steps))))
         return self._steps[metric]
 
-    def numbers(self, metric: str, step: int, window: int) -> list[float]:
+    def recent_numbers(self, metric: str, step: int, window: int) -> list[float]:
         """The last `window` values up to a step."""
         steps, values = self._column(metric)
         end = bisect_right(steps, step)
@@ -115,10 +115,10 @@ class RunFigures:
             self._columns[metric] = [step for step, _ in rows], [value for _, value in rows]
         return self._columns[metric]
 
-    def measured(self, metric: str, step: int) -> Measured:
+    def example_values(self, metric: str, step: int) -> Measured:
         """The values of the examples at a step that `steps` has; what could not be judged has
         none."""
-        value = _value_getter(self._named(metric)[1])
+        value = _value_getter(self._resolve_metric(metric)[1])
         return tuple(
             {row.id: number for row in evaluation.rows if (number := value(row)) is not None}
             for evaluation in self.evaluations(metric, step)
@@ -141,7 +141,7 @@ class RunFigures:
         """
         return [self._evaluation(key) for key in self._points(metric)[step]]
 
-    def where(self, metric: str, step: int) -> str:
+    def describe_step(self, metric: str, step: int) -> str:
         """Where in the run a step that `steps` has is: a step of RL, or the end of a stage."""
         key = self._points(metric)[step][0] if metric.startswith("eval/") else None
         return (
@@ -151,7 +151,7 @@ class RunFigures:
         )
 
     @cached_property
-    def known(self) -> list[str]:
+    def metric_names(self) -> list[str]:
         """The metrics that could be meant."""
         trained = {key for row in self.trained for key in row if key.startswith("train/")}
         evaluated = [
@@ -166,7 +166,7 @@ class RunFigures:
             self._read[key] = read_evaluation(self.files[key])
         return self._read[key]
 
-    def _named(self, metric: str) -> tuple[list[str], str]:
+    def _resolve_metric(self, metric: str) -> tuple[list[str], str]:
         """The tasks that a metric of evaluations is of, and what of them; no task where there is no
         such metric."""
         tasks = list(self.run.recipe.each_task)
@@ -180,7 +180,7 @@ class RunFigures:
         """The evaluations of a metric's tasks by step, where all of them have what is asked for;
         ascending."""
         if metric not in self._keys:
-            tasks, what = self._named(metric)
+            tasks, what = self._resolve_metric(metric)
             points = [self._points_of(task, what) for task in tasks]
             steps = sorted(set.intersection(*map(set, points))) if points else []
             self._keys[metric] = {step: [keys[step] for keys in points] for step in steps}
@@ -266,20 +266,20 @@ class Evidence:
         """
         metric = str(condition.metric)
         if metric.startswith("train/"):
-            return self._trained(metric, step, base, condition)
+            return self._estimate_training(metric, step, base, condition)
         for other in self.runs[1:]:
             _check_comparable(self.runs[0].evaluations(metric, step), other, metric, step)
         now, clusters = [], self.runs[0].clusters(metric, step)
         for run in self.runs:
-            values = run.measured(metric, step)
+            values = run.example_values(metric, step)
             if base is not None:
                 for before, after in zip(
                     run.evaluations(metric, base), run.evaluations(metric, step), strict=True
                 ):
                     check_same(before, after)
-                values = _subtract_pairs(values, run.measured(metric, base))
+                values = _subtract_pairs(values, run.example_values(metric, base))
             if condition.minus is not None:
-                values = _subtract_pairs(values, run.measured(condition.minus, step))
+                values = _subtract_pairs(values, run.example_values(condition.minus, step))
             now.append(values)
         if condition.against is None:
             figure = _estimate_examples(now, clusters)
@@ -305,7 +305,7 @@ class Evidence:
             _check_comparable(
                 self.runs[0].evaluations(metric, step), other, metric, at, rubric=rubric
             )
-            then.append(other.measured(metric, at))
+            then.append(other.example_values(metric, at))
         return _estimate_examples(now, clusters, then)
 
     def last(self, metric: str) -> tuple[int, Estimate] | None:
@@ -321,20 +321,22 @@ class Evidence:
             else None
         )
 
-    def _trained(self, metric: str, step: int, base: int | None, condition: Condition) -> Estimate:
+    def _estimate_training(
+        self, metric: str, step: int, base: int | None, condition: Condition
+    ) -> Estimate:
         """Of a metric of training: the mean of a window of steps, which are taken for
         independent."""
-        now = [run.numbers(metric, step, condition.window) for run in self.runs]
+        now = [run.recent_numbers(metric, step, condition.window) for run in self.runs]
         if condition.window == 1:
             value = float(np.mean([values[0] for values in now]))
             return Estimate(Interval(value, value, value, 1), EXACT, EXACT, len(now), "")
         then = (
-            [run.numbers(metric, base, condition.window) for run in self.runs]
+            [run.recent_numbers(metric, base, condition.window) for run in self.runs]
             if base is not None
             else []
         )
         then += (
-            [run.numbers(metric, step, condition.window) for run in self.previous]
+            [run.recent_numbers(metric, step, condition.window) for run in self.previous]
             if condition.against
             else []
         )
@@ -490,7 +492,7 @@ class ConditionVerdict:
     """None: not decided."""
     leans: bool | None
     """What the figures say with their intervals left out; None where there are none."""
-    said: tuple[str, ...]
+    reasons: tuple[str, ...]
     needs: tuple[str, ...] = ()
     """What would decide it."""
     noise: bool = False
@@ -541,15 +543,15 @@ def _combine_verdicts(verdicts: Sequence[ConditionVerdict], *, decides: bool) ->
     return ConditionVerdict(
         holds=holds,
         leans=combined([verdict.leans for verdict in verdicts]),
-        said=tuple(dict.fromkeys(line for verdict in shown for line in verdict.said)),
+        reasons=tuple(dict.fromkeys(line for verdict in shown for line in verdict.reasons)),
         needs=tuple(dict.fromkeys(line for verdict in undecided for line in verdict.needs)),
         noise=bool(undecided) and all(verdict.noise for verdict in undecided),
         figures=tuple(dict.fromkeys(figure for verdict in shown for figure in verdict.figures)),
     )
 
 
-def _undecided_verdict(said: str, need: str) -> ConditionVerdict:
-    return ConditionVerdict(None, None, (said,), (need,) if need else ())
+def _undecided_verdict(reason: str, need: str) -> ConditionVerdict:
+    return ConditionVerdict(None, None, (reason,), (need,) if need else ())
 
 
 def _judge_metric(condition: Condition, evidence: Evidence) -> ConditionVerdict:
@@ -606,16 +608,19 @@ def _judge_metric(condition: Condition, evidence: Evidence) -> ConditionVerdict:
     if count == 1:
         return verdicts[0]
     held = sum(verdict.leans is True for verdict in verdicts)
-    said = [
-        f"{line}, and so it was at {held} of the last {count} points" for line in verdicts[-1].said
+    reasons = [
+        f"{line}, and so it was at {held} of the last {count} points"
+        for line in verdicts[-1].reasons
     ]
     return replace(
-        _combine_verdicts(verdicts, decides=False), said=tuple(said), figures=verdicts[-1].figures
+        _combine_verdicts(verdicts, decides=False),
+        reasons=tuple(reasons),
+        figures=verdicts[-1].figures,
     )
 
 
 def _report_missing_metric(metric: str, evidence: Evidence) -> ConditionVerdict:
-    known = evidence.runs[0].known
+    known = evidence.runs[0].metric_names
     names = [name for name in known if name.startswith(metric[:5])]
     if metric.startswith("eval/") and not names:
         return _undecided_verdict(
@@ -632,7 +637,7 @@ def _report_missing_metric(metric: str, evidence: Evidence) -> ConditionVerdict:
 def _compare_with_bounds(
     condition: Condition, step: int, estimate: Estimate, base: int | None, evidence: Evidence
 ) -> ConditionVerdict:
-    one, place = estimate.interval, evidence.runs[0].where(str(condition.metric), step)
+    one, place = estimate.interval, evidence.runs[0].describe_step(str(condition.metric), step)
     if math.isnan(one.mean):  # which is on no side of any bound
         return _undecided_verdict(
             f"{condition.metric} {place} is no number", "look at why: `plumbline check` of the run"
@@ -662,7 +667,7 @@ def _compare_with_bounds(
         leans=all(
             _is_on_side(name, bound, one.mean, one.mean) for name, bound in condition.bounds.items()
         ),
-        said=(
+        reasons=(
             (
                 f"{condition.metric}{subject} {place} is "
                 f"{estimate:{'' if kind == 'value' else '+.3f'}}{outcome}"

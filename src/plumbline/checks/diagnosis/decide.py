@@ -83,7 +83,7 @@ class Decision:
         """The path in one word."""
         return "-".join(self.path) if self.decided else "undecided"
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """JSON values."""
         return {
             "runs": list(self.runs),
@@ -190,7 +190,7 @@ def decide(evidence: Evidence, tree: DecideSection) -> Decision:
             undecided = []
         if undecided:  # they stand before the first that holds
             shown = [*undecided, name] if held else undecided
-            because += dict.fromkeys(line for other in shown for line in verdicts[other].said)
+            because += dict.fromkeys(line for other in shown for line in verdicts[other].reasons)
             needs = tuple(
                 dict.fromkeys(line for other in undecided for line in verdicts[other].needs)
             )
@@ -201,13 +201,15 @@ def decide(evidence: Evidence, tree: DecideSection) -> Decision:
             says.append(f"The evidence does not decide {lean}.{rest}")
             break
         if not held:
-            because += dict.fromkeys(line for verdict in verdicts.values() for line in verdict.said)
+            because += dict.fromkeys(
+                line for verdict in verdicts.values() for line in verdict.reasons
+            )
             needs = ("a branch for what was found",)
             says.append(f"None of the branches holds ({', '.join(branches)}).")
             break
         path.append(name)
         says.append(branches[name].says)
-        because += verdicts[name].said
+        because += verdicts[name].reasons
         changes |= branches[name].changes
         below = branches[name].branches
         decided = not below
@@ -266,13 +268,13 @@ def _answer_question(
     except IncomparableError as error:
         return "not decided", "", ConditionVerdict(None, None, (error.cause,), (error.fix,))
     records = evidence.runs[0]
-    said = tuple(
-        f"{metric} {records.where(metric, step)} is {figure}"
+    reasons = tuple(
+        f"{metric} {records.describe_step(metric, step)} is {figure}"
         for metric, (step, figure) in ranked.items()
     )
     if lacking := ", ".join(metric for metric in metrics if metric not in ranked):
         verdict = ConditionVerdict(
-            None, None, (f"there is no {lacking}", *said), ("an evaluation of all of them",)
+            None, None, (f"there is no {lacking}", *reasons), ("an evaluation of all of them",)
         )
         return "not decided", "", verdict
     figures = tuple(
@@ -280,7 +282,7 @@ def _answer_question(
     )
     lowest = _find_lowest(ranked)
     if len(lowest) == 1:
-        return lowest[0], "", ConditionVerdict(True, True, said, figures=figures)
+        return lowest[0], "", ConditionVerdict(True, True, reasons, figures=figures)
     need = (
         f"more {ranked[lowest[0]][1].scatter.unit} of {', '.join(lowest)}: which is the lowest is "
         "inside the noise"
@@ -288,7 +290,7 @@ def _answer_question(
     return (
         f"{' or '.join(lowest)}, not decided",
         "",
-        ConditionVerdict(None, True, said, (need,), True, figures),
+        ConditionVerdict(None, True, reasons, (need,), True, figures),
     )
 
 
@@ -450,7 +452,7 @@ def _decision_lines(decision: Decision, watched: Sequence[RuleHistory]) -> Itera
         yield ""
         yield from _wrap_text(f"{number}. {one.ask}", "", "   ")
         yield from _wrap_text(" ".join(filter(None, (f"{one.answer}.", one.means))), "   ")
-        for line in one.verdict.said:
+        for line in one.verdict.reasons:
             yield from _wrap_text(f"{line}", "   · ", "     ")
         for line in one.verdict.needs:
             yield from _wrap_text(f"what would decide it: {line}", "   → ", "     ")
@@ -486,7 +488,7 @@ def render_routes(table: RoutingTable) -> str:
     lines = []
     for job, one in table.routes.items():
         lines.append(f"{job}: {one.model}{'' if one.decided else ' (not decided)'}")
-        lines += _wrap_text(one.said, "   ")
+        lines += _wrap_text(one.reason, "   ")
         for each in one.candidates:
             behind = (
                 f", {Interval(*each.behind, each.n):+.3f} beside the best" if each.behind else ""

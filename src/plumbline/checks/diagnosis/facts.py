@@ -303,7 +303,7 @@ def compare_part_sum(history: History) -> tuple[list[int], NDArray[np.float64], 
         [history[f"reward/{name}"] for name in history.names("reward/")],
     )
     by_step = [dict(zip(part.steps.tolist(), part.values.tolist(), strict=True)) for part in parts]
-    total = dict(zip(*(column.tolist() for column in reward.known), strict=True))
+    total = dict(zip(*(column.tolist() for column in reward.finite), strict=True))
     steps = [step for step in total if by_step and all(step in part for part in by_step)]
     less = np.array([sum(part[step] for part in by_step) - total[step] for step in steps])
     size = float(np.median(np.abs(list(total.values())))) if total else 0.0

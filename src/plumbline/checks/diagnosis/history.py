@@ -58,7 +58,7 @@ class Series:
         return len(self.values)
 
     @property
-    def known(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def finite(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The steps and values of those that are finite."""
         good = np.isfinite(self.values)
         return self.steps[good], self.values[good]
@@ -164,8 +164,8 @@ class History(Context):
             return 2 * sum(" " in sample.prompt for sample in self.samples) > len(self.samples)
         return bool(self.names(need)) if need.endswith("/") else len(self[need]) > 0
 
-    def worded(self, finding: Finding) -> Finding:
-        """See `Context.worded`: in the words of the trainer; a change of what it has no option for
+    def translate(self, finding: Finding) -> Finding:
+        """See `Context.translate`: in the words of the trainer; a change of what it has no option for
         is left out."""
         if not self.options:
             return finding
@@ -197,7 +197,7 @@ class History(Context):
         return max((int(one.steps[-1]) for one in self.series.values() if len(one)), default=0)
 
     @property
-    def logged(self) -> int:
+    def logged_steps(self) -> int:
         """How many steps something of the training was logged of."""
         trained = (one for name, one in self.series.items() if not name.startswith("eval/"))
         return max((len(one) for one in trained), default=0)

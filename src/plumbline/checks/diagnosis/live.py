@@ -57,7 +57,7 @@ class Live:
         stage: whose it is, with its settings; of what was recorded nothing is read from it.
         section: how often to look, and what to ignore.
         memory: plain values of what was said, which a resumed run takes up again; they are changed.
-        named: our name of a metric.
+        name_series: our name of a metric.
 
     Raises:
         RecipeError: a check that is to be ignored does not exist.
@@ -68,10 +68,15 @@ class Live:
         stage: History,
         section: ChecksSection,
         memory: dict[str, Any],
-        named: Callable[[str], str | None] = find_series_name,
+        name_series: Callable[[str], str | None] = find_series_name,
     ) -> None:
         validate_check_names(section)
-        self.stage, self.section, self.memory, self.named = stage, section, memory, named
+        self.stage, self.section, self.memory, self.name_series = (
+            stage,
+            section,
+            memory,
+            name_series,
+        )
         self.series: dict[str, Series] = {}
         self._columns: set[str] = set()
         self._rows: list[Mapping[str, Any]] = []
@@ -85,11 +90,11 @@ class Live:
         return any(
             (number := as_number(value)) is not None
             and not math.isfinite(number)
-            and self.named(key)
+            and self.name_series(key)
             for key, value in row.items()
         )
 
-    def complete(self, samples: Iterable[Sample]) -> None:
+    def add_samples(self, samples: Iterable[Sample]) -> None:
         """Take the completions of a step, or of the next ones in order."""
         for sample in samples:
             steps = self._last or self._first
@@ -100,9 +105,9 @@ class Live:
             short = text if len(text) <= 2 * HALF else text[:HALF] + text[-HALF:]
             steps[-1].append(replace(sample, text=short))
 
-    def history(self) -> History | None:
+    def current_history(self) -> History | None:
         """What is known now; None before there is a reward or a loss."""
-        for name, new in collect_series(self._rows, self.named).items():
+        for name, new in collect_series(self._rows, self.name_series).items():
             old = self.series.get(name, EMPTY)
             kept = old.steps < new.steps[0]  # a resumed trainer logs steps again
             self.series[name] = Series(
@@ -119,10 +124,10 @@ class Live:
 
     def look(self, *, last: bool = False) -> Look:
         """Examine what is known; the last look of a stage says what no other one has had, too."""
-        history = self.history()
+        history = self.current_history()
         if history is None:
             return Look()
-        said: dict[str, str] = self.memory.setdefault("said", {})
+        reported: dict[str, str] = self.memory.setdefault("reported", {})
         before: dict[str, dict[str, int]] = self.memory.get("standing", {})
         self.memory["standing"] = standing = {
             "fatal": dict[str, int](),
@@ -142,10 +147,10 @@ class Live:
             if since == history.last_step and not certain and not last:
                 continue  # so many looks see much that the next one does not
             # what is fatal, and may pass
-            told = finding if certain else replace(finding, level="warning")
-            if said.get(key) not in {"fatal", told.level}:
-                said[key] = told.level
-                new.append(told)
+            shown = finding if certain else replace(finding, level="warning")
+            if reported.get(key) not in {"fatal", shown.level}:
+                reported[key] = shown.level
+                new.append(shown)
         return Look(tuple(new), None if self.section.stop is False else stop, examined.not_run)
 
 
@@ -169,7 +174,7 @@ def format_message(finding: Finding) -> str:
     return f"{finding.check}: {finding.what}" + (f"; do: {finding.fix}" if finding.fix else "")
 
 
-class Trains(Protocol):
+class TrainingStage(Protocol):
     """A stage of a run that trains: its name, and plain values that a resumed run takes up
     again."""
 
@@ -187,7 +192,7 @@ class Checker:
         total: steps of the stage; set again where a budget of seconds says how many there will be.
     """
 
-    def __init__(self, run: Run, stage: Trains, total: int) -> None:
+    def __init__(self, run: Run, stage: TrainingStage, total: int) -> None:
         self.run, self.stage, self.total = run, stage, total
         self.section = checks_section(run.recipe)
         self._live: Live | None = None
@@ -207,12 +212,12 @@ class Checker:
             return None
         step = row["step"]
         if self._live is None:
-            self._live = self._resumed(step)
+            self._live = self._resume(step)
         self._live.stage = replace(
             self._live.stage, settings={**self._live.stage.settings, "steps": self.total}
         )
         urgent = self._live.add(row)
-        self._live.complete(map(own.parse_sample, samples))
+        self._live.add_samples(map(own.parse_sample, samples))
         if not step or (step % self.section.every and step != self.total and not urgent):
             return None
         found = self._live.look(last=step == self.total)
@@ -227,7 +232,7 @@ class Checker:
             )
         return found.stop
 
-    def _resumed(self, step: int) -> Live:
+    def _resume(self, step: int) -> Live:
         recipe, name = self.run.recipe.plain(), self.stage.name
         live = Live(
             own.start_history(recipe, name),
@@ -239,7 +244,7 @@ class Checker:
             if row["step"] < step:
                 live.add(row)
         if name == "rl" and step > 1:
-            live.complete(
+            live.add_samples(
                 own.parse_sample(one)
                 for one in self.run.files["samples"].rows()
                 if one["step"] < step

@@ -71,8 +71,8 @@ class RewardOutcome:
         return self.better is False and most < self.matters
 
     @property
-    def said(self) -> str:
-        """In a line."""
+    def summary(self) -> str:
+        """What came of the stage, in a line."""
         digits = 5 if 0 < max(abs(self.first), abs(self.last)) < 0.01 else 3
         way, done = ("fall", "fell") if self.series == "loss" else ("rise", "rose")
         why = ""
@@ -103,9 +103,9 @@ class RewardOutcome:
             + why
         )
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        return {**asdict(self), "better": self.better, "said": self.said}
+        return {**asdict(self), "better": self.better, "summary": self.summary}
 
 
 @np.errstate(over="ignore", invalid="ignore")

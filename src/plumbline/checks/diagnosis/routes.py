@@ -6,7 +6,7 @@ routes:
   extraction:
     model: runs/small/models/rl
     decided: true
-    said: ...
+    reason: ...
     candidates: ...   # every model with its figure, the best first
     fallback: [runs/large/models/rl]   # by hand, as all that follows: asked where the model fails
     shadow: runs/next/models/rl        # gets a copy of a share of the requests; nobody sees its answers
@@ -71,7 +71,7 @@ class Route:
     decided: bool = False
     """False where another model may be as good: the difference is inside the noise, or nothing was
     compared."""
-    said: str = ""
+    reason: str = ""
     candidates: tuple[RouteCandidate, ...] = ()
     fallback: tuple[str, ...] = ()
     """Models that are asked in turn where the one before fails."""
@@ -192,18 +192,18 @@ def _choose_model(found: Mapping[str, Evaluation]) -> Route:
     ]
     chosen = as_good[0]
     if len(models) == 1:
-        said = "the only model that was evaluated on it"
+        reason = "the only model that was evaluated on it"
     elif len(as_good) == 1:
-        said = "better than all others on the same examples"
+        reason = "better than all others on the same examples"
     else:
         rivals = ", ".join(model for model in as_good if model != chosen)
-        said = (
+        reason = (
             f"not decided: the difference to {rivals} is inside the noise; the model that was "
             "given first is taken"
         )
     ordered = sorted(candidates.values(), key=lambda one: -one.mean)
     return Route(
-        chosen, decided=len(as_good) == 1 < len(models), said=said, candidates=tuple(ordered)
+        chosen, decided=len(as_good) == 1 < len(models), reason=reason, candidates=tuple(ordered)
     )
 
 

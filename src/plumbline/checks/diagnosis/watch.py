@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from plumbline.checks.diagnosis.conditions import Evidence, RunFigures, judge_condition
-from plumbline.checks.diagnosis.live import Trains
+from plumbline.checks.diagnosis.live import TrainingStage
 from plumbline.recipe.decision_rules import Condition, WatchRule
 from plumbline.runs.run import Run
 
@@ -29,7 +29,7 @@ class RuleFinding:
     rule: str
     action: Action
     step: int
-    said: str
+    reason: str
     expected: str
     advice: str
 
@@ -37,11 +37,13 @@ class RuleFinding:
     def message(self) -> str:
         """In one sentence, for an event."""
         noise = " The interval is too wide to act on it." if self.action == "noise" else ""
-        return f"{self.rule}: {self.said}; expected: {self.expected}.{noise} {self.advice}".strip()
+        return (
+            f"{self.rule}: {self.reason}; expected: {self.expected}.{noise} {self.advice}".strip()
+        )
 
-    def facts(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """What the result of a run says that it stopped."""
-        return {"rule": self.rule, "said": self.said, "expected": self.expected}
+        return {"rule": self.rule, "reason": self.reason, "expected": self.expected}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Watcher:
         stage: whose memory a resumed run takes up again.
     """
 
-    def __init__(self, run: Run, stage: Trains) -> None:
+    def __init__(self, run: Run, stage: TrainingStage) -> None:
         self.run, self.rules, self.stage = run, active_rules(run), stage
         self._rows: list[Mapping[str, Any]] | None = None
 
@@ -130,10 +132,10 @@ def judge_rules(
         found = _judge_rule(rule, evidence)
         before = state.pop(name, None)
         if found is not None:
-            action, said = found
+            action, reason = found
             state[name] = action
             if action != before:
-                yield RuleFinding(name, action, row["step"], said, rule.expected, rule.advice)
+                yield RuleFinding(name, action, row["step"], reason, rule.expected, rule.advice)
 
 
 def _judge_rule(rule: WatchRule, evidence: Evidence) -> tuple[Action, str] | None:
@@ -147,9 +149,9 @@ def _judge_rule(rule: WatchRule, evidence: Evidence) -> tuple[Action, str] | Non
             continue
         verdict = judge_condition(condition, evidence, {})
         if verdict.holds:
-            return action, "; ".join(verdict.said)
+            return action, "; ".join(verdict.reasons)
         if verdict.noise and verdict.leans:
-            noise = noise or ("noise", "; ".join(verdict.said))
+            noise = noise or ("noise", "; ".join(verdict.reasons))
     return noise
 
 
@@ -182,7 +184,7 @@ def replay_rules(run: Run) -> list[RuleHistory]:
                 line
                 for one in (rule.stop_if or rule.warn_if,)
                 if one
-                for line in judge_condition(one, whole, {}).said
+                for line in judge_condition(one, whole, {}).reasons
             ),
         )
         for name, rule in rules.items()

@@ -66,8 +66,8 @@ class Preflight(Examination[BeforeRun]):
         """Of the run."""
         return self.context.recipe
 
-    def shown(self, *, verbose: bool) -> Iterator[Text]:
-        """For terminals; see `reports.findings.shown`."""
+    def render(self, *, verbose: bool) -> Iterator[Text]:
+        """For terminals; see `findings_output.render_stages`."""
         took = f"({self.seconds:.1f} s, no weights loaded)"
         yield Text(
             f"{self.recipe.name}: taken for a recipe, and looked at before it runs {took}",
@@ -79,7 +79,7 @@ class Preflight(Examination[BeforeRun]):
             self.findings, self.clear, self.not_run, ours=True, verbose=verbose
         )
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As JSON values, of the form that runs have."""
         stage = {
             "stage": "before",
@@ -110,7 +110,7 @@ class DryRun(Preflight):
         rl = self.recipe.rl
         return 0 if rl is None else rl.steps * rl.prompts_per_step * rl.group_size
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {
             "recipe": self.recipe.plain(),

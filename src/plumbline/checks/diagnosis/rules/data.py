@@ -50,7 +50,7 @@ def find_prompts(history: History) -> Iterator[Finding]:
     """
     prompts = list(dict.fromkeys(one.prompt for one in history.samples))
     series = history["frac_prompts_truncated"]
-    cut = series.known[1]
+    cut = series.finite[1]
     if len(cut) and cut.mean() >= SOME:
         yield _cut_finding(
             f"{cut.mean():.0%} of the prompts are as long as the limit", float(cut.mean()), []
@@ -469,7 +469,7 @@ def find_coverage(history: History) -> Iterator[Finding]:
         return
     for task in history.names("epoch/") or [""]:
         series = history[f"epoch/{task}" if task else "epoch"]
-        values = series.known[1]
+        values = series.finite[1]
         if not len(values) or values[-1] >= LITTLE:
             continue
         whole = round(history.last_step / max(float(values[-1]), 1e-9))

@@ -312,7 +312,7 @@ def find_plateau(history: History) -> Iterator[Finding]:
     """
     name = "eval/reward" if len(history["eval/reward"]) >= PLATEAU_ENOUGH else "reward"
     series = history[name]
-    steps, values = series.known
+    steps, values = series.finite
     if len(values) < (PLATEAU_ENOUGH if name != "reward" else 5 * PLATEAU_ENOUGH):
         return
     places = np.arange(len(values))
@@ -626,7 +626,7 @@ def find_no_rise(history: History) -> Iterator[Finding]:
         causes = (f"the log begins at step {steps[0]}: a rise before it is not seen", *causes)
     yield Finding(
         level="warning" if flat and not late and came.change.n >= LONG else "note",
-        what=came.said
+        what=came.summary
         + ("" if flat or near else f": a gain of up to {came.change.high:.3f} is not ruled out"),
         since=int(steps[0]),
         evidence={

@@ -86,7 +86,7 @@ class Sign:
     """A signal of the texts that went the wrong way."""
 
     name: str
-    said: str
+    sentence: str
     onset: int
     alone: bool
     """Whether it is enough without another one."""
@@ -122,7 +122,7 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
     yield Finding(
         level="warning",
         what=f"the reward rose ({came.first:.3f} to {came.last:.3f}), and "
-        + ", ".join(one.said for one in signs),
+        + ", ".join(one.sentence for one in signs),
         since=began,
         evidence={f"{one.name}: onset": one.onset for one in signs},
         samples=shorten_prompts([one.prompt for one in best]),
@@ -235,7 +235,7 @@ def _compare_with_correctness(
     if down is None or up is None:
         return
     first, last, began = -down.first, -down.last, _find_onset(series)
-    steps, values = series.known
+    steps, values = series.finite
     sure = bool(down.better) or kendall_z(series.values) < IN_ORDER
     fell = sure and first - last > LOST * abs(first) and not truth.is_part
     peak = None if fell or truth.is_part else find_fall(values, up.alike)
@@ -423,7 +423,7 @@ def _rises_surely(history: History, series: Series) -> bool:
 
 def _find_onset(series: Series) -> int:
     """The step since which the running mean is outside of the first band for good."""
-    steps, values = series.known
+    steps, values = series.finite
     width = max(1, min(max(3, len(values) // 12), len(values)))
     means = np.convolve(values, np.ones(width) / width, mode="valid")
     first, last = means[:2].mean(), means[-max(1, len(means) // 5) :].mean()

@@ -53,7 +53,7 @@ def find_kl(history: History) -> Iterator[Finding]:
     In the order of how bad it is; one finding.
     """
     series = history["kl"]
-    steps, values = series.known
+    steps, values = series.finite
     if not len(values):
         yield from _find_negative_kl(history["kl_sum"], BELOW, " of an answer")
         return
@@ -279,7 +279,7 @@ def _find_wide_gap(
     history: History, name: str, some: float, limit: float, least: float
 ) -> Finding | None:
     """What a logged difference says of itself."""
-    steps, values = history[name].known
+    steps, values = history[name].finite
     values = np.abs(values)
     if len(values) < 3:
         return None
@@ -483,7 +483,7 @@ def find_untrained(history: History) -> Iterator[Finding]:
     if history.name == "base" or history.has("preference/") or known:
         return
     series = history["entropy" if history.kind == "rl" else "loss"]
-    values = series.known[1]
+    values = series.finite[1]
     right = history["token_accuracy"].values
     if not len(values) or series.steps[0] > 10 or not HIGH <= values[0] <= MOST:
         return

@@ -533,7 +533,7 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
     Of few rows that are means of several steps, thirds, where the first line says that it fell.
     """
     series = history["reward"]
-    steps, values = series.known
+    steps, values = series.finite
     came, few = measure_outcome(history), len(values) < FALL_ENOUGH
     if came is None or (few and came.every):
         return

@@ -498,7 +498,7 @@ def find_jump(history: History) -> Iterator[Finding]:
 def list_jumps(series: Series) -> dict[int, tuple[float, float, float]]:
     """Steps that begin another level at once: how many standard deviations it is away, and both
     levels."""
-    steps, values = series.known
+    steps, values = series.finite
     if len(values) < JUMP_ENOUGH:
         return {}
     windows = np.lib.stride_tricks.sliding_window_view(values, 2 * BESIDE)

@@ -667,7 +667,7 @@ def find_outage(history: History) -> Iterator[Finding]:
 def _outage_steps(series: Series, spread: Series) -> np.ndarray:
     """The steps. A mean of 0 is one of zeros if nothing is below 0, and where a spread was logged
     there is none."""
-    steps, values = series.known
+    steps, values = series.finite
     mixed = set(spread.steps[spread.values > 1e-6].tolist())
     zero = np.array(
         [at for at in np.flatnonzero(np.abs(values) < 1e-12) if int(steps[at]) not in mixed],

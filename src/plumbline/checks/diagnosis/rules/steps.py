@@ -166,7 +166,7 @@ def find_small_updates(history: History) -> Iterator[Finding]:
             f"{FULL[0]:.0e} to {FULL[1]:.0e} for all weights, {ADAPTERS[0]:.0e} to "
             f"{ADAPTERS[1]:.0e} for adapters"
         )
-        what += f"; {came.said}" if came else ""
+        what += f"; {came.summary}" if came else ""
     else:
         return
     usual = FULL[1] if history.settings.get("model.lora.rank") is None else ADAPTERS[0]
