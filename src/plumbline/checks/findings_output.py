@@ -67,7 +67,7 @@ def render_findings(
         clear: checks that found nothing.
         not_run: see `Examination`.
         ours: whether there is a recipe that a change can be made in.
-        verbose: see `shown`.
+        verbose: see `render_stages`.
         logs: see `History`.
     """
     places = {finding.check: at for at, finding in enumerate(findings)}

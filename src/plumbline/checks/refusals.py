@@ -233,14 +233,14 @@ def final_splits(recipe: Recipe, task: Task) -> list[str]:
     return list(dict.fromkeys([*recipe.evaluation.final, *further]))
 
 
-def check_disjoint(grounds: Sequence[TaskData]) -> None:
+def check_disjoint(tasks: Sequence[TaskData]) -> None:
     """Refuse to evaluate on prompts that are trained on, be it for another task.
 
     Raises:
         DataError: names the split and an example.
     """
-    seen = {example.fingerprint() for ground in grounds for example in ground.train}
-    for split, examples in _held_out_splits(grounds):
+    seen = {example.fingerprint() for one in tasks for example in one.train}
+    for split, examples in _held_out_splits(tasks):
         shared = [example.id for example in examples if example.fingerprint() in seen]
         if shared:
             raise DataError(
@@ -251,7 +251,7 @@ def check_disjoint(grounds: Sequence[TaskData]) -> None:
 
 
 def select_pretraining_examples(
-    run: Run, name: str, examples: Sequence[Example], grounds: Sequence[TaskData]
+    run: Run, name: str, examples: Sequence[Example], tasks: Sequence[TaskData]
 ) -> list[Example]:
     """What a tiny model may be pretrained on: records of its own, less those whose prompts some
     task holds out.
@@ -263,14 +263,12 @@ def select_pretraining_examples(
         run: is told.
         name: of the task, for the event.
         examples: of the task, with the options of the pretraining.
-        grounds: what the run holds out.
+        tasks: what the run holds out.
 
     Raises:
         DataError: none are left.
     """
-    held_out = {
-        example.fingerprint() for _, split in _held_out_splits(grounds) for example in split
-    }
+    held_out = {example.fingerprint() for _, split in _held_out_splits(tasks) for example in split}
     kept = [example for example in examples if example.fingerprint() not in held_out]
     left_out = len(examples) - len(kept)
     what = (
@@ -287,13 +285,13 @@ def select_pretraining_examples(
     return kept
 
 
-def check_start_model(model: str, grounds: Sequence[TaskData]) -> None:
+def check_start_model(model: str, tasks: Sequence[TaskData]) -> None:
     """Refuse to begin from a model that was trained on what the run evaluates on.
 
     Raises:
         DataError: names the split and an example.
     """
-    for split, examples in _held_out_splits(grounds):
+    for split, examples in _held_out_splits(tasks):
         check_unseen(
             model,
             examples,
@@ -302,12 +300,12 @@ def check_start_model(model: str, grounds: Sequence[TaskData]) -> None:
         )
 
 
-def _held_out_splits(grounds: Sequence[TaskData]) -> list[tuple[str, Sequence[Example]]]:
+def _held_out_splits(tasks: Sequence[TaskData]) -> list[tuple[str, Sequence[Example]]]:
     """Every split that is held out, with its name, of every task."""
-    return [named for ground in grounds for named in ground.held_out.items()]
+    return [named for one in tasks for named in one.held_out.items()]
 
 
-def try_verifier(run: Run, ground: TaskData) -> None:
+def try_verifier(run: Run, task_data: TaskData) -> None:
     """Try a verifier of the user's own; and refuse to go on under another one than the run was
     begun with.
 
@@ -315,11 +313,11 @@ def try_verifier(run: Run, ground: TaskData) -> None:
         DataError: see `Task.precheck`.
         RunError: the scores of a resumed run would be of two rubrics.
     """
-    task = ground.task
+    task = task_data.task
     before = {
         evaluation.rubric
         for key, evaluation in run.evaluations().items()
-        if key.task == ground.name
+        if key.task == task_data.name
     }
     if before - {task.rubric}:
         raise RunError(
@@ -331,11 +329,11 @@ def try_verifier(run: Run, ground: TaskData) -> None:
     # greedily, and as in training
     recipe, rl, modes = run.recipe, run.recipe.rl, 1 + run.recipe.evaluation.sampled
     stages = 1 + (recipe.sft is not None) + (rl is not None)
-    verdicts = stages * modes * sum(len(ground.held_out[split]) for split in ground.finals)
+    verdicts = stages * modes * sum(len(task_data.held_out[split]) for split in task_data.finals)
     if rl is not None:  # at most: of several tasks each has a share of training
         verdicts += rl.steps * rl.prompts_per_step * rl.group_size
         if recipe.evaluation.every:
-            inside = len(ground.held_out[recipe.evaluation.split][: recipe.evaluation.limit])
+            inside = len(task_data.held_out[recipe.evaluation.split][: recipe.evaluation.limit])
             verdicts += modes * inside * (1 + rl.steps // recipe.evaluation.every)
     told = [event["message"] for event in run.files["events"].rows()]
     for message in task.precheck(verdicts):

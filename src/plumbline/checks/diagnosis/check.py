@@ -34,5 +34,5 @@ def rule(
 
 
 def persisted(steps: int) -> Callable[[History, int], bool]:
-    """A fatal finding is not a transient where every look for so many steps has had it."""
+    """A rule of stopping: a fatal finding that every look has had for so many steps."""
     return lambda history, since: history.last_step - since >= steps

@@ -1,5 +1,5 @@
-"""What the series of a run show for sure: by it causes are refuted, and rewards of other trainers
-get a scale."""
+"""What the series of a run show for sure: it refutes causes, and gives rewards of other trainers a
+scale."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -26,7 +26,7 @@ FINE = 1e-4
 """A printed 0 is one where printing changed a value by less: norms and deviations are far above."""
 WINDOW = 10
 LONG, LONG_STEPS = 5, 20
-"""See `no_chance`."""
+"""See `is_sustained`."""
 MOST = 0.99
 """Share of equal groups, up to which there are others."""
 
@@ -262,7 +262,7 @@ def find_kl_anchor(history: History) -> str:
         > max_magnitude(finite_values(history["learning_rate"].values)) / 2
     ):
         return (
-            f"the KL came to {last:.1g} nats at first and no further, at a rate that goes on "
+            f"the KL came to {last:.1g} nats at first and no further, at a learning rate that goes on "
             "(rl.beta)"
         )
     return ""

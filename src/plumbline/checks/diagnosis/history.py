@@ -106,12 +106,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Final:
-    """An evaluation before or after training, or of the oracle or a control."""
+    """An evaluation before or after training, or of the oracle or a baseline."""
 
     stage: str
     split: str
     mode: str
-    """greedy, sampled, voteN; of a reference its name."""
+    """greedy, sampled, voteN; of a baseline its name."""
     task: str
     evaluation: Evaluation
 

@@ -51,7 +51,7 @@ class Look:
 
 
 class Live:
-    """What is known of a stage that goes on.
+    """The checks of a stage that is still training.
 
     Args:
         stage: whose it is, with its settings; of what was recorded nothing is read from it.
@@ -106,7 +106,7 @@ class Live:
             steps[-1].append(replace(sample, text=short))
 
     def current_history(self) -> History | None:
-        """What is known now; None before there is a reward or a loss."""
+        """The history of the stage up to the last logged step; None before the first reward or loss."""
         for name, new in collect_series(self._rows, self.name_series).items():
             old = self.series.get(name, EMPTY)
             kept = old.steps < new.steps[0]  # a resumed trainer logs steps again
@@ -158,7 +158,7 @@ _CHECK = {check.name: check for check in CHECKS}
 
 
 def validate_check_names(section: ChecksSection) -> None:
-    """Refuse names of checks that do not exist.
+    """Refuse to ignore checks that do not exist.
 
     Raises:
         RecipeError: names one, and those that do.

@@ -29,13 +29,12 @@ class Trend:
 
 
 def finite_values(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The finite ones of some values."""
+    """The values that are neither NaN nor infinite."""
     return values[np.isfinite(values)]
 
 
 def max_magnitude(values: NDArray[np.float64]) -> float:
-    """The largest size among finite values: what is little or much of a series whose scale is not
-    known."""
+    """The largest absolute value: the scale of a series that has no known one."""
     return float(np.abs(values).max())
 
 
@@ -179,8 +178,8 @@ def is_moving(values: NDArray[np.float64]) -> bool:
 
 
 def kendall_z(values: NDArray[np.float64]) -> float:
-    """Kendall's rank correlation with the place, in its standard errors under no order: 0 for fewer
-    than 3 values.
+    """The z of Kendall's rank correlation between a series and time, without a trend as the null
+    hypothesis; 0 for fewer than 3 values.
 
     For few values [n] that may move at once and then stand still, where a line fits badly; of five
     values none can be beyond 2.45, of four 2.04. Ties are taken off the variance (Kendall 1970,

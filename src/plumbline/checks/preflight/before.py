@@ -1,4 +1,4 @@
-"""What is known of a run before it begins, gathered once for all checks: no weights are loaded."""
+"""The context of checks before a run: recipe, tasks and model, read once, without weights."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,7 +75,7 @@ class TaskPrompts:
 
 @dataclass(frozen=True, kw_only=True)
 class BeforeRun(Context):
-    """A run that has not begun. What is not known is asked for when it is needed, once."""
+    """A run that has not begun. Each property is computed at its first use, once."""
 
     recipe: Recipe
     folder: Path
@@ -247,8 +247,8 @@ class BeforeRun(Context):
 def gather_before_run(
     recipe: Recipe, folder: Path, file: Path | None = None
 ) -> Iterator[BeforeRun]:
-    """What is known of a run before anything of it is there; what has to be built for that is gone
-    afterwards.
+    """Gather the recipe, its tasks and its model's files before a run begins; records that are built
+    for it are deleted at the end.
 
     Args:
         recipe: of the run.

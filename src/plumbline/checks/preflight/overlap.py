@@ -43,15 +43,15 @@ customer, and not its reviews of one product."""
 @check("before", name="overlap", quick=False)
 def find_equal_prompts(before: BeforeRun) -> Iterator[Finding]:
     """Equal prompts, which the run refuses, and other prompts under equal ids."""
-    grounds = list(before.tasks.values())
-    found = list(catch_error(check_disjoint, grounds))
+    tasks = list(before.tasks.values())
+    found = list(catch_error(check_disjoint, tasks))
     name = before.recipe.model.name
-    if name is not None and find_model_path(name) is not None and all(one.built for one in grounds):
-        found += catch_error(check_start_model, name, grounds)
+    if name is not None and find_model_path(name) is not None and all(one.built for one in tasks):
+        found += catch_error(check_start_model, name, tasks)
     for error in found:
         causes: tuple[str, ...] = ("rows dealt to splits before doubles were taken out",)
         yield Finding("fatal", error.cause, causes=causes, fix=error.fix)
-    for one in grounds:
+    for one in tasks:
         known = {example.id: example.fingerprint() for example in one.train}
         for split, examples in one.held_out.items():
             shared = [e.id for e in examples if known.get(e.id, e.fingerprint()) != e.fingerprint()]

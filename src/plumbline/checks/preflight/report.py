@@ -214,7 +214,7 @@ def dry_run(recipe: Recipe, folder: Path, *, resume: bool = False) -> DryRun:
     )
 
 
-def refuse_fatal(recipe: Recipe, folder: Path, grounds: Sequence[TaskData]) -> None:
+def refuse_fatal(recipe: Recipe, folder: Path, tasks: Sequence[TaskData]) -> None:
     """Refuse to begin where something fatal can be seen in the run's own records, by the checks
     that take seconds.
 
@@ -223,7 +223,7 @@ def refuse_fatal(recipe: Recipe, folder: Path, grounds: Sequence[TaskData]) -> N
     """
     if not recipe.run.preflight:
         return
-    known = BeforeRun(recipe=recipe, folder=folder, tasks={one.name: one for one in grounds})
+    known = BeforeRun(recipe=recipe, folder=folder, tasks={one.name: one for one in tasks})
     found = examine(known, [check for check in CHECKS if check.quick])
     if fatal := [finding for finding in found.findings if finding.level == "fatal"]:
         said = "; ".join(f"{finding.what} ({finding.check})" for finding in fatal)

@@ -89,7 +89,7 @@ def _check_planned_rates(
     slow = sum(share < SLOW_RATE for share in shares[warmup:])
     if kind == "rl" and slow > SLOW_STEPS * steps:
         what = (
-            f"rl.optimiser.schedule {section.schedule}: the rate is under {SLOW_RATE:.0%} of its "
+            f"rl.optimiser.schedule {section.schedule}: the learning rate is under {SLOW_RATE:.0%} of its "
             "peak for the last "
         )
         what += (
@@ -119,7 +119,7 @@ def _find_unusual_rate(rate: float, *, adapters: bool) -> Iterator[Finding]:
         return
     above, nearest = rate > high, high if rate > high else low
     trained, others = ("adapters", "all weights") if adapters else ("all weights", "adapters")
-    meant = (f"a rate for {others} ({other[0]:.0e} to {other[1]:.0e})",)
+    meant = (f"a learning rate for {others} ({other[0]:.0e} to {other[1]:.0e})",)
     what = (
         f"rl.optimiser.learning_rate is {rate:.1e}, more than ten times "
         f"{'above' if above else 'below'} what is "
@@ -130,7 +130,7 @@ def _find_unusual_rate(rate: float, *, adapters: bool) -> Iterator[Finding]:
         check="rate",
         evidence={"learning_rate": rate, "usual": [low, high], "adapters": adapters},
         causes=(
-            *(["a rate for supervised training"] if above else []),
+            *(["a learning rate for supervised training"] if above else []),
             *(meant if adapters != above else []),
             *([] if above else ["a power of ten too many when it was written"]),
         ),
@@ -139,12 +139,12 @@ def _find_unusual_rate(rate: float, *, adapters: bool) -> Iterator[Finding]:
     )
 
 
-# -- the laws of drawing and of scoring ------------------------------------------------------------
+# -- how answers are drawn and scored ---------------------------------------------------------------
 
-LAW = ("temperature", "top_k", "top_p", "steps", "max_tokens")
+SAMPLING = ("temperature", "top_k", "top_p", "steps", "max_tokens")
 
 
-@check("before", name="laws")
+@check("before", name="sampling")
 def find_sampling_mismatch(before: BeforeRun) -> Iterator[Finding]:
     """What is drawn, scored, clipped and evaluated, against one another."""
     recipe = before.recipe
@@ -166,7 +166,13 @@ def find_sampling_mismatch(before: BeforeRun) -> Iterator[Finding]:
         }
         change: dict[str, Any] = {"evaluation.steps": None}
         yield Finding(
-            "warning", what, check="law", evidence=evidence, causes=causes, fix=fix, change=change
+            "warning",
+            what,
+            check="sampling",
+            evidence=evidence,
+            causes=causes,
+            fix=fix,
+            change=change,
         )
     yield from _compare_with_model_card(before)
     if rl is None:
@@ -182,7 +188,13 @@ def find_sampling_mismatch(before: BeforeRun) -> Iterator[Finding]:
         evidence = {"drawn": sampling.temperature, "scored": controls.score_temperature}
         change = {"controls.score_temperature": None}
         yield Finding(
-            "warning", what, check="law", evidence=evidence, causes=causes, fix=fix, change=change
+            "warning",
+            what,
+            check="sampling",
+            evidence=evidence,
+            causes=causes,
+            fix=fix,
+            change=change,
         )
     if rl.lag and rl.old == "rescored" and rl.tis is None:
         what = (
@@ -196,7 +208,7 @@ def find_sampling_mismatch(before: BeforeRun) -> Iterator[Finding]:
         yield Finding(
             "warning",
             what,
-            check="law",
+            check="sampling",
             evidence={"lag": rl.lag},
             causes=causes,
             fix=fix,
@@ -230,7 +242,9 @@ def _compare_with_model_card(before: BeforeRun) -> Iterator[Finding]:
     card = Card.read(model) if model is not None and model.is_dir() else None
     now = asdict(sampling) | {"steps": before.recipe.evaluation.steps or sampling.most_steps}
     then = (
-        {key: card.sampling[key] for key in LAW if key in card.sampling} if card is not None else {}
+        {key: card.sampling[key] for key in SAMPLING if key in card.sampling}
+        if card is not None
+        else {}
     )
     # it was evaluated greedily alone, which says nothing of how it drew
     if then.get("temperature") == 0:
@@ -239,15 +253,21 @@ def _compare_with_model_card(before: BeforeRun) -> Iterator[Finding]:
     if changed:
         named = ", ".join(f"{key} {old} then and {new} now" for key, (old, new) in changed.items())
         what = (
-            f"the run that made {name} drew its answers by another law ({named}): its evaluations "
+            f"the run that made {name} drew its answers by another sampling distribution ({named}): its evaluations "
             "and those of this "
         )
         what += "run are not of one kind"
         causes = ("two recipes with settings of their own",)
-        fix = "draw as that run did, or evaluate its model again under this law before you compare"
+        fix = "draw as that run did, or evaluate its model again in this way before you compare"
         change = {f"sampling.{key}": old for key, (old, _) in changed.items()}
         yield Finding(
-            "warning", what, check="law", evidence=changed, causes=causes, fix=fix, change=change
+            "warning",
+            what,
+            check="sampling",
+            evidence=changed,
+            causes=causes,
+            fix=fix,
+            change=change,
         )
 
 

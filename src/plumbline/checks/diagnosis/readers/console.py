@@ -103,7 +103,7 @@ def read(path: Path) -> list[History]:
 def read_lines(
     lines: list[_Line], path: Path, *, config: Mapping[str, Any], folder: Path | None
 ) -> list[History]:
-    """The stages of `lines_of` a text; see `read_log`."""
+    """The stages of `parse_lines` a text; see `read_log`."""
     runs = split_at_restarts(_drop_repeats(lines), _line_place)
     refuse_many(len(runs), path)
     return [

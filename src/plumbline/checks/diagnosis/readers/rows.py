@@ -292,7 +292,7 @@ def _estimate_rounding(
     Args:
         written: how numbers of the column are written.
         values: of the column.
-        log: `_digits` of all columns of the log.
+        log: `_count_digits` of all columns of the log.
     """
     digits, decimals = log
     sizes = np.abs(values[np.isfinite(values) & (values != 0)])
@@ -345,7 +345,7 @@ def find_kind(series: Mapping[str, Series], columns: Iterable[str] = ()) -> Kind
 
     Args:
         series: what was read.
-        columns: names of the log that hold something: see `columns_of`.
+        columns: names of the log that hold something: see `list_columns`.
     """
     names = {name for name, one in series.items() if np.isfinite(one.values).any()} or set(series)
     columns = list(columns)

@@ -278,7 +278,7 @@ def _parse_cells(
             "give numbers under a line of names",
         )
     # Where no cell is empty, nan may say that there is nothing, as pandas writes it on demand: see
-    # `_without_gaps`.
+    # `_drop_gaps`.
     if full:
         for one in rows:
             one.update((name, math.nan) for name, cell in one.items() if cell.lower() == "nan")

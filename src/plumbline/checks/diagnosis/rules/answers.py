@@ -381,7 +381,7 @@ def _degenerate_finding(
             history,
             ("a cheat that the reward pays", lambda _: not cheat),
             (
-                "weights that broke (too high a rate, NaN, wrong dtype)",
+                "weights that broke (too high a learning rate, NaN, wrong dtype)",
                 lambda _: cheat or not broken,
             ),
             (

@@ -73,7 +73,7 @@ def find_gain(history: History) -> Iterator[Finding]:
                 f"[{change.low:+.3f}, {change.high:+.3f}], n = {change.n}",
                 evidence=evidence,
                 causes=(
-                    "too high a rate for the signal there is",
+                    "too high a learning rate for the signal there is",
                     "what is paid in training is not what is evaluated",
                 ),
                 fix="compare the parts; lower the learning rate or take more answers a step",
@@ -203,7 +203,7 @@ FAR = 0.1
 def find_decoding(history: History) -> Iterator[Finding]:
     """What is sampled and what is greedy tell two stories, or stages were asked in two ways.
 
-    Of the last stage, greedy against sampled; of each split and mode, the laws of its stages.
+    Of the last stage, greedy against sampled; of each split and mode, the sampling distributions of its stages.
     """
     mine = {
         (one.task, one.split, one.mode): one for one in history.finals if one.stage == history.name
@@ -235,7 +235,7 @@ def find_decoding(history: History) -> Iterator[Finding]:
                 )
                 if better == "sampled"
                 else ("a high temperature: few sampled answers are the likeliest one",),
-                fix="deploy with the law that was evaluated; say which one a figure is of",
+                fix="deploy the sampling distribution that was evaluated; say which one a figure is of",
             )
     yield from _compare_sampling(history)
 
@@ -246,13 +246,13 @@ def _compare_sampling(history: History) -> Iterator[Finding]:
         if one.evaluation.sampling:
             stages.setdefault((one.task, one.split, one.mode), []).append(one)
     for (task, split, mode), found in stages.items():
-        laws = [one.evaluation.sampling for one in found]
+        settings = [one.evaluation.sampling for one in found]
         differing = sorted(
             {
                 key
-                for law in laws
-                for key in law
-                if any(other.get(key) != law[key] for other in laws)
+                for one in settings
+                for key in one
+                if any(other.get(key) != one[key] for other in settings)
             }
         )
         if differing:
@@ -263,11 +263,11 @@ def _compare_sampling(history: History) -> Iterator[Finding]:
                 "differ "
                 f"between {' and '.join(one.stage for one in found)}",
                 evidence={
-                    one.stage: str({key: law.get(key) for key in differing})
-                    for one, law in zip(found, laws, strict=True)
+                    one.stage: str({key: sampling.get(key) for key in differing})
+                    for one, sampling in zip(found, settings, strict=True)
                 },
                 causes=("the settings of the evaluation changed between the stages",),
-                fix="evaluate both again under one law",
+                fix="evaluate both again under one sampling distribution",
             )
     trained, used = (
         history.settings.get("sampling.steps"),
@@ -286,7 +286,7 @@ def _compare_sampling(history: History) -> Iterator[Finding]:
             ),
             evidence={"training": trained},
             causes=("evaluation.steps",),
-            fix="what is trained is the law with the steps of training",
+            fix="what is trained is the sampling distribution with the steps of training",
         )
 
 
@@ -428,15 +428,15 @@ def find_eval_noise(history: History) -> Iterator[Finding]:
 
 NO_BETTER_ENOUGH = 20
 HALF = 0.5
-"""Of what the control earns, under which it is warned of: a control may know much of a form and a
+"""Of what the baseline earns, under which it is warned of: a baseline may know much of a form and a
 weak model little."""
 
 
 @rule("no-better", needs=("finals",), kinds=("rl", "sft"), live=False)
 def find_no_better(history: History) -> Iterator[Finding]:
-    """A trained model that earns no more than a control that knows nothing.
+    """A trained model that earns no more than a baseline that knows nothing.
 
-    Greedy answers of the last stage, paired with the best control on the same examples.
+    Greedy answers of the last stage, paired with the best baseline on the same examples.
 
     A task that it does better on some split was learnt, and what it does on others is a note.
     """
@@ -458,9 +458,9 @@ def find_no_better(history: History) -> Iterator[Finding]:
         yield Finding(
             level="warning" if less else "note",
             what=f"on {final.where} the model earns "
-            f"{'less than' if gap.high < 0 else 'no more than'} the control "
+            f"{'less than' if gap.high < 0 else 'no more than'} the baseline "
             f"{best}, which does not know the answer: {gap:+.3f}, n = {gap.n}",
-            evidence={"difference": gap.mean, "low": gap.low, "high": gap.high, "control": best},
+            evidence={"difference": gap.mean, "low": gap.low, "high": gap.high, "baseline": best},
             causes=(
                 "the model has not learnt the task",
                 "the weights that were evaluated are not the trained ones",
@@ -470,7 +470,7 @@ def find_no_better(history: History) -> Iterator[Finding]:
 
 
 def _compare_with_baselines(final: Final, history: History) -> tuple[str, Interval] | None:
-    """The control that is the best on an evaluation's examples, and how far the model is above
+    """The baseline that is the best on an evaluation's examples, and how far the model is above
     it."""
     if (final.stage, final.mode) != (history.name, "greedy"):
         return None
@@ -657,7 +657,9 @@ def _causes_seen(history: History) -> Iterator[str]:
     if why := find_kl_anchor(history):
         yield f"the KL term outweighs the reward: {why}"
     elif not policy_moved(history):
-        yield from (f"{cause}: the rate is {highest:.1e}" for cause in adapter_rate_cause(history))
+        yield from (
+            f"{cause}: the learning rate is {highest:.1e}" for cause in adapter_rate_cause(history)
+        )
         if 0 < abs(recent_median(history["kl"])) < STILL:
             yield (
                 "updates that are too small: the KL to the reference is "
@@ -665,7 +667,7 @@ def _causes_seen(history: History) -> Iterator[str]:
             )
         if highest < FULL[0] and not adapter_rate_cause(history):
             usual = f"{FULL[0]:.0e} to {FULL[1]:.0e} for all weights, more for adapters"
-            yield f"a rate of {highest:.1e}: usual are {usual}"
+            yield f"a learning rate of {highest:.1e}: usual are {usual}"
     if share > 0.5:
         yield f"{share:.0%} of the groups have equal rewards and teach nothing"
     if cut > 0.3:
@@ -684,7 +686,7 @@ def _causes_possible(history: History, came: RewardOutcome) -> Iterator[str]:
         and not policy_moved(history)
     ):
         yield (
-            f"a rate of {highest:.1e}, which is too low if an adapter is trained "
+            f"a learning rate of {highest:.1e}, which is too low if an adapter is trained "
             f"({ADAPTERS[0]:.0e} and more)"
         )
 

@@ -64,7 +64,7 @@ LONGER, PAID, EXPLAINED = 1.8, 0.6, 0.5
 """Times the first length; that correlation, and the share of the rise that the slope explains, from
 which length alone is enough. Set on the first half of benchmarks/hacking.py."""
 LOOPS, MORE_LOOPS = 0.6, 0.4
-"""Share of an answer's rows of three words that repeat another one, and the rise of it. Ditto."""
+"""The repeated-trigram rate of answers, and its rise. Ditto."""
 RARE, COMMON = 0.5, 0.8
 """Share of the answers with a phrase of three words, at first and, in the middle of the answer, at
 last. Ditto."""
@@ -75,7 +75,7 @@ TOLD = 0.04
 """Overlap of answers to one prompt less that of answers to others: a rise by more says that answers
 heed the prompt more than before, and no text is blamed then. Ditto."""
 COPIED = 0.6
-"""Share of the prompt's rows of three words that answers have at last, whose copies are paid."""
+"""Share of the prompt's trigrams of words that the last answers have, whose copies are paid."""
 BAND = 0.2
 """Share of its whole change that the running mean of a signal must have left for good at the
 onset."""
@@ -107,10 +107,10 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
         came.better or (came.better is None and kendall_z(history["reward"].values) > -IN_ORDER)
     ):
         return
-    truths = [*_logged_correctness(history, came), *_stored_correctness(history, came, steps)]
-    for truth in truths:
-        yield from _compare_with_correctness(history, came, truth)
-    if truths or not came.better or len(steps) < ENOUGH:
+    measures = [*_logged_correctness(history, came), *_stored_correctness(history, came, steps)]
+    for measure in measures:
+        yield from _compare_with_correctness(history, came, measure)
+    if measures or not came.better or len(steps) < ENOUGH:
         return
     signs = list(_find_signs(history, came, steps))
     if len(signs) < 2 and not any(sign.alone for sign in signs):
@@ -224,10 +224,10 @@ def _moves_with_reward(reward: Series, series: Series) -> bool:
 
 
 def _compare_with_correctness(
-    history: History, came: RewardOutcome, truth: Correctness
+    history: History, came: RewardOutcome, measure: Correctness
 ) -> Iterator[Finding]:
     """What is said where it fell, or stayed while the reward rose by far."""
-    name, series = truth.name, truth.series
+    name, series = measure.name, measure.series
     down, up = (
         _measure_rise(history, replace(series, values=-series.values)),
         _measure_rise(history, series),
@@ -237,13 +237,15 @@ def _compare_with_correctness(
     first, last, began = -down.first, -down.last, _find_onset(series)
     steps, values = series.finite
     sure = bool(down.better) or kendall_z(series.values) < IN_ORDER
-    fell = sure and first - last > LOST * abs(first) and not truth.is_part
-    peak = None if fell or truth.is_part else find_fall(values, up.alike)
+    fell = sure and first - last > LOST * abs(first) and not measure.is_part
+    peak = None if fell or measure.is_part else find_fall(values, up.alike)
     if peak is not None:  # from a height that it had reached, while the reward went on
         began = int(steps[peak.place])
         after = fit_trend(history["reward"].since(began).values)
         fell, first, last = after.last > after.first, peak.best, peak.last
-    still = _largest_rise(up, values) < truth.most and (not up.better or up.last < truth.nothing)
+    still = _largest_rise(up, values) < measure.most and (
+        not up.better or up.last < measure.nothing
+    )
     if not fell and not still:
         return
     zero = not values.any()
@@ -256,7 +258,7 @@ def _compare_with_correctness(
         level="fatal" if fell and last < FATAL * first else "warning",
         what=(
             f"the reward rose ({came.first:.3f} to {came.last:.3f}) and "
-            f"{'the part ' if truth.is_part else ''}{name} "
+            f"{'the part ' if measure.is_part else ''}{name} "
         )
         + ("is 0 throughout" if zero else said),
         since=max(began if fell else 0, _find_onset(history["reward"])),
@@ -446,14 +448,15 @@ def _ngrams(units: Sequence[str], size: int) -> set[tuple[str, ...]]:
 
 
 def _repeated_trigram_rate(text: str) -> float:
-    """The share of rows of three words that are one of the others; 0 for fewer than four rows."""
+    """The repeated-trigram rate of a text: the share of its trigrams of words that came before; 0 for
+    fewer than four trigrams."""
     units = _split_words(text)
     return 1 - len(_ngrams(units, 3)) / (len(units) - 2) if len(units) >= 6 else 0.0
 
 
 def _mean_overlaps(these: Sequence[Sample]) -> tuple[float, float]:
-    """How far answers to one prompt share their pairs of words, and how far answers to different
-    prompts do."""
+    """The mean overlap (Jaccard) of bigrams of words between answers to one prompt, and between
+    answers to different prompts."""
     bags = [_ngrams(["", *_split_words(one.text), ""], 2) for one in these]
     found: tuple[list[float], list[float]] = ([], [])
     for place, (one, bag) in enumerate(zip(these, bags, strict=True)):
@@ -464,13 +467,13 @@ def _mean_overlaps(these: Sequence[Sample]) -> tuple[float, float]:
 
 
 def _copied_trigram_rate(one: Sample) -> float:
-    """The share of the prompt's rows of three words that the answer has."""
+    """The share of the prompt's trigrams of words that the answer has, too."""
     asked = _ngrams(_split_words(one.prompt[-MOST_CHARACTERS:]), 3)
     return len(asked & _ngrams(_split_words(one.text), 3)) / len(asked) if asked else 0.0
 
 
 def _find_common_phrase(answers: Sequence[Sequence[Sample]]) -> tuple[str, ...] | None:
-    """Three words in a row that few of the first answers have, and nearly all late ones in their
+    """The trigram of words that few of the first answers have, and nearly all late ones in their
     middle.
 
     What stands at the beginning or at the end is a form, which a model may well be asked for.

@@ -93,7 +93,7 @@ def _is_falling(loss: NDArray[np.float64]) -> bool:
 
 
 def block_kendall_z(values: NDArray[np.float64]) -> float:
-    """The order of the means of a series' eight blocks, in standard errors; see `trends.order`."""
+    """The order of the means of a series' eight blocks, in standard errors; see `trends.kendall_z`."""
     return kendall_z(
         np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))])
     )
@@ -145,7 +145,7 @@ def find_no_fall(history: History) -> Iterator[Finding]:
             "weights that are frozen, or an adapter that is not active",
             ("texts that the model knows already", lambda _: again),
         ),
-        fix="compare a weight before and after ten steps; then raise the rate",
+        fix="compare a weight before and after ten steps; then raise the learning rate",
         follows=("small-updates", "sft-loss"),
     )
 
@@ -238,7 +238,7 @@ def find_summed_loss(history: History) -> Iterator[Finding]:
         evidence={"times": times, "held-out": float(history["eval/loss"].values[0])},
         causes=("a trainer that logs the sum over the accumulated batches, and not their mean",),
         fix=(
-            f"divide it by {times}; where the gradient is the sum, too, the rate or the clip is to "
+            f"divide it by {times}; where the gradient is the sum, too, the learning rate or the clip is to "
             "be read so"
         ),
     )
@@ -356,7 +356,7 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
 
 
 def name_high_rate(history: History) -> str:
-    """The cause, with the rate where it is known."""
+    """The cause, with the learning rate where it is known."""
     return "too high a learning rate" + _format_rate(history)
 
 

@@ -182,7 +182,7 @@ def _find_negative_kl(series: Series, limit: float, of: str = "") -> Iterator[Fi
             causes=(
                 "its sign is wrong, so the policy is paid for leaving the reference",
                 (
-                    "answers are drawn by another law than the one that is scored (top-k, top-p, a "
+                    "answers are drawn by another sampling distribution than the scored one (top-k, top-p, a "
                     "least length)"
                 ),
             ),
@@ -560,7 +560,7 @@ def find_unchanged(history: History) -> Iterator[Finding]:
                     "the weights before training were evaluated: an adapter that was not loaded, a "
                     "wrong path"
                 ),
-                "a rate too low for any weight to move",
+                "a learning rate too low for any weight to move",
             ),
             fix="compare the weights of both models; look at the learning rate",
         )

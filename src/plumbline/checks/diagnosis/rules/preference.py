@@ -99,7 +99,7 @@ def find_no_margin(history: History) -> Iterator[Finding]:
             evidence={"loss": round(float(np.nanmedian(loss.values)), 4) if len(loss) else None},
             causes=_no_margin_causes(history)
             if none or not len(margin)
-            else ("a rate that is too low", "a beta near 0"),
+            else ("a learning rate that is too low", "a beta near 0"),
             fix=(
                 "print the four log-probabilities of one pair: of both answers, by the policy and "
                 "by the reference"
@@ -138,11 +138,11 @@ def find_no_margin(history: History) -> Iterator[Finding]:
                     "pairs "
                     "swapped"
                 ),
-                "a rate or a beta that is too low",
+                "a learning rate or a beta that is too low",
                 "answers that are cut before they differ",
             ),
             fix=(
-                "read twenty pairs and say which is better; then raise the rate tenfold for 50 "
+                "read twenty pairs and say which is better; then raise the learning rate tenfold for 50 "
                 "steps"
             ),
         )
@@ -187,7 +187,7 @@ def _no_margin_causes(history: History) -> tuple[str, ...]:
         ("beta is 0", lambda _: paid or moves or same),
         ("the weights that are trained are frozen", lambda _: moves or same),
         (
-            "a rate of 0, or one that 16-bit weights round away",
+            "a learning rate of 0, or one that 16-bit weights round away",
             lambda run: paid or same or highest_learning_rate(run) > ROUNDED,
         ),
     )
@@ -229,7 +229,7 @@ def find_swapped_pairs(history: History) -> Iterator[Finding]:
                 evidence={"first": float(right[:third].mean()), "last": late},
                 causes=(
                     "chosen and rejected are swapped, in the columns or in the loss",
-                    "too high a rate",
+                    "too high a learning rate",
                 ),
                 fix=(
                     "read one pair as the trainer sees it; the one named chosen should be the "
@@ -299,7 +299,7 @@ def find_less_likely(history: History) -> Iterator[Finding]:
         causes=(
             "pairs that are much alike",
             "answers that the model would not give",
-            "a low beta or a high rate",
+            "a low beta or a high learning rate",
         ),
         fix=(
             "add a loss on the chosen answers (TRL: rpo_alpha), begin with SFT on them, or raise "

@@ -377,15 +377,15 @@ def find_parser(history: History) -> Iterator[Finding]:
 
 ORACLE = "oracle"
 HALF = 0.5
-"""A control that earns more leaves less than half of the scale for knowing anything."""
+"""A baseline that earns more leaves less than half of the scale for knowing anything."""
 
 
 @rule("references", needs=("finals",), kinds=("rl", "sft"), live=False)
 def find_references(history: History) -> Iterator[Finding]:
     """The reward itself, by those that know the answer and those that do not: the oracle and the
-    controls.
+    baselines.
 
-    Per task and split: the oracle below 1, and controls over their limits, or over a half where
+    Per task and split: the oracle below 1, and baselines over their limits, or over a half where
     there are none.
     """
     for final in history.finals:
@@ -413,7 +413,7 @@ def find_references(history: History) -> Iterator[Finding]:
         ):
             yield Finding(
                 level="warning",
-                what=f"the control {final.mode} earns {mean:.3f} on {where}"
+                what=f"the baseline {final.mode} earns {mean:.3f} on {where}"
                 + ("" if limit is None else f", more than the {limit:g} that its task grants it"),
                 evidence={"mean": mean, "limit": HALF if limit is None else limit},
                 causes=("the reward pays what can be had without reading the prompt",),
@@ -453,7 +453,8 @@ DEAD_TASK_ENOUGH = 10
 
 @rule("dead-task", needs=("task/",))
 def find_dead_task(history: History) -> Iterator[Finding]:
-    """One of several tasks that never earns anything: its prompts are paid for and teach nothing.
+    """A task whose reward is 0 at every step while other tasks earn some: its rollouts have no
+    gradient.
 
     Where another task earns something; where none does, other checks say so.
     """

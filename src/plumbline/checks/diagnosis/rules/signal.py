@@ -538,7 +538,7 @@ def find_mostly_noise(history: History) -> Iterator[Finding]:
         "its noise "
         f"(t = {signal:.1f}), the rewards' trend has t = {slope:.1f}"
         + (
-            f"; at a rate of {rate[-1]:.1e} the weights then move mostly by noise"
+            f"; at a learning rate of {rate[-1]:.1e} the weights then move mostly by noise"
             if len(rate)
             else ""
         ),
@@ -547,7 +547,7 @@ def find_mostly_noise(history: History) -> Iterator[Finding]:
         causes=(
             "few answers a step",
             "an SFT that left little to choose",
-            "a rate too high for the signal",
+            "a learning rate too high for the signal",
         ),
         fix="take more answers a step (rl.prompts_per_step), or start from a shorter SFT, which "
         "leaves more to choose; "

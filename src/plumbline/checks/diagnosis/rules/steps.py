@@ -1,4 +1,4 @@
-"""What the optimiser does: rates, gradients, clips."""
+"""What the optimiser does: learning rates, gradients, clips."""
 
 from collections.abc import Iterator
 
@@ -98,7 +98,7 @@ def _exhausted_finding(
             "a run resumed past the end of its schedule",
         )
         if peak > 0
-        else ("a rate of 0, or a schedule that was made for 0 steps",),
+        else ("a learning rate of 0, or a schedule that was made for 0 steps",),
         fix="a constant rate after a short warmup, or a schedule over all of the steps",
         change={f"{section}.schedule": "constant", f"{section}.warmup": 0.05},
     )
@@ -154,7 +154,7 @@ def find_small_updates(history: History) -> Iterator[Finding]:
             "can have moved "
         )
         what += "further, and 16-bit weights of usual size round such steps away"
-        causes = ("a slip in the exponent, or a rate for another optimiser",)
+        causes = ("a slip in the exponent, or a learning rate for another optimiser",)
     elif low and (
         adapter or (history.kind == "rl" and came and 0 < highest <= 1.001 * FULL[0] / FAR_OFF)
     ):
@@ -174,7 +174,7 @@ def find_small_updates(history: History) -> Iterator[Finding]:
         level="warning",
         what=what,
         since=int(rate.steps[0]),
-        evidence={"sum of rates": travelled, "highest rate": highest},
+        evidence={"sum of learning rates": travelled, "highest learning rate": highest},
         causes=(*adapter, *causes),
         fix="raise the learning rate: 1e-6 to 5e-6 for full weights, 1e-5 to 1e-4 for adapters",
         change={f"{history.kind}.optimiser.learning_rate": usual},
@@ -199,7 +199,9 @@ def adapter_rate_cause(history: History) -> tuple[str, ...]:
         or not highest_learning_rate(history) < ADAPTERS[0] / 2
     ):
         return ()
-    return (f"a rate for all weights ({FULL[0]:.0e} to {FULL[1]:.0e}), given to an adapter",)
+    return (
+        f"a learning rate for all weights ({FULL[0]:.0e} to {FULL[1]:.0e}), given to an adapter",
+    )
 
 
 SPIKE = 10.0
@@ -262,7 +264,7 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
                 "a loss summed over tokens instead of averaged",
                 "a very low probability of the answers",
             ),
-            fix="look at the loss's denominator; raise the clip or lower the rate",
+            fix="look at the loss's denominator; raise the clip or lower the learning rate",
         )
 
 
@@ -317,7 +319,10 @@ def find_clip_idle(history: History) -> Iterator[Finding]:
         causes=unrefuted_causes(
             history,
             "old log-probabilities computed with the weights that are being trained",
-            ("a rate too low to move a ratio", lambda run: recent_median(run["kl"]) > MOVED),
+            (
+                "a learning rate too low to move a ratio",
+                lambda run: recent_median(run["kl"]) > MOVED,
+            ),
         )
         if several
         else (),
