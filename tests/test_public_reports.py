@@ -70,7 +70,7 @@ LOGS = [
     ("20", "trainer_state.json", {"gap": "old weights"}, []),
     ("20b", "trainer_state.json", {"kl|gap": "sample"}, []),
     ("n06", "trainer_state.json", {}, ["random weights"]),
-    ("n11", "metrics.jsonl", {"gap": "by 5."}, []),
+    ("n11", "metrics.jsonl", {"gap": "is 5."}, []),
     ("n05", "grpo.log", {"no-signal": "fatal"}, ["rose from"]),
     ("n07", "trainer_log.jsonl", {}, ["fatal"]),
     ("n16", "run.log", {"reward-falls": "fatal"}, []),

@@ -197,10 +197,7 @@ def find_sampling_mismatch(before: BeforeRun) -> Iterator[Finding]:
             change=change,
         )
     if rl.lag and rl.old == "rescored" and rl.tis is None:
-        what = (
-            f"answers are drawn with weights that are {rl.lag} versions old, and nothing corrects "
-            "for it (rl.old: "
-        )
+        what = f"answers are off-policy by {rl.lag} steps, and nothing corrects for it (rl.old: "
         what += "rescored without rl.tis)"
         causes = ("rl.old: rescored leaves the sampler out of the ratio",)
         fix = "weight by learner over sampler, or take the recorded log-probabilities"
@@ -209,7 +206,7 @@ def find_sampling_mismatch(before: BeforeRun) -> Iterator[Finding]:
             "warning",
             what,
             check="sampling",
-            evidence={"lag": rl.lag},
+            evidence={"off-policy steps": rl.lag},
             causes=causes,
             fix=fix,
             change=change,
@@ -217,12 +214,12 @@ def find_sampling_mismatch(before: BeforeRun) -> Iterator[Finding]:
     clips = {key for key in ("clip_low", "clip_high") if key in rl.algorithm.model_fields_set}
     if clips and rl.inner_epochs == 1 and rl.lag == 0 and rl.recorded:
         what = (
-            f"{' and '.join(sorted(clips))} can never act: each batch is used once, at lag 0, so "
+            f"{' and '.join(sorted(clips))} can never act: each batch is used once, on-policy, so "
             "every ratio is 1"
         )
         causes = ("settings of a recipe with several updates a batch",)
         fix = "leave the clip out, or use each batch several times"
-        evidence = {"inner_epochs": 1, "lag": 0}
+        evidence = {"inner_epochs": 1, "off-policy steps": 0}
         change = {"rl.inner_epochs": 2}
         yield Finding(
             "note",

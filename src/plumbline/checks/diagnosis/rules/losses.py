@@ -230,13 +230,13 @@ def find_summed_loss(history: History) -> Iterator[Finding]:
         level="note",
         what=f"the logged loss is {times} times the held-out one"
         + (
-            f", and {times} batches are accumulated: it is their sum"
+            f", and {times} micro-batches are accumulated: it is their sum"
             if known
-            else ": a sum over accumulated batches?"
+            else ": a sum over micro-batches?"
         ),
         since=int(history["eval/loss"].steps[0]),
         evidence={"times": times, "held-out": float(history["eval/loss"].values[0])},
-        causes=("a trainer that logs the sum over the accumulated batches, and not their mean",),
+        causes=("a trainer that logs the sum over the micro-batches, and not their mean",),
         fix=(
             f"divide it by {times}; where the gradient is the sum, too, the learning rate or the clip is to "
             "be read so"

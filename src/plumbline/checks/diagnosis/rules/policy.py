@@ -293,12 +293,12 @@ def _find_wide_gap(
         if last > (limit if widened or name == "logprob_gap" else ALWAYS_KL)
         else "warning",
         what=(
-            f"sampler and scorer differ by {last:.3f} nats a choice"
+            f"the log-probability gap of sampler and scorer is {last:.3f} nats a choice"
             if name == "logprob_gap"
             else f"the KL divergence between sampler and scorer is {last:.3f} nats a token"
         )
         + (
-            f"; at first by {first:.3f}"
+            f"; at first {first:.3f}"
             if widened and name == "logprob_gap"
             else f"; at first {first:.4f}"
             if widened
