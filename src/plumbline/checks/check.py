@@ -185,8 +185,8 @@ def _mark_consequences(
         )
         finding = replace(finding, follows=follows)
         if follows:
-            said = (f"it follows from {follows[0]}",)
-            finding = replace(finding, level="note", causes=said, fix="", change={}, shown=False)
+            cause = (f"it follows from {follows[0]}",)
+            finding = replace(finding, level="note", causes=cause, fix="", change={}, shown=False)
         explained.append(finding)
     return explained
 

@@ -198,10 +198,10 @@ def describe_condition(condition: Condition | None) -> str:
     if condition.parts:
         word = {"all": " and ", "any": " or ", "none": " or "}
         kind = next(key for key in word if getattr(condition, key))
-        said = word[kind].join(
+        joined = word[kind].join(
             part if isinstance(part, str) else describe_condition(part) for part in condition.parts
         )
-        return f"neither {said}" if kind == "none" else said
+        return f"neither {joined}" if kind == "none" else joined
     when = [f"from step {step} on" for step in (condition.at, condition.after) if step is not None]
     change = f", the change since step {condition.since}" if condition.since is not None else ""
     bounds = " and ".join(

@@ -226,9 +226,9 @@ def refuse_fatal(recipe: Recipe, folder: Path, tasks: Sequence[TaskData]) -> Non
     known = BeforeRun(recipe=recipe, folder=folder, tasks={one.name: one for one in tasks})
     found = examine(known, [check for check in CHECKS if check.quick])
     if fatal := [finding for finding in found.findings if finding.level == "fatal"]:
-        said = "; ".join(f"{finding.what} ({finding.check})" for finding in fatal)
+        causes = "; ".join(f"{finding.what} ({finding.check})" for finding in fatal)
         fixes = "; ".join(dict.fromkeys(finding.fix for finding in fatal if finding.fix))
-        raise RunError(f"preflight failed: {said}", f"{fixes}; {ANYWAY}")
+        raise RunError(f"preflight failed: {causes}", f"{fixes}; {ANYWAY}")
 
 
 def _examine_run(known: BeforeRun, began: float) -> Preflight:

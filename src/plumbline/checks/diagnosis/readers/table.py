@@ -396,12 +396,12 @@ def _mark_evaluations(rows: Sequence[_Row]) -> Sequence[_Row]:
     for column in [
         key for key in dict.fromkeys(key for row in rows for key in row) if key.lower() in _SPLIT
     ]:
-        said = [MODES.get(_as_text(row.get(column)).lower()) for row in rows]
-        if set(said) == {"train", "eval"}:
+        modes = [MODES.get(_as_text(row.get(column)).lower()) for row in rows]
+        if set(modes) == {"train", "eval"}:
             return [
                 prefix_eval(row) if of == "eval" else row
                 for of, row in zip(
-                    said,
+                    modes,
                     [{k: v for k, v in row.items() if k != column} for row in rows],
                     strict=True,
                 )

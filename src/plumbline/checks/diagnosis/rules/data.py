@@ -211,8 +211,8 @@ def _has_all_samples(history: History) -> bool:
     by_step: dict[int, list[Sample]] = {}
     for one in history.samples:
         by_step.setdefault(one.step, []).append(one)
-    said = [has_logged_means(stored, step, history.series) for step, stored in by_step.items()]
-    return said.count(True) >= 0.9 * len(said)
+    matches = [has_logged_means(stored, step, history.series) for step, stored in by_step.items()]
+    return matches.count(True) >= 0.9 * len(matches)
 
 
 def _few_prompts_finding(history: History, prompts: int, draws: int) -> Finding:

@@ -249,7 +249,7 @@ def _compare_with_correctness(
     if not fell and not still:
         return
     zero = not values.any()
-    said = (
+    sentence = (
         f"fell ({first:.3f} to {last:.3f})"
         if fell
         else f"did not rise with it ({up.first:.3f} to {up.last:.3f})"
@@ -260,7 +260,7 @@ def _compare_with_correctness(
             f"the reward rose ({came.first:.3f} to {came.last:.3f}) and "
             f"{'the part ' if measure.is_part else ''}{name} "
         )
-        + ("is 0 throughout" if zero else said),
+        + ("is 0 throughout" if zero else sentence),
         since=max(began if fell else 0, _find_onset(history["reward"])),
         evidence={
             name: round(last - first if fell else up.last - up.first, 4),
@@ -322,8 +322,8 @@ def _find_signs(
     for name in filter(ORACLE.search, parts if len(parts) > 1 else ()):
         part = _measure_rise(history, history[f"reward/{name}"])
         if part is not None and known.get(name, 1.0) * part.change.high < STAYED * came.change.mean:
-            said = f"{name} did not rise with it ({part.first:.3f} to {part.last:.3f})"
-            yield Sign(name, said, _find_onset(history["reward"]), alone=False, paid=False)
+            sentence = f"{name} did not rise with it ({part.first:.3f} to {part.last:.3f})"
+            yield Sign(name, sentence, _find_onset(history["reward"]), alone=False, paid=False)
     texts = [one for these in steps.values() for one in these]
     copied = _mean_by_step(steps, _copied_trigram_rate)
     first, last = _first_and_last(copied.values)
@@ -371,12 +371,12 @@ def _find_signs(
         shares = _mean_by_step(
             steps, lambda one: float(phrase in _ngrams(_split_words(one.text), 3))
         )
-        said = f"{' '.join(phrase)[:60]!r} stands in the middle of nearly all of them"
-        yield Sign("phrase", said, _find_onset(shares), alone=False)
+        sentence = f"{' '.join(phrase)[:60]!r} stands in the middle of nearly all of them"
+        yield Sign("phrase", sentence, _find_onset(shares), alone=False)
     # a phrase makes answers alike, too
     elif _rises_surely(history, across) and last > max(SAME, TIMES * first):
-        said = f"answers to different prompts became alike (overlap {first:.2f} to {last:.2f})"
-        yield Sign("sameness", said, _find_onset(across), alone=False)
+        sentence = f"answers to different prompts became alike (overlap {first:.2f} to {last:.2f})"
+        yield Sign("sameness", sentence, _find_onset(across), alone=False)
 
 
 def _sample_steps(samples: Sequence[Sample]) -> dict[int, list[Sample]]:

@@ -289,8 +289,8 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
     good = np.isfinite(series.values)
     loss, steps = series.values[good], series.steps[good]
     rate = name_high_rate(history)
-    if said := _find_rise(loss, every=is_every_step(series)):
-        worst, what, evidence = said
+    if rise := _find_rise(loss, every=is_every_step(series)):
+        worst, what, evidence = rise
         yield Finding(
             level="fatal" if worst else "warning",
             what=what,
@@ -493,9 +493,9 @@ def _find_held_out_rise(history: History) -> Iterator[Finding]:
         + (f"; {', '.join(surer)} rose since: surer, and not worse" if surer else ""),
         since=step,
         evidence={
-            f"{name} {said}".strip(): value
+            f"{name} {which}".strip(): value
             for name, (_, best, last, _) in risen.items()
-            for said, value in (("best", best), ("last", last))
+            for which, value in (("best", best), ("last", last))
         },
         causes=_held_out_causes(history, step, min(one[3] for one in risen.values())),
         fix=f"take the checkpoint of step {risen[worst][0]}, or train for fewer epochs",

@@ -262,7 +262,7 @@ def _dead_steps(history: History) -> tuple[np.ndarray, list[str]]:
     loss = history["loss"]
     found = np.abs(loss.values) < max(1e-12, loss.rounding)
     names = ["the loss"]
-    for name, said in (("grad_norm", "the gradient"), ("entropy", "the entropy")):
+    for name, label in (("grad_norm", "the gradient"), ("entropy", "the entropy")):
         series = history[name]
         if not np.array_equal(series.steps, loss.steps):
             continue
@@ -270,7 +270,7 @@ def _dead_steps(history: History) -> tuple[np.ndarray, list[str]]:
         if name == "entropy" and not (at & found).any():
             continue  # of another batch, or over the prompt
         found &= at
-        names.append(said)
+        names.append(label)
     if history.kind == "rl" and "the entropy" not in names:
         found &= ("the gradient" in names) & (
             _steps_with_spread(history, loss.steps)

@@ -474,9 +474,9 @@ def _locate_groups(
     if not (history["reward"].values < 0).any() and level < LOW * (highest or 1.0):
         return BOTTOM, ("prompts are too hard", "a reward of few values"), more
     if highest is not None:
-        said = f", in the mean {level:.3g} of {highest:g}"
+        detail = f", in the mean {level:.3g} of {highest:g}"
         return (
-            said,
+            detail,
             ("some prompts are too hard, and others solved", "a reward of few values"),
             more,
         )
