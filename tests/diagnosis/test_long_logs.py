@@ -52,10 +52,10 @@ def test_series_that_jump_again_and_again():
     assert long < LINEAR * short
 
 
-def test_the_height_of_a_series_is_looked_for_once(monkeypatch):
+def test_the_largest_magnitude_of_a_series_is_looked_for_once(monkeypatch):
     asked = []
     monkeypatch.setattr(
-        signal, "height", lambda values: asked.append(1) or float(np.abs(values).max())
+        signal, "max_magnitude", lambda values: asked.append(1) or float(np.abs(values).max())
     )
     values = np.where(np.arange(600) % 6, 0.5, 0.0)
     values[-1] = 0.5
