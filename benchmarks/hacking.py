@@ -41,7 +41,7 @@ import numpy as np
 from conftest import WORDS, sharpen
 from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.history import History, Series
-from plumbline.checks.diagnosis.outcome import outcome
+from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.checks.diagnosis.rules.hacking import find_reward_hacking
@@ -328,7 +328,7 @@ def row(job: Job, folder: Path) -> dict[str, Any]:
     """What is true of a run, and what is said of it."""
     (history,) = read_histories(folder)
     wanted = truth(history, job)
-    paid, came = outcome(history), outcome(wanted)
+    paid, came = measure_outcome(history), measure_outcome(wanted)
     assert paid is not None
     assert came is not None
     fell = came.change.high < 0

@@ -20,7 +20,7 @@ import numpy as np
 
 from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.history import Final, History, Series
-from plumbline.checks.diagnosis.outcome import outcome
+from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.records import Evaluation, Judged
 from plumbline.runs.evaluations import REFERENCE
@@ -100,7 +100,7 @@ def share(fault: Fault, size: float, count: int, noise: float, logs: int, seed: 
 def says(fault: Fault, history: History) -> bool:
     """Whether the check finds something; `rose` is the first line of the answer."""
     if fault.check == "rose":
-        came = outcome(history)
+        came = measure_outcome(history)
         return came is not None and bool(came.better)
     checks = [check for check in CHECKS if check.name == fault.check]
     assert checks, fault.check
@@ -125,7 +125,7 @@ def still(logs: int, seed: int) -> None:
             came, warned = [], Counter[str]()
             for at in range(logs):
                 history = run_of(make(steps, np.random.default_rng((seed, steps, at))))
-                came.append(outcome(history))
+                came.append(measure_outcome(history))
                 worse = {
                     one.check for one in examine(history, CHECKS).findings if one.level != "note"
                 } - {"no-rise"}
@@ -255,7 +255,7 @@ def plateau(size: float, steps: int, noise: float, dice: np.random.Generator) ->
 
 def opposed(size: float, steps: int, noise: float, dice: np.random.Generator) -> History:
     place = np.linspace(0, 1, steps)
-    parts = {"part/right": 0.6 - size * place, "part/form": 0.3 + (0.2 + size) * place}
+    parts = {"reward/right": 0.6 - size * place, "reward/form": 0.3 + (0.2 + size) * place}
     return log(noise, dice, **parts, reward=0.9 + 0.2 * place)
 
 

@@ -10,8 +10,8 @@ import random
 import time
 from collections import Counter
 
-from plumbline.checks.preflight.overlap import near
-from plumbline.checks.preflight.report import preflight_of
+from plumbline.checks.preflight.overlap import find_near_texts
+from plumbline.checks.preflight.report import preflight_source
 from plumbline.recipe import names
 
 
@@ -38,7 +38,7 @@ def main() -> None:
     asked = parser.parse_args()
     for name in asked.recipes:
         wall, cpu = time.perf_counter(), time.process_time()
-        found = preflight_of(name)
+        found = preflight_source(name)
         spent = f"{time.perf_counter() - wall:6.1f} s {time.process_time() - cpu:6.1f} s of a core"
         counts = Counter((finding.level, finding.check) for finding in found.findings)
         said = ", ".join(
@@ -48,7 +48,7 @@ def main() -> None:
     if asked.texts:
         made = texts(asked.texts)
         cpu = time.process_time()
-        found = near(made[: asked.texts // 10], made[asked.texts // 10 :])
+        found = find_near_texts(made[: asked.texts // 10], made[asked.texts // 10 :])
         print(
             f"{asked.texts} texts of 180 words: {len(found)} near-copies, "
             f"{time.process_time() - cpu:.1f} s of a core"

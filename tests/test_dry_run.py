@@ -9,7 +9,7 @@ import pytest
 from plumbline import api
 from plumbline.checks.preflight import report as module
 from plumbline.checks.preflight.before import open_tasks
-from plumbline.checks.preflight.shapes import find_shapes, published
+from plumbline.checks.preflight.shapes import find_shapes, load_published
 from plumbline.cli import main as cli
 from plumbline.recipe import load
 
@@ -43,7 +43,7 @@ def test_a_dry_run_says_everything_and_leaves_nothing(place):
     assert said.shapes.parameters == 134_515_008
     text = said.text()
     assert "do: fetch it first: `plumbline get smollm2-135m`" in text
-    plain = json.loads(json.dumps(said.plain()))
+    plain = json.loads(json.dumps(said.to_json()))
     assert plain["recipe"]["sampling"]["max_tokens"] == 72
     assert plain["prompts"][0]["coverage"] == prompts.coverage
     assert plain["findings"][0]["fix"].startswith("fetch it first")
@@ -183,7 +183,7 @@ def test_lengths_and_the_absence_of_gold_answers_are_said(place, tiny_folder):
 
 
 def test_the_tables_weights_are_those_of_the_model_cards():
-    found = published()
+    found = load_published()
     assert found["polygl0t/tucano2-qwen-0.5b-base"].parameters == 490_799_104
     assert found["qwen/qwen3-8b"].parameters == 8_190_735_360
     assert found["models/smollm2-135m"].parameters == 134_515_008

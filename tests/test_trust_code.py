@@ -310,7 +310,7 @@ def test_what_is_typed_is_a_whole_name(word, names):
 
 
 def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
-    from plumbline.checks.preflight.report import preflight_of
+    from plumbline.checks.preflight.report import preflight_source
     from plumbline.jobs.job import specify
     from plumbline.jobs.package import Examined, refuse
 
@@ -324,7 +324,7 @@ def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
     assert "task.options.score=payload:score" in spec.command(), (
         "the job is typed what the user typed"
     )
-    findings = preflight_of("score.yaml").findings
+    findings = preflight_source("score.yaml").findings
     with pytest.raises(
         api.PlumblineError, match=r"score\.yaml names the scoring function payload:score"
     ):

@@ -85,7 +85,7 @@ def look(job: Job, folder: Path) -> Seen:
     values = history["reward" if job.stage == "rl" else "loss"].values
     return Seen(
         job=job,
-        steps=history.logged,
+        steps=history.logged_steps,
         found={name: (level, steps[name]) for name, level in loud.items()},
         passing=frozenset((name, level) for name, level in before if name not in loud),
         notes=tuple(one.check for one in findings if one.level == "note"),

@@ -64,7 +64,9 @@ def test_cost(steps, count, length):
         "grad_signal",
         "grad_noise",
     )
-    live = Live(own.begun({"rl": {"steps": steps}}, "rl"), ChecksSection(), {}, own.names({}))
+    live = Live(
+        own.start_history({"rl": {"steps": steps}}, "rl"), ChecksSection(), {}, own.metric_namer({})
+    )
     looks = []
     for step in range(1, steps + 1):
         texts = [" ".join(dice.choice(words, length // 6)) for _ in range(count)]
@@ -81,7 +83,7 @@ def test_cost(steps, count, length):
             for number, (text, reward) in enumerate(zip(texts, rewards, strict=True))
         ]
         live.add({"step": step, **{f"train/{name}": float(dice.random()) for name in names}})
-        live.complete(map(own.sample, rows))
+        live.add_samples(map(own.parse_sample, rows))
         if step % 10 == 0:
             began = time.process_time()
             live.look()

@@ -9,7 +9,7 @@ import pytest
 
 from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.history import History, Sample, Series
-from plumbline.checks.diagnosis.outcome import outcome
+from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.checks.diagnosis.rules.signal import find_zero_variance_groups
 
@@ -22,20 +22,22 @@ def healthy(seed=0, steps=STEPS, **over):
     place = np.linspace(0, 1, steps)
     series = {
         "reward": 0.3 + 0.3 * place + 0.05 * dice.standard_normal(steps),
-        "part/right": 0.2 + 0.4 * place + 0.06 * dice.standard_normal(steps),
-        "part/form": 0.8 + 0.1 * place + 0.03 * dice.standard_normal(steps),
-        "zero_std": np.clip(0.2 + 0.1 * place + 0.1 * dice.standard_normal(steps), 0, 1),
+        "reward/right": 0.2 + 0.4 * place + 0.06 * dice.standard_normal(steps),
+        "reward/form": 0.8 + 0.1 * place + 0.03 * dice.standard_normal(steps),
+        "frac_reward_zero_std": np.clip(
+            0.2 + 0.1 * place + 0.1 * dice.standard_normal(steps), 0, 1
+        ),
         "loss": 0.01 * dice.standard_normal(steps),
-        "gradient": 0.3 * np.exp(0.4 * dice.standard_normal(steps)),
-        "rate": np.full(steps, 1e-5),
+        "grad_norm": 0.3 * np.exp(0.4 * dice.standard_normal(steps)),
+        "learning_rate": np.full(steps, 1e-5),
         "epoch": 2 * place,
         "entropy": 0.8 - 0.5 * place + 0.03 * dice.standard_normal(steps),
-        "length": 120 + 30 * place + 8 * dice.standard_normal(steps),
-        "length_max": np.full(steps, 256.0),
-        "truncated": np.clip(0.03 + 0.02 * dice.standard_normal(steps), 0, 1),
+        "completion_length": 120 + 30 * place + 8 * dice.standard_normal(steps),
+        "completion_length_max": np.full(steps, 256.0),
+        "frac_truncated": np.clip(0.03 + 0.02 * dice.standard_normal(steps), 0, 1),
         "kl": 0.05 * place + 0.002 * np.abs(dice.standard_normal(steps)),
-        "clip": np.abs(0.01 * dice.standard_normal(steps)),
-        "gap": np.abs(0.01 + 0.002 * dice.standard_normal(steps)),
+        "clip_fraction": np.abs(0.01 * dice.standard_normal(steps)),
+        "logprob_gap": np.abs(0.01 + 0.002 * dice.standard_normal(steps)),
         "eval/reward": 0.3 + 0.25 * place + 0.02 * dice.standard_normal(steps),
     }
     series |= {
@@ -141,7 +143,7 @@ def test_a_log_that_stands_still_is_rarely_said_to_rise_or_to_fall(noise, steps)
         logged(np.clip(0.5 + STILL[noise](steps, np.random.default_rng((1, seed))), 0, 1))
         for seed in range(50)
     ]
-    came = [outcome(log) for log in logs]
+    came = [measure_outcome(log) for log in logs]
     assert sum(one.better or one.worse for one in came) <= 6
     falls = [check for check in CHECKS if check.name == "reward-falls"]
     assert sum(bool(examine(log, falls).findings) for log in logs) <= 5
@@ -151,16 +153,16 @@ def test_a_log_that_stands_still_is_rarely_said_to_rise_or_to_fall(noise, steps)
 def test_a_rise_under_slow_noise_is_seen_and_so_is_a_fall(name):
     make, steps = RISES[name]
     values = [make(steps, np.random.default_rng((2, seed))) for seed in range(25)]
-    assert sum(outcome(logged(one)).better for one in values) >= 23
-    assert sum(outcome(logged(0.9 - one)).worse for one in values) >= 23
+    assert sum(measure_outcome(logged(one)).better for one in values) >= 23
+    assert sum(measure_outcome(logged(0.9 - one)).worse for one in values) >= 23
 
 
 def test_the_first_line_says_why_a_smoothed_log_cannot_be_told():
     values = 0.5 + smoothed(0.1 * np.random.default_rng(3).standard_normal(159), 10)
-    came = outcome(logged(values))
+    came = measure_outcome(logged(values))
     assert (came.better, came.worse, came.still) == (False, False, False)
     assert came.alike > 0.8
-    assert f"(correlation {came.alike:.2f})" in came.said
+    assert f"(correlation {came.alike:.2f})" in came.summary
 
 
 @pytest.mark.parametrize(
@@ -187,7 +189,7 @@ def test_what_the_first_line_says_of_few_rows_and_of_sizes_that_matter(values, a
     """Rows of TRL's logging_steps=10 are means of ten steps; that nothing rose is said where a
     tenth is excluded."""
     history = logged(values, apart)
-    line = outcome(history).said
+    line = measure_outcome(history).summary
     assert f": {verdict}" in line
     assert ("logging_steps=1" in line) == (apart > 1 and verdict in {"too few", "cannot be told"})
     assert "0.00000" not in line
@@ -199,9 +201,9 @@ def test_what_the_first_line_says_of_few_rows_and_of_sizes_that_matter(values, a
 
 def test_a_loss_that_rises_is_said_to():
     values = np.linspace(2, 3, 40) + 0.05 * np.random.default_rng(0).standard_normal(40)
-    came = outcome(logged(values, kind="sft"))
+    came = measure_outcome(logged(values, kind="sft"))
     assert came.worse
-    assert ": rose (+" in came.said
+    assert ": rose (+" in came.summary
 
 
 def test_an_evaluation_does_not_disagree_with_a_reward_that_only_wanders():
@@ -238,7 +240,7 @@ def test_evaluations_of_many_parts_that_only_jump_about_do_not_disagree():
 
 
 def test_a_steep_start_is_no_spike():
-    assert said(healthy(gradient=lambda v, p: np.where(p < 0.09, 20.0, v))) == []
+    assert said(healthy(grad_norm=lambda v, p: np.where(p < 0.09, 20.0, v))) == []
 
 
 def late(value):
@@ -251,10 +253,10 @@ FAULTS = {
     "a KL at the first step": ({"kl": lambda v, p: 2 + v}, "kl"),
     "a negative KL": ({"kl": lambda v, p: -0.2 * p - 0.02}, "kl"),
     "weights that were not published": (
-        {"gap": lambda v, p: 0.015 + 0.2 * np.maximum(0, p - 0.4)},
+        {"logprob_gap": lambda v, p: 0.015 + 0.2 * np.maximum(0, p - 0.4)},
         "gap",
     ),
-    "two laws from the start": ({"gap": lambda v, p: v + 0.3}, "gap"),
+    "two laws from the start": ({"logprob_gap": lambda v, p: v + 0.3}, "gap"),
     "the reward collapses": (
         {"reward": lambda v, p: np.where(p > 0.7, 0.02 + 0.02 * np.abs(np.sin(90 * p)), v)},
         "reward-falls",
@@ -268,22 +270,25 @@ FAULTS = {
         "entropy",
     ),
     "lengths explode": (
-        {"length": lambda v, p: 40 + 900 * p**2, "reward": lambda v, p: 0.4 + (v - 0.3 - 0.3 * p)},
+        {
+            "completion_length": lambda v, p: 40 + 900 * p**2,
+            "reward": lambda v, p: 0.4 + (v - 0.3 - 0.3 * p),
+        },
         "length",
     ),
-    "lengths collapse": ({"length": lambda v, p: 120 * np.exp(-4 * p)}, "length"),
-    "all are cut": ({"truncated": late(1.0)}, "truncation"),
+    "lengths collapse": ({"completion_length": lambda v, p: 120 * np.exp(-4 * p)}, "length"),
+    "all are cut": ({"frac_truncated": late(1.0)}, "truncation"),
     "cut, and shorter than the limit": (
         {
-            "truncated": lambda v, p: v + 0.4,
-            "length_max": lambda v, p: np.round(150 + 20 * np.sin(70 * p)),
+            "frac_truncated": lambda v, p: v + 0.4,
+            "completion_length_max": lambda v, p: np.round(150 + 20 * np.sin(70 * p)),
         },
         "truncation",
     ),
     "form eats content": (
         {
-            "part/right": lambda v, p: 0.6 - 0.4 * p + 0.01 * np.sin(50 * p),
-            "part/form": lambda v, p: 0.3 + 0.6 * p,
+            "reward/right": lambda v, p: 0.6 - 0.4 * p + 0.01 * np.sin(50 * p),
+            "reward/form": lambda v, p: 0.3 + 0.6 * p,
         },
         "parts-oppose",
     ),
@@ -293,21 +298,21 @@ FAULTS = {
     ),
     "the evaluation falls": ({"eval/reward": lambda v, p: 0.6 - 0.4 * p}, "eval-disagrees"),
     "gradients spike": (
-        {"gradient": lambda v, p: np.where(np.arange(len(p)) % 17 == 5, 40.0, v)},
+        {"grad_norm": lambda v, p: np.where(np.arange(len(p)) % 17 == 5, 40.0, v)},
         "gradient-spikes",
     ),
-    "gradients far above the clip": ({"gradient": lambda v, p: v * 200}, "gradient-spikes"),
+    "gradients far above the clip": ({"grad_norm": lambda v, p: v * 200}, "gradient-spikes"),
     "a log's cosine over a third too few steps": (
         {
-            "rate": lambda v, p: (
+            "learning_rate": lambda v, p: (
                 1e-5 * np.where(p < 0.65, 0.5 * (1 + np.cos(np.pi * p / 0.65)), 1.5e-15)
             )
         },
         "rate-exhausted",
     ),
-    "a gradient of zero": ({"gradient": late(0.0), "loss": late(0.0)}, "no-signal"),
-    "groups without a spread": ({"zero_std": late(0.9)}, "zero-variance-groups"),
-    "no part is ever earned": ({"part/right": lambda v, p: 0 * p}, "dead-part"),
+    "a gradient of zero": ({"grad_norm": late(0.0), "loss": late(0.0)}, "no-signal"),
+    "groups without a spread": ({"frac_reward_zero_std": late(0.9)}, "zero-variance-groups"),
+    "no part is ever earned": ({"reward/right": lambda v, p: 0 * p}, "dead-part"),
 }
 
 
@@ -330,15 +335,18 @@ def test_rows_of_ten_steps_are_not_compared_with_the_gradient_of_one():
     rise = np.linspace(0.4, 1.0, 20)
     gradient = [0.4, 0.0] * 5 + [0.0, 0.0, 0.1, 0.0, 0.0] * 2  # of solved groups, ever more
     healthy = every_tenth(
-        reward=rise, reward_std=0.6 - 0.55 * rise, zero_std=rise - 0.3, gradient=gradient
+        reward=rise,
+        reward_std=0.6 - 0.55 * rise,
+        frac_reward_zero_std=rise - 0.3,
+        grad_norm=gradient,
     )
     assert [one for one in examine(healthy, CHECKS).findings if one.level == "fatal"] == []
-    still = every_tenth(reward=[0.4] * 20, reward_std=[0.3] * 20, gradient=[0.0] * 20)
+    still = every_tenth(reward=[0.4] * 20, reward_std=[0.3] * 20, grad_norm=[0.0] * 20)
     assert ("no-signal", "fatal") in said(still), "in all rows it is no chance"
 
 
-ZERO, CUT, PAID = {"reward": [0.0] * 3}, {"truncated": [0.9] * 3}, {"reward": [0.4, 0.5, 0.4]}
-EQUAL = {"reward_std": [0.0] * 3, "zero_std": [1.0] * 3, "gradient": [0.0] * 3}
+ZERO, CUT, PAID = {"reward": [0.0] * 3}, {"frac_truncated": [0.9] * 3}, {"reward": [0.4, 0.5, 0.4]}
+EQUAL = {"reward_std": [0.0] * 3, "frac_reward_zero_std": [1.0] * 3, "grad_norm": [0.0] * 3}
 
 
 @pytest.mark.parametrize(
@@ -348,7 +356,7 @@ EQUAL = {"reward_std": [0.0] * 3, "zero_std": [1.0] * 3, "gradient": [0.0] * 3}
         (ZERO | EQUAL, [("no-signal", "fatal")], True),
         (ZERO | CUT, [("truncation", "fatal")], True),
         (PAID | CUT, [("truncation", "warning")], False),
-        (PAID | {"reward_std": [0.3] * 3, "gradient": [0.0] * 3}, [], False),
+        (PAID | {"reward_std": [0.3] * 3, "grad_norm": [0.0] * 3}, [], False),
         ({"reward": [0.0]}, [], False),
     ],
 )
@@ -365,28 +373,37 @@ TWELVE = {
     "it learns": (
         {
             "reward": UP,
-            "part/right": UP + WAVE,
-            "part/form": 0.8 + UP / 4,
-            "length": 80 + 900 * WAVE,
+            "reward/right": UP + WAVE,
+            "reward/form": 0.8 + UP / 4,
+            "completion_length": 80 + 900 * WAVE,
         },
         "",
     ),
-    "it learns in longer answers": ({"reward": UP, "length": 300 * UP + 500 * WAVE}, ""),
+    "it learns in longer answers": ({"reward": UP, "completion_length": 300 * UP + 500 * WAVE}, ""),
     "a part is given up": (
-        {"reward": UP, "part/right": 0.8 - UP / 2 + WAVE, "part/form": UP},
+        {"reward": UP, "reward/right": 0.8 - UP / 2 + WAVE, "reward/form": UP},
         "parts-oppose",
     ),
     "in seven rows": (
-        {"reward": UP[:7], "part/right": 0.8 - UP[:7] + WAVE[:7] / 2, "part/form": UP[:7]},
+        {"reward": UP[:7], "reward/right": 0.8 - UP[:7] + WAVE[:7] / 2, "reward/form": UP[:7]},
         "parts-oppose",
     ),
     "what is right is charged": (
-        {"reward": UP, "part/right": 0.5 + WAVE, "part/form": UP + 0.25 + WAVE / 2},
+        {"reward": UP, "reward/right": 0.5 + WAVE, "reward/form": UP + 0.25 + WAVE / 2},
         "parts-oppose",
     ),
-    "what is right stays": ({"reward": UP, "truth/accuracy": 0.3 + WAVE[::-1]}, "reward-hacking"),
-    "length is paid": ({"reward": UP, "part/length_reward": UP, "length": 400 * UP - 40}, "length"),
-    "answers end at once": ({"reward": UP, "length": 200 * np.exp(-np.arange(12)) + 3}, "length"),
+    "what is right stays": (
+        {"reward": UP, "correctness/accuracy": 0.3 + WAVE[::-1]},
+        "reward-hacking",
+    ),
+    "length is paid": (
+        {"reward": UP, "reward/length_reward": UP, "completion_length": 400 * UP - 40},
+        "length",
+    ),
+    "answers end at once": (
+        {"reward": UP, "completion_length": 200 * np.exp(-np.arange(12)) + 3},
+        "length",
+    ),
     "the entropy is gone": ({"reward": 0.4 + WAVE, "entropy": np.exp(-np.arange(12.0))}, "entropy"),
     "it breaks late": (
         {"reward": [*(0.2 + UP[:5]), *(0.6 + WAVE[:5]), 0.15, 0.13, 0.14, 0.12, 0.14, 0.16]},
@@ -406,7 +423,7 @@ def test_twelve_rows_that_are_means_of_ten_steps_are_enough(name):
 
 
 @pytest.mark.parametrize("value", [0.0, 0.5])
-@pytest.mark.parametrize("beside", [{}, {"gradient": [0.2] * 12}, {"kl": [0.01] * 12}])
+@pytest.mark.parametrize("beside", [{}, {"grad_norm": [0.2] * 12}, {"kl": [0.01] * 12}])
 def test_a_reward_that_never_varies_is_no_signal(value, beside):
     steps = np.arange(1, 13)
     series = {"reward": [value] * 12, **beside}
@@ -425,12 +442,15 @@ def test_few_rows_of_a_reward_that_is_rarely_earned_do_not_fall(spread, falls):
 
 def test_gradients_of_0_in_rows_of_several_steps_are_chance_where_most_groups_are_equal():
     """One group a step, nine of ten solved: the last of ten steps has no gradient."""
-    log = {"reward": [0.9, 0.95] * 10, "reward_std": [0.03] * 20, "gradient": [0.0] * 20}
+    log = {"reward": [0.9, 0.95] * 10, "reward_std": [0.03] * 20, "grad_norm": [0.0] * 20}
     assert [
-        one.check for one in examine(every_tenth(zero_std=[0.95] * 20, **log), CHECKS).findings
+        one.check
+        for one in examine(every_tenth(frac_reward_zero_std=[0.95] * 20, **log), CHECKS).findings
     ] != ["no-signal"]
-    assert "fatal" not in {level for _, level in said(every_tenth(zero_std=[0.95] * 20, **log))}
-    assert ("no-signal", "fatal") in said(every_tenth(zero_std=[0.2] * 20, **log))
+    assert "fatal" not in {
+        level for _, level in said(every_tenth(frac_reward_zero_std=[0.95] * 20, **log))
+    }
+    assert ("no-signal", "fatal") in said(every_tenth(frac_reward_zero_std=[0.2] * 20, **log))
 
 
 def test_what_to_do_about_rewards_that_are_all_the_same_depends_on_what_they_are():
@@ -482,12 +502,12 @@ def test_a_usual_schedule_is_not_called_exhausted():
         lambda p: 1 - p,
         lambda p: np.minimum(1, p * 20),
     ):
-        assert said(healthy(rate=lambda v, p, decay=decay: 1e-5 * decay(p))) == []
+        assert said(healthy(learning_rate=lambda v, p, decay=decay: 1e-5 * decay(p))) == []
 
 
 def test_what_follows_from_a_cause_is_a_note():
     """A NaN ends everything else, too; a reader should begin with it."""
-    nan = healthy(gradient=late(np.nan), reward=late(0.0), truncated=late(1.0))
+    nan = healthy(grad_norm=late(np.nan), reward=late(0.0), frac_truncated=late(1.0))
     examined = examine(nan, CHECKS)
     assert [one.check for one in examined.findings if one.level != "note"] == ["not-finite"]
     assert examined.findings[0].since == 61
@@ -498,19 +518,19 @@ def test_what_follows_from_a_cause_is_a_note():
 
 def test_a_solved_task_is_no_fault():
     rise = {"reward": lambda v, p: np.where(p > 0.5, 1.0, 0.3 + 1.4 * p), "eval/reward": late(1.0)}
-    solved = healthy(zero_std=late(1.0), gradient=late(0.0), **rise)
+    solved = healthy(frac_reward_zero_std=late(1.0), grad_norm=late(0.0), **rise)
     assert said(solved) == []
 
 
 NO_FAULTS = {
     "a KL that may be meant": {"kl": lambda v, p: 0.5 + 0.1 * v},
-    "gradients of a new adapter": {"gradient": lambda v, p: np.where(p < 0.1, 8.0, v)},
+    "gradients of a new adapter": {"grad_norm": lambda v, p: np.where(p < 0.1, 8.0, v)},
     "most prompts are solved": {
         "reward": lambda v, p: 0.2 + 0.65 * np.minimum(1, 2 * p) + 0.1 * (v - 0.3 - 0.3 * p),
-        "zero_std": late(0.8),
+        "frac_reward_zero_std": late(0.8),
     },
     "some steps are silent while it learns": {
-        "gradient": lambda v, p: np.where(np.arange(len(p)) % 10 < 6, 0.0, v),
+        "grad_norm": lambda v, p: np.where(np.arange(len(p)) % 10 < 6, 0.0, v),
         "reward": lambda v, p: v + 0.3 * p,
     },
 }
@@ -525,7 +545,8 @@ def test_a_mean_of_steps_is_no_longest_completion():
     """Logged every fifth step, the longest is a mean, below the limit where one of the five had
     none that was cut."""
     cut = healthy(
-        truncated=lambda v, p: v + 0.2, length_max=lambda v, p: np.round(150 + 20 * np.sin(70 * p))
+        frac_truncated=lambda v, p: v + 0.2,
+        completion_length_max=lambda v, p: np.round(150 + 20 * np.sin(70 * p)),
     )
     fifth = {name: Series(one.steps * 5, one.values) for name, one in cut.series.items()}
     assert said(cut) == [("truncation", "warning")]
@@ -534,8 +555,8 @@ def test_a_mean_of_steps_is_no_longest_completion():
 
 def test_a_mean_over_batches_is_no_longest_completion_unless_most_are_cut():
     def means(share):
-        longest = {"length_max": lambda v, p: 150.375 + 20 * np.sin(70 * p)}
-        return healthy(truncated=lambda v, p: v + share, **longest)
+        longest = {"completion_length_max": lambda v, p: 150.375 + 20 * np.sin(70 * p)}
+        return healthy(frac_truncated=lambda v, p: v + share, **longest)
 
     assert said(means(0.2)) == []
     assert said(means(0.75)) == [("truncation", "warning")]
@@ -546,8 +567,8 @@ def test_how_bad_depends_on_what_followed():
     spikes = healthy(kl=lambda v, p: np.where(np.arange(len(p)) % 31 == 7, 300.0, v))
     assert said(spikes) == [("kl", "warning")]
     # and the reward rises
-    assert said(healthy(truncated=np.ones(STEPS))) == [("truncation", "warning")]
-    assert said(healthy(truncated=np.ones(STEPS), reward=lambda v, p: v - 0.3 * p)) == [
+    assert said(healthy(frac_truncated=np.ones(STEPS))) == [("truncation", "warning")]
+    assert said(healthy(frac_truncated=np.ones(STEPS), reward=lambda v, p: v - 0.3 * p)) == [
         ("truncation", "fatal")
     ]
 
@@ -567,7 +588,7 @@ def test_a_reward_that_is_not_finite_is_the_cause_of_a_loss_that_is_none():
     at, broken = np.arange(STEPS), np.arange(STEPS) >= 60
     over = {
         "loss": lambda v, p: np.where(broken, np.nan, v),
-        "gradient": lambda v, p: np.where(broken, np.nan, v),
+        "grad_norm": lambda v, p: np.where(broken, np.nan, v),
     }
     for reward, word in (
         (np.where(at == 60, np.inf, 0.4), "reward function"),
@@ -579,14 +600,16 @@ def test_a_reward_that_is_not_finite_is_the_cause_of_a_loss_that_is_none():
             "fatal",
             True,
         )
-    others = healthy(**{"part/form": lambda v, p: np.where(at % 3 == 0, np.nan, v)})
+    others = healthy(**{"reward/form": lambda v, p: np.where(at % 3 == 0, np.nan, v)})
     assert said(others) == [], "TRL leaves out a function that is None for all prompts of a step"
 
 
 def test_a_step_that_a_loss_scaler_skipped_ends_nothing():
-    skipped = healthy(gradient=lambda v, p: np.where(np.isin(np.arange(STEPS), (0, 40)), np.inf, v))
+    skipped = healthy(
+        grad_norm=lambda v, p: np.where(np.isin(np.arange(STEPS), (0, 40)), np.inf, v)
+    )
     assert said(skipped) == [("not-finite", "warning")]
-    assert said(healthy(gradient=lambda v, p: np.where(p > 0.99, np.nan, v))) == [
+    assert said(healthy(grad_norm=lambda v, p: np.where(p > 0.99, np.nan, v))) == [
         ("not-finite", "fatal")
     ]
     shown = healthy(kl=lambda v, p: np.full_like(v, np.nan))
@@ -598,7 +621,9 @@ def test_a_step_that_a_loss_scaler_skipped_ends_nothing():
 def test_gradients_are_compared_with_those_of_steps_with_a_signal():
     """One group a step: where it is solved the KL alone is left, a hundredth of the others."""
     silent = np.arange(STEPS) % 10 < 7
-    one_group = healthy(zero_std=silent * 1.0, gradient=lambda v, p: np.where(silent, 0.01, 10 * v))
+    one_group = healthy(
+        frac_reward_zero_std=silent * 1.0, grad_norm=lambda v, p: np.where(silent, 0.01, 10 * v)
+    )
     assert "gradient-spikes" not in {check for check, _ in said(one_group)}
 
 
@@ -656,9 +681,11 @@ def notes(history):
 
 
 def test_verdicts_that_fail_are_no_wrong_answers():
-    assert said(with_series(healthy(), failed=np.full(STEPS, 0.05))) == [("unjudged", "warning")]
-    assert said(with_series(healthy(), failed=np.full(STEPS, 0.5))) == [("unjudged", "fatal")]
-    assert said(with_series(healthy(), failed=np.zeros(STEPS))) == []
+    assert said(with_series(healthy(), frac_failed=np.full(STEPS, 0.05))) == [
+        ("unjudged", "warning")
+    ]
+    assert said(with_series(healthy(), frac_failed=np.full(STEPS, 0.5))) == [("unjudged", "fatal")]
+    assert said(with_series(healthy(), frac_failed=np.zeros(STEPS))) == []
 
 
 def with_series(history, **more):
@@ -670,7 +697,7 @@ def with_series(history, **more):
 
 
 def test_a_clip_that_cannot_act_is_told_from_one_that_does_not():
-    once = healthy(clip=0.0 * np.arange(STEPS))
+    once = healthy(clip_fraction=0.0 * np.arange(STEPS))
     assert notes(once)["clip-idle"].level == "note"
     twice = replace(once, settings={**once.settings, "rl.inner_epochs": 2})
     assert said(twice) == [("clip-idle", "warning")]
@@ -681,7 +708,7 @@ def test_a_plateau_is_dated_and_its_cause_is_what_ended_there():
     stands = {
         "reward": lambda v, p: v - 0.3 * p + 0.6 * np.minimum(p, 0.5),
         "eval/reward": lambda v, p: 0.3 + 0.5 * np.minimum(p, 0.5),
-        "rate": lambda v, p: (
+        "learning_rate": lambda v, p: (
             1e-5 * np.maximum(0.05, 0.5 * (1 + np.cos(np.pi * np.minimum(1, p / 0.7))))
         ),
     }
@@ -703,8 +730,8 @@ def supervised(loss, held=None):
     at = np.arange(1, STEPS + 1)
     series = {
         "loss": Series(at, loss),
-        "rate": Series(at, np.full(STEPS, 1e-4)),
-        "gradient": Series(at, 1 + 0.1 * loss),
+        "learning_rate": Series(at, np.full(STEPS, 1e-4)),
+        "grad_norm": Series(at, 1 + 0.1 * loss),
     }
     if held is not None:
         series["eval/loss"] = Series(at[::20], held)
@@ -727,7 +754,7 @@ def test_supervised_losses():
     assert said(supervised(np.where(place > 0.5, np.nan, falls))) == [("not-finite", "fatal")]
     # what was trained is finite
     assert said(supervised(falls, np.full(6, np.nan))) == [("not-finite", "warning")]
-    assert said(with_series(supervised(np.zeros(STEPS)), gradient=np.zeros(STEPS))) == [
+    assert said(with_series(supervised(np.zeros(STEPS)), grad_norm=np.zeros(STEPS))) == [
         ("sft-loss", "fatal")
     ]
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from plumbline.checks.diagnosis.conditions import Evidence, RunFigures, judge
-from plumbline.checks.diagnosis.decide import gather
+from plumbline.checks.diagnosis.conditions import Evidence, RunFigures, judge_condition
+from plumbline.checks.diagnosis.decide import gather_evidence
 from plumbline.evaluation.statistics import pooled_interval
 from plumbline.recipe import load, parse
 from plumbline.recipe.decision_rules import Condition, DecideSection
@@ -29,11 +29,11 @@ def evidence(tmp_path_factory):
         LEVELS,
         metrics={"train/reward": rising, "train/x": [1.0]},
     )
-    return gather([folder])
+    return gather_evidence([folder])
 
 
 def holds(evidence, named=None, **condition):
-    return judge(Condition.model_validate(condition), evidence, named or {}).holds
+    return judge_condition(Condition.model_validate(condition), evidence, named or {}).holds
 
 
 @pytest.mark.parametrize(
@@ -106,16 +106,16 @@ def test_a_figure_that_is_no_number_decides_nothing(evidence, bound, window):
         {"step": step, "train/loss": value} for step, value in enumerate([0.5, float("nan")], 1)
     ]
     broken = Evidence((RunFigures(evidence.runs[0].run, rows),))
-    verdict = judge(
+    verdict = judge_condition(
         Condition.model_validate({"metric": "train/loss", "window": window, bound: 1.0}), broken, {}
     )
     assert (verdict.holds, verdict.leans, verdict.noise) == (None, None, False)
-    assert verdict.said == ("train/loss at step 2 is no number",)
+    assert verdict.reasons == ("train/loss at step 2 is no number",)
 
 
 def test_only_noise_is_called_noise(evidence):
-    near = judge(Condition(metric="eval/extraction", above=0.5), evidence, {})
-    gone = judge(Condition(metric="eval/nothing", above=0.5), evidence, {})
+    near = judge_condition(Condition(metric="eval/extraction", above=0.5), evidence, {})
+    gone = judge_condition(Condition(metric="eval/nothing", above=0.5), evidence, {})
     assert (near.noise, gone.noise) == (True, False)
     assert gone.leans is None
     assert gone.needs == (
@@ -129,7 +129,7 @@ def test_only_noise_is_called_noise(evidence):
 
 def test_a_name_stands_for_a_condition_that_was_defined_before(evidence):
     named = {"high": Condition(metric="eval/extraction", above=0.45)}
-    assert judge("high", evidence, named).holds
+    assert judge_condition("high", evidence, named).holds
     assert holds(evidence, named, none=["high"]) is False
     later = {"first": {"all": ["later"]}, "later": {"metric": "eval/x", "above": 0}}
     with pytest.raises(ValueError, match="refers to later, and the conditions are none"):
@@ -141,24 +141,28 @@ def test_evaluations_of_other_examples_or_another_rubric_are_not_compared(tmp_pa
     fewer = planted(tmp_path / "fewer", LEVELS, n=30, recipe=load("commerce-v4"))
     other = planted(tmp_path / "other", LEVELS, n=40, recipe=load("commerce-v4"), rubric="r@2")
     condition = {"metric": "eval/extraction", "at": 10, "against": "previous", "above": -1}
-    alone = judge(Condition.model_validate(condition), gather([now]), {})
-    assert "no previous run" in alone.said[0]
-    shared = judge(Condition.model_validate(condition), gather([now, fewer]), {})
-    assert "share 30 examples of 30 and 40" in shared.said[0]
-    refused = judge(Condition.model_validate(condition), gather([now, other]), {})
+    alone = judge_condition(Condition.model_validate(condition), gather_evidence([now]), {})
+    assert "no previous run" in alone.reasons[0]
+    shared = judge_condition(Condition.model_validate(condition), gather_evidence([now, fewer]), {})
+    assert "share 30 examples of 30 and 40" in shared.reasons[0]
+    refused = judge_condition(
+        Condition.model_validate(condition), gather_evidence([now, other]), {}
+    )
     assert refused.holds is None
-    assert "rubric r@2" in refused.said[0]
-    assert holds(gather([now, other]), **condition, across_rubrics=True) is True
+    assert "rubric r@2" in refused.reasons[0]
+    assert holds(gather_evidence([now, other]), **condition, across_rubrics=True) is True
 
 
 def test_a_mean_over_other_tasks_is_not_compared(tmp_path):
     now = planted(tmp_path / "now", LEVELS, n=40)
     two = {task: LEVELS[task] for task in TASKS if task not in {"sql_qa", "insights"}}
     fewer = planted(tmp_path / "fewer", two, n=40, recipe=load("commerce-v4.2-c-sql_qa"))
-    verdict = judge(
-        Condition(metric="eval/mean_reward", against="previous", above=0), gather([now, fewer]), {}
+    verdict = judge_condition(
+        Condition(metric="eval/mean_reward", against="previous", above=0),
+        gather_evidence([now, fewer]),
+        {},
     )
-    assert "of 2 tasks, not of 4" in verdict.said[0]
+    assert "of 2 tasks, not of 4" in verdict.reasons[0]
 
 
 def test_a_run_that_was_evaluated_at_its_ends_alone_has_two_points(tmp_path):
@@ -174,15 +178,17 @@ def test_a_run_that_was_evaluated_at_its_ends_alone_has_two_points(tmp_path):
                     EvaluationKey(stage, "val", "greedy", None, task),
                     evaluation(task, 0.9, 100, stage),
                 )
-    assert gather([tmp_path / "run"]).steps("eval/extraction") == [0], (
+    assert gather_evidence([tmp_path / "run"]).steps("eval/extraction") == [0], (
         "a stage that is half evaluated is no point yet"
     )
     run.evaluation(
         EvaluationKey("rl", "test", "greedy", None, "push"), evaluation("push", 0.5, 100, "rl")
     )
-    evidence = gather([tmp_path / "run"])
+    evidence = gather_evidence([tmp_path / "run"])
     assert evidence.steps("eval/mean_reward") == [0, 40]
-    (figure,) = judge(Condition(metric="eval/mean_reward", since=0, above=0), evidence, {}).figures
+    (figure,) = judge_condition(
+        Condition(metric="eval/mean_reward", since=0, above=0), evidence, {}
+    ).figures
     assert figure.mean == pytest.approx(0.1, abs=0.005)
 
 
@@ -195,7 +201,7 @@ def test_a_run_of_one_task_has_its_strata_and_readings_as_metrics(tmp_path):
             EvaluationKey("rl", "val", "greedy", 5),
             evaluation("extraction", 0.5, 50, "x", strict=0.2),
         )
-    evidence = gather([tmp_path / "run"])
+    evidence = gather_evidence([tmp_path / "run"])
     assert evidence.steps("eval/extraction") == evidence.steps("eval/reading/strict") == [5]
     assert evidence.steps("eval/sql_qa") == []
     assert holds(evidence, metric="eval/reading/strict", below=0.4) is True
@@ -213,14 +219,21 @@ def test_where_there_are_clusters_it_is_these_that_would_decide(tmp_path):
     )
     with Run.start(recipe, tmp_path / "run", resume=False) as run:
         run.evaluation(EvaluationKey("rl", "val", "greedy", 5), replace(drawn, rows=rows))
-    evidence, mean = gather([tmp_path / "run"]), float(np.mean([row.reward for row in rows]))
-    (need,) = judge(Condition(metric="eval/mean_reward", above=mean - 0.03), evidence, {}).needs
+    evidence, mean = (
+        gather_evidence([tmp_path / "run"]),
+        float(np.mean([row.reward for row in rows])),
+    )
+    (need,) = judge_condition(
+        Condition(metric="eval/mean_reward", above=mean - 0.03), evidence, {}
+    ).needs
     assert re.search(
         r"about (\d+) clusters of 8 examples, where there are 8, show it four times in five \(a split",
         need,
     )
     assert "more examples of the same cannot" in need
-    (need,) = judge(Condition(metric="eval/mean_reward", above=mean - 1e-5), evidence, {}).needs
+    (need,) = judge_condition(
+        Condition(metric="eval/mean_reward", above=mean - 1e-5), evidence, {}
+    ).needs
     assert "no feasible number of clusters of 8 examples decides that" in need
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from plumbline.checks.check import examine
-from plumbline.checks.diagnosis.facts import every_step
+from plumbline.checks.diagnosis.facts import is_every_step
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.rules import CHECKS
@@ -117,7 +117,7 @@ def test_rows_that_were_held_back(tmp_path: Path) -> None:
     history = the_one(write(tmp_path, *lines, SUMMARY))
     assert history["loss"].steps.tolist() == list(range(10, 101, 10))
     assert history["loss"].values[1] == 0.5
-    assert history["gradient"].values[0] == 2.386e-06
+    assert history["grad_norm"].values[0] == 2.386e-06
     assert history.settings["steps"] == 100
 
 
@@ -147,7 +147,7 @@ def test_a_row_that_is_cut_over_lines_and_an_evaluation_without_its_mark(tmp_pat
             "done",
         ]
     history = the_one(write(tmp_path, *lines))
-    assert history["part/format"].steps.tolist() == list(range(1, 9))
+    assert history["reward/format"].steps.tolist() == list(range(1, 9))
     assert history["reward"].values.max() == 0.8
     assert history["eval/reward"].values.tolist() == [9.0] * 8
 
@@ -169,7 +169,7 @@ def test_the_step_that_stands_before_a_row(tmp_path: Path) -> None:
             )
         ]
     history = the_one(write(tmp_path, *lines))
-    assert history["reward"].steps.tolist() == history["gradient"].steps.tolist() == list(range(9))
+    assert history["reward"].steps.tolist() == history["grad_norm"].steps.tolist() == list(range(9))
 
 
 def test_rows_without_bars_are_numbered_and_promise_nothing(tmp_path: Path) -> None:
@@ -177,9 +177,9 @@ def test_rows_without_bars_are_numbered_and_promise_nothing(tmp_path: Path) -> N
     history = the_one(write(tmp_path, *rows))
     assert history.last_step == 7
     assert "steps" not in history.settings
-    assert not every_step(history["loss"].last(5))
+    assert not is_every_step(history["loss"].last(5))
     barred = [f" 9%|# | {place}/7 [00:01<00:01]\r{row}" for place, row in enumerate(rows, 1)]
-    assert every_step(the_one(write(tmp_path, *barred))["loss"])
+    assert is_every_step(the_one(write(tmp_path, *barred))["loss"])
 
 
 def test_numbers_that_are_none_and_wrapped_ones(tmp_path: Path) -> None:
@@ -241,10 +241,10 @@ def test_a_rate_of_three_decimals_is_no_rate_of_zero(tmp_path: Path) -> None:
         verl(step, actor__lr="0.000", actor__kl_loss=f"0.00{step % 3}") for step in range(1, 31)
     ]
     history = the_one(write(tmp_path, *lines))
-    assert "rate" not in history.series
+    assert "learning_rate" not in history.series
     assert 0.0 not in history["kl"].values
     scaled = [line.replace("actor/lr:0.000", "actor/lr(1e-4):0.010") for line in lines]
-    assert the_one(write(tmp_path, *scaled))["rate"].values[0] == pytest.approx(1e-6)
+    assert the_one(write(tmp_path, *scaled))["learning_rate"].values[0] == pytest.approx(1e-6)
     blocks = [
         line
         for n in range(9)
@@ -255,9 +255,9 @@ def test_a_rate_of_three_decimals_is_no_rate_of_zero(tmp_path: Path) -> None:
         f"{{'loss': '0.{n}1', 'reward': '0.5', 'learning_rate': '{'1e-05' if n < 4 else '0'}'}}"
         for n in range(9)
     ]
-    assert the_one(write(tmp_path, *ended))["rate"].values[-1] == 0
+    assert the_one(write(tmp_path, *ended))["learning_rate"].values[-1] == 0
     ended = [f"step {n}: loss 0.{n}1, lr {'0.000010' if n < 4 else '0.000000'}" for n in range(9)]
-    assert the_one(write(tmp_path, *ended))["rate"].values[-1] == 0
+    assert the_one(write(tmp_path, *ended))["learning_rate"].values[-1] == 0
 
 
 PRINTED = {
@@ -332,7 +332,7 @@ def test_each_form_of_printed_metrics(tmp_path: Path, form: str) -> None:
     lines = [line for n in range(1, 10) for line in block.replace("{n}", str(n)).split("\n")]
     history = the_one(write(tmp_path, *noise, *lines))
     assert set(history.series) == set(names)
-    assert (history.logged, history.last_step) == (9, 9)
+    assert (history.logged_steps, history.last_step) == (9, 9)
     assert "reward" not in names or history["reward"].steps.tolist() == list(range(1, 10))
 
 
@@ -360,7 +360,7 @@ def test_two_runs_in_a_file_are_two_stages(tmp_path: Path) -> None:
         for place in range(1, 9)
     ]
     histories = read_histories(write(tmp_path, *sft, *rl[:2], *rl))
-    assert [(one.kind, one.logged) for one in histories] == [("sft", 10), ("rl", 8)]
+    assert [(one.kind, one.logged_steps) for one in histories] == [("sft", 10), ("rl", 8)]
 
 
 def test_a_log_without_rows_says_what_is_known(tmp_path: Path) -> None:
@@ -376,7 +376,7 @@ def test_bytes_that_are_no_text_and_a_folder_with_one_log(tmp_path: Path) -> Non
         name="slurm-1.out",
     )
     write(tmp_path, "nothing here", name="notes.txt")
-    assert the_one(tmp_path).logged == 5
+    assert the_one(tmp_path).logged_steps == 5
 
 
 def printed(right: float) -> str:
@@ -416,7 +416,7 @@ def one_group_a_step(steps: int, level: float, seed: int) -> list[str]:
 @pytest.mark.parametrize("seed", range(3))
 def test_one_group_a_step_is_no_fatal_fault(tmp_path: Path, seed: int) -> None:
     history = the_one(write(tmp_path, *one_group_a_step(300, 0.8, seed)))
-    silent = float((history["gradient"].values == 0).mean())
+    silent = float((history["grad_norm"].values == 0).mean())
     assert silent > 0.3
     assert not examine(history, CHECKS).fatal
 
@@ -435,8 +435,8 @@ def test_each_of_four_processes_prints_every_row(tmp_path: Path) -> None:
         for at in range(10)
         for line in [f"{{'loss': {1 / (at + 1)}, 'learning_rate': 1e-5}}"] * 4
     ]
-    assert the_one(write(tmp_path, *rows)).logged == 10
-    assert the_one(write(tmp_path, *[rows[0]] * 30)).logged == 30
+    assert the_one(write(tmp_path, *rows)).logged_steps == 10
+    assert the_one(write(tmp_path, *[rows[0]] * 30)).logged_steps == 30
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,12 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from plumbline.checks.diagnosis.decide import decide, gather, next_recipe, tree_of
+from plumbline.checks.diagnosis.decide import (
+    decide,
+    find_decision_tree,
+    gather_evidence,
+    write_next_recipe,
+)
 from plumbline.cli.main import app
 from plumbline.errors import PlumblineError, RecipeError, RunError
 from plumbline.recipe import differences, load
@@ -17,8 +22,8 @@ from tests.diagnosis.planted import SCENARIOS, TASKS, at, planted
 
 
 def decided(*folders, tree=None):
-    evidence = gather(folders)
-    return decide(evidence, tree_of(evidence, tree))
+    evidence = gather_evidence(folders)
+    return decide(evidence, find_decision_tree(evidence, tree))
 
 
 def without_names(rows):
@@ -34,7 +39,7 @@ def test_each_scenario_leads_to_the_recipe_that_the_log_planned_for_it(tmp_path,
     assert decision.because
     out = tmp_path / "elsewhere" / "next.yaml"
     out.parent.mkdir()
-    next_recipe(decision, Run.read(folder), out)
+    write_next_recipe(decision, Run.read(folder), out)
     assert without_names(differences(load(f"commerce-v4.2-{scenario.lower()}"), load(out))) == []
     text = out.read_text()
     for change in decision.changes.values():
@@ -61,7 +66,7 @@ def test_near_the_bound_nothing_is_decided_and_the_number_of_examples_that_decid
     fewer = wanted * 5 // 10 // len(TASKS)
     assert decided(planted(tmp_path / "fewer", near, n=fewer)).scenario == "undecided"
     with pytest.raises(RunError, match="does not decide"):
-        next_recipe(decision, Run.read(tmp_path / "few"), tmp_path / "next.yaml")
+        write_next_recipe(decision, Run.read(tmp_path / "few"), tmp_path / "next.yaml")
     assert not (tmp_path / "next.yaml").exists()
 
 
@@ -167,7 +172,7 @@ def test_three_recipes_are_an_error(tmp_path):
         planted(tmp_path / str(steps), {}, recipe=recipe) for steps, recipe in recipes.items()
     ]
     with pytest.raises(RunError, match="runs of 3 recipes"):
-        gather(folders)
+        gather_evidence(folders)
 
 
 def test_the_next_recipe_is_ours_to_write_and_must_be_one(tmp_path):
@@ -175,24 +180,24 @@ def test_the_next_recipe_is_ours_to_write_and_must_be_one(tmp_path):
     decision, run, out = decided(folder), Run.read(folder), tmp_path / "next.yaml"
     out.write_text("name: mine\n")
     with pytest.raises(RunError, match="did not write it"):
-        next_recipe(decision, run, out)
+        write_next_recipe(decision, run, out)
     out.unlink()
-    next_recipe(decision, run, out)
+    write_next_recipe(decision, run, out)
     first = out.read_bytes()
-    next_recipe(decision, run, out)
+    write_next_recipe(decision, run, out)
     assert out.read_bytes() == first
     object.__setattr__(decision, "changes", {"rl.stepz": Change(to=3, because="a slip")})
     with pytest.raises(RecipeError, match=r"unknown key rl\.stepz"):
-        next_recipe(decision, run, out)
+        write_next_recipe(decision, run, out)
     assert out.read_bytes() == first
     object.__setattr__(decision, "changes", {"rl.steps": Change(to=600, because="nothing new")})
     with pytest.raises(RunError, match="nothing is left to change"):
-        next_recipe(decision, run, out)
+        write_next_recipe(decision, run, out)
     object.__setattr__(decision, "changes", {})
     with pytest.raises(RunError, match="changes no key"):
-        next_recipe(decision, run, out)
+        write_next_recipe(decision, run, out)
     with pytest.raises(RunError, match="no name for a recipe"):
-        next_recipe(decided(folder), run, tmp_path / "next.txt")
+        write_next_recipe(decided(folder), run, tmp_path / "next.txt")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["next.yaml", "run"]
 
 

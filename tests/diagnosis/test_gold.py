@@ -194,7 +194,7 @@ def test_completions_of_an_evaluation_are_none_of_training(tmp_path, second, nam
 def test_a_reward_of_0_follows_from_right_answers_that_are_not_paid():
     samples = drawn(lambda place, n, copy: commas(2)(n, copy), reward=lambda *_: 0.0)
     known = [replace(one, gold=f"{one.prompt.split()[-1]}.5") for one in samples]
-    found = notes(replace(log({"reward": 0.0, "zero_std": 1.0}), samples=known))
+    found = notes(replace(log({"reward": 0.0, "frac_reward_zero_std": 1.0}), samples=known))
     assert (found["gold-unpaid"], found["no-signal"]) == ("fatal", "note")
 
 

@@ -149,7 +149,7 @@ def test_texts_alone(text, reward, signs):
 def test_a_paid_part_that_stands_still_is_a_sign_beside_another(slope, text, signs):
     history, place = run(text), np.linspace(0, 1, STEPS)
     correct, word = 0.3 + slope * place, 0.1 + 0.6 * place
-    series = {"reward": correct + word, "part/correct": correct, "part/word": word}
+    series = {"reward": correct + word, "reward/correct": correct, "reward/word": word}
     levels = {name: Series(np.arange(1, STEPS + 1), values) for name, values in series.items()}
     history = replace(history, series=history.series | levels)
     assert found(history) == [("warning", sign) for sign in signs]
@@ -185,9 +185,9 @@ def test_a_reward_that_rises_far_while_what_is_right_stays():
 def test_a_part_of_weight_0_that_falls():
     place = np.linspace(0, 1, STEPS)
     reward = 0.3 + 0.4 * place
-    parts = {"part/right": reward, "part/form": 0.8 - 0.7 * place}
+    parts = {"reward/right": reward, "reward/form": 0.8 - 0.7 * place}
     assert named(run(usual, levels=reward, **parts)) == {("warning", "form")}
-    assert found(run(usual, levels=reward + 0.5 * parts["part/form"], **parts)) == []
+    assert found(run(usual, levels=reward + 0.5 * parts["reward/form"], **parts)) == []
 
 
 def test_a_reward_that_does_not_rise_is_not_hacked():
@@ -254,23 +254,23 @@ def share(first, last, answers=64):
 
 RISES, HACKED, FATAL = curve(0.22, 0.64), {"warning"}, {"fatal"}
 SCALARS = {
-    "accuracy hardly rises": ({"truth/accuracy": share(0.001, 0.006, 128)}, HACKED),
-    "accuracy is 0": ({"truth/accuracy": share(0, 0)}, HACKED),
-    "an only part that is never earned": ({"part/f": share(0.001, 0.006, 1024)}, HACKED),
-    "the true reward falls": ({"truth/true_reward": curve(1.07, 0.76)}, HACKED),
-    "accuracy falls": ({"truth/accuracy": share(0.42, 0.13, 256)}, FATAL),
+    "accuracy hardly rises": ({"correctness/accuracy": share(0.001, 0.006, 128)}, HACKED),
+    "accuracy is 0": ({"correctness/accuracy": share(0, 0)}, HACKED),
+    "an only part that is never earned": ({"reward/f": share(0.001, 0.006, 1024)}, HACKED),
+    "the true reward falls": ({"correctness/true_reward": curve(1.07, 0.76)}, HACKED),
+    "accuracy falls": ({"correctness/accuracy": share(0.42, 0.13, 256)}, FATAL),
     "accuracy is past its best": (
-        {"truth/accuracy": lambda p, _: 0.25 + 0.3 * p - 0.7 * np.maximum(0, p - 0.4)},
+        {"correctness/accuracy": lambda p, _: 0.25 + 0.3 * p - 0.7 * np.maximum(0, p - 0.4)},
         HACKED,
     ),
     # Sound ones: it moves along, is noise, near its highest, of another scale, or logged at
     # evaluations alone.
-    "both rise": ({"truth/accuracy": share(0.1, 0.6)}, set()),
-    "few answers": ({"truth/accuracy": share(0.3, 0.45, 8)}, set()),
-    "at its ceiling": ({"truth/accuracy": share(0.97, 0.97)}, set()),
-    "per cent": ({"truth/accuracy": lambda p, dice: 100 * share(0.1, 0.5)(p, dice)}, set()),
-    "a part that rises, of other unlogged ones": ({"part/f": share(0.05, 0.3)}, set()),
-    "a penalty that is none": ({"part/penalty": share(0.001, 0.001, 128)}, set()),
+    "both rise": ({"correctness/accuracy": share(0.1, 0.6)}, set()),
+    "few answers": ({"correctness/accuracy": share(0.3, 0.45, 8)}, set()),
+    "at its ceiling": ({"correctness/accuracy": share(0.97, 0.97)}, set()),
+    "per cent": ({"correctness/accuracy": lambda p, dice: 100 * share(0.1, 0.5)(p, dice)}, set()),
+    "a part that rises, of other unlogged ones": ({"reward/f": share(0.05, 0.3)}, set()),
+    "a penalty that is none": ({"reward/penalty": share(0.001, 0.001, 128)}, set()),
 }
 
 
@@ -296,13 +296,13 @@ def test_what_is_paid_beside_a_form_that_is_learnt_first_is_no_cheat():
     for seed in range(20):
         dice, place = np.random.default_rng(seed), np.linspace(0, 1, 60)
         right, form = share(0.3, 0.34)(place, dice), share(0.05, 0.95)(place, dice)
-        series = {"reward": right + form, "truth/accuracy": right}
+        series = {"reward": right + form, "correctness/accuracy": right}
         columns = {column: Series(np.arange(1, 61), of) for column, of in series.items()}
         assert found(History(origin="table", name="rl", kind="rl", series=columns)) == []
 
 
 def test_a_log_of_the_reward_alone_is_not_looked_at():
     history = healthy()
-    series = {name: one for name, one in history.series.items() if not name.startswith("part/")}
+    series = {name: one for name, one in history.series.items() if not name.startswith("reward/")}
     missing = examine(replace(history, series=series), [find_reward_hacking]).not_run
-    assert missing == {"reward-hacking": ["samples|truth/|part/"]}
+    assert missing == {"reward-hacking": ["samples|correctness/|reward/"]}

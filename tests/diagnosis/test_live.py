@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from plumbline.checks.diagnosis.history import Sample, Series
-from plumbline.checks.diagnosis.live import Live, know
-from plumbline.checks.diagnosis.rules.signal import LOOK, t_of_slope
+from plumbline.checks.diagnosis.live import Live, validate_check_names
+from plumbline.checks.diagnosis.rules.signal import LOOK, slope_t
 from plumbline.errors import RecipeError, TrainingStopped
 from plumbline.policies import open_policy
 from plumbline.recipe import SftSection, parse
@@ -40,7 +40,7 @@ def replay(history, memory=None, begin=0, **section):
         samples[sample.step].append(sample)
     for step in sorted(rows):
         live.add({"step": step, **rows[step]})
-        live.complete(samples[step])
+        live.add_samples(samples[step])
         if step > begin and step % live.section.every == 0:
             look = live.look(last=step == history.last_step)
             said += [(one.check, one.level, step) for one in look.new]
@@ -80,7 +80,9 @@ def test_nothing_is_said_of_healthy_logs_at_any_look(seed):
 
 def test_what_a_single_look_sees_is_not_said():
     place = np.arange(120)
-    assert replay(healthy(0, zero_std=np.where((place >= 20) & (place < 28), 0.9, 0.2))) == (
+    assert replay(
+        healthy(0, frac_reward_zero_std=np.where((place >= 20) & (place < 28), 0.9, 0.2))
+    ) == (
         [],
         None,
     )
@@ -95,23 +97,23 @@ def test_slow_noise_stops_nothing():
 PASSING = {
     # Eleven steps of fourteen: at step 70 there are eleven in a row.
     "few prompts a step, often silent": {
-        "zero_std": lambda v, p: np.where(np.arange(len(p)) % 14 > 2, 1.0, v)
+        "frac_reward_zero_std": lambda v, p: np.where(np.arange(len(p)) % 14 > 2, 1.0, v)
     },
     "a rate that starts again": {
-        "rate": lambda v, p: 1e-5 * 0.5 * (1 + np.cos(np.pi * (2 * p % 1)))
+        "learning_rate": lambda v, p: 1e-5 * 0.5 * (1 + np.cos(np.pi * (2 * p % 1)))
     },
     "answers that learn to end slowly": {
-        "truncated": lambda v, p: np.where(p < 0.6, 1 - 0.15 * p, 0.1),
+        "frac_truncated": lambda v, p: np.where(p < 0.6, 1 - 0.15 * p, 0.1),
         "reward": lambda v, p: v - 0.3 * p,
     },
     "16 bits that overflowed at first": {
-        "gradient": lambda v, p: np.where(np.arange(len(p)) < 2, np.inf, v)
+        "grad_norm": lambda v, p: np.where(np.arange(len(p)) < 2, np.inf, v)
     },
     "a spike of the KL": {"kl": lambda v, p: np.where(abs(np.arange(len(p)) - 44) < 2, 30.0, v)},
     "a reward that is rarely earned": {
         "reward": lambda v, p: np.where(np.arange(len(p)) % 29 == 2, 0.03, 0.0)
     },
-    "a gap of one step": {"gap": lambda v, p: np.where(np.arange(len(p)) == 44, 3.0, v)},
+    "a gap of one step": {"logprob_gap": lambda v, p: np.where(np.arange(len(p)) == 44, 3.0, v)},
 }
 
 
@@ -122,7 +124,7 @@ def test_what_passes_stops_nothing(name):
 
 CERTAIN = {
     "NaN in the gradient": (
-        {"gradient": lambda v, p: np.where(p > 0.2, np.nan, v)},
+        {"grad_norm": lambda v, p: np.where(p > 0.2, np.nan, v)},
         ("not-finite", 30),
     ),
     "one reward that is infinite": (
@@ -130,10 +132,10 @@ CERTAIN = {
         ("not-finite", 30),
     ),
     "no signal from the start": (
-        {"zero_std": 1.0, "gradient": 0.0, "reward": 0.0},
+        {"frac_reward_zero_std": 1.0, "grad_norm": 0.0, "reward": 0.0},
         ("no-signal", 10),
     ),
-    "a rate of zero": ({"rate": 0.0}, ("rate-exhausted", 20)),
+    "a rate of zero": ({"learning_rate": 0.0}, ("rate-exhausted", 20)),
 }
 
 
@@ -191,7 +193,7 @@ def test_a_name_that_is_no_check_is_an_error_that_lists_them(tmp_path):
     with pytest.raises(
         RecipeError, match=r"no check no_signal.*(.|\n)*no-signal, zero-variance-groups"
     ):
-        know(ChecksSection(ignore=["no_signal"]))
+        validate_check_names(ChecksSection(ignore=["no_signal"]))
     values = {**toy_recipe().model_dump(), "checks": {"ignore": ["no_signal"]}}
     with pytest.raises(RecipeError, match="no check no_signal"):
         run_recipe(parse(values), tmp_path / "run")
@@ -305,16 +307,16 @@ def aimless(rewards, signal, noise=None):
     """The steps at which it is said that nothing points anywhere."""
     columns = {
         "reward": rewards,
-        "signal": signal,
-        "noise": noise if noise is not None else np.ones(len(rewards)),
+        "grad_signal": signal,
+        "grad_noise": noise if noise is not None else np.ones(len(rewards)),
     }
     base = healthy(0, steps=len(rewards))
-    rate = base.series["rate"]
+    rate = base.series["learning_rate"]
     series = {
         name: replace(rate, values=np.array(values, dtype=float))
         for name, values in columns.items()
     }
-    said, _ = replay(replace(base, series={**series, "rate": rate}))
+    said, _ = replay(replace(base, series={**series, "learning_rate": rate}))
     return [step for check, _, step in said if check == "mostly-noise"]
 
 
@@ -336,8 +338,8 @@ class TestMostlyNoise:
         from scipy.stats import linregress
 
         fit = linregress(np.arange(60), self.rising)
-        assert t_of_slope(self.rising) == pytest.approx(fit.slope / fit.stderr)
-        assert t_of_slope(np.full(40, 0.3)) == 0
+        assert slope_t(self.rising) == pytest.approx(fit.slope / fit.stderr)
+        assert slope_t(np.full(40, 0.3)) == 0
 
     def test_on_the_arms_of_the_study_it_is_silent_where_the_reward_rose_and_speaks_where_it_was_shuffled(
         self,

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from plumbline.checks.diagnosis.facts import as_logged
+from plumbline.checks.diagnosis.facts import has_logged_means
 from plumbline.checks.diagnosis.history import Sample, Series
 from plumbline.checks.diagnosis.readers import console, read_histories, table, wandb
 from plumbline.checks.diagnosis.readers.rows import MOST_RUNS
@@ -19,7 +19,7 @@ from plumbline.checks.diagnosis.rules import signal
 from plumbline.checks.diagnosis.rules.evaluations import find_plateau
 from plumbline.checks.diagnosis.rules.series import find_jump
 from plumbline.checks.diagnosis.rules.steps import find_gradient_spikes
-from plumbline.checks.diagnosis.watch import afterwards
+from plumbline.checks.diagnosis.watch import replay_rules
 from plumbline.errors import DataError
 from plumbline.runs.run import Run
 from tests.diagnosis.planted import planted
@@ -52,10 +52,10 @@ def test_series_that_jump_again_and_again():
     assert long < LINEAR * short
 
 
-def test_the_height_of_a_series_is_looked_for_once(monkeypatch):
+def test_the_largest_magnitude_of_a_series_is_looked_for_once(monkeypatch):
     asked = []
     monkeypatch.setattr(
-        signal, "height", lambda values: asked.append(1) or float(np.abs(values).max())
+        signal, "max_magnitude", lambda values: asked.append(1) or float(np.abs(values).max())
     )
     values = np.where(np.arange(600) % 6, 0.5, 0.0)
     values[-1] = 0.5
@@ -75,9 +75,9 @@ def test_a_logged_step_is_found_by_search():
     steps = np.array([1, 5, 9]).view(Unscanned)
     series = {"reward": Series(steps, np.array([0.1, 0.5, np.nan]))}
     stored = [Sample(5, "p", "text", 0.5)]
-    assert as_logged(stored, 5, series) is True
-    assert as_logged([replace(stored[0], reward=0.25)], 5, series) is False
-    assert as_logged(stored, 6, series) is None
+    assert has_logged_means(stored, 5, series) is True
+    assert has_logged_means([replace(stored[0], reward=0.25)], 5, series) is False
+    assert has_logged_means(stored, 6, series) is None
 
 
 # -- readers ---------------------------------------------------------------------------------------
@@ -85,12 +85,12 @@ def test_a_logged_step_is_found_by_search():
 
 def printed_rows(count):
     rows = [({"loss": "0.5"}, None)] * count
-    return lambda: console._stepped(rows)
+    return lambda: console._number_steps(rows)
 
 
 def printed_row_without_an_end(count):
     lines = ["{'loss': 0.5,", *[" 1.5"] * count]
-    return lambda: list(console._dicts(lines))
+    return lambda: list(console._parse_dicts(lines))
 
 
 def table_with_gaps(count):
@@ -98,7 +98,7 @@ def table_with_gaps(count):
         {"loss": 0.5, "reward": np.nan} if at % 2 else {"loss": np.nan, "reward": 0.5}
         for at in range(count)
     ]
-    return lambda: table._without_gaps(rows)
+    return lambda: table._drop_gaps(rows)
 
 
 def record_in_pieces(count):
@@ -108,7 +108,7 @@ def record_in_pieces(count):
         if (left := 32768 - len(content) % 32768) < 7:
             content += bytes(left)
         content += piece
-    return lambda: wandb._records(bytes(content))
+    return lambda: wandb._read_records(bytes(content))
 
 
 @pytest.mark.parametrize(
@@ -122,13 +122,13 @@ def test_a_reader_is_linear(make):
 def test_a_cell_of_blanks(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("step,loss\n" + " " * 20_000 + "{\n1,0.5\n")
-    assert work(lambda: table._separated(path), tries=1) < 10
+    assert work(lambda: table._parse_separated(path), tries=1) < 10
 
 
 def test_a_table_of_many_runs_side_by_side():
     def runs_of(count):
         row = {"Step": "1", **{f"run {at} - train/loss": "0.5" for at in range(count)}}
-        return calls(lambda: table._runs([row]))
+        return calls(lambda: table._split_runs([row]))
 
     assert runs_of(300) < LINEAR * runs_of(30)
 
@@ -170,6 +170,6 @@ def test_watch_rules_over_many_steps_and_evaluations(tmp_path):
                 step,
                 {**dict.fromkeys(RULES, 0.1), "eval/mean_reward": 0.5, "eval/extraction": 0.5},
             )
-        return calls(lambda: afterwards(run))
+        return calls(lambda: replay_rules(run))
 
     assert looked_at(120) < LINEAR * looked_at(12)

@@ -9,11 +9,11 @@ import pytest
 
 from plumbline.checks.check import Finding, examine
 from plumbline.checks.diagnosis.history import Final, History, Sample, Series
-from plumbline.checks.diagnosis.outcome import outcome
+from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.checks.diagnosis.rules import CHECKS
-from plumbline.checks.diagnosis.rules.answers import languages
-from plumbline.checks.findings_output import as_values, shown
-from plumbline.checks.findings_output import said as findings_said
+from plumbline.checks.diagnosis.rules.answers import detect_languages
+from plumbline.checks.findings_output import findings_to_json, render_stages
+from plumbline.checks.findings_output import render_findings as findings_said
 from plumbline.records import Headline, Judged
 from tests.diagnosis.test_checks import STEPS, healthy, said, with_series
 from tests.reports.building import RL, SFT, Level, evaluation, references
@@ -100,7 +100,7 @@ def test_completions_of_a_usual_run_say_nothing():
     ],
 )
 def test_the_language_of_a_text(text, found):
-    assert languages(text) == found
+    assert detect_languages(text) == found
 
 
 def speaks(text):
@@ -181,14 +181,14 @@ def test_prompts_that_are_not_as_they_should_be(prompt, found):
 
 def test_ids_are_no_prompts():
     examined = examine(stored(drawn(plain, lambda n: f"id-{n}")), CHECKS)
-    assert examined.not_run["prompts"] == ["prompts|prompts_cut"]
+    assert examined.not_run["prompts"] == ["prompts|frac_prompts_truncated"]
 
 
 def test_a_logged_share_of_cut_prompts():
-    assert without(with_series(healthy(), prompts_cut=np.full(STEPS, 0.2))) == {
+    assert without(with_series(healthy(), frac_prompts_truncated=np.full(STEPS, 0.2))) == {
         "prompts": "warning"
     }
-    assert without(with_series(healthy(), prompts_cut=np.full(STEPS, 0.001))) == {}
+    assert without(with_series(healthy(), frac_prompts_truncated=np.full(STEPS, 0.001))) == {}
 
 
 def test_prompts_that_come_again_too_early():
@@ -299,11 +299,11 @@ def test_a_reward_of_length():
             for one in samples
         ]
 
-    length = {"length": lambda v, p: 20 + 40 * p}
+    length = {"completion_length": lambda v, p: 20 + 40 * p}
     assert notes(stored(paid(drawn(words), 0.001), **length))["length-paid"] == "note"
     assert "length-paid" not in notes(stored(paid(drawn(words), 0.2), **length))
     assert "length-paid" not in notes(
-        stored(paid(drawn(words), 0.001), length=lambda v, p: 30 + 0 * p)
+        stored(paid(drawn(words), 0.001), completion_length=lambda v, p: 30 + 0 * p)
     )
 
 
@@ -319,7 +319,7 @@ def zero_at(*steps):
     [
         ({"reward": zero_at(50)}, {"outage": "warning"}),
         ({"reward": zero_at(50, 51, 80)}, {"outage": "warning"}),
-        ({"part/form": zero_at(70)}, {"outage": "warning"}),
+        ({"reward/form": zero_at(70)}, {"outage": "warning"}),
         # Four answers a step that are right or wrong: a step without a right one is nothing.
         ({"reward": lambda v, p: np.random.default_rng(3).binomial(4, 0.6, len(p)) / 4}, {}),
         (
@@ -340,11 +340,11 @@ def test_steps_that_nobody_judged(over, found):
 def test_a_mean_of_0_over_answers_that_differ_is_no_outage():
     """One of two answers earned 1 and the other -1, as in a public log."""
     away = with_series(
-        healthy(**{"part/form": zero_at(70)}), **{"part_std/form": np.full(STEPS, 0.1)}
+        healthy(**{"reward/form": zero_at(70)}), **{"reward_std/form": np.full(STEPS, 0.1)}
     )
     assert without(away) == {}
-    level, at = healthy()["part/form"].values, np.arange(STEPS)
-    below = with_series(healthy(), **{"part/form": np.where(at == 70, 0, level - (at == 3))})
+    level, at = healthy()["reward/form"].values, np.arange(STEPS)
+    below = with_series(healthy(), **{"reward/form": np.where(at == 70, 0, level - (at == 3))})
     assert without(below) == {}
 
 
@@ -364,7 +364,7 @@ def windows(steps, rows):
     series = {
         name: one
         for name, one in healthy(steps=steps).series.items()
-        if not name.startswith(("eval/", "part/"))
+        if not name.startswith(("eval/", "reward/"))
     }
     at = np.array(rows)
     series["reward"] = Series(at, 0.4 + 0.002 * at + 0.01 * np.sin(at))
@@ -386,10 +386,10 @@ def test_a_model_that_knows_nothing_at_first():
     def supervised(first, accuracy=None):
         series = {
             "loss": Series(at, first * np.exp(-2 * place)),
-            "rate": Series(at, np.full(STEPS, 1e-4)),
+            "learning_rate": Series(at, np.full(STEPS, 1e-4)),
         }
         if accuracy is not None:
-            series["accuracy"] = Series(at, accuracy + 0.3 * place)
+            series["token_accuracy"] = Series(at, accuracy + 0.3 * place)
         return History(origin="trl", name="sft", kind="sft", series=series)
 
     assert notes(supervised(10.8, 0.0001)) == {"untrained": "warning"}
@@ -403,22 +403,22 @@ def test_a_model_that_knows_nothing_at_first():
 def test_a_ratio_of_which_only_the_cap_is_seen():
     dice = np.random.default_rng(0)
     ratios = 1 + np.abs(dice.standard_normal(STEPS))
-    assert without(with_series(healthy(), ratio_max=np.minimum(ratios + 1.5, 2.0))) == {
+    assert without(with_series(healthy(), importance_ratio_max=np.minimum(ratios + 1.5, 2.0))) == {
         "ratio-capped": "note"
     }
-    assert without(with_series(healthy(), ratio_max=ratios)) == {}
+    assert without(with_series(healthy(), importance_ratio_max=ratios)) == {}
 
 
 def test_parts_of_different_scales():
     parts = {
         "reward": lambda v, p: 30.5 + 0 * p,
-        "part/right": lambda v, p: 0.5 + 0.01 * np.sin(99 * p),
+        "reward/right": lambda v, p: 0.5 + 0.01 * np.sin(99 * p),
     }
     history = healthy(**parts)
-    total = history["part/right"].values + history["part/form"].values
-    spread = {"part_std/right": np.full(STEPS, 0.4), "part_std/form": np.full(STEPS, 0.3)}
+    total = history["reward/right"].values + history["reward/form"].values
+    spread = {"reward_std/right": np.full(STEPS, 0.4), "reward_std/form": np.full(STEPS, 0.3)}
     assert without(with_series(history, reward=total, **spread)) == {}
-    spread["part_std/form"] = np.full(STEPS, 9.0)
+    spread["reward_std/form"] = np.full(STEPS, 9.0)
     assert without(with_series(history, reward=total, **spread)) == {"dominant-part": "note"}
 
 
@@ -445,7 +445,7 @@ def test_a_loss_of_0_is_explained():
         notes(healthy(loss=lambda v, p: np.where(p < 0.05, 0.0, 0.01 * p)))["loss-zero"] == "note"
     )
     # there it is a fault
-    assert "loss-zero" not in notes(healthy(gradient=lambda v, p: 0 * p, **zero))
+    assert "loss-zero" not in notes(healthy(grad_norm=lambda v, p: 0 * p, **zero))
     assert "loss-zero" not in notes(healthy())
 
 
@@ -459,13 +459,13 @@ def test_an_evaluation_that_scatters_more_than_it_rose():
 
 def test_steps_that_take_ever_longer():
     place = np.linspace(0, 1, STEPS)
-    assert without(with_series(healthy(), seconds=5 + 40 * place)) == {"slower": "note"}
-    longer = healthy(length=lambda v, p: 100 + 160 * p)
-    assert without(with_series(longer, seconds=5 + 40 * place)) == {}
+    assert without(with_series(healthy(), step_time=5 + 40 * place)) == {"slower": "note"}
+    longer = healthy(completion_length=lambda v, p: 100 + 160 * p)
+    assert without(with_series(longer, step_time=5 + 40 * place)) == {}
 
 
 def test_rates_of_0_from_the_start():
-    assert without(healthy(rate=lambda v, p: 0 * p)) == {"rate-exhausted": "fatal"}
+    assert without(healthy(learning_rate=lambda v, p: 0 * p)) == {"rate-exhausted": "fatal"}
 
 
 # -- what other series refute, and faults of shape -------------------------------------------------
@@ -483,17 +483,17 @@ def log(over, *, kind="rl", settings=None, rounding=None, steps=200, seed=7):
     still = {
         "reward": 0.4 + noise(0.04),
         "reward_std": 0.3 + noise(0.02),
-        "zero_std": np.clip(0.2 + noise(0.05), 0, 1),
+        "frac_reward_zero_std": np.clip(0.2 + noise(0.05), 0, 1),
         "loss": noise(0.01),
-        "gradient": 0.3 + np.abs(noise(0.05)),
-        "rate": 1e-5,
+        "grad_norm": 0.3 + np.abs(noise(0.05)),
+        "learning_rate": 1e-5,
         "entropy": 0.6 + noise(0.03),
-        "length": 400 + noise(25),
+        "completion_length": 400 + noise(25),
         "kl": 0.002 + 0.004 * place,
     }
     falls = {
         "loss": 2 - 1.2 * place + noise(0.1),
-        "gradient": 1 + noise(0.1),
+        "grad_norm": 1 + noise(0.1),
         "entropy": 1.5 + noise(0.1),
     }
     values = (still if kind == "rl" else falls) | {
@@ -512,7 +512,7 @@ def dead(every, *names):
     """Series that are 0 at every n-th step."""
 
     def at_zero(name):
-        level = {"loss": 1.5, "gradient": 0.8, "entropy": 0.6}[name]
+        level = {"loss": 1.5, "grad_norm": 0.8, "entropy": 0.6}[name]
         return lambda noise, p, at: np.where(at % every == 0, 0.0, level + noise(0.05))
 
     return {name: at_zero(name) for name in names}
@@ -521,11 +521,14 @@ def dead(every, *names):
 def two_parts(accuracy, spread, share):
     """A form that all earn and an accuracy, which are added."""
     right = {
-        "part/accuracy": lambda noise, p, at: accuracy + 0.02 * np.sin(at),
-        "part_std/accuracy": spread,
+        "reward/accuracy": lambda noise, p, at: accuracy + 0.02 * np.sin(at),
+        "reward_std/accuracy": spread,
     }
-    total = {"reward": lambda noise, p, at: accuracy + 1 + 0.02 * np.sin(at), "zero_std": share}
-    return {**right, **total, "part/form": 1.0, "part_std/form": 0.0}
+    total = {
+        "reward": lambda noise, p, at: accuracy + 1 + 0.02 * np.sin(at),
+        "frac_reward_zero_std": share,
+    }
+    return {**right, **total, "reward/form": 1.0, "reward_std/form": 0.0}
 
 
 LORA = {"model.lora.rank": 16}
@@ -533,78 +536,90 @@ ROSE = {"reward": lambda noise, p, at: 0.3 + 0.3 * p + noise(0.04)}
 AWAY = {"kl": lambda noise, p, at: 0.0005 * np.exp(6.5 * p)}
 JUMPS = {
     "reward": lambda noise, p, at: 0.5 - 0.25 * (at >= 120) + noise(0.03),
-    "length": lambda noise, p, at: 400 + 200 * (at >= 120) + noise(20),
+    "completion_length": lambda noise, p, at: 400 + 200 * (at >= 120) + noise(20),
 }
 FLAT_KL = lambda noise, p, at: 7e-4 * (1 + 0.2 * np.sin(at))  # noqa: E731 - of a policy that goes nowhere
 QUICK = {
     "reward": lambda noise, p, at: 0.2 + 0.6 / (1 + np.exp((80 - at) / 4)) + noise(0.03),
-    "length": lambda noise, p, at: 400 - 200 / (1 + np.exp((80 - at) / 4)) + noise(20),
+    "completion_length": lambda noise, p, at: 400 - 200 / (1 + np.exp((80 - at) / 4)) + noise(20),
 }
 OTHER = "old weights|temperature"
 EQUAL = "does not tell answers apart|at the top"
 SHAPES = {
     # name: (series, {check: words that it says, level first}, words that nothing says)
     "products over answers": (
-        {"ratio_mean": 0.3, "ratio_max": 2.0, "gap": 0.012},
+        {"importance_ratio_mean": 0.3, "importance_ratio_max": 2.0, "logprob_gap": 0.012},
         {"gap": "warning.*product"},
         OTHER,
     ),
     "products, a small KL": (
-        {"ratio_mean": 0.4, "gap_kl": 8e-4},
+        {"importance_ratio_mean": 0.4, "mismatch_kl": 8e-4},
         {"gap": "warning.*product"},
         OTHER,
     ),
     "products without a cap": (
-        {"ratio_mean": 1.0, "ratio_max": 5e3, "gap": 0.01},
+        {"importance_ratio_mean": 1.0, "importance_ratio_max": 5e3, "logprob_gap": 0.01},
         {"gap": "warning.*product"},
         OTHER,
     ),
     "ratios alone": (
-        {"ratio_mean": 0.4},
+        {"importance_ratio_mean": 0.4},
         {"gap": "warning.*old weights.*product"},
         "sampler is right",
     ),
     "ratios beside a gap": (
-        {"ratio_mean": 0.4, "gap": 0.2},
+        {"importance_ratio_mean": 0.4, "logprob_gap": 0.2},
         {"gap": "fatal.*temperature"},
         "product",
     ),
     "a KL of the sampler that grows": (
-        {"gap_kl": lambda noise, p, at: 6e-4 * np.exp(5.5 * p)},
+        {"mismatch_kl": lambda noise, p, at: 6e-4 * np.exp(5.5 * p)},
         {"gap": "fatal.*at first 0.000.*old weights"},
         "16 bits",
     ),
     "a KL of the sampler as usual": (
-        {"gap_kl": lambda noise, p, at: 5e-4 + 1.5e-3 * p, **ROSE},
+        {"mismatch_kl": lambda noise, p, at: 5e-4 + 1.5e-3 * p, **ROSE},
         {},
         "sampler",
     ),
     "no gradient, though rewards differ": (
-        {"gradient": 0.0},
+        {"grad_norm": 0.0},
         {"no-signal": "fatal.*never reaches"},
         EQUAL,
     ),
     "no gradient, half of the groups": (
-        {"gradient": 0.0, "zero_std": 0.54, "reward": 0.72},
+        {"grad_norm": 0.0, "frac_reward_zero_std": 0.54, "reward": 0.72},
         {"no-signal": "fatal.*46% of the groups", "zero-variance-groups": "54%"},
         f"{EQUAL}|follows from no-signal.*zero",
     ),
     "no gradient, a spread of the batch": (
-        {"gradient": 0.0, "zero_std": 0.0, "part/x": 0.4, "part_std/x": 0.3, "reward_std": 0.3},
+        {
+            "grad_norm": 0.0,
+            "frac_reward_zero_std": 0.0,
+            "reward/x": 0.4,
+            "reward_std/x": 0.3,
+            "reward_std": 0.3,
+        },
         {"no-signal": "fatal.*never reaches.*the batch's"},
         EQUAL,
     ),
     "one text a prompt": (
-        {"gradient": 0.0, "zero_std": 1.0, "part/x": 0.4, "part_std/x": 0.3, "reward_std": 0.3},
+        {
+            "grad_norm": 0.0,
+            "frac_reward_zero_std": 1.0,
+            "reward/x": 0.4,
+            "reward_std/x": 0.3,
+            "reward_std": 0.3,
+        },
         {"no-signal": "fatal.*temperature.*the batch's"},
         "never reaches|does not tell",
     ),
     "parts that cancel": (
         {
-            **dict.fromkeys(("gradient", "reward_std"), 0.0),
-            **dict.fromkeys(("reward", "zero_std"), 1.0),
-            "part/right": lambda noise, p, at: 0.5 + 0.1 * np.sin(at),
-            "part/wrong": lambda noise, p, at: 0.5 - 0.1 * np.sin(at),
+            **dict.fromkeys(("grad_norm", "reward_std"), 0.0),
+            **dict.fromkeys(("reward", "frac_reward_zero_std"), 1.0),
+            "reward/right": lambda noise, p, at: 0.5 + 0.1 * np.sin(at),
+            "reward/wrong": lambda noise, p, at: 0.5 - 0.1 * np.sin(at),
         },
         {"no-signal": "fatal.*nothing was learnt from them parts of the reward that cancel"},
         "tell answers",
@@ -613,17 +628,21 @@ SHAPES = {
         {
             **{
                 name: lambda noise, p, at: 0.0 + (at % 9 == 0) / 4
-                for name in ("gradient", "reward", "part/x")
+                for name in ("grad_norm", "reward", "reward/x")
             },
             "reward_std": lambda noise, p, at: 0.0 + (at % 9 == 0) / 4,
-            "zero_std": lambda noise, p, at: 1.0 - (at % 9 == 0) / 8,
+            "frac_reward_zero_std": lambda noise, p, at: 1.0 - (at % 9 == 0) / 8,
         },
         {"no-signal": "warning.*too hard", "zero-variance-groups": "warning"},
         "cancel|0 for everything",
     ),
-    "pairs that learn": ({**ROSE, "zero_std": 0.65}, {"zero-variance-groups": "note"}, "rose.*but"),
+    "pairs that learn": (
+        {**ROSE, "frac_reward_zero_std": 0.65},
+        {"zero-variance-groups": "note"},
+        "rose.*but",
+    ),
     "solved from the start": (
-        {"reward": 0.99, "zero_std": 0.97},
+        {"reward": 0.99, "frac_reward_zero_std": 0.97},
         {"zero-variance-groups": "warning"},
         "too low",
     ),
@@ -636,11 +655,11 @@ SHAPES = {
         "adapter is trained.*KL",
     ),
     "no gradient, and it learns": (
-        {"gradient": 0.0, **ROSE},
+        {"grad_norm": 0.0, **ROSE},
         {"no-signal": "note.*norm"},
         "never reaches",
     ),
-    "no gradient of three decimals": ({"gradient": 0.0}, {"no-rise": "warning"}, "is zero"),
+    "no gradient of three decimals": ({"grad_norm": 0.0}, {"no-rise": "warning"}, "is zero"),
     "half of two": (
         two_parts(0.5, 0.5, 0.85),
         {"zero-variance-groups": "warning.* of 2 "},
@@ -652,7 +671,7 @@ SHAPES = {
         "no-rise",
     ),
     "1.5 of what": (
-        {"reward": 1.5, "zero_std": 0.85},
+        {"reward": 1.5, "frac_reward_zero_std": 0.85},
         {"zero-variance-groups": "warning.*not known"},
         "at the top",
     ),
@@ -673,48 +692,48 @@ SHAPES = {
     "printed sums": (
         {
             name: np.round(np.array(one), 4)
-            for name, one in (("part/a", 0.41236), ("part/b", 0.8112))
+            for name, one in (("reward/a", 0.41236), ("reward/b", 0.8112))
         }
         | {"reward": lambda noise, p, at: np.where(at % 3, 1.2236, 1.223)},
         {"no-rise": "warning"},
         "less than the sum",
     ),
     "every fourth batch has no target": (
-        dead(4, "loss", "gradient", "entropy"),
+        dead(4, "loss", "grad_norm", "entropy"),
         {"loss-zero": "warning.*25%.*every 4 steps.*target"},
         "NaN",
     ),
     "some batches have no target": (
-        dead(10, "loss", "gradient"),
+        dead(10, "loss", "grad_norm"),
         {"loss-zero": "warning.*10%"},
         "overflow",
     ),
     "batches whose loss is a mean of nothing": (
-        {**dead(8, "loss"), "gradient": lambda noise, p, at: np.where(at % 8, 1.0, np.nan)},
+        {**dead(8, "loss"), "grad_norm": lambda noise, p, at: np.where(at % 8, 1.0, np.nan)},
         {"not-finite": "warning.*without a target"},
         "scaler|too high",
     ),
     "a loss of 0 for good": (
-        {"loss": lambda noise, p, at: np.where(at > 80, 0.0, 1.5 + noise(0.1)), "gradient": 1.0},
+        {"loss": lambda noise, p, at: np.where(at > 80, 0.0, 1.5 + noise(0.1)), "grad_norm": 1.0},
         {"loss-zero": "fatal.*since step 81.*NaN"},
         "targets are masked",
     ),
     "a loss that is learnt by heart": (
         {
             "loss": lambda noise, p, at: np.maximum(0.0, 0.5 - p),
-            "gradient": lambda noise, p, at: np.exp(-30 * p),
+            "grad_norm": lambda noise, p, at: np.exp(-30 * p),
         },
         {},
         "loss-zero",
     ),
     "every third step of RL is dead": (
-        dead(3, "loss", "gradient", "entropy"),
+        dead(3, "loss", "grad_norm", "entropy"),
         {"loss-zero": "warning.*every 3 steps.*masked"},
         "scaler",
     ),
     "groups without a spread are silent": (
         {
-            **dead(3, "loss", "gradient"),
+            **dead(3, "loss", "grad_norm"),
             **ROSE,
             "reward_std": lambda noise, p, at: np.where(at % 3, 0.3, 0.0),
         },
@@ -723,16 +742,16 @@ SHAPES = {
     ),
     "solved groups under a deviation that is the batch's": (
         {
-            **dead(7, "loss", "gradient"),
+            **dead(7, "loss", "grad_norm"),
             **ROSE,
             "reward_std": 0.3,
-            "zero_std": lambda noise, p, at: np.where(at % 7, 0.3, 1.0),
+            "frac_reward_zero_std": lambda noise, p, at: np.where(at % 7, 0.3, 1.0),
         },
         {},
         "loss-zero",
     ),
     "regular dead steps, whatever groups are": (
-        {**dead(3, "loss", "gradient"), "reward_std": None, "zero_std": None},
+        {**dead(3, "loss", "grad_norm"), "reward_std": None, "frac_reward_zero_std": None},
         {"loss-zero": "warning.*every 3 steps"},
         "scaler",
     ),
@@ -741,15 +760,15 @@ SHAPES = {
         {"jump": "warning.*step 120.*resume", "reward-falls": "from step 120"},
         "KL",
     ),
-    "one series jumps": ({"length": JUMPS["length"], **ROSE}, {}, "jump"),
+    "one series jumps": ({"completion_length": JUMPS["completion_length"], **ROSE}, {}, "jump"),
     "it learns in twenty steps": (QUICK, {}, "jump"),
     "a low rate for an adapter": (
-        {"rate": 5e-7},
+        {"learning_rate": 5e-7},
         {"small-updates": "warning.*adapter"},
         "add up to",
     ),
-    "a low rate that teaches": ({"rate": 8e-7, **ROSE}, {}, "adapter"),
-    "a warmup of an adapter": ({"rate": 5e-7}, {"no-rise": "warning"}, "adapter"),
+    "a low rate that teaches": ({"learning_rate": 8e-7, **ROSE}, {}, "adapter"),
+    "a warmup of an adapter": ({"learning_rate": 5e-7}, {"no-rise": "warning"}, "adapter"),
     "samples do not follow": (
         AWAY,
         {"kl": "warning.*sampled.*old weights"},
@@ -761,19 +780,22 @@ SHAPES = {
         {"no-rise": "warning"},
         "does not follow",
     ),
-    "the sampler agrees": ({**AWAY, "gap": 0.01}, {"no-rise": "warning"}, "old weights"),
+    "the sampler agrees": ({**AWAY, "logprob_gap": 0.01}, {"no-rise": "warning"}, "old weights"),
     "a reward that falls, and the sampler agrees": (
-        {"reward": lambda noise, p, at: 0.5 - 0.45 * p + noise(0.03), "gap": 0.02},
+        {"reward": lambda noise, p, at: 0.5 - 0.45 * p + noise(0.03), "logprob_gap": 0.02},
         {"reward-falls": "fatal.*learning rate"},
         "disagree",
     ),
     "length without a gain": (
-        {"length": lambda noise, p, at: 200 + 1500 * p**2 + noise(20)},
+        {"completion_length": lambda noise, p, at: 200 + 1500 * p**2 + noise(20)},
         {"length": "warning.*more for it.*in the loss"},
         "length is paid",
     ),
     "all of a longer answer is there": (
-        {"length": lambda noise, p, at: 200 + 1500 * p**2 + noise(20), "truncated": 0.0},
+        {
+            "completion_length": lambda noise, p, at: 200 + 1500 * p**2 + noise(20),
+            "frac_truncated": 0.0,
+        },
         {"length": "warning"},
         "no longer learnt",
     ),
@@ -789,28 +811,41 @@ SHAPES = {
         "too small",
     ),
     "a usual KL": ({"kl": FLAT_KL}, {"no-rise": "warning.*too small"}, "outweighs"),
-    "a low rate": ({"rate": 5e-7}, {"no-rise": "warning.*5.0e-07: usual"}, "adapter is"),
+    "a low rate": ({"learning_rate": 5e-7}, {"no-rise": "warning.*5.0e-07: usual"}, "adapter is"),
     "a low rate that moves the KL": (
-        {"rate": 5e-7, "kl": lambda noise, p, at: 0.05 * p},
+        {"learning_rate": 5e-7, "kl": lambda noise, p, at: 0.05 * p},
         {"no-rise": "warning"},
         "usual",
     ),
     "a low rate that turns the policy": (
-        {"rate": 5e-6, "kl": None, "kl_update": 0.15},
+        {"learning_rate": 5e-6, "kl": None, "kl_update": 0.15},
         {"no-rise": "warning"},
         "if an adapter",
     ),
-    "a low rate that clips": ({"rate": 5e-7, "clip": 0.05}, {"no-rise": "warning"}, "a rate of"),
+    "a low rate that clips": (
+        {"learning_rate": 5e-7, "clip_fraction": 0.05},
+        {"no-rise": "warning"},
+        "a rate of",
+    ),
     "no answer ends": (
-        {"ends": 0.0, "rate": 5e-6, "kl": None, "kl_sum": lambda noise, p, at: 6.8 * p},
+        {
+            "num_eos_tokens": 0.0,
+            "learning_rate": 5e-6,
+            "kl": None,
+            "kl_sum": lambda noise, p, at: 6.8 * p,
+        },
         {"truncation": "warning.*100%", "no-rise": "note.*follows from truncation"},
         "if an adapter",
     ),
-    "no answer ends, and it learns": ({"ends": 0.0, **ROSE}, {"truncation": "note.*100%"}, "fatal"),
-    "some answers end": ({"ends": 3.0, **ROSE}, {}, "truncation"),
+    "no answer ends, and it learns": (
+        {"num_eos_tokens": 0.0, **ROSE},
+        {"truncation": "note.*100%"},
+        "fatal",
+    ),
+    "some answers end": ({"num_eos_tokens": 3.0, **ROSE}, {}, "truncation"),
     "a KL of answers below 0": (
         {"kl": None, "kl_sum": -6.0, **ROSE},
-        {"kl": "warning.*-6.*another law"},
+        {"kl": "warning.*-6.*another sampling distribution"},
         "fatal",
     ),
     "a KL of answers around 0": (
@@ -845,20 +880,24 @@ SHAPES = {
     ),
     "a part of weight 0 is not outweighed": (
         {
-            "part/gains": lambda noise, p, at: 0.2 + 0.4 * p + noise(0.01),
-            "part/costs": lambda noise, p, at: 0.8 - 0.4 * p + noise(0.01),
-            "part/unpaid": lambda noise, p, at: 0.7 - 0.5 * p + noise(0.01),
+            "reward/gains": lambda noise, p, at: 0.2 + 0.4 * p + noise(0.01),
+            "reward/costs": lambda noise, p, at: 0.8 - 0.4 * p + noise(0.01),
+            "reward/unpaid": lambda noise, p, at: 0.7 - 0.5 * p + noise(0.01),
         },
         {"parts-oppose": "part costs.*outweighed"},
         "part unpaid",
     ),
-    "it stands still": ({"rate": 1e-6}, {"no-rise": "warning.*did not rise.*adapter"}, "follows"),
+    "it stands still": (
+        {"learning_rate": 1e-6},
+        {"no-rise": "warning.*did not rise.*adapter"},
+        "follows",
+    ),
     "it stands still for a while": ({}, {"no-rise": "note"}, "warning"),
     "a short run": ({}, {}, "no-rise"),
 }
 MORE = {
-    "no gradient of three decimals": {"rounding": {"gradient": 5e-4}},
-    "printed sums": {"rounding": {"reward": 5e-4, "part/a": 5e-5, "part/b": 5e-5}},
+    "no gradient of three decimals": {"rounding": {"grad_norm": 5e-4}},
+    "printed sums": {"rounding": {"reward": 5e-4, "reward/a": 5e-5, "reward/b": 5e-5}},
     "every fourth batch has no target": {"kind": "sft"},
     "some batches have no target": {"kind": "sft"},
     "batches whose loss is a mean of nothing": {"kind": "sft"},
@@ -881,8 +920,8 @@ def test_a_cause_that_a_series_refutes_is_not_said(name):
     over, wanted, unwanted = SHAPES[name]
     history = log(over, **MORE.get(name, {}))
     # all of them but the last are the reward
-    if parts := history.names("part/") if "weight 0" in name else []:
-        paid = sum(history[f"part/{one}"].values for one in parts[:-1])
+    if parts := history.names("reward/") if "weight 0" in name else []:
+        paid = sum(history[f"reward/{one}"].values for one in parts[:-1])
         history = replace(
             history, series=history.series | {"reward": replace(history["reward"], values=paid)}
         )
@@ -915,18 +954,26 @@ def of_length(sign):
     ("over", "samples", "cause", "raised"),
     [
         (
-            {"truncated": grows(0.3, 1.0), "length": lambda noise, p, at: 200 + 300 * p, **ROSE},
+            {
+                "frac_truncated": grows(0.3, 1.0),
+                "completion_length": lambda noise, p, at: 200 + 300 * p,
+                **ROSE,
+            },
             [],
             "length",
             False,
         ),
-        ({"truncated": grows(0.2, 0.8), **ROSE}, of_length(1), "length", False),
+        ({"frac_truncated": grows(0.2, 0.8), **ROSE}, of_length(1), "length", False),
         # as where it was paid from the first row on
-        ({"truncated": 0.95, **ROSE}, of_length(1), "length", False),
-        ({"truncated": grows(0.2, 0.8)}, [], "nothing pays", False),
-        ({"truncated": 0.95}, [], "limit", True),
+        ({"frac_truncated": 0.95, **ROSE}, of_length(1), "length", False),
+        ({"frac_truncated": grows(0.2, 0.8)}, [], "nothing pays", False),
+        ({"frac_truncated": 0.95}, [], "limit", True),
         (
-            {"truncated": 0.95, "length": lambda noise, p, at: 200 + 300 * p, **ROSE},
+            {
+                "frac_truncated": 0.95,
+                "completion_length": lambda noise, p, at: 200 + 300 * p,
+                **ROSE,
+            },
             of_length(-1),
             "limit",
             True,
@@ -953,16 +1000,24 @@ def one_text(place, number, copy):
     [
         # Cut from the first step on, and nothing was ever earned: no answer was seen whole.
         (
-            {"truncated": 1.0},
+            {"frac_truncated": 1.0},
             one_text,
             {"truncation": "fatal", "no-signal": "note", "degenerate-output": "note"},
         ),
-        ({"truncated": 0.85}, plain, {"truncation": "fatal", "no-signal": "note"}),
-        ({"truncated": 0.5}, plain, {"truncation": "warning", "no-signal": "fatal"}),
-        ({"truncated": grows(0.2, 1.0)}, one_text, {"truncation": "fatal", "no-signal": "fatal"}),
-        ({"truncated": 1.0, "reward": 0.5}, plain, {"truncation": "fatal", "no-signal": "fatal"}),
+        ({"frac_truncated": 0.85}, plain, {"truncation": "fatal", "no-signal": "note"}),
+        ({"frac_truncated": 0.5}, plain, {"truncation": "warning", "no-signal": "fatal"}),
         (
-            {**ROSE, "part/right": 0.0, "part/form": grows(0.1, 0.6)},
+            {"frac_truncated": grows(0.2, 1.0)},
+            one_text,
+            {"truncation": "fatal", "no-signal": "fatal"},
+        ),
+        (
+            {"frac_truncated": 1.0, "reward": 0.5},
+            plain,
+            {"truncation": "fatal", "no-signal": "fatal"},
+        ),
+        (
+            {**ROSE, "reward/right": 0.0, "reward/form": grows(0.1, 0.6)},
             one_text,
             {"dead-part": "warning", "degenerate-output": "note"},
         ),
@@ -973,7 +1028,7 @@ def test_what_follows_from_another_finding_is_a_note(over, text, levels):
     silent = (
         {}
         if "reward" in over and callable(over["reward"])
-        else {"reward": 0.0, "reward_std": 0.0, "zero_std": 1.0}
+        else {"reward": 0.0, "reward_std": 0.0, "frac_reward_zero_std": 1.0}
     )
     history = replace(log(silent | over), samples=drawn(text, reward=lambda *_: 0.0))
     found = {one.check: one for one in examine(history, CHECKS).findings}
@@ -1009,7 +1064,12 @@ def test_broken_weights_need_evidence(over, text, cause):
     ("over", "steps", "name", "seen"),
     [
         ({"kl": 3e-5}, 60, "no-rise", True),
-        ({"rate": 9e-7, "reward": lambda noise, p, at: 0.4 + noise(0.2)}, 60, "no-rise", True),
+        (
+            {"learning_rate": 9e-7, "reward": lambda noise, p, at: 0.4 + noise(0.2)},
+            60,
+            "no-rise",
+            True,
+        ),
         # few answers a step, and no more
         ({"reward": lambda noise, p, at: 0.4 + noise(0.2)}, 60, "no-rise", False),
         ({"kl": 0.61}, 60, "kl", True),
@@ -1019,7 +1079,7 @@ def test_broken_weights_need_evidence(over, text, cause):
 def test_a_note_that_says_why_nothing_rose_is_in_the_normal_output(over, steps, name, seen):
     history = log(over, steps=steps)
     assert (only(name, history).level, only(name, history).shown) == ("note", seen)
-    printed = [str(line) for line in shown([examine(history, CHECKS)], verbose=False)]
+    printed = [str(line) for line in render_stages([examine(history, CHECKS)], verbose=False)]
     assert any(line.startswith("note: ") and f"({name})" in line for line in printed) == seen
 
 
@@ -1041,7 +1101,7 @@ def test_what_follows_is_said_under_its_cause():
 
 def test_both_ends_of_a_completion_are_quoted():
     samples = [replace(one, reward=0.0) for one in drawn(lambda *_: "a" * 300 + " is 42")]
-    history = replace(log({"reward": 0.0, "zero_std": 1.0}), samples=samples)
+    history = replace(log({"reward": 0.0, "frac_reward_zero_std": 1.0}), samples=samples)
     assert re.search(r"for example 'a+ \.\.\. a+ is 42'", only("no-signal", history).what)
 
 
@@ -1059,7 +1119,7 @@ def test_a_log_that_begins_late_does_not_show_that_nothing_rose():
 def test_the_first_line_says_whether_it_rose():
     rose, still = examine(log(ROSE), CHECKS), examine(log({}), CHECKS)
     said = [
-        str(next(shown([one], verbose=True)))
+        str(next(render_stages([one], verbose=True)))
         for one in (rose, still, examine(log({}, kind="sft"), CHECKS))
     ]
     assert re.fullmatch(
@@ -1067,10 +1127,10 @@ def test_the_first_line_says_whether_it_rose():
     )
     assert re.fullmatch(r"reward 0\.\d{3} -> 0\.\d{3} over 200 steps: did not rise \(.*\)", said[1])
     assert re.fullmatch(r"loss \d\.\d{3} -> .* over 200 steps: fell \(-.*\)", said[2])
-    values = [one["outcome"] for one in as_values([rose, still])["stages"]]
+    values = [one["outcome"] for one in findings_to_json([rose, still])["stages"]]
     assert [one["better"] for one in values] == [True, False]
     assert values[0]["change"]["low"] > 0
-    assert [outcome(log(ROSE, steps=n)).better for n in (6, 40)] == [None, True]
+    assert [measure_outcome(log(ROSE, steps=n)).better for n in (6, 40)] == [None, True]
 
 
 @pytest.mark.parametrize("alike", [0.0, 0.8])
@@ -1081,7 +1141,7 @@ def test_noise_is_rarely_said_to_rise(alike):
         dice, values = np.random.default_rng(seed), np.zeros(120)
         for step in range(120):
             values[step] = alike * values[step - 1] + 0.06 * dice.standard_normal()
-        rose += bool(outcome(log({"reward": 0.5 + values}, steps=120)).better)
+        rose += bool(measure_outcome(log({"reward": 0.5 + values}, steps=120)).better)
     assert rose <= (10 if alike == 0 else 25)
 
 
@@ -1176,7 +1236,11 @@ def test_a_kl_of_0():
     assert notes(replace(trl, settings={**void.settings, "rl.beta": 0.0}))["kl"] == "note"
     unsloth = replace(
         trl,
-        series={name: one for name, one in void.series.items() if name not in {"entropy", "clip"}},
+        series={
+            name: one
+            for name, one in void.series.items()
+            if name not in {"entropy", "clip_fraction"}
+        },
     )
     assert notes(unsloth)["kl"] == "note"
 
@@ -1192,7 +1256,7 @@ def test_why_a_kl_that_is_charged_is_0():
     dice = np.random.default_rng(0)
     flat = with_series(void, reward=0.4 + 0.05 * dice.standard_normal(STEPS))
     assert "optimiser holds other weights" in cause_of(flat, "kl")
-    still = with_series(flat, gradient=np.zeros(STEPS))
+    still = with_series(flat, grad_norm=np.zeros(STEPS))
     assert "optimiser" not in cause_of(still, "kl")
 
 
@@ -1202,12 +1266,12 @@ def in_parts(weight, *, name="form", noise=0.02, fall=0.4, level=0.5):
     right = 0.3 + 0.5 * (1 - np.exp(-5 * place)) + noise * dice.standard_normal(STEPS)
     other = level - fall * (1 - np.exp(-6 * place)) + noise * dice.standard_normal(STEPS)
     history = with_series(
-        healthy(), reward=right + weight * other, **{"part/right": right, f"part/{name}": other}
+        healthy(), reward=right + weight * other, **{"reward/right": right, f"reward/{name}": other}
     )
     series = {
         key: one
         for key, one in history.series.items()
-        if not key.startswith("part/") or key in {"part/right", f"part/{name}"}
+        if not key.startswith("reward/") or key in {"reward/right", f"reward/{name}"}
     }
     return without(replace(history, series=series))
 
@@ -1258,7 +1322,7 @@ def test_a_reward_is_the_weighted_sum_of_its_parts_or_has_lost_some(weights, los
     )
     over = {
         "reward": reward,
-        **{f"part/{name}": part for name, part in zip("abc", parts, strict=False)},
+        **{f"reward/{name}": part for name, part in zip("abc", parts, strict=False)},
     }
     history = with_series(healthy(), **over)
     series = {
@@ -1267,7 +1331,7 @@ def test_a_reward_is_the_weighted_sum_of_its_parts_or_has_lost_some(weights, los
             rounding=0.5 * 10.0**-digits if digits < 16 and re.match("reward|part", name) else 0.0,
         )
         for name, one in history.series.items()
-        if name not in {"part/right", "part/form"}
+        if name not in {"reward/right", "reward/form"}
     }
     assert ("lost-reward" in notes(replace(history, series=series))) == found
 

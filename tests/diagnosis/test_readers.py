@@ -21,11 +21,11 @@ import yaml
 from plumbline.checks.check import Finding, examine
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers import read_histories
-from plumbline.checks.diagnosis.readers.protobuf import as_float
-from plumbline.checks.diagnosis.readers.rows import our_name
+from plumbline.checks.diagnosis.readers.protobuf import to_float
+from plumbline.checks.diagnosis.readers.rows import find_series_name
 from plumbline.checks.diagnosis.readers.wandb import is_page
 from plumbline.checks.diagnosis.rules import CHECKS
-from plumbline.checks.findings_output import shown
+from plumbline.checks.findings_output import render_stages
 from plumbline.errors import DataError
 from tests.diagnosis.test_checks import healthy, said
 
@@ -53,8 +53,8 @@ def logged(fault=""):
         }
         if late and fault:
             row |= {
-                "gradient": {"train/grad_norm": math.nan},
-                "rate": {"train/learning_rate": 0.0},
+                "grad_norm": {"train/grad_norm": math.nan},
+                "learning_rate": {"train/learning_rate": 0.0},
             }[fault]
         rows.append(
             {
@@ -65,7 +65,11 @@ def logged(fault=""):
     return rows
 
 
-FAULTS = {"": None, "gradient": ("not-finite", "fatal"), "rate": ("rate-exhausted", "fatal")}
+FAULTS = {
+    "": None,
+    "grad_norm": ("not-finite", "fatal"),
+    "learning_rate": ("rate-exhausted", "fatal"),
+}
 WITH_FAULTS = pytest.mark.parametrize("fault", FAULTS)
 
 
@@ -83,8 +87,8 @@ def assert_found(history, fault):
     rows = logged(fault)
     assert history["reward"].steps.tolist() == [row["train/global_step"] for row in rows]
     for ours, theirs in {
-        "gradient": "train/grad_norm",
-        "part/right": "train/rewards/right/mean",
+        "grad_norm": "train/grad_norm",
+        "reward/right": "train/rewards/right/mean",
     }.items():
         assert history[ours].values == pytest.approx(
             [row[theirs] for row in rows], rel=1e-6, nan_ok=True
@@ -109,7 +113,7 @@ def offline(tmp_path_factory):
     """The folder of a run with a fault, as W&B writes it without a network."""
     pytest.importorskip("wandb", reason="W&B wrote the runs that are read; pip install '.[wandb]'")
     folder = tmp_path_factory.mktemp("offline")
-    (folder / "rows.json").write_text(json.dumps(logged("gradient")))
+    (folder / "rows.json").write_text(json.dumps(logged("grad_norm")))
     made = [
         {"step": 1, "prompt": f"p{n // 4}", "completion": f"answer {n}", "right": n % 2}
         for n in range(8)
@@ -136,7 +140,7 @@ def offline(tmp_path_factory):
 def test_offline_runs_of_wandb(offline, tmp_path):
     folder = shutil.copytree(offline, tmp_path / "run", symlinks=True)
     history = read(folder)
-    assert_found(history, "gradient")
+    assert_found(history, "grad_norm")
     assert history.settings == {"rl.beta": 0.04, "rl.group_size": 4, "steps": 120}
     assert len(history.samples) == 24
     assert history.samples[1].reward == 1.0
@@ -147,13 +151,13 @@ def test_offline_runs_of_wandb(offline, tmp_path):
     # Half written, as a run that is going on or was killed leaves it; then damaged in its middle.
     file.write_bytes(whole[: len(whole) // 2])
     half = read(file)
-    assert 40 < half.logged < 90
+    assert 40 < half.logged_steps < 90
     assert half.skipped == 1
-    assert half["reward"].values.tolist() == history["reward"].values[: half.logged].tolist()
+    assert half["reward"].values.tolist() == history["reward"].values[: half.logged_steps].tolist()
     at = whole.index(b"0.", whole.index(b"train/reward", 20000))
     file.write_bytes(whole[:at] + b"9." + whole[at + 2 :])
     damaged = read(file)
-    assert 0 < damaged.logged < STEPS
+    assert 0 < damaged.logged_steps < STEPS
     assert damaged["reward"].values.max() < 9
     (file.parent.with_name("offline-run-20260101_000000-other")).mkdir()
     (file.parent.with_name("offline-run-20260101_000000-other") / "run-other.wandb").write_bytes(
@@ -176,7 +180,7 @@ class StandIn:
             config={"beta": 0.04, "peft_config": {"default": {"r": 16}}}, state="running"
         )
         run.scan_history = lambda: iter(
-            [{"_step": at, **row} for at, row in enumerate(logged("rate"))]
+            [{"_step": at, **row} for at, row in enumerate(logged("learning_rate"))]
         )
         return run
 
@@ -194,7 +198,7 @@ def test_the_run_at_an_address_of_wandb(monkeypatch, address):
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(Api=StandIn))
     monkeypatch.setenv("WANDB_BASE_URL", HOST)
     (history,) = read_histories(address)
-    assert_found(history, "rate")
+    assert_found(history, "learning_rate")
     assert (history.origin, history.finished) == ("wandb", False)
     assert history.settings == {"rl.beta": 0.04, "model.lora.rank": 16}
 
@@ -329,7 +333,7 @@ def test_numbers_beyond_every_float_are_no_end_of_a_check(tmp_path, value, recwa
     )
     (tmp_path / "run-a.wandb").write_bytes(framed([field(5, setting), *rows]))
     with suppress(DataError):  # no row was left
-        list(shown([examine(read(tmp_path), CHECKS)], verbose=True))
+        list(render_stages([examine(read(tmp_path), CHECKS)], verbose=True))
     assert not recwarn.list
 
 
@@ -346,26 +350,26 @@ def test_a_series_near_the_largest_float_is_no_end_of_a_check(tmp_path, size, re
     )
     rows = [{"step": step} | dict.fromkeys(names, size * (-1) ** step) for step in range(1, 41)]
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    list(shown([examine(read(tmp_path / "metrics.jsonl"), CHECKS)], verbose=True))
+    list(render_stages([examine(read(tmp_path / "metrics.jsonl"), CHECKS)], verbose=True))
     assert not recwarn.list
 
 
 def test_a_number_of_tensorboard_with_too_many_bits_is_damage():
     with pytest.raises(ValueError, match="more bits"):
-        as_float(1 << 40, "f")
-    assert as_float(0x3F800000, "f") == as_float(0x3FF << 52, "d") == 1.0
+        to_float(1 << 40, "f")
+    assert to_float(0x3F800000, "f") == to_float(0x3FF << 52, "d") == 1.0
 
 
 def test_a_history_of_an_old_offline_run(tmp_path):
     files = tmp_path / "files"
     files.mkdir()
-    rows = [{**row, "_step": 2 * row["train/global_step"]} for row in logged("rate")]
+    rows = [{**row, "_step": 2 * row["train/global_step"]} for row in logged("learning_rate")]
     (files / "wandb-history.jsonl").write_text("\n".join(map(json.dumps, rows)) + '\n{"_step": 24')
     (files / "config.yaml").write_text(
         "wandb_version: 1\nlearning_rate:\n  desc: null\n  value: 1e-05\nbeta:\n  value: 0\n"
     )
     history = read(tmp_path)
-    assert_found(history, "rate")
+    assert_found(history, "learning_rate")
     assert history.settings == {"rl.optimiser.learning_rate": 1e-5, "rl.beta": 0}
     assert history.skipped == 1
 
@@ -555,7 +559,7 @@ BY_COLUMN = [
 
 @pytest.mark.parametrize("table", [side_by_side, long_table, melted, *BY_COLUMN])
 def test_each_run_of_a_table_is_judged(tmp_path, table):
-    (tmp_path / "export.csv").write_text(table(logged(), logged("gradient")))
+    (tmp_path / "export.csv").write_text(table(logged(), logged("grad_norm")))
     (tmp_path / "config.json").write_text('{"beta": 0.04}')
     ok, bad = read_histories(tmp_path / "export.csv")
     assert (ok.name, bad.name, ok.settings) == ("lr 1e-5 - seed", "bad", {})
@@ -568,7 +572,7 @@ def test_each_run_of_a_table_is_judged(tmp_path, table):
 def test_a_run_resumed_under_another_name_is_one(tmp_path):
     rows = [{"run": "a" if row["train/global_step"] < 60 else "b", **row} for row in logged()]
     (tmp_path / "export.csv").write_text(as_csv(rows))
-    assert read(tmp_path / "export.csv").logged == STEPS
+    assert read(tmp_path / "export.csv").logged_steps == STEPS
 
 
 def several(rows, names):
@@ -587,8 +591,8 @@ REPEATED = {
         ["run 0", "run 1"],
         0,
     ),
-    "one after another": (logged() + logged("rate"), ["run 1", "run 2"], 0),
-    "resumed": (logged()[:70] + logged("rate")[50:], ["rl"], 0),
+    "one after another": (logged() + logged("learning_rate"), ["run 1", "run 2"], 0),
+    "resumed": (logged()[:70] + logged("learning_rate")[50:], ["rl"], 0),
     "ranks": (several(logged(), [{"rank": rank} for rank in range(3)]), ["rl"], 240),
     "several GPUs": (
         several(logged(), [{"device": f"cuda:{rank}"} for rank in range(2)]),
@@ -608,7 +612,7 @@ def test_rows_of_one_step_are_several_runs_or_are_said(tmp_path, what):
     histories = read_histories(tmp_path)
     assert [history.name for history in histories] == names
     for history in histories:
-        assert history.logged == STEPS
+        assert history.logged_steps == STEPS
         assert bool(len(history["eval/reward"])) == (what == "train and validation")
         assert [remark.split()[0] for remark in history.remarks] == [str(left_out)] * bool(left_out)
 
@@ -679,8 +683,8 @@ PASTED = {
 def test_what_is_pasted_or_stands_in_a_notebook(tmp_path, name):
     (tmp_path / name).write_text(PASTED[name])
     history = read(tmp_path / name)
-    assert (history.kind, history.logged, history.last_step) == ("rl", 20, 20)
-    assert {"reward", "loss", "part/right"} <= set(history.series)
+    assert (history.kind, history.logged_steps, history.last_step) == ("rl", 20, 20)
+    assert {"reward", "loss", "reward/right"} <= set(history.series)
     assert history["reward"].values[-1] == pytest.approx(0.602, abs=1e-3)
 
 
@@ -707,10 +711,10 @@ def test_a_download_of_tensorboard_has_its_metric_in_the_files_name(tmp_path):
 def test_a_table_without_steps_has_row_numbers(tmp_path):
     rows = [
         {key: value for key, value in row.items() if key != "train/global_step"}
-        for row in logged("rate")
+        for row in logged("learning_rate")
     ]
     (tmp_path / "mine.csv").write_text(as_csv(rows))
-    assert_found(read(tmp_path / "mine.csv"), "rate")
+    assert_found(read(tmp_path / "mine.csv"), "learning_rate")
     (tmp_path / "far.jsonl").write_text(
         '{"step": 1%s, "loss": 1}\n{"step": NaN, "loss": 2}' % ("0" * 300)
     )
@@ -730,11 +734,11 @@ def test_evaluations_that_have_a_step_of_their_own(tmp_path):
 
 
 def test_bad_lines_are_counted_and_left_out(tmp_path):
-    lines = as_csv(logged("rate")).splitlines()
+    lines = as_csv(logged("learning_rate")).splitlines()
     lines[50:50] = [lines[0], "7,broken", '"a', 'cell of two lines"', ""]
     (tmp_path / "mine.csv").write_text("\n".join([*lines, "121,0.5"]))
     history = read(tmp_path / "mine.csv")
-    assert_found(history, "rate")
+    assert_found(history, "learning_rate")
     assert history.skipped == 4
 
 
@@ -747,7 +751,7 @@ def test_a_bad_cell_is_lost_alone_and_counted(tmp_path):
     history = read(tmp_path / "mine.csv")
     assert history.skipped == 1
     assert not {12, 13} & set(history["reward"].steps.tolist())
-    assert np.isnan(history["gradient"].values[11])
+    assert np.isnan(history["grad_norm"].values[11])
     assert len(history["loss"]) == 29
 
 
@@ -782,7 +786,7 @@ def test_gaps_of_json_are_no_nan(tmp_path):
         (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
         history = read(tmp_path)
         assert (history.kind, len(history["loss"]), len(history["eval/loss"])) == ("sft", 40, 4)
-        assert np.isnan(history["gradient"].values).sum() == 1
+        assert np.isnan(history["grad_norm"].values).sum() == 1
 
 
 def test_trainer_log_of_llamafactory(tmp_path):
@@ -795,7 +799,7 @@ def test_trainer_log_of_llamafactory(tmp_path):
     (tmp_path / "trainer_log.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
     history = read(tmp_path)
     assert (history.kind, history.settings, history.last_step) == ("sft", {"steps": 300}, 200)
-    assert set(history.series) == {"loss", "rate", "epoch"}
+    assert set(history.series) == {"loss", "learning_rate", "epoch"}
     assert [one.check for one in examine(history, CHECKS).findings] == ["unfinished"]
 
 
@@ -853,7 +857,7 @@ def test_damage_anywhere_is_read_or_a_clear_error(tmp_path, name, offline):
             whole[:at] + dice.bytes(length) + whole[at + int(dice.integers(60)) :]
         )
         with suppress(DataError):
-            assert read(tmp_path / name).logged > 0
+            assert read(tmp_path / name).logged_steps > 0
 
 
 def test_a_folder_without_records_and_one_with_many(tmp_path):
@@ -873,9 +877,13 @@ def test_a_folder_without_records_and_one_with_many(tmp_path):
 def test_a_folder_of_runs_has_a_line_for_each(tmp_path, plumbline):
     for name in ("a", "b c"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "metrics.csv").write_text(as_csv(logged("rate" if name == "a" else "")))
+        (tmp_path / name / "metrics.csv").write_text(
+            as_csv(logged("learning_rate" if name == "a" else ""))
+        )
         if name == "a":
-            assert read(tmp_path).logged == read(tmp_path / "a").logged, "the only run is read"
+            assert read(tmp_path).logged_steps == read(tmp_path / "a").logged_steps, (
+                "the only run is read"
+            )
     with pytest.raises(DataError, match="2 folders with a run: a, b c") as caught:
         read(tmp_path)
     assert f"plumbline check {tmp_path}/a; plumbline check '{tmp_path}/b c'" in str(
@@ -1049,7 +1057,7 @@ def test_completions_and_tables_that_are_nested_without_end(tmp_path):
             text = json.dumps(row).replace(f'"{column}": 0', f'"{column}": {value}') + "\n"
             for name in ("completions.jsonl", "metrics.jsonl"):
                 (tmp_path / name).write_text(text * 2)
-            assert read(tmp_path).logged == 1
+            assert read(tmp_path).logged_steps == 1
 
 
 def test_what_completions_lack_is_said_with_their_columns(tmp_path):
@@ -1086,7 +1094,7 @@ def write_parquet(folder):
 
 
 def test_parquet_without_pyarrow_costs_its_own_checks_alone(tmp_path, monkeypatch, plumbline):
-    rows = [{"step": row["train/global_step"], **row} for row in logged("rate")]
+    rows = [{"step": row["train/global_step"], **row} for row in logged("learning_rate")]
     (tmp_path / "trainer_state.json").write_text(
         json.dumps({"log_history": rows, "global_step": 120})
     )
@@ -1115,13 +1123,13 @@ def test_completions_without_a_log_allow_the_checks_that_they_can(tmp_path):
         tmp_path / "completions" / "completions_00010.parquet",
     ):
         history = read(place)
-        assert set(history.series) == {"reward", "reward_std", "part/form", "part/right"}
+        assert set(history.series) == {"reward", "reward_std", "reward/form", "reward/right"}
         assert history["reward"].values[0] == 1.0
         assert "save_steps" in history.remarks[0]
     rows = [{"prompt": "p", "response": "3", "reward": 0.5, "step": n // 2} for n in range(8)]
     (tmp_path / "samples.jsonl").write_text("\n".join(map(json.dumps, rows)))
     history = read(tmp_path / "samples.jsonl")
-    assert (history.origin, len(history.samples), history.logged) == ("completions", 8, 4)
+    assert (history.origin, len(history.samples), history.logged_steps) == ("completions", 8, 4)
     (tmp_path / "samples.jsonl").write_text('{"prompt": "p", "response": "3"}\n')
     with pytest.raises(DataError, match="neither a reward nor a loss"):
         read(tmp_path / "samples.jsonl")
@@ -1130,10 +1138,10 @@ def test_completions_without_a_log_allow_the_checks_that_they_can(tmp_path):
 # How series are counted otherwise than here, and levels of columns that mislead.
 OTHERWISE = {
     "step": lambda run: run["reward"].steps,
-    "mixed": lambda run: 1 - run["zero_std"].values,
-    "whole": lambda run: 1 - run["truncated"].values,
-    "ratio": lambda run: np.exp(run["gap"].values),
-    "std": lambda run: 0.2 + run["clip"].values,
+    "mixed": lambda run: 1 - run["frac_reward_zero_std"].values,
+    "whole": lambda run: 1 - run["frac_truncated"].values,
+    "ratio": lambda run: np.exp(run["logprob_gap"].values),
+    "std": lambda run: 0.2 + run["clip_fraction"].values,
     "ppo_kl": lambda run: 30 * run["kl"].values,
 }
 LEVELS = {
@@ -1172,11 +1180,11 @@ def test_a_healthy_run_under_each_trainers_names(tmp_path, trainer):
     named = {pair.rpartition(":")[2] for pair in TRAINERS[trainer].split()}
     for ours in named - {*LEVELS, *OTHERWISE} | {"reward"}:
         assert history[ours].values == pytest.approx(run[ours].values)
-    for name in ("gap", "zero_std", "truncated"):
+    for name in ("logprob_gap", "frac_reward_zero_std", "frac_truncated"):
         assert not len(history[name]) or history[name].values == pytest.approx(run[name].values)
-    rate = next(pair for pair in TRAINERS[trainer].split() if pair.endswith(":rate")).removesuffix(
-        ":rate"
-    )
+    rate = next(
+        pair for pair in TRAINERS[trainer].split() if pair.endswith(":learning_rate")
+    ).removesuffix(":learning_rate")
     columns[rate][70:] = 0
     assert said(written()) == [("rate-exhausted", "fatal")]
 
@@ -1186,7 +1194,7 @@ def test_default_names_of_each_trainer(trainer):
     for pair in DEFAULTS[trainer].split():
         theirs, _, ours = pair.rpartition(":")
         theirs = theirs.replace("_/_", " / ").replace("._", ". ")  # blanks
-        assert our_name(theirs) == (ours or None), theirs
+        assert find_series_name(theirs) == (ours or None), theirs
 
 
 LOSS = {"loss": 0.0001, "grad_norm": 0.3, "learning_rate": 1e-6}
@@ -1219,8 +1227,8 @@ def test_of_two_names_the_better_is_read_and_shares_are_turned(tmp_path):
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
     history = read(tmp_path)
     assert set(history["reward"].values) == {0.4}
-    assert history["truncated"].values == pytest.approx([0.1] * 29)
-    assert history["gap"].values == pytest.approx([math.log(1.02)] * 29)
+    assert history["frac_truncated"].values == pytest.approx([0.1] * 29)
+    assert history["logprob_gap"].values == pytest.approx([math.log(1.02)] * 29)
 
 
 @pytest.mark.parametrize(
@@ -1247,11 +1255,11 @@ def test_an_answer_is_in_the_words_of_the_trainer_and_notes_are_shown_where_aske
         fix="raise rl.group_size",
         change={"rl.group_size": 8, "rl.patience": 1},
     )
-    theirs = history.worded(ours)
+    theirs = history.translate(ours)
     assert (theirs.fix, list(theirs.change)) == (told, [told.removeprefix("raise ")])
     examined = examine(history, CHECKS)
     quiet, loud = (
-        " ".join(map(str, shown([examined], verbose=verbose))) for verbose in (False, True)
+        " ".join(map(str, render_stages([examined], verbose=verbose))) for verbose in (False, True)
     )
     assert more in quiet
     assert ["note: " in quiet, "-v shows notes" in quiet, "skipped, by" in quiet] == [

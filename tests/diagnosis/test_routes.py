@@ -7,7 +7,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from plumbline.checks.diagnosis.routes import plain, route, write_routes
+from plumbline.checks.diagnosis.routes import choose_routes, plain, write_routes
 from plumbline.cli.main import app
 from plumbline.errors import PlumblineError
 from plumbline.recipe import load
@@ -22,7 +22,7 @@ def two(tmp_path):
 
 def test_each_job_goes_to_the_better_model_and_noise_to_the_first(two):
     small, large = two
-    table = route([small, large])
+    table = choose_routes([small, large])
     assert list(table.routes) == sorted(TASKS)
     chosen = {job: (one.model.split("/")[-3], one.decided) for job, one in table.routes.items()}
     assert chosen == {
@@ -31,23 +31,23 @@ def test_each_job_goes_to_the_better_model_and_noise_to_the_first(two):
         "insights": ("small", False),
         "push": ("large", True),
     }
-    assert "not decided" in table.routes["insights"].said
+    assert "not decided" in table.routes["insights"].reason
     best, other = table.routes["sql_qa"].candidates
     assert (best.model, best.behind) == (str(large / "models" / "rl"), None)
     assert other.figure.mean == pytest.approx(0.1, abs=0.02)
     behind, low, high = other.behind
     assert behind == pytest.approx(-0.3, abs=0.02)
     assert low < behind < high < 0
-    assert route([large, small]).routes["insights"].model.split("/")[-3] == "large"
+    assert choose_routes([large, small]).routes["insights"].model.split("/")[-3] == "large"
 
 
 def test_one_model_is_chosen_and_not_decided_on(two):
-    table = route(two[:1])
+    table = choose_routes(two[:1])
     assert {one.decided for one in table.routes.values()} == {False}
 
 
 def test_a_table_is_written_and_never_laid_over_another_file(two, tmp_path):
-    table, path = route(two), tmp_path / "routes.yaml"
+    table, path = choose_routes(two), tmp_path / "routes.yaml"
     write_routes(path, table)
     write_routes(path, table)
     assert yaml.safe_load(path.read_text()) == plain(table)
@@ -60,11 +60,11 @@ def test_runs_without_a_model_or_with_other_examples_are_errors(two, tmp_path):
     with Run.start(load("commerce-smollm2"), tmp_path / "new", resume=False):
         pass
     with pytest.raises(PlumblineError, match="no model that was evaluated"):
-        route([tmp_path / "new"])
+        choose_routes([tmp_path / "new"])
     with pytest.raises(PlumblineError, match="is no folder"):
-        route([tmp_path / "nowhere"])
+        choose_routes([tmp_path / "nowhere"])
     with pytest.raises(PlumblineError, match="share 50 examples"):
-        route([two[0], finished(tmp_path / "short", {"push": 0.9}, n=50)])
+        choose_routes([two[0], finished(tmp_path / "short", {"push": 0.9}, n=50)])
 
 
 def test_the_command_prints_the_table_and_writes_it(two, tmp_path):

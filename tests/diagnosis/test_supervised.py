@@ -12,7 +12,7 @@ import pytest
 
 from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.history import Series
-from plumbline.checks.diagnosis.outcome import outcome
+from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.checks.diagnosis.readers.logs import read_log
 from plumbline.checks.diagnosis.rules import CHECKS
 
@@ -519,12 +519,12 @@ def test_the_first_line_is_of_what_is_trained_for():
         (kto(dice, 30), "margin", True),
         (sft(dice, 30), "loss", True),
     ):
-        came = outcome(history)
+        came = measure_outcome(history)
         assert (came.series, came.better) == (series, better)
-    came = outcome(swapped(dice, 30))
+    came = measure_outcome(swapped(dice, 30))
     assert came.worse
-    assert came.said.startswith("accuracy 0.")
-    assert "fell (-0." in came.said
+    assert came.summary.startswith("accuracy 0.")
+    assert "fell (-0." in came.summary
 
 
 def test_the_row_of_a_first_step_is_no_mean_of_several():
@@ -534,7 +534,7 @@ def test_the_row_of_a_first_step_is_no_mean_of_several():
         sft(dice, 31, loss=loss),
         Series(np.array([1, *10 * np.arange(1, 32)]), np.array([2.6, *loss])),
     )
-    came = outcome(replace(alone, series=dict(alone.series) | {"loss": first}))
+    came = measure_outcome(replace(alone, series=dict(alone.series) | {"loss": first}))
     assert (came.better, came.change.n, came.first) == (
         True,
         31,
@@ -544,10 +544,10 @@ def test_the_row_of_a_first_step_is_no_mean_of_several():
 
 def test_answers_that_are_right_refute_random_weights():
     high = sft(np.random.default_rng(0), 30, 10.4, 6.0)
-    series = {name: one for name, one in high.series.items() if name != "accuracy"}
+    series = {name: one for name, one in high.series.items() if name != "token_accuracy"}
     assert "untrained" in found(replace(high, series=series))
     assert "untrained" not in found(
-        replace(high, series=series | {"truth/accuracy": Series(AT, np.full(30, 0.6))})
+        replace(high, series=series | {"correctness/accuracy": Series(AT, np.full(30, 0.6))})
     )
 
 
@@ -565,13 +565,14 @@ def test_stairs_of_epochs_are_no_slow_noise(epochs):
                 - 0.25 * stair
                 + 0.03 * dice.standard_normal(count)
             )
-            came = outcome(sft(dice, count, loss=loss, epochs=float(epochs)))
-            assert came.better, came.said
+            came = measure_outcome(sft(dice, count, loss=loss, epochs=float(epochs)))
+            assert came.better, came.summary
             assert came.change.mean == pytest.approx(came.last - came.first)
             slow = np.zeros(count)
             for at in range(1, count):
                 slow[at] = 0.95 * slow[at - 1] + 0.03 * dice.standard_normal()
             one, several = (
-                outcome(sft(dice, count, loss=1.5 + slow, epochs=float(of))) for of in (1, epochs)
+                measure_outcome(sft(dice, count, loss=1.5 + slow, epochs=float(of)))
+                for of in (1, epochs)
             )
-            assert one.said == several.said
+            assert one.summary == several.summary

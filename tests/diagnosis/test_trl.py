@@ -54,7 +54,7 @@ def found(model, folder, plan):
     (examined,) = [
         examine(history, CHECKS) for history in read_histories(train(model, folder / "run-1", plan))
     ]
-    assert len(examined.context.samples) == 16 * examined.context.logged
+    assert len(examined.context.samples) == 16 * examined.context.logged_steps
     assert "degenerate-output" in {
         *examined.clear,
         *(finding.check for finding in examined.findings),

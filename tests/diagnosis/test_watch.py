@@ -4,7 +4,7 @@ loses nothing."""
 import numpy as np
 import pytest
 
-from plumbline.checks.diagnosis.watch import afterwards, as_words
+from plumbline.checks.diagnosis.watch import describe_condition, replay_rules
 from plumbline.errors import RecipeError, TrainingStopped
 from plumbline.policies import open_policy
 from plumbline.recipe import load, parse
@@ -65,7 +65,7 @@ def with_evaluations(folder):
 def test_a_rule_fires_on_the_run_that_was_planted_for_it_and_no_other_does(tmp_path, rule):
     levels, columns, step = PLANTED[rule]
     folder = planted(tmp_path / "run", levels, metrics=series(1, **columns))
-    rules = afterwards(with_evaluations(folder))
+    rules = replay_rules(with_evaluations(folder))
     stopped = {one.rule: [each for each in one.fired if each.action == "stop"] for one in rules}
     assert [name for name, fired in stopped.items() if fired] == [rule]
     assert step is None or stopped[rule][0].step == step
@@ -75,7 +75,7 @@ def test_a_rule_fires_on_the_run_that_was_planted_for_it_and_no_other_does(tmp_p
 @pytest.mark.parametrize("seed", range(20))
 def test_nothing_fires_on_healthy_runs(tmp_path, seed):
     folder = planted(tmp_path / f"run{seed}", HEALTHY, metrics=series(seed), n=30)
-    assert [each for one in afterwards(with_evaluations(folder)) for each in one.fired] == []
+    assert [each for one in replay_rules(with_evaluations(folder)) for each in one.fired] == []
 
 
 def test_what_is_inside_the_noise_is_said_once_and_stops_nothing(tmp_path):
@@ -84,7 +84,7 @@ def test_what_is_inside_the_noise_is_said_once_and_stops_nothing(tmp_path):
         "extraction": {0: 0.1, 10: 0.15, 110: 0.19, 120: 0.19, 130: 0.4, 140: 0.19},
     }
     folder = planted(tmp_path / "run", levels, n=12, metrics=series(0))
-    (found,) = [one for one in afterwards(with_evaluations(folder)) if one.rule == "extraction"]
+    (found,) = [one for one in replay_rules(with_evaluations(folder)) if one.rule == "extraction"]
     assert [(each.action, each.step) for each in found.fired] == [("noise", 110), ("noise", 140)]
     assert "too wide to act on" in found.fired[0].message
 
@@ -247,7 +247,8 @@ def test_a_rule_that_cannot_be_is_an_error_of_the_recipe(rule, said):
 def test_conditions_read_as_sentences():
     one = Condition(metric="eval/mean_reward", since=130, after=200, below=0.02)
     assert (
-        as_words(one) == "eval/mean_reward, the change since step 130 below 0.02, from step 200 on"
+        describe_condition(one)
+        == "eval/mean_reward, the change since step 130 below 0.02, from step 200 on"
     )
-    assert as_words(Condition(none=[one])).startswith("neither eval/mean_reward")
-    assert as_words(None) == ""
+    assert describe_condition(Condition(none=[one])).startswith("neither eval/mean_reward")
+    assert describe_condition(None) == ""

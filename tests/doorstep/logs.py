@@ -94,7 +94,7 @@ def _grade_outcome(stage: dict, answer: dict[str, Any]) -> Verdict:
     """Where the reward or the loss went. That it did not become better is true of what became
     worse."""
     wanted = listed(answer["outcome"])
-    said = stage["outcome"]["said"] if stage["outcome"] else "cannot be told"
+    said = stage["outcome"]["summary"] if stage["outcome"] else "cannot be told"
     found = next((one for one, words in DIRECTIONS.items() if re.search(words, said)), "cannot")
     if found in wanted:
         return "right", ""

@@ -853,7 +853,7 @@ def test_rl_with_an_engine_trains_by_what_it_drew_and_records_how_the_weights_ar
 def test_a_recipe_with_an_engine_corrects_for_its_rounding_and_is_refused_where_it_cannot_draw(
     monkeypatch,
 ):
-    from plumbline.checks.refusals import problems
+    from plumbline.checks.refusals import find_problems
     from plumbline.recipe import load
     from plumbline.runs.lineage import same_but_seed
 
@@ -868,9 +868,9 @@ def test_a_recipe_with_an_engine_corrects_for_its_rounding_and_is_refused_where_
     )
     assert not same_but_seed(recipe, load("commerce-tiny", []))
     monkeypatch.setattr(servers, "MODULE", "no_such_engine.server")
-    assert any("has no no_such_engine" in str(problem) for problem in problems(recipe))
+    assert any("has no no_such_engine" in str(problem) for problem in find_problems(recipe))
     masked = load("demo-masked", []).model
-    found = problems(recipe.model_copy(update={"model": masked}))
+    found = find_problems(recipe.model_copy(update={"model": masked}))
     assert any("vLLM has no model of the family masked" in str(problem) for problem in found)
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from plumbline import api
 from plumbline.checks.preflight import data
-from plumbline.checks.preflight.overlap import ALIKE, near
-from plumbline.checks.preflight.report import preflight, preflight_of
+from plumbline.checks.preflight.overlap import ALIKE, find_near_texts
+from plumbline.checks.preflight.report import preflight_source, run_preflight
 from plumbline.errors import RunError
 from plumbline.recipe import parse
 from plumbline.records import Evaluation, Judged, Sampling
@@ -66,7 +66,7 @@ class Plan:
         return folder
 
     def look(self):
-        return preflight(parse(self.values), self.place / "runs" / "planned")
+        return run_preflight(parse(self.values), self.place / "runs" / "planned")
 
 
 @pytest.fixture
@@ -263,7 +263,7 @@ def hopeless_prompts(plan):
     )
 
 
-def another_law_than_before(plan):
+def another_sampling_than_before(plan):
     card = Card(
         recipe="sft 0",
         stage="sft",
@@ -319,13 +319,13 @@ SETTINGS = {
     ),
     "a cosine": ({"rl__optimiser": {"schedule": "cosine", "warmup": 0.1}}, "schedule", "warning"),
     "a long warmup": ({"rl__optimiser": {"warmup": 60}}, "schedule", "warning"),
-    "two temperatures": ({"controls__score_temperature": 0.7}, "law", "warning"),
+    "two temperatures": ({"controls__score_temperature": 0.7}, "sampling", "warning"),
     "two numbers of steps": (
         {"model": MASKED, "sampling__steps": 4, "evaluation__steps": 16},
-        "law",
+        "sampling",
         "warning",
     ),
-    "stale and uncorrected": ({"rl__lag": 2, "rl__old": "rescored"}, "law", "warning"),
+    "stale and uncorrected": ({"rl__lag": 2, "rl__old": "rescored"}, "sampling", "warning"),
     "an idle clip": ({"rl__algorithm": {"name": "grpo", "clip_high": 0.28}}, "clip-idle", "note"),
     "a hub name": ({"model": {"name": "some/model", "context": 256}}, "reproducible", "note"),
     "threads as the machine has": ({"model": {"tiny": {"context": 512}}}, "reproducible", "note"),
@@ -390,7 +390,7 @@ PLANTED = [
     (a_kind_is_never_asked, "strata", "warning"),
     (few_of_each_kind, "strata", "note"),
     (hopeless_prompts, "groups", "warning"),
-    (another_law_than_before, "law", "warning"),
+    (another_sampling_than_before, "sampling", "warning"),
     (files_that_git_ignores, "ignored-files", "warning"),
     (a_model_that_git_ignores, "ignored-files", "note"),
 ]
@@ -477,7 +477,7 @@ def test_nearly_equal_texts_are_those_that_a_comparison_of_all_with_all_finds():
         place: max(jaccard(text, other) for other in train) for place, text in enumerate(held_out)
     }
     wanted = {place: alike for place, alike in best.items() if alike >= ALIKE}
-    found = near(held_out, train)
+    found = find_near_texts(held_out, train)
     assert 5 < len(wanted) < 30
     assert {one.held_out: one.alike for one in found} == pytest.approx(wanted)
     assert all(
@@ -490,9 +490,14 @@ def test_an_instruction_that_all_prompts_have_is_no_likeness():
     instruction = " ".join(f"instruction{place}" for place in range(40)) + ": "
     rng = random.Random(2)
     texts = [instruction + " ".join(rng.choices("abcdefghijklmnop", k=4)) for _ in range(120)]
-    assert near(texts[:20], texts[20:]) == []
-    assert [one.train for one in near(texts[20:21], texts[20:])] == [0]
-    assert near([], ["a"]) == near(["a"], []) == near([""], [""]) == []
+    assert find_near_texts(texts[:20], texts[20:]) == []
+    assert [one.train for one in find_near_texts(texts[20:21], texts[20:])] == [0]
+    assert (
+        find_near_texts([], ["a"])
+        == find_near_texts(["a"], [])
+        == find_near_texts([""], [""])
+        == []
+    )
 
 
 # -- the command, and a run that does not begin ----------------------------------------------------
@@ -539,7 +544,7 @@ def test_a_run_does_not_begin_with_what_is_fatal_unless_told_to(plan):
 
 
 def test_a_shipped_recipe_is_looked_at_in_a_second_or_two(plan):
-    found = preflight_of("commerce-tiny")
+    found = preflight_source("commerce-tiny")
     assert {finding.check: finding.level for finding in found.findings} == {"coverage": "note"}
     assert found.looked_at[0].startswith("records are not built yet")
     assert list(plan.place.iterdir()) == []

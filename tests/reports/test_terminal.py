@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from plumbline.checks.check import Finding
-from plumbline.checks.findings_output import counted
+from plumbline.checks.findings_output import summarise_counts
 from plumbline.reports.run_comparison import sweep_table
 
 
@@ -28,7 +28,7 @@ def test_several_findings_of_a_level_are_counted_in_the_plural():
         findings = [
             Finding(level, "said", check="x") for level, count in of.items() for _ in range(count)
         ]
-        return counted(findings, ["clear"], {})
+        return summarise_counts(findings, ["clear"], {})
 
     assert counts(fatal=2, warning=1, note=3) == "2 fatal, 1 warning, 3 notes; 1 of 2 checks clear"
     assert counts(warning=2, note=1) == "2 warnings, 1 note; 1 of 2 checks clear"

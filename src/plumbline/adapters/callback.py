@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from plumbline.checks.check import Finding, missing_data, more_checks
+from plumbline.checks.check import Finding, describe_missing_data, suggest_options
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.live import Live, know, message
-from plumbline.checks.diagnosis.readers.completions import apart, read_completions
-from plumbline.checks.diagnosis.readers.rows import TABLE, our_settings
+from plumbline.checks.diagnosis.live import Live, format_message, validate_check_names
+from plumbline.checks.diagnosis.readers.completions import read_completions, split_by_mode
+from plumbline.checks.diagnosis.readers.rows import TABLE, map_settings
 from plumbline.recipe.decision_rules import ChecksSection
 from plumbline.runs.observers import alert
 
@@ -70,7 +70,7 @@ class CheckCallback(Guest):
 
     def __init__(self, every: int = 10, *, stop: bool = True, ignore: Sequence[str] = ()) -> None:
         self.section = ChecksSection(every=every, stop=stop, ignore=list(ignore))
-        know(self.section)
+        validate_check_names(self.section)
         self.said: list[tuple[Finding, int]] = []
         """Findings, each with the step at which it was said."""
         self.stopped: Finding | None = None
@@ -107,7 +107,7 @@ class CheckCallback(Guest):
         if stoppable and _agreed(self.stopped is not None) and not control.should_training_stop:
             control.should_save = control.should_training_stop = True
             if self.stopped is not None:
-                _log.error("training stops after a checkpoint: %s", message(self.stopped))
+                _log.error("training stops after a checkpoint: %s", format_message(self.stopped))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - transformers'
         """Say what no look before has said."""
@@ -125,7 +125,7 @@ class CheckCallback(Guest):
             name: {"r": getattr(one, "r", None)}
             for name, one in (getattr(model, "peft_config", None) or {}).items()
         }
-        settings = our_settings({**args.to_dict(), "peft_config": adapters}) | {
+        settings = map_settings({**args.to_dict(), "peft_config": adapters}) | {
             "steps": state.max_steps
         }
         settings |= {
@@ -156,8 +156,10 @@ class CheckCallback(Guest):
         self._complete(args)
         look = self._live.look(last=last)
         if not self._told and look.not_run:
-            lacks = missing_data(look.not_run)
-            more = "".join(f"{one}; " for one in more_checks(look.not_run, self._live.stage.logs))
+            lacks = describe_missing_data(look.not_run)
+            more = "".join(
+                f"{one}; " for one in suggest_options(look.not_run, self._live.stage.logs)
+            )
             text = "checks every %d steps; %sskipped, by the data that is missing: %s"
             _log.warning(text, self.section.every, more, lacks)
         self._told = True
@@ -166,7 +168,7 @@ class CheckCallback(Guest):
             _log.log(
                 logging.ERROR if finding.level == "fatal" else logging.WARNING,
                 "%s",
-                message(finding),
+                format_message(finding),
             )
             for name in TRACKERS:
                 self._alert(name, args, finding)
@@ -177,21 +179,21 @@ class CheckCallback(Guest):
         run = getattr(module, "run", None) if name == "wandb" else module
         if run is not None:
             try:
-                alert(name, run, finding.level, message(finding))
+                alert(name, run, finding.level, format_message(finding))
             except Exception as error:  # noqa: BLE001 - as above; what else there is to say is said all the same
                 _log.warning("%s took no alert: %s: %s", name, type(error).__name__, error)
 
     def _complete(self, args: Any, until: int | None = None) -> None:
         """Read the completions that were written since the last look."""
         assert self._live is not None
-        history = self._live.history()
+        history = self._live.current_history()
         for key, file in _completions(args).items():
             if key not in self._read and history is not None:
                 self._read.add(key)
-                samples, _ = apart(
-                    read_completions(file, history.names("part/")).samples, history.series
+                samples, _ = split_by_mode(
+                    read_completions(file, history.names("reward/")).samples, history.series
                 )
-                self._live.complete(one for one in samples if until is None or one.step <= until)
+                self._live.add_samples(one for one in samples if until is None or one.step <= until)
 
 
 def _completions(args: Any) -> dict[tuple[str, int], Path]:

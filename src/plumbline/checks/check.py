@@ -6,6 +6,7 @@ recipe and its tasks (`preflight.before.BeforeRun`), the records of a stage
 (`diagnosis.history.History`), or a reward's verdicts (`audit.scoring_runner.ScoringRunner`).
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -65,7 +66,7 @@ class Context:
         """Whether something is known that a check needs, by its name."""
         return True
 
-    def worded(self, finding: Finding) -> Finding:
+    def translate(self, finding: Finding) -> Finding:
         """A finding in the words of whom it is for."""
         return finding
 
@@ -106,7 +107,7 @@ class Check(Generic[C]):
         for finding in self.look(context):
             yield finding if finding.check else replace(finding, check=self.name)
 
-    def missing(self, context: C) -> list[str]:
+    def missing_needs(self, context: C) -> list[str]:
         """What it needs and the context does not have."""
         return [need for need in self.needs if not any(map(context.has, need.split("|")))]
 
@@ -145,11 +146,11 @@ def examine(context: C, checks: Sequence[Check[C]]) -> Examination[C]:
     for check_ in checks:
         if check_.kinds and context.kind not in check_.kinds:
             continue
-        if lacking := check_.missing(context):
+        if lacking := check_.missing_needs(context):
             not_run[check_.name] = lacking
             continue
         try:
-            found = [context.worded(finding) for finding in check_(context)]
+            found = [context.translate(finding) for finding in check_(context)]
         except MissingDataError as error:
             not_run[check_.name] = [str(error)]
             continue
@@ -159,14 +160,14 @@ def examine(context: C, checks: Sequence[Check[C]]) -> Examination[C]:
         findings += found
         if not found:
             clear.append(check_.name)
-    findings = _explained(findings, checks, context)
+    findings = _mark_consequences(findings, checks, context)
     findings.sort(key=context.rank)
     return Examination(
         context=context, findings=tuple(findings), clear=tuple(clear), not_run=not_run
     )
 
 
-def _explained(
+def _mark_consequences(
     findings: Sequence[Finding], checks: Sequence[Check[C]], context: C
 ) -> list[Finding]:
     """The findings, what follows from another one as a note: a reader should begin with the
@@ -184,25 +185,25 @@ def _explained(
         )
         finding = replace(finding, follows=follows)
         if follows:
-            said = (f"it follows from {follows[0]}",)
-            finding = replace(finding, level="note", causes=said, fix="", change={}, shown=False)
+            cause = (f"it follows from {follows[0]}",)
+            finding = replace(finding, level="note", causes=cause, fix="", change={}, shown=False)
         explained.append(finding)
     return explained
 
 
-def missing_data(not_run: Mapping[str, Sequence[str]]) -> str:
-    """What checks lack, and which ones: `samples: degenerate-output, length-paid; gap or ratio_max:
-    gap`."""
+def describe_missing_data(not_run: Mapping[str, Sequence[str]]) -> str:
+    """What checks lack, and which ones: `samples: degenerate-output, length-paid; reward/*:
+    dead-part`."""
     checks: dict[str, list[str]] = {}
     for name, needs in not_run.items():
         need = " and ".join(
-            " or ".join(part.rstrip("/") for part in parts.split("|")) for parts in needs
+            " or ".join(re.sub("/$", "/*", name) for name in parts.split("|")) for parts in needs
         )
         checks.setdefault(need, []).append(name)
     return "; ".join(f"{need}: {', '.join(names)}" for need, names in checks.items())
 
 
-def more_checks(not_run: Mapping[str, Sequence[str]], logs: Mapping[str, str]) -> list[str]:
+def suggest_options(not_run: Mapping[str, Sequence[str]], logs: Mapping[str, str]) -> list[str]:
     """Which options would allow checks that lack something:
     `14 more checks with log_completions=True`.
 

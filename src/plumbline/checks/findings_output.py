@@ -8,16 +8,22 @@ from typing import Any
 
 from rich.text import Text
 
-from plumbline.checks.check import Examination, Finding, Level, missing_data, more_checks
+from plumbline.checks.check import (
+    Examination,
+    Finding,
+    Level,
+    describe_missing_data,
+    suggest_options,
+)
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.outcome import outcome
+from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.errors import DataError
 
 COLOURS: dict[Level, str] = {"fatal": "bold red", "warning": "yellow", "note": "cyan"}
 _STYLES = {str(level): colour for level, colour in COLOURS.items()} | {"error": COLOURS["fatal"]}
 
 
-def shown(examined: Sequence[Examination[History]], *, verbose: bool) -> Iterator[Text]:
+def render_stages(examined: Sequence[Examination[History]], *, verbose: bool) -> Iterator[Text]:
     """The reward or the loss of a stage, its findings, the worst first, then what was clear, and
     what was not done.
 
@@ -27,10 +33,10 @@ def shown(examined: Sequence[Examination[History]], *, verbose: bool) -> Iterato
     """
     for one in examined:
         history = one.context
-        if (came := outcome(history)) is not None:
-            yield Text(came.said, style="bold")
+        if (came := measure_outcome(history)) is not None:
+            yield Text(came.summary, style="bold")
         yield Text(
-            f"{history.name} ({history.origin}): {history.logged} logged steps up to "
+            f"{history.name} ({history.origin}): {history.logged_steps} logged steps up to "
             f"{history.last_step}, "
             f"{len(history.samples)} completions"
             + (
@@ -40,12 +46,12 @@ def shown(examined: Sequence[Examination[History]], *, verbose: bool) -> Iterato
         )
         yield from (Text(remark, style="dim") for remark in history.remarks)
         ours = history.origin == "plumbline"
-        yield from said(
+        yield from render_findings(
             one.findings, one.clear, one.not_run, ours=ours, verbose=verbose, logs=history.logs
         )
 
 
-def said(
+def render_findings(
     findings: Sequence[Finding],
     clear: Sequence[str],
     not_run: Mapping[str, Sequence[str]],
@@ -61,7 +67,7 @@ def said(
         clear: checks that found nothing.
         not_run: see `Examination`.
         ours: whether there is a recipe that a change can be made in.
-        verbose: see `shown`.
+        verbose: see `render_stages`.
         logs: see `History`.
     """
     places = {finding.check: at for at, finding in enumerate(findings)}
@@ -73,18 +79,20 @@ def said(
     told = [finding for finding in findings if verbose or finding.shown or finding.level != "note"]
     told.sort(key=under)
     for finding in told:
-        yield text_of(finding, ours=ours)
+        yield render_finding(finding, ours=ours)
     yield Text(
-        counted(findings, clear, not_run)
+        summarise_counts(findings, clear, not_run)
         + (" (-v shows notes)" if len(told) < len(findings) else "")
     )
-    if more := more_checks(not_run, logs):
+    if more := suggest_options(not_run, logs):
         yield Text("; ".join(more), style="dim")
     if not_run and verbose:
-        yield Text(f"skipped, by the data that is missing: {missing_data(not_run)}", style="dim")
+        yield Text(
+            f"skipped, by the data that is missing: {describe_missing_data(not_run)}", style="dim"
+        )
 
 
-def as_values(examined: Sequence[Examination[History]]) -> dict[str, Any]:
+def findings_to_json(examined: Sequence[Examination[History]]) -> dict[str, Any]:
     """The same as JSON values."""
     return {
         "fatal": any(one.fatal for one in examined),
@@ -92,13 +100,14 @@ def as_values(examined: Sequence[Examination[History]]) -> dict[str, Any]:
             {
                 "stage": one.context.name,
                 "origin": one.context.origin,
-                "logged_steps": one.context.logged,
+                "logged_steps": one.context.logged_steps,
                 "last_step": one.context.last_step,
                 "completions": len(one.context.samples),
                 "skipped": one.context.skipped,
                 "remarks": list(one.context.remarks),
-                "outcome": (came := outcome(one.context)) and _finite(came.plain()),
-                "findings": [plain(finding) for finding in one.findings],
+                "outcome": (came := measure_outcome(one.context))
+                and _replace_nonfinite(came.to_json()),
+                "findings": [finding_to_json(finding) for finding in one.findings],
                 "clear": list(one.clear),
                 "not_run": {name: list(needs) for name, needs in one.not_run.items()},
             }
@@ -111,7 +120,7 @@ Runs = Mapping[str, Sequence[Examination[History]] | DataError]
 """The stages of several runs by their names, or why one cannot be read."""
 
 
-def in_lines(runs: Runs) -> Iterator[Text]:
+def render_run_lines(runs: Runs) -> Iterator[Text]:
     """A line for each stage of several runs: how bad it is, its name, what came of it, and its
     first finding."""
     lines: list[tuple[str, str, str, str]] = []
@@ -121,7 +130,7 @@ def in_lines(runs: Runs) -> Iterator[Text]:
             continue
         for one in run:
             first = one.findings[0] if one.findings else None
-            came = outcome(one.context)
+            came = measure_outcome(one.context)
             shown_as = f"{name}: {one.context.name}" if len(run) > 1 else name
             said_of = (
                 f"{first.what}  ({first.check})"
@@ -132,7 +141,7 @@ def in_lines(runs: Runs) -> Iterator[Text]:
                 (
                     first.level if first is not None and said_of else "clear",
                     shown_as,
-                    "" if came is None else came.said,
+                    "" if came is None else came.summary,
                     said_of,
                 )
             )
@@ -145,22 +154,24 @@ def in_lines(runs: Runs) -> Iterator[Text]:
     yield Text("all of one: plumbline check FOLDER/NAME", style="dim")
 
 
-def runs_as_values(runs: Runs) -> dict[str, Any]:
+def runs_to_json(runs: Runs) -> dict[str, Any]:
     """The same as JSON values, with all that was found in each."""
     values = {
-        name: {"error": run.cause, "fix": run.fix} if isinstance(run, DataError) else as_values(run)
+        name: {"error": run.cause, "fix": run.fix}
+        if isinstance(run, DataError)
+        else findings_to_json(run)
         for name, run in runs.items()
     }
     return {"fatal": any(one.get("fatal", False) for one in values.values()), "runs": values}
 
 
-def plain(finding: Finding) -> dict[str, Any]:
+def finding_to_json(finding: Finding) -> dict[str, Any]:
     """A finding as JSON values."""
-    values: dict[str, Any] = _finite(asdict(finding))
+    values: dict[str, Any] = _replace_nonfinite(asdict(finding))
     return values
 
 
-def counted(
+def summarise_counts(
     findings: Sequence[Finding], clear: Sequence[str], not_run: Mapping[str, Sequence[str]]
 ) -> str:
     """How many findings of each level there are, and how many checks found nothing."""
@@ -177,7 +188,7 @@ def counted(
     return f"{found}; {len(clear)} of {len(clear) + len(not_run) + len(named)} checks clear"
 
 
-def remedies(finding: Finding, *, ours: bool) -> Iterator[str]:
+def list_remedies(finding: Finding, *, ours: bool) -> Iterator[str]:
     """Likely causes, what to do, and what to change in the recipe or in the trainer's options, a
     line each."""
     if finding.causes:
@@ -188,23 +199,23 @@ def remedies(finding: Finding, *, ours: bool) -> Iterator[str]:
         yield f"in the recipe: {key}: {value}" if ours else f"set: {key}: {value}"
 
 
-def text_of(finding: Finding, *, ours: bool) -> Text:
+def render_finding(finding: Finding, *, ours: bool) -> Text:
     """A finding for terminals."""
     text = Text()
     text.append(f"{finding.level}: ", style=COLOURS[finding.level])
     text.append(finding.what)
     text.append(f"  ({finding.check})", style="dim")
-    for line in remedies(finding, ours=ours):
+    for line in list_remedies(finding, ours=ours):
         text.append(f"\n    {line}")
     return text
 
 
-def _finite(value: Any) -> Any:
+def _replace_nonfinite(value: Any) -> Any:
     """JSON has no NaN and no infinity: such figures are texts."""
     if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
+        return {key: _replace_nonfinite(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
+        return [_replace_nonfinite(one) for one in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value.item() if hasattr(value, "item") else value

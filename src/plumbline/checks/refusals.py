@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from plumbline.checks.diagnosis.live import know
+from plumbline.checks.diagnosis.live import validate_check_names
 from plumbline.config.imports import check_installed, reach
 from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError
 from plumbline.evaluation.models import check_unseen
@@ -39,20 +39,20 @@ def check_recipe(recipe: Recipe) -> None:
         EngineError: the engine that it names cannot draw for it.
     """
     reach([str(recipe.plain())])
-    for problem in problems(recipe):
+    for problem in find_problems(recipe):
         raise problem
 
 
-def problems(recipe: Recipe) -> Iterator[PlumblineError]:
+def find_problems(recipe: Recipe) -> Iterator[PlumblineError]:
     """Everything that `check_recipe` refuses, as far as one thing that is wrong does not hide
     another."""
-    yield from refused(know, recipe.checks)
+    yield from catch_error(validate_check_names, recipe.checks)
     if recipe.scale.spread:
-        yield from refused(check_installed, "scale", ["ray"])
+        yield from catch_error(check_installed, "scale", ["ray"])
     if "adamw8bit" in {
         stage.optimiser.name for stage in (recipe.sft, recipe.rl) if stage is not None
     }:
-        yield from refused(check_installed, "optimiser.name: adamw8bit", ["bitsandbytes"])
+        yield from catch_error(check_installed, "optimiser.name: adamw8bit", ["bitsandbytes"])
     opened = []
     for name, one in recipe.each_task.items():
         try:
@@ -66,33 +66,35 @@ def problems(recipe: Recipe) -> Iterator[PlumblineError]:
         except PlumblineError as error:
             yield error
         else:
-            yield from refused(check_task, recipe, task)
+            yield from catch_error(check_task, recipe, task)
             # its records are the user's files, and to read them builds nothing, too
             if one.name == JSONL:
-                yield from refused(lambda task: check_gold(recipe, task.examples("train")), task)
+                yield from catch_error(
+                    lambda task: check_gold(recipe, task.examples("train")), task
+                )
     if len(opened) == len(recipe.each_task):
-        yield from refused(check_any, recipe, opened)
+        yield from catch_error(check_replay_support, recipe, opened)
     teacher = (
         recipe.rl.teacher.model if recipe.rl is not None and recipe.rl.teacher is not None else None
     )
-    asked = [(recipe.model.name, refused(check_model, recipe.model, recipe.model.name))]
+    asked = [(recipe.model.name, catch_error(check_model, recipe.model, recipe.model.name))]
     asked += (
         []
         if teacher is None or is_address(teacher)
-        else [(teacher, refused(check_source, teacher))]
+        else [(teacher, catch_error(check_source, teacher))]
     )
     for source, found in asked:
         for problem in found:
-            made = _what_makes(source or "") if isinstance(problem, ModelError) else None
+            made = _find_maker(source or "") if isinstance(problem, ModelError) else None
             yield ModelError(problem.cause, made) if made else problem
-    yield from refused(check_budgets, recipe)
+    yield from catch_error(check_budgets, recipe)
     if recipe.engine is not None:
         from plumbline.engines.vllm import check_engine
 
-        yield from refused(check_engine, recipe.engine, recipe.model.family)
+        yield from catch_error(check_engine, recipe.engine, recipe.model.family)
 
 
-def refused(check: Callable[..., None], *about: Any) -> Iterator[PlumblineError]:
+def catch_error(check: Callable[..., None], *about: Any) -> Iterator[PlumblineError]:
     """The error of a check, if it has one."""
     try:
         check(*about)
@@ -100,7 +102,7 @@ def refused(check: Callable[..., None], *about: Any) -> Iterator[PlumblineError]
         yield error
 
 
-def _what_makes(model: str) -> str | None:
+def _find_maker(model: str) -> str | None:
     """The command that makes the model which is lacking at a path, where it is in the catalogue or
     a recipe's own."""
     folder, name, *inside = *Path(model).parts, "", ""
@@ -146,7 +148,7 @@ def check_task(recipe: Recipe, task: Task) -> None:
             raise RecipeError(f"{key} names {split!r}, and there is no such split", advice)
 
 
-def check_any(recipe: Recipe, tasks: Sequence[Task]) -> None:
+def check_replay_support(recipe: Recipe, tasks: Sequence[Task]) -> None:
     """Refuse what a recipe wants and none of its tasks has: episodes that can be replayed.
 
     Raises:
@@ -188,8 +190,8 @@ def check_disjoint(tasks_data: Sequence[TaskData]) -> None:
     Raises:
         DataError: names the split and an example.
     """
-    seen = {example.fingerprint() for task_data in tasks_data for example in task_data.train}
-    for split, examples in _held_out(tasks_data):
+    seen = {example.fingerprint() for one in tasks_data for example in one.train}
+    for split, examples in _held_out_splits(tasks_data):
         shared = [example.id for example in examples if example.fingerprint() in seen]
         if shared:
             raise DataError(
@@ -199,7 +201,7 @@ def check_disjoint(tasks_data: Sequence[TaskData]) -> None:
             )
 
 
-def for_pretraining(
+def select_pretraining_examples(
     run: Run, name: str, examples: Sequence[Example], tasks_data: Sequence[TaskData]
 ) -> list[Example]:
     """What a tiny model may be pretrained on: records of its own, less those whose prompts some
@@ -217,7 +219,9 @@ def for_pretraining(
     Raises:
         DataError: none are left.
     """
-    held_out = {example.fingerprint() for _, split in _held_out(tasks_data) for example in split}
+    held_out = {
+        example.fingerprint() for _, split in _held_out_splits(tasks_data) for example in split
+    }
     kept = [example for example in examples if example.fingerprint() not in held_out]
     left_out = len(examples) - len(kept)
     what = (
@@ -234,13 +238,13 @@ def for_pretraining(
     return kept
 
 
-def check_start(model: str, tasks_data: Sequence[TaskData]) -> None:
+def check_start_model(model: str, tasks_data: Sequence[TaskData]) -> None:
     """Refuse to begin from a model that was trained on what the run evaluates on.
 
     Raises:
         DataError: names the split and an example.
     """
-    for split, examples in _held_out(tasks_data):
+    for split, examples in _held_out_splits(tasks_data):
         check_unseen(
             model,
             examples,
@@ -249,9 +253,9 @@ def check_start(model: str, tasks_data: Sequence[TaskData]) -> None:
         )
 
 
-def _held_out(tasks_data: Sequence[TaskData]) -> list[tuple[str, Sequence[Example]]]:
+def _held_out_splits(tasks_data: Sequence[TaskData]) -> list[tuple[str, Sequence[Example]]]:
     """Every split that is held out, with its name, of every task."""
-    return [named for task_data in tasks_data for named in task_data.held_out.items()]
+    return [named for one in tasks_data for named in one.held_out.items()]
 
 
 def try_verifier(run: Run, task_data: TaskData) -> None:

@@ -132,23 +132,28 @@ def decide(
     Where the evidence does not decide, it says what would, and writes no recipe (status 0).
     """
     from plumbline.checks.diagnosis.decide import decide as decide_on
-    from plumbline.checks.diagnosis.decide import decision_text, gather, next_recipe, tree_of
-    from plumbline.checks.diagnosis.watch import afterwards
+    from plumbline.checks.diagnosis.decide import (
+        find_decision_tree,
+        gather_evidence,
+        render_decision,
+        write_next_recipe,
+    )
+    from plumbline.checks.diagnosis.watch import replay_rules
     from plumbline.recipe import difference_lines
     from plumbline.runs.remote import local_run
 
-    evidence = gather([*map(local_run, runs)])
-    decision = decide_on(evidence, tree_of(evidence, tree))
+    evidence = gather_evidence([*map(local_run, runs)])
+    decision = decide_on(evidence, find_decision_tree(evidence, tree))
     run = evidence.runs[0].run
-    watched = afterwards(run)
-    changed = next_recipe(decision, run, out) if out is not None and decision.decided else []
+    watched = replay_rules(run)
+    changed = write_next_recipe(decision, run, out) if out is not None and decision.decided else []
     if as_json:
         written = (
             {"recipe": str(out), "differences": [list(row) for row in changed]} if changed else {}
         )
-        print_json({**decision.plain(), "watch": [asdict(one) for one in watched], **written})
+        print_json({**decision.to_json(), "watch": [asdict(one) for one in watched], **written})
         return
-    text = decision_text(decision, watched)
+    text = render_decision(decision, watched)
     if changed:
         text += f"\n{out}\n{''.join(difference_lines(changed))}"
     elif out is not None:
@@ -173,12 +178,12 @@ def route(
     as_json: take.Json = False,
 ) -> None:
     """Say which of some models does each job best, on the same examples, and write the table."""
-    from plumbline.checks.diagnosis.decide import routes_text
-    from plumbline.checks.diagnosis.routes import plain, write_routes
-    from plumbline.checks.diagnosis.routes import route as find_routes
+    from plumbline.checks.diagnosis.decide import render_routes
+    from plumbline.checks.diagnosis.routes import choose_routes as find_routes
+    from plumbline.checks.diagnosis.routes import routes_to_json, write_routes
     from plumbline.runs.remote import local_run
 
     table = find_routes([*map(local_run, runs)])
     if out is not None:
         write_routes(out, table)
-    print_json(plain(table)) if as_json else print_text(routes_text(table))
+    print_json(routes_to_json(table)) if as_json else print_text(render_routes(table))

@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
         # where it was stopped: by a watch rule or a check, and what that saw
         ended = found.get("status")
         why = why or ": ".join(
-            str(found[key]) for key in ("rule", "check", "said") if found.get(key)
+            str(found[key]) for key in ("rule", "check", "reason") if found.get(key)
         )
     if ended == "stopped" or code == 130:
         status = "stopped"

@@ -153,13 +153,13 @@ def _show_plan(
     """What `--dry-run` prints."""
     import shlex
 
-    from plumbline.checks.findings_output import plain
+    from plumbline.checks.findings_output import finding_to_json
     from plumbline.jobs.backends import runtime_env
 
     package = examined.package
     if as_json:
         sent = None if package is None else {"files": package.files, "left_out": package.left_out}
-        found = [plain(finding) for finding in examined.findings]
+        found = [finding_to_json(finding) for finding in examined.findings]
         data = list(examined.looked_at)
         plan = {
             "spec": spec.model_dump(),

@@ -241,7 +241,7 @@ def run(
 
     if dry_run:
         said = api.dry_run(source, overrides=overrides or (), out=out, resume=resume)
-        print_json(said.plain()) if as_json else print_text(said.text())
+        print_json(said.to_json()) if as_json else print_text(said.text())
         raise typer.Exit(1 if said.fatal else 0)
     finished = api.run(source, overrides=overrides or (), out=out, resume=resume)
     folder = finished.folder
@@ -628,10 +628,10 @@ def check(
             raise RecipeError(
                 f"{path} is a recipe, and --completions are of a run", "leave them out"
             )
-        from plumbline.checks.preflight.report import preflight_of
+        from plumbline.checks.preflight.report import preflight_source
 
-        found = preflight_of(path, overrides or ())
-        print_json(found.plain()) if as_json else print_tables(*found.shown(verbose=verbose))
+        found = preflight_source(path, overrides or ())
+        print_json(found.to_json()) if as_json else print_tables(*found.render(verbose=verbose))
         raise typer.Exit(1 if found.fatal else 0)
     if overrides:
         raise RecipeError(
@@ -640,18 +640,25 @@ def check(
     from plumbline.checks.check import examine
     from plumbline.checks.diagnosis.readers import read_runs
     from plumbline.checks.diagnosis.rules import CHECKS
-    from plumbline.checks.findings_output import as_values, in_lines, runs_as_values, shown
+    from plumbline.checks.findings_output import (
+        findings_to_json,
+        render_run_lines,
+        render_stages,
+        runs_to_json,
+    )
 
     runs: dict[str, Any] = {
         name: run if isinstance(run, DataError) else [examine(history, CHECKS) for history in run]
         for name, run in read_runs(path, completions).items()
     }
     if isinstance(examined := runs.get(""), list):
-        print_json(as_values(examined)) if as_json else print_tables(
-            *shown(examined, verbose=verbose)
+        print_json(findings_to_json(examined)) if as_json else print_tables(
+            *render_stages(examined, verbose=verbose)
         )
     else:
-        print_json(runs_as_values(runs)) if as_json else print_tables(*in_lines(runs), wrap=False)
+        print_json(runs_to_json(runs)) if as_json else print_tables(
+            *render_run_lines(runs), wrap=False
+        )
     if any(one.fatal for run in runs.values() if isinstance(run, list) for one in run):
         raise typer.Exit(1)
 

@@ -9,7 +9,7 @@ import yaml
 from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.rules import CHECKS
-from plumbline.checks.findings_output import counted
+from plumbline.checks.findings_output import summarise_counts
 from plumbline.config.overrides import read_yaml
 from plumbline.errors import RecipeError, RunError
 from plumbline.evaluation.command import EvaluationSpec, each_task, open_task_for
@@ -281,7 +281,7 @@ def model_card(
             tasks={name: one["name"] for name, one in known.items()},
             rows=[] if run is None else list(_rows(RunView(run), source.stage)),
             examined=[
-                (name, counted(one.findings, one.clear, one.not_run), one.findings)
+                (name, summarise_counts(one.findings, one.clear, one.not_run), one.findings)
                 for name, one in examined
             ],
             licence=licence(base),

@@ -25,8 +25,8 @@ from typing import Any
 import yaml
 
 from plumbline.checks.check import LEVELS, Finding
-from plumbline.checks.findings_output import text_of
-from plumbline.checks.preflight.settings import needed
+from plumbline.checks.findings_output import render_finding
+from plumbline.checks.preflight.settings import list_files_read
 from plumbline.config.imports import check_installed, extras, needs_of, own_folders, plugins
 from plumbline.errors import DataError, RunError, StorageError
 from plumbline.jobs.job import JobSpec
@@ -179,7 +179,7 @@ class Examined:
 
     def lines(self) -> list[str]:
         """The findings, a text each."""
-        return [text_of(finding, ours=True).plain for finding in self.findings]
+        return [render_finding(finding, ours=True).plain for finding in self.findings]
 
 
 def examine(spec: JobSpec, recipe: Recipe) -> Examined:
@@ -285,7 +285,7 @@ def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]
     file = find(spec.recipe)
     bundled = not file.resolve().is_relative_to(spec.working_dir)
     for path, key in [
-        *needed(recipe, None if bundled else file),
+        *list_files_read(recipe, None if bundled else file),
         *((Path(one), "--needs") for one in spec.needs),
     ]:
         if spec.there and str(path).startswith(spec.there):

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.checks.check import missing_data
-from plumbline.checks.findings_output import counted, remedies
+from plumbline.checks.check import describe_missing_data
+from plumbline.checks.findings_output import list_remedies, summarise_counts
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.replays import RULE as REPLAYED
 from plumbline.evaluation.statistics import Interval
@@ -602,14 +602,17 @@ def check_facts(view: RunView) -> Facts:
         said += [
             (
                 f"{stage}, {each.level}",
-                " · ".join([f"{each.what} ({each.check})", *remedies(each, ours=True)]),
+                " · ".join([f"{each.what} ({each.check})", *list_remedies(each, ours=True)]),
             )
             for each in one.findings
         ]
-        said.append((stage, counted(one.findings, one.clear, one.not_run) + "."))
+        said.append((stage, summarise_counts(one.findings, one.clear, one.not_run) + "."))
         if one.not_run:
             said.append(
-                (f"{stage}, skipped", f"by the data that is missing: {missing_data(one.not_run)}")
+                (
+                    f"{stage}, skipped",
+                    f"by the data that is missing: {describe_missing_data(one.not_run)}",
+                )
             )
     return said
 
@@ -623,7 +626,7 @@ def next_facts(view: RunView) -> Facts:
     asked = [
         (
             one.ask,
-            ". ".join([one.answer, *filter(None, [one.means.rstrip(".")]), *one.verdict.said])
+            ". ".join([one.answer, *filter(None, [one.means.rstrip(".")]), *one.verdict.reasons])
             + ".",
         )
         for one in decision.answers

@@ -17,7 +17,7 @@ from plumbline.checks.diagnosis.decide import Decision, decide
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers import own
 from plumbline.checks.diagnosis.rules import CHECKS
-from plumbline.checks.diagnosis.watch import RuleHistory, afterwards
+from plumbline.checks.diagnosis.watch import RuleHistory, replay_rules
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import align_rows, restrict_to_examples
 from plumbline.evaluation.evaluate import ORACLE
@@ -148,7 +148,7 @@ class RunView:
     def watched(self) -> list[RuleHistory]:
         """What became of the recipe's watch rules; of several tasks, those of the run stand with
         the run alone."""
-        return afterwards(self.run) if self.whole is None else []
+        return replay_rules(self.run) if self.whole is None else []
 
     @cached_property
     def decision(self) -> Decision | None:

@@ -13,17 +13,17 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from plumbline.checks.diagnosis.live import know
-from plumbline.checks.preflight.report import refuse
+from plumbline.checks.diagnosis.live import validate_check_names
+from plumbline.checks.preflight.report import refuse_fatal
 from plumbline.checks.refusals import (
-    check_any,
     check_disjoint,
     check_gold,
     check_recipe,
-    check_start,
+    check_replay_support,
+    check_start_model,
     check_task,
     final_splits,
-    for_pretraining,
+    select_pretraining_examples,
     try_verifier,
 )
 from plumbline.config.imports import of_ours, reach
@@ -74,7 +74,7 @@ def run_recipe(
     """
     output_guard.check(folder, RUN)
     reach([str(recipe.plain())])
-    know(recipe.checks)
+    validate_check_names(recipe.checks)
     # what a run goes on with was there when it began
     if not (resume and (folder / "recipe.yaml").is_file()):
         check_recipe(recipe)
@@ -85,10 +85,10 @@ def run_recipe(
     ):
         recipe = run.recipe
         tasks_data = [_open_task_data(run, name) for name in recipe.each_task]
-        check_any(recipe, [task_data.task for task_data in tasks_data])
+        check_replay_support(recipe, [task_data.task for task_data in tasks_data])
         check_disjoint(tasks_data)
         if not resume:
-            refuse(recipe, folder, tasks_data)
+            refuse_fatal(recipe, folder, tasks_data)
         for task_data in tasks_data:
             try_verifier(run, task_data)
         _evaluate_references(run, tasks_data)
@@ -99,7 +99,7 @@ def run_recipe(
         model = (
             local_model(recipe.model.name) if recipe.model.name else _base(recipe, run, tasks_data)
         )
-        check_start(model, tasks_data)
+        check_start_model(model, tasks_data)
         if recipe.evaluates_untrained():
             evaluate_stage(run, tasks_data, "base", lambda: _open(run, model, "evaluate"))
         if recipe.sft is not None:
@@ -200,7 +200,10 @@ def _base(recipe: Recipe, run: Run, tasks_data: Sequence[TaskData]) -> str:
         task = open_task(
             one.name, recipe.tiny_options(name), run.folder / "data" / "base" / name, run.working
         )
-        tasks[name] = (task, for_pretraining(run, name, task.examples("train"), tasks_data))
+        tasks[name] = (
+            task,
+            select_pretraining_examples(run, name, task.examples("train"), tasks_data),
+        )
     source = _mixed(recipe, tasks)
     examples = [example for found in source.examples.values() for example in found]
     untrained = run.model("untrained")

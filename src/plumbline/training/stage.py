@@ -196,7 +196,7 @@ class Stage:
                 "without this rule"
             )
             return StopReason(
-                TrainingStopped(f"the rule {fired.rule}: {fired.said}", fix), fired.facts()
+                TrainingStopped(f"the rule {fired.rule}: {fired.reason}", fix), fired.to_json()
             )
         if found is not None:
             ignored = ", ".join([*self.run.recipe.checks.ignore, found.check])
@@ -204,7 +204,7 @@ class Stage:
                 f"{found.fix}. Or --resume with --set 'checks.ignore=[{ignored}]' to continue "
                 "without this check"
             )
-            facts = {"check": found.check, "said": found.what, "since": found.since}
+            facts = {"check": found.check, "reason": found.what, "since": found.since}
             return StopReason(TrainingStopped(f"the check {found.check}: {found.what}", fix), facts)
         return None
 

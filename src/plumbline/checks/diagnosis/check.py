@@ -33,6 +33,6 @@ def rule(
     return make_check(*moments, name=name, needs=needs, kinds=kinds, **options)
 
 
-def stood(steps: int) -> Callable[[History, int], bool]:
-    """A fatal finding is not a transient where every look for so many steps has had it."""
+def persisted(steps: int) -> Callable[[History, int], bool]:
+    """A rule of stopping: a fatal finding that every look has had for so many steps."""
     return lambda history, since: history.last_step - since >= steps

@@ -97,7 +97,7 @@ class RunFigures:
             self._steps[metric] = memoryview(array("q", sorted(set(steps))))
         return self._steps[metric]
 
-    def numbers(self, metric: str, step: int, window: int) -> list[float]:
+    def recent_numbers(self, metric: str, step: int, window: int) -> list[float]:
         """The last `window` values up to a step."""
         steps, values = self._column(metric)
         end = bisect_right(steps, step)
@@ -115,10 +115,10 @@ class RunFigures:
             self._columns[metric] = [step for step, _ in rows], [value for _, value in rows]
         return self._columns[metric]
 
-    def measured(self, metric: str, step: int) -> Measured:
+    def example_values(self, metric: str, step: int) -> Measured:
         """The values of the examples at a step that `steps` has; what could not be judged has
         none."""
-        value = _value_of(self._named(metric)[1])
+        value = _value_getter(self._resolve_metric(metric)[1])
         return tuple(
             {row.id: number for row in evaluation.rows if (number := value(row)) is not None}
             for evaluation in self.evaluations(metric, step)
@@ -141,7 +141,7 @@ class RunFigures:
         """
         return [self._evaluation(key) for key in self._points(metric)[step]]
 
-    def where(self, metric: str, step: int) -> str:
+    def describe_step(self, metric: str, step: int) -> str:
         """Where in the run a step that `steps` has is: a step of RL, or the end of a stage."""
         key = self._points(metric)[step][0] if metric.startswith("eval/") else None
         return (
@@ -151,7 +151,7 @@ class RunFigures:
         )
 
     @cached_property
-    def known(self) -> list[str]:
+    def metric_names(self) -> list[str]:
         """The metrics that could be meant."""
         trained = {key for row in self.trained for key in row if key.startswith("train/")}
         evaluated = [
@@ -166,7 +166,7 @@ class RunFigures:
             self._read[key] = read_evaluation(self.files[key])
         return self._read[key]
 
-    def _named(self, metric: str) -> tuple[list[str], str]:
+    def _resolve_metric(self, metric: str) -> tuple[list[str], str]:
         """The tasks that a metric of evaluations is of, and what of them; no task where there is no
         such metric."""
         tasks = list(self.run.recipe.each_task)
@@ -180,7 +180,7 @@ class RunFigures:
         """The evaluations of a metric's tasks by step, where all of them have what is asked for;
         ascending."""
         if metric not in self._keys:
-            tasks, what = self._named(metric)
+            tasks, what = self._resolve_metric(metric)
             points = [self._points_of(task, what) for task in tasks]
             steps = sorted(set.intersection(*map(set, points))) if points else []
             self._keys[metric] = {step: [keys[step] for keys in points] for step in steps}
@@ -209,7 +209,7 @@ class RunFigures:
                     )
         if what in {MEAN, SAMPLED}:
             return points
-        value = _value_of(what)
+        value = _value_getter(what)
         return {
             step: key
             for step, key in points.items()
@@ -217,7 +217,7 @@ class RunFigures:
         }
 
 
-def _value_of(what: str) -> Callable[[Judged], float | None]:
+def _value_getter(what: str) -> Callable[[Judged], float | None]:
     """What of an answer a metric is the mean of: its reward, another reading of it, or that of a
     stratum's answers."""
     if what in {MEAN, SAMPLED}:
@@ -266,23 +266,23 @@ class Evidence:
         """
         metric = str(condition.metric)
         if metric.startswith("train/"):
-            return self._trained(metric, step, base, condition)
+            return self._estimate_training(metric, step, base, condition)
         for other in self.runs[1:]:
-            _check(self.runs[0].evaluations(metric, step), other, metric, step)
+            _check_comparable(self.runs[0].evaluations(metric, step), other, metric, step)
         now, clusters = [], self.runs[0].clusters(metric, step)
         for run in self.runs:
-            values = run.measured(metric, step)
+            values = run.example_values(metric, step)
             if base is not None:
                 for before, after in zip(
                     run.evaluations(metric, base), run.evaluations(metric, step), strict=True
                 ):
                     check_same(before, after)
-                values = _minus(values, run.measured(metric, base))
+                values = _subtract_pairs(values, run.example_values(metric, base))
             if condition.minus is not None:
-                values = _minus(values, run.measured(condition.minus, step))
+                values = _subtract_pairs(values, run.example_values(condition.minus, step))
             now.append(values)
         if condition.against is None:
-            figure = _of_examples(now, clusters)
+            figure = _estimate_examples(now, clusters)
             if base is not None or condition.minus is not None:
                 return figure
             one = figure.interval  # a reward lies between 0 and 1, and so does its interval
@@ -291,7 +291,7 @@ class Evidence:
             )
         if not self.previous:
             assert condition.baseline is not None, "the caller asks first"
-            return _of_examples(
+            return _estimate_examples(
                 [
                     tuple({k: v - condition.baseline for k, v in task.items()} for task in values)
                     for values in now
@@ -302,9 +302,11 @@ class Evidence:
         for other in self.previous:
             at = step if condition.at is not None else max(other.steps(metric), default=0)
             rubric = not condition.across_rubrics
-            _check(self.runs[0].evaluations(metric, step), other, metric, at, rubric=rubric)
-            then.append(other.measured(metric, at))
-        return _of_examples(now, clusters, then)
+            _check_comparable(
+                self.runs[0].evaluations(metric, step), other, metric, at, rubric=rubric
+            )
+            then.append(other.example_values(metric, at))
+        return _estimate_examples(now, clusters, then)
 
     def last(self, metric: str) -> tuple[int, Estimate] | None:
         """The last step that has a metric, and what it is there; None where there is none.
@@ -319,27 +321,29 @@ class Evidence:
             else None
         )
 
-    def _trained(self, metric: str, step: int, base: int | None, condition: Condition) -> Estimate:
+    def _estimate_training(
+        self, metric: str, step: int, base: int | None, condition: Condition
+    ) -> Estimate:
         """Of a metric of training: the mean of a window of steps, which are taken for
         independent."""
-        now = [run.numbers(metric, step, condition.window) for run in self.runs]
+        now = [run.recent_numbers(metric, step, condition.window) for run in self.runs]
         if condition.window == 1:
             value = float(np.mean([values[0] for values in now]))
             return Estimate(Interval(value, value, value, 1), EXACT, EXACT, len(now), "")
         then = (
-            [run.numbers(metric, base, condition.window) for run in self.runs]
+            [run.recent_numbers(metric, base, condition.window) for run in self.runs]
             if base is not None
             else []
         )
         then += (
-            [run.numbers(metric, step, condition.window) for run in self.previous]
+            [run.recent_numbers(metric, step, condition.window) for run in self.previous]
             if condition.against
             else []
         )
-        first = _pooled(now, [[float(np.mean(values)) for values in now]], "steps")
+        first = _pool_estimate(now, [[float(np.mean(values)) for values in now]], "steps")
         if then:
-            return apart(
-                first, _pooled(then, [[float(np.mean(values)) for values in then]], "steps")
+            return subtract_estimates(
+                first, _pool_estimate(then, [[float(np.mean(values)) for values in then]], "steps")
             )
         if condition.against is None:
             return first
@@ -350,7 +354,7 @@ class Evidence:
         )
 
 
-def apart(first: Estimate, second: Estimate) -> Estimate:
+def subtract_estimates(first: Estimate, second: Estimate) -> Estimate:
     """The difference of two estimates of different things, which no pair of values ties
     together."""
     one, other = first.interval, second.interval
@@ -359,13 +363,13 @@ def apart(first: Estimate, second: Estimate) -> Estimate:
     high = middle + math.hypot(one.high - one.mean, other.mean - other.low)
     interval = Interval(middle, low, high, one.n + other.n)
     scatter, over_seeds = (
-        _both(first.scatter, second.scatter),
-        _both(first.over_seeds, second.over_seeds),
+        _add_scatters(first.scatter, second.scatter),
+        _add_scatters(first.over_seeds, second.over_seeds),
     )
     return replace(first, interval=interval, scatter=scatter, over_seeds=over_seeds)
 
 
-def _both(one: Scatter, other: Scatter) -> Scatter:
+def _add_scatters(one: Scatter, other: Scatter) -> Scatter:
     """Of a difference of two means that are independent."""
     return Scatter(
         units=one.units + other.units,
@@ -377,7 +381,7 @@ def _both(one: Scatter, other: Scatter) -> Scatter:
     )
 
 
-def _check(
+def _check_comparable(
     first: Sequence[Evaluation], other: RunFigures, metric: str, step: int, *, rubric: bool = True
 ) -> None:
     if step not in other.steps(metric):
@@ -395,7 +399,7 @@ def _check(
         check_same(another, one, rubric=rubric)
 
 
-def _minus(after: Measured, before: Measured) -> Measured:
+def _subtract_pairs(after: Measured, before: Measured) -> Measured:
     """Pair by pair; an example that one of them has no value of is left out."""
     if len(after) != len(before):
         raise IncomparableError(
@@ -408,7 +412,7 @@ def _minus(after: Measured, before: Measured) -> Measured:
     )
 
 
-def _mean_of(seeds: Sequence[Measured]) -> Measured:
+def _mean_over_seeds(seeds: Sequence[Measured]) -> Measured:
     """The mean over the seeds of each example that all of them judged."""
     return tuple(
         {
@@ -420,24 +424,28 @@ def _mean_of(seeds: Sequence[Measured]) -> Measured:
     )
 
 
-def _overall(measured: Measured) -> float:
+def _mean_over_tasks(measured: Measured) -> float:
     means = [float(np.mean(list(task.values()))) for task in measured if task]
     return sum(means) / max(1, len(means))
 
 
-def _of_examples(
+def _estimate_examples(
     now: Sequence[Measured], clusters: Sequence[Mapping[str, str]], then: Sequence[Measured] = ()
 ) -> Estimate:
     """Of the values of each seed, or of their difference to those of the seeds of another run."""
-    values = _minus(_mean_of(now), _mean_of(then)) if then else _mean_of(now)
-    seeds = [list(map(_overall, group)) for group in (now, then) if group]
+    values = (
+        _subtract_pairs(_mean_over_seeds(now), _mean_over_seeds(then))
+        if then
+        else _mean_over_seeds(now)
+    )
+    seeds = [list(map(_mean_over_tasks, group)) for group in (now, then) if group]
     shared = [
         [of[key] for key in task] if of else None for task, of in zip(values, clusters, strict=True)
     ]
-    return _pooled([list(task.values()) for task in values], seeds, "examples", shared)
+    return _pool_estimate([list(task.values()) for task in values], seeds, "examples", shared)
 
 
-def _pooled(
+def _pool_estimate(
     strata: Sequence[Sequence[float]],
     seeds: Sequence[Sequence[float]],
     unit: str,
@@ -484,7 +492,7 @@ class ConditionVerdict:
     """None: not decided."""
     leans: bool | None
     """What the figures say with their intervals left out; None where there are none."""
-    said: tuple[str, ...]
+    reasons: tuple[str, ...]
     needs: tuple[str, ...] = ()
     """What would decide it."""
     noise: bool = False
@@ -492,7 +500,7 @@ class ConditionVerdict:
     figures: tuple[VerdictFigure, ...] = ()
 
 
-def judge(
+def judge_condition(
     condition: Condition | str, evidence: Evidence, named: Mapping[str, Condition]
 ) -> ConditionVerdict:
     """Evaluate a condition.
@@ -506,11 +514,12 @@ def judge(
         DataError: a record cannot be read.
     """
     if isinstance(condition, str):
-        return judge(named[condition], evidence, named)
+        return judge_condition(named[condition], evidence, named)
     if not condition.parts:
-        return _figure(condition, evidence)
-    verdict = _together(
-        [judge(part, evidence, named) for part in condition.parts], decides=condition.all is None
+        return _judge_metric(condition, evidence)
+    verdict = _combine_verdicts(
+        [judge_condition(part, evidence, named) for part in condition.parts],
+        decides=condition.all is None,
     )
     if condition.none is None:
         return verdict
@@ -518,7 +527,7 @@ def judge(
     return replace(verdict, holds=opposite[verdict.holds], leans=opposite[verdict.leans])
 
 
-def _together(verdicts: Sequence[ConditionVerdict], *, decides: bool) -> ConditionVerdict:
+def _combine_verdicts(verdicts: Sequence[ConditionVerdict], *, decides: bool) -> ConditionVerdict:
     """Of all (one False decides) or any (one True decides); what decides is all that is said."""
 
     def combined(values: Sequence[bool | None]) -> bool | None:
@@ -534,18 +543,18 @@ def _together(verdicts: Sequence[ConditionVerdict], *, decides: bool) -> Conditi
     return ConditionVerdict(
         holds=holds,
         leans=combined([verdict.leans for verdict in verdicts]),
-        said=tuple(dict.fromkeys(line for verdict in shown for line in verdict.said)),
+        reasons=tuple(dict.fromkeys(line for verdict in shown for line in verdict.reasons)),
         needs=tuple(dict.fromkeys(line for verdict in undecided for line in verdict.needs)),
         noise=bool(undecided) and all(verdict.noise for verdict in undecided),
         figures=tuple(dict.fromkeys(figure for verdict in shown for figure in verdict.figures)),
     )
 
 
-def _unknown(said: str, need: str) -> ConditionVerdict:
-    return ConditionVerdict(None, None, (said,), (need,) if need else ())
+def _undecided_verdict(reason: str, need: str) -> ConditionVerdict:
+    return ConditionVerdict(None, None, (reason,), (need,) if need else ())
 
 
-def _figure(condition: Condition, evidence: Evidence) -> ConditionVerdict:
+def _judge_metric(condition: Condition, evidence: Evidence) -> ConditionVerdict:
     """Of one metric: the points to look at, or why there are none, and what they are beside the
     bounds."""
     metric = str(condition.metric)
@@ -554,14 +563,14 @@ def _figure(condition: Condition, evidence: Evidence) -> ConditionVerdict:
         metric, both = condition.minus, set(evidence.steps(condition.minus))
         steps = [step for step in steps if step in both]
     if not steps:
-        return _no_metric(metric, evidence)
+        return _report_missing_metric(metric, evidence)
     if condition.against is not None and condition.baseline is None and not evidence.previous:
-        return _unknown(
+        return _undecided_verdict(
             f"{metric}: no previous run was given to compare with",
             "give the previous run's folder, too",
         )
     if len(steps) < condition.window:
-        return _unknown(
+        return _undecided_verdict(
             f"{metric} has {len(steps)} steps, and the mean of {condition.window} is asked for",
             "more steps",
         )
@@ -571,69 +580,75 @@ def _figure(condition: Condition, evidence: Evidence) -> ConditionVerdict:
     ready = steps[max(before, bisect_left(steps, first)) :]
     base = steps[before - 1] if before else None
     if since is not None and base is None:
-        return _unknown(
+        return _undecided_verdict(
             f"{metric} has no point up to step {since}", "an evaluation.every that gives it one"
         )
     if not ready:
         asked = max(first, since + 1 if since is not None else 0)
         rl = evidence.runs[0].run.recipe.rl
         planned = rl is not None and rl.steps >= asked
-        return _unknown(
+        return _undecided_verdict(
             f"{metric} was last recorded at step {last}, and this asks for step {asked} or later",
             f"let the run reach step {asked}" if planned else f"rl.steps of at least {asked}",
         )
     count = condition.sustained if condition.at is None else 1
     if len(ready) < count:
-        return _unknown(
+        return _undecided_verdict(
             f"{metric} has {len(ready)} points, and {count} in a row are asked for", "more steps"
         )
     chosen = ready[-count:] if condition.at is None else ready[:1]
     try:
         estimates = [evidence.estimate(condition, step, base) for step in chosen]
     except IncomparableError as error:
-        return _unknown(f"{condition.metric}: {error.cause}", error.fix)
+        return _undecided_verdict(f"{condition.metric}: {error.cause}", error.fix)
     verdicts = [
-        _beside_bounds(condition, step, estimate, base, evidence)
+        _compare_with_bounds(condition, step, estimate, base, evidence)
         for step, estimate in zip(chosen, estimates, strict=True)
     ]
     if count == 1:
         return verdicts[0]
     held = sum(verdict.leans is True for verdict in verdicts)
-    said = [
-        f"{line}, and so it was at {held} of the last {count} points" for line in verdicts[-1].said
+    reasons = [
+        f"{line}, and so it was at {held} of the last {count} points"
+        for line in verdicts[-1].reasons
     ]
     return replace(
-        _together(verdicts, decides=False), said=tuple(said), figures=verdicts[-1].figures
+        _combine_verdicts(verdicts, decides=False),
+        reasons=tuple(reasons),
+        figures=verdicts[-1].figures,
     )
 
 
-def _no_metric(metric: str, evidence: Evidence) -> ConditionVerdict:
-    known = evidence.runs[0].known
+def _report_missing_metric(metric: str, evidence: Evidence) -> ConditionVerdict:
+    known = evidence.runs[0].metric_names
     names = [name for name in known if name.startswith(metric[:5])]
     if metric.startswith("eval/") and not names:
-        return _unknown(
+        return _undecided_verdict(
             f"there is no evaluation yet, so no {metric}",
             "let the run be evaluated (evaluation.every)",
         )
     if not known:
-        return _unknown(f"there is no {metric} yet", "let the run train")
-    return _unknown(f"there is no {metric}", f"a metric that the run has: {', '.join(names[:8])}")
+        return _undecided_verdict(f"there is no {metric} yet", "let the run train")
+    return _undecided_verdict(
+        f"there is no {metric}", f"a metric that the run has: {', '.join(names[:8])}"
+    )
 
 
-def _beside_bounds(
+def _compare_with_bounds(
     condition: Condition, step: int, estimate: Estimate, base: int | None, evidence: Evidence
 ) -> ConditionVerdict:
-    one, place = estimate.interval, evidence.runs[0].where(str(condition.metric), step)
+    one, place = estimate.interval, evidence.runs[0].describe_step(str(condition.metric), step)
     if math.isnan(one.mean):  # which is on no side of any bound
-        return _unknown(
+        return _undecided_verdict(
             f"{condition.metric} {place} is no number", "look at why: `plumbline check` of the run"
         )
     answers = {
-        name: _beside(name, bound, one.low, one.high) for name, bound in condition.bounds.items()
+        name: _is_on_side(name, bound, one.low, one.high)
+        for name, bound in condition.bounds.items()
     }
     values = answers.values()
     holds = False if False in values else None if None in values else True
-    kind, subject = _subject(condition, base, evidence)
+    kind, subject = _describe_subject(condition, base, evidence)
     bounds = " and ".join(
         f"{name.replace('_', ' ')} {bound:g}" for name, bound in condition.bounds.items()
     )
@@ -650,16 +665,17 @@ def _beside_bounds(
     return ConditionVerdict(
         holds=holds,
         leans=all(
-            _beside(name, bound, one.mean, one.mean) for name, bound in condition.bounds.items()
+            _is_on_side(name, bound, one.mean, one.mean) for name, bound in condition.bounds.items()
         ),
-        said=(
+        reasons=(
             (
                 f"{condition.metric}{subject} {place} is "
                 f"{estimate:{'' if kind == 'value' else '+.3f'}}{outcome}"
             ),
         ),
         needs=tuple(
-            f"for {condition.metric}{subject}: {_needed(estimate, bound)}" for bound in undecided
+            f"for {condition.metric}{subject}: {_describe_need(estimate, bound)}"
+            for bound in undecided
         ),
         noise=holds is None,
         figures=(VerdictFigure.of(str(condition.metric), step, estimate, kind),),
@@ -674,13 +690,15 @@ _SIDES = {
 }
 
 
-def _beside(name: str, bound: float, low: float, high: float) -> bool | None:
+def _is_on_side(name: str, bound: float, low: float, high: float) -> bool | None:
     """Whether an interval is on a bound's side: wholly, not at all, or None for in part."""
     ends = [_SIDES[name](end, bound) for end in (low, high)]
     return True if all(ends) else None if any(ends) else False
 
 
-def _subject(condition: Condition, base: int | None, evidence: Evidence) -> tuple[str, str]:
+def _describe_subject(
+    condition: Condition, base: int | None, evidence: Evidence
+) -> tuple[str, str]:
     window = f", mean of {condition.window} steps," if condition.window > 1 else ""
     if base is not None:
         return f"since {base}", f"{window}: the change since step {base}"
@@ -697,7 +715,7 @@ def _subject(condition: Condition, base: int | None, evidence: Evidence) -> tupl
     return "against previous", f"{window}: the difference to the previous run{rubrics}"
 
 
-def _needed(estimate: Estimate, bound: float) -> str:
+def _describe_need(estimate: Estimate, bound: float) -> str:
     """What shows, four times in five, on which side of a bound a mean is, if it and its scatter
     stay as they are.
 

@@ -21,8 +21,8 @@ from plumbline.checks.diagnosis.conditions import (
     Evidence,
     RunFigures,
     VerdictFigure,
-    apart,
-    judge,
+    judge_condition,
+    subtract_estimates,
 )
 from plumbline.checks.diagnosis.routes import RoutingTable
 from plumbline.checks.diagnosis.watch import RuleHistory
@@ -83,7 +83,7 @@ class Decision:
         """The path in one word."""
         return "-".join(self.path) if self.decided else "undecided"
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """JSON values."""
         return {
             "runs": list(self.runs),
@@ -103,7 +103,7 @@ class Decision:
         }
 
 
-def gather(folders: Sequence[Path]) -> Evidence:
+def gather_evidence(folders: Sequence[Path]) -> Evidence:
     """The records of runs: those of the first one's recipe are its seeds, those of another one are
     the previous run's.
 
@@ -129,7 +129,7 @@ def gather(folders: Sequence[Path]) -> Evidence:
     return Evidence(tuple(groups[0]), tuple(groups[1]) if len(groups) > 1 else ())
 
 
-def tree_of(evidence: Evidence, tree: str | None = None) -> DecideSection:
+def find_decision_tree(evidence: Evidence, tree: str | None = None) -> DecideSection:
     """The recipe's questions and branches.
 
     Args:
@@ -165,7 +165,8 @@ def decide(evidence: Evidence, tree: DecideSection) -> Decision:
     while not decided:
         branches = {name: branch for name, branch in below.items() if branch is not None}
         verdicts = {
-            name: judge(branch.when, evidence, tree.conditions) for name, branch in branches.items()
+            name: judge_condition(branch.when, evidence, tree.conditions)
+            for name, branch in branches.items()
         }
         held = [name for name, verdict in verdicts.items() if verdict.holds]
         name = held[0] if held else ""
@@ -179,8 +180,8 @@ def decide(evidence: Evidence, tree: DecideSection) -> Decision:
                 for other in held
                 if (metric := branches[other].weakest) is not None
             }
-            if ranked := _ranked(weakest, evidence):
-                lowest, *rivals = _lowest_of(ranked)
+            if ranked := _rank_metrics(weakest, evidence):
+                lowest, *rivals = _find_lowest(ranked)
                 name = weakest[lowest]
                 if rivals:
                     lower = f"{lowest} is lower than {' and '.join(rivals)}"
@@ -189,22 +190,26 @@ def decide(evidence: Evidence, tree: DecideSection) -> Decision:
             undecided = []
         if undecided:  # they stand before the first that holds
             shown = [*undecided, name] if held else undecided
-            because += dict.fromkeys(line for other in shown for line in verdicts[other].said)
+            because += dict.fromkeys(line for other in shown for line in verdicts[other].reasons)
             needs = tuple(
                 dict.fromkeys(line for other in undecided for line in verdicts[other].needs)
             )
-            lean = ", ".join(f"{other} ({_leaning(verdicts[other])})" for other in undecided)
+            lean = ", ".join(
+                f"{other} ({_describe_leaning(verdicts[other])})" for other in undecided
+            )
             rest = f" Without them it would be {name}." if held else ""
             says.append(f"The evidence does not decide {lean}.{rest}")
             break
         if not held:
-            because += dict.fromkeys(line for verdict in verdicts.values() for line in verdict.said)
+            because += dict.fromkeys(
+                line for verdict in verdicts.values() for line in verdict.reasons
+            )
             needs = ("a branch for what was found",)
             says.append(f"None of the branches holds ({', '.join(branches)}).")
             break
         path.append(name)
         says.append(branches[name].says)
-        because += verdicts[name].said
+        because += verdicts[name].reasons
         changes |= branches[name].changes
         below = branches[name].branches
         decided = not below
@@ -212,12 +217,14 @@ def decide(evidence: Evidence, tree: DecideSection) -> Decision:
         runs=tuple(str(records.run.folder) for records in evidence.runs),
         previous=tuple(str(records.run.folder) for records in evidence.previous),
         stopped=tuple(
-            f"{records.run.folder} was stopped at step {stop.get('step')} by the {_what(stop)}"
+            f"{records.run.folder} was stopped at step {stop.get('step')} by the {_name_stopper(stop)}"
             for records in evidence.runs
             if (stop := records.run.stopped()) is not None
         ),
         answers=tuple(
-            QuestionAnswer(name, question.ask, *_answer(question, evidence, tree.conditions))
+            QuestionAnswer(
+                name, question.ask, *_answer_question(question, evidence, tree.conditions)
+            )
             for name, question in tree.questions.items()
             if question is not None
         ),
@@ -233,22 +240,22 @@ def decide(evidence: Evidence, tree: DecideSection) -> Decision:
     )
 
 
-def _what(stopped: Mapping[str, Any]) -> str:
+def _name_stopper(stopped: Mapping[str, Any]) -> str:
     return f"check {stopped['check']}" if "check" in stopped else f"rule {stopped.get('rule')}"
 
 
-def _leaning(verdict: ConditionVerdict) -> str:
+def _describe_leaning(verdict: ConditionVerdict) -> str:
     if verdict.leans is None:
         return "figures are missing"
     return f"the figures lean to {'yes' if verdict.leans else 'no'}, inside the noise"
 
 
-def _answer(
+def _answer_question(
     question: Question, evidence: Evidence, named: Mapping[str, Condition]
 ) -> tuple[str, str, ConditionVerdict]:
     """The answer to a question, what it means, and what the records say of it."""
     if question.when is not None:
-        verdict = judge(question.when, evidence, named)
+        verdict = judge_condition(question.when, evidence, named)
         words = {
             True: ("yes", question.if_yes),
             False: ("no", question.if_no),
@@ -257,25 +264,25 @@ def _answer(
         return (*words[verdict.holds], verdict)
     metrics = question.lowest or []
     try:
-        ranked = _ranked(metrics, evidence)
+        ranked = _rank_metrics(metrics, evidence)
     except IncomparableError as error:
         return "not decided", "", ConditionVerdict(None, None, (error.cause,), (error.fix,))
     records = evidence.runs[0]
-    said = tuple(
-        f"{metric} {records.where(metric, step)} is {figure}"
+    reasons = tuple(
+        f"{metric} {records.describe_step(metric, step)} is {figure}"
         for metric, (step, figure) in ranked.items()
     )
     if lacking := ", ".join(metric for metric in metrics if metric not in ranked):
         verdict = ConditionVerdict(
-            None, None, (f"there is no {lacking}", *said), ("an evaluation of all of them",)
+            None, None, (f"there is no {lacking}", *reasons), ("an evaluation of all of them",)
         )
         return "not decided", "", verdict
     figures = tuple(
         VerdictFigure.of(metric, step, figure) for metric, (step, figure) in ranked.items()
     )
-    lowest = _lowest_of(ranked)
+    lowest = _find_lowest(ranked)
     if len(lowest) == 1:
-        return lowest[0], "", ConditionVerdict(True, True, said, figures=figures)
+        return lowest[0], "", ConditionVerdict(True, True, reasons, figures=figures)
     need = (
         f"more {ranked[lowest[0]][1].scatter.unit} of {', '.join(lowest)}: which is the lowest is "
         "inside the noise"
@@ -283,11 +290,11 @@ def _answer(
     return (
         f"{' or '.join(lowest)}, not decided",
         "",
-        ConditionVerdict(None, True, said, (need,), True, figures),
+        ConditionVerdict(None, True, reasons, (need,), True, figures),
     )
 
 
-def _ranked(metrics: Iterable[str], evidence: Evidence) -> dict[str, tuple[int, Estimate]]:
+def _rank_metrics(metrics: Iterable[str], evidence: Evidence) -> dict[str, tuple[int, Estimate]]:
     """Those of the metrics that the runs have, at their last steps, the lowest first.
 
     Raises:
@@ -297,16 +304,20 @@ def _ranked(metrics: Iterable[str], evidence: Evidence) -> dict[str, tuple[int, 
     return dict(sorted(last.items(), key=lambda item: item[1][1].interval.mean))
 
 
-def _lowest_of(ranked: Mapping[str, tuple[int, Estimate]]) -> list[str]:
+def _find_lowest(ranked: Mapping[str, tuple[int, Estimate]]) -> list[str]:
     """The lowest, and those that it is not decidedly below."""
     (lowest, (_, least)), *others = ranked.items()
     return [
         lowest,
-        *(metric for metric, (_, other) in others if apart(least, other).interval.high >= 0),
+        *(
+            metric
+            for metric, (_, other) in others
+            if subtract_estimates(least, other).interval.high >= 0
+        ),
     ]
 
 
-def next_recipe(decision: Decision, run: Run, path: Path) -> list[tuple[str, Any, Any]]:
+def write_next_recipe(decision: Decision, run: Run, path: Path) -> list[tuple[str, Any, Any]]:
     """Write the recipe that a decision leads to; it extends the recipe of the run.
 
     Args:
@@ -365,21 +376,21 @@ def _recipe_text(decision: Decision, recipe: Recipe, base: str) -> str:
         base: the recipe that is extended, as the file says it.
     """
     lines = [f"{HEAD}scenario {decision.scenario} of {', '.join(decision.runs)}."]
-    lines += _comment([decision.says, *decision.because, *decision.noise], "")
-    lines += _entry("extends", base, 0)
-    lines += _entry("name", f"{recipe.name}-{decision.scenario}".lower(), 0)
-    lines += _entry(
+    lines += _wrap_comments([decision.says, *decision.because, *decision.noise], "")
+    lines += _render_entry("extends", base, 0)
+    lines += _render_entry("name", f"{recipe.name}-{decision.scenario}".lower(), 0)
+    lines += _render_entry(
         "description",
         f"{recipe.name}, scenario {decision.scenario}: what was decided from its run.",
         0,
     )
-    lines += _nested(decision.changes)
+    lines += _render_sections(decision.changes)
     if not any(key.partition(".")[0] == "decide" for key in decision.changes):
         lines += ["# The tree that led here asks about the run before.", "decide: null"]
     return "\n".join(lines) + "\n"
 
 
-def _nested(changes: Mapping[str, Change], depth: int = 0) -> Iterator[str]:
+def _render_sections(changes: Mapping[str, Change], depth: int = 0) -> Iterator[str]:
     """Keys under their sections, in the order in which they come first."""
     sections: dict[str, dict[str, Change]] = {}
     for key, change in changes.items():
@@ -391,19 +402,19 @@ def _nested(changes: Mapping[str, Change], depth: int = 0) -> Iterator[str]:
                 f"a branch changes {first} as a whole and a key in it", "give one of the two"
             )
         if "" in inner:
-            yield from _comment([inner[""].because], "  " * depth)
-            yield from _entry(first, inner[""].to, depth)
+            yield from _wrap_comments([inner[""].because], "  " * depth)
+            yield from _render_entry(first, inner[""].to, depth)
         else:
-            yield f"{'  ' * depth}{_flow(first)}:"
-            yield from _nested(inner, depth + 1)
+            yield f"{'  ' * depth}{_to_flow_yaml(first)}:"
+            yield from _render_sections(inner, depth + 1)
 
 
-def _entry(key: str, value: Any, depth: int) -> list[str]:
+def _render_entry(key: str, value: Any, depth: int) -> list[str]:
     """A key with its value, in a line."""
-    return [f"{'  ' * depth}{_flow(key)}: {_flow(value)}"]
+    return [f"{'  ' * depth}{_to_flow_yaml(key)}: {_to_flow_yaml(value)}"]
 
 
-def _flow(value: Any) -> str:
+def _to_flow_yaml(value: Any) -> str:
     """A value as YAML without a line break; in a list, because alone it may end in a mark of its
     own."""
     text = yaml.safe_dump(
@@ -412,7 +423,7 @@ def _flow(value: Any) -> str:
     return text.strip()[1:-1]
 
 
-def _comment(texts: list[str], indent: str) -> list[str]:
+def _wrap_comments(texts: list[str], indent: str) -> list[str]:
     mark = f"{indent}# "
     wrapped = [
         textwrap.wrap(text, COMMENT_WIDTH, initial_indent=mark, subsequent_indent=mark)
@@ -421,7 +432,7 @@ def _comment(texts: list[str], indent: str) -> list[str]:
     return [line for lines in wrapped for line in lines]
 
 
-def decision_text(decision: Decision, watched: Sequence[RuleHistory]) -> str:
+def render_decision(decision: Decision, watched: Sequence[RuleHistory]) -> str:
     """The questions with their answers and figures, the rules that fired, the scenario, and what it
     changes.
 
@@ -429,22 +440,22 @@ def decision_text(decision: Decision, watched: Sequence[RuleHistory]) -> str:
         decision: of the runs.
         watched: the rules of the first run.
     """
-    return "\n".join(_lines(decision, watched)) + "\n"
+    return "\n".join(_decision_lines(decision, watched)) + "\n"
 
 
-def _lines(decision: Decision, watched: Sequence[RuleHistory]) -> Iterator[str]:
+def _decision_lines(decision: Decision, watched: Sequence[RuleHistory]) -> Iterator[str]:
     yield f"decided on {', '.join(decision.runs)}"
     if decision.previous:
         yield f"previous   {', '.join(decision.previous)}"
     yield from decision.stopped
     for number, one in enumerate(decision.answers, 1):
         yield ""
-        yield from _wrapped(f"{number}. {one.ask}", "", "   ")
-        yield from _wrapped(" ".join(filter(None, (f"{one.answer}.", one.means))), "   ")
-        for line in one.verdict.said:
-            yield from _wrapped(f"{line}", "   · ", "     ")
+        yield from _wrap_text(f"{number}. {one.ask}", "", "   ")
+        yield from _wrap_text(" ".join(filter(None, (f"{one.answer}.", one.means))), "   ")
+        for line in one.verdict.reasons:
+            yield from _wrap_text(f"{line}", "   · ", "     ")
         for line in one.verdict.needs:
-            yield from _wrapped(f"what would decide it: {line}", "   → ", "     ")
+            yield from _wrap_text(f"what would decide it: {line}", "   → ", "     ")
     fired = [each for rule in watched for each in rule.fired]
     if watched:
         yield ""
@@ -453,29 +464,31 @@ def _lines(decision: Decision, watched: Sequence[RuleHistory]) -> Iterator[str]:
             "something"
         )
     for each in fired:
-        yield from _wrapped(f"{each.action}: {each.message}", "   · ", "     ")
+        yield from _wrap_text(f"{each.action}: {each.message}", "   · ", "     ")
     yield ""
     yield f"scenario {decision.scenario}"
-    yield from _wrapped(decision.says, "   ")
+    yield from _wrap_text(decision.says, "   ")
     for line in decision.because:
-        yield from _wrapped(line, "   · ", "     ")
+        yield from _wrap_text(line, "   · ", "     ")
     for line in decision.noise:
-        yield from _wrapped(f"inside the noise: {line}", "   ! ", "     ")
+        yield from _wrap_text(f"inside the noise: {line}", "   ! ", "     ")
     for line in decision.needs:
-        yield from _wrapped(f"what would decide it: {line}", "   → ", "     ")
+        yield from _wrap_text(f"what would decide it: {line}", "   → ", "     ")
     if decision.changes:
         yield ""
         yield "the next recipe changes"
     for key, change in decision.changes.items():
-        yield from _wrapped(f"{key}: {dumps(change.to)}, because {change.because}", "   ", "     ")
+        yield from _wrap_text(
+            f"{key}: {dumps(change.to)}, because {change.because}", "   ", "     "
+        )
 
 
-def routes_text(table: RoutingTable) -> str:
+def render_routes(table: RoutingTable) -> str:
     """A line for each job, and under it every model with its figures, the best first."""
     lines = []
     for job, one in table.routes.items():
         lines.append(f"{job}: {one.model}{'' if one.decided else ' (not decided)'}")
-        lines += _wrapped(one.said, "   ")
+        lines += _wrap_text(one.reason, "   ")
         for each in one.candidates:
             behind = (
                 f", {Interval(*each.behind, each.n):+.3f} beside the best" if each.behind else ""
@@ -484,7 +497,7 @@ def routes_text(table: RoutingTable) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _wrapped(text: str, first: str, rest: str | None = None) -> list[str]:
+def _wrap_text(text: str, first: str, rest: str | None = None) -> list[str]:
     return textwrap.wrap(
         text,
         WIDTH,

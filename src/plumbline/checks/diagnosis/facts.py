@@ -1,5 +1,5 @@
-"""What the series of a run show for sure: by it causes are refuted, and rewards of other trainers
-get a scale."""
+"""What the series of a run show for sure: it refutes causes, and gives rewards of other trainers a
+scale."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -7,8 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.checks.diagnosis.history import EMPTY, History, Sample, Series
-from plumbline.checks.diagnosis.outcome import outcome
-from plumbline.checks.diagnosis.trends import ends_of, finite, height, moves, trend
+from plumbline.checks.diagnosis.outcome import measure_outcome
+from plumbline.checks.diagnosis.trends import (
+    compare_ends,
+    finite_values,
+    fit_trend,
+    is_moving,
+    max_magnitude,
+)
 
 Refutes = Callable[[History], bool]
 EQUAL = 1e-6
@@ -20,12 +26,12 @@ FINE = 1e-4
 """A printed 0 is one where printing changed a value by less: norms and deviations are far above."""
 WINDOW = 10
 LONG, LONG_STEPS = 5, 20
-"""See `no_chance`."""
+"""See `is_sustained`."""
 MOST = 0.99
 """Share of equal groups, up to which there are others."""
 
 
-def likely(history: History, *causes: str | tuple[str, Refutes]) -> tuple[str, ...]:
+def unrefuted_causes(history: History, *causes: str | tuple[str, Refutes]) -> tuple[str, ...]:
     """Those causes that no logged series refutes, in their order; beside a cause stands the test
     that refutes it."""
     return tuple(
@@ -35,42 +41,42 @@ def likely(history: History, *causes: str | tuple[str, Refutes]) -> tuple[str, .
     )
 
 
-def every_step(series: Series) -> bool:
+def is_every_step(series: Series) -> bool:
     """Whether neighbouring rows are of neighbouring steps; else a row may stand for several, as
     with logging_steps."""
-    return series.counted and steps_apart(series.steps) <= 1
+    return series.counted and step_distance(series.steps) <= 1
 
 
-def steps_apart(steps: NDArray[np.int64]) -> int:
+def step_distance(steps: NDArray[np.int64]) -> int:
     """How many steps are between neighbouring rows."""
     return int(np.median(np.diff(steps))) if len(steps) > 1 else 1
 
 
-def no_chance(steps: NDArray[np.int64], rows: int) -> bool:
+def is_sustained(steps: NDArray[np.int64], rows: int) -> bool:
     """Whether so many rows in a row are many: five, or fewer that stand for twenty steps
     together."""
-    return rows >= LONG or rows * steps_apart(steps) >= LONG_STEPS
+    return rows >= LONG or rows * step_distance(steps) >= LONG_STEPS
 
 
-def enough(series: Series, count: int) -> bool:
+def has_enough_rows(series: Series, count: int) -> bool:
     """Whether it has so many rows; a quarter of them will do where each is the mean of several
     steps."""
-    return len(finite(series.values)) >= (count if every_step(series) else count // 4)
+    return len(finite_values(series.values)) >= (count if is_every_step(series) else count // 4)
 
 
-def level(series: Series) -> float:
+def recent_median(series: Series) -> float:
     """The median of its last steps; NaN for none."""
-    values = finite(series.last(WINDOW).values)
+    values = finite_values(series.last(WINDOW).values)
     return float(np.median(values)) if len(values) else float("nan")
 
 
-def agree(history: History) -> bool:
+def sampler_matches(history: History) -> bool:
     """Whether a logged difference between sampler and scorer is small: no other weights,
     temperature or template."""
-    gap, kl = history["gap"], history["gap_kl"]
+    gap, kl = history["logprob_gap"], history["mismatch_kl"]
     if len(gap):
-        return level(gap) < AGREE
-    return len(kl) > 0 and abs(level(kl)) < AGREE_KL
+        return recent_median(gap) < AGREE
+    return len(kl) > 0 and abs(recent_median(kl)) < AGREE_KL
 
 
 def rewards_differ(history: History, steps: NDArray[np.int64] | None = None) -> bool:
@@ -82,28 +88,28 @@ def rewards_differ(history: History, steps: NDArray[np.int64] | None = None) -> 
     """
 
     def logged(series: Series) -> NDArray[np.float64]:
-        return finite(
+        return finite_values(
             series.values if steps is None else series.values[np.isin(series.steps, steps)]
         )
 
     shares = equal_groups(history.samples)
     if shares is not None and len(known := logged(shares)):
         return float(np.mean(known)) < 1
-    share, spread = logged(history["zero_std"]), logged(history["reward_std"])
+    share, spread = logged(history["frac_reward_zero_std"]), logged(history["reward_std"])
     if len(share) and np.mean(share) > 0:
         return float(np.mean(share)) < MOST
-    return len(spread) > 0 and float(np.median(spread)) > EQUAL and not spread_of_batch(history)
+    return len(spread) > 0 and float(np.median(spread)) > EQUAL and not is_batch_spread(history)
 
 
-def spread_of_batch(history: History) -> bool:
+def is_batch_spread(history: History) -> bool:
     """Whether the logged deviation may be that of the batch: it is above 0 where all groups are
     equal, or equals that of the only part, over all completions."""
-    equal = history["zero_std"].steps[history["zero_std"].values >= 1]
+    equal = history["frac_reward_zero_std"].steps[history["frac_reward_zero_std"].values >= 1]
     if (history["reward_std"].values[np.isin(history["reward_std"].steps, equal)] > EQUAL).any():
         return True
-    names, spread = history.names("part_std/"), history["reward_std"].values
-    if len(names) != 1 or len(own := history[f"part_std/{names[0]}"].values) != len(spread):
-        return not names and bool((history["zero_std"].values == 0).all())
+    names, spread = history.names("reward_std/"), history["reward_std"].values
+    if len(names) != 1 or len(own := history[f"reward_std/{names[0]}"].values) != len(spread):
+        return not names and bool((history["frac_reward_zero_std"].values == 0).all())
     good = np.isfinite(own) & np.isfinite(spread)
     off, size = np.abs(own[good] - spread[good]), np.abs(spread[good])
     return len(off) > 0 and bool(np.median(off) < 0.01 * np.median(size))
@@ -113,7 +119,7 @@ def equal_groups(samples: Sequence[Sample]) -> Series | None:
     """The share of groups with equal rewards by step, as the completions say; None where groups are
     unknown."""
     by_step: dict[int, list[bool]] = {}
-    for (step, prompt), group in groups_of(samples).items():
+    for (step, prompt), group in group_samples(samples).items():
         rewards = [one.reward for one in group if one.reward is not None]
         if prompt and len(rewards) > 1:
             by_step.setdefault(step, []).append(max(rewards) - min(rewards) < EQUAL)
@@ -123,7 +129,7 @@ def equal_groups(samples: Sequence[Sample]) -> Series | None:
     return Series(np.array(steps), np.array([np.mean(by_step[step]) for step in steps]))
 
 
-def groups_of(samples: Iterable[Sample]) -> dict[tuple[int, str], list[Sample]]:
+def group_samples(samples: Iterable[Sample]) -> dict[tuple[int, str], list[Sample]]:
     """The completions of each prompt at each step."""
     groups: dict[tuple[int, str], list[Sample]] = {}
     for one in samples:
@@ -131,12 +137,15 @@ def groups_of(samples: Iterable[Sample]) -> dict[tuple[int, str], list[Sample]]:
     return groups
 
 
-def link(samples: Iterable[Sample], value: Callable[[Sample], float]) -> tuple[float, float]:
+def correlate_with_reward(
+    samples: Iterable[Sample], value: Callable[[Sample], float]
+) -> tuple[float, float]:
     """Within groups: the correlation of a value of the text and the reward, and the reward of one
     more of it; 0 where one of them does not vary."""
     known = [one for one in samples if np.isfinite(np.nan if one.reward is None else one.reward)]
     groups = [
-        [(value(one), one.reward or 0.0) for one in group] for group in groups_of(known).values()
+        [(value(one), one.reward or 0.0) for one in group]
+        for group in group_samples(known).values()
     ]
     pairs = [np.array(pair) - np.mean(pair, axis=0) for pair in groups if len(pair) > 1]
     if not pairs:
@@ -146,19 +155,19 @@ def link(samples: Iterable[Sample], value: Callable[[Sample], float]) -> tuple[f
     return (both / (own * paid) ** 0.5, both / own) if own * paid > EQUAL**2 else (0.0, 0.0)
 
 
-def characters(one: Sample) -> float:
+def count_characters(one: Sample) -> float:
     """Of its text."""
     return float(len(one.text))
 
 
-def short(prompts: Sequence[str]) -> tuple[str, ...]:
+def shorten_prompts(prompts: Sequence[str]) -> tuple[str, ...]:
     """The first three, for people."""
     return tuple(dict.fromkeys(prompt[:80] for prompt in prompts[:3]))
 
 
-def learns(history: History) -> bool:
+def has_rising_trend(history: History) -> bool:
     """Whether the reward rises for sure, which nothing but trained weights explains."""
-    reward = trend(history["reward"].values)
+    reward = fit_trend(history["reward"].values)
     return reward.t > 5 and reward.last - reward.first > 0.05 * max(
         abs(reward.first), abs(reward.last)
     )
@@ -168,14 +177,14 @@ RISES = 3.0
 """Standard errors between the first fifth of the steps and the last."""
 
 
-def rises(history: History) -> bool:
+def reward_rises(history: History) -> bool:
     """Whether the reward rises by any of three tests: of few steps, or early and then no more,
     too."""
-    values, found = finite(history["reward"].values), outcome(history)
+    values, found = finite_values(history["reward"].values), measure_outcome(history)
     return (
-        learns(history)
+        has_rising_trend(history)
         or (found is not None and found.better is True)
-        or (len(values) >= 12 and ends_of(values)[2] > RISES)
+        or (len(values) >= 12 and compare_ends(values)[2] > RISES)
     )
 
 
@@ -183,9 +192,9 @@ CUT = 0.8
 """Share of cut answers from which on next to none was seen whole."""
 
 
-def cut_from_start(history: History) -> bool:
+def is_cut_from_start(history: History) -> bool:
     """Whether the limit cut nearly all answers from the first step on."""
-    values = finite(history["truncated"].values)
+    values = finite_values(history["frac_truncated"].values)
     return len(values) > 0 and min(float(values.mean()), float(values[:WINDOW].mean())) > CUT
 
 
@@ -194,21 +203,21 @@ SHIFTED, TURNED, CLIPPED = 0.01, 1e-3, 1e-3
 of terms clipped."""
 
 
-def shifted(history: History) -> bool:
+def policy_moved(history: History) -> bool:
     """Whether the learning rate is seen to move the policy: its KL grew, updates have one of their
     own, or the entropy moves. Before the first update a KL is that of another reference.
     """
     kl, total = history["kl"], history["kl_sum"]
     grew = [
-        level(one) - (one.values[0] if len(one) and one.steps[0] <= 1 else 0.0)
+        recent_median(one) - (one.values[0] if len(one) and one.steps[0] <= 1 else 0.0)
         for one in (kl, total)
     ]
     return (
         grew[0] > SHIFTED
         or grew[1] > 1
-        or level(history["kl_update"]) > TURNED
-        or level(history["clip"]) > CLIPPED
-        or moves(history["entropy"].values)
+        or recent_median(history["kl_update"]) > TURNED
+        or recent_median(history["clip_fraction"]) > CLIPPED
+        or is_moving(history["entropy"].values)
     )
 
 
@@ -222,7 +231,7 @@ BACK = 2.0
 back."""
 
 
-def held(history: History) -> str:
+def find_kl_anchor(history: History) -> str:
     """What shows that the KL term keeps the policy at its reference whatever the reward says; empty
     for nothing.
 
@@ -231,7 +240,7 @@ def held(history: History) -> str:
     beta, kl, loss = history.settings.get("rl.beta"), history["kl"], history["loss"]
     both = np.isfinite(kl.values) & (kl.values > 0) & np.isin(kl.steps, loss.steps)
     x, y = kl.values[both], loss.values[np.isin(loss.steps, kl.steps[both])]
-    if shifted(history) or len(x) < WINDOW or len(x) != len(y):
+    if policy_moved(history) or len(x) < WINDOW or len(x) != len(y):
         return ""
     ratio, third = float(np.median(y / x)), len(x) // 3
     if isinstance(beta, int | float):
@@ -247,15 +256,19 @@ def held(history: History) -> str:
     if first > BACK * last:
         return f"it took the KL from {first:.1g} back to {last:.1g} nats (rl.beta)"
     stands = len(x) > 2 * WINDOW and BACK * x[0] < first and first > 0.8 * last
-    if stands and level(history["rate"]) > height(finite(history["rate"].values)) / 2:
+    if (
+        stands
+        and recent_median(history["learning_rate"])
+        > max_magnitude(finite_values(history["learning_rate"].values)) / 2
+    ):
         return (
-            f"the KL came to {last:.1g} nats at first and no further, at a rate that goes on "
+            f"the KL came to {last:.1g} nats at first and no further, at a learning rate that goes on "
             "(rl.beta)"
         )
     return ""
 
 
-def quoted(samples: Sequence[Sample]) -> str:
+def quote_sample(samples: Sequence[Sample]) -> str:
     """One of the user's own completions, both ends of a long one, of those that hold their gold
     answer where some do: `, for example '...'`; empty where all are blank."""
     known = [one for one in samples if one.text.strip()]
@@ -271,7 +284,7 @@ QUOTED = 100
 """Characters of it."""
 
 
-def zeros(series: Series, tiny: float) -> NDArray[np.bool_]:
+def zero_mask(series: Series, tiny: float) -> NDArray[np.bool_]:
     """Where a series is 0: below `tiny`, or printed as 0 with digits that are fine beside its other
     values."""
     values = np.abs(series.values)
@@ -282,12 +295,15 @@ def zeros(series: Series, tiny: float) -> NDArray[np.bool_]:
     return values < max(tiny, series.rounding)
 
 
-def sums(history: History) -> tuple[list[int], NDArray[np.float64], float]:
+def compare_part_sum(history: History) -> tuple[list[int], NDArray[np.float64], float]:
     """Steps at which the reward and all of its parts are logged, the parts' sum less the reward,
     and what that may be off by: float32, and half a unit of each printed digit."""
-    reward, parts = history["reward"], [history[f"part/{name}"] for name in history.names("part/")]
+    reward, parts = (
+        history["reward"],
+        [history[f"reward/{name}"] for name in history.names("reward/")],
+    )
     by_step = [dict(zip(part.steps.tolist(), part.values.tolist(), strict=True)) for part in parts]
-    total = dict(zip(*(column.tolist() for column in reward.known), strict=True))
+    total = dict(zip(*(column.tolist() for column in reward.finite), strict=True))
     steps = [step for step in total if by_step and all(step in part for part in by_step)]
     less = np.array([sum(part[step] for part in by_step) - total[step] for step in steps])
     size = float(np.median(np.abs(list(total.values())))) if total else 0.0
@@ -295,15 +311,15 @@ def sums(history: History) -> tuple[list[int], NDArray[np.float64], float]:
     return steps, less, 1e-4 * max(1.0, size) + 1.01 * printed
 
 
-def weights(history: History) -> dict[str, float] | None:
+def fit_part_weights(history: History) -> dict[str, float] | None:
     """The weights of the parts that vary in the logged reward, by least squares; None where it is
     not their weighted sum, to the digits that were logged, and empty where several sets of weights
     give it."""
-    steps, less, off = sums(history)
-    names = history.names("part/")
+    steps, less, off = compare_part_sum(history)
+    names = history.names("reward/")
     if not steps:
         return None
-    columns = [history[f"part/{name}"] for name in names]
+    columns = [history[f"reward/{name}"] for name in names]
     parts = np.array([column.values[np.isin(column.steps, steps)] for column in columns]).T
     total = parts.sum(axis=1) - less
     good = np.isfinite(parts).all(axis=1) & np.isfinite(total)
@@ -321,10 +337,12 @@ def weights(history: History) -> dict[str, float] | None:
     }
 
 
-def as_logged(stored: Sequence[Sample], step: int, series: Mapping[str, Series]) -> bool | None:
+def has_logged_means(
+    stored: Sequence[Sample], step: int, series: Mapping[str, Series]
+) -> bool | None:
     """Whether the completions that are stored of a step have the means that were logged; None where
     nothing says it."""
-    for name in ("reward", *(f"part/{part}" for part in stored[0].parts)):
+    for name in ("reward", *(f"reward/{part}" for part in stored[0].parts)):
         if name == "reward" and stored[0].parts:
             continue  # it may be the plain sum, and the logged one a weighted one
         part = name.partition("/")[2]
@@ -339,7 +357,7 @@ def as_logged(stored: Sequence[Sample], step: int, series: Mapping[str, Series])
     return None
 
 
-def top(history: History) -> float | None:
+def max_reward(history: History) -> float | None:
     """The most that a completion can earn; None where that is not known, as of most rewards of
     other trainers.
 
@@ -349,19 +367,22 @@ def top(history: History) -> float | None:
     """
     if history.origin == "plumbline":
         return 1.0
-    names = history.names("part/")
+    names = history.names("reward/")
     if len(names) > 1:
-        _, less, off = sums(history)
+        _, less, off = compare_part_sum(history)
         if len(less) and float(np.mean(np.abs(less) < off)) > 0.5:
-            tops = [_unit(history[f"part/{name}"], history[f"part_std/{name}"]) for name in names]
+            tops = [
+                _is_unit_scale(history[f"reward/{name}"], history[f"reward_std/{name}"])
+                for name in names
+            ]
             return float(len(tops)) if all(tops) else None
-    spread = history[f"part_std/{names[0]}"] if len(names) == 1 else history["part_std/"]
-    return 1.0 if _unit(history["reward"], spread) else None
+    spread = history[f"reward_std/{names[0]}"] if len(names) == 1 else history["reward_std/"]
+    return 1.0 if _is_unit_scale(history["reward"], spread) else None
 
 
-def _unit(series: Series, spread: Series) -> bool:
+def _is_unit_scale(series: Series, spread: Series) -> bool:
     """Whether single values lie between 0 and 1, and 1 is among them."""
-    values = finite(series.values)
+    values = finite_values(series.values)
     if not len(values) or values.min() < 0 or values.max() > 1 + EQUAL + series.rounding:
         return False
     if int((values >= 1 - EQUAL).sum()) >= 3:

@@ -3,19 +3,23 @@
 Names of series, each with a value a logged step:
 
     reward, reward_std      of the rollouts of a step; its standard deviation, within groups where that was logged
-    zero_std                share of groups whose rewards are all equal
-    part/NAME, part_std/NAME, reading/NAME, task/NAME    parts of the reward, other readings of it, and each task's
-    length, length_max, truncated, failed    tokens of completions; shares that the limit cut, that nobody could judge
-    epoch/TASK, seconds, prompts_cut         epochs of each of several tasks; of a step; share that their limit cut
+    frac_reward_zero_std    share of groups whose rewards are all equal
+    reward/NAME, reward_std/NAME             the same of a part of the reward
+    reading/NAME, task/NAME                  other readings of the reward; the reward of each of several tasks
+    completion_length, completion_length_max, completion_length_terminated        tokens
+    frac_truncated, frac_failed, frac_prompts_truncated    completions that the limit cut, or that nobody could judge;
+                            prompts that their limit cut
+    num_eos_tokens          how many answers of a step end by themselves
     entropy                 nats a token
-    kl, clip, ratio_mean, ratio_min, ratio_max, gap, gap_max    to the reference; share clipped; importance ratios;
-                            mean absolute difference in nats of a choice's log-probability between sampler and scorer
-    kl_sum, kl_update       the KL of a whole answer; of the policy to itself before the update
-    ends                    how many answers of a step end by themselves
-    gap_kl                  KL divergence between sampler and scorer in nats a token, by whatever estimator was logged
-    loss, gradient, rate, epoch, accuracy    the gradient's norm before clipping, the learning rate
-    signal, noise           in the squared norm of a step's gradient
-    truth/NAME              what says whether answers are right, and is no reward: an accuracy, a pass rate
+    kl, kl_sum, kl_update   to the reference, a token; of a whole answer; of the policy to itself before the update
+    clip_fraction, importance_ratio_mean, importance_ratio_min, importance_ratio_max    of the loss
+    logprob_gap, logprob_gap_max             mean absolute difference in nats of a choice's log-probability between
+                            sampler and scorer
+    mismatch_kl             KL divergence between sampler and scorer in nats a token, by whatever estimator was logged
+    loss, grad_norm, learning_rate, epoch, token_accuracy    the gradient's norm before clipping
+    epoch/TASK, step_time   of each of several tasks; seconds of a step
+    grad_signal, grad_noise in the squared norm of a step's gradient
+    correctness/NAME        what says whether answers are right, and is no reward: an accuracy, a pass rate
     preference/NAME         margin, accuracy, chosen, rejected, logps_chosen, logps_rejected: of pairs
     eval/reward, eval/loss, eval/NAME        evaluations inside training; eval/reward/SET and eval/loss/SET of several
                             sets, eval/preference/NAME of held-out pairs
@@ -54,7 +58,7 @@ class Series:
         return len(self.values)
 
     @property
-    def known(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def finite(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The steps and values of those that are finite."""
         good = np.isfinite(self.values)
         return self.steps[good], self.values[good]
@@ -107,7 +111,7 @@ class Final:
     stage: str
     split: str
     mode: str
-    """greedy, sampled, voteN; of a reference its name."""
+    """greedy, sampled, voteN; of a baseline its name."""
     task: str
     evaluation: Evaluation
 
@@ -160,8 +164,8 @@ class History(Context):
             return 2 * sum(" " in sample.prompt for sample in self.samples) > len(self.samples)
         return bool(self.names(need)) if need.endswith("/") else len(self[need]) > 0
 
-    def worded(self, finding: Finding) -> Finding:
-        """See `Context.worded`: in the words of the trainer; a change of what it has no option for
+    def translate(self, finding: Finding) -> Finding:
+        """See `Context.translate`: in the words of the trainer; a change of what it has no option for
         is left out."""
         if not self.options:
             return finding
@@ -193,7 +197,7 @@ class History(Context):
         return max((int(one.steps[-1]) for one in self.series.values() if len(one)), default=0)
 
     @property
-    def logged(self) -> int:
+    def logged_steps(self) -> int:
         """How many steps something of the training was logged of."""
         trained = (one for name, one in self.series.items() if not name.startswith("eval/"))
         return max((len(one) for one in trained), default=0)

@@ -18,9 +18,9 @@ from plumbline.checks.diagnosis.readers import own
 from plumbline.checks.diagnosis.readers.rows import (
     as_number,
     collect_series,
-    columns_of,
-    kind_of,
-    our_name,
+    find_kind,
+    find_series_name,
+    list_columns,
 )
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.errors import RecipeError
@@ -51,13 +51,13 @@ class Look:
 
 
 class Live:
-    """What is known of a stage that goes on.
+    """The checks of a stage that is still training.
 
     Args:
         stage: whose it is, with its settings; of what was recorded nothing is read from it.
         section: how often to look, and what to ignore.
         memory: plain values of what was said, which a resumed run takes up again; they are changed.
-        named: our name of a metric.
+        name_series: our name of a metric.
 
     Raises:
         RecipeError: a check that is to be ignored does not exist.
@@ -68,10 +68,15 @@ class Live:
         stage: History,
         section: ChecksSection,
         memory: dict[str, Any],
-        named: Callable[[str], str | None] = our_name,
+        name_series: Callable[[str], str | None] = find_series_name,
     ) -> None:
-        know(section)
-        self.stage, self.section, self.memory, self.named = stage, section, memory, named
+        validate_check_names(section)
+        self.stage, self.section, self.memory, self.name_series = (
+            stage,
+            section,
+            memory,
+            name_series,
+        )
         self.series: dict[str, Series] = {}
         self._columns: set[str] = set()
         self._rows: list[Mapping[str, Any]] = []
@@ -85,11 +90,11 @@ class Live:
         return any(
             (number := as_number(value)) is not None
             and not math.isfinite(number)
-            and self.named(key)
+            and self.name_series(key)
             for key, value in row.items()
         )
 
-    def complete(self, samples: Iterable[Sample]) -> None:
+    def add_samples(self, samples: Iterable[Sample]) -> None:
         """Take the completions of a step, or of the next ones in order."""
         for sample in samples:
             steps = self._last or self._first
@@ -100,18 +105,18 @@ class Live:
             short = text if len(text) <= 2 * HALF else text[:HALF] + text[-HALF:]
             steps[-1].append(replace(sample, text=short))
 
-    def history(self) -> History | None:
-        """What is known now; None before there is a reward or a loss."""
-        for name, new in collect_series(self._rows, self.named).items():
+    def current_history(self) -> History | None:
+        """The history of the stage up to the last logged step; None before the first reward or loss."""
+        for name, new in collect_series(self._rows, self.name_series).items():
             old = self.series.get(name, EMPTY)
             kept = old.steps < new.steps[0]  # a resumed trainer logs steps again
             self.series[name] = Series(
                 np.concatenate([old.steps[kept], new.steps]),
                 np.concatenate([old.values[kept], new.values]),
             )
-        self._columns.update(columns_of(self._rows))
+        self._columns.update(list_columns(self._rows))
         self._rows.clear()
-        kind = kind_of(self.series, self._columns)
+        kind = find_kind(self.series, self._columns)
         if kind is None:
             return None
         samples = [sample for step in (*self._first, *self._last) for sample in step]
@@ -119,10 +124,10 @@ class Live:
 
     def look(self, *, last: bool = False) -> Look:
         """Examine what is known; the last look of a stage says what no other one has had, too."""
-        history = self.history()
+        history = self.current_history()
         if history is None:
             return Look()
-        said: dict[str, str] = self.memory.setdefault("said", {})
+        reported: dict[str, str] = self.memory.setdefault("reported", {})
         before: dict[str, dict[str, int]] = self.memory.get("standing", {})
         self.memory["standing"] = standing = {
             "fatal": dict[str, int](),
@@ -142,18 +147,18 @@ class Live:
             if since == history.last_step and not certain and not last:
                 continue  # so many looks see much that the next one does not
             # what is fatal, and may pass
-            told = finding if certain else replace(finding, level="warning")
-            if said.get(key) not in {"fatal", told.level}:
-                said[key] = told.level
-                new.append(told)
+            shown = finding if certain else replace(finding, level="warning")
+            if reported.get(key) not in {"fatal", shown.level}:
+                reported[key] = shown.level
+                new.append(shown)
         return Look(tuple(new), None if self.section.stop is False else stop, examined.not_run)
 
 
 _CHECK = {check.name: check for check in CHECKS}
 
 
-def know(section: ChecksSection) -> None:
-    """Refuse names of checks that do not exist.
+def validate_check_names(section: ChecksSection) -> None:
+    """Refuse to ignore checks that do not exist.
 
     Raises:
         RecipeError: names one, and those that do.
@@ -164,12 +169,12 @@ def know(section: ChecksSection) -> None:
         )
 
 
-def message(finding: Finding) -> str:
+def format_message(finding: Finding) -> str:
     """A finding in a line, for an event or an alert."""
     return f"{finding.check}: {finding.what}" + (f"; do: {finding.fix}" if finding.fix else "")
 
 
-class Trains(Protocol):
+class TrainingStage(Protocol):
     """A stage of a run that trains: its name, and plain values that a resumed run takes up
     again."""
 
@@ -187,9 +192,9 @@ class Checker:
         total: steps of the stage; set again where a budget of seconds says how many there will be.
     """
 
-    def __init__(self, run: Run, stage: Trains, total: int) -> None:
+    def __init__(self, run: Run, stage: TrainingStage, total: int) -> None:
         self.run, self.stage, self.total = run, stage, total
-        self.section = section_of(run.recipe)
+        self.section = checks_section(run.recipe)
         self._live: Live | None = None
 
     def look(self, row: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> Finding | None:
@@ -207,19 +212,19 @@ class Checker:
             return None
         step = row["step"]
         if self._live is None:
-            self._live = self._resumed(step)
+            self._live = self._resume(step)
         self._live.stage = replace(
             self._live.stage, settings={**self._live.stage.settings, "steps": self.total}
         )
         urgent = self._live.add(row)
-        self._live.complete(map(own.sample, samples))
+        self._live.add_samples(map(own.parse_sample, samples))
         if not step or (step % self.section.every and step != self.total and not urgent):
             return None
         found = self._live.look(last=step == self.total)
         for one in found.new:
             self.run.event(
                 one.level,
-                message(one),
+                format_message(one),
                 check=one.check,
                 since=one.since,
                 stage=self.stage.name,
@@ -227,25 +232,27 @@ class Checker:
             )
         return found.stop
 
-    def _resumed(self, step: int) -> Live:
+    def _resume(self, step: int) -> Live:
         recipe, name = self.run.recipe.plain(), self.stage.name
         live = Live(
-            own.begun(recipe, name),
+            own.start_history(recipe, name),
             self.section,
             self.stage.memory.setdefault("checks", {}),
-            own.names(recipe),
+            own.metric_namer(recipe),
         )
         for row in self.run.rows(name):
             if row["step"] < step:
                 live.add(row)
         if name == "rl" and step > 1:
-            live.complete(
-                own.sample(one) for one in self.run.files["samples"].rows() if one["step"] < step
+            live.add_samples(
+                own.parse_sample(one)
+                for one in self.run.files["samples"].rows()
+                if one["step"] < step
             )
         return live
 
 
-def section_of(recipe: Recipe) -> ChecksSection:
+def checks_section(recipe: Recipe) -> ChecksSection:
     """The recipe's, where a run that is wrong on purpose is not stopped unless it says so."""
     section = recipe.checks
     wrong = recipe.controls != type(recipe.controls)()

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.checks.diagnosis.history import History, Series
-from plumbline.checks.diagnosis.trends import Shift, change, finite, stairs
+from plumbline.checks.diagnosis.trends import Shift, find_stairs, finite_values, measure_shift
 from plumbline.evaluation.statistics import Interval
 
 ENOUGH, ENOUGH_MEANS = 12, 5
@@ -71,8 +71,8 @@ class RewardOutcome:
         return self.better is False and most < self.matters
 
     @property
-    def said(self) -> str:
-        """In a line."""
+    def summary(self) -> str:
+        """What came of the stage, in a line."""
         digits = 5 if 0 < max(abs(self.first), abs(self.last)) < 0.01 else 3
         way, done = ("fall", "fell") if self.series == "loss" else ("rise", "rose")
         why = ""
@@ -103,29 +103,29 @@ class RewardOutcome:
             + why
         )
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        return {**asdict(self), "better": self.better, "said": self.said}
+        return {**asdict(self), "better": self.better, "summary": self.summary}
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def outcome(history: History) -> RewardOutcome | None:
+def measure_outcome(history: History) -> RewardOutcome | None:
     """Of a stage; None where fewer than two values of what is trained for were logged.
 
     Of preference training the accuracy of its pairs, or their margin where that alone rises for
     sure.
     """
     if history.kind == "rl":
-        return _outcome("reward", history["reward"], history)
-    pairs = [_outcome(name, history[f"preference/{name}"], history) for name in PAIRS]
+        return _measure_series("reward", history["reward"], history)
+    pairs = [_measure_series(name, history[f"preference/{name}"], history) for name in PAIRS]
     found = [one for one in pairs if one is not None]
     return next(
         (one for one in found if one.better),
-        found[0] if found else _outcome("loss", history["loss"], history),
+        found[0] if found else _measure_series("loss", history["loss"], history),
     )
 
 
-def _outcome(name: Name, series: Series, history: History) -> RewardOutcome | None:
+def _measure_series(name: Name, series: Series, history: History) -> RewardOutcome | None:
     good = np.isfinite(series.values)
     steps, values = series.steps[good], series.values[good]
     if len(values) < 2:
@@ -135,19 +135,21 @@ def _outcome(name: Name, series: Series, history: History) -> RewardOutcome | No
     if steps[0] == 1 < apart and len(values) > ALIKE_ENOUGH:
         steps, values = steps[1:], values[1:]
     third = max(min(2, len(values) // 2), len(values) // 3)
-    learnt = stairs(
+    learnt = find_stairs(
         values,
-        _begun(steps, history["epoch"]) if history.kind == "sft" else np.array([], dtype=np.int64),
+        _epoch_starts(steps, history["epoch"])
+        if history.kind == "sft"
+        else np.array([], dtype=np.int64),
     )
-    found = _shift(values, third, third, *learnt)
+    found = _shift_under_stairs(values, third, third, *learnt)
     sign = -1 if name == "loss" else 1
-    if len(values) >= ENOUGH and not _surely(found.interval, sign):
-        at_once = _shift(values, max(2, len(values) // 10), third, *learnt)
-        found = at_once if _surely(at_once.interval, sign) else found
-    spread = finite(history["reward_std"].values)
+    if len(values) >= ENOUGH and not _is_surely_better(found.interval, sign):
+        at_once = _shift_under_stairs(values, max(2, len(values) // 10), third, *learnt)
+        found = at_once if _is_surely_better(at_once.interval, sign) else found
+    spread = finite_values(history["reward_std"].values)
     level = max(abs(found.first), abs(found.last), float(np.median(spread)) if len(spread) else 0.0)
     every = apart <= 1
-    option = "logging_steps=1" if _logs_by_transformers(history) else "a row for each step"
+    option = "logging_steps=1" if _is_transformers_log(history) else "a row for each step"
     finer = (
         f"1 row for {apart} steps: {option} would tell"
         if apart > 1 and len(values) < ALIKE_ENOUGH
@@ -159,7 +161,7 @@ def _outcome(name: Name, series: Series, history: History) -> RewardOutcome | No
     )
 
 
-def _begun(steps: NDArray[np.int64], epoch: Series) -> NDArray[np.int64]:
+def _epoch_starts(steps: NDArray[np.int64], epoch: Series) -> NDArray[np.int64]:
     """The places at which epochs after the first begin: a text that comes again is known."""
     if not len(epoch):
         return np.array([], dtype=np.int64)
@@ -167,22 +169,22 @@ def _begun(steps: NDArray[np.int64], epoch: Series) -> NDArray[np.int64]:
     return np.flatnonzero(np.diff(whole) > 0) + 1
 
 
-def _shift(
+def _shift_under_stairs(
     values: NDArray[np.float64], early: int, late: int, learnt: NDArray[np.float64], error: float
 ) -> Shift:
     """The change of a series, whose noise is what stairs leave: with them it looks slow."""
-    found = change(values - learnt, early, late)
+    found = measure_shift(values - learnt, early, late)
     first, last = float(values[:early].mean()), float(values[-late:].mean())
     half = float(np.hypot(found.interval.high - found.interval.mean, 2 * error))
     interval = Interval(last - first, last - first - half, last - first + half, len(values))
     return Shift(first, last, interval, found.alike)
 
 
-def _logs_by_transformers(history: History) -> bool:
+def _is_transformers_log(history: History) -> bool:
     """Whether the trainer is one of transformers', whose option `logging_steps` is."""
     return history.origin == "trl" or "num_generations" in history.options.values()
 
 
-def _surely(found: Interval, sign: int) -> bool:
+def _is_surely_better(found: Interval, sign: int) -> bool:
     """Whether it is for the better."""
     return (found.low if sign > 0 else -found.high) > 0

@@ -6,7 +6,7 @@ routes:
   extraction:
     model: runs/small/models/rl
     decided: true
-    said: ...
+    reason: ...
     candidates: ...   # every model with its figure, the best first
 """
 
@@ -59,7 +59,7 @@ class Route:
     decided: bool = False
     """False where another model may be as good: the difference is inside the noise, or nothing was
     compared."""
-    said: str = ""
+    reason: str = ""
     candidates: tuple[RouteCandidate, ...] = ()
 
 
@@ -71,7 +71,7 @@ class RoutingTable:
     routes: Mapping[str, Route]
 
 
-def route(folders: Sequence[Path]) -> RoutingTable:
+def choose_routes(folders: Sequence[Path]) -> RoutingTable:
     """The best model for each job that the runs were evaluated on after their last stage (greedily,
     last final split).
 
@@ -85,12 +85,12 @@ def route(folders: Sequence[Path]) -> RoutingTable:
     """
     jobs: dict[str, dict[str, Evaluation]] = {}
     for folder in folders:
-        for job, (model, evaluation) in _evaluated(folder).items():
+        for job, (model, evaluation) in _evaluations_by_job(folder).items():
             jobs.setdefault(job, {})[model] = evaluation
-    return RoutingTable(VERSION, {job: _routed(found) for job, found in jobs.items()})
+    return RoutingTable(VERSION, {job: _choose_model(found) for job, found in jobs.items()})
 
 
-def _evaluated(folder: Path) -> dict[str, tuple[str, Evaluation]]:
+def _evaluations_by_job(folder: Path) -> dict[str, tuple[str, Evaluation]]:
     """The model of a run's last evaluated stage, and its evaluation, by job."""
     if not folder.is_dir():
         raise RunError(f"{folder} is no folder", "give the folder of a run")
@@ -112,31 +112,31 @@ def _evaluated(folder: Path) -> dict[str, tuple[str, Evaluation]]:
         )
     stage = max((key.stage for key in found), key=STAGES.index)
     return {
-        _job(key, one, run): (portable(str(_model(run, stage))), one)
+        _job_name(key, one, run): (portable(str(_evaluated_model(run, stage))), one)
         for key, one in found.items()
         if key.stage == stage
     }
 
 
-def _job(key: EvaluationKey, evaluation: Evaluation, run: Run) -> str:
+def _job_name(key: EvaluationKey, evaluation: Evaluation, run: Run) -> str:
     """A task's name in its run; of a run of one task, the job among its options, or the task
     itself."""
     task = run.recipe.each_task[key.task]
     return key.task or str(task.options.get("job", evaluation.task))
 
 
-def _model(run: Run, stage: str) -> Path | str:
+def _evaluated_model(run: Run, stage: str) -> Path | str:
     """The model that a stage's evaluation is of: the recipe's own where no stage has trained
     yet."""
     name = run.recipe.model.name
     return name if stage == "base" and name is not None else run.model(stage)
 
 
-def _routed(found: Mapping[str, Evaluation]) -> Route:
+def _choose_model(found: Mapping[str, Evaluation]) -> Route:
     models = list(found)
     best = max(models, key=lambda model: found[model].mean_reward)
     candidates = {
-        model: _candidate(model, found[model], None if model == best else found[best])
+        model: _compare_candidate(model, found[model], None if model == best else found[best])
         for model in models
     }
     as_good = [
@@ -144,22 +144,24 @@ def _routed(found: Mapping[str, Evaluation]) -> Route:
     ]
     chosen = as_good[0]
     if len(models) == 1:
-        said = "the only model that was evaluated on it"
+        reason = "the only model that was evaluated on it"
     elif len(as_good) == 1:
-        said = "better than all others on the same examples"
+        reason = "better than all others on the same examples"
     else:
         rivals = ", ".join(model for model in as_good if model != chosen)
-        said = (
+        reason = (
             f"not decided: the difference to {rivals} is inside the noise; the model that was "
             "given first is taken"
         )
     ordered = sorted(candidates.values(), key=lambda one: -one.mean)
     return Route(
-        chosen, decided=len(as_good) == 1 < len(models), said=said, candidates=tuple(ordered)
+        chosen, decided=len(as_good) == 1 < len(models), reason=reason, candidates=tuple(ordered)
     )
 
 
-def _candidate(model: str, evaluation: Evaluation, best: Evaluation | None) -> RouteCandidate:
+def _compare_candidate(
+    model: str, evaluation: Evaluation, best: Evaluation | None
+) -> RouteCandidate:
     mean = mean_interval(evaluation.rewards(), evaluation.clusters())
     behind = None
     if best is not None:
@@ -188,11 +190,13 @@ def write_routes(path: Path, table: RoutingTable) -> None:
             f"{path} is there already, and `plumbline route` did not write it", "give another --out"
         )
     write_text(
-        path, HEAD + yaml.safe_dump(plain(table), sort_keys=False, allow_unicode=True, width=110)
+        path,
+        HEAD
+        + yaml.safe_dump(routes_to_json(table), sort_keys=False, allow_unicode=True, width=110),
     )
 
 
-def plain(table: RoutingTable) -> dict[str, Any]:
+def routes_to_json(table: RoutingTable) -> dict[str, Any]:
     """Plain values, as they are written."""
     values = asdict(table)
     for one in values["routes"].values():

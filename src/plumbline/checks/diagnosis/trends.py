@@ -28,21 +28,20 @@ class Trend:
     """Student's t of its slope; inf or -inf where the line goes through every point."""
 
 
-def finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The finite ones of some values."""
+def finite_values(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The values that are neither NaN nor infinite."""
     return values[np.isfinite(values)]
 
 
-def height(values: NDArray[np.float64]) -> float:
-    """The largest size among finite values: what is little or much of a series whose scale is not
-    known."""
+def max_magnitude(values: NDArray[np.float64]) -> float:
+    """The largest absolute value: the scale of a series that has no known one."""
     return float(np.abs(values).max())
 
 
-def trend(values: NDArray[np.float64]) -> Trend:
+def fit_trend(values: NDArray[np.float64]) -> Trend:
     """The line of least squares through block means (any textbook of regression); t is 0 for fewer
     than 4 values."""
-    values = finite(values)
+    values = finite_values(values)
     if len(values) < 4:
         middle = float(values.mean()) if len(values) else 0.0
         return Trend(middle, middle, 0.0)
@@ -77,7 +76,7 @@ class Shift:
     one that wanders at random, or that was smoothed; else 0."""
 
 
-def change(values: NDArray[np.float64], early: int, late: int) -> Shift:
+def measure_shift(values: NDArray[np.float64], early: int, late: int) -> Shift:
     """The mean of `late` values at the end less that of `early` at the start, with its 95 %
     interval.
 
@@ -93,7 +92,7 @@ def change(values: NDArray[np.float64], early: int, late: int) -> Shift:
     count = min(PIECES, len(values))
     means = np.array([piece.mean() for piece in np.array_split(values, count)])
     left = means - means.mean()
-    shapes = _curves(count)
+    shapes = _s_curves(count)
     best = shapes[np.argmax(np.abs(shapes @ left))]
     left = left - best * (best @ left)
     cut = OUTLIER * float(np.median(np.abs(left)))
@@ -117,7 +116,7 @@ def change(values: NDArray[np.float64], early: int, late: int) -> Shift:
 
 
 @cache
-def _curves(count: int) -> NDArray[np.float64]:
+def _s_curves(count: int) -> NDArray[np.float64]:
     """S-curves and steps over so many places, each less its mean and of length 1; some S-curves are
     nearly lines, or their middle lies outside. None is flat, and none is all of a single place,
     which may be a wild one."""
@@ -137,7 +136,7 @@ STAIR = 4.0
 """Standard errors of what other places have, from which stairs are sure."""
 
 
-def stairs(
+def find_stairs(
     values: NDArray[np.float64], edges: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], float]:
     """The stairs [n] of a series at places that are known before, as where an epoch begins, and
@@ -163,30 +162,30 @@ def stairs(
     return np.cumsum(none), error
 
 
-def moves(values: NDArray[np.float64]) -> bool:
+def is_moving(values: NDArray[np.float64]) -> bool:
     """Whether a series goes somewhere: a line that is sure, or ends that are far apart beside
     single values."""
-    values = finite(values)
+    values = finite_values(values)
     if len(values) < 8:
         return False
-    line, fifth = trend(values), max(2, len(values) // 5)
+    line, fifth = fit_trend(values), max(2, len(values) // 5)
     change = abs(float(values[-fifth:].mean() - values[:fifth].mean()))
     scatter = float(np.median(np.abs(np.diff(values)))) / 0.6745 / 2**0.5
-    sure = change > 3 * noise_of_mean(values, fifth) * 2**0.5
+    sure = change > 3 * standard_error_of_mean(values, fifth) * 2**0.5
     return change > 1e-9 and (
         (abs(line.t) > 4 and change > 0.5 * scatter) or (sure and change > scatter)
     )
 
 
-def order(values: NDArray[np.float64]) -> float:
-    """Kendall's rank correlation with the place, in its standard errors under no order: 0 for fewer
-    than 3 values.
+def kendall_z(values: NDArray[np.float64]) -> float:
+    """The z of Kendall's rank correlation between a series and time, without a trend as the null
+    hypothesis; 0 for fewer than 3 values.
 
     For few values [n] that may move at once and then stand still, where a line fits badly; of five
     values none can be beyond 2.45, of four 2.04. Ties are taken off the variance (Kendall 1970,
     chapter 4).
     """
-    values, count = finite(values), len(finite(values))
+    values, count = finite_values(values), len(finite_values(values))
     if count < 3:
         return 0.0
     signs = np.sign(values[None, :] - values[:, None])[np.triu_indices(count, 1)]
@@ -197,7 +196,7 @@ def order(values: NDArray[np.float64]) -> float:
     return float(signs.sum() / variance**0.5) if variance > 0 else 0.0
 
 
-def ends_of(values: NDArray[np.float64]) -> tuple[float, float, float]:
+def compare_ends(values: NDArray[np.float64]) -> tuple[float, float, float]:
     """The means of the first and the last fifth, and their difference in its standard errors; 0
     without an order.
 
@@ -207,19 +206,19 @@ def ends_of(values: NDArray[np.float64]) -> tuple[float, float, float]:
     """
     if len(values) < 12:
         third = max(1, len(values) // 3)
-        return float(values[:third].mean()), float(values[-third:].mean()), 2 * order(values)
+        return float(values[:third].mean()), float(values[-third:].mean()), 2 * kendall_z(values)
     fifth, places = max(4, len(values) // 5), np.linspace(-1, 1, len(values))
     first, last = float(values[:fifth].mean()), float(values[-fifth:].mean())
     # Less a curve: a fall that ends early would look like noise of neighbours that are alike.
     left = values - np.polyval(np.polyfit(places, values, 3), places)
     scatter = float(np.hypot(left[:fifth].std(ddof=1), left[-fifth:].std(ddof=1)) / fifth**0.5)
-    error = max(scatter, noise_of_mean(left, fifth) * 2**0.5, 1e-9)
-    ordered = order(np.array([block.mean() for block in np.array_split(values, BLOCKS)]))
+    error = max(scatter, standard_error_of_mean(left, fifth) * 2**0.5, 1e-9)
+    ordered = kendall_z(np.array([block.mean() for block in np.array_split(values, BLOCKS)]))
     sure = ordered * (last - first) > 0 and abs(ordered) > ORDERED
     return first, last, (last - first) / error if sure else 0.0
 
 
-def noise_of_mean(values: NDArray[np.float64], count: int, most: float = 0.8) -> float:
+def standard_error_of_mean(values: NDArray[np.float64], count: int, most: float = 0.8) -> float:
     """The standard error of the mean of `count` neighbouring values of a series [n] whose
     neighbours may be alike.
 
@@ -229,7 +228,7 @@ def noise_of_mean(values: NDArray[np.float64], count: int, most: float = 0.8) ->
     Jenkins 1970). Medians of the differences, because one fall or rise must not count as noise; no
     more correlation than `most` is believed: a slow rise would look like it.
     """
-    one, four = np.square([usual_step(values, step) for step in (1, 4)])
+    one, four = np.square([step_deviation(values, step) for step in (1, 4)])
     # most neighbours are equal: a reward that is rarely earned, or one that does not move
     if one == 0:
         return float(values.std() / count**0.5)
@@ -239,7 +238,7 @@ def noise_of_mean(values: NDArray[np.float64], count: int, most: float = 0.8) ->
     return float(np.sqrt(variance * min(1.0, (1 + correlation) / (1 - correlation) / count)))
 
 
-def usual_step(values: NDArray[np.float64], over: int = 1) -> float:
+def step_deviation(values: NDArray[np.float64], over: int = 1) -> float:
     """The standard deviation of differences by their median, which is 0.6745 of them for a normal
     law."""
     return float(np.median(np.abs(values[over:] - values[:-over])) / 0.6745)
@@ -276,7 +275,7 @@ class Fall:
     """The standard error of the mean of the last stretch."""
 
 
-def fall_of(values: NDArray[np.float64], alike: float, *, sure: bool = False) -> Fall | None:
+def find_fall(values: NDArray[np.float64], alike: float, *, sure: bool = False) -> Fall | None:
     """The fall of a series [n] from its best stretch; None where it is small, or may be chance.
 
     Args:
@@ -295,14 +294,14 @@ def fall_of(values: NDArray[np.float64], alike: float, *, sure: bool = False) ->
     error = float(
         np.hypot(*(one.std(ddof=1) / len(one) ** 0.5 for one in (stretches[best], stretches[-1])))
     )
-    noise = noise_of_mean(values, len(stretches[-1]))
+    noise = standard_error_of_mean(values, len(stretches[-1]))
     lost = float(means[best] - means[-1])
     share = lost / max(means[best] - min(0.0, float(values.min())), 1e-9)
     errors = 2**0.5 * (FALL_SURE if share < MOST else FALL_SURE - 1)
     apart = len(values) * (count - 1 - best) / count
     slow = min(
-        errors * noise_of_mean(values, len(stretches[-1]), SLOW),
-        WALK * usual_step(values) * apart**0.5,
+        errors * standard_error_of_mean(values, len(stretches[-1]), SLOW),
+        WALK * step_deviation(values) * apart**0.5,
     )
     by_chance = max(errors * max(noise, 1e-6), slow if alike else 0.0, 2 * error)
     if share < FALL_LARGE or (lost < by_chance and not few):
@@ -313,7 +312,7 @@ def fall_of(values: NDArray[np.float64], alike: float, *, sure: bool = False) ->
     return Fall(float(means[0]), float(means[best]), float(means[-1]), share, place, noise)
 
 
-def since(steps: NDArray[np.int64], mask: NDArray[np.bool_]) -> int | None:
+def start_of_last_stretch(steps: NDArray[np.int64], mask: NDArray[np.bool_]) -> int | None:
     """The step at which the last unbroken stretch of True began; None where the series does not end
     with one."""
     if not len(mask) or not mask[-1]:
@@ -322,7 +321,7 @@ def since(steps: NDArray[np.int64], mask: NDArray[np.bool_]) -> int | None:
     return int(steps[broken[-1] + 1 if len(broken) else 0])
 
 
-def runs_of(mask: NDArray[np.bool_]) -> int:
+def longest_stretch(mask: NDArray[np.bool_]) -> int:
     """The longest unbroken stretch of True."""
     longest = now = 0
     for true in mask:

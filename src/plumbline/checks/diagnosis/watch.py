@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from plumbline.checks.diagnosis.conditions import Evidence, RunFigures, judge
-from plumbline.checks.diagnosis.live import Trains
+from plumbline.checks.diagnosis.conditions import Evidence, RunFigures, judge_condition
+from plumbline.checks.diagnosis.live import TrainingStage
 from plumbline.recipe.decision_rules import Condition, WatchRule
 from plumbline.runs.run import Run
 
@@ -29,7 +29,7 @@ class RuleFinding:
     rule: str
     action: Action
     step: int
-    said: str
+    reason: str
     expected: str
     advice: str
 
@@ -37,11 +37,13 @@ class RuleFinding:
     def message(self) -> str:
         """In one sentence, for an event."""
         noise = " The interval is too wide to act on it." if self.action == "noise" else ""
-        return f"{self.rule}: {self.said}; expected: {self.expected}.{noise} {self.advice}".strip()
+        return (
+            f"{self.rule}: {self.reason}; expected: {self.expected}.{noise} {self.advice}".strip()
+        )
 
-    def facts(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """What the result of a run says that it stopped."""
-        return {"rule": self.rule, "said": self.said, "expected": self.expected}
+        return {"rule": self.rule, "reason": self.reason, "expected": self.expected}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,8 @@ class Watcher:
         stage: whose memory a resumed run takes up again.
     """
 
-    def __init__(self, run: Run, stage: Trains) -> None:
-        self.run, self.rules, self.stage = run, rules_of(run), stage
+    def __init__(self, run: Run, stage: TrainingStage) -> None:
+        self.run, self.rules, self.stage = run, active_rules(run), stage
         self._rows: list[Mapping[str, Any]] | None = None
 
     def look(self, row: Mapping[str, Any]) -> RuleFinding | None:
@@ -85,7 +87,7 @@ class Watcher:
         self._rows.append(row)
         evidence = Evidence((RunFigures(self.run, self._rows),))
         stop, state = None, self.stage.memory.setdefault(EVENT, {})
-        for fired in judged(self.rules, evidence, row, state):
+        for fired in judge_rules(self.rules, evidence, row, state):
             self.run.event(
                 EVENT,
                 fired.message,
@@ -100,12 +102,12 @@ class Watcher:
         return stop
 
 
-def rules_of(run: Run) -> dict[str, WatchRule]:
+def active_rules(run: Run) -> dict[str, WatchRule]:
     """The rules that are in force."""
     return {name: rule for name, rule in run.recipe.watch.items() if rule is not None}
 
 
-def judged(
+def judge_rules(
     rules: Mapping[str, WatchRule],
     evidence: Evidence,
     row: Mapping[str, Any],
@@ -127,16 +129,16 @@ def judged(
         ]
         if not any(row.get(str(figure.metric)) is not None for figure in figures):
             continue
-        found = _found(rule, evidence)
+        found = _judge_rule(rule, evidence)
         before = state.pop(name, None)
         if found is not None:
-            action, said = found
+            action, reason = found
             state[name] = action
             if action != before:
-                yield RuleFinding(name, action, row["step"], said, rule.expected, rule.advice)
+                yield RuleFinding(name, action, row["step"], reason, rule.expected, rule.advice)
 
 
-def _found(rule: WatchRule, evidence: Evidence) -> tuple[Action, str] | None:
+def _judge_rule(rule: WatchRule, evidence: Evidence) -> tuple[Action, str] | None:
     noise: tuple[Action, str] | None = None
     asked: tuple[tuple[Action, Condition | None], ...] = (
         ("stop", rule.stop_if),
@@ -145,22 +147,22 @@ def _found(rule: WatchRule, evidence: Evidence) -> tuple[Action, str] | None:
     for action, condition in asked:
         if condition is None:
             continue
-        verdict = judge(condition, evidence, {})
+        verdict = judge_condition(condition, evidence, {})
         if verdict.holds:
-            return action, "; ".join(verdict.said)
+            return action, "; ".join(verdict.reasons)
         if verdict.noise and verdict.leans:
-            noise = noise or ("noise", "; ".join(verdict.said))
+            noise = noise or ("noise", "; ".join(verdict.reasons))
     return noise
 
 
-def afterwards(run: Run) -> list[RuleHistory]:
+def replay_rules(run: Run) -> list[RuleHistory]:
     """What each rule of a run finds in its records, step by step, whether or not it was there while
     the run trained.
 
     Raises:
         DataError: a record cannot be read.
     """
-    rules = rules_of(run)
+    rules = active_rules(run)
     if not rules:
         return []
     records = RunFigures(run)
@@ -168,38 +170,38 @@ def afterwards(run: Run) -> list[RuleHistory]:
     fired = [
         one
         for row in records.trained
-        for one in judged(rules, Evidence((records,), until=row["step"]), row, state)
+        for one in judge_rules(rules, Evidence((records,), until=row["step"]), row, state)
     ]
     whole = Evidence((records,))
     return [
         RuleHistory(
             rule=name,
             expected=rule.expected,
-            stop_if=as_words(rule.stop_if),
-            warn_if=as_words(rule.warn_if),
+            stop_if=describe_condition(rule.stop_if),
+            warn_if=describe_condition(rule.warn_if),
             fired=tuple(one for one in fired if one.rule == name),
             now="; ".join(
                 line
                 for one in (rule.stop_if or rule.warn_if,)
                 if one
-                for line in judge(one, whole, {}).said
+                for line in judge_condition(one, whole, {}).reasons
             ),
         )
         for name, rule in rules.items()
     ]
 
 
-def as_words(condition: Condition | None) -> str:
+def describe_condition(condition: Condition | None) -> str:
     """A condition in words; empty for none."""
     if condition is None:
         return ""
     if condition.parts:
         word = {"all": " and ", "any": " or ", "none": " or "}
         kind = next(key for key in word if getattr(condition, key))
-        said = word[kind].join(
-            part if isinstance(part, str) else as_words(part) for part in condition.parts
+        joined = word[kind].join(
+            part if isinstance(part, str) else describe_condition(part) for part in condition.parts
         )
-        return f"neither {said}" if kind == "none" else said
+        return f"neither {joined}" if kind == "none" else joined
     when = [f"from step {step} on" for step in (condition.at, condition.after) if step is not None]
     change = f", the change since step {condition.since}" if condition.since is not None else ""
     bounds = " and ".join(

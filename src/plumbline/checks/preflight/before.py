@@ -1,4 +1,4 @@
-"""What is known of a run before it begins, gathered once for all checks: no weights are loaded."""
+"""The context of checks before a run: recipe, tasks and model, read once, without weights."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,8 +11,13 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from plumbline.checks.check import LEVELS, Context, Finding, MissingDataError
-from plumbline.checks.preflight.shapes import Shapes, find_shapes, folder_of, of_tiny
-from plumbline.checks.refusals import final_splits, problems
+from plumbline.checks.preflight.shapes import (
+    Shapes,
+    find_model_folder,
+    find_shapes,
+    shapes_from_tiny,
+)
+from plumbline.checks.refusals import final_splits, find_problems
 from plumbline.errors import DataError, ModelError, PlumblineError, UntrustedCodeError
 from plumbline.policies import NEEDED
 from plumbline.policies.pretrained.gguf_file import is_gguf
@@ -71,7 +76,7 @@ class TaskPrompts:
 
 @dataclass(frozen=True, kw_only=True)
 class BeforeRun(Context):
-    """A run that has not begun. What is not known is asked for when it is needed, once."""
+    """A run that has not begun. Each property is computed at its first use, once."""
 
     recipe: Recipe
     folder: Path
@@ -151,7 +156,7 @@ class BeforeRun(Context):
         """The directory with the weights that a run begins from, or with their base; None where
         none is here."""
         name = self.recipe.model.name
-        return None if name is None else folder_of(name)
+        return None if name is None else find_model_folder(name)
 
     @cached_property
     def shapes(self) -> Shapes | None:
@@ -162,7 +167,11 @@ class BeforeRun(Context):
         """
         name, tiny = self.recipe.model.name, self.recipe.model.tiny
         return (
-            find_shapes(name) if name is not None else of_tiny(tiny) if tiny is not None else None
+            find_shapes(name)
+            if name is not None
+            else shapes_from_tiny(tiny)
+            if tiny is not None
+            else None
         )
 
     @cached_property
@@ -236,16 +245,18 @@ class BeforeRun(Context):
 
 
 @contextmanager
-def before(recipe: Recipe, folder: Path, file: Path | None = None) -> Iterator[BeforeRun]:
-    """What is known of a run before anything of it is there; what has to be built for that is gone
-    afterwards.
+def gather_before_run(
+    recipe: Recipe, folder: Path, file: Path | None = None
+) -> Iterator[BeforeRun]:
+    """Gather the recipe, its tasks and its model's files before a run begins; records that are built
+    for it are deleted at the end.
 
     Args:
         recipe: of the run.
         folder: its directory; records that are in it are read.
         file: of the recipe.
     """
-    wrong = list(problems(recipe))
+    wrong = list(find_problems(recipe))
     with TemporaryDirectory() as scratch:
         tasks, unopened = open_tasks(recipe, folder / "data", Path(scratch))
         causes = " ".join(str(error) for error in wrong)

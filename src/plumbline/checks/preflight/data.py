@@ -24,7 +24,7 @@ TRIED = 40
 
 
 @check("before", name="reward", quick=False)
-def reward(before: BeforeRun) -> Iterator[Finding]:
+def find_reward_faults(before: BeforeRun) -> Iterator[Finding]:
     """What `plumbline audit` finds on `TRIED` examples of each split, without its search for
     cheats."""
     for name, one in before.tasks.items():
@@ -66,7 +66,7 @@ EQUAL = 0.5
 
 
 @check("before", name="evaluation-size")
-def evaluations(before: BeforeRun) -> Iterator[Finding]:
+def find_small_evaluations(before: BeforeRun) -> Iterator[Finding]:
     """How small a gain each evaluation could show."""
 
     def noticeable(n: int) -> float:
@@ -108,7 +108,7 @@ def evaluations(before: BeforeRun) -> Iterator[Finding]:
 
 
 @check("before", name="coverage")
-def coverage(before: BeforeRun) -> Iterator[Finding]:
+def find_low_coverage(before: BeforeRun) -> Iterator[Finding]:
     """How much of each task's data RL will have seen."""
     rl = before.recipe.rl
     if rl is None:
@@ -148,7 +148,7 @@ def coverage(before: BeforeRun) -> Iterator[Finding]:
 
 
 @check("before", name="strata")
-def strata(before: BeforeRun) -> Iterator[Finding]:
+def find_one_sided_strata(before: BeforeRun) -> Iterator[Finding]:
     """Kinds of prompts that are in one split only, and evaluations that stop before they come to
     all kinds."""
     for one in before.tasks.values():
@@ -158,11 +158,11 @@ def strata(before: BeforeRun) -> Iterator[Finding]:
         for split, examples in one.held_out.items():
             there = Counter(example.stratum for example in examples)
             if split in {"val", "test"} and len(kinds | there) > 1:
-                yield from _one_sided(one, split, kinds, there)
-        yield from _in_order(before, one)
+                yield from _compare_strata(one, split, kinds, there)
+        yield from _find_sorted_split(before, one)
 
 
-def _one_sided(
+def _compare_strata(
     one: TaskData, split: str, kinds: Counter[str], there: Counter[str]
 ) -> Iterator[Finding]:
     kinds_of = {"train": kinds, split: there}
@@ -187,7 +187,7 @@ def _one_sided(
         yield Finding("note", what, evidence=few, fix="read the mean over all of them")
 
 
-def _in_order(before: BeforeRun, one: TaskData) -> Iterator[Finding]:
+def _find_sorted_split(before: BeforeRun, one: TaskData) -> Iterator[Finding]:
     """The first examples of a split, which are all that an evaluation inside RL asks, against the
     whole of it."""
     section = before.recipe.evaluation
@@ -221,7 +221,7 @@ def _in_order(before: BeforeRun, one: TaskData) -> Iterator[Finding]:
 
 
 @check("before", name="groups")
-def groups(before: BeforeRun) -> Iterator[Finding]:
+def find_equal_groups(before: BeforeRun) -> Iterator[Finding]:
     """Whether groups will often have equal rewards: by their size, and by what the same model
     earned before."""
     rl = before.recipe.rl
@@ -244,7 +244,7 @@ def groups(before: BeforeRun) -> Iterator[Finding]:
             fix=fix,
             change=change,
         )
-    for key, evaluation in _sampled(before).items():
+    for key, evaluation in _sampled_evaluations(before).items():
         counts, rows = (
             Counter(round(reward, 6) for reward in evaluation.rewards()),
             len(evaluation.rows),
@@ -270,7 +270,7 @@ def groups(before: BeforeRun) -> Iterator[Finding]:
             yield Finding("warning", what, evidence=evidence, causes=causes, fix=fix, change=change)
 
 
-def _sampled(before: BeforeRun) -> dict[EvaluationKey, Evaluation]:
+def _sampled_evaluations(before: BeforeRun) -> dict[EvaluationKey, Evaluation]:
     """Sampled evaluations of the model that RL begins from: of the run that made it, or of this one
     at an earlier time.
 
@@ -298,4 +298,10 @@ def _sampled(before: BeforeRun) -> dict[EvaluationKey, Evaluation]:
     return {key: evaluation for key, evaluation in found.items() if evaluation.rows}
 
 
-CHECKS = (reward, evaluations, coverage, strata, groups)
+CHECKS = (
+    find_reward_faults,
+    find_small_evaluations,
+    find_low_coverage,
+    find_one_sided_strata,
+    find_equal_groups,
+)

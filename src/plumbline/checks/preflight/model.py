@@ -42,7 +42,7 @@ right."""
 
 
 @check("before", name="lengths")
-def lengths(before: BeforeRun) -> Iterator[Finding]:
+def find_long_texts(before: BeforeRun) -> Iterator[Finding]:
     """Of every task: prompts and demonstrations against the context, gold answers against the
     limit."""
     if before.recipe.model.name is not None and before.context is None and not before.exact:
@@ -50,18 +50,20 @@ def lengths(before: BeforeRun) -> Iterator[Finding]:
     about = "" if before.exact else "by characters, about "
     for one in before.tasks.values():
         if before.context is not None:
-            yield from _prompts(before, one, before.context, about)
-        yield from _targets(before, one, about)
+            yield from _find_long_prompts(before, one, before.context, about)
+        yield from _find_long_gold(before, one, about)
         if before.context is not None:
-            yield from _demonstrations(before, one, before.context, about)
+            yield from _find_long_demonstrations(before, one, before.context, about)
 
 
-def _prompts(before: BeforeRun, one: TaskData, context: int, about: str) -> Iterator[Finding]:
+def _find_long_prompts(
+    before: BeforeRun, one: TaskData, context: int, about: str
+) -> Iterator[Finding]:
     """A run refuses them, after it has evaluated its first model."""
     limit = before.recipe.sampling.max_tokens
     drawn = {"train": one.train} if before.recipe.rl is not None else {}
     for split, examples in {**drawn, **one.held_out}.items():
-        suspects = [e for e in examples if _bytes(e) + limit > context]
+        suspects = [e for e in examples if _count_bytes(e) + limit > context]
         counted = [(before.prompt_tokens(e.messages), e) for e in suspects[:MOST]]
         long = sorted(
             (pair for pair in counted if pair[0] + limit > context), key=lambda pair: -pair[0]
@@ -102,7 +104,7 @@ def _prompts(before: BeforeRun, one: TaskData, context: int, about: str) -> Iter
         )
 
 
-def _targets(before: BeforeRun, one: TaskData, about: str) -> Iterator[Finding]:
+def _find_long_gold(before: BeforeRun, one: TaskData, about: str) -> Iterator[Finding]:
     limit = before.recipe.sampling.max_tokens
     golds = [(e.gold, e) for e in one.train[:MOST] if e.gold is not None]
     counted = [
@@ -140,7 +142,7 @@ def _targets(before: BeforeRun, one: TaskData, about: str) -> Iterator[Finding]:
     )
 
 
-def _demonstrations(
+def _find_long_demonstrations(
     before: BeforeRun, one: TaskData, context: int, about: str
 ) -> Iterator[Finding]:
     """Prompt and shown answer against the context; too long ones are an error of SFT, or cut where
@@ -151,7 +153,7 @@ def _demonstrations(
     suspects = [
         e
         for e in one.train
-        if e.gold is not None and _bytes(e) + 2 * len(e.gold.encode()) > context
+        if e.gold is not None and _count_bytes(e) + 2 * len(e.gold.encode()) > context
     ]
     long = []
     for example in suspects[:MOST]:
@@ -193,7 +195,7 @@ def _demonstrations(
     )
 
 
-def _bytes(example: Example) -> int:
+def _count_bytes(example: Example) -> int:
     return TEMPLATE + sum(len(one["content"].encode()) + EACH for one in example.messages)
 
 
@@ -201,7 +203,7 @@ def _bytes(example: Example) -> int:
 
 
 @check("before", name="checkpoint")
-def checkpoint(before: BeforeRun) -> Iterator[Finding]:
+def find_broken_checkpoint(before: BeforeRun) -> Iterator[Finding]:
     """A model's directory, or an adapter's and its base's, that is not all there.
 
     Shards that the index names, files cut off by a broken download, no tokenizer. Headers are read,
@@ -214,14 +216,14 @@ def checkpoint(before: BeforeRun) -> Iterator[Finding]:
         raise MissingDataError("the model, which is not here")
     own = Path(name).expanduser()
     if is_adapter(own):
-        yield from _weights(own)
+        yield from _find_broken_weights(own)
     if not (folder / "config.json").is_file():
         return  # which a run refuses
     try:
         read_object(folder / "config.json")
-        yield from _weights(folder)
+        yield from _find_broken_weights(folder)
     except PlumblineError as error:
-        yield _broken(error.cause, folder)
+        yield _broken_finding(error.cause, folder)
     if not has_tokenizer(own) and not has_tokenizer(folder):
         causes = ("only the model was saved, not the tokenizer beside it",)
         fix = "save the model's tokenizer into the same directory (tokenizer.save_pretrained)"
@@ -235,9 +237,9 @@ def checkpoint(before: BeforeRun) -> Iterator[Finding]:
         )
 
 
-def _weights(folder: Path) -> Iterator[Finding]:
+def _find_broken_weights(folder: Path) -> Iterator[Finding]:
     if fault := find_fault(folder):
-        yield _broken(fault, folder)
+        yield _broken_finding(fault, folder)
     elif not any(folder.glob("*.safetensors")) and (pickled := pickles(folder)):
         what = (
             f"the weights in {folder} are pickles only ({', '.join(pickled[:3])}): to read them "
@@ -255,7 +257,7 @@ def _weights(folder: Path) -> Iterator[Finding]:
         )
 
 
-def _broken(what: str, folder: Path) -> Finding:
+def _broken_finding(what: str, folder: Path) -> Finding:
     evidence = {"folder": str(folder), "adapter": (folder / ADAPTER).is_file()}
     causes = ("a download or a copy that did not end", "a run that was killed while it saved")
     return Finding("fatal", what, evidence=evidence, causes=causes, fix=AGAIN)
@@ -272,7 +274,7 @@ WORTH = 0.02
 
 
 @check("before", name="template", quick=False)
-def template(before: BeforeRun) -> Iterator[Finding]:
+def find_template_faults(before: BeforeRun) -> Iterator[Finding]:
     """What the model would really be shown of a few prompts of each task."""
     try:
         chat = before.chat
@@ -286,7 +288,7 @@ def template(before: BeforeRun) -> Iterator[Finding]:
             )
         yield Finding("fatal", error.cause, causes=causes, fix=error.fix, change=change)
         return
-    yield from _mask(before, chat)
+    yield from _find_missing_mask(before, chat)
     for one in before.tasks.values():
         examples = one.train[:TRIED]
         try:
@@ -301,14 +303,14 @@ def template(before: BeforeRun) -> Iterator[Finding]:
             yield Finding("fatal", f"{one.called}{error.cause}", causes=causes, fix=fix)
             continue
         if prompts:
-            yield from _begins(chat, one, prompts)
-            yield from _left_out(chat, one, examples, prompts)
-            yield from _control_tokens(chat, one, examples)
-            yield from _opened(chat, one, examples)
-    yield from _replaced(before)
+            yield from _find_bos_faults(chat, one, prompts)
+            yield from _find_dropped_roles(chat, one, examples, prompts)
+            yield from _find_control_tokens(chat, one, examples)
+            yield from _find_opened_mark(chat, one, examples)
+    yield from _find_replaced_template(before)
 
 
-def _mask(before: BeforeRun, chat: "Chat") -> Iterator[Finding]:
+def _find_missing_mask(before: BeforeRun, chat: "Chat") -> Iterator[Finding]:
     """The token that hides a position, which a masked or slot model cannot do without."""
     folder = before.model_folder
     if not isinstance(before.recipe.model, HidingModel) or folder is None:
@@ -325,7 +327,9 @@ def _mask(before: BeforeRun, chat: "Chat") -> Iterator[Finding]:
         yield Finding("fatal", error.cause, causes=causes, fix=error.fix)
 
 
-def _begins(chat: "Chat", one: TaskData, prompts: Sequence[Sequence[int]]) -> Iterator[Finding]:
+def _find_bos_faults(
+    chat: "Chat", one: TaskData, prompts: Sequence[Sequence[int]]
+) -> Iterator[Finding]:
     """None, one or two begin-of-text tokens."""
     begin = chat.tokenizer.bos_token_id
     if begin is None:
@@ -353,7 +357,7 @@ def _begins(chat: "Chat", one: TaskData, prompts: Sequence[Sequence[int]]) -> It
         yield Finding("warning", what, evidence=evidence, causes=causes_, fix=fix)
 
 
-def _left_out(
+def _find_dropped_roles(
     chat: "Chat", one: TaskData, examples: Sequence[Example], prompts: Sequence[Sequence[int]]
 ) -> Iterator[Finding]:
     for example, prompt in zip(examples, prompts, strict=True):
@@ -382,7 +386,9 @@ def _left_out(
             return
 
 
-def _control_tokens(chat: "Chat", one: TaskData, examples: Sequence[Example]) -> Iterator[Finding]:
+def _find_control_tokens(
+    chat: "Chat", one: TaskData, examples: Sequence[Example]
+) -> Iterator[Finding]:
     """Data that writes the template's own marks, which a model is shown as ordinary text."""
     for example in examples:
         texts = [*(message["content"] for message in example.messages), example.gold or ""]
@@ -402,7 +408,9 @@ def _control_tokens(chat: "Chat", one: TaskData, examples: Sequence[Example]) ->
             return
 
 
-def _opened(chat: "Chat", one: TaskData, examples: Sequence[Example]) -> Iterator[Finding]:
+def _find_opened_mark(
+    chat: "Chat", one: TaskData, examples: Sequence[Example]
+) -> Iterator[Finding]:
     """A reward that wants the mark which the prompt has written already: no answer can begin with
     it."""
     golds = [
@@ -445,7 +453,7 @@ def _opened(chat: "Chat", one: TaskData, examples: Sequence[Example]) -> Iterato
         yield Finding("warning", what, evidence=evidence, causes=causes, fix=fix)
 
 
-def first_target(before: BeforeRun) -> str | None:
+def render_first_target(before: BeforeRun) -> str | None:
     """What SFT teaches first, with its marks, behind the end of its prompt; None where that cannot
     be known."""
     if before.recipe.sft is None or not before.exact:
@@ -469,7 +477,7 @@ def first_target(before: BeforeRun) -> str | None:
     return None
 
 
-def _replaced(before: BeforeRun) -> Iterator[Finding]:
+def _find_replaced_template(before: BeforeRun) -> Iterator[Finding]:
     """A template of the model's own that the recipe's goes over: that of its training, of an
     earlier stage, too."""
     section = before.recipe.model
@@ -498,4 +506,4 @@ def _replaced(before: BeforeRun) -> Iterator[Finding]:
         return
 
 
-CHECKS = (lengths, checkpoint, template)
+CHECKS = (find_long_texts, find_broken_checkpoint, find_template_faults)

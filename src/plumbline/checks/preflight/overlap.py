@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 from plumbline.checks.check import Finding, Level, check
 from plumbline.checks.preflight.before import BeforeRun
-from plumbline.checks.preflight.shapes import place_of
-from plumbline.checks.refusals import check_disjoint, check_start, refused
+from plumbline.checks.preflight.shapes import find_model_path
+from plumbline.checks.refusals import catch_error, check_disjoint, check_start_model
 from plumbline.records import Example
 from plumbline.tasks.task_data import TaskData
 
@@ -42,13 +42,17 @@ customer, and not its reviews of one product."""
 
 
 @check("before", name="overlap", quick=False)
-def equal(before: BeforeRun) -> Iterator[Finding]:
+def find_equal_prompts(before: BeforeRun) -> Iterator[Finding]:
     """Equal prompts, which the run refuses, and other prompts under equal ids."""
     tasks_data = list(before.tasks.values())
-    found = list(refused(check_disjoint, tasks_data))
+    found = list(catch_error(check_disjoint, tasks_data))
     name = before.recipe.model.name
-    if name is not None and place_of(name) is not None and all(one.built for one in tasks_data):
-        found += refused(check_start, name, tasks_data)
+    if (
+        name is not None
+        and find_model_path(name) is not None
+        and all(one.built for one in tasks_data)
+    ):
+        found += catch_error(check_start_model, name, tasks_data)
     for error in found:
         causes: tuple[str, ...] = ("rows dealt to splits before doubles were taken out",)
         yield Finding("fatal", error.cause, causes=causes, fix=error.fix)
@@ -72,15 +76,15 @@ def equal(before: BeforeRun) -> Iterator[Finding]:
 
 
 @check("before", name="near-copies")
-def alike(before: BeforeRun) -> Iterator[Finding]:
+def find_near_copies(before: BeforeRun) -> Iterator[Finding]:
     """Nearly equal prompts, and prompts about the same entity, of each task."""
     for one in before.tasks.values():
         for split, examples in one.held_out.items():
-            yield from _near(one, split, examples[:MOST], one.train[:MOST])
-            yield from _entities(one, split, examples[:MOST], one.train[:MOST])
+            yield from _find_near_prompts(one, split, examples[:MOST], one.train[:MOST])
+            yield from _find_shared_entities(one, split, examples[:MOST], one.train[:MOST])
 
 
-def _near(
+def _find_near_prompts(
     one: TaskData, split: str, examples: Sequence[Example], train: Sequence[Example]
 ) -> Iterator[Finding]:
     """Nearly equal prompts with the same gold answer; those with another answer ask something
@@ -98,7 +102,7 @@ def _near(
     fresh = [example for example in examples if example.fingerprint() not in known]
     pairs = [
         (fresh[pair.held_out], train[pair.train], pair.alike)
-        for pair in near(texts(fresh), texts(train))
+        for pair in find_near_texts(texts(fresh), texts(train))
     ]
     twins = [pair for pair in pairs if gold(pair[0]) == gold(pair[1])]
     if not twins:
@@ -134,7 +138,7 @@ def _near(
     yield Finding(level, what, evidence=evidence, samples=samples, causes=causes, fix=fix)
 
 
-def _entities(
+def _find_shared_entities(
     one: TaskData, split: str, examples: Sequence[Example], train: Sequence[Example]
 ) -> Iterator[Finding]:
     """Whose rows stand on both sides, by the columns that name what a row is about."""
@@ -172,7 +176,7 @@ def _entities(
         )
 
 
-CHECKS = (equal, alike)
+CHECKS = (find_equal_prompts, find_near_copies)
 
 
 # -- texts that are nearly the same ----------------------------------------------------------------
@@ -186,7 +190,7 @@ _WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class NearPair:
     """Two texts that are nearly the same, by their places."""
 
     held_out: int
@@ -194,7 +198,7 @@ class Near:
     alike: float
 
 
-def near(held_out: Sequence[str], train: Sequence[str]) -> list[Near]:
+def find_near_texts(held_out: Sequence[str], train: Sequence[str]) -> list[NearPair]:
     """For each held-out text that has one the training text that is most like it, where that is
     `ALIKE` or more."""
     mine = [_shingles(text) for text in held_out]
@@ -222,11 +226,11 @@ def near(held_out: Sequence[str], train: Sequence[str]) -> list[Near]:
     twins = []
     for place, shingles in enumerate(mine):
         own = {numbers[one] for one in shingles} - common
-        best = Near(place, -1, 0.0)
+        best = NearPair(place, -1, 0.0)
         for other, count in sorted(Counter(other for one in own for other in index[one]).items()):
             alike = count / (len(own) + sizes[other] - count)
             if count >= ALIKE * len(own) - 1e-9 and alike > best.alike:
-                best = Near(place, other, alike)
+                best = NearPair(place, other, alike)
         if best.alike >= ALIKE - 1e-9:
             twins.append(best)
     return twins

@@ -13,10 +13,10 @@ from typing import Any
 from rich.text import Text
 
 from plumbline.checks.check import Check, Examination, Finding, examine
-from plumbline.checks.findings_output import plain, said, text_of
+from plumbline.checks.findings_output import finding_to_json, render_finding, render_findings
 from plumbline.checks.preflight import data, model, overlap, settings
-from plumbline.checks.preflight.before import BeforeRun, TaskPrompts, before
-from plumbline.checks.preflight.shapes import Shapes, folder_of, is_hub_name
+from plumbline.checks.preflight.before import BeforeRun, TaskPrompts, gather_before_run
+from plumbline.checks.preflight.shapes import Shapes, find_model_folder, is_hub_name
 from plumbline.config.imports import missing
 from plumbline.errors import (
     DataError,
@@ -62,8 +62,8 @@ class Preflight(Examination[BeforeRun]):
         """Of the run."""
         return self.context.recipe
 
-    def shown(self, *, verbose: bool) -> Iterator[Text]:
-        """For terminals; see `reports.findings.shown`."""
+    def render(self, *, verbose: bool) -> Iterator[Text]:
+        """For terminals; see `findings_output.render_stages`."""
         took = f"({self.seconds:.1f} s, no weights loaded)"
         yield Text(
             f"{self.recipe.name}: taken for a recipe, and looked at before it runs {took}",
@@ -71,9 +71,11 @@ class Preflight(Examination[BeforeRun]):
         )
         for line in self.looked_at:
             yield Text(line, style="dim")
-        yield from said(self.findings, self.clear, self.not_run, ours=True, verbose=verbose)
+        yield from render_findings(
+            self.findings, self.clear, self.not_run, ours=True, verbose=verbose
+        )
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As JSON values, of the form that runs have."""
         stage = {
             "stage": "before",
@@ -81,7 +83,7 @@ class Preflight(Examination[BeforeRun]):
             "recipe": self.recipe.name,
             "looked_at": list(self.looked_at),
             "seconds": round(self.seconds, 2),
-            "findings": [plain(finding) for finding in self.findings],
+            "findings": [finding_to_json(finding) for finding in self.findings],
             "clear": list(self.clear),
             "not_run": {name: list(needs) for name, needs in self.not_run.items()},
         }
@@ -104,7 +106,7 @@ class DryRun(Preflight):
         rl = self.recipe.rl
         return 0 if rl is None else rl.steps * rl.prompts_per_step * rl.group_size
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {
             "recipe": self.recipe.plain(),
@@ -116,13 +118,13 @@ class DryRun(Preflight):
             else {**asdict(self.shapes), "parameters": self.shapes.parameters},
             "notes": list(self.notes),
             "fatal": self.fatal,
-            "findings": [plain(finding) for finding in self.findings],
+            "findings": [finding_to_json(finding) for finding in self.findings],
         }
 
     def text(self) -> str:
         """The same for people."""
         sections = {
-            "findings": [text_of(one, ours=True).plain for one in self.findings] or ["none"],
+            "findings": [render_finding(one, ours=True).plain for one in self.findings] or ["none"],
             "needs": self.needs or ["nothing that is not there"],
             "prompts": [line for one in self.prompts for line in self._prompts(one)]
             or ["not known"],
@@ -161,7 +163,7 @@ class DryRun(Preflight):
             yield f"  tokens: {tokens}; sampling.max_tokens {self.recipe.sampling.max_tokens}"
 
 
-def preflight(recipe: Recipe, folder: Path, file: Path | None = None) -> Preflight:
+def run_preflight(recipe: Recipe, folder: Path, file: Path | None = None) -> Preflight:
     """Look at all that can be known of a run without it and without its weights; nothing is kept.
 
     Args:
@@ -170,18 +172,18 @@ def preflight(recipe: Recipe, folder: Path, file: Path | None = None) -> Preflig
         file: of the recipe, where there is one.
     """
     began = time.monotonic()
-    with before(recipe, folder, file) as known:
-        return _examined(known, began)
+    with gather_before_run(recipe, folder, file) as known:
+        return _examine_run(known, began)
 
 
-def preflight_of(source: str, overrides: Sequence[str] = ()) -> Preflight:
+def preflight_source(source: str, overrides: Sequence[str] = ()) -> Preflight:
     """The same by a recipe's file or name, for the folder that it runs in.
 
     Raises:
         RecipeError: it cannot be read.
     """
     recipe = load(source, overrides)
-    return preflight(recipe, folder_for(join(recipe.run.folder, recipe.name)), find(source))
+    return run_preflight(recipe, folder_for(join(recipe.run.folder, recipe.name)), find(source))
 
 
 def dry_run(recipe: Recipe, folder: Path, *, resume: bool = False) -> DryRun:
@@ -194,21 +196,21 @@ def dry_run(recipe: Recipe, folder: Path, *, resume: bool = False) -> DryRun:
         resume: it would go on with what is there.
     """
     began = time.monotonic()
-    with before(recipe, folder) as known:
+    with gather_before_run(recipe, folder) as known:
         prompts, shapes = known.prompts, known.shapes
-        found = _examined(known, began)
+        found = _examine_run(known, began)
     estimated = ["lengths are in characters over 3: the model's tokenizer is not at hand"]
     values = {one.name: getattr(found, one.name) for one in fields(found)}
     return DryRun(
-        **{**values, "findings": (*_folder(folder, resume=resume), *found.findings)},
-        needs=[*_model(recipe.model.name, shapes), *_packages(recipe)],
+        **{**values, "findings": (*_check_folder(folder, resume=resume), *found.findings)},
+        needs=[*_missing_model(recipe.model.name, shapes), *_missing_packages(recipe)],
         prompts=prompts,
         shapes=shapes,
         notes=[] if known.counter[1] else estimated,
     )
 
 
-def refuse(recipe: Recipe, folder: Path, tasks_data: Sequence[TaskData]) -> None:
+def refuse_fatal(recipe: Recipe, folder: Path, tasks_data: Sequence[TaskData]) -> None:
     """Refuse to begin where something fatal can be seen in the run's own records, by the checks
     that take seconds.
 
@@ -220,27 +222,27 @@ def refuse(recipe: Recipe, folder: Path, tasks_data: Sequence[TaskData]) -> None
     known = BeforeRun(recipe=recipe, folder=folder, tasks={one.name: one for one in tasks_data})
     found = examine(known, [check for check in CHECKS if check.quick])
     if fatal := [finding for finding in found.findings if finding.level == "fatal"]:
-        said = "; ".join(f"{finding.what} ({finding.check})" for finding in fatal)
+        causes = "; ".join(f"{finding.what} ({finding.check})" for finding in fatal)
         fixes = "; ".join(dict.fromkeys(finding.fix for finding in fatal if finding.fix))
-        raise RunError(f"preflight failed: {said}", f"{fixes}; {ANYWAY}")
+        raise RunError(f"preflight failed: {causes}", f"{fixes}; {ANYWAY}")
 
 
-def _examined(known: BeforeRun, began: float) -> Preflight:
+def _examine_run(known: BeforeRun, began: float) -> Preflight:
     """What checks find, and before it what a run would end with at once."""
     found = examine(known, CHECKS)
     known_already = {finding.what for finding in found.findings}
-    refused = [finding for finding in _refused(known) if finding.what not in known_already]
+    refused = [finding for finding in _refusal_findings(known) if finding.what not in known_already]
     return Preflight(
         context=known,
         findings=tuple(sorted((*refused, *found.findings), key=known.rank)),
         clear=found.clear,
         not_run=found.not_run,
-        looked_at=tuple(_looked_at(known)),
+        looked_at=tuple(_describe_extent(known)),
         seconds=time.monotonic() - began,
     )
 
 
-def _refused(known: BeforeRun) -> Iterator[Finding]:
+def _refusal_findings(known: BeforeRun) -> Iterator[Finding]:
     """What a run would end with at once."""
     for error in known.wrong:
         # what needs none of that code is looked at all the same
@@ -256,7 +258,7 @@ def _refused(known: BeforeRun) -> Iterator[Finding]:
             yield Finding("fatal", error.cause, check=name, fix=error.fix)
 
 
-def _looked_at(known: BeforeRun) -> Iterator[str]:
+def _describe_extent(known: BeforeRun) -> Iterator[str]:
     for one in known.tasks.values():
         sizes = ", ".join(f"{split} {len(found):,}" for split, found in one.splits.items())
         what = (
@@ -267,11 +269,11 @@ def _looked_at(known: BeforeRun) -> Iterator[str]:
         if one.built and any(len(found) > overlap.MOST for found in one.splits.values()):
             what = f"the first {overlap.MOST:,} of each split"
         yield f"{one.called}{what} ({sizes})"
-    if (target := model.first_target(known)) is not None:
+    if (target := model.render_first_target(known)) is not None:
         yield target
 
 
-def _folder(folder: Path, *, resume: bool) -> Iterator[Finding]:
+def _check_folder(folder: Path, *, resume: bool) -> Iterator[Finding]:
     try:
         output_guard.check(folder, RUN)
     except PlumblineError as error:
@@ -283,9 +285,9 @@ def _folder(folder: Path, *, resume: bool) -> Iterator[Finding]:
         yield Finding("fatal", f"{folder} already holds a run", check="folder", fix=advice)
 
 
-def _model(name: str | None, shapes: Shapes | None) -> Iterator[str]:
+def _missing_model(name: str | None, shapes: Shapes | None) -> Iterator[str]:
     """What has to be fetched first, or will be fetched by the run."""
-    if name is None or folder_of(name) is not None or is_gguf(name):
+    if name is None or find_model_folder(name) is not None or is_gguf(name):
         return
     for entry in ENTRIES:
         if Path(name) == Path("models") / entry.name:
@@ -307,7 +309,7 @@ def _model(name: str | None, shapes: Shapes | None) -> Iterator[str]:
     )
 
 
-def _packages(recipe: Recipe) -> Iterator[str]:
+def _missing_packages(recipe: Recipe) -> Iterator[str]:
     """What has to be installed first."""
     wanted = [*NEEDED]
     if isinstance(recipe.model, PretrainedModel):

@@ -14,7 +14,7 @@ from plumbline.checks.check import Finding, MissingDataError, check
 from plumbline.checks.diagnosis.history import History, Series
 from plumbline.checks.diagnosis.rules.steps import ADAPTERS, FAR_OFF, FULL, find_small_updates
 from plumbline.checks.preflight.before import BeforeRun
-from plumbline.checks.preflight.shapes import is_hub_name, place_of
+from plumbline.checks.preflight.shapes import find_model_path, is_hub_name
 from plumbline.config.imports import code_file
 from plumbline.errors import PlumblineError
 from plumbline.policies.downloads.get import ENTRIES
@@ -33,7 +33,7 @@ SMALL = 5e7
 
 
 @check("before", name="rates")
-def rates(before: BeforeRun) -> Iterator[Finding]:
+def find_unusual_rates(before: BeforeRun) -> Iterator[Finding]:
     """The planned rates of each stage: their sum as that of a run, and what of the steps they
     leave."""
     recipe = before.recipe
@@ -44,26 +44,28 @@ def rates(before: BeforeRun) -> Iterator[Finding]:
             if sft.tasks is None or name in sft.tasks
         )
         steps = sft.steps or max(1, round((sft.epochs or 0) * math.ceil(shown / sft.batch_size)))
-        yield from _planned(sft.optimiser, steps, "sft")
+        yield from _check_planned_rates(sft.optimiser, steps, "sft")
     if recipe.rl is not None:
-        yield from _planned(recipe.rl.optimiser, recipe.rl.steps, "rl")
+        yield from _check_planned_rates(recipe.rl.optimiser, recipe.rl.steps, "rl")
         try:
             small = before.shapes is not None and before.shapes.parameters < SMALL
         except PlumblineError:
             small = False  # what is damaged is said of the checkpoint
         if recipe.model.tiny is None and not small:
             adapters = isinstance(recipe.model, PretrainedModel) and recipe.model.lora is not None
-            yield from _unusual(recipe.rl.optimiser.learning_rate, adapters=adapters)
+            yield from _find_unusual_rate(recipe.rl.optimiser.learning_rate, adapters=adapters)
 
 
-def _planned(
+def _check_planned_rates(
     section: OptimiserSection, steps: int, kind: Literal["rl", "sft"]
 ) -> Iterator[Finding]:
     """Whether they move the weights; and in RL, whether they are near 0 for a large share of the
     steps."""
     warmup = section.warmup_steps(steps)
     shares = [section.share(step, steps) for step in range(steps)]
-    series = {"rate": Series(np.arange(1, steps + 1), section.learning_rate * np.array(shares))}
+    series = {
+        "learning_rate": Series(np.arange(1, steps + 1), section.learning_rate * np.array(shares))
+    }
     history = History(
         origin="recipe", name=kind, kind=kind, series=series, settings={"steps": steps}
     )
@@ -87,7 +89,7 @@ def _planned(
     slow = sum(share < SLOW_RATE for share in shares[warmup:])
     if kind == "rl" and slow > SLOW_STEPS * steps:
         what = (
-            f"rl.optimiser.schedule {section.schedule}: the rate is under {SLOW_RATE:.0%} of its "
+            f"rl.optimiser.schedule {section.schedule}: the learning rate is under {SLOW_RATE:.0%} of its "
             "peak for the last "
         )
         what += (
@@ -111,13 +113,13 @@ def _planned(
         )
 
 
-def _unusual(rate: float, *, adapters: bool) -> Iterator[Finding]:
+def _find_unusual_rate(rate: float, *, adapters: bool) -> Iterator[Finding]:
     (low, high), other = (ADAPTERS, FULL) if adapters else (FULL, ADAPTERS)
     if low / FAR_OFF <= rate <= high * FAR_OFF * (1 + 1e-9):
         return
     above, nearest = rate > high, high if rate > high else low
     trained, others = ("adapters", "all weights") if adapters else ("all weights", "adapters")
-    meant = (f"a rate for {others} ({other[0]:.0e} to {other[1]:.0e})",)
+    meant = (f"a learning rate for {others} ({other[0]:.0e} to {other[1]:.0e})",)
     what = (
         f"rl.optimiser.learning_rate is {rate:.1e}, more than ten times "
         f"{'above' if above else 'below'} what is "
@@ -126,9 +128,9 @@ def _unusual(rate: float, *, adapters: bool) -> Iterator[Finding]:
         "warning",
         f"{what}usual for {trained} ({low:.0e} to {high:.0e})",
         check="rate",
-        evidence={"rate": rate, "usual": [low, high], "adapters": adapters},
+        evidence={"learning_rate": rate, "usual": [low, high], "adapters": adapters},
         causes=(
-            *(["a rate for supervised training"] if above else []),
+            *(["a learning rate for supervised training"] if above else []),
             *(meant if adapters != above else []),
             *([] if above else ["a power of ten too many when it was written"]),
         ),
@@ -137,13 +139,13 @@ def _unusual(rate: float, *, adapters: bool) -> Iterator[Finding]:
     )
 
 
-# -- the laws of drawing and of scoring ------------------------------------------------------------
+# -- how answers are drawn and scored ---------------------------------------------------------------
 
-LAW = ("temperature", "top_k", "top_p", "steps", "max_tokens")
+SAMPLING = ("temperature", "top_k", "top_p", "steps", "max_tokens")
 
 
-@check("before", name="laws")
-def laws(before: BeforeRun) -> Iterator[Finding]:
+@check("before", name="sampling")
+def find_sampling_mismatch(before: BeforeRun) -> Iterator[Finding]:
     """What is drawn, scored, clipped and evaluated, against one another."""
     recipe = before.recipe
     sampling, rl, controls = recipe.sampling, recipe.rl, recipe.controls
@@ -164,9 +166,15 @@ def laws(before: BeforeRun) -> Iterator[Finding]:
         }
         change: dict[str, Any] = {"evaluation.steps": None}
         yield Finding(
-            "warning", what, check="law", evidence=evidence, causes=causes, fix=fix, change=change
+            "warning",
+            what,
+            check="sampling",
+            evidence=evidence,
+            causes=causes,
+            fix=fix,
+            change=change,
         )
-    yield from _as_before(before)
+    yield from _compare_with_model_card(before)
     if rl is None:
         return
     if controls.score_temperature not in {None, sampling.temperature}:
@@ -180,13 +188,16 @@ def laws(before: BeforeRun) -> Iterator[Finding]:
         evidence = {"drawn": sampling.temperature, "scored": controls.score_temperature}
         change = {"controls.score_temperature": None}
         yield Finding(
-            "warning", what, check="law", evidence=evidence, causes=causes, fix=fix, change=change
+            "warning",
+            what,
+            check="sampling",
+            evidence=evidence,
+            causes=causes,
+            fix=fix,
+            change=change,
         )
     if rl.lag and rl.old == "rescored" and rl.tis is None:
-        what = (
-            f"answers are drawn with weights that are {rl.lag} versions old, and nothing corrects "
-            "for it (rl.old: "
-        )
+        what = f"answers are off-policy by {rl.lag} steps, and nothing corrects for it (rl.old: "
         what += "rescored without rl.tis)"
         causes = ("rl.old: rescored leaves the sampler out of the ratio",)
         fix = "weight by learner over sampler, or take the recorded log-probabilities"
@@ -194,8 +205,8 @@ def laws(before: BeforeRun) -> Iterator[Finding]:
         yield Finding(
             "warning",
             what,
-            check="law",
-            evidence={"lag": rl.lag},
+            check="sampling",
+            evidence={"off-policy steps": rl.lag},
             causes=causes,
             fix=fix,
             change=change,
@@ -203,12 +214,12 @@ def laws(before: BeforeRun) -> Iterator[Finding]:
     clips = {key for key in ("clip_low", "clip_high") if key in rl.algorithm.model_fields_set}
     if clips and rl.inner_epochs == 1 and rl.lag == 0 and rl.recorded:
         what = (
-            f"{' and '.join(sorted(clips))} can never act: each batch is used once, at lag 0, so "
+            f"{' and '.join(sorted(clips))} can never act: each batch is used once, on-policy, so "
             "every ratio is 1"
         )
         causes = ("settings of a recipe with several updates a batch",)
         fix = "leave the clip out, or use each batch several times"
-        evidence = {"inner_epochs": 1, "lag": 0}
+        evidence = {"inner_epochs": 1, "off-policy steps": 0}
         change = {"rl.inner_epochs": 2}
         yield Finding(
             "note",
@@ -221,14 +232,16 @@ def laws(before: BeforeRun) -> Iterator[Finding]:
         )
 
 
-def _as_before(before: BeforeRun) -> Iterator[Finding]:
+def _compare_with_model_card(before: BeforeRun) -> Iterator[Finding]:
     """The sampling distribution of the run that made the model, where it says so."""
     name, sampling = before.recipe.model.name, before.recipe.sampling
-    model = None if name is None else place_of(name)
+    model = None if name is None else find_model_path(name)
     card = Card.read(model) if model is not None and model.is_dir() else None
     now = asdict(sampling) | {"steps": before.recipe.evaluation.steps or sampling.most_steps}
     then = (
-        {key: card.sampling[key] for key in LAW if key in card.sampling} if card is not None else {}
+        {key: card.sampling[key] for key in SAMPLING if key in card.sampling}
+        if card is not None
+        else {}
     )
     # it was evaluated greedily alone, which says nothing of how it drew
     if then.get("temperature") == 0:
@@ -237,15 +250,21 @@ def _as_before(before: BeforeRun) -> Iterator[Finding]:
     if changed:
         named = ", ".join(f"{key} {old} then and {new} now" for key, (old, new) in changed.items())
         what = (
-            f"the run that made {name} drew its answers by another law ({named}): its evaluations "
+            f"the run that made {name} drew its answers by another sampling distribution ({named}): its evaluations "
             "and those of this "
         )
         what += "run are not of one kind"
         causes = ("two recipes with settings of their own",)
-        fix = "draw as that run did, or evaluate its model again under this law before you compare"
+        fix = "draw as that run did, or evaluate its model again in this way before you compare"
         change = {f"sampling.{key}": old for key, (old, _) in changed.items()}
         yield Finding(
-            "warning", what, check="law", evidence=changed, causes=causes, fix=fix, change=change
+            "warning",
+            what,
+            check="sampling",
+            evidence=changed,
+            causes=causes,
+            fix=fix,
+            change=change,
         )
 
 
@@ -255,12 +274,14 @@ SECONDS = 10
 
 
 @check("before", name="ignored-files", quick=False)
-def ignored(before: BeforeRun) -> Iterator[Finding]:
+def find_ignored_files(before: BeforeRun) -> Iterator[Finding]:
     """A team lost jobs so: what packs a working tree for a cluster leaves out what git ignores."""
-    named = needed(before.recipe, before.file)
+    named = list_files_read(before.recipe, before.file)
     # which is fetched there, too
-    wanted = {path: key for path, key in named if key != "model.name" or not _made(path)}
-    rules = _rules(list(wanted)) if wanted else {}
+    wanted = {
+        path: key for path, key in named if key != "model.name" or not _is_made_by_command(path)
+    }
+    rules = _ignore_rules(list(wanted)) if wanted else {}
     if not rules:
         return
     path, rule = next(iter(rules.items()))
@@ -288,7 +309,7 @@ def ignored(before: BeforeRun) -> Iterator[Finding]:
     )
 
 
-def needed(recipe: Recipe, file: Path | None) -> Iterator[tuple[Path, str]]:
+def list_files_read(recipe: Recipe, file: Path | None) -> Iterator[tuple[Path, str]]:
     """Files and folders that a run reads, by what names them, as far as they are there; relative to
     where it runs.
 
@@ -304,15 +325,15 @@ def needed(recipe: Recipe, file: Path | None) -> Iterator[tuple[Path, str]]:
         yield from ((one, "extends") for one in extended(file))
     for name, section in recipe.each_task.items():
         prefix = f"tasks.{name}" if name else "task"
-        yield from _module(section.name, f"{prefix}.name")
+        yield from _module_file(section.name, f"{prefix}.name")
         for key, values in leaves(dict(section.options)):
             for value in values if isinstance(values, list) else [values]:
                 if not isinstance(value, str):
                     continue
-                yield from _module(value, f"{prefix}.options.{key}")
+                yield from _module_file(value, f"{prefix}.options.{key}")
                 if value and len(value) < 1000 and "\n" not in value and Path(value).exists():
                     yield Path(value), f"{prefix}.options.{key}"
-    yield from _module(recipe.model.family, "model.family")
+    yield from _module_file(recipe.model.family, "model.family")
     template = recipe.model.chat_template
     if template is not None and Path(template).is_file():
         yield Path(template), "model.chat_template"
@@ -320,7 +341,7 @@ def needed(recipe: Recipe, file: Path | None) -> Iterator[tuple[Path, str]]:
         yield place, "model.name"
 
 
-def _module(name: str, key: str) -> Iterator[tuple[Path, str]]:
+def _module_file(name: str, key: str) -> Iterator[tuple[Path, str]]:
     """The file of `module:function`, where it is the user's own."""
     module, _, function = name.partition(":")
     if not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
@@ -330,7 +351,7 @@ def _module(name: str, key: str) -> Iterator[tuple[Path, str]]:
         yield file, key
 
 
-def _made(model: Path) -> bool:
+def _is_made_by_command(model: Path) -> bool:
     """Whether a command makes it: `plumbline get`, or the run of one of our recipes."""
     folder, name, *_ = *model.parts, "", ""
     return (folder == "models" and name in {entry.name for entry in ENTRIES}) or (
@@ -338,7 +359,7 @@ def _made(model: Path) -> bool:
     )
 
 
-def _rules(paths: list[Path]) -> dict[Path, str]:
+def _ignore_rules(paths: list[Path]) -> dict[Path, str]:
     """The rule that ignores each path that is ignored.
 
     Raises:
@@ -366,7 +387,7 @@ def _rules(paths: list[Path]) -> dict[Path, str]:
 
 
 @check("before", name="reproducible", quick=False)
-def reproducible(before: BeforeRun) -> Iterator[Finding]:
+def find_unpinned(before: BeforeRun) -> Iterator[Finding]:
     """What is not pinned, as far as the recipe shows it."""
     model = before.recipe.model
     why = []
@@ -385,4 +406,4 @@ def reproducible(before: BeforeRun) -> Iterator[Finding]:
         yield Finding("note", what, evidence={"seed": before.recipe.seed}, fix=fix, change=change)
 
 
-CHECKS = (rates, laws, ignored, reproducible)
+CHECKS = (find_unusual_rates, find_sampling_mismatch, find_ignored_files, find_unpinned)

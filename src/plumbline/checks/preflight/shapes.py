@@ -56,13 +56,13 @@ def find_shapes(name: str) -> Shapes | None:
     Raises:
         ModelError, DataError: what is on disk is damaged.
     """
-    folder = folder_of(name)
+    folder = find_model_folder(name)
     if folder is not None and (folder / "config.json").is_file():
-        return of_config(read_object(folder / "config.json"))
-    return published().get(name.lower())
+        return shapes_from_config(read_object(folder / "config.json"))
+    return load_published().get(name.lower())
 
 
-def place_of(name: str) -> Path | None:
+def find_model_path(name: str) -> Path | None:
     """Where a model is on this machine; None where it lies at an address that may not be asked (see
     `check_named`)."""
     try:
@@ -72,15 +72,15 @@ def place_of(name: str) -> Path | None:
     return Path(local_model(name)).expanduser()
 
 
-def folder_of(name: str) -> Path | None:
+def find_model_folder(name: str) -> Path | None:
     """The directory with a model's weights: itself, an adapter's base, or transformers' cache; None
     without one."""
-    path = None if is_gguf(name) else place_of(name)
+    path = None if is_gguf(name) else find_model_path(name)
     if path is None:
         return None
     if path.is_dir():
         base = adapter_base(str(path))
-        return path if base is None else folder_of(base)
+        return path if base is None else find_model_folder(base)
     hub = Path(
         environ.get("HF_HUB_CACHE") or f"{environ.get('HF_HOME') or '~/.cache/huggingface'}/hub"
     ).expanduser()
@@ -98,7 +98,7 @@ def is_hub_name(name: str) -> bool:
     )
 
 
-def of_config(config: Mapping[str, Any]) -> Shapes | None:
+def shapes_from_config(config: Mapping[str, Any]) -> Shapes | None:
     """The shape that a config.json tells; None where it is of another kind of model."""
     values = config.get("text_config") or config
     keys = (
@@ -127,7 +127,7 @@ def of_config(config: Mapping[str, Any]) -> Shapes | None:
     )
 
 
-def of_tiny(tiny: TinySection) -> Shapes:
+def shapes_from_tiny(tiny: TinySection) -> Shapes:
     """The shape of the model that is made on the spot."""
     heads, given = (
         tiny.heads,
@@ -140,7 +140,7 @@ def of_tiny(tiny: TinySection) -> Shapes:
 
 
 @cache
-def published() -> Mapping[str, Shapes]:
+def load_published() -> Mapping[str, Shapes]:
     """The table, by name in small letters."""
     values = yaml.safe_load(read_text(Path(__file__).parent / "published.yaml"))
     return {name.lower(): Shapes(**each) for name, each in values.items()}

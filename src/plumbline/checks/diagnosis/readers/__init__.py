@@ -16,8 +16,8 @@ from plumbline.checks.diagnosis.readers import (
     trainer_state,
     wandb,
 )
-from plumbline.checks.diagnosis.readers.logs import with_completions
-from plumbline.checks.diagnosis.readers.rows import MOST_RUNS, SeveralRunsError, only_one
+from plumbline.checks.diagnosis.readers.logs import add_completions
+from plumbline.checks.diagnosis.readers.rows import MOST_RUNS, SeveralRunsError, take_only
 from plumbline.errors import DataError
 from plumbline.storage import open_regular
 
@@ -76,12 +76,12 @@ def read_histories(path: Path | str, completions: Path | None = None) -> list[Hi
     if not completions.exists():
         raise DataError(f"there is no {completions}", "check --completions")
     last = histories[-1]
-    found = stored.read_completions(completions, last.names("part/"))
+    found = stored.read_completions(completions, last.names("reward/"))
     if not found.samples and not found.remarks:
         raise DataError(
             f"{completions} holds no completions", "give JSON lines, or a folder with *.jsonl in it"
         )
-    return [*histories[:-1], with_completions(last, found)]
+    return [*histories[:-1], add_completions(last, found)]
 
 
 def read_runs(
@@ -102,10 +102,10 @@ def read_runs(
     except SeveralRunsError as several:
         if completions is not None or len(several.found) > MOST_RUNS:
             raise
-        return {str(one.relative_to(path)): _tried(one) for one in several.found}
+        return {str(one.relative_to(path)): _try_read(one) for one in several.found}
 
 
-def _tried(path: Path) -> list[History] | DataError:
+def _try_read(path: Path) -> list[History] | DataError:
     try:
         return _read(path)
     except DataError as error:
@@ -126,7 +126,7 @@ def _read(path: Path) -> list[History]:
         if (found := reader.find(path)) is not None:
             return reader.read(found)
     below = sorted(path.iterdir())[:200] if path.is_dir() else []
-    if run := only_one(
+    if run := take_only(
         [one for one in below if one.is_dir() and _holds_run(one)], path, "folders with a run"
     ):
         return _read(run)

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plumbline.checks.diagnosis.facts import as_logged
+from plumbline.checks.diagnosis.facts import has_logged_means
 from plumbline.checks.diagnosis.history import History, Sample, Series
-from plumbline.checks.diagnosis.readers.rows import FAR, NOTHING, TABLE, as_number, our_name
+from plumbline.checks.diagnosis.readers.rows import FAR, NOTHING, TABLE, as_number, find_series_name
 from plumbline.config.imports import check_installed
 from plumbline.errors import DataError, ModelError
 from plumbline.storage import clear_read_errors, open_regular, read_json, read_text
@@ -52,18 +52,18 @@ def find(path: Path) -> Path | None:
     """A file of completions, or a folder that has nothing else: no log of its training."""
     if path.is_file():
         return path if path.suffix == ".parquet" or holds_completions(path) else None
-    return path if _stored(path) else None
+    return path if _completion_files(path) else None
 
 
 def read(path: Path) -> list[History]:
     """See `Reader.read`: what completions alone tell, with the means of their rewards as the
     log."""
-    files = _stored(path) if path.is_dir() else [path]
+    files = _completion_files(path) if path.is_dir() else [path]
     samples, remarks = _read(files, (), strict=True)
     if not any(one.reward is not None for one in samples):
         cause = remarks[0] if remarks else f"{path} holds no rewards of completions"
         raise DataError(cause, "or give the trainer's log, or what it printed")
-    trained, evaluated = apart(samples, {})
+    trained, evaluated = split_by_mode(samples, {})
     words = TABLE["trainers"]["trl" if files[0].name.startswith("completions_") else ""]
     alone = (
         "there is no log beside these completions: of transformers' trainers trainer_state.json "
@@ -75,7 +75,7 @@ def read(path: Path) -> list[History]:
             origin="completions",
             name="rl",
             kind="rl",
-            series=_means(trained),
+            series=_mean_series(trained),
             samples=trained,
             evaluated=evaluated,
             options=words["keys"],
@@ -84,14 +84,14 @@ def read(path: Path) -> list[History]:
     ]
 
 
-def _means(samples: Sequence[Sample]) -> dict[str, Series]:
+def _mean_series(samples: Sequence[Sample]) -> dict[str, Series]:
     """The means of rewards and parts by step, and of the deviations within groups."""
     found: dict[str, dict[int, list[float]]] = {}
     groups: dict[tuple[int, str], list[float]] = {}
     for one in samples:
         for name, value in (
             ("reward", one.reward),
-            *((f"part/{part}", number) for part, number in one.parts.items()),
+            *((f"reward/{part}", number) for part, number in one.parts.items()),
         ):
             if value is not None:
                 found.setdefault(name, {}).setdefault(one.step, []).append(value)
@@ -114,14 +114,14 @@ def _means(samples: Sequence[Sample]) -> dict[str, Series]:
 def read_beside(folder: Path, parts: Sequence[str]) -> Completions:
     """The completions in a run's folder; none where there are none. A file that cannot be read is a
     remark."""
-    return _read(_beside(folder), parts, strict=False)
+    return _read(_files_beside(folder), parts, strict=False)
 
 
-def _stored(folder: Path) -> list[Path]:
-    return _beside(folder) or [file for file in _files(folder) if is_completions(file)]
+def _completion_files(folder: Path) -> list[Path]:
+    return _files_beside(folder) or [file for file in _files(folder) if is_completions(file)]
 
 
-def _beside(folder: Path) -> list[Path]:
+def _files_beside(folder: Path) -> list[Path]:
     for place in _PLACES:
         found = _files(folder / place)
         if place == _PLACES[-1]:
@@ -141,15 +141,15 @@ def is_completions(file: Path) -> bool:
 def holds_completions(file: Path) -> bool:
     """Whether the first row of a file holds a prompt and an answer, with what it earned."""
     try:
-        row = next(iter(_rows(file)), {})
+        row = next(iter(_read_rows(file)), {})
     except (DataError, ModelError):
         return False
-    lower = _lower(row)
+    lower = _lower_keys(row)
     paid = {*REWARD, "advantage", "advantages"} & lower.keys()
     return (
         bool(paid)
-        and isinstance(_first(lower, TEXT), str | list)
-        and _first(lower, PROMPT) is not None
+        and isinstance(_first_value(lower, TEXT), str | list)
+        and _first_value(lower, PROMPT) is not None
     )
 
 
@@ -181,7 +181,7 @@ def _read(files: Sequence[Path], parts: Sequence[str], *, strict: bool) -> Compl
     remarks: dict[str, None] = {}
     for file in files:
         try:
-            samples += _samples(file, parts, _step_of(file) if len(files) > 1 else 0, columns)
+            samples += _read_samples(file, parts, _step_of(file) if len(files) > 1 else 0, columns)
         except ModelError as error:
             remarks[
                 f"{error.cause}: {error.fix}, or for a tool: uv tool install . --with pyarrow"
@@ -190,7 +190,7 @@ def _read(files: Sequence[Path], parts: Sequence[str], *, strict: bool) -> Compl
             if strict:
                 raise
             remarks[f"{error.cause}: its completions were not read; {error.fix}"] = None
-    if samples and (lacking := _lacking(samples, parts)):
+    if samples and (lacking := _missing_columns(samples, parts)):
         shown = ", ".join([*columns][:20])
         remarks[
             (
@@ -210,11 +210,13 @@ def _step_of(file: Path) -> int:
     return int(found[-1]) if found else 0
 
 
-def _samples(file: Path, parts: Sequence[str], step: int, columns: dict[str, None]) -> list[Sample]:
+def _read_samples(
+    file: Path, parts: Sequence[str], step: int, columns: dict[str, None]
+) -> list[Sample]:
     samples = []
-    for number, row in enumerate(_answers(_rows(file)), 1):
+    for number, row in enumerate(_split_answers(_read_rows(file)), 1):
         columns.update(dict.fromkeys(row))
-        if (sample := _sample(row, parts, file.stem, step)) is None:
+        if (sample := _parse_sample(row, parts, file.stem, step)) is None:
             raise DataError(
                 f"{file}: row {number} has no completion",
                 f"call the column one of {', '.join(TEXT)}",
@@ -223,7 +225,7 @@ def _samples(file: Path, parts: Sequence[str], step: int, columns: dict[str, Non
     return samples
 
 
-def _lacking(samples: Sequence[Sample], parts: Sequence[str]) -> list[str]:
+def _missing_columns(samples: Sequence[Sample], parts: Sequence[str]) -> list[str]:
     there = {
         "prompt": any(one.prompt for one in samples),
         "reward": any(one.reward is not None for one in samples),
@@ -237,14 +239,14 @@ def _lacking(samples: Sequence[Sample], parts: Sequence[str]) -> list[str]:
 # -- rows of files ---------------------------------------------------------------------------------
 
 
-def _rows(file: Path) -> Iterable[Mapping[str, Any]]:
+def _read_rows(file: Path) -> Iterable[Mapping[str, Any]]:
     suffix = file.suffix.lower()
     if suffix == ".parquet":
-        return _parquet(file)
+        return _read_parquet(file)
     if suffix in {".csv", ".tsv"}:
-        return _separated(file)
+        return _read_separated(file)
     if suffix != ".json":
-        return _lines(file)
+        return _read_json_lines(file)
     value = read_json(file)
     rows = value if isinstance(value, list) else column_rows(value)
     lists = (
@@ -275,7 +277,7 @@ def column_rows(table: Any) -> list[dict[str, Any]] | None:
     return [dict(zip(map(str, names), row, strict=False)) for row in rows]
 
 
-def _lines(file: Path) -> Iterator[Mapping[str, Any]]:
+def _read_json_lines(file: Path) -> Iterator[Mapping[str, Any]]:
     """The rows of JSON lines, without a last one that is half written."""
     lines = [line for line in read_text(file).split("\n") if line.strip()]
     for number, line in enumerate(lines, 1):
@@ -292,7 +294,7 @@ def _lines(file: Path) -> Iterator[Mapping[str, Any]]:
         yield row
 
 
-def _separated(file: Path) -> Iterator[Mapping[str, Any]]:
+def _read_separated(file: Path) -> Iterator[Mapping[str, Any]]:
     """The rows of a CSV, whose cells are numbers where they look so, and nothing where they are
     empty."""
     text = read_text(file)
@@ -311,7 +313,7 @@ def _separated(file: Path) -> Iterator[Mapping[str, Any]]:
         raise DataError(f"{file} cannot be read as CSV ({error})", "give JSON lines") from error
 
 
-def _parquet(file: Path) -> Iterator[Mapping[str, Any]]:
+def _read_parquet(file: Path) -> Iterator[Mapping[str, Any]]:
     check_installed(
         f"{file.parent.name}/{file.name if file.name[:12] != 'completions_' else '*.parquet'}",
         ("pyarrow",),
@@ -332,11 +334,11 @@ def _parquet(file: Path) -> Iterator[Mapping[str, Any]]:
 # -- answers of rows -------------------------------------------------------------------------------
 
 
-def _answers(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def _split_answers(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Rows of one answer: a list of answers is as many rows, and so is each other list of that
     length (ms-swift)."""
     for row in rows:
-        texts = _first(_lower(row), TEXT)
+        texts = _first_value(_lower_keys(row), TEXT)
         if (
             not isinstance(texts, list)
             or not texts
@@ -345,14 +347,14 @@ def _answers(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
             yield row
             continue
         for at in range(len(texts)):
-            yield {name: _one_of(value, at, len(texts)) for name, value in row.items()}
+            yield {name: _pick_answer(value, at, len(texts)) for name, value in row.items()}
 
 
-def _one_of(value: Any, at: int, count: int) -> Any:
+def _pick_answer(value: Any, at: int, count: int) -> Any:
     """What of a column belongs to one of so many answers."""
     if isinstance(value, dict):
         return {
-            name: one if isinstance(one, dict) else _one_of(one, at, count)
+            name: one if isinstance(one, dict) else _pick_answer(one, at, count)
             for name, one in value.items()
         }
     if (
@@ -364,39 +366,45 @@ def _one_of(value: Any, at: int, count: int) -> Any:
     return value[at]
 
 
-def _sample(row: Mapping[str, Any], parts: Sequence[str], file: str, step: int) -> Sample | None:
-    lower = _lower(row)
-    text, prompt = _first(lower, TEXT), _first(lower, PROMPT)
-    if text is None and isinstance(chat := _first(lower, _NAMES["chat"]), list) and len(chat) > 1:
+def _parse_sample(
+    row: Mapping[str, Any], parts: Sequence[str], file: str, step: int
+) -> Sample | None:
+    lower = _lower_keys(row)
+    text, prompt = _first_value(lower, TEXT), _first_value(lower, PROMPT)
+    if (
+        text is None
+        and isinstance(chat := _first_value(lower, _NAMES["chat"]), list)
+        and len(chat) > 1
+    ):
         text, prompt = chat[-1:], chat[:-1]
     if text is None:
         return None
-    values, others, total = _figures(row, parts)
+    values, others, total = _read_figures(row, parts)
     reward = next(
-        (number for name in REWARD if (number := _figure(lower.get(name))) is not None), total
+        (number for name in REWARD if (number := _read_figure(lower.get(name))) is not None), total
     )
     # TRL's, whose log is not there
     if reward is None and not values and any("advantage" in name for name in lower):
         values, others = others, {}
     known = [value for value in values.values() if not np.isnan(value)]
-    counted = as_number(_first(lower, STEP))
+    counted = as_number(_first_value(lower, STEP))
     return Sample(
         step if counted is None or not abs(counted) < FAR else int(counted),
-        _plain(prompt),
-        _plain(text),
+        _to_text(prompt),
+        _to_text(text),
         reward if reward is not None else sum(known) if known else None,
         None,
         values,
-        _plain(_first(lower, GOLD))[:LONGEST],
+        _to_text(_first_value(lower, GOLD))[:LONGEST],
         MODES.get(
             str(lower.get("mode")).lower(), "eval" if "eval" in re.split(r"[\W_]+", file) else ""
         ),
-        _plain(_first(lower, KIND))[:80],
+        _to_text(_first_value(lower, KIND))[:80],
         others,
     )
 
 
-def _figures(
+def _read_figures(
     row: Mapping[str, Any], parts: Sequence[str]
 ) -> tuple[dict[str, float], dict[str, float], float | None]:
     """The parts of the reward in a row, other numbers that are none, and the reward that stands
@@ -408,7 +416,7 @@ def _figures(
         if isinstance(value, dict):
             paid = _PARTS.fullmatch(name.lower()) is not None
             for inner, one in value.items() if paid or name.lower() == "metrics" else ():
-                if (number := _figure(one)) is None:
+                if (number := _read_figure(one)) is None:
                     continue
                 if paid and str(inner).lower() in _NAMES["total"]:
                     total = number
@@ -416,16 +424,16 @@ def _figures(
                     values[str(inner)] = number
                 else:
                     others[str(inner)] = number
-        elif name in parts or (our_name(name) or "").startswith("part/"):
-            part = name if name in parts else (our_name(name) or "").removeprefix("part/")
-            if (number := _figure(value)) is not None:
+        elif name in parts or (find_series_name(name) or "").startswith("reward/"):
+            part = name if name in parts else (find_series_name(name) or "").removeprefix("reward/")
+            if (number := _read_figure(value)) is not None:
                 values[part] = number
         elif _is_other(name, value):
             others[name] = float(value)
     return values, others, total
 
 
-def _figure(value: Any) -> float | None:
+def _read_figure(value: Any) -> float | None:
     return float(value) if isinstance(value, bool) else as_number(value)
 
 
@@ -436,7 +444,7 @@ def _is_other(name: str, value: Any) -> bool:
     return number and not _ORDER.search(name) and name.lower() not in {*REWARD, *GOLD, *KIND}
 
 
-def apart(
+def split_by_mode(
     samples: Sequence[Sample], series: Mapping[str, Series]
 ) -> tuple[list[Sample], list[Sample]]:
     """The completions of training, and those of evaluations inside it.
@@ -449,7 +457,9 @@ def apart(
     for sample in samples:
         if sample.step in evaluated and not sample.mode:
             by_step.setdefault(sample.step, []).append(sample)
-    other = {step for step, stored in by_step.items() if as_logged(stored, step, series) is False}
+    other = {
+        step for step, stored in by_step.items() if has_logged_means(stored, step, series) is False
+    }
     known = [
         replace(one, mode="eval") if one.step in other and not one.mode else one for one in samples
     ]
@@ -458,20 +468,20 @@ def apart(
     ]
 
 
-def _lower(row: Mapping[str, Any]) -> dict[str, Any]:
+def _lower_keys(row: Mapping[str, Any]) -> dict[str, Any]:
     return {str(name).strip().lower(): value for name, value in row.items()}
 
 
-def _first(row: Mapping[str, Any], names: Sequence[str]) -> Any:
+def _first_value(row: Mapping[str, Any], names: Sequence[str]) -> Any:
     return next((row[name] for name in names if row.get(name) is not None), None)
 
 
-def _plain(value: Any, levels: int = 5) -> str:
+def _to_text(value: Any, levels: int = 5) -> str:
     """A text, or the messages of a chat, or the pieces of one, one after another; what is nested
     deeper is left out."""
     if isinstance(value, dict):
         value = next((value[name] for name in ("content", "value", "text") if name in value), "")
     if isinstance(value, dict | list):
         held = value if isinstance(value, list) else [value]
-        return "\n".join(_plain(one, levels - 1) for one in held) if levels else ""
+        return "\n".join(_to_text(one, levels - 1) for one in held) if levels else ""
     return "" if value is None else str(value)

@@ -23,14 +23,14 @@ from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers.logs import config_beside, read_log
 from plumbline.checks.diagnosis.readers.rows import (
     AT,
-    apart_where_begun,
     as_number,
+    find_series_name,
+    has_mark,
     is_step,
-    marked,
-    of_evaluation,
-    only_one,
-    our_name,
+    mark_evaluation,
     refuse_many,
+    split_at_restarts,
+    take_only,
 )
 from plumbline.storage import read_bytes
 
@@ -87,45 +87,49 @@ def find(path: Path) -> Path | None:
         DataError: there are several; it lists them.
     """
     if path.is_file():
-        return path if path.suffix.lower() in _SUFFIXES and _lines(path) else None
+        return path if path.suffix.lower() in _SUFFIXES and _read_file_lines(path) else None
     files = [one for one in path.iterdir() if one.suffix.lower() in _SUFFIXES and one.is_file()]
-    return only_one([one for one in files if _lines(one)], path, "console logs")
+    return take_only([one for one in files if _read_file_lines(one)], path, "console logs")
 
 
 def read(path: Path) -> list[History]:
     """See `Reader.read`: a stage a run, where the file holds several; one of a few rows before
     another is left out."""
-    return read_lines(_lines(path), path, config=config_beside(path.parent), folder=path.parent)
+    return read_lines(
+        _read_file_lines(path), path, config=config_beside(path.parent), folder=path.parent
+    )
 
 
 def read_lines(
     lines: list[_Line], path: Path, *, config: Mapping[str, Any], folder: Path | None
 ) -> list[History]:
-    """The stages of `lines_of` a text; see `read_log`."""
-    runs = apart_where_begun(_once(lines), _place)
+    """The stages of `parse_lines` a text; see `read_log`."""
+    runs = split_at_restarts(_drop_repeats(lines), _line_place)
     refuse_many(len(runs), path)
-    return [read_log("console", path, _stepped(run), folder=folder, config=config) for run in runs]
+    return [
+        read_log("console", path, _number_steps(run), folder=folder, config=config) for run in runs
+    ]
 
 
-def _lines(path: Path) -> list[_Line]:
-    return lines_of(read_bytes(path).decode("utf-8", errors="replace"))
+def _read_file_lines(path: Path) -> list[_Line]:
+    return parse_lines(read_bytes(path).decode("utf-8", errors="replace"))
 
 
-def lines_of(text: str) -> list[_Line]:
+def parse_lines(text: str) -> list[_Line]:
     """The rows of the form that most lines have."""
     with suppress(ValueError, RecursionError):
         if isinstance(json.loads(text.lstrip().partition("\n")[0]), dict | list):
             return []  # JSON lines, which the tables' reader knows more of
     lines = _WORKER.sub("", _COLOUR.sub("", text).replace("\r", "\n")).split("\n")
-    found, verl = list(_dicts(lines)), list(_verl(lines))
+    found, verl = list(_parse_dicts(lines)), list(_parse_verl(lines))
     if len(verl) > len(found) and any(map(_is_logged, verl)):
         found = [(row, None) for row in verl]
-    for kind in (_pairs, _blocks, _bars):
+    for kind in (_parse_pairs, _parse_blocks, _parse_bars):
         found = found or [(row, None) for row in kind(lines) if _is_logged(row)]
     return found
 
 
-def _dicts(lines: Sequence[str]) -> Iterator[_Line]:
+def _parse_dicts(lines: Sequence[str]) -> Iterator[_Line]:
     bar, begun = None, list[str]()
     for line in lines:
         if "%|" in line and (bars := _BAR.findall(line)):
@@ -139,7 +143,7 @@ def _dicts(lines: Sequence[str]) -> Iterator[_Line]:
         if text.rfind("{") > text.rfind("}"):
             begun = [text[text.rfind("{") :]]
         for held in _DICT.finditer(text):
-            row = of_evaluation({key: number or of for key, of, number in _ITEM.findall(held[0])})
+            row = mark_evaluation({key: number or of for key, of, number in _ITEM.findall(held[0])})
             if (
                 numbered := _NUMBERED.search(text[max(0, held.start() - 40) : held.start()])
             ) and not any(map(is_step, row)):
@@ -147,12 +151,12 @@ def _dicts(lines: Sequence[str]) -> Iterator[_Line]:
             # One name alone, as {'format': 1.0, 'reward': 1.0}, is what a reward function says of
             # one answer.
             if _is_logged(row) and (
-                "loss" in row or sum(our_name(key) is not None for key in row) > 1
+                "loss" in row or sum(find_series_name(key) is not None for key in row) > 1
             ):
                 yield row, bar
 
 
-def _verl(lines: Sequence[str]) -> Iterator[_Row]:
+def _parse_verl(lines: Sequence[str]) -> Iterator[_Row]:
     for line in lines:
         if "step:" in line and (found := _VERL.search(line)):
             row = {"step": found[1]}
@@ -167,25 +171,33 @@ def _verl(lines: Sequence[str]) -> Iterator[_Row]:
                 yield row
 
 
-def _logged_pairs(text: str) -> _Row:
+def _find_pairs(text: str) -> _Row:
     """The metrics of a line; nothing where it is no logged step."""
     found: _Row = dict(_PAIR.findall(text))
     # mlx-lm logs each part of the reward as `NAME mean X, NAME std Y`.
     parts = {
-        key.removesuffix(" std") for key in found if key.endswith(" std") and our_name(key) is None
+        key.removesuffix(" std")
+        for key in found
+        if key.endswith(" std") and find_series_name(key) is None
     }
-    parts = {part for part in parts if f"{part} mean" in found and our_name(f"{part} mean") is None}
+    parts = {
+        part
+        for part in parts
+        if f"{part} mean" in found and find_series_name(f"{part} mean") is None
+    }
     of = {f"{part} mean": f"rewards/{part}" for part in parts} | {
         f"{part} std": f"rewards_{part}_std" for part in parts
     }
     named = {of.get(key, key): value for key, value in found.items()}
     pairs = {
-        key: value for key, value in named.items() if our_name(key) is not None or marked(key, "rl")
+        key: value
+        for key, value in named.items()
+        if find_series_name(key) is not None or has_mark(key, "rl")
     }
     return pairs if _is_logged(pairs) else {}
 
 
-def _pairs(lines: Sequence[str]) -> Iterator[_Row]:
+def _parse_pairs(lines: Sequence[str]) -> Iterator[_Row]:
     row: _Row = {}
     since = 0
     for line in lines:
@@ -195,10 +207,16 @@ def _pairs(lines: Sequence[str]) -> Iterator[_Row]:
         if not (step := _STEP.search(line)):
             # DeepSpeed-Chat prints the reward below the line of the step.
             pair = _PAIR.match(line)
-            if pair and row and since <= 3 and our_name(pair[1]) == "reward" and pair[1] not in row:
+            if (
+                pair
+                and row
+                and since <= 3
+                and find_series_name(pair[1]) == "reward"
+                and pair[1] not in row
+            ):
                 row[pair[1]] = pair[2]
             continue
-        if found := _logged_pairs(line[: step.start()] + " | " + line[step.end() :]):
+        if found := _find_pairs(line[: step.start()] + " | " + line[step.end() :]):
             yield row
             row, since = found | {"step": step[1] or step[3]}, 0
             if total := step[2] or step[4]:
@@ -206,7 +224,7 @@ def _pairs(lines: Sequence[str]) -> Iterator[_Row]:
     yield row
 
 
-def _bars(lines: Sequence[str]) -> Iterator[_Row]:
+def _parse_bars(lines: Sequence[str]) -> Iterator[_Row]:
     """The last state of each step of a bar; an epoch has a bar of its own, and steps count over all
     of them."""
     row: _Row = {}
@@ -214,7 +232,7 @@ def _bars(lines: Sequence[str]) -> Iterator[_Row]:
     for line in lines:
         if len(line) > 4000 or "%|" not in line or not (bar := _METERED.search(line)):
             continue
-        if found := _logged_pairs(f"{line[: bar.start()]} | {bar[3]}"):
+        if found := _find_pairs(f"{line[: bar.start()]} | {bar[3]}"):
             step = int(bar[1])
             if step != last:
                 yield row
@@ -224,7 +242,7 @@ def _bars(lines: Sequence[str]) -> Iterator[_Row]:
     yield row
 
 
-def _blocks(lines: Sequence[str]) -> Iterator[_Row]:
+def _parse_blocks(lines: Sequence[str]) -> Iterator[_Row]:
     row: _Row = {}
     step: str | None = None
     section = ""
@@ -236,10 +254,12 @@ def _blocks(lines: Sequence[str]) -> Iterator[_Row]:
         elif found := _CELL.match(line) or _BULLET.match(line):
             for cell in _CELL.finditer(line) if found.re is _CELL else [found]:
                 name = cell[1].strip()
-                name = f"{section}{name}" if our_name(f"{section}{name}") is not None else name
+                name = (
+                    f"{section}{name}" if find_series_name(f"{section}{name}") is not None else name
+                )
                 if is_step(name):
                     step = cell[2]
-                elif our_name(name) is None:
+                elif find_series_name(name) is None:
                     continue
                 if name in row:  # the next block
                     yield row
@@ -254,13 +274,13 @@ def _blocks(lines: Sequence[str]) -> Iterator[_Row]:
 
 
 def _is_logged(row: _Row) -> bool:
-    names = {our_name(key) for key in row}
+    names = {find_series_name(key) for key in row}
     return bool(names & _ANCHORS) or any(
-        name is not None and name.startswith(("part/", "eval/")) for name in names
+        name is not None and name.startswith(("reward/", "eval/")) for name in names
     )
 
 
-def _once(lines: list[_Line]) -> list[_Line]:
+def _drop_repeats(lines: list[_Line]) -> list[_Line]:
     """Rows that each of several processes printed, once; equal rows of a run that stands still are
     all kept."""
     groups = [list(group) for _, group in groupby(lines, key=lambda line: line[0])]
@@ -268,26 +288,26 @@ def _once(lines: list[_Line]) -> list[_Line]:
     return [group[0] for group in groups] if several else lines
 
 
-def _place(line: _Line) -> float | None:
+def _line_place(line: _Line) -> float | None:
     """The step of a row of training, or its epoch."""
     row, _ = line
     return (
         next((as_number(row[key]) for key in ("step", "epoch") if key in row), None)
-        if _trains(row)
+        if _is_training(row)
         else None
     )
 
 
-def _trains(row: _Row) -> bool:
+def _is_training(row: _Row) -> bool:
     """Whether it is of training, and neither an evaluation nor the summary at the end."""
     return "train_runtime" not in row and any(
         not name.startswith("eval/")
         for key in row
-        if (name := our_name(key)) is not None and name != "epoch"
+        if (name := find_series_name(key)) is not None and name != "epoch"
     )
 
 
-def _stepped(run: Sequence[_Line]) -> list[_Row]:
+def _number_steps(run: Sequence[_Line]) -> list[_Row]:
     """Rows with their steps, which transformers does not print: they are equally far apart.
 
     How far the progress bar tells, where it was written to the same place as it went: the distance
@@ -295,7 +315,7 @@ def _stepped(run: Sequence[_Line]) -> list[_Row]:
     the end tells the number of all steps.
     """
     logged = [row for row, _ in run]
-    at = [number for number, row in enumerate(logged) if _trains(row)]
+    at = [number for number, row in enumerate(logged) if _is_training(row)]
     if not at or any("step" in row or "global_step/max_steps" in row for row in logged):
         return logged
     places = {number: bar for number in at if (bar := run[number][1]) is not None}
@@ -316,7 +336,7 @@ def _stepped(run: Sequence[_Line]) -> list[_Row]:
         every = max(1, round(total / len(at)))
     else:
         known = False
-    back = _back(run, at, {number: bar for number, bar in places.items() if bar[1] == total})
+    back = _rows_back(run, at, {number: bar for number, bar in places.items() if bar[1] == total})
     rows, step = [], offset
     for number, row in enumerate(logged):
         step += every * (1 - back[number]) if number in back else 0
@@ -326,7 +346,7 @@ def _stepped(run: Sequence[_Line]) -> list[_Row]:
     return rows
 
 
-def _back(
+def _rows_back(
     run: Sequence[_Line], at: Sequence[int], bars: Mapping[int, tuple[int, int]]
 ) -> dict[int, int]:
     """How many rows each of some goes back, as one of a run that was resumed: by its bars, or else

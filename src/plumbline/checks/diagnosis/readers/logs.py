@@ -12,21 +12,21 @@ from typing import Any
 import numpy as np
 
 from plumbline.checks.diagnosis.history import History, Series
-from plumbline.checks.diagnosis.readers.completions import Completions, apart, read_beside
+from plumbline.checks.diagnosis.readers.completions import Completions, read_beside, split_by_mode
 from plumbline.checks.diagnosis.readers.rows import (
     AT,
     FAR,
     IS_REWARD,
     TABLE,
+    add_steps,
     as_number,
     collect_series,
-    columns_of,
-    is_of_total,
-    kind_of,
-    our_settings,
-    repeated,
-    trainer_of,
-    with_steps,
+    count_repeats,
+    find_kind,
+    find_trainer,
+    is_step_of_total,
+    list_columns,
+    map_settings,
 )
 from plumbline.config.overrides import read_yaml
 from plumbline.errors import DataError, RecipeError
@@ -69,21 +69,21 @@ def read_log(
         )
     # transformers logs the whole run's mean loss at the end, under the name of a step's.
     steps = [row for row in rows if "train_runtime" not in row and "train/train_runtime" not in row]
-    steps, counted = with_steps(steps) if step is None else (steps, True)
+    steps, counted = add_steps(steps) if step is None else (steps, True)
     series = collect_series(steps, step=step or AT, printed=True, counted=counted)
     if "epoch" in series and np.array_equal(
         series["epoch"].values, np.floor(series["epoch"].values)
     ):
         del series["epoch"]  # a counter of whole epochs does not say how much of one was seen
-    columns = columns_of(steps)
-    kind = kind_of(series, columns)
+    columns = list_columns(steps)
+    kind = find_kind(series, columns)
     if kind is None:
-        raise _unknown(f"{path} ({origin})", rows)
-    settings = our_settings(config)
+        raise _unknown_columns_error(f"{path} ({origin})", rows)
+    settings = map_settings(config)
     # The last row may say how many steps there will be.
     planned = [as_number(rows[-1].get(column)) for column in TABLE["planned"]]
     planned += [
-        as_number(value.partition("/")[2]) for value in rows[-1].values() if is_of_total(value)
+        as_number(value.partition("/")[2]) for value in rows[-1].values() if is_step_of_total(value)
     ]
     if total := [int(number) for number in planned if number is not None and 0 < number < FAR]:
         settings["steps"] = total[0]
@@ -94,10 +94,10 @@ def read_log(
         }
     paired = kind == "sft" and any(map(_IS_PAIR.match, series))
     if paired:  # what OpenRLHF, NeMo-RL and TRL's reward models call an accuracy is that of pairs
-        of_pairs = dict.fromkeys(("truth/acc", "truth/accuracy"), "preference/accuracy")
+        of_pairs = dict.fromkeys(("correctness/acc", "correctness/accuracy"), "preference/accuracy")
         series = {of_pairs.get(ours, ours): values for ours, values in series.items()}
-    parts = [ours.removeprefix("part/") for ours in series if ours.startswith("part/")]
-    trainer = "trl" if origin == "trl" else trainer_of(columns)
+    parts = [ours.removeprefix("reward/") for ours in series if ours.startswith("reward/")]
+    trainer = "trl" if origin == "trl" else find_trainer(columns)
     history = History(
         origin=origin,
         name=name or ("preference" if paired else kind),
@@ -108,12 +108,12 @@ def read_log(
         skipped=skipped,
         options=TABLE["trainers"][trainer]["keys"],
         logs=TABLE["trainers"][trainer]["log"],
-        remarks=tuple(_remarks(steps, step or AT, series)),
+        remarks=tuple(_find_remarks(steps, step or AT, series)),
     )
-    return history if folder is None else with_completions(history, read_beside(folder, parts))
+    return history if folder is None else add_completions(history, read_beside(folder, parts))
 
 
-def _remarks(
+def _find_remarks(
     rows: Sequence[Mapping[str, Any]], step: str, series: Mapping[str, Series]
 ) -> Iterator[str]:
     again, last = [list[Mapping[str, Any]]()], -FAR
@@ -123,7 +123,7 @@ def _remarks(
             again.append([])
         again[-1].append(row)
         last = at
-    left_out = sum(repeated(held, step, otherwise=True) for held in again)
+    left_out = sum(count_repeats(held, step, otherwise=True) for held in again)
     if left_out > len(rows) / 10:
         yield (
             f"{left_out:,} rows of a step that another row had, too, were left out: of other "
@@ -133,9 +133,9 @@ def _remarks(
         yield "supervised training is a guess: the log holds a loss alone"
 
 
-def with_completions(history: History, stored: Completions) -> History:
+def add_completions(history: History, stored: Completions) -> History:
     """A history with completions that were stored; what would store them is no advice any more."""
-    samples, evaluated = apart(stored.samples, history.series)
+    samples, evaluated = split_by_mode(stored.samples, history.series)
     logs = dict(history.logs)
     if stored.samples or stored.remarks:
         logs = {need: option for need, option in logs.items() if need not in {"samples", "prompts"}}
@@ -143,7 +143,7 @@ def with_completions(history: History, stored: Completions) -> History:
     return replace(history, samples=samples, evaluated=evaluated, logs=logs, remarks=remarks)
 
 
-def _unknown(what: str, rows: Sequence[Mapping[str, Any]]) -> DataError:
+def _unknown_columns_error(what: str, rows: Sequence[Mapping[str, Any]]) -> DataError:
     seen = list(dict.fromkeys(key for row in rows for key in row))
     shown = ", ".join(seen[:30]) + (f" and {len(seen) - 30} more" if len(seen) > 30 else "")
     named = {theirs: ours for theirs, ours in TABLE["series"].items() if isinstance(ours, str)}
@@ -190,7 +190,7 @@ def config_beside(folder: Path) -> dict[str, Any]:
         try:
             text = read_text(file, limit=SMALL)
             with clear_read_errors(file):
-                values = _parsed(text, file)
+                values = _parse_config(text, file)
         except (DataError, RecipeError, ValueError) as error:
             raise DataError(
                 getattr(error, "cause", f"{file}: {error}"), "correct it, or move it away"
@@ -204,11 +204,11 @@ def config_beside(folder: Path) -> dict[str, Any]:
     if card.is_file() and any(
         (folder / name).is_file() for name in ("adapter_config.json", "trainer_state.json")
     ):
-        config = _card(read_text(card, limit=SMALL), card) | config
+        config = _parse_card(read_text(card, limit=SMALL), card) | config
     return config
 
 
-def _parsed(text: str, file: Path) -> Any:
+def _parse_config(text: str, file: Path) -> Any:
     if file.suffix == ".toml":
         return tomllib.loads(text)
     values = (
@@ -219,7 +219,7 @@ def _parsed(text: str, file: Path) -> Any:
     return {"lora_r": values["r"]} if isinstance(values, dict) and "r" in values else {}
 
 
-def _card(text: str, file: Path) -> dict[str, Any]:
+def _parse_card(text: str, file: Path) -> dict[str, Any]:
     """The hyperparameters that transformers lists in a model's card, and the configuration that
     Axolotl puts there."""
     found: dict[str, Any] = {}

@@ -9,7 +9,7 @@ from typing import Any
 
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers import console, table
-from plumbline.checks.diagnosis.readers.rows import our_name
+from plumbline.checks.diagnosis.readers.rows import find_series_name
 from plumbline.errors import DataError
 from plumbline.storage import read_json
 
@@ -23,12 +23,12 @@ def find(path: Path) -> Path | None:
 
 def read(path: Path) -> list[History]:
     """See `Reader.read`: each table is a run; without one, the runs that a trainer printed."""
-    outputs = list(_outputs(read_json(path)))
+    outputs = list(_list_outputs(read_json(path)))
     tables = [
         lines
         for kind, text in outputs
         if kind == "html"
-        for lines in [_cells(text)]
+        for lines in [_parse_cells(text)]
         if _is_logged(lines)
     ]
     if tables:
@@ -40,7 +40,7 @@ def read(path: Path) -> list[History]:
             )
         ]
     printed = "\n".join(text for kind, text in outputs if kind == "plain")
-    if not (found := console.lines_of(printed)):
+    if not (found := console.parse_lines(printed)):
         raise DataError(
             f"no output in {path} is a log that is known",
             "save the notebook after its training, or the log",
@@ -48,7 +48,7 @@ def read(path: Path) -> list[History]:
     return console.read_lines(found, path, config={}, folder=None)
 
 
-def _outputs(notebook: Any) -> Iterator[tuple[str, str]]:
+def _list_outputs(notebook: Any) -> Iterator[tuple[str, str]]:
     """The outputs of all cells, HTML or plain."""
     cells = notebook.get("cells") if isinstance(notebook, dict) else None
     for cell in cells if isinstance(cells, list) else []:
@@ -65,7 +65,7 @@ def _outputs(notebook: Any) -> Iterator[tuple[str, str]]:
                 )
 
 
-def _cells(text: str) -> list[list[str]]:
+def _parse_cells(text: str) -> list[list[str]]:
     """The cells of the rows of HTML."""
     return [
         [
@@ -77,5 +77,5 @@ def _cells(text: str) -> list[list[str]]:
 
 
 def _is_logged(lines: list[list[str]]) -> bool:
-    names = {our_name(name) for name in lines[0]} if len(lines) > 1 else set()
+    names = {find_series_name(name) for name in lines[0]} if len(lines) > 1 else set()
     return bool(names & {"loss", "reward", "eval/loss", "eval/reward"})

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.checks.diagnosis.history import Final, History, Kind, Sample
-from plumbline.checks.diagnosis.readers.rows import as_number, collect_series, our_name
+from plumbline.checks.diagnosis.readers.rows import as_number, collect_series, find_series_name
 from plumbline.config.overrides import read_yaml
 from plumbline.errors import DataError, RecipeError
 from plumbline.recipe import leaves
@@ -26,7 +26,7 @@ def find(path: Path) -> Path | None:
 
 def read(path: Path) -> list[History]:
     """See `Reader.read`."""
-    run, recipe = RunFolder(path), _recipe(path / "recipe.yaml")
+    run, recipe = RunFolder(path), _read_recipe(path / "recipe.yaml")
     finals = [
         Final(
             stage=key.stage,
@@ -39,7 +39,7 @@ def read(path: Path) -> list[History]:
         if key.step is None
     ]
     rows = run.files["metrics"].rows()
-    samples = [sample(row) for row in run.files["samples"].rows()]
+    samples = [parse_sample(row) for row in run.files["samples"].rows()]
     stages = [stage for stage in STAGES if any(row["stage"] == stage for row in rows)]
     if not stages:
         raise DataError(
@@ -49,8 +49,8 @@ def read(path: Path) -> list[History]:
     of = {stage: [row for row in rows if row["stage"] == stage] for stage in stages}
     return [
         replace(
-            begun(recipe, stage, of[stage]),
-            series=collect_series(of[stage], names(recipe)),
+            start_history(recipe, stage, of[stage]),
+            series=collect_series(of[stage], metric_namer(recipe)),
             samples=samples if stage == "rl" else (),
             finals=[
                 final
@@ -63,7 +63,7 @@ def read(path: Path) -> list[History]:
     ]
 
 
-def _recipe(path: Path) -> dict[str, Any]:
+def _read_recipe(path: Path) -> dict[str, Any]:
     try:
         values = read_yaml(read_text(path, limit=SMALL), str(path), strict=False)
     except RecipeError as error:
@@ -73,7 +73,9 @@ def _recipe(path: Path) -> dict[str, Any]:
     return values
 
 
-def begun(recipe: Mapping[str, Any], stage: str, rows: Sequence[Mapping[str, Any]] = ()) -> History:
+def start_history(
+    recipe: Mapping[str, Any], stage: str, rows: Sequence[Mapping[str, Any]] = ()
+) -> History:
     """A stage with its settings: the recipe's keys, and the steps that it was planned to have,
     where that is known.
 
@@ -102,7 +104,7 @@ def begun(recipe: Mapping[str, Any], stage: str, rows: Sequence[Mapping[str, Any
     return History(origin="plumbline", name=stage, kind=kind, series={}, settings=settings)
 
 
-def names(recipe: Mapping[str, Any]) -> Callable[[str], str | None]:
+def metric_namer(recipe: Mapping[str, Any]) -> Callable[[str], str | None]:
     """Our name of a metric of a run of a recipe: of several tasks, parts stand under their task's
     name."""
     tasks = recipe.get("tasks") or {}
@@ -113,7 +115,7 @@ def names(recipe: Mapping[str, Any]) -> Callable[[str], str | None]:
             return (
                 f"task/{words[2]}"
                 if len(words) == 3 and words[2] in tasks
-                else f"part/{'/'.join(words[2:])}"
+                else f"reward/{'/'.join(words[2:])}"
             )
         if words[:2] == ["train", "reading"]:
             return f"reading/{'/'.join(words[2:])}"
@@ -121,12 +123,12 @@ def names(recipe: Mapping[str, Any]) -> Callable[[str], str | None]:
             return None if words[-1].endswith(("_low", "_high")) else f"eval/{'/'.join(words[1:])}"
         if words[:2] == ["train", "epoch"] and len(words) == 3:
             return f"epoch/{words[2]}"
-        return our_name(key)
+        return find_series_name(key)
 
     return named
 
 
-def sample(row: Mapping[str, Any]) -> Sample:
+def parse_sample(row: Mapping[str, Any]) -> Sample:
     """A row of samples.jsonl."""
     finish = row.get("finish")
     return Sample(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 Value = int | bytes
 
 
-def fields(message: bytes) -> Iterator[tuple[int, Value]]:
+def parse_fields(message: bytes) -> Iterator[tuple[int, Value]]:
     """Number and value of each field: a varint or a group of 4 or 8 bytes as an unsigned integer,
     else its bytes.
 
@@ -19,14 +19,14 @@ def fields(message: bytes) -> Iterator[tuple[int, Value]]:
     """
     at = 0
     while at < len(message):
-        tag, at = _varint(message, at)
+        tag, at = _read_varint(message, at)
         wire = tag & 7
         if wire == 0:
-            value, at = _varint(message, at)
+            value, at = _read_varint(message, at)
             yield tag >> 3, value
             continue
         if wire == 2:
-            length, at = _varint(message, at)
+            length, at = _read_varint(message, at)
         elif wire in {1, 5}:
             length = 8 if wire == 1 else 4
         else:
@@ -38,17 +38,19 @@ def fields(message: bytes) -> Iterator[tuple[int, Value]]:
         at += length
 
 
-def children(message: bytes, number: int) -> Iterator[bytes]:
+def parse_children(message: bytes, number: int) -> Iterator[bytes]:
     """The fields of that number that hold bytes."""
-    return (value for one, value in fields(message) if one == number and isinstance(value, bytes))
+    return (
+        value for one, value in parse_fields(message) if one == number and isinstance(value, bytes)
+    )
 
 
-def signed(value: int) -> int:
+def to_signed(value: int) -> int:
     """A varint as int64."""
     return value - (1 << 64) if value >> 63 else value
 
 
-def as_float(bits: int, code: str) -> float:
+def to_float(bits: int, code: str) -> float:
     """The bits of a number of struct's code `f` or `d`.
 
     Raises:
@@ -59,7 +61,7 @@ def as_float(bits: int, code: str) -> float:
     return float(struct.unpack(f"<{code}", bits.to_bytes(struct.calcsize(code), "little"))[0])
 
 
-def _varint(message: bytes, at: int) -> tuple[int, int]:
+def _read_varint(message: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while at < len(message) and shift < 70:
         byte = message[at]

@@ -47,13 +47,13 @@ _MARKS = {
 }
 
 
-def _joined(name: str) -> str:
+def _join_words(name: str) -> str:
     """A name as it is where a program allows letters and underscores alone."""
     return re.sub(r"[^a-z0-9]+", "_", name).strip("_")
 
 
 _JOINED = {
-    _joined(theirs): ours
+    _join_words(theirs): ours
     for theirs, (_, ours) in reversed(list(zip(TABLE["series"], _ENTRIES, strict=True)))
 }
 
@@ -76,7 +76,7 @@ def _spellings(name: str) -> tuple[str, ...]:
 
 
 @cache
-def _ours(name: str) -> _Ours | None:
+def _find_ours(name: str) -> _Ours | None:
     spellings = _spellings(name)
     for plain in spellings:
         for pattern, ours in _ENTRIES:
@@ -85,10 +85,12 @@ def _ours(name: str) -> _Ours | None:
         for prefix, pattern in _PARTS:
             if found := pattern.fullmatch(plain):
                 return _Ours(f"{prefix}{found[1]}", len(_ENTRIES), 1, 0)
-    return next((_JOINED[joined] for one in spellings if (joined := _joined(one)) in _JOINED), None)
+    return next(
+        (_JOINED[joined] for one in spellings if (joined := _join_words(one)) in _JOINED), None
+    )
 
 
-def trainer_of(columns: Iterable[str]) -> str:
+def find_trainer(columns: Iterable[str]) -> str:
     """Whose columns these are: a name in `trainers` of names.yaml, empty for any other's."""
     spelled = [one for column in columns for one in _spellings(column)]
     found = [
@@ -99,26 +101,30 @@ def trainer_of(columns: Iterable[str]) -> str:
     return found[0] if len(found) == 1 else ""
 
 
-def marked(name: str, mark: str) -> bool:
+def has_mark(name: str, mark: str) -> bool:
     """Whether a column is one that decides for a kind of training, whether a check reads it or
     not."""
     return any(_MARKS[mark].fullmatch(one) for one in _spellings(name))
 
 
-def our_name(name: str) -> str | None:
+def find_series_name(name: str) -> str | None:
     """Our name of a metric; None where it is none that a check reads."""
-    ours = _ours(name)
+    ours = _find_ours(name)
     return None if ours is None else ours.name
 
 
-def our_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+def map_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """What of a trainer's configuration is known here, by our keys; what is not a plain value is
     left out.
 
     Args:
         config: as the trainer has it, or as W&B writes it: {key: {"value": ...}}.
     """
-    flat = dict(_flat({key: one["value"] if _wrapped(one) else one for key, one in config.items()}))
+    flat = dict(
+        _flatten(
+            {key: one["value"] if _is_wandb_value(one) else one for key, one in config.items()}
+        )
+    )
     plain = (str, int, float, bool, type(None))
     found: dict[str, Any] = {}
     for name, ours in TABLE["settings"].items():
@@ -139,21 +145,21 @@ def our_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _wrapped(value: Any) -> bool:
+def _is_wandb_value(value: Any) -> bool:
     return isinstance(value, dict) and "value" in value and set(value) <= {"value", "desc"}
 
 
-def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in config.items():
         if isinstance(value, dict) and prefix.count(".") < 6:
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from _flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 
 
 def collect_series(
     rows: Iterable[Mapping[str, Any]],
-    name: Callable[[str], str | None] = our_name,
+    name: Callable[[str], str | None] = find_series_name,
     step: str = "step",
     printed: bool = False,
     counted: bool = True,
@@ -183,17 +189,21 @@ def collect_series(
         if printed
         else []
     )
-    log = _digits(number for column in columns for number in _written(column))
+    log = _count_digits(number for column in columns for number in _number_formats(column))
     series = {}
     for ours, sources in found.items():
-        scales = {key: _ours(key) for key in sources}
+        scales = {key: _find_ours(key) for key in sources}
         ranks = {
             key: len(_ENTRIES) if scale is None else scale.rank for key, scale in scales.items()
         }
         key = min(sources, key=lambda name: (ranks[name], -len(sources[name])))
         steps, scale = sorted(sources[key]), scales[key]
         values = np.array([as_number(sources[key][at]) for at in steps], dtype=np.float64)
-        rounding = _rounding(_written(sources[key].values()), values, log) if printed else 0.0
+        rounding = (
+            _estimate_rounding(_number_formats(sources[key].values()), values, log)
+            if printed
+            else 0.0
+        )
         if printed and ours in _TINY and (ours == "kl" or np.abs(values).max() < 10 * rounding):
             known = [_TINY[ours].fullmatch(str(sources[key][at])) is None for at in steps]
             steps, values = [at for at, one in zip(steps, known, strict=True) if one], values[known]
@@ -220,7 +230,7 @@ def as_number(value: Any) -> float | None:
         return None
 
 
-_TINY = {"rate": re.compile(r"-?0?\.0{2,6}"), "kl": re.compile(r"-?0?\.0{2,4}")}
+_TINY = {"learning_rate": re.compile(r"-?0?\.0{2,6}"), "kl": re.compile(r"-?0?\.0{2,4}")}
 """A rate is far below a thousandth in a healthy run, a KL may be: where all printed decimals are 0
 they are unknown. A rate is 0 all the same where its highest has five units and more.
 """
@@ -240,7 +250,7 @@ class _Written(NamedTuple):
     """Whether zeros stand at the end of a text, which are written for their number alone."""
 
 
-def _written(column: Iterable[Any]) -> list[_Written]:
+def _number_formats(column: Iterable[Any]) -> list[_Written]:
     """How numbers of a column are written: some hundreds of them.
 
     Whole numbers without a point, and what is not finite, say nothing.
@@ -259,7 +269,7 @@ def _written(column: Iterable[Any]) -> list[_Written]:
     return written
 
 
-def _digits(written: Iterable[_Written]) -> tuple[int, int]:
+def _count_digits(written: Iterable[_Written]) -> tuple[int, int]:
     """The most significant digits of numbers, and the most decimals of those without an
     exponent."""
     digits = decimals = 0
@@ -270,7 +280,7 @@ def _digits(written: Iterable[_Written]) -> tuple[int, int]:
     return digits, decimals
 
 
-def _rounding(
+def _estimate_rounding(
     written: Sequence[_Written], values: NDArray[np.float64], log: tuple[int, int]
 ) -> float:
     """The most that writing changed a number of a column by.
@@ -282,7 +292,7 @@ def _rounding(
     Args:
         written: how numbers of the column are written.
         values: of the column.
-        log: `_digits` of all columns of the log.
+        log: `_count_digits` of all columns of the log.
     """
     digits, decimals = log
     sizes = np.abs(values[np.isfinite(values) & (values != 0)])
@@ -304,14 +314,14 @@ def _rounding(
     return 0.5 * (unit if exponents else max(unit, 10.0**-decimals))
 
 
-IS_REWARD = re.compile(r"reward(?:_std)?|(?:part|part_std)/.+")
+IS_REWARD = re.compile(r"reward(?:_std)?(?:/.+)?")
 AT = "\0step"
 """The step of a row, once it is known; no trainer's name."""
 NOTHING = frozenset({"", "none", "null", "na", "n/a", "-", "no log"})
 """Texts that say that there is nothing. "nan" is not among them: it may be what was logged."""
 
 
-def columns_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, None]:
+def list_columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, None]:
     """Names of columns that hold something in some row, in order: neither nothing nor NaN."""
     found: dict[str, None] = {}
     for row in rows:
@@ -326,7 +336,7 @@ def columns_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, None]:
     return found
 
 
-def kind_of(series: Mapping[str, Series], columns: Iterable[str] = ()) -> Kind | None:
+def find_kind(series: Mapping[str, Series], columns: Iterable[str] = ()) -> Kind | None:
     """The kind of a stage; None where nothing says that it is training.
 
     Columns that only RL has decide, whether a check reads them or not; those of preference
@@ -335,48 +345,54 @@ def kind_of(series: Mapping[str, Series], columns: Iterable[str] = ()) -> Kind |
 
     Args:
         series: what was read.
-        columns: names of the log that hold something: see `columns_of`.
+        columns: names of the log that hold something: see `list_columns`.
     """
     names = {name for name, one in series.items() if np.isfinite(one.values).any()} or set(series)
     columns = list(columns)
-    if names & {"reward_std", "zero_std", "clip"}:
+    if names & {"reward_std", "frac_reward_zero_std", "clip_fraction"}:
         return "rl"
-    if any(marked(column, "preference") for column in columns) and not any(
+    if any(has_mark(column, "preference") for column in columns) and not any(
         "scores" in column for column in columns
     ):
         return "sft" if names & {"loss", "eval/loss"} else None
-    if names & {"reward", "gap", "gap_kl", "ratio_mean"} or any(
+    if names & {"reward", "logprob_gap", "mismatch_kl", "importance_ratio_mean"} or any(
         IS_REWARD.fullmatch(name) for name in names
     ):
         return "rl"
-    if names and any(marked(column, "rl") for column in columns):
+    if names and any(has_mark(column, "rl") for column in columns):
         return "rl"
-    if "kl" in names and not any(marked(column, "supervised") for column in columns):
+    if "kl" in names and not any(has_mark(column, "supervised") for column in columns):
         return "rl"
     return "sft" if any(name == "loss" or name.startswith("eval/loss") for name in names) else None
 
 
-def of_evaluation(row: Mapping[str, Any]) -> dict[str, Any]:
+def mark_evaluation(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row with `eval_` before each metric where it is of an evaluation: TRL has logged some of
     these without it."""
     return (
         dict(row)
         if "loss" in row or not {"eval_runtime", "eval_loss"} & set(row)
-        else as_held_out(row)
+        else prefix_eval(row)
     )
 
 
-def as_held_out(row: Mapping[str, Any]) -> dict[str, Any]:
+def prefix_eval(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of an evaluation with `eval_` before each metric."""
 
     def named(key: str) -> str:
-        known = key.startswith("eval") or is_step(key) or (our_name(key) or "").startswith("eval/")
+        known = (
+            key.startswith("eval")
+            or is_step(key)
+            or (find_series_name(key) or "").startswith("eval/")
+        )
         return key if known or key == "epoch" else f"eval_{re.sub('^train[/_]', '', key)}"
 
     return {named(key): one for key, one in row.items()}
 
 
-def repeated(rows: Iterable[Mapping[str, Any]], step: str = AT, *, otherwise: bool = False) -> int:
+def count_repeats(
+    rows: Iterable[Mapping[str, Any]], step: str = AT, *, otherwise: bool = False
+) -> int:
     """How many rows say something of a step and a metric that a row before them spoke of.
 
     Args:
@@ -399,15 +415,15 @@ def repeated(rows: Iterable[Mapping[str, Any]], step: str = AT, *, otherwise: bo
 
 
 def _is_metric(key: str, value: Any) -> bool:
-    return our_name(key) not in {None, "epoch"} and as_number(value) is not None
+    return find_series_name(key) not in {None, "epoch"} and as_number(value) is not None
 
 
-def is_of_total(value: Any) -> bool:
+def is_step_of_total(value: Any) -> bool:
     """Whether it is written as ms-swift writes a step: 5/100."""
     return isinstance(value, str) and re.fullmatch(r"\d{1,12}/\d{1,12}", value) is not None
 
 
-def with_steps(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], bool]:
+def add_steps(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], bool]:
     """Rows with their steps, and whether these were logged.
 
     They are those of the column that counts them, the last seen where a row has none; else the rows
@@ -418,7 +434,7 @@ def with_steps(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any
         spelled.setdefault(key.lower(), []).insert(0, key)
 
     def step(row: Mapping[str, Any], name: str) -> float | None:
-        return next((_step(row[key]) for key in spelled.get(name, ()) if key in row), None)
+        return next((_parse_step(row[key]) for key in spelled.get(name, ()) if key in row), None)
 
     column = next(
         (
@@ -445,12 +461,12 @@ def is_step(column: str) -> bool:
     return column.lower() in TABLE["steps"]
 
 
-def _step(value: Any) -> float | None:
-    number = as_number(value.partition("/")[0] if is_of_total(value) else value)
+def _parse_step(value: Any) -> float | None:
+    number = as_number(value.partition("/")[0] if is_step_of_total(value) else value)
     return number if number is not None and abs(number) < FAR else None
 
 
-def apart_where_begun(rows: Sequence[Row], place: Callable[[Row], float | None]) -> list[list[Row]]:
+def split_at_restarts(rows: Sequence[Row], place: Callable[[Row], float | None]) -> list[list[Row]]:
     """Rows of each run, where their places begin again; of a few rows before another it is left
     out.
 
@@ -505,7 +521,7 @@ class SeveralRunsError(DataError):
         )
 
 
-def only_one(found: Sequence[Path], folder: Path, what: str) -> Path | None:
+def take_only(found: Sequence[Path], folder: Path, what: str) -> Path | None:
     """The only one of some records; None for none.
 
     Raises:

@@ -25,14 +25,14 @@ from plumbline.checks.diagnosis.readers.rows import (
     AT,
     NOTHING,
     TABLE,
-    apart_where_begun,
-    as_held_out,
+    add_steps,
     as_number,
-    only_one,
-    our_name,
+    count_repeats,
+    find_series_name,
+    prefix_eval,
     refuse_many,
-    repeated,
-    with_steps,
+    split_at_restarts,
+    take_only,
 )
 from plumbline.errors import DataError
 from plumbline.storage import BOM, clear_read_errors, read_json, read_text
@@ -64,19 +64,19 @@ def find(path: Path) -> Path | None:
         return usual[0]
     # A model's folder is full of JSON that is no table.
     tables = [file for file in files if file.suffix.lower() != ".json"]
-    return only_one([file for file in tables if not is_completions(file)], path, "tables")
+    return take_only([file for file in tables if not is_completions(file)], path, "tables")
 
 
 def _is_table(path: Path) -> bool:
     """Whether a text is JSON, or has a line with names of columns, one of which is known."""
     text = read_text(path).lstrip()
-    return text.startswith(("{", "[{")) or bool(_from_header(text))
+    return text.startswith(("{", "[{")) or bool(_skip_to_header(text))
 
 
 _BLANKS = re.compile(r"(?<=\S) {2,}(?=\S)")
 
 
-def _from_header(text: str) -> str:
+def _skip_to_header(text: str) -> str:
     """A table from the line of its names on, which may stand below what a program said first; empty
     for none.
 
@@ -85,16 +85,20 @@ def _from_header(text: str) -> str:
     for number, (line, below) in enumerate(pairwise([*text.split("\n", 101)[:101], ""])):
         blanks = not re.search(r"[,;\t|]", line)
         head, first = ((_BLANKS.sub("\t", one) if blanks else one) for one in (line, below))
-        names = head.split(_mark(head))
+        names = head.split(_find_delimiter(head))
         numbers = any(as_number(name) is not None for name in names)
-        fits = not first.strip() or len(first.split(_mark(head))) == len(names)
-        if fits and not numbers and any(our_name(_metric(name)) is not None for name in names):
+        fits = not first.strip() or len(first.split(_find_delimiter(head))) == len(names)
+        if (
+            fits
+            and not numbers
+            and any(find_series_name(_strip_run_name(name)) is not None for name in names)
+        ):
             rest = text.split("\n", number)[-1]
             return _BLANKS.sub("\t", rest) if blanks else rest
     return ""
 
 
-def _mark(header: str) -> str:
+def _find_delimiter(header: str) -> str:
     return max(",;\t|", key=header.count)
 
 
@@ -102,11 +106,11 @@ def read(path: Path) -> list[History]:
     """See `Reader.read`."""
     suffix = path.suffix.lower()
     if suffix == ".json":
-        rows, skipped = _objects(read_json(path), path), 0
+        rows, skipped = _find_rows(read_json(path), path), 0
     elif suffix in {".csv", ".tsv"} or (
         suffix in {".txt", ".log"} and not read_text(path).lstrip().startswith("{")
     ):
-        rows, skipped = _separated(path)
+        rows, skipped = _parse_separated(path)
     else:
         rows, skipped = read_lines(path)
     return _read_rows(rows, skipped, path)
@@ -114,19 +118,19 @@ def read(path: Path) -> list[History]:
 
 def read_cells(lines: Sequence[Sequence[str]], path: Path, name: str) -> list[History]:
     """The runs of a table of cells whose first line has the names; of one run under a name."""
-    rows, skipped = _rows_of(lines, "", path)
+    rows, skipped = _parse_cells(lines, "", path)
     return [replace(one, name=name or one.name) for one in _read_rows(rows, skipped, path)]
 
 
 def _read_rows(rows: Sequence[Mapping[str, Any]], skipped: int, path: Path) -> list[History]:
-    runs = _runs(_split(_pivoted(_tagged(rows, path))))
+    runs = _split_runs(_mark_evaluations(_pivot_rows(_name_by_tag(rows, path))))
     refuse_many(len(runs), path)
     several = len(runs) > 1
     if several:
         known = {
             name: of
             for name, of in runs.items()
-            if any(our_name(key) is not None for row in of for key in row)
+            if any(find_series_name(key) is not None for row in of for key in row)
         }
         runs = known or runs
     # What lies beside a table of several runs may be of any of them.
@@ -136,7 +140,7 @@ def _read_rows(rows: Sequence[Mapping[str, Any]], skipped: int, path: Path) -> l
         read_log(
             "table",
             path,
-            _without_gaps(of),
+            _drop_gaps(of),
             folder=folder,
             config=config,
             skipped=skipped,
@@ -161,7 +165,7 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
         except (ValueError, RecursionError):
             row = None
         if isinstance(row, dict):
-            rows.append(_flat(row))
+            rows.append(_flatten_row(row))
         else:
             skipped += 1
     if skipped and not rows:
@@ -172,20 +176,20 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
     return rows, skipped
 
 
-def _flat(row: Mapping[str, Any], levels: int = 4) -> dict[str, Any]:
+def _flatten_row(row: Mapping[str, Any], levels: int = 4) -> dict[str, Any]:
     """A row whose metrics lie some levels deeper (verl's {"step": 1, "data": {...}}), as one."""
     flat: dict[str, Any] = {}
     for key, value in row.items():
         if isinstance(value, dict) and "_type" not in value and levels:
             within = key if key not in {"data", "metrics", "logs"} else ""
-            held = _flat(value, levels - 1)
+            held = _flatten_row(value, levels - 1)
             flat |= {f"{within}/{name}" if within else str(name): one for name, one in held.items()}
         else:  # what is not finite, as some writers of JSON put it
             flat[key] = math.nan if isinstance(value, str) and value.lower() == "nan" else value
     return flat
 
 
-def _objects(value: Any, path: Path) -> list[dict[str, Any]]:
+def _find_rows(value: Any, path: Path) -> list[dict[str, Any]]:
     """A list of rows, bare or under some key, or columns with a list each, or {index: value} as
     pandas has it."""
     if isinstance(value, dict):
@@ -195,15 +199,15 @@ def _objects(value: Any, path: Path) -> list[dict[str, Any]]:
             if isinstance(one, list) and one and isinstance(one[0], dict)
         ]
         if len(lists) == 1:
-            return _objects(lists[0], path)
+            return _find_rows(lists[0], path)
         if (rows := column_rows(value)) is not None:
             return rows
         if any(
-            our_name(key) in {"reward", "loss", "eval/reward", "eval/loss"}
+            find_series_name(key) in {"reward", "loss", "eval/reward", "eval/loss"}
             for key in value
-            if _logged(value[key])
+            if _is_logged(value[key])
         ):
-            return [_flat(value)]  # the last value of each metric, as W&B's summary has it
+            return [_flatten_row(value)]  # the last value of each metric, as W&B's summary has it
         columns = {
             key: list(one.values()) if isinstance(one, dict) else one
             for key, one in value.items()
@@ -220,15 +224,15 @@ def _objects(value: Any, path: Path) -> list[dict[str, Any]]:
             f"{path} holds no list of objects",
             "give a list of {metric: value}, one for each logged step",
         )
-    return [_flat(row) for row in value]
+    return [_flatten_row(row) for row in value]
 
 
-def _separated(path: Path) -> tuple[list[dict[str, Any]], int]:
+def _parse_separated(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The rows of a CSV; how many lines are none, and how many cells of metrics no numbers: nobody
     reads either."""
     text = read_text(path).lstrip("\n")
-    text = _from_header(text) or text
-    mark = _mark(text.partition("\n")[0])
+    text = _skip_to_header(text) or text
+    mark = _find_delimiter(text.partition("\n")[0])
     try:
         lines = [
             line for line in csv.reader(io.StringIO(text, newline=""), delimiter=mark) if any(line)
@@ -244,10 +248,10 @@ def _separated(path: Path) -> tuple[list[dict[str, Any]], int]:
     ]
     if not lines:
         raise DataError(f"{path} is empty", "look at it again after the first step of training")
-    return _rows_of(lines, mark, path)
+    return _parse_cells(lines, mark, path)
 
 
-def _rows_of(
+def _parse_cells(
     lines: Sequence[Sequence[str]], mark: str, path: Path
 ) -> tuple[list[dict[str, Any]], int]:
     header = [name.strip() for name in lines[0]]
@@ -256,11 +260,11 @@ def _rows_of(
     for line in lines[1:]:
         cells = [cell.strip() for cell in line]
         row = {
-            name: _decimal(cell, mark)
+            name: _parse_decimal(cell, mark)
             for name, cell in zip(header, cells, strict=False)
             if cell.lower() not in NOTHING
         }
-        known = [name for name in row if our_name(_metric(name)) is not None]
+        known = [name for name in row if find_series_name(_strip_run_name(name)) is not None]
         bad = [name for name in known if as_number(row[name]) is None]
         if len(cells) != len(header) or (bad and len(bad) == len(known)):
             skipped += 1
@@ -274,24 +278,24 @@ def _rows_of(
             "give numbers under a line of names",
         )
     # Where no cell is empty, nan may say that there is nothing, as pandas writes it on demand: see
-    # `_without_gaps`.
+    # `_drop_gaps`.
     if full:
         for one in rows:
             one.update((name, math.nan) for name, cell in one.items() if cell.lower() == "nan")
     return rows, skipped
 
 
-def _decimal(cell: str, mark: str) -> str:
+def _parse_decimal(cell: str, mark: str) -> str:
     """A cell; a table with semicolons may have decimal commas."""
     return cell.strip().replace(",", ".") if mark == ";" and cell.count(",") == 1 else cell.strip()
 
 
-def _metric(column: str) -> str:
+def _strip_run_name(column: str) -> str:
     """The name behind `run-name - `, as W&B's page exports it."""
     return column.rpartition(" - ")[2]
 
 
-def _runs(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+def _split_runs(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
     """The rows of each run, by its name: of a column that names runs, or of the names before W&B's
     columns.
 
@@ -299,14 +303,20 @@ def _runs(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[Mapping[st
     are left out. The only run of a table has no name.
     """
     given = dict.fromkeys(key for row in rows for key in row)
-    if len(of := _by_columns(rows, given)) > 1:
+    if len(of := _split_by_columns(rows, given)) > 1:
         return of
     names = {key: "" for key in given if not key.endswith(("__MIN", "__MAX"))}
     runs = dict.fromkeys(key.rpartition(" - ")[0] for key in names if " - " in key)
-    if len(runs) < 2 and all(_metric(key) == key for key in given) and len(names) == len(given):
-        return _begun_again(rows)
+    if (
+        len(runs) < 2
+        and all(_strip_run_name(key) == key for key in given)
+        and len(names) == len(given)
+    ):
+        return _split_restarts(rows)
     if len(runs) < 2:
-        return {"": [{_metric(key): row[key] for key in row if key in names} for row in rows]}
+        return {
+            "": [{_strip_run_name(key): row[key] for key in row if key in names} for row in rows]
+        }
     of, shared = {}, [key for key in names if " - " not in key]
     columns: dict[str, list[str]] = {}
     for key in names:
@@ -314,48 +324,48 @@ def _runs(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[Mapping[st
     for run in runs:
         own = columns[run]
         of[run] = [
-            {_metric(key): row[key] for key in (*shared, *own) if key in row}
+            {_strip_run_name(key): row[key] for key in (*shared, *own) if key in row}
             for row in rows
             if any(row.get(key) is not None for key in own)
         ]
     return of
 
 
-def _by_columns(
+def _split_by_columns(
     rows: Sequence[Mapping[str, Any]], given: Mapping[str, None]
 ) -> Mapping[str, Sequence[_Row]]:
     """The rows of each run where columns that name runs tell rows of one step apart."""
     named = [key for wanted in _RUN for key in given if key.lower() == wanted]
     named += (texts := [key for key in given if key not in named and _names_things(key, rows)])
-    stepped, counted = with_steps(rows)
+    stepped, counted = add_steps(rows)
     of: dict[tuple[str, ...], Sequence[_Row]] = {
         (): stepped if counted else [{**row, AT: 0} for row in rows]
     }
-    clashes = repeated(of[()]) if named else 0
+    clashes = count_repeats(of[()]) if named else 0
     for column in named if clashes else []:
         finer: dict[tuple[str, ...], list[_Row]] = {}
         for names, held in of.items():
             for row in held:
-                value = _text(row.get(column))
+                value = _as_text(row.get(column))
                 name = f"{column} {value}" if as_number(value) is not None else value
                 finer.setdefault((*names, name), []).append(
                     {key: row[key] for key in row if key != column}
                 )
-        left = sum(map(repeated, finer.values()))
+        left = sum(map(count_repeats, finer.values()))
         if (
             left < clashes
             and not (left and column in texts)
             and len(of) < len(finer) <= len(rows) / 2
         ):
             of, clashes = {**finer}, left
-    return {", ".join(filter(None, names)): _without_steps(held) for names, held in of.items()}
+    return {", ".join(filter(None, names)): _drop_steps(held) for names, held in of.items()}
 
 
-def _without_steps(rows: Sequence[_Row]) -> list[_Row]:
+def _drop_steps(rows: Sequence[_Row]) -> list[_Row]:
     return [{key: value for key, value in row.items() if key != AT} for row in rows]
 
 
-def _text(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return str(value) if isinstance(value, str | int | float) else ""
 
 
@@ -369,29 +379,29 @@ def _names_things(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
     )
 
 
-def _begun_again(rows: Sequence[_Row]) -> Mapping[str, Sequence[_Row]]:
+def _split_restarts(rows: Sequence[_Row]) -> Mapping[str, Sequence[_Row]]:
     """The rows of each run where the steps begin again."""
-    stepped, _ = with_steps(rows)
-    if not repeated(stepped):
+    stepped, _ = add_steps(rows)
+    if not count_repeats(stepped):
         return {"": rows}
-    runs = apart_where_begun(stepped, lambda row: row[AT])
+    runs = split_at_restarts(stepped, lambda row: row[AT])
     return {
-        f"run {number}" if len(runs) > 1 else "": _without_steps(run)
+        f"run {number}" if len(runs) > 1 else "": _drop_steps(run)
         for number, run in enumerate(runs, 1)
     }
 
 
-def _split(rows: Sequence[_Row]) -> Sequence[_Row]:
+def _mark_evaluations(rows: Sequence[_Row]) -> Sequence[_Row]:
     """Rows of evaluations under names of their own, where a column says which they are."""
     for column in [
         key for key in dict.fromkeys(key for row in rows for key in row) if key.lower() in _SPLIT
     ]:
-        said = [MODES.get(_text(row.get(column)).lower()) for row in rows]
-        if set(said) == {"train", "eval"}:
+        modes = [MODES.get(_as_text(row.get(column)).lower()) for row in rows]
+        if set(modes) == {"train", "eval"}:
             return [
-                as_held_out(row) if of == "eval" else row
+                prefix_eval(row) if of == "eval" else row
                 for of, row in zip(
-                    said,
+                    modes,
                     [{k: v for k, v in row.items() if k != column} for row in rows],
                     strict=True,
                 )
@@ -399,12 +409,12 @@ def _split(rows: Sequence[_Row]) -> Sequence[_Row]:
     return rows
 
 
-def _tagged(rows: Sequence[Mapping[str, Any]], path: Path) -> Sequence[Mapping[str, Any]]:
+def _name_by_tag(rows: Sequence[Mapping[str, Any]], path: Path) -> Sequence[Mapping[str, Any]]:
     """Rows of one metric whose name stands in the file's (TensorBoard's download:
     `run-a-tag-train_reward.csv`)."""
     tag = path.stem.rpartition("tag-")[2]
     if (
-        our_name(tag) is None
+        find_series_name(tag) is None
         or not rows
         or {key.lower() for key in rows[0]} != {"wall time", "step", "value"}
     ):
@@ -412,14 +422,14 @@ def _tagged(rows: Sequence[Mapping[str, Any]], path: Path) -> Sequence[Mapping[s
     return [{tag if key.lower() == "value" else key: row[key] for key in row} for row in rows]
 
 
-def _pivoted(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+def _pivot_rows(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """Rows of a long table (`step, tag, value`), the metrics of a step in one row; others as they
     are."""
     lower = {key.lower(): key for row in rows[:1] for key in row}
     tag = next((lower[one] for one in _TAG if one in lower), None)
     if tag is None or "value" not in lower or "step" not in lower:
         return rows
-    if not any(our_name(str(row.get(tag))) for row in rows):
+    if not any(find_series_name(str(row.get(tag))) for row in rows):
         return rows
     made: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
@@ -428,7 +438,7 @@ def _pivoted(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     return list(made.values())
 
 
-def _without_gaps(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _drop_gaps(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Rows without the NaN that say "not logged here", as pandas fills them in; those that were
     logged stay.
 
@@ -443,11 +453,14 @@ def _without_gaps(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     }
     if not empty:
         return list(rows)
-    known = {key for row in rows for key in row if our_name(key) not in {None, "epoch"}}
+    known = {key for row in rows for key in row if find_series_name(key) not in {None, "epoch"}}
     at = {
-        key: {number for number, row in enumerate(rows) if _logged(row.get(key))} for key in known
+        key: {number for number, row in enumerate(rows) if _is_logged(row.get(key))}
+        for key in known
     }
-    evaluated = [key for key in known if (our_name(key) or "").startswith("eval/") and at[key]]
+    evaluated = [
+        key for key in known if (find_series_name(key) or "").startswith("eval/") and at[key]
+    ]
     rare = {key for key in evaluated if 2 * len(at[key]) < max(at[key]) + 1}
 
     @cache
@@ -470,7 +483,7 @@ def _without_gaps(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     ]
 
 
-def _logged(value: Any) -> bool:
+def _is_logged(value: Any) -> bool:
     """Whether it is a number, or a text that should be one."""
     number = as_number(value)
     return isinstance(value, str) if number is None else number == number

@@ -13,8 +13,13 @@ from typing import Any
 
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers.logs import config_beside, read_log
-from plumbline.checks.diagnosis.readers.protobuf import as_float, children, fields, signed
-from plumbline.checks.diagnosis.readers.rows import only_one
+from plumbline.checks.diagnosis.readers.protobuf import (
+    parse_children,
+    parse_fields,
+    to_float,
+    to_signed,
+)
+from plumbline.checks.diagnosis.readers.rows import take_only
 from plumbline.errors import DataError
 from plumbline.storage import parse_json, read_bytes
 
@@ -36,7 +41,7 @@ def find(path: Path) -> Path | None:
     folders = sorted(
         {file.parent for depth in ("*", "*/*", "*/*/*") for file in path.glob(f"{depth}{_MARK}*")}
     )
-    return path if path in folders else only_one(folders, path, "runs of TensorBoard")
+    return path if path in folders else take_only(folders, path, "runs of TensorBoard")
 
 
 def read(path: Path) -> list[History]:
@@ -50,9 +55,9 @@ def read(path: Path) -> list[History]:
     skipped = 0
     for file in files:
         content = read_bytes(file)
-        for record in _records(content, file):
+        for record in _read_records(content, file):
             try:
-                step, values = _event(record)
+                step, values = _parse_event(record)
             except (ValueError, struct.error):
                 skipped += 1
                 continue
@@ -74,7 +79,7 @@ def read(path: Path) -> list[History]:
     ]
 
 
-def _records(content: bytes, file: Path) -> Iterator[bytes]:
+def _read_records(content: bytes, file: Path) -> Iterator[bytes]:
     """Length (8 bytes), its CRC (4), that much, its CRC (4); what is not there whole is left out.
 
     A record whose CRC is wrong comes as a byte that is no message; of those too long for numbers
@@ -83,7 +88,7 @@ def _records(content: bytes, file: Path) -> Iterator[bytes]:
     at = 0
     while at + 12 <= len(content):
         length = int.from_bytes(content[at : at + 8], "little")
-        if _crc(content, at + 8) != _masked_crc32c(content[at : at + 8]):
+        if _read_crc(content, at + 8) != _masked_crc32c(content[at : at + 8]):
             raise DataError(
                 f"{file} is no event file of TensorBoard, or damaged at byte {at}",
                 "copy it again, whole",
@@ -92,21 +97,25 @@ def _records(content: bytes, file: Path) -> Iterator[bytes]:
         if end + 4 > len(content):
             return
         record = content[at:end]
-        yield record if length > _LONG or _crc(content, end) == _masked_crc32c(record) else b"\xff"
+        yield (
+            record
+            if length > _LONG or _read_crc(content, end) == _masked_crc32c(record)
+            else b"\xff"
+        )
         at = end + 4
 
 
-def _crc(content: bytes, at: int) -> int:
+def _read_crc(content: bytes, at: int) -> int:
     return int.from_bytes(content[at : at + 4], "little")
 
 
-def _row(byte: int) -> int:
+def _crc_row(byte: int) -> int:
     for _ in range(8):
         byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
     return byte
 
 
-_CRC_OF = [_row(byte) for byte in range(256)]
+_CRC_OF = [_crc_row(byte) for byte in range(256)]
 
 
 def _masked_crc32c(content: bytes) -> int:
@@ -118,37 +127,38 @@ def _masked_crc32c(content: bytes) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def _event(record: bytes) -> tuple[int, dict[str, float | str]]:
+def _parse_event(record: bytes) -> tuple[int, dict[str, float | str]]:
     """The step of an event (field 2), and the values of its summary (field 5, and its field 1) by
     their tags."""
     step = next(
         (
-            signed(value)
-            for number, value in fields(record)
+            to_signed(value)
+            for number, value in parse_fields(record)
             if number == 2 and isinstance(value, int)
         ),
         0,
     )
     values: dict[str, float | str] = {}
-    for summary in children(record, 5):
-        for value in children(summary, 1):
-            held = dict(fields(value))
+    for summary in parse_children(record, 5):
+        for value in parse_children(summary, 1):
+            held = dict(parse_fields(value))
             tag = held.get(1)
             if not isinstance(tag, bytes):
                 continue
             if isinstance(simple := held.get(2), int):
-                values[tag.decode()] = as_float(simple, "f")
+                values[tag.decode()] = to_float(simple, "f")
             elif (
-                isinstance(tensor := held.get(8), bytes) and (found := _scalar(tensor)) is not None
+                isinstance(tensor := held.get(8), bytes)
+                and (found := _parse_scalar(tensor)) is not None
             ):
                 values[tag.decode()] = found
     return step, values
 
 
-def _scalar(tensor: bytes) -> float | str | None:
+def _parse_scalar(tensor: bytes) -> float | str | None:
     """The one number or text of a tensor: its type is field 1, and its content field 4, 5 (float),
     6 (double), 8."""
-    held = dict(fields(tensor))
+    held = dict(parse_fields(tensor))
     kind = held.get(1)
     if kind == 7 and isinstance(text := held.get(8), bytes):
         return text.decode()
@@ -157,7 +167,7 @@ def _scalar(tensor: bytes) -> float | str | None:
     code, size = _CODES[kind]
     content = held.get(4) or held.get(5 if code == "f" else 6)
     if isinstance(content, int):  # one that is not packed
-        return as_float(content, code)
+        return to_float(content, code)
     return (
         struct.unpack(f"<{code}", content)[0]
         if isinstance(content, bytes) and len(content) == size

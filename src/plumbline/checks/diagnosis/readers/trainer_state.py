@@ -6,7 +6,7 @@ from typing import Any
 
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers.logs import config_beside, read_log
-from plumbline.checks.diagnosis.readers.rows import of_evaluation
+from plumbline.checks.diagnosis.readers.rows import mark_evaluation
 from plumbline.errors import DataError
 from plumbline.storage import LARGEST_JSON, clear_read_errors, parse_json, read_text
 
@@ -25,7 +25,7 @@ def find(path: Path) -> Path | None:
 
 def read(path: Path) -> list[History]:
     """See `Reader.read`: one stage."""
-    state = _parsed(path)
+    state = _parse_state(path)
     rows = state.get("log_history")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise DataError(
@@ -38,7 +38,7 @@ def read(path: Path) -> list[History]:
         read_log(
             "trl",
             path,
-            [of_evaluation(row) for row in rows],
+            [mark_evaluation(row) for row in rows],
             folder=output,
             config=config_beside(output)
             | config_beside(path.parent)
@@ -57,12 +57,12 @@ def _is_checkpoint(folder: Path) -> bool:
 
 def _is_state(path: Path) -> bool:
     try:
-        return "log_history" in _parsed(path)
+        return "log_history" in _parse_state(path)
     except DataError:
         return path.name == NAME
 
 
-def _parsed(path: Path) -> dict[str, Any]:
+def _parse_state(path: Path) -> dict[str, Any]:
     text = read_text(path, limit=LARGEST_JSON)
     with clear_read_errors(path):
         try:

@@ -17,8 +17,8 @@ from typing import Any
 
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers.logs import config_beside, read_log
-from plumbline.checks.diagnosis.readers.protobuf import children, fields
-from plumbline.checks.diagnosis.readers.rows import only_one
+from plumbline.checks.diagnosis.readers.protobuf import parse_children, parse_fields
+from plumbline.checks.diagnosis.readers.rows import take_only
 from plumbline.checks.diagnosis.readers.table import read_lines
 from plumbline.config.imports import missing
 from plumbline.errors import DataError
@@ -47,16 +47,16 @@ def is_page(path: str) -> bool:
         return False
     if "://" not in path:
         return found[2].lower() in _PUBLIC and not Path(path).exists()
-    return "wandb" in found[2].lower() or found[1].lower() == _own()
+    return "wandb" in found[2].lower() or found[1].lower() == _base_url_server()
 
 
-def _own() -> str:
+def _base_url_server() -> str:
     """The server of WANDB_BASE_URL, its scheme and host alone; empty without one."""
     found = _PAGE.fullmatch(os.environ.get("WANDB_BASE_URL", ""))
     return found[1].lower() if found is not None and found[2] else ""
 
 
-def _server(page: str) -> str:
+def _choose_server(page: str) -> str:
     """Where the client asks for a page, with the user's key: W&B's own server, or that of
     WANDB_BASE_URL.
 
@@ -68,7 +68,7 @@ def _server(page: str) -> str:
     """
     if page.lower().removeprefix("https://") in _PUBLIC:
         return _API
-    if page.lower() == _own():
+    if page.lower() == _base_url_server():
         return page
     shown = re.sub(r"//.*@", "//...@", page)
     raise DataError(
@@ -87,7 +87,7 @@ def read_page(address: str) -> list[History]:
     """
     found = _PAGE.fullmatch(address)
     assert found is not None
-    server = _server(found[1])
+    server = _choose_server(found[1])
     places = [place for place in (found[3] or "").split("/") if place]
     if len(places) < 4 or places[2] != "runs" or not all(map(_NAME.fullmatch, places[:4])):
         raise DataError(
@@ -134,11 +134,11 @@ def find(path: Path) -> Path | None:
     if path.is_file():
         return path if path.suffix == ".wandb" else None
     for pattern in ("run-*.wandb", "files/wandb-history.jsonl", "wandb-history.jsonl"):
-        if found := only_one(list(path.glob(pattern)), path, "runs of W&B"):
+        if found := take_only(list(path.glob(pattern)), path, "runs of W&B"):
             return found
     runs = [run for part in ("", "wandb/") for run in path.glob(f"{part}*run-*/run-*.wandb")]
     # as latest-run is
-    return only_one([run for run in runs if not run.parent.is_symlink()], path, "runs of W&B")
+    return take_only([run for run in runs if not run.parent.is_symlink()], path, "runs of W&B")
 
 
 def read(path: Path) -> list[History]:
@@ -154,27 +154,29 @@ def read(path: Path) -> list[History]:
             raise DataError(
                 f"{path} is no file of W&B", "give a run-*.wandb as W&B wrote it, or its folder"
             )
-        records, whole = _records(content)
+        records, whole = _read_records(content)
         skipped = 0 if whole else 1
         for record in records:
             try:
-                for number, value in fields(record):
+                for number, value in parse_fields(record):
                     if not isinstance(value, bytes):
                         continue
                     if number == 2:
-                        rows.append(_items(value, 1))
+                        rows.append(_parse_items(value, 1))
                     elif number == 17:
                         config |= {
-                            k: v for held in children(value, 4) for k, v in _items(held, 1).items()
+                            k: v
+                            for held in parse_children(value, 4)
+                            for k, v in _parse_items(held, 1).items()
                         }
                     elif number == 5:
-                        config |= _items(value, 1)
+                        config |= _parse_items(value, 1)
             except ValueError:
                 skipped += 1
     return [read_log("wandb", path, rows, folder=folder, config=config, skipped=skipped)]
 
 
-def _records(content: bytes) -> tuple[list[bytes], bool]:
+def _read_records(content: bytes) -> tuple[list[bytes], bool]:
     """Records up to the first that is cut or damaged, and whether none was."""
     records: list[bytes] = []
     held: list[bytes] = []
@@ -200,11 +202,11 @@ def _records(content: bytes) -> tuple[list[bytes], bool]:
     return records, not held
 
 
-def _items(message: bytes, number: int) -> dict[str, Any]:
+def _parse_items(message: bytes, number: int) -> dict[str, Any]:
     """Keys (field 1, or the pieces of a path in field 2) with values as JSON (field 16)."""
     items = {}
-    for item in children(message, number):
-        key, path, value = (list(children(item, field)) for field in (1, 2, 16))
+    for item in parse_children(message, number):
+        key, path, value = (list(parse_children(item, field)) for field in (1, 2, 16))
         if value:
             try:
                 items["/".join(piece.decode() for piece in path) or b"".join(key[-1:]).decode()] = (

@@ -10,25 +10,25 @@ from pathlib import Path
 import numpy as np
 
 from plumbline.checks.check import Finding
-from plumbline.checks.diagnosis.check import rule, stood
+from plumbline.checks.diagnosis.check import persisted, rule
 from plumbline.checks.diagnosis.facts import (
-    characters,
-    cut_from_start,
-    enough,
-    every_step,
-    groups_of,
-    level,
-    likely,
-    link,
-    no_chance,
-    quoted,
-    rises,
-    short,
-    weights,
+    correlate_with_reward,
+    count_characters,
+    fit_part_weights,
+    group_samples,
+    has_enough_rows,
+    is_cut_from_start,
+    is_every_step,
+    is_sustained,
+    quote_sample,
+    recent_median,
+    reward_rises,
+    shorten_prompts,
+    unrefuted_causes,
 )
 from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.rules.reward import LENGTH
-from plumbline.checks.diagnosis.trends import finite, trend
+from plumbline.checks.diagnosis.trends import finite_values, fit_trend
 from plumbline.config.overrides import read_own
 from plumbline.runs.evaluations import REFERENCE
 
@@ -39,29 +39,32 @@ ENDING = 0.01
 """Share of cut answers, under which ends are still drawn."""
 
 
-@rule("length", needs=("length",))
+@rule("length", needs=("completion_length",))
 def find_length(history: History) -> Iterator[Finding]:
     """The length of completions runs away or shrinks to nothing, and the reward with it or in spite
     of it.
 
     The first tenth of the steps against the last.
     """
-    series = history["length"]
-    values = finite(series.values)
-    if not enough(series, LENGTH_ENOUGH):
+    series = history["completion_length"]
+    values = finite_values(series.values)
+    if not has_enough_rows(series, LENGTH_ENOUGH):
         return
     width = max(3, len(values) // 10)
     first, last = float(np.median(values[:width])), float(np.median(values[-width:]))
-    reward = trend(history["reward"].values)
+    reward = fit_trend(history["reward"].values)
     if last > LENGTH_TIMES * max(first, 1) and last - first > 20:
-        paid = _follows_length(history) or link(history.samples, characters)[0] > STRONG
+        paid = (
+            _follows_length(history)
+            or correlate_with_reward(history.samples, count_characters)[0] > STRONG
+        )
         yield Finding(
             level="warning" if paid or reward.t < 2 else "note",
             what=f"completions grew from {first:.0f} to {last:.0f} tokens"
             + ("" if reward.t >= 2 else " and earn no more for it"),
             since=int(series.steps[np.argmax(series.values > LENGTH_TIMES * max(first, 1))]),
             evidence={"first": first, "last": last, "reward: t": float(np.clip(reward.t, -99, 99))},
-            causes=likely(
+            causes=unrefuted_causes(
                 history,
                 ("length is paid", lambda run: not (paid or _pays_length(run))),
                 (
@@ -73,7 +76,7 @@ def find_length(history: History) -> Iterator[Finding]:
                 ),
                 (
                     "the end of the text is no longer learnt",
-                    lambda run: level(run["truncated"]) < ENDING,
+                    lambda run: recent_median(run["frac_truncated"]) < ENDING,
                 ),
             ),
             fix=(
@@ -116,12 +119,14 @@ def find_length_paid(history: History) -> Iterator[Finding]:
     if half < LENGTH_PAID_ENOUGH:
         return
     early, late = (
-        link(history.samples[:half], characters)[0],
-        link(history.samples[half:], characters)[0],
+        correlate_with_reward(history.samples[:half], count_characters)[0],
+        correlate_with_reward(history.samples[half:], count_characters)[0],
     )
-    series = history["length"]
-    line = trend(
-        series.values if len(series) else np.array([characters(one) for one in history.samples])
+    series = history["completion_length"]
+    line = fit_trend(
+        series.values
+        if len(series)
+        else np.array([count_characters(one) for one in history.samples])
     )
     moved = line.last / max(line.first, 1.0) - 1
     if (
@@ -141,7 +146,7 @@ def find_length_paid(history: History) -> Iterator[Finding]:
         evidence={
             "correlation at first": round(early, 2),
             "at last": round(late, 2),
-            "length": round(line.last, 1),
+            "completion_length": round(line.last, 1),
         },
         causes=(f"{'long' if longer else 'short'} answers earn more whatever they say",),
         fix="compare answers of equal length: does the reward tell them apart?",
@@ -154,9 +159,9 @@ WINDOW = 10
 
 @rule(
     "truncation",
-    needs=("truncated|ends",),
+    needs=("frac_truncated|num_eos_tokens",),
     stops=lambda history, since: (
-        stood(30)(history, since) and trend(history["truncated"].values).t > -2
+        persisted(30)(history, since) and fit_trend(history["frac_truncated"].values).t > -2
     ),
 )
 def find_truncation(history: History) -> Iterator[Finding]:
@@ -164,18 +169,18 @@ def find_truncation(history: History) -> Iterator[Finding]:
 
     Of the last window; and marks of completions that count as cut and are not.
     """
-    series, ends = history["truncated"], history["ends"]
+    series, ends = history["frac_truncated"], history["num_eos_tokens"]
     counted = not len(series)
     if counted:  # how many answers end, of an unknown number: none at all says enough
         series = Series(ends.steps, (ends.values == 0) * 1.0)
     width = min(WINDOW, max(3, len(series) // 2))
-    last = finite(series.last(width).values)
+    last = finite_values(series.last(width).values)
     if len(last) < 3 or (counted and len(series) < WINDOW):
         return
     share, first = float(last.mean()), float(np.nanmean(series.values[:width]))
-    longest = _longest(history)
+    longest = _longest_where_cut(history)
     ceiling = history.settings.get("sampling.max_tokens")
-    shorter = len(longest) >= 5 and share > 0.05 and _under(longest, ceiling)
+    shorter = len(longest) >= 5 and share > 0.05 and _is_below_ceiling(longest, ceiling)
     if shorter:
         yield Finding(
             level="warning",
@@ -191,10 +196,10 @@ def find_truncation(history: History) -> Iterator[Finding]:
         )
     elif share >= TRUNCATION_SOME:
         rose, by_length = share > first + 0.2, _pays_length(history)
-        learns = not rose and rises(history)
+        learns = not rose and reward_rises(history)
         dead = len(history["reward"]) > 0 and not history["reward"].values.any()
-        most = share >= TRUNCATION_MOST or (cut_from_start(history) and dead)
-        long = len(series) >= 5 or (dead and no_chance(series.steps, len(series)))
+        most = share >= TRUNCATION_MOST or (is_cut_from_start(history) and dead)
+        long = len(series) >= 5 or (dead and is_sustained(series.steps, len(series)))
         fed = rose or by_length
         cut = [one for one in history.samples if one.truncated] or history.samples
         known = ceiling or (longest.max() if len(longest) and np.ptp(longest) == 0 else None)
@@ -216,7 +221,7 @@ def find_truncation(history: History) -> Iterator[Finding]:
                 if learns
                 else ""
             )
-            + quoted(cut[::-1]),
+            + quote_sample(cut[::-1]),
             since=int(series.steps[np.argmax(series.values >= TRUNCATION_SOME)]),
             evidence={"share": round(share, 3), "at first": round(first, 3), "limit": ceiling},
             causes=("length is paid, or not charged",)
@@ -245,12 +250,12 @@ LONGER = 0.3
 
 def _pays_length(history: History) -> bool:
     """Whether longer answers earn more: by completions of a group, else where both rise."""
-    if known := link(history.samples, characters)[0]:
+    if known := correlate_with_reward(history.samples, count_characters)[0]:
         return known > LONGER
-    rewards = ("reward", *(f"part/{name}" for name in history.names("part/")))
+    rewards = ("reward", *(f"reward/{name}" for name in history.names("reward/")))
     return all(
-        any(trend(history[one].values).t > 2 for one in of)
-        for of in (rewards, ("length", "truncated"))
+        any(fit_trend(history[one].values).t > 2 for one in of)
+        for of in (rewards, ("completion_length", "frac_truncated"))
     )
 
 
@@ -262,30 +267,32 @@ are alike."""
 def _follows_length(history: History) -> bool:
     """Whether a paid part that has its name of length rises, or a reward goes up and down with it
     from step to step."""
-    length, known = history["length"], weights(history) or {}
-    for name in ("reward", *(f"part/{one}" for one in history.names("part/"))):
-        series, part = history[name], name.removeprefix("part/")
-        if LENGTH.search(part) and known.get(part, 0) > 0 and trend(series.values).t > 2:
+    length, known = history["completion_length"], fit_part_weights(history) or {}
+    for name in ("reward", *(f"reward/{one}" for one in history.names("reward/"))):
+        series, part = history[name], name.removeprefix("reward/")
+        if LENGTH.search(part) and known.get(part, 0) > 0 and fit_trend(series.values).t > 2:
             return True
         _, here, there = np.intersect1d(series.steps, length.steps, return_indices=True)
         pair = np.diff([series.values[here], length.values[there]])
         pair = pair[:, np.isfinite(pair).all(axis=0)]
-        some = every_step(length) and pair.shape[1] >= LENGTH_ENOUGH and pair.std(axis=1).all()
+        some = is_every_step(length) and pair.shape[1] >= LENGTH_ENOUGH and pair.std(axis=1).all()
         if some and np.corrcoef(pair)[0, 1] > FOLLOWS:
             return True
     return False
 
 
-def _longest(history: History) -> np.ndarray:
+def _longest_where_cut(history: History) -> np.ndarray:
     """The longest completions of those steps of the last window in which some was cut for sure.
 
     Where only every k-th step is logged, what is logged is a mean of k, and in some of those
     nothing may have been cut: in all of them it was where more than 1 - 1/k of the completions
     were.
     """
-    series, longest = history["truncated"].last(WINDOW), history["length_max"]
+    series, longest = history["frac_truncated"].last(WINDOW), history["completion_length_max"]
     every = (
-        int(np.median(np.diff(history["truncated"].steps))) if len(history["truncated"]) > 1 else 1
+        int(np.median(np.diff(history["frac_truncated"].steps)))
+        if len(history["frac_truncated"]) > 1
+        else 1
     )
     sure = series.steps[series.values > 1 - 1 / max(every, 1)]
     # A length of half a token is a mean over batches, of which some had no answer at the limit,
@@ -296,7 +303,7 @@ def _longest(history: History) -> np.ndarray:
     ]
 
 
-def _under(longest: np.ndarray, ceiling: object) -> bool:
+def _is_below_ceiling(longest: np.ndarray, ceiling: object) -> bool:
     """Whether the longest completion of steps is below the ceiling; without a known one it would be
     the same in all."""
     if isinstance(ceiling, int | float):
@@ -317,7 +324,7 @@ _REPEATED = re.compile(r"(.{1,12}?)\1{19,}", re.DOTALL)
 """The same one to twelve characters twenty times in a row."""
 
 
-@rule("degenerate-output", needs=("samples",), stops=stood(30))
+@rule("degenerate-output", needs=("samples",), stops=persisted(30))
 def find_degenerate_output(history: History) -> Iterator[Finding]:
     """Completions that are no answers: empty, one sign over and over, or the same for every prompt.
 
@@ -330,48 +337,51 @@ def find_degenerate_output(history: History) -> Iterator[Finding]:
     for about, like in KINDS.items():
         share = sum(map(like, last)) / len(last)
         if share >= DEGENERATE_OUTPUT_MANY:
-            yield _finding(
+            yield _degenerate_finding(
                 history,
                 last,
                 about,
                 like,
                 f"{share:.0%} of the last {len(last)} completions are {about}",
             )
-    if (same := _same(last)) is not None:
+    if (same := _find_one_text(last)) is not None:
         what = f"{sum(map(same, last)) / len(last):.0%} of the last completions are {ONE_TEXT}"
-        yield _finding(history, last, ONE_TEXT, same, what)
+        yield _degenerate_finding(history, last, ONE_TEXT, same, what)
 
 
 ONE_TEXT = "one text, whatever the prompt"
 KINDS: dict[str, Callable[[Sample], bool]] = {
     "empty": lambda one: not one.text.strip(),
     "one piece of text over and over": lambda one: (
-        bool(_REPEATED.search(one.text[:4000])) or _loops(one.text[:4000])
+        bool(_REPEATED.search(one.text[:4000])) or _repeats_words(one.text[:4000])
     ),
 }
 
 
-def _finding(
+def _degenerate_finding(
     history: History, last: Sequence[Sample], about: str, like: Callable[[Sample], bool], what: str
 ) -> Finding:
     found, early = list(filter(like, last)), history.samples[: max(16, len(history.samples) // 10)]
     share = len(found) / len(last)
     rewarded = [one for one in found if (one.reward or 0) > 0.5]
-    cheat, broken = len(rewarded) > len(found) / 2 or rises(history), _broken(history)
+    cheat, broken = (
+        len(rewarded) > len(found) / 2 or reward_rises(history),
+        _has_broken_weights(history),
+    )
     at_first = sum(map(like, early)) > share / 2 * len(early)
-    dead = [name for name in history.names("part/") if not history[f"part/{name}"].values.any()]
+    dead = [name for name in history.names("reward/") if not history[f"reward/{name}"].values.any()]
     return Finding(
         level="fatal" if share >= DEGENERATE_OUTPUT_MOST else "warning",
-        what=what + quoted(found),
+        what=what + quote_sample(found),
         since=found[0].step,
         evidence={"share": round(share, 3), "of these rewarded above .5": len(rewarded)},
-        samples=short([one.prompt for one in found]),
+        samples=shorten_prompts([one.prompt for one in found]),
         about=about,
-        causes=likely(
+        causes=unrefuted_causes(
             history,
             ("a cheat that the reward pays", lambda _: not cheat),
             (
-                "weights that broke (too high a rate, NaN, wrong dtype)",
+                "weights that broke (too high a learning rate, NaN, wrong dtype)",
                 lambda _: cheat or not broken,
             ),
             (
@@ -388,42 +398,45 @@ def _finding(
             ),
         ),
         fix="read these completions; go back to a checkpoint before them",
-        follows=(("truncation",) if cut_from_start(history) else ())
+        follows=(("truncation",) if is_cut_from_start(history) else ())
         + (("dead-part",) if dead else ())
         if about == ONE_TEXT
         else (),
     )
 
 
-def _broken(history: History) -> bool:
+def _has_broken_weights(history: History) -> bool:
     """Whether the figures of training show that weights were damaged: none that is finite, a KL or
     an entropy that ran away, gradients far above the usual, or a reward that falls.
     """
-    gradient, entropy = np.abs(history["gradient"].values), finite(history["entropy"].values)
+    gradient, entropy = (
+        np.abs(history["grad_norm"].values),
+        finite_values(history["entropy"].values),
+    )
     return (
         any(
             not np.isfinite(history[name].values).all()
-            for name in ("loss", "gradient", "reward", "kl", "entropy")
+            for name in ("loss", "grad_norm", "reward", "kl", "entropy")
         )
-        or level(history["kl"]) > RAN_AWAY
-        or (len(entropy) > 0 and level(history["entropy"]) > entropy[0] + 1)
+        or recent_median(history["kl"]) > RAN_AWAY
+        or (len(entropy) > 0 and recent_median(history["entropy"]) > entropy[0] + 1)
         or bool(
             (gradient > SPIKE * max(1.0, float(np.median(gradient)))).any()
             if len(gradient)
             else False
         )
-        or trend(history["reward"].values).t < -2
+        or fit_trend(history["reward"].values).t < -2
     )
 
 
-def _loops(text: str) -> bool:
+def _repeats_words(text: str) -> bool:
     """Whether it says the same words again and again: of its rows of four few differ."""
     words = text.split()
     rows = list(zip(words, words[1:], words[2:], words[3:], strict=False))
     return len(rows) >= LONG and len(set(rows)) < FEW * len(rows)
 
 
-def _same(last: Sequence[Sample]) -> Callable[[Sample], bool] | None:
+def _find_one_text(last: Sequence[Sample]) -> Callable[[Sample], bool] | None:
     """Whether one is the most frequent text, where that answers many different prompts and is no
     answer to them.
 
@@ -467,7 +480,7 @@ def find_identical_samples(history: History) -> Iterator[Finding]:
     """
     steps = sorted({sample.step for sample in history.samples})
     early = set(steps[: max(1, round(EARLY * len(steps)))])
-    groups = groups_of(one for one in history.samples if one.step in early and one.prompt)
+    groups = group_samples(one for one in history.samples if one.step in early and one.prompt)
     whole = {key: [one.text for one in group] for key, group in groups.items() if len(group) >= 3}
     same = [key for key, texts in whole.items() if len(set(texts)) == 1]
     if len(whole) < 4 or len(same) / len(whole) < IDENTICAL_SAMPLES_MOST:
@@ -480,7 +493,7 @@ def find_identical_samples(history: History) -> Iterator[Finding]:
         ),
         since=min(same)[0],
         evidence={"groups": len(whole), "with one text": len(same)},
-        samples=short([prompt for _, prompt in same]),
+        samples=shorten_prompts([prompt for _, prompt in same]),
         causes=(
             "a temperature near 0",
             "one seed for every copy of a prompt",
@@ -515,19 +528,19 @@ def find_wrong_language(history: History) -> Iterator[Finding]:
     The last tenth, against gold answers; without them against the first tenth; and prompts against
     completions.
     """
-    last = _last(history.samples, -1)
-    found = [(one, languages(one.text)) for one in last]
+    last = _sample_tenth(history.samples, -1)
+    found = [(one, detect_languages(one.text)) for one in last]
     golds = [
         row.completion
         for one in history.finals
         if (one.stage, one.mode) == (REFERENCE, "oracle")
         for row in one.evaluation.rows
     ]
-    against, expected = "gold answers", _expected(golds[:WRONG_LANGUAGE_LOOKED_AT])
+    against, expected = "gold answers", _expected_languages(golds[:WRONG_LANGUAGE_LOOKED_AT])
     if not expected:
         against, expected = (
             "those of the first steps",
-            _expected([one.text for one in _last(history.samples, 1)]),
+            _expected_languages([one.text for one in _sample_tenth(history.samples, 1)]),
         )
     wrong = [one for one, there in found if there - expected]
     share = len(wrong) / max(len(found), 1)
@@ -539,10 +552,10 @@ def find_wrong_language(history: History) -> Iterator[Finding]:
             else "warning",
             what=f"{share:.0%} of the last {len(found)} completions are in "
             f"{names.most_common(1)[0][0]}, wholly or in "
-            f"part; {against} are in {', '.join(sorted(expected))}{quoted(wrong)}",
+            f"part; {against} are in {', '.join(sorted(expected))}{quote_sample(wrong)}",
             since=wrong[0].step,
             evidence={"share": round(share, 3), **names},
-            samples=short([one.prompt for one in wrong]),
+            samples=shorten_prompts([one.prompt for one in wrong]),
             causes=(
                 "no part of the reward looks at the language",
                 "a base model that hardly knows the language",
@@ -551,7 +564,7 @@ def find_wrong_language(history: History) -> Iterator[Finding]:
         )
 
 
-def languages(text: str) -> set[str]:
+def detect_languages(text: str) -> set[str]:
     """What a text is written in: the language of its frequent words, where they decide, and scripts
     with a share of its letters. Empty for data, code and a few words.
     """
@@ -574,16 +587,16 @@ def _script(letter: str) -> str | None:
     return _SCRIPTS.get(unicodedata.name(letter, "").partition(" ")[0])
 
 
-def _expected(texts: Sequence[str]) -> set[str]:
+def _expected_languages(texts: Sequence[str]) -> set[str]:
     """The languages of texts, where a third of them can be told."""
-    each = [languages(text) for text in texts]
+    each = [detect_languages(text) for text in texts]
     if len(each) < 16 or sum(map(bool, each)) < len(each) / 3:
         return set()
     counts = Counter(name for names in each for name in names)
     return {name for name, count in counts.items() if count >= USUAL * len(each)}
 
 
-def _last(samples: Sequence[Sample], end: int) -> Sequence[Sample]:
+def _sample_tenth(samples: Sequence[Sample], end: int) -> Sequence[Sample]:
     """A tenth of the completions from the beginning (1) or the end (-1), at least 16 and at most
     `WRONG_LANGUAGE_LOOKED_AT` of them, drawn evenly.
     """
@@ -620,11 +633,11 @@ def find_goes_on(history: History) -> Iterator[Finding]:
         level="warning",
         what=(
             f"{share:.0%} of the last {len(last)} completions continue after a mark that ends a "
-            f"text{quoted(found)}"
+            f"text{quote_sample(found)}"
         ),
         since=found[0].step,
         evidence={"share": round(share, 3)},
-        samples=short([one.prompt for one in found]),
+        samples=shorten_prompts([one.prompt for one in found]),
         causes=("the template ends an answer with a mark that the sampler does not stop at",),
         fix="give sampler and trainer every id that ends a text (generation_config.eos_token_id)",
     )

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import as_logged, rises, short
+from plumbline.checks.diagnosis.facts import has_logged_means, reward_rises, shorten_prompts
 from plumbline.checks.diagnosis.history import History, Sample
-from plumbline.checks.diagnosis.rules.series import jumps_of
-from plumbline.checks.diagnosis.trends import trend
+from plumbline.checks.diagnosis.rules.series import list_jumps
+from plumbline.checks.diagnosis.trends import fit_trend
 
 SOME = 0.05
 """Share of the prompts. What is looked for is written by a program, so it is in all of them or in
@@ -42,17 +42,17 @@ _MARKS = (
 """What only one template of chats has."""
 
 
-@rule("prompts", needs=("prompts|prompts_cut",))
+@rule("prompts", needs=("prompts|frac_prompts_truncated",))
 def find_prompts(history: History) -> Iterator[Finding]:
     """Prompts as a trainer stored them: begun twice, written by two templates, or cut.
 
     Each different prompt once, in the order in which they came.
     """
     prompts = list(dict.fromkeys(one.prompt for one in history.samples))
-    series = history["prompts_cut"]
-    cut = series.known[1]
+    series = history["frac_prompts_truncated"]
+    cut = series.finite[1]
     if len(cut) and cut.mean() >= SOME:
-        yield _cut(
+        yield _cut_finding(
             f"{cut.mean():.0%} of the prompts are as long as the limit", float(cut.mean()), []
         )
     if len(prompts) < 8:
@@ -66,18 +66,18 @@ def find_prompts(history: History) -> Iterator[Finding]:
                 "beginning twice"
             ),
             evidence={"share": round(len(twice) / len(prompts), 3)},
-            samples=short(twice),
+            samples=shorten_prompts(twice),
             causes=("the chat template writes the mark, and the tokenizer adds another",),
             fix="tokenize what the template wrote with add_special_tokens=False",
         )
-    yield from _drift(prompts)
+    yield from _find_template_change(prompts)
     for end, name in ((1, "beginning"), (-1, "end")):
-        if (lacking := _lacking([prompt[::end] for prompt in prompts])) is not None and not len(
-            cut
-        ):
+        if (
+            lacking := _find_cut_prompts([prompt[::end] for prompt in prompts])
+        ) is not None and not len(cut):
             found = [prompts[at] for at in lacking]
             share = len(found) / len(prompts)
-            yield _cut(
+            yield _cut_finding(
                 f"{share:.0%} of the prompts, the longest ones, lack the {name} that the others "
                 "have",
                 share,
@@ -85,18 +85,18 @@ def find_prompts(history: History) -> Iterator[Finding]:
             )
 
 
-def _cut(what: str, share: float, found: Sequence[str]) -> Finding:
+def _cut_finding(what: str, share: float, found: Sequence[str]) -> Finding:
     return Finding(
         level="warning",
         what=f"{what}: they are cut",
         evidence={"share": round(share, 3)},
-        samples=short(found),
+        samples=shorten_prompts(found),
         causes=("the limit of a prompt's length",),
         fix="raise the limit, or leave out the prompts that do not fit",
     )
 
 
-def _drift(prompts: Sequence[str]) -> Iterator[Finding]:
+def _find_template_change(prompts: Sequence[str]) -> Iterator[Finding]:
     """Whether the marks of the early prompts and the late ones are those of two templates."""
     marks = [frozenset(mark for mark in _MARKS if mark in prompt) for prompt in prompts]
     third = max(4, len(marks) // 3)
@@ -107,19 +107,19 @@ def _drift(prompts: Sequence[str]) -> Iterator[Finding]:
     yield Finding(
         level="warning",
         what="prompts were written by one template at first and by another at last: "
-        f"{_named(early)}, then {_named(late)}",
+        f"{_name_marks(early)}, then {_name_marks(late)}",
         evidence={"prompts before": changed, "prompts": len(prompts)},
-        samples=short([prompts[0], prompts[-1]]),
+        samples=shorten_prompts([prompts[0], prompts[-1]]),
         causes=("a run that was resumed with another tokenizer or template",),
         fix="begin again under one template, the one of SFT and of the evaluation",
     )
 
 
-def _named(kinds: set[frozenset[str]]) -> str:
+def _name_marks(kinds: set[frozenset[str]]) -> str:
     return " or ".join(sorted(", ".join(sorted(kind)) or "no mark" for kind in kinds))
 
 
-def _lacking(prompts: Sequence[str]) -> list[int] | None:
+def _find_cut_prompts(prompts: Sequence[str]) -> list[int] | None:
     """Where the prompts are that do not begin as most do; None unless they look cut.
 
     What a limit of tokens cut is about equally long, longer than nearly all others, and begins
@@ -165,11 +165,11 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
     Very few prompts; draws of each prompt against the epochs; then steps that have the prompts of
     earlier ones in the same order.
     """
-    by_step = _drawn(history)
+    by_step = _prompts_by_step(history)
     draws = Counter(prompt for prompts in by_step.values() for prompt in prompts)
     total, epochs = sum(draws.values()), history["epoch"].values
-    if 1 < len(draws) < FEW and total >= OFTEN * len(draws) and _whole(history):
-        yield _by_heart(history, len(draws), total // len(draws))
+    if 1 < len(draws) < FEW and total >= OFTEN * len(draws) and _has_all_samples(history):
+        yield _few_prompts_finding(history, len(draws), total // len(draws))
         return
     several = len(history.names("task/")) > 1  # each of several tasks has epochs of its own
     if (
@@ -193,7 +193,7 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
                 f"{again} draws were of a prompt that had come {often} "
                 f"time{'s' if often > 1 else ''}",
                 evidence={"draws": total, "different": len(draws), "epochs": float(epochs[-1])},
-                samples=short([prompt for prompt, _ in draws.most_common(3)]),
+                samples=shorten_prompts([prompt for prompt, _ in draws.most_common(3)]),
                 causes=(
                     "the data have duplicates",
                     "a resume began the data again",
@@ -202,24 +202,24 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
                 fix="count the different prompts of the data; resume with the place in them",
             )
             return
-    yield from _in_order(by_step)
+    yield from _find_repeated_order(by_step)
 
 
-def _whole(history: History) -> bool:
+def _has_all_samples(history: History) -> bool:
     """Whether the stored completions are all that were drawn: at nine steps of ten they have the
     logged means."""
     by_step: dict[int, list[Sample]] = {}
     for one in history.samples:
         by_step.setdefault(one.step, []).append(one)
-    said = [as_logged(stored, step, history.series) for step, stored in by_step.items()]
-    return said.count(True) >= 0.9 * len(said)
+    matches = [has_logged_means(stored, step, history.series) for step, stored in by_step.items()]
+    return matches.count(True) >= 0.9 * len(matches)
 
 
-def _by_heart(history: History, prompts: int, draws: int) -> Finding:
+def _few_prompts_finding(history: History, prompts: int, draws: int) -> Finding:
     """So few prompts that a reward that rises may be learnt by heart; a test of the set-up may have
     as few."""
-    rose = rises(history)
-    elsewhere = trend(history["eval/reward"].values).t > 2
+    rose = reward_rises(history)
+    elsewhere = fit_trend(history["eval/reward"].values).t > 2
     return Finding(
         level="warning" if rose and not elsewhere else "note",
         what=f"the run has {prompts} different prompts, each drawn {draws} times and more"
@@ -233,7 +233,7 @@ def _by_heart(history: History, prompts: int, draws: int) -> Finding:
     )
 
 
-def _drawn(history: History) -> dict[int, list[str]]:
+def _prompts_by_step(history: History) -> dict[int, list[str]]:
     """The different prompts of each step; without steps that use old rollouts again, which TRL then
     stores again."""
     rows: dict[int, list[tuple[str, str]]] = {}
@@ -249,7 +249,7 @@ def _drawn(history: History) -> dict[int, list[str]]:
     }
 
 
-def _in_order(by_step: dict[int, list[str]]) -> Iterator[Finding]:
+def _find_repeated_order(by_step: dict[int, list[str]]) -> Iterator[Finding]:
     """The longest stretch of draws each of which came before, after the same prompt as now."""
     draws = [(step, prompt) for step in sorted(by_step) for prompt in by_step[step]]
     last: dict[str, int] = {}
@@ -319,7 +319,7 @@ def find_overlap(history: History) -> Iterator[Finding]:
             what=f"{len(both)} of {len(asked)} prompts of the stored evaluations were trained on",
             since=history.evaluated[0].step,
             evidence={"shared": len(both), "of": len(asked)},
-            samples=short(both),
+            samples=shorten_prompts(both),
             causes=(
                 "splits that are not disjoint",
                 "an evaluation on a slice of the training rows",
@@ -360,7 +360,7 @@ def find_data_order(history: History) -> Iterator[Finding]:
     """
     first = {one.prompt: one for one in reversed(history.samples)}
     rows = sorted(first.values(), key=lambda one: one.step)
-    if len(rows) < ORDER_ENOUGH or any(_drift([one.prompt for one in rows])):
+    if len(rows) < ORDER_ENOUGH or any(_find_template_change([one.prompt for one in rows])):
         return
     rows = rows[:: -(-len(rows) // LOOKED_AT)]
     steps = np.array([one.step for one in rows], dtype=np.float64)
@@ -368,9 +368,9 @@ def find_data_order(history: History) -> Iterator[Finding]:
     lengths = np.array(
         [len(_DIGITS.sub("#", one.prompt[:LOOKED_AT])) for one in rows], dtype=np.float64
     )
-    if kinds is not None and (share := _explained(steps, kinds)) > SORTED:
+    if kinds is not None and (share := _share_explained(steps, kinds)) > SORTED:
         dice = np.random.default_rng(0)
-        if share <= max(_explained(dice.permutation(steps), kinds) for _ in range(SHUFFLES)):
+        if share <= max(_share_explained(dice.permutation(steps), kinds) for _ in range(SHUFFLES)):
             return
         most = [kinds[steps == step] for step in np.unique(steps)]
         main = [Counter(one.tolist()).most_common(1)[0][0] for one in most]
@@ -380,7 +380,7 @@ def find_data_order(history: History) -> Iterator[Finding]:
             if old != new
         ]
         near = {step + apart for step in at for apart in range(-2, 3)}
-        jumps = [step for step in jumps_of(history["reward"]) if step in near]
+        jumps = [step for step in list_jumps(history["reward"]) if step in near]
         yield _sorted_by("kind", share, rows, jumps, kinds)
     elif np.ptp(lengths) > 0 and abs(share := _correlation(steps, lengths)) > LENGTHS:
         yield _sorted_by("length", share, rows, [], None)
@@ -403,7 +403,7 @@ def _sorted_by(
             "prompts": len(rows),
             "share explained" if kinds is not None else "correlation": round(share, 3),
         },
-        samples=short([rows[0].prompt, rows[-1].prompt]),
+        samples=shorten_prompts([rows[0].prompt, rows[-1].prompt]),
         causes=("rows in the order of the file", "a curriculum"),
         fix=(
             "shuffle the rows, unless the order is meant; compare rewards of early and late steps "
@@ -432,7 +432,7 @@ def _kinds(rows: Sequence[Sample]) -> NDArray[np.int64] | None:
     return np.array([usual.index(name) if name in usual else len(usual) for name in names])
 
 
-def _explained(places: NDArray[np.float64], kinds: NDArray[np.int64]) -> float:
+def _share_explained(places: NDArray[np.float64], kinds: NDArray[np.int64]) -> float:
     """The share of the variance of places that lies between kinds."""
     counts = np.bincount(kinds)
     means = np.bincount(kinds, places) / np.maximum(counts, 1)
@@ -469,7 +469,7 @@ def find_coverage(history: History) -> Iterator[Finding]:
         return
     for task in history.names("epoch/") or [""]:
         series = history[f"epoch/{task}" if task else "epoch"]
-        values = series.known[1]
+        values = series.finite[1]
         if not len(values) or values[-1] >= LITTLE:
             continue
         whole = round(history.last_step / max(float(values[-1]), 1e-9))

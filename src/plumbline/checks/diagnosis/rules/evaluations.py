@@ -8,12 +8,29 @@ from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import held, level, likely, shifted, top
+from plumbline.checks.diagnosis.facts import (
+    find_kl_anchor,
+    max_reward,
+    policy_moved,
+    recent_median,
+    unrefuted_causes,
+)
 from plumbline.checks.diagnosis.history import Final, History
-from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, outcome
-from plumbline.checks.diagnosis.rules.policy import pairs
-from plumbline.checks.diagnosis.rules.steps import ADAPTERS, FULL, adapter_rate, highest_rate
-from plumbline.checks.diagnosis.trends import finite, height, noise_of_mean, order, trend
+from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, measure_outcome
+from plumbline.checks.diagnosis.rules.policy import pair_stage_evaluations
+from plumbline.checks.diagnosis.rules.steps import (
+    ADAPTERS,
+    FULL,
+    adapter_rate_cause,
+    highest_learning_rate,
+)
+from plumbline.checks.diagnosis.trends import (
+    finite_values,
+    fit_trend,
+    kendall_z,
+    max_magnitude,
+    standard_error_of_mean,
+)
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import (
@@ -36,7 +53,7 @@ def find_gain(history: History) -> Iterator[Finding]:
 
     Each greedy evaluation of this stage against the one before it on the same examples.
     """
-    for after, before in pairs(history):
+    for after, before in pair_stage_evaluations(history):
         try:
             compared = compare(before.evaluation, after.evaluation)
         except IncomparableError as error:
@@ -61,7 +78,7 @@ def find_gain(history: History) -> Iterator[Finding]:
                 f"[{change.low:+.3f}, {change.high:+.3f}], n = {change.n}",
                 evidence=evidence,
                 causes=(
-                    "too high a rate for the signal there is",
+                    "too high a learning rate for the signal there is",
                     "what is paid in training is not what is evaluated",
                 ),
                 fix="compare the parts; lower the learning rate or take more answers a step",
@@ -107,7 +124,7 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
     Evaluations are few and fall at once or slowly, so it is their order that counts, of all or of
     those after the highest ones, and a tenth of the height.
     """
-    train, came = trend(history["reward"].values), outcome(history)
+    train, came = fit_trend(history["reward"].values), measure_outcome(history)
     wanders = came is not None and came.alike > 0 and not came.better
     if (
         train.t < 3
@@ -123,14 +140,14 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
     sure = NormalDist().inv_cdf(1 - CHANCE / max(1, len(names)))
     for name in names:
         series = history[f"eval/{name}"]
-        values = finite(series.values)
+        values = finite_values(series.values)
         if len(values) < 4:
             continue
-        down = _order(values)
+        down = _block_kendall_z(values)
         best = int(np.argmax(values))
         lost = float(values[best] - values[-1])
-        if (down < -sure or _peaked(values, sure)) and lost > max(
-            0.1 * abs(values[best]), LITTLE * height(values)
+        if (down < -sure or _is_past_peak(values, sure)) and lost > max(
+            0.1 * abs(values[best]), LITTLE * max_magnitude(values)
         ):
             yield Finding(
                 level="warning",
@@ -143,16 +160,16 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
                     "evaluation: z of its order": round(down, 1),
                 },
                 about=name,
-                causes=likely(
+                causes=unrefuted_causes(
                     history,
                     "a cheat that the reward pays",
                     (
                         "the training prompts are learnt by heart",
-                        lambda run: 0 < level(run["epoch"]) < 1,
+                        lambda run: 0 < recent_median(run["epoch"]) < 1,
                     ),
                     (
                         "other prompts than those of the evaluation",
-                        lambda run: not 0 < level(run["epoch"]) < 1,
+                        lambda run: not 0 < recent_median(run["epoch"]) < 1,
                     ),
                 ),
                 fix=(
@@ -162,13 +179,13 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
             )
 
 
-def _order(values: NDArray[np.float64]) -> float:
-    return order(
+def _block_kendall_z(values: NDArray[np.float64]) -> float:
+    return kendall_z(
         np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))])
     )
 
 
-def _peaked(values: NDArray[np.float64], sure: float) -> bool:
+def _is_past_peak(values: NDArray[np.float64], sure: float) -> bool:
     """Whether the last three are `sure` standard errors below the best three, and what lies between
     falls."""
     means = np.convolve(values, np.full(3, 1 / 3), mode="valid")
@@ -176,8 +193,12 @@ def _peaked(values: NDArray[np.float64], sure: float) -> bool:
     if len(after) < AFTER:
         return False
     places = np.linspace(-1, 1, len(values))
-    error = 2**0.5 * noise_of_mean(values - np.polyval(np.polyfit(places, values, 3), places), 3)
-    return _order(after) < -FALLING and float(means.max() - means[-1]) > max(sure * error, 1e-9)
+    error = 2**0.5 * standard_error_of_mean(
+        values - np.polyval(np.polyfit(places, values, 3), places), 3
+    )
+    return _block_kendall_z(after) < -FALLING and float(means.max() - means[-1]) > max(
+        sure * error, 1e-9
+    )
 
 
 FAR = 0.1
@@ -187,7 +208,7 @@ FAR = 0.1
 def find_decoding(history: History) -> Iterator[Finding]:
     """What is sampled and what is greedy tell two stories, or stages were asked in two ways.
 
-    Of the last stage, greedy against sampled; of each split and mode, the laws of its stages.
+    Of the last stage, greedy against sampled; of each split and mode, the sampling distributions of its stages.
     """
     mine = {
         (one.task, one.split, one.mode): one for one in history.finals if one.stage == history.name
@@ -219,24 +240,24 @@ def find_decoding(history: History) -> Iterator[Finding]:
                 )
                 if better == "sampled"
                 else ("a high temperature: few sampled answers are the likeliest one",),
-                fix="deploy with the law that was evaluated; say which one a figure is of",
+                fix="deploy the sampling distribution that was evaluated; say which one a figure is of",
             )
-    yield from _laws(history)
+    yield from _compare_sampling(history)
 
 
-def _laws(history: History) -> Iterator[Finding]:
+def _compare_sampling(history: History) -> Iterator[Finding]:
     stages: dict[tuple[str, str, str], list[Final]] = {}
     for one in history.finals:
         if one.evaluation.sampling:
             stages.setdefault((one.task, one.split, one.mode), []).append(one)
     for (task, split, mode), found in stages.items():
-        laws = [one.evaluation.sampling for one in found]
+        settings = [one.evaluation.sampling for one in found]
         differing = sorted(
             {
                 key
-                for law in laws
-                for key in law
-                if any(other.get(key) != law[key] for other in laws)
+                for one in settings
+                for key in one
+                if any(other.get(key) != one[key] for other in settings)
             }
         )
         if differing:
@@ -247,11 +268,11 @@ def _laws(history: History) -> Iterator[Finding]:
                 "differ "
                 f"between {' and '.join(one.stage for one in found)}",
                 evidence={
-                    one.stage: str({key: law.get(key) for key in differing})
-                    for one, law in zip(found, laws, strict=True)
+                    one.stage: str({key: sampling.get(key) for key in differing})
+                    for one, sampling in zip(found, settings, strict=True)
                 },
                 causes=("the settings of the evaluation changed between the stages",),
-                fix="evaluate both again under one law",
+                fix="evaluate both again under one sampling distribution",
             )
     trained, used = (
         history.settings.get("sampling.steps"),
@@ -270,7 +291,7 @@ def _laws(history: History) -> Iterator[Finding]:
             ),
             evidence={"training": trained},
             causes=("evaluation.steps",),
-            fix="what is trained is the law with the steps of training",
+            fix="what is trained is the sampling distribution with the steps of training",
         )
 
 
@@ -296,11 +317,11 @@ def find_plateau(history: History) -> Iterator[Finding]:
     """
     name = "eval/reward" if len(history["eval/reward"]) >= PLATEAU_ENOUGH else "reward"
     series = history[name]
-    steps, values = series.known
+    steps, values = series.finite
     if len(values) < (PLATEAU_ENOUGH if name != "reward" else 5 * PLATEAU_ENOUGH):
         return
     places = np.arange(len(values))
-    errors = _errors(values)[3 : round((1 - SHARE) * len(values))]
+    errors = _two_line_errors(values)[3 : round((1 - SHARE) * len(values))]
     if not len(errors):
         return
     found = 3 + int(np.argmin(errors))
@@ -310,7 +331,7 @@ def find_plateau(history: History) -> Iterator[Finding]:
     rose, missing = float(slope * found), start + slope * places[found:] - after
     growth = float(np.polyfit(places[found:], after, 1)[0]) * len(after)
     if (
-        rose <= max(LITTLE * height(values), 4 * noise)
+        rose <= max(LITTLE * max_magnitude(values), 4 * noise)
         or missing.mean() < 4 * noise / len(after) ** 0.5 + 0.25 * rose
     ):
         return
@@ -333,14 +354,14 @@ def find_plateau(history: History) -> Iterator[Finding]:
     )
 
 
-def _errors(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _two_line_errors(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The squared error [n] of a line before each place and another from it on, by sums up to
     there."""
     level = values - values.mean()
-    return np.append(0.0, _errors_of_line(level)[:-1]) + _errors_of_line(level[::-1])[::-1]
+    return np.append(0.0, _line_errors(level)[:-1]) + _line_errors(level[::-1])[::-1]
 
 
-def _errors_of_line(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _line_errors(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The squared error [n] of a line through the values up to each, that one among them."""
     places = np.arange(len(values), dtype=np.float64)
     count, total = places + 1, np.cumsum(values)
@@ -351,9 +372,9 @@ def _errors_of_line(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _plateau_causes(history: History, at: int, level: float) -> Iterator[str]:
     rate, epoch, zero, entropy = (
-        history["rate"],
+        history["learning_rate"],
         history["epoch"],
-        history["zero_std"],
+        history["frac_reward_zero_std"],
         history["entropy"],
     )
     then = rate.since(at).values
@@ -362,7 +383,7 @@ def _plateau_causes(history: History, at: int, level: float) -> Iterator[str]:
             f"the learning rate was down to {np.nanmax(then) / np.nanmax(rate.values):.0%} of its "
             "highest by then"
         )
-    if (highest := top(history)) is not None and level > PLATEAU_TOP * highest:
+    if (highest := max_reward(history)) is not None and level > PLATEAU_TOP * highest:
         yield "the reward is at its ceiling"
     if len(epoch) and 0 < epoch.values[-1] < 0.3:
         yield f"only {epoch.values[-1]:.0%} of the prompts were seen"
@@ -388,14 +409,14 @@ def find_eval_noise(history: History) -> Iterator[Finding]:
     Of the main evaluation: how far its last third is above its first, in standard deviations of a
     point.
     """
-    values = finite(history["eval/reward"].values)
+    values = finite_values(history["eval/reward"].values)
     if len(values) < EVAL_NOISE_ENOUGH:
         return
     third = len(values) // 3
     rise = float(values[-third:].mean() - values[:third].mean())
     noise = float(np.median(np.abs(np.diff(values))) / 0.6745 / 2**0.5)
     if (
-        noise < STILL_NOISE * height(values)
+        noise < STILL_NOISE * max_magnitude(values)
         or abs(rise) > EVAL_NOISE_SURE * noise
         or values.max() - np.median(values) < noise
     ):
@@ -429,7 +450,9 @@ def find_no_better(history: History) -> Iterator[Finding]:
     ):
         return  # it is not the last
     beside = [
-        (one, *found) for one in history.finals if (found := _beside(one, history)) is not None
+        (one, *found)
+        for one in history.finals
+        if (found := _compare_with_baselines(one, history)) is not None
     ]
     learnt = {final.task for final, _, gap in beside if gap.low > 0}
     for final, best, gap in beside:
@@ -451,7 +474,7 @@ def find_no_better(history: History) -> Iterator[Finding]:
         )
 
 
-def _beside(final: Final, history: History) -> tuple[str, Interval] | None:
+def _compare_with_baselines(final: Final, history: History) -> tuple[str, Interval] | None:
     """The baseline that is the best on an evaluation's examples, and how far the model is above
     it."""
     if (final.stage, final.mode) != (history.name, "greedy"):
@@ -489,7 +512,7 @@ def find_part_lost(history: History) -> Iterator[Finding]:
 
     Every part of every greedy evaluation of the stage, on the examples that have it both times.
     """
-    for after, before in pairs(history):
+    for after, before in pair_stage_evaluations(history):
         try:
             rose = compare(before.evaluation, after.evaluation).difference
         except IncomparableError:
@@ -585,17 +608,17 @@ def find_no_rise(history: History) -> Iterator[Finding]:
 
     Causes are ranked by what is sure; evaluations that rise refute it.
     """
-    came = outcome(history)
+    came = measure_outcome(history)
     if came is None or came.better is not False or came.change.n < SHORT:
         return
-    if came.change.mean > came.matters and not held(history):
+    if came.change.mean > came.matters and not find_kl_anchor(history):
         return  # a rise that noise alone leaves open is none that fails
-    highest = top(history)
+    highest = max_reward(history)
     if highest is not None and max(came.first, came.last) > NO_RISE_TOP * highest:
         return
-    if trend(history["eval/reward"].values).t > 3:
+    if fit_trend(history["eval/reward"].values).t > 3:
         return
-    spread = finite(history["reward_std"].values)
+    spread = finite_values(history["reward_std"].values)
     scale = (float(np.median(spread)) if len(spread) else 0.0) or abs(came.first)
     near = highest is None and NO_RISE_TOP <= came.first <= 1
     flat = came.change.high < MATTERS * scale and not near
@@ -608,7 +631,7 @@ def find_no_rise(history: History) -> Iterator[Finding]:
         causes = (f"the log begins at step {steps[0]}: a rise before it is not seen", *causes)
     yield Finding(
         level="warning" if flat and not late and came.change.n >= LONG else "note",
-        what=came.said
+        what=came.summary
         + ("" if flat or near else f": a gain of up to {came.change.high:.3f} is not ruled out"),
         since=int(steps[0]),
         evidence={
@@ -632,22 +655,24 @@ def find_no_rise(history: History) -> Iterator[Finding]:
 def _causes_seen(history: History) -> Iterator[str]:
     """What the log shows, the surest first."""
     highest, share, cut = (
-        highest_rate(history),
-        level(history["zero_std"]),
-        level(history["truncated"]),
+        highest_learning_rate(history),
+        recent_median(history["frac_reward_zero_std"]),
+        recent_median(history["frac_truncated"]),
     )
-    if why := held(history):
+    if why := find_kl_anchor(history):
         yield f"the KL term outweighs the reward: {why}"
-    elif not shifted(history):
-        yield from (f"{cause}: the rate is {highest:.1e}" for cause in adapter_rate(history))
-        if 0 < abs(level(history["kl"])) < STILL:
+    elif not policy_moved(history):
+        yield from (
+            f"{cause}: the learning rate is {highest:.1e}" for cause in adapter_rate_cause(history)
+        )
+        if 0 < abs(recent_median(history["kl"])) < STILL:
             yield (
                 "updates that are too small: the KL to the reference is "
-                f"{level(history['kl']):.1g} nats at the end"
+                f"{recent_median(history['kl']):.1g} nats at the end"
             )
-        if highest < FULL[0] and not adapter_rate(history):
+        if highest < FULL[0] and not adapter_rate_cause(history):
             usual = f"{FULL[0]:.0e} to {FULL[1]:.0e} for all weights, more for adapters"
-            yield f"a rate of {highest:.1e}: usual are {usual}"
+            yield f"a learning rate of {highest:.1e}: usual are {usual}"
     if share > 0.5:
         yield f"{share:.0%} of the groups have equal rewards and teach nothing"
     if cut > 0.3:
@@ -656,22 +681,22 @@ def _causes_seen(history: History) -> Iterator[str]:
 
 def _causes_possible(history: History, came: RewardOutcome) -> Iterator[str]:
     """What may be so in sound runs, too."""
-    highest = highest_rate(history)
-    noise = noise_of_mean(finite(history["reward"].values), 1)
+    highest = highest_learning_rate(history)
+    noise = standard_error_of_mean(finite_values(history["reward"].values), 1)
     if noise > 0.1 * max(abs(came.first), abs(came.last)):
         yield f"few answers a step: its mean reward scatters by {noise:.2g}"
     if (
         FULL[0] <= highest < ADAPTERS[0]
         and "model.lora.rank" not in history.settings
-        and not shifted(history)
+        and not policy_moved(history)
     ):
         yield (
-            f"a rate of {highest:.1e}, which is too low if an adapter is trained "
+            f"a learning rate of {highest:.1e}, which is too low if an adapter is trained "
             f"({ADAPTERS[0]:.0e} and more)"
         )
 
 
-@rule("unfinished", needs=("loss|reward|rate",), kinds=("rl", "sft"), live=False)
+@rule("unfinished", needs=("loss|reward|learning_rate",), kinds=("rl", "sft"), live=False)
 def find_unfinished(history: History) -> Iterator[Finding]:
     """A run that ended before its steps did.
 

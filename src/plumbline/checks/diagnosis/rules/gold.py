@@ -47,13 +47,15 @@ def find_gold_unpaid(history: History) -> Iterator[Finding]:
     right = [one for one in samples if is_right(one.text, one.gold)]
     known = set(map(id, right))
     wrong = [one for one in samples if id(one) not in known]
-    parts = _of_rightness(right, wrong)
-    if not _of_prompts(samples):
+    parts = _parts_paying_right_answers(right, wrong)
+    if not _is_gold_of_prompt(samples):
         return
     if not parts:
-        yield from _dealt(right, wrong)
+        yield from _find_shuffled_rewards(right, wrong)
         return
-    lost = [one for one in right if all(_value(one, name) <= low for name, low in parts.items())]
+    lost = [
+        one for one in right if all(_reward_or_nan(one, name) <= low for name, low in parts.items())
+    ]
     share = len(lost) / len(right)
     if len(lost) < GOLD_UNPAID_ENOUGH or share < GOLD_UNPAID_SOME:
         return
@@ -74,7 +76,7 @@ def find_gold_unpaid(history: History) -> Iterator[Finding]:
             "of the last": still,
         },
         samples=tuple(
-            dict.fromkeys(f"{_short(one.text)} for gold {_short(one.gold)}" for one in lost)
+            dict.fromkeys(f"{_quote_end(one.text)} for gold {_quote_end(one.gold)}" for one in lost)
         )[:3],
         causes=(
             (
@@ -88,7 +90,7 @@ def find_gold_unpaid(history: History) -> Iterator[Finding]:
     )
 
 
-def _dealt(right: Sequence[Sample], wrong: Sequence[Sample]) -> Iterator[Finding]:
+def _find_shuffled_rewards(right: Sequence[Sample], wrong: Sequence[Sample]) -> Iterator[Finding]:
     """Whether right answers surely earn no more than those to the same prompt that do not hold the
     gold answer."""
     groups: dict[tuple[int, str], tuple[list[float], list[float]]] = {}
@@ -96,9 +98,11 @@ def _dealt(right: Sequence[Sample], wrong: Sequence[Sample]) -> Iterator[Finding
         (right, [one for one in wrong if one.gold.strip() not in one.text])
     ):
         for one in some:
-            groups.setdefault((one.step, one.prompt), ([], []))[place].append(_value(one, ""))
+            groups.setdefault((one.step, one.prompt), ([], []))[place].append(
+                _reward_or_nan(one, "")
+            )
     gaps = [np.mean(good) - np.mean(bad) for good, bad in groups.values() if good and bad]
-    earned = np.array([_value(one, "") for one in right])
+    earned = np.array([_reward_or_nan(one, "") for one in right])
     if len(gaps) < DEALT_ENOUGH or not np.isfinite(gaps).all() or not np.isfinite(earned).all():
         return
     surely, least = (
@@ -126,7 +130,7 @@ def _dealt(right: Sequence[Sample], wrong: Sequence[Sample]) -> Iterator[Finding
     )
 
 
-def _of_prompts(samples: Sequence[Sample]) -> bool:
+def _is_gold_of_prompt(samples: Sequence[Sample]) -> bool:
     """Whether what is stored is of the prompt: an answer that was read from the completion differs
     within a group."""
     golds: dict[str, set[str]] = {}
@@ -135,7 +139,9 @@ def _of_prompts(samples: Sequence[Sample]) -> bool:
     return sum(len(several) > 1 for several in golds.values()) <= 0.1 * len(golds)
 
 
-def _of_rightness(right: Sequence[Sample], wrong: Sequence[Sample]) -> Mapping[str, float]:
+def _parts_paying_right_answers(
+    right: Sequence[Sample], wrong: Sequence[Sample]
+) -> Mapping[str, float]:
     """The parts that pay right answers and hardly any wrong one, with their lowest values; none
     where none does."""
     if min(len(right), len(wrong)) < GOLD_UNPAID_ENOUGH:
@@ -143,10 +149,14 @@ def _of_rightness(right: Sequence[Sample], wrong: Sequence[Sample]) -> Mapping[s
     names = sorted({name for one in right for name in one.parts}) or [""]
     found: dict[str, float] = {}
     for name in names:
-        values = [value for one in (*right, *wrong) if np.isfinite(value := _value(one, name))]
+        values = [
+            value for one in (*right, *wrong) if np.isfinite(value := _reward_or_nan(one, name))
+        ]
         low, high = min(values, default=0.0), max(values, default=0.0)
         paid, others = (
-            float(np.mean([_value(one, name) > (low + high) / 2 for one in some])) if some else 0.0
+            float(np.mean([_reward_or_nan(one, name) > (low + high) / 2 for one in some]))
+            if some
+            else 0.0
             for some in (right, wrong)
         )
         if others <= PAID_WRONG and (paid > others or (high <= 0 and len(names) == 1)):
@@ -154,30 +164,30 @@ def _of_rightness(right: Sequence[Sample], wrong: Sequence[Sample]) -> Mapping[s
     return found
 
 
-def _value(one: Sample, name: str) -> float:
+def _reward_or_nan(one: Sample, name: str) -> float:
     """Of a part, or of the whole; what is not known is NaN, which is not below anything."""
     value = one.parts.get(name) if name else one.reward
     return float("nan") if value is None else value
 
 
-def _short(text: str) -> str:
+def _quote_end(text: str) -> str:
     return repr(text.strip()[-60:])
 
 
 def is_right(text: str, gold: str) -> bool:
     """Whether an answer is the gold answer once both are read as they are meant."""
     gold = gold.strip()
-    wanted = {_plain(one) for one in (gold, *_BOXED.findall(gold))} - {""}
-    value, number = _json(gold), _number(gold)
+    wanted = {_normalise_text(one) for one in (gold, *_BOXED.findall(gold))} - {""}
+    value, number = _parse_json(gold), _parse_number(gold)
     return any(
-        _plain(one) in wanted
-        or (number is not None and _same(number, _number(one)))
-        or (value is not None and value == _json(one))
-        for one in _answers(text)
+        _normalise_text(one) in wanted
+        or (number is not None and _are_equal_numbers(number, _parse_number(one)))
+        or (value is not None and value == _parse_json(one))
+        for one in _extract_answers(text)
     )
 
 
-def _answers(text: str) -> list[str]:
+def _extract_answers(text: str) -> list[str]:
     """What may be meant by a completion: the whole of it, or what stands in a box, in a tag or
     after a phrase."""
     text = text.strip()[-_LONG:]
@@ -188,12 +198,12 @@ def _answers(text: str) -> list[str]:
     return [text, *marked, *(box[-1] for one in marked if (box := _BOXED.findall(one)))]
 
 
-def _plain(text: str) -> str:
+def _normalise_text(text: str) -> str:
     """Without case, quotes, marks of emphasis, a final point, and with single blanks."""
     return " ".join(text.casefold().split()).strip(" \"'`*$.“”‘’")
 
 
-def _number(text: str) -> tuple[float, str] | None:
+def _parse_number(text: str) -> tuple[float, str] | None:
     """A number, and the unit behind it."""
     text = " ".join(text[:200].split()).strip("\"'`*“”‘’").rstrip(". ").removesuffix("$")
     unit = _UNIT.fullmatch(text)
@@ -204,7 +214,7 @@ def _number(text: str) -> tuple[float, str] | None:
     return None
 
 
-def _same(one: tuple[float, str], other: tuple[float, str] | None) -> bool:
+def _are_equal_numbers(one: tuple[float, str], other: tuple[float, str] | None) -> bool:
     """Whether two numbers are equal, and their units, where both have one."""
     return (
         other is not None
@@ -213,5 +223,5 @@ def _same(one: tuple[float, str], other: tuple[float, str] | None) -> bool:
     )
 
 
-def _json(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     return read_json(text).value if "{" in text or "[" in text else None

@@ -11,11 +11,24 @@ from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import EQUAL, characters, enough, link, short, weights
+from plumbline.checks.diagnosis.facts import (
+    EQUAL,
+    correlate_with_reward,
+    count_characters,
+    fit_part_weights,
+    has_enough_rows,
+    shorten_prompts,
+)
 from plumbline.checks.diagnosis.history import History, Sample, Series
-from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, outcome
+from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, measure_outcome
 from plumbline.checks.diagnosis.rules.reward import MEASURED, NO_WEIGHT
-from plumbline.checks.diagnosis.trends import fall_of, finite, height, order, trend
+from plumbline.checks.diagnosis.trends import (
+    find_fall,
+    finite_values,
+    fit_trend,
+    kendall_z,
+    max_magnitude,
+)
 
 Values = NDArray[np.float64]
 ENOUGH = 12
@@ -51,7 +64,7 @@ LONGER, PAID, EXPLAINED = 1.8, 0.6, 0.5
 """Times the first length; that correlation, and the share of the rise that the slope explains, from
 which length alone is enough. Set on the first half of benchmarks/hacking.py."""
 LOOPS, MORE_LOOPS = 0.6, 0.4
-"""Share of an answer's rows of three words that repeat another one, and the rise of it. Ditto."""
+"""The repeated-trigram rate of answers, and its rise. Ditto."""
 RARE, COMMON = 0.5, 0.8
 """Share of the answers with a phrase of three words, at first and, in the middle of the answer, at
 last. Ditto."""
@@ -62,7 +75,7 @@ TOLD = 0.04
 """Overlap of answers to one prompt less that of answers to others: a rise by more says that answers
 heed the prompt more than before, and no text is blamed then. Ditto."""
 COPIED = 0.6
-"""Share of the prompt's rows of three words that answers have at last, whose copies are paid."""
+"""Share of the prompt's trigrams of words that the last answers have, whose copies are paid."""
 BAND = 0.2
 """Share of its whole change that the running mean of a signal must have left for good at the
 onset."""
@@ -73,7 +86,7 @@ class Sign:
     """A signal of the texts that went the wrong way."""
 
     name: str
-    said: str
+    sentence: str
     onset: int
     alone: bool
     """Whether it is enough without another one."""
@@ -81,7 +94,7 @@ class Sign:
     """Whether it may be what the reward pays for."""
 
 
-@rule("reward-hacking", needs=("reward", "samples|truth/|part/"), live=False)
+@rule("reward-hacking", needs=("reward", "samples|correctness/|reward/"), live=False)
 def find_reward_hacking(history: History) -> Iterator[Finding]:
     """The reward rises for sure, and what it stands for falls, stays, or gives way to a trick.
 
@@ -89,30 +102,30 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
     completions, a logged scalar, a part of weight 0. Else the texts do, where answers do not heed
     the prompt more than at first: two signs, or one that is enough.
     """
-    came, steps = outcome(history), _by_step(history.samples)
+    came, steps = measure_outcome(history), _sample_steps(history.samples)
     if came is None or not (
-        came.better or (came.better is None and order(history["reward"].values) > -IN_ORDER)
+        came.better or (came.better is None and kendall_z(history["reward"].values) > -IN_ORDER)
     ):
         return
-    truths = [*_logged(history, came), *_stored(history, came, steps)]
-    for truth in truths:
-        yield from _against(history, came, truth)
-    if truths or not came.better or len(steps) < ENOUGH:
+    measures = [*_logged_correctness(history, came), *_stored_correctness(history, came, steps)]
+    for measure in measures:
+        yield from _compare_with_correctness(history, came, measure)
+    if measures or not came.better or len(steps) < ENOUGH:
         return
-    signs = list(_signs(history, came, steps))
+    signs = list(_find_signs(history, came, steps))
     if len(signs) < 2 and not any(sign.alone for sign in signs):
         return
     signs.sort(key=lambda sign: not sign.alone)
-    began = max(min(sign.onset for sign in signs), _onset(history["reward"]))
+    began = max(min(sign.onset for sign in signs), _find_onset(history["reward"]))
     shown = [one for one in history.samples if one.step >= began and one.reward is not None]
     best = sorted(shown, key=lambda one: -(one.reward or 0))[:3]
     yield Finding(
         level="warning",
         what=f"the reward rose ({came.first:.3f} to {came.last:.3f}), and "
-        + ", ".join(one.said for one in signs),
+        + ", ".join(one.sentence for one in signs),
         since=began,
         evidence={f"{one.name}: onset": one.onset for one in signs},
-        samples=short([one.prompt for one in best]),
+        samples=shorten_prompts([one.prompt for one in best]),
         about=" and ".join(one.name for one in signs),
         causes=tuple(
             f"{one.name} is paid, and not what the prompt asks for" for one in signs if one.paid
@@ -128,7 +141,7 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class Correctness:
     """What says what is right, and what is to be called still beside the rise of the reward."""
 
     name: str
@@ -141,47 +154,47 @@ class Truth:
     """Of the reward; then `parts-oppose` says whether it fell."""
 
 
-def _logged(history: History, came: RewardOutcome) -> Iterator[Truth]:
+def _logged_correctness(history: History, came: RewardOutcome) -> Iterator[Correctness]:
     """Logged scalars; parts without a weight whose name says it, and those that earn nothing beside
     unknown weights."""
-    for name in history.names("truth/"):
-        series = history[f"truth/{name}"]
-        if len(finite(series.values)):
-            yield Truth(name, series, *_still(history, came, series))
-    known = weights(history)
+    for name in history.names("correctness/"):
+        series = history[f"correctness/{name}"]
+        if len(finite_values(series.values)):
+            yield Correctness(name, series, *_still_bounds(history, came, series))
+    known = fit_part_weights(history)
     highest = max(map(abs, (known or {}).values()), default=0.0)
-    for name in history.names("part/"):
-        series = history[f"part/{name}"]
-        values = finite(series.values)
-        if MEASURED.search(name) or not len(values) or not 0 < height(values) <= 1:
+    for name in history.names("reward/"):
+        series = history[f"reward/{name}"]
+        values = finite_values(series.values)
+        if MEASURED.search(name) or not len(values) or not 0 < max_magnitude(values) <= 1:
             continue
         none = 0 <= values.mean() < NOTHING * min(1.0, came.last)
         unpaid = known is not None and name in known and abs(known[name]) <= NO_WEIGHT * highest
         if (known is None and none) or (unpaid and ORACLE.search(name)):
-            yield Truth(name, series, *_still(history, came, series), is_part=True)
+            yield Correctness(name, series, *_still_bounds(history, came, series), is_part=True)
 
 
-def _still(history: History, came: RewardOutcome, series: Series) -> tuple[float, float]:
+def _still_bounds(history: History, came: RewardOutcome, series: Series) -> tuple[float, float]:
     """A rise of a logged scalar that is none beside that of the reward, -inf where none may be
     asked for; and the level of a rate that is none."""
     # of the reward's height
-    values, gained = finite(series.values), MATTERS * came.change.mean / came.matters
-    scale = height(values)
+    values, gained = finite_values(series.values), MATTERS * came.change.mean / came.matters
+    scale = max_magnitude(values)
     rate = values.min() >= 0 and not 1 + EQUAL < scale < PERCENT
     scale = (1.0 if scale < PERCENT else 100.0) if rate else scale
     room = scale - float(values[: max(1, len(values) // 3)].mean()) if rate else scale
     nothing = NOTHING * scale if rate else 0.0
     free = values.mean() < nothing or (
-        enough(series, 2 * ENOUGH) and not _linked(history["reward"], series)
+        has_enough_rows(series, 2 * ENOUGH) and not _moves_with_reward(history["reward"], series)
     )
     if not free or gained < FAR or room < ROOM * scale or 2 * len(values) <= came.change.n:
         return -np.inf, nothing
     return STILL * gained * room, nothing
 
 
-def _stored(
+def _stored_correctness(
     history: History, came: RewardOutcome, steps: dict[int, list[Sample]]
-) -> Iterator[Truth]:
+) -> Iterator[Correctness]:
     """Columns of completions, by their names."""
     names = {
         name
@@ -190,17 +203,17 @@ def _stored(
         for name in one.others
         if ORACLE.search(name)
     }
-    reward = _scatter(steps, lambda one: one.reward)
+    reward = _early_deviation(steps, lambda one: one.reward)
     gained = came.change.mean / reward if reward > EQUAL else 0.0
-    for name in sorted(names - set(history.names("truth/"))) if len(steps) >= ENOUGH else ():
-        series = _means(steps, lambda one, name=name: one.others.get(name, np.nan))  # type: ignore[misc]
-        single = _scatter(steps, lambda one, name=name: one.others.get(name))  # type: ignore[misc]
-        yield Truth(
+    for name in sorted(names - set(history.names("correctness/"))) if len(steps) >= ENOUGH else ():
+        series = _mean_by_step(steps, lambda one, name=name: one.others.get(name, np.nan))  # type: ignore[misc]
+        single = _early_deviation(steps, lambda one, name=name: one.others.get(name))  # type: ignore[misc]
+        yield Correctness(
             name, series, STAYED * gained * single if single > EQUAL and gained > ROSE else -np.inf
         )
 
 
-def _linked(reward: Series, series: Series) -> bool:
+def _moves_with_reward(reward: Series, series: Series) -> bool:
     """Whether the reward moves with a series from row to row: then it pays for it."""
     both, here, there = np.intersect1d(reward.steps, series.steps, return_indices=True)
     pair = np.diff([reward.values[here], series.values[there]])
@@ -210,26 +223,33 @@ def _linked(reward: Series, series: Series) -> bool:
     return float(np.corrcoef(pair)[0, 1]) > max(0.25, 2 / len(both) ** 0.5)
 
 
-def _against(history: History, came: RewardOutcome, truth: Truth) -> Iterator[Finding]:
+def _compare_with_correctness(
+    history: History, came: RewardOutcome, measure: Correctness
+) -> Iterator[Finding]:
     """What is said where it fell, or stayed while the reward rose by far."""
-    name, series = truth.name, truth.series
-    down, up = _rise(history, replace(series, values=-series.values)), _rise(history, series)
+    name, series = measure.name, measure.series
+    down, up = (
+        _measure_rise(history, replace(series, values=-series.values)),
+        _measure_rise(history, series),
+    )
     if down is None or up is None:
         return
-    first, last, began = -down.first, -down.last, _onset(series)
-    steps, values = series.known
-    sure = bool(down.better) or order(series.values) < IN_ORDER
-    fell = sure and first - last > LOST * abs(first) and not truth.is_part
-    peak = None if fell or truth.is_part else fall_of(values, up.alike)
+    first, last, began = -down.first, -down.last, _find_onset(series)
+    steps, values = series.finite
+    sure = bool(down.better) or kendall_z(series.values) < IN_ORDER
+    fell = sure and first - last > LOST * abs(first) and not measure.is_part
+    peak = None if fell or measure.is_part else find_fall(values, up.alike)
     if peak is not None:  # from a height that it had reached, while the reward went on
         began = int(steps[peak.place])
-        after = trend(history["reward"].since(began).values)
+        after = fit_trend(history["reward"].since(began).values)
         fell, first, last = after.last > after.first, peak.best, peak.last
-    still = _most(up, values) < truth.most and (not up.better or up.last < truth.nothing)
+    still = _largest_rise(up, values) < measure.most and (
+        not up.better or up.last < measure.nothing
+    )
     if not fell and not still:
         return
     zero = not values.any()
-    said = (
+    sentence = (
         f"fell ({first:.3f} to {last:.3f})"
         if fell
         else f"did not rise with it ({up.first:.3f} to {up.last:.3f})"
@@ -238,10 +258,10 @@ def _against(history: History, came: RewardOutcome, truth: Truth) -> Iterator[Fi
         level="fatal" if fell and last < FATAL * first else "warning",
         what=(
             f"the reward rose ({came.first:.3f} to {came.last:.3f}) and "
-            f"{'the part ' if truth.is_part else ''}{name} "
+            f"{'the part ' if measure.is_part else ''}{name} "
         )
-        + ("is 0 throughout" if zero else said),
-        since=max(began if fell else 0, _onset(history["reward"])),
+        + ("is 0 throughout" if zero else sentence),
+        since=max(began if fell else 0, _find_onset(history["reward"])),
         evidence={
             name: round(last - first if fell else up.last - up.first, 4),
             "reward": round(came.change.mean, 4),
@@ -265,7 +285,7 @@ def _against(history: History, came: RewardOutcome, truth: Truth) -> Iterator[Fi
     )
 
 
-def _most(rise: RewardOutcome, values: Values) -> float:
+def _largest_rise(rise: RewardOutcome, values: Values) -> float:
     """The most that a series surely rose by; neighbours that are means of several steps are hardly
     alike."""
     if rise.every:
@@ -275,13 +295,17 @@ def _most(rise: RewardOutcome, values: Values) -> float:
     return min(rise.change.high, rose + SURE * noise * (2 / third) ** 0.5)
 
 
-def _rise(history: History, series: Series) -> RewardOutcome | None:
-    return outcome(replace(history, series={"reward": series}))
+def _measure_rise(history: History, series: Series) -> RewardOutcome | None:
+    return measure_outcome(replace(history, series={"reward": series}))
 
 
-def _scatter(steps: dict[int, list[Sample]], value: Callable[[Sample], float | None]) -> float:
+def _early_deviation(
+    steps: dict[int, list[Sample]], value: Callable[[Sample], float | None]
+) -> float:
     """The standard deviation of single answers of the first steps."""
-    early = [value(one) for place in list(steps)[: _early(len(steps))] for one in steps[place]]
+    early = [
+        value(one) for place in list(steps)[: _early_count(len(steps))] for one in steps[place]
+    ]
     numbers = np.array([number for number in early if number is not None and np.isfinite(number)])
     return float(numbers.std()) if len(numbers) > 1 else 0.0
 
@@ -289,19 +313,21 @@ def _scatter(steps: dict[int, list[Sample]], value: Callable[[Sample], float | N
 # -- what the texts show ---------------------------------------------------------------------------
 
 
-def _signs(history: History, came: RewardOutcome, steps: dict[int, list[Sample]]) -> Iterator[Sign]:
+def _find_signs(
+    history: History, came: RewardOutcome, steps: dict[int, list[Sample]]
+) -> Iterator[Sign]:
     """Signs of the texts; but for copies none where answers heed the prompt more than at first, or
     it is not known."""
-    known, parts = weights(history) or {}, history.names("part/")
+    known, parts = fit_part_weights(history) or {}, history.names("reward/")
     for name in filter(ORACLE.search, parts if len(parts) > 1 else ()):
-        part = _rise(history, history[f"part/{name}"])
+        part = _measure_rise(history, history[f"reward/{name}"])
         if part is not None and known.get(name, 1.0) * part.change.high < STAYED * came.change.mean:
-            said = f"{name} did not rise with it ({part.first:.3f} to {part.last:.3f})"
-            yield Sign(name, said, _onset(history["reward"]), alone=False, paid=False)
+            sentence = f"{name} did not rise with it ({part.first:.3f} to {part.last:.3f})"
+            yield Sign(name, sentence, _find_onset(history["reward"]), alone=False, paid=False)
     texts = [one for these in steps.values() for one in these]
-    copied = _means(steps, _copied)
-    first, last = _ends(copied.values)
-    linked, slope = link(texts, _copied)
+    copied = _mean_by_step(steps, _copied_trigram_rate)
+    first, last = _first_and_last(copied.values)
+    linked, slope = correlate_with_reward(texts, _copied_trigram_rate)
     if (
         last > COPIED
         and last > LONGER * first
@@ -310,48 +336,50 @@ def _signs(history: History, came: RewardOutcome, steps: dict[int, list[Sample]]
         yield Sign(
             "copies",
             f"answers repeat {last:.0%} of their prompt ({first:.0%} at first)",
-            _onset(copied),
+            _find_onset(copied),
             linked > PAID,
         )
-    overlaps = [_overlaps(these) for these in steps.values()]
+    overlaps = [_mean_overlaps(these) for these in steps.values()]
     within, across = (
         Series(np.array(list(steps)), np.array(values)) for values in zip(*overlaps, strict=True)
     )
-    told = _ends(within.values - across.values)
+    told = _first_and_last(within.values - across.values)
     if not np.isfinite(told).all() or told[1] - told[0] > TOLD:
         return
-    length = _means(steps, characters)
-    first, last = _ends(length.values)
-    linked, slope = link(texts, characters)
-    if linked > LINKED and _sure(history, length) and last > LONGER * max(first, 1.0):
+    length = _mean_by_step(steps, count_characters)
+    first, last = _first_and_last(length.values)
+    linked, slope = correlate_with_reward(texts, count_characters)
+    if linked > LINKED and _rises_surely(history, length) and last > LONGER * max(first, 1.0):
         alone = linked > PAID and slope * (last - first) > EXPLAINED * came.change.mean
         yield Sign(
             "length",
             f"answers grew from {first:.0f} to {last:.0f} characters",
-            _onset(length),
+            _find_onset(length),
             alone,
         )
-    loops = _means(steps, lambda one: _repeated(one.text))
-    first, last = _ends(loops.values)
-    if _sure(history, loops) and last > LOOPS and last - first > MORE_LOOPS:
+    loops = _mean_by_step(steps, lambda one: _repeated_trigram_rate(one.text))
+    first, last = _first_and_last(loops.values)
+    if _rises_surely(history, loops) and last > LOOPS and last - first > MORE_LOOPS:
         yield Sign(
             "repetition",
             f"{last:.0%} of their words repeat the same rows",
-            _onset(loops),
+            _find_onset(loops),
             alone=True,
         )
-    first, last = _ends(across.values)
-    if (phrase := _phrase(list(steps.values()))) is not None:
-        shares = _means(steps, lambda one: float(phrase in _rows(_units(one.text), 3)))
-        said = f"{' '.join(phrase)[:60]!r} stands in the middle of nearly all of them"
-        yield Sign("phrase", said, _onset(shares), alone=False)
+    first, last = _first_and_last(across.values)
+    if (phrase := _find_common_phrase(list(steps.values()))) is not None:
+        shares = _mean_by_step(
+            steps, lambda one: float(phrase in _ngrams(_split_words(one.text), 3))
+        )
+        sentence = f"{' '.join(phrase)[:60]!r} stands in the middle of nearly all of them"
+        yield Sign("phrase", sentence, _find_onset(shares), alone=False)
     # a phrase makes answers alike, too
-    elif _sure(history, across) and last > max(SAME, TIMES * first):
-        said = f"answers to different prompts became alike (overlap {first:.2f} to {last:.2f})"
-        yield Sign("sameness", said, _onset(across), alone=False)
+    elif _rises_surely(history, across) and last > max(SAME, TIMES * first):
+        sentence = f"answers to different prompts became alike (overlap {first:.2f} to {last:.2f})"
+        yield Sign("sameness", sentence, _find_onset(across), alone=False)
 
 
-def _by_step(samples: Sequence[Sample]) -> dict[int, list[Sample]]:
+def _sample_steps(samples: Sequence[Sample]) -> dict[int, list[Sample]]:
     """Some of the steps, evenly spread, with some of their completions."""
     taken: Counter[tuple[int, str]] = Counter()
     kept: dict[int, list[Sample]] = defaultdict(list)
@@ -368,7 +396,7 @@ def _by_step(samples: Sequence[Sample]) -> dict[int, list[Sample]]:
     return {step: kept[step] for step in steps}
 
 
-def _means(steps: dict[int, list[Sample]], value: Callable[[Sample], float]) -> Series:
+def _mean_by_step(steps: dict[int, list[Sample]], value: Callable[[Sample], float]) -> Series:
     """The mean over the answers of each step that have a value."""
     values = [
         [number for one in these if np.isfinite(number := value(one))] for these in steps.values()
@@ -378,26 +406,26 @@ def _means(steps: dict[int, list[Sample]], value: Callable[[Sample], float]) -> 
     )
 
 
-def _early(count: int) -> int:
+def _early_count(count: int) -> int:
     return max(4, count // 10)
 
 
-def _ends(values: Values) -> tuple[float, float]:
+def _first_and_last(values: Values) -> tuple[float, float]:
     """The means of the first tenth and of the last fifth; NaN where there is none."""
-    early, late = values[: _early(len(values))], values[-max(4, len(values) // 5) :]
+    early, late = values[: _early_count(len(values))], values[-max(4, len(values) // 5) :]
     known = [part[np.isfinite(part)] for part in (early, late)]
     first, last = (float(part.mean()) if len(part) else float("nan") for part in known)
     return first, last
 
 
-def _sure(history: History, series: Series) -> bool:
-    rise = _rise(history, series)
+def _rises_surely(history: History, series: Series) -> bool:
+    rise = _measure_rise(history, series)
     return rise is not None and bool(rise.better)
 
 
-def _onset(series: Series) -> int:
+def _find_onset(series: Series) -> int:
     """The step since which the running mean is outside of the first band for good."""
-    steps, values = series.known
+    steps, values = series.finite
     width = max(1, min(max(3, len(values) // 12), len(values)))
     means = np.convolve(values, np.ones(width) / width, mode="valid")
     first, last = means[:2].mean(), means[-max(1, len(means) // 5) :].mean()
@@ -408,27 +436,28 @@ def _onset(series: Series) -> int:
     return int(steps[place + width // 2])
 
 
-def _units(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     """Words; characters of a text that has hardly any space."""
     text = text[:MOST_CHARACTERS]
     words = text.split()
     return words if 12 * len(words) >= len(text) else list(text)
 
 
-def _rows(units: Sequence[str], size: int) -> set[tuple[str, ...]]:
+def _ngrams(units: Sequence[str], size: int) -> set[tuple[str, ...]]:
     return set(zip(*(units[place:] for place in range(size)), strict=False))
 
 
-def _repeated(text: str) -> float:
-    """The share of rows of three words that are one of the others; 0 for fewer than four rows."""
-    units = _units(text)
-    return 1 - len(_rows(units, 3)) / (len(units) - 2) if len(units) >= 6 else 0.0
+def _repeated_trigram_rate(text: str) -> float:
+    """The repeated-trigram rate of a text: the share of its trigrams of words that came before; 0 for
+    fewer than four trigrams."""
+    units = _split_words(text)
+    return 1 - len(_ngrams(units, 3)) / (len(units) - 2) if len(units) >= 6 else 0.0
 
 
-def _overlaps(these: Sequence[Sample]) -> tuple[float, float]:
-    """How far answers to one prompt share their pairs of words, and how far answers to different
-    prompts do."""
-    bags = [_rows(["", *_units(one.text), ""], 2) for one in these]
+def _mean_overlaps(these: Sequence[Sample]) -> tuple[float, float]:
+    """The mean overlap (Jaccard) of bigrams of words between answers to one prompt, and between
+    answers to different prompts."""
+    bags = [_ngrams(["", *_split_words(one.text), ""], 2) for one in these]
     found: tuple[list[float], list[float]] = ([], [])
     for place, (one, bag) in enumerate(zip(these, bags, strict=True)):
         for other, beside in zip(these[:place], bags[:place], strict=True):
@@ -437,23 +466,27 @@ def _overlaps(these: Sequence[Sample]) -> tuple[float, float]:
     return within, across
 
 
-def _copied(one: Sample) -> float:
-    """The share of the prompt's rows of three words that the answer has."""
-    asked = _rows(_units(one.prompt[-MOST_CHARACTERS:]), 3)
-    return len(asked & _rows(_units(one.text), 3)) / len(asked) if asked else 0.0
+def _copied_trigram_rate(one: Sample) -> float:
+    """The share of the prompt's trigrams of words that the answer has, too."""
+    asked = _ngrams(_split_words(one.prompt[-MOST_CHARACTERS:]), 3)
+    return len(asked & _ngrams(_split_words(one.text), 3)) / len(asked) if asked else 0.0
 
 
-def _phrase(answers: Sequence[Sequence[Sample]]) -> tuple[str, ...] | None:
-    """Three words in a row that few of the first answers have, and nearly all late ones in their
+def _find_common_phrase(answers: Sequence[Sequence[Sample]]) -> tuple[str, ...] | None:
+    """The trigram of words that few of the first answers have, and nearly all late ones in their
     middle.
 
     What stands at the beginning or at the end is a form, which a model may well be asked for.
     """
-    late = [_units(one.text) for these in answers[-max(4, len(answers) // 5) :] for one in these]
-    early = [_units(one.text) for these in answers[: _early(len(answers))] for one in these]
+    late = [
+        _split_words(one.text) for these in answers[-max(4, len(answers) // 5) :] for one in these
+    ]
+    early = [
+        _split_words(one.text) for these in answers[: _early_count(len(answers))] for one in these
+    ]
     middles = [units[len(units) // 5 : len(units) - len(units) // 5] for units in late]
     at_last, at_first = (
-        Counter(row for units in part for row in _rows(units, 3)) for part in (middles, early)
+        Counter(row for units in part for row in _ngrams(units, 3)) for part in (middles, early)
     )
     rare = [
         row

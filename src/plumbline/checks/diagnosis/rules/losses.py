@@ -7,11 +7,22 @@ from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import every_step, level, likely, zeros
+from plumbline.checks.diagnosis.facts import (
+    is_every_step,
+    recent_median,
+    unrefuted_causes,
+    zero_mask,
+)
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import MATTERS
-from plumbline.checks.diagnosis.rules.steps import highest_rate
-from plumbline.checks.diagnosis.trends import BLOCKS, change, finite, order, since
+from plumbline.checks.diagnosis.rules.steps import highest_learning_rate
+from plumbline.checks.diagnosis.trends import (
+    BLOCKS,
+    finite_values,
+    kendall_z,
+    measure_shift,
+    start_of_last_stretch,
+)
 
 NO_GRADIENT = 1e-7
 """A norm that is lost in AdamW's epsilon of 1e-8 a weight."""
@@ -27,7 +38,7 @@ LEARNT = 1e-3
 
 @rule(
     "no-gradient",
-    needs=("gradient", "loss"),
+    needs=("grad_norm", "loss"),
     kinds=("sft",),
     explains=("no-fall", "small-updates", "plateau"),
 )
@@ -37,16 +48,16 @@ def find_no_gradient(history: History) -> Iterator[Finding]:
     Nearly all logged gradients, or all from a step on; a loss that falls all the same is the
     logger's fault.
     """
-    gradient, loss = history["gradient"], history["loss"]
-    none = zeros(gradient, NO_GRADIENT)
+    gradient, loss = history["grad_norm"], history["loss"]
+    none = zero_mask(gradient, NO_GRADIENT)
     share = float(none.mean())
-    start = int(gradient.steps[0]) if share >= MOST else since(gradient.steps, none)
+    start = int(gradient.steps[0]) if share >= MOST else start_of_last_stretch(gradient.steps, none)
     if start is None or none.sum() < ROWS or len(gradient.since(start)) < max(ROWS, len(none) // 5):
         return
-    there = finite(loss.since(start).values)
+    there = finite_values(loss.since(start).values)
     if not len(there) or float(np.median(np.abs(there))) < LEARNT:
         return  # `sft-loss` says so
-    falls = _falls(there)
+    falls = _is_falling(there)
     yield Finding(
         level="note" if falls else "fatal",
         what=f"the gradient is exactly 0 in {share:.0%} of {len(none)} logged steps"
@@ -73,17 +84,17 @@ def find_no_gradient(history: History) -> Iterator[Finding]:
     )
 
 
-def _falls(loss: NDArray[np.float64]) -> bool:
+def _is_falling(loss: NDArray[np.float64]) -> bool:
     """Whether a loss falls, by the order of its blocks or by its thirds."""
     third = max(1, len(loss) // 3)
     first, last = float(loss[:third].mean()), float(loss[-third:].mean())
     clear = first - last > FALLS * float(np.median(np.abs(np.diff(loss)))) / third**0.5
-    return (clear and last < SOME * first) or ordered(loss) < -FALLS
+    return (clear and last < SOME * first) or block_kendall_z(loss) < -FALLS
 
 
-def ordered(values: NDArray[np.float64]) -> float:
-    """The order of the means of a series' eight blocks, in standard errors; see `trends.order`."""
-    return order(
+def block_kendall_z(values: NDArray[np.float64]) -> float:
+    """The order of the means of a series' eight blocks, in standard errors; see `trends.kendall_z`."""
+    return kendall_z(
         np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))])
     )
 
@@ -103,16 +114,16 @@ def find_no_fall(history: History) -> Iterator[Finding]:
     A note, because what a model knows already stands still, too; a warning where the texts came
     twice.
     """
-    loss = finite(history["loss"].values)
+    loss = finite_values(history["loss"].values)
     if len(loss) < STANDS or history.has("preference/") or float(np.median(np.abs(loss))) < LEARNT:
         return
     third = len(loss) // 3
-    found = change(loss, third, third)
-    if not -MATTERS * abs(found.first) < found.interval.low < 0 < found.interval.high or _falls(
-        loss
-    ):
+    found = measure_shift(loss, third, third)
+    if not -MATTERS * abs(
+        found.first
+    ) < found.interval.low < 0 < found.interval.high or _is_falling(loss):
         return
-    epochs = finite(history["epoch"].values)
+    epochs = finite_values(history["epoch"].values)
     again = (
         len(loss) >= SURELY
         and len(epochs) > 0
@@ -128,13 +139,13 @@ def find_no_fall(history: History) -> Iterator[Finding]:
         + (", though the texts came twice" if again else ""),
         since=int(history["loss"].steps[0]),
         evidence={"first": found.first, "last": found.last},
-        causes=likely(
+        causes=unrefuted_causes(
             history,
-            "too low a learning rate" + _said_rate(history),
+            "too low a learning rate" + _format_rate(history),
             "weights that are frozen, or an adapter that is not active",
             ("texts that the model knows already", lambda _: again),
         ),
-        fix="compare a weight before and after ten steps; then raise the rate",
+        fix="compare a weight before and after ten steps; then raise the learning rate",
         follows=("small-updates", "sft-loss"),
     )
 
@@ -158,7 +169,11 @@ def find_below_zero(history: History) -> Iterator[Finding]:
     series = history[names[0]]
     low = series.values < -BELOW
     fewer = low.sum() < len(low) / 2 - SIDES * len(low) ** 0.5
-    told = len(history["accuracy"]) > 0 or bool(fewer) or float(np.nanmedian(series.values)) > CLEAR
+    told = (
+        len(history["token_accuracy"]) > 0
+        or bool(fewer)
+        or float(np.nanmedian(series.values)) > CLEAR
+    )
     yield Finding(
         level="note" if history.has("preference/") or not told else "warning",
         what=f"the {names[0]} is below 0 in {int(low.sum())} of {len(low)} logged steps, down to "
@@ -181,13 +196,13 @@ FITS, KNOWN_FITS = 0.1, 0.2
 settings name."""
 
 
-def times_held_out(history: History) -> int | None:
+def ratio_to_held_out(history: History) -> int | None:
     """The whole number of times that the training loss is the held-out one; None where it is about
     one, or nothing."""
     held, loss = history["eval/loss"], history["loss"]
     found = []
     for step, value in zip(held.steps[:2], held.values[:2], strict=True):
-        near = finite(loss.values[np.argsort(np.abs(loss.steps - step), kind="stable")[:3]])
+        near = finite_values(loss.values[np.argsort(np.abs(loss.steps - step), kind="stable")[:3]])
         if len(near) and 0 < value < np.inf:
             found.append(float(np.median(near)) / float(value))
     if not found:
@@ -207,7 +222,7 @@ def find_summed_loss(history: History) -> Iterator[Finding]:
 
     Around the first two evaluations.
     """
-    times = times_held_out(history)
+    times = ratio_to_held_out(history)
     if times is None:
         return
     known = history.settings.get("accumulation") == times
@@ -215,15 +230,15 @@ def find_summed_loss(history: History) -> Iterator[Finding]:
         level="note",
         what=f"the logged loss is {times} times the held-out one"
         + (
-            f", and {times} batches are accumulated: it is their sum"
+            f", and {times} micro-batches are accumulated: it is their sum"
             if known
-            else ": a sum over accumulated batches?"
+            else ": a sum over micro-batches?"
         ),
         since=int(history["eval/loss"].steps[0]),
         evidence={"times": times, "held-out": float(history["eval/loss"].values[0])},
-        causes=("a trainer that logs the sum over the accumulated batches, and not their mean",),
+        causes=("a trainer that logs the sum over the micro-batches, and not their mean",),
         fix=(
-            f"divide it by {times}; where the gradient is the sum, too, the rate or the clip is to "
+            f"divide it by {times}; where the gradient is the sum, too, the learning rate or the clip is to "
             "be read so"
         ),
     )
@@ -269,13 +284,13 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
     The held-out losses against their best; the training loss against its first step and its first
     rows.
     """
-    yield from _held_out(history)
+    yield from _find_held_out_rise(history)
     series = history["loss"]
     good = np.isfinite(series.values)
     loss, steps = series.values[good], series.steps[good]
-    rate = too_high(history)
-    if said := _risen(loss, every=every_step(series)):
-        worst, what, evidence = said
+    rate = name_high_rate(history)
+    if rise := _find_rise(loss, every=is_every_step(series)):
+        worst, what, evidence = rise
         yield Finding(
             level="fatal" if worst else "warning",
             what=what,
@@ -284,7 +299,9 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
             causes=(f"{rate}: the first steps broke the model" if "first step" in what else rate,),
             fix="lower the learning rate tenfold",
         )
-    elif (at := _jump(loss, history["gradient"].values, LASTS[every_step(series)])) is not None:
+    elif (
+        at := _find_loss_jump(loss, history["grad_norm"].values, LASTS[is_every_step(series)])
+    ) is not None:
         before, peak = float(loss[:at].min()), float(loss[at:].max())
         yield Finding(
             level="warning",
@@ -297,7 +314,7 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
             causes=(rate, "other texts from there on"),
             fix="lower the learning rate, or lengthen its warmup",
         )
-    elif strays := _strays(history):
+    elif strays := _find_stray_policy(history):
         late, way = strays
         yield Finding(
             level="warning",
@@ -315,7 +332,7 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
         and float(np.median(loss)) < LEARNT
         and loss[0] < LEARNT
     ):
-        gradient = finite(history["gradient"].values)
+        gradient = finite_values(history["grad_norm"].values)
         moving, dead = bool((gradient != 0).any()), len(gradient) > 0 and not gradient.any()
         yield Finding(
             level="fatal" if dead else "warning",
@@ -325,33 +342,36 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
             ),
             since=int(steps[0]),
             evidence={"first": float(loss[0]), "last": float(loss[-1])},
-            causes=likely(
+            causes=unrefuted_causes(
                 history,
                 ("all targets are masked", lambda _: moving),
-                ("the model has seen this text", lambda run: dead or level(run["entropy"]) > SURE),
+                (
+                    "the model has seen this text",
+                    lambda run: dead or recent_median(run["entropy"]) > SURE,
+                ),
                 ("a loss that is divided by too much", lambda _: not moving),
             ),
             fix="look at which tokens the loss is taken over",
         )
 
 
-def too_high(history: History) -> str:
-    """The cause, with the rate where it is known."""
-    return "too high a learning rate" + _said_rate(history)
+def name_high_rate(history: History) -> str:
+    """The cause, with the learning rate where it is known."""
+    return "too high a learning rate" + _format_rate(history)
 
 
-def _said_rate(history: History) -> str:
-    return f" ({highest:.0e})" if np.isfinite(highest := highest_rate(history)) else ""
+def _format_rate(history: History) -> str:
+    return f" ({highest:.0e})" if np.isfinite(highest := highest_learning_rate(history)) else ""
 
 
-def _strays(history: History) -> tuple[float, float] | None:
+def _find_stray_policy(history: History) -> tuple[float, float] | None:
     """The loss and the way of the chosen answers' reward, where a policy goes far and pairs are
     told apart no better.
 
     Of a log whose first row stands for steps that broke the model already.
     """
     loss, chosen, right = (
-        finite(history[name].values)
+        finite_values(history[name].values)
         for name in ("loss", "preference/chosen", "preference/accuracy")
     )
     if min(len(loss), len(chosen), len(right)) < ROWS:
@@ -362,7 +382,9 @@ def _strays(history: History) -> tuple[float, float] | None:
     return (late, way) if late > COIN and abs(way) > AWAY and unsure else None
 
 
-def _risen(loss: NDArray[np.float64], *, every: bool) -> tuple[bool, str, dict[str, float]] | None:
+def _find_rise(
+    loss: NDArray[np.float64], *, every: bool
+) -> tuple[bool, str, dict[str, float]] | None:
     """How a loss rose: whether it is fatal, in words, and in figures."""
     count = len(loss)
     if count < 4 or loss.min() < 0 or loss[0] <= 0:
@@ -385,7 +407,7 @@ def _risen(loss: NDArray[np.float64], *, every: bool) -> tuple[bool, str, dict[s
             f"{lowest:.3f}"
         )
         return True, what, {"first step": begun, "last": last}
-    sure = count >= FEW[every] and change(loss, width, width).interval.low > 0
+    sure = count >= FEW[every] and measure_shift(loss, width, width).interval.low > 0
     far = count >= MANY and last > max(
         first + 4 * float(np.median(np.abs(np.diff(loss)))) / width**0.5, factor * first
     )
@@ -398,7 +420,9 @@ def _risen(loss: NDArray[np.float64], *, every: bool) -> tuple[bool, str, dict[s
     return None
 
 
-def _jump(loss: NDArray[np.float64], gradient: NDArray[np.float64], lasts: int) -> int | None:
+def _find_loss_jump(
+    loss: NDArray[np.float64], gradient: NDArray[np.float64], lasts: int
+) -> int | None:
     """The place of a jump that so many rows show, over the lowest level before it; None for none.
 
     Early in the run, or where the gradient jumps, too: other texts may be harder.
@@ -426,7 +450,7 @@ ONCE = 1.05
 """Epochs, up to which nearly no text came twice."""
 
 
-def _held_out(history: History) -> Iterator[Finding]:
+def _find_held_out_rise(history: History) -> Iterator[Finding]:
     """The held-out losses that rose, of one set or of several, as one finding."""
     risen: dict[str, tuple[int, float, float, int]] = {}
     better: dict[str, list[str]] = {}
@@ -445,7 +469,7 @@ def _held_out(history: History) -> Iterator[Finding]:
         higher = int(steps[best + int(np.argmax(values[best:] > over))])
         risen[name] = (int(steps[best]), float(values[best]), float(values[-1]), higher)
         named = [one for one in history.names("eval/") if one.startswith(f"{name}_") or not name]
-        better[name] = [one for one in named if _still_better(history, one, int(steps[best]))]
+        better[name] = [one for one in named if _still_improves(history, one, int(steps[best]))]
     if not risen:
         return
     step = min(one[0] for one in risen.values())
@@ -469,39 +493,42 @@ def _held_out(history: History) -> Iterator[Finding]:
         + (f"; {', '.join(surer)} rose since: surer, and not worse" if surer else ""),
         since=step,
         evidence={
-            f"{name} {said}".strip(): value
+            f"{name} {which}".strip(): value
             for name, (_, best, last, _) in risen.items()
-            for said, value in (("best", best), ("last", last))
+            for which, value in (("best", best), ("last", last))
         },
-        causes=_why_held_out(history, step, min(one[3] for one in risen.values())),
+        causes=_held_out_causes(history, step, min(one[3] for one in risen.values())),
         fix=f"take the checkpoint of step {risen[worst][0]}, or train for fewer epochs",
     )
 
 
-def _why_held_out(history: History, best: int, over: int) -> tuple[str, ...]:
+def _held_out_causes(history: History, best: int, over: int) -> tuple[str, ...]:
     """Why held-out text got worse between two steps: within one epoch no text came twice.
 
     Where epochs are not logged, training texts that are learnt by heart have a loss that falls on.
     """
     epoch, loss = history["epoch"], history["loss"]
-    epochs, rate = "more epochs than the data bears", too_high(history)
+    epochs, rate = "more epochs than the data bears", name_high_rate(history)
     if len(epoch):
         once = float(np.interp(over, epoch.steps, epoch.values)) <= ONCE
         return (
             (rate, "held-out texts of another kind than those of training") if once else (epochs,)
         )
-    before, after = finite(loss.values[loss.steps <= best]), finite(loss.since(best).values)
+    before, after = (
+        finite_values(loss.values[loss.steps <= best]),
+        finite_values(loss.since(best).values),
+    )
     if len(before) and len(after) and float(np.median(after)) > float(np.median(before[-ROWS:])):
         return rate, epochs
     return epochs, rate
 
 
-def _still_better(history: History, name: str, step: int) -> bool:
+def _still_improves(history: History, name: str, step: int) -> bool:
     """Whether an accuracy or the like ends above where it was at a step, and near its best."""
     if not any(word in name.lower() for word in RISING):
         return False
     series = history[f"eval/{name}"]
-    values, there = finite(series.values), finite(series.values[series.steps <= step])
+    values, there = finite_values(series.values), finite_values(series.values[series.steps <= step])
     return (
         len(values) >= 3
         and len(there) > 0

@@ -7,13 +7,20 @@ from dataclasses import replace
 import numpy as np
 
 from plumbline.checks.check import Finding
-from plumbline.checks.diagnosis.check import rule, stood
-from plumbline.checks.diagnosis.facts import agree, enough, level, likely, rises, zeros
+from plumbline.checks.diagnosis.check import persisted, rule
+from plumbline.checks.diagnosis.facts import (
+    has_enough_rows,
+    recent_median,
+    reward_rises,
+    sampler_matches,
+    unrefuted_causes,
+    zero_mask,
+)
 from plumbline.checks.diagnosis.history import Final, History, Series
-from plumbline.checks.diagnosis.outcome import outcome
-from plumbline.checks.diagnosis.rules.losses import too_high
-from plumbline.checks.diagnosis.rules.steps import highest_rate
-from plumbline.checks.diagnosis.trends import BLOCKS, finite, moves, order, trend
+from plumbline.checks.diagnosis.outcome import measure_outcome
+from plumbline.checks.diagnosis.rules.losses import name_high_rate
+from plumbline.checks.diagnosis.rules.steps import highest_learning_rate
+from plumbline.checks.diagnosis.trends import BLOCKS, finite_values, fit_trend, is_moving, kendall_z
 from plumbline.evaluation.comparison import restrict_to_examples
 
 FIRST = 0.05
@@ -28,7 +35,7 @@ AWAY = 0.1
 SURE = 2.5
 """Standard errors of the order of eight means: all but two pairs of neighbours ascend."""
 TIMES, KL_LONG = 5.0, 40
-SAMPLED = ("reward", "length", "entropy", "truncated")
+SAMPLED = ("reward", "completion_length", "entropy", "frac_truncated")
 """What is measured on samples."""
 
 
@@ -36,7 +43,7 @@ SAMPLED = ("reward", "length", "entropy", "truncated")
     "kl",
     needs=("kl|kl_sum",),
     stops=lambda history, since: (
-        stood(10)(history, since) and bool(np.median(history["kl"].last(10).values) > HUGE)
+        persisted(10)(history, since) and bool(np.median(history["kl"].last(10).values) > HUGE)
     ),
 )
 def find_kl(history: History) -> Iterator[Finding]:
@@ -46,9 +53,9 @@ def find_kl(history: History) -> Iterator[Finding]:
     In the order of how bad it is; one finding.
     """
     series = history["kl"]
-    steps, values = series.known
+    steps, values = series.finite
     if not len(values):
-        yield from _below(history["kl_sum"], BELOW, " of an answer")
+        yield from _find_negative_kl(history["kl_sum"], BELOW, " of an answer")
         return
     began = steps[0] <= 1 and values[0] > APART
     beta = history.settings.get("rl.beta")
@@ -67,7 +74,7 @@ def find_kl(history: History) -> Iterator[Finding]:
             ),
             since=int(steps[high][0]),
             evidence={"highest": float(values.max()), "median": middle},
-            causes=likely(
+            causes=unrefuted_causes(
                 history,
                 *((one, lambda _: not began) for one in TWO_MODELS),
                 ("too high a learning rate", lambda _: began and values.max() < GROWN * values[0]),
@@ -93,16 +100,20 @@ def find_kl(history: History) -> Iterator[Finding]:
             evidence={"first": float(values[0]), "median": middle},
             causes=TWO_MODELS,
             fix=ONE_MODEL,
-            shown=(came := outcome(history)) is not None and came.better is False,
+            shown=(came := measure_outcome(history)) is not None and came.better is False,
         )
-    elif below := list(_below(series, 0.01)):
+    elif below := list(_find_negative_kl(series, 0.01)):
         yield from below
-    elif len(values) >= 5 and zeros(series, 1e-300).all():
+    elif len(values) >= 5 and zero_mask(series, 1e-300).all():
         # TRL's own loss has entropy and clip, and a KL only where it is charged; Unsloth's logs a
         # KL of 0 without one.
-        own = history.origin == "trl" and len(history["entropy"]) > 0 and len(history["clip"]) > 0
+        own = (
+            history.origin == "trl"
+            and len(history["entropy"]) > 0
+            and len(history["clip_fraction"]) > 0
+        )
         wanted = beta > 0 if isinstance(beta, int | float) else own
-        still = len(history["gradient"]) > 0 and bool(zeros(history["gradient"], 1e-10).all())
+        still = len(history["grad_norm"]) > 0 and bool(zero_mask(history["grad_norm"], 1e-10).all())
         yield Finding(
             level="warning" if wanted else "note",
             what="the KL to the reference is exactly 0 at every step"
@@ -110,7 +121,7 @@ def find_kl(history: History) -> Iterator[Finding]:
             + (f" (beta {beta})" if wanted and beta else ""),
             since=int(steps[0]),
             evidence={"beta": beta},
-            causes=_void(history, wanted=wanted, still=still),
+            causes=_zero_kl_causes(history, wanted=wanted, still=still),
             fix=(
                 "compare a checksum of the policy's weights before and after a step, and with the "
                 "reference's"
@@ -118,7 +129,7 @@ def find_kl(history: History) -> Iterator[Finding]:
             if wanted
             else "read nothing into it",
         )
-    elif _unseen(history):
+    elif _samples_ignore_kl(history):
         yield Finding(
             level="warning",
             what=f"the KL to the reference grows from {values[0]:.2g} to {values[-1]:.2g} nats, "
@@ -155,9 +166,9 @@ BELOW = 0.5
 fifty."""
 
 
-def _below(series: Series, limit: float, of: str = "") -> Iterator[Finding]:
+def _find_negative_kl(series: Series, limit: float, of: str = "") -> Iterator[Finding]:
     """A KL whose mean is below 0, which none can be."""
-    values = finite(series.values)
+    values = finite_values(series.values)
     if len(values) and (values < -limit).mean() > 0.5:
         middle = float(np.median(values))
         yield Finding(
@@ -171,7 +182,7 @@ def _below(series: Series, limit: float, of: str = "") -> Iterator[Finding]:
             causes=(
                 "its sign is wrong, so the policy is paid for leaving the reference",
                 (
-                    "answers are drawn by another law than the one that is scored (top-k, top-p, a "
+                    "answers are drawn by another sampling distribution than the scored one (top-k, top-p, a "
                     "least length)"
                 ),
             ),
@@ -182,15 +193,19 @@ def _below(series: Series, limit: float, of: str = "") -> Iterator[Finding]:
         )
 
 
-def _void(history: History, *, wanted: bool, still: bool) -> tuple[str, ...]:
+def _zero_kl_causes(history: History, *, wanted: bool, still: bool) -> tuple[str, ...]:
     """Why a KL may be 0 at every step."""
     same = ("the reference is the policy itself",) if wanted else ()
     stays = "the weights do not change"
     if not (wanted or still):
         return ("beta is 0",)
-    if rises(history):
+    if reward_rises(history):
         return same
-    live = len(history["gradient"]) > 0 and not still and bool((history["rate"].values > 0).any())
+    live = (
+        len(history["grad_norm"]) > 0
+        and not still
+        and bool((history["learning_rate"].values > 0).any())
+    )
     other = (
         "the optimiser holds other weights than the policy (they were replaced after it was made, "
         "or an adapter was)"
@@ -198,15 +213,15 @@ def _void(history: History, *, wanted: bool, still: bool) -> tuple[str, ...]:
     return (other, *same) if live else (*same, stays)
 
 
-def _unseen(history: History) -> bool:
+def _samples_ignore_kl(history: History) -> bool:
     """Whether the KL grows steadily while the reward and the length or the entropy of samples stand
     still."""
-    values = finite(history["kl"].values)
-    if len(values) < KL_LONG or agree(history):
+    values = finite_values(history["kl"].values)
+    if len(values) < KL_LONG or sampler_matches(history):
         return False
     width, up = (
         len(values) // 5,
-        order(np.array([block.mean() for block in np.array_split(values, BLOCKS)])),
+        kendall_z(np.array([block.mean() for block in np.array_split(values, BLOCKS)])),
     )
     first, last = float(np.median(values[:width])), float(np.median(values[-width:]))
     known = [name for name in SAMPLED if len(history[name]) >= KL_LONG]
@@ -216,7 +231,7 @@ def _unseen(history: History) -> bool:
         and last > TIMES * max(first, 1e-3)
         and len(known) >= 2
         and "reward" in known
-        and not any(moves(history[name].values) for name in known)
+        and not any(is_moving(history[name].values) for name in known)
     )
 
 
@@ -233,31 +248,38 @@ WINDOW = 10
 GROWS = 4.0
 
 
-def _stops(history: History, since: int) -> bool:
+def _should_stop(history: History, since: int) -> bool:
     """Not below what the recipe allows."""
     allowed = history.settings.get("rl.max_gap") or LIMIT
-    stands = level(history["gap"]) > allowed or level(history["gap_kl"]) > LIMIT_KL
-    return stood(10)(history, since) and stands
+    stands = (
+        recent_median(history["logprob_gap"]) > allowed
+        or recent_median(history["mismatch_kl"]) > LIMIT_KL
+    )
+    return persisted(10)(history, since) and stands
 
 
-@rule("gap", needs=("gap|gap_kl|ratio_mean|ratio_max",), stops=_stops)
+@rule(
+    "gap",
+    needs=("logprob_gap|mismatch_kl|importance_ratio_mean|importance_ratio_max",),
+    stops=_should_stop,
+)
 def find_gap(history: History) -> Iterator[Finding]:
     """Sampler and scorer are two distributions: temperature, filters, masks, stale weights, or 16
     bits.
 
     The mean gap now, and whether it widened; the KL divergence; then importance ratios.
     """
-    found = _measured(history, "gap", SOME, LIMIT, LEAST) or _measured(
-        history, "gap_kl", SOME_KL, LIMIT_KL, LEAST_KL
+    found = _find_wide_gap(history, "logprob_gap", SOME, LIMIT, LEAST) or _find_wide_gap(
+        history, "mismatch_kl", SOME_KL, LIMIT_KL, LEAST_KL
     )
-    yield from [found] if found is not None else _ratios(history)
+    yield from [found] if found is not None else _find_far_ratios(history)
 
 
-def _measured(
+def _find_wide_gap(
     history: History, name: str, some: float, limit: float, least: float
 ) -> Finding | None:
     """What a logged difference says of itself."""
-    steps, values = history[name].known
+    steps, values = history[name].finite
     values = np.abs(values)
     if len(values) < 3:
         return None
@@ -267,26 +289,28 @@ def _measured(
         return None
     over = values > (GROWS / 2 * max(first, least) if widened else some)
     return Finding(
-        level="fatal" if last > (limit if widened or name == "gap" else ALWAYS_KL) else "warning",
+        level="fatal"
+        if last > (limit if widened or name == "logprob_gap" else ALWAYS_KL)
+        else "warning",
         what=(
-            f"sampler and scorer differ by {last:.3f} nats a choice"
-            if name == "gap"
+            f"the log-probability gap of sampler and scorer is {last:.3f} nats a choice"
+            if name == "logprob_gap"
             else f"the KL divergence between sampler and scorer is {last:.3f} nats a token"
         )
         + (
-            f"; at first by {first:.3f}"
-            if widened and name == "gap"
+            f"; at first {first:.3f}"
+            if widened and name == "logprob_gap"
             else f"; at first {first:.4f}"
             if widened
             else ""
         ),
         since=int(steps[np.argmax(over)]),
         evidence={"first": first, "last": last, "highest": float(values.max())},
-        causes=likely(
+        causes=unrefuted_causes(
             history,
             "the sampler has old weights (a failed or cached transfer)",
             "its cache of prompts holds states of old weights",
-            ("the policy became sharper in 16 bits", _not_sharper),
+            ("the policy became sharper in 16 bits", _keeps_entropy),
         )
         if widened
         else (
@@ -299,37 +323,37 @@ def _measured(
     )
 
 
-def _not_sharper(history: History) -> bool:
+def _keeps_entropy(history: History) -> bool:
     """Whether the entropy is logged and did not fall."""
-    values = finite(history["entropy"].values)
+    values = finite_values(history["entropy"].values)
     return len(values) >= 2 * WINDOW and bool(
         np.median(values[-WINDOW:]) > 0.9 * np.median(values[:WINDOW])
     )
 
 
-def _ratios(history: History) -> Iterator[Finding]:
+def _find_far_ratios(history: History) -> Iterator[Finding]:
     """Ratios alone cannot tell another sampler from products over a whole answer; a logged
     difference can."""
-    mean, highest = history["ratio_mean"], history["ratio_max"]
+    mean, highest = history["importance_ratio_mean"], history["importance_ratio_max"]
     off = np.isfinite(mean.values) & ((mean.values > 1.5) | (mean.values < 0.67))
-    far = len(highest) >= 5 and level(highest) > 100
+    far = len(highest) >= 5 and recent_median(highest) > 100
     if len(mean) >= 5 and off[-WINDOW:].mean() > 0.5:
         found, since = float(np.median(mean.values[-WINDOW:])), int(mean.steps[off][0])
         what = f"importance ratios are {found:.3g} in the mean"
     elif far:
-        found, since = level(highest), int(highest.steps[np.argmax(highest.values > 100)])
+        found, since = recent_median(highest), int(highest.steps[np.argmax(highest.values > 100)])
         what = f"importance ratios go up to {found:.3g} at most steps"
     else:
         return
-    most = max(finite(highest.values), default=np.inf)
+    most = max(finite_values(highest.values), default=np.inf)
     product = "ratios are a product over a whole answer" + (
         f", cut at {most:.3g}" if most < 100 else ", and perhaps cut at a limit"
     )
-    if agree(history):
-        known = "gap" if len(history["gap"]) else "gap_kl"
+    if sampler_matches(history):
+        known = "logprob_gap" if len(history["logprob_gap"]) else "mismatch_kl"
         size = f"{'differ' if known == 'gap' else 'have a KL divergence of'}{' by' if known == 'gap' else ''}"
         what += (
-            f", but sampler and scorer {size} {abs(level(history[known])):.2g} nats a token: the "
+            f", but sampler and scorer {size} {abs(recent_median(history[known])):.2g} nats a token: the "
             "sampler is right"
         )
         causes: tuple[str, ...] = (
@@ -355,8 +379,8 @@ def _ratios(history: History) -> Iterator[Finding]:
         since=since,
         evidence={
             "ratio": found,
-            "gap": level(history["gap"]),
-            "KL divergence": level(history["gap_kl"]),
+            "logprob_gap": recent_median(history["logprob_gap"]),
+            "KL divergence": recent_median(history["mismatch_kl"]),
         },
         causes=causes,
         fix=fix,
@@ -380,13 +404,13 @@ def find_entropy(history: History) -> Iterator[Finding]:
 
     The first tenth of the steps against the last.
     """
-    values = finite(history["entropy"].values)
-    if not enough(history["entropy"], ENTROPY_ENOUGH) or (values < -1e-6).any():
+    values = finite_values(history["entropy"].values)
+    if not has_enough_rows(history["entropy"], ENTROPY_ENOUGH) or (values < -1e-6).any():
         return  # a loss term of that name, with its sign
     width = max(3, len(values) // 10)
     first, last = float(np.median(values[:width])), float(np.median(values[-width:]))
     steps = history["entropy"].steps[np.isfinite(history["entropy"].values)]
-    reward = trend(history["reward"].values)
+    reward = fit_trend(history["reward"].values)
     if last < GONE and last < SHARE * first:
         gone = np.flatnonzero(values < GONE)
         yield Finding(
@@ -396,14 +420,17 @@ def find_entropy(history: History) -> Iterator[Finding]:
             "the same",
             since=int(steps[gone[0]]) if len(gone) else None,
             evidence={"first": first, "last": last},
-            causes=likely(
+            causes=unrefuted_causes(
                 history,
-                ("many steps on few prompts", lambda run: 0 < level(run["epoch"]) < 1),
+                ("many steps on few prompts", lambda run: 0 < recent_median(run["epoch"]) < 1),
                 (
                     "a low temperature",
                     lambda run: run.settings.get("sampling.temperature", 0) >= WARM or first > MUCH,
                 ),
-                ("a clip that lets only likely tokens rise", lambda run: level(run["clip"]) == 0),
+                (
+                    "a clip that lets only likely tokens rise",
+                    lambda run: recent_median(run["clip_fraction"]) == 0,
+                ),
                 "no penalty that holds the policy near its reference",
             ),
             fix=(
@@ -419,10 +446,10 @@ def find_entropy(history: History) -> Iterator[Finding]:
             + (" while the reward fell: the policy is coming apart" if falling else ""),
             since=int(steps[np.argmax(values > first + MUCH)]),
             evidence={"first": first, "last": last},
-            causes=likely(
+            causes=unrefuted_causes(
                 history,
                 "too high a learning rate",
-                ("sampler and scorer disagree", agree),
+                ("sampler and scorer disagree", sampler_matches),
                 "an entropy bonus that pays more than the task",
             ),
             fix="go back to a checkpoint before that step, with half the learning rate",
@@ -452,27 +479,30 @@ def find_untrained(history: History) -> Iterator[Finding]:
     The first loss of supervised training, the first entropy of RL. Who pretrains knows it: then it
     is no fault.
     """
-    known = (history["truth/accuracy"].values[:1] > KNOWN).any()
+    known = (history["correctness/accuracy"].values[:1] > KNOWN).any()
     if history.name == "base" or history.has("preference/") or known:
         return
     series = history["entropy" if history.kind == "rl" else "loss"]
-    values = series.known[1]
-    right = history["accuracy"].values
+    values = series.finite[1]
+    right = history["token_accuracy"].values
     if not len(values) or series.steps[0] > 10 or not HIGH <= values[0] <= MOST:
         return
     if (len(right) and right[0] > KNOWN) or values[0] < HIGH * _scale(history):
         return
     what = "entropy" if history.kind == "rl" else "loss"
-    broke = history.kind == "sft" and series.steps[0] > 1 and highest_rate(history) >= BREAKS
+    broke = (
+        history.kind == "sft" and series.steps[0] > 1 and highest_learning_rate(history) >= BREAKS
+    )
     yield Finding(
         level="warning" if len(right) or history.kind == "rl" else "note",
         what=f"the {what} is {values[0]:.1f} nats a token at step {int(series.steps[0])}: about "
         "what random weights "
         "have",
         since=int(series.steps[0]),
-        evidence={what: float(values[0])} | ({"accuracy": float(right[0])} if len(right) else {}),
+        evidence={what: float(values[0])}
+        | ({"token_accuracy": float(right[0])} if len(right) else {}),
         causes=(
-            *([f"{too_high(history)}: the first steps broke the model"] if broke else []),
+            *([f"{name_high_rate(history)}: the first steps broke the model"] if broke else []),
             (
                 "weights that were not found, or loaded in part (look for 'newly initialized' in "
                 "what "
@@ -510,7 +540,7 @@ def find_unchanged(history: History) -> Iterator[Finding]:
 
     Each greedy evaluation of the stage against the stage before it, by text.
     """
-    for after, before in pairs(history):
+    for after, before in pair_stage_evaluations(history):
         texts = {row.id: row.completion for row in before.evaluation.rows}
         rows = [row for row in after.evaluation.rows if row.id in texts]
         if len(rows) < ENOUGH or after.evaluation.mean_reward > SOLVED:
@@ -530,13 +560,13 @@ def find_unchanged(history: History) -> Iterator[Finding]:
                     "the weights before training were evaluated: an adapter that was not loaded, a "
                     "wrong path"
                 ),
-                "a rate too low for any weight to move",
+                "a learning rate too low for any weight to move",
             ),
             fix="compare the weights of both models; look at the learning rate",
         )
 
 
-def pairs(history: History) -> Iterator[tuple[Final, Final]]:
+def pair_stage_evaluations(history: History) -> Iterator[tuple[Final, Final]]:
     """Greedy evaluations of this stage, each with that of the stage before it on the same split.
 
     The untrained model may have been asked fewer examples: the other is of these then.

@@ -8,11 +8,16 @@ from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import every_step, likely, zeros
+from plumbline.checks.diagnosis.facts import is_every_step, unrefuted_causes, zero_mask
 from plumbline.checks.diagnosis.history import History, Series
-from plumbline.checks.diagnosis.rules.losses import FEW, ordered
-from plumbline.checks.diagnosis.rules.steps import highest_rate
-from plumbline.checks.diagnosis.trends import change, finite, noise_of_mean, order
+from plumbline.checks.diagnosis.rules.losses import FEW, block_kendall_z
+from plumbline.checks.diagnosis.rules.steps import highest_learning_rate
+from plumbline.checks.diagnosis.trends import (
+    finite_values,
+    kendall_z,
+    measure_shift,
+    standard_error_of_mean,
+)
 
 GUESS = float(np.log(2))
 """The loss of a pair that a coin decides, where the loss is the logarithm of a sigmoid: DPO's, a
@@ -36,10 +41,10 @@ COIN = 0.05
 """An accuracy's distance from a half."""
 
 
-RIGHT = ("preference/accuracy", "truth/accuracy", "truth/acc")
+RIGHT = ("preference/accuracy", "correctness/accuracy", "correctness/acc")
 
 
-def margin_of(history: History) -> Series:
+def read_margin(history: History) -> Series:
     """The logged margin, or what chosen and rejected answers differ by."""
     margin, chosen, rejected = (
         history[f"preference/{name}"] for name in ("margin", "chosen", "rejected")
@@ -51,11 +56,11 @@ def margin_of(history: History) -> Series:
     )
 
 
-def accuracy_of(history: History) -> NDArray[np.float64]:
+def read_accuracy(history: History) -> NDArray[np.float64]:
     """The accuracy of the pairs; TRL's reward models, NeMo-RL and OpenRLHF write it without a
     prefix."""
     return next(
-        (found for name in RIGHT if len(found := finite(history[name].values))), np.array([])
+        (found for name in RIGHT if len(found := finite_values(history[name].values))), np.array([])
     )
 
 
@@ -72,12 +77,12 @@ def find_no_margin(history: History) -> Iterator[Finding]:
     A margin of exactly 0 has a cause that no step mends; one that only stands may be of labels that
     say nothing.
     """
-    margin, loss = margin_of(history), history["loss"]
-    needed = ROWS if not every_step(loss) or not every_step(margin) else SINGLE
-    if max(len(margin), len(loss)) < LONG and _warming(history["rate"].values):
+    margin, loss = read_margin(history), history["loss"]
+    needed = ROWS if not is_every_step(loss) or not is_every_step(margin) else SINGLE
+    if max(len(margin), len(loss)) < LONG and _is_warming_up(history["learning_rate"].values):
         return
-    none = _still(zeros(margin, ZERO), needed)
-    guess = _still(np.abs(loss.values - GUESS) < EXACT + loss.rounding, SINGLE)
+    none = _is_nearly_always(zero_mask(margin, ZERO), needed)
+    guess = _is_nearly_always(np.abs(loss.values - GUESS) < EXACT + loss.rounding, SINGLE)
     if none or guess:
         series = margin if none else loss
         yield Finding(
@@ -92,24 +97,33 @@ def find_no_margin(history: History) -> Iterator[Finding]:
             + ": nothing is learnt of the pairs",
             since=int(series.steps[0]),
             evidence={"loss": round(float(np.nanmedian(loss.values)), 4) if len(loss) else None},
-            causes=_why_none(history)
+            causes=_no_margin_causes(history)
             if none or not len(margin)
-            else ("a rate that is too low", "a beta near 0"),
+            else ("a learning rate that is too low", "a beta near 0"),
             fix=(
                 "print the four log-probabilities of one pair: of both answers, by the policy and "
                 "by the reference"
             ),
         )
         return
-    right, values, margins = accuracy_of(history), finite(loss.values), finite(margin.values)
+    right, values, margins = (
+        read_accuracy(history),
+        finite_values(loss.values),
+        finite_values(margin.values),
+    )
     late, apart = right[-(len(right) // 2) :], margins[-(len(margins) // 2) :]
     if (
         len(right) >= LONG
         and len(values) >= LONG
         and ABOUT[0] < float(np.median(values[-(len(values) // 2) :])) - GUESS < ABOUT[1]
         and abs(float(late.mean()) - 0.5) < COIN
-        and not (len(margins) >= LONG and apart.mean() > SURE * noise_of_mean(margins, len(apart)))
-        and not any(_rises(series, every=every_step(loss)) for series in (right, margins, -values))
+        and not (
+            len(margins) >= LONG
+            and apart.mean() > SURE * standard_error_of_mean(margins, len(apart))
+        )
+        and not any(
+            _is_rising(series, every=is_every_step(loss)) for series in (right, margins, -values)
+        )
     ):
         yield Finding(
             level="warning",
@@ -124,46 +138,46 @@ def find_no_margin(history: History) -> Iterator[Finding]:
                     "pairs "
                     "swapped"
                 ),
-                "a rate or a beta that is too low",
+                "a learning rate or a beta that is too low",
                 "answers that are cut before they differ",
             ),
             fix=(
-                "read twenty pairs and say which is better; then raise the rate tenfold for 50 "
+                "read twenty pairs and say which is better; then raise the learning rate tenfold for 50 "
                 "steps"
             ),
         )
 
 
-def _still(mask: NDArray[np.bool_], needed: int) -> bool:
+def _is_nearly_always(mask: NDArray[np.bool_], needed: int) -> bool:
     """Whether nearly all rows are so, the last among them, and there are enough."""
     return len(mask) >= needed and bool(mask[-1]) and float(mask.mean()) >= MOST
 
 
-def _warming(rates: NDArray[np.float64]) -> bool:
+def _is_warming_up(rates: NDArray[np.float64]) -> bool:
     """Whether the rate is rising still."""
     return len(rates) > 1 and bool(rates[-1] == rates.max() > 1.5 * rates[0])
 
 
-def _rises(values: NDArray[np.float64], *, every: bool) -> bool:
+def _is_rising(values: NDArray[np.float64], *, every: bool) -> bool:
     """Whether a series rises for sure: its thirds, or of a curve the order of its blocks."""
     if len(values) < FEW[every]:
         return False
     third = len(values) // 3
-    return change(values, third, third).interval.low > 0 or ordered(values) > ORDERED
+    return measure_shift(values, third, third).interval.low > 0 or block_kendall_z(values) > ORDERED
 
 
-def _why_none(history: History) -> tuple[str, ...]:
+def _no_margin_causes(history: History) -> tuple[str, ...]:
     """By what is logged: equal texts have equal log-probabilities, and rewards of 0 are those of
     the reference."""
     chosen, rejected = history["preference/logps_chosen"], history["preference/logps_rejected"]
     known = len(chosen) > 0 and np.array_equal(chosen.steps, rejected.steps)
     same = known and bool(np.allclose(chosen.values, rejected.values, rtol=1e-6, atol=1e-6))
     rewards = [history[f"preference/{name}"] for name in ("chosen", "rejected")]
-    paid = any(len(one) and not zeros(one, ZERO).mean() >= MOST for one in rewards)
-    gradient = finite(history["gradient"].values)
+    paid = any(len(one) and not zero_mask(one, ZERO).mean() >= MOST for one in rewards)
+    gradient = finite_values(history["grad_norm"].values)
     moves = len(gradient) > 0 and bool((gradient > ZERO).any())
     frozen = len(gradient) > 0 and not moves
-    causes = likely(
+    causes = unrefuted_causes(
         history,
         ("chosen and rejected answers are the same texts", lambda _: moves or (known and not same)),
         (
@@ -173,8 +187,8 @@ def _why_none(history: History) -> tuple[str, ...]:
         ("beta is 0", lambda _: paid or moves or same),
         ("the weights that are trained are frozen", lambda _: moves or same),
         (
-            "a rate of 0, or one that 16-bit weights round away",
-            lambda run: paid or same or highest_rate(run) > ROUNDED,
+            "a learning rate of 0, or one that 16-bit weights round away",
+            lambda run: paid or same or highest_learning_rate(run) > ROUNDED,
         ),
     )
     return causes or ("chosen and rejected answers are read from the same column",)
@@ -197,13 +211,13 @@ def find_swapped_pairs(history: History) -> Iterator[Finding]:
     The last third of training; held-out accuracies that fall, or that stay a guess, where
     training's is high.
     """
-    right, steps = accuracy_of(history), history["loss"].steps
-    margin = finite(margin_of(history).values)
+    right, steps = read_accuracy(history), history["loss"].steps
+    margin = finite_values(read_margin(history).values)
     third = max(2, len(right) // 3)
     if len(right) >= FEW[False]:
         late, error = float(right[-third:].mean()), float(right[-third:].std(ddof=1)) / third**0.5
-        falls = _rises(-right, every=every_step(history["loss"])) or (
-            len(margin) and _rises(-margin, every=False)
+        falls = _is_rising(-right, every=is_every_step(history["loss"])) or (
+            len(margin) and _is_rising(-margin, every=False)
         )
         if late < min(LOW, 0.5 - SURE * error) and falls:
             yield Finding(
@@ -215,7 +229,7 @@ def find_swapped_pairs(history: History) -> Iterator[Finding]:
                 evidence={"first": float(right[:third].mean()), "last": late},
                 causes=(
                     "chosen and rejected are swapped, in the columns or in the loss",
-                    "too high a rate",
+                    "too high a learning rate",
                 ),
                 fix=(
                     "read one pair as the trainer sees it; the one named chosen should be the "
@@ -225,10 +239,10 @@ def find_swapped_pairs(history: History) -> Iterator[Finding]:
             return
     series = history["eval/preference/accuracy"]
     series = series if len(series) else history["eval/accuracy"]
-    held = finite(series.values)
+    held = finite_values(series.values)
     if len(held) < 3 or not len(right) or right[-third:].mean() < HIGH:
         return
-    if held[-1] < LOW and held[-2] < LOW and order(held) <= 0:
+    if held[-1] < LOW and held[-2] < LOW and kendall_z(held) <= 0:
         what, cause = "falls below a half", "the held-out pairs are swapped, or those of training"
     elif np.abs(held - 0.5).max() < COIN:
         what, cause = "stays a guess", "labels that say nothing, which were learnt by heart"
@@ -260,17 +274,19 @@ def find_less_likely(history: History) -> Iterator[Finding]:
     Common in DPO, and a note; a warning where a whole answer's log-probability doubles.
     """
     chosen, rejected = (
-        finite(history[f"preference/logps_{name}"].values) for name in ("chosen", "rejected")
+        finite_values(history[f"preference/logps_{name}"].values) for name in ("chosen", "rejected")
     )
     margin, every = (
-        finite(margin_of(history).values),
-        every_step(history["preference/logps_chosen"]),
+        finite_values(read_margin(history).values),
+        is_every_step(history["preference/logps_chosen"]),
     )
-    if not _rises(-chosen, every=every) or (len(rejected) and not _rises(-rejected, every=every)):
+    if not _is_rising(-chosen, every=every) or (
+        len(rejected) and not _is_rising(-rejected, every=every)
+    ):
         return
     third = max(2, len(chosen) // 3)
     first, last = float(chosen[:third].mean()), float(chosen[-third:].mean())
-    if first - last < LESS * abs(first) or (len(margin) and not _rises(margin, every=every)):
+    if first - last < LESS * abs(first) or (len(margin) and not _is_rising(margin, every=every)):
         return
     begun = float(chosen[: max(1, len(chosen) // 10)].mean())
     yield Finding(
@@ -283,7 +299,7 @@ def find_less_likely(history: History) -> Iterator[Finding]:
         causes=(
             "pairs that are much alike",
             "answers that the model would not give",
-            "a low beta or a high rate",
+            "a low beta or a high learning rate",
         ),
         fix=(
             "add a loss on the chosen answers (TRL: rpo_alpha), begin with SFT on them, or raise "

@@ -11,27 +11,27 @@ from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import (
     RISES,
-    agree,
-    enough,
-    likely,
-    quoted,
-    rises,
-    short,
-    sums,
-    weights,
+    compare_part_sum,
+    fit_part_weights,
+    has_enough_rows,
+    quote_sample,
+    reward_rises,
+    sampler_matches,
+    shorten_prompts,
+    unrefuted_causes,
 )
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.outcome import outcome
-from plumbline.checks.diagnosis.rules.series import JUMP_ENOUGH, jumps_of
+from plumbline.checks.diagnosis.outcome import measure_outcome
+from plumbline.checks.diagnosis.rules.series import JUMP_ENOUGH, list_jumps
 from plumbline.checks.diagnosis.trends import (
     FALL_ENOUGH,
     FALL_SURE,
     STRETCHES,
-    ends_of,
-    fall_of,
-    finite,
-    height,
-    trend,
+    compare_ends,
+    find_fall,
+    finite_values,
+    fit_trend,
+    max_magnitude,
 )
 from plumbline.evaluation.statistics import is_surely_over
 from plumbline.runs.evaluations import REFERENCE
@@ -42,7 +42,7 @@ moves in one."""
 FLAT = 1e-9
 
 
-@rule("dead-part", needs=("part/",))
+@rule("dead-part", needs=("reward/",))
 def find_dead_part(history: History) -> Iterator[Finding]:
     """A part of the reward that says nothing: its weight is in the total, and no answer ever moves
     it.
@@ -50,19 +50,23 @@ def find_dead_part(history: History) -> Iterator[Finding]:
     A finding a part. At 0 it is dead; at one value above it is paid for nothing, which is no fault
     of itself.
     """
-    names = history.names("part/")
-    moving = [name for name in names if np.ptp(_values(history, name)) > FLAT] if names else []
+    names = history.names("reward/")
+    moving = [name for name in names if np.ptp(_part_values(history, name)) > FLAT] if names else []
     for name in names:
-        values = _values(history, name)
-        if len(values) < DEAD_PART_ENOUGH or np.ptp(values) > FLAT or _spread(history, name) > FLAT:
+        values = _part_values(history, name)
+        if (
+            len(values) < DEAD_PART_ENOUGH
+            or np.ptp(values) > FLAT
+            or _part_spread(history, name) > FLAT
+        ):
             continue
         value = float(values[0])
         if abs(value) < FLAT:
             yield Finding(
                 level="warning" if moving else "fatal",
                 what=f"the part {name} of the reward was 0 in all of {len(values)} logged steps"
-                + quoted(history.samples[::-1]),
-                since=int(history[f"part/{name}"].steps[0]),
+                + quote_sample(history.samples[::-1]),
+                since=int(history[f"reward/{name}"].steps[0]),
                 evidence={"steps": len(values), "parts that move": len(moving)},
                 causes=(
                     (
@@ -90,14 +94,14 @@ def find_dead_part(history: History) -> Iterator[Finding]:
             )
 
 
-def _values(history: History, name: str) -> np.ndarray:
-    values = history[f"part/{name}"].values
+def _part_values(history: History, name: str) -> np.ndarray:
+    values = history[f"reward/{name}"].values
     return values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
 
 
-def _spread(history: History, name: str) -> float:
+def _part_spread(history: History, name: str) -> float:
     """The largest spread within a step, where that is logged: a mean may stand still by chance."""
-    values = history[f"part_std/{name}"].values
+    values = history[f"reward_std/{name}"].values
     values = values[np.isfinite(values)]
     return float(values.max()) if len(values) else 0.0
 
@@ -129,7 +133,7 @@ LENGTH = re.compile("len|token|word|char|verbos", re.IGNORECASE)
 """What may well grow as answers get better."""
 
 
-@rule("parts-oppose", needs=("part/", "reward"))
+@rule("parts-oppose", needs=("reward/", "reward"))
 def find_parts_oppose(history: History) -> Iterator[Finding]:
     """A part of the reward falls while the whole rises: it is charged, dropped, or outweighed by
     another part.
@@ -137,29 +141,33 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
     Each part that fell for sure, or whose charge grew, with its weight where the logged reward is a
     weighted sum of the parts.
     """
-    known, rose = weights(history) or {}, rises(history)
+    known, rose = fit_part_weights(history) or {}, reward_rises(history)
     none = NO_WEIGHT * max(map(abs, known.values()), default=0.0)
     for name, weight in known.items():
         if (weight <= none and rose) or weight < -none:
-            yield from _unpaid(history, name, 0.0 if weight >= -none else weight)
+            yield from _find_unpaid_part(history, name, 0.0 if weight >= -none else weight)
     ends = {
-        name: ends_of(finite(history[name].values))
-        for name in (*(f"part/{name}" for name in history.names("part/")), "reward")
-        if enough(history[name], PARTS_OPPOSE_ENOUGH)
+        name: compare_ends(finite_values(history[name].values))
+        for name in (*(f"reward/{name}" for name in history.names("reward/")), "reward")
+        if has_enough_rows(history[name], PARTS_OPPOSE_ENOUGH)
     }
-    if "reward" not in ends or trend(history["reward"].values).t < -2:
+    if "reward" not in ends or fit_trend(history["reward"].values).t < -2:
         return
     del ends["reward"]
-    least = {name: PARTS_OPPOSE_LEAST * height(finite(history[name].values)) for name in ends}
-    paid = {name: known.get(name.removeprefix("part/"), 1.0) for name in ends}
+    least = {
+        name: PARTS_OPPOSE_LEAST * max_magnitude(finite_values(history[name].values))
+        for name in ends
+    }
+    paid = {name: known.get(name.removeprefix("reward/"), 1.0) for name in ends}
     rising = {
         name: end
         for name, end in ends.items()
         if paid[name] > none and end[2] > RISES and end[1] - end[0] > least[name]
     }
     up = max(rising, key=lambda name: rising[name][1] - rising[name][0], default="")
+    winner = up.removeprefix("reward/")
     for part, (first, last, sure) in ends.items() if up else ():
-        name, grew = part.removeprefix("part/"), paid[part] < -none
+        name, grew = part.removeprefix("reward/"), paid[part] < -none
         sure = -sure if grew else sure
         if abs(paid[part]) <= none or sure > -PARTS_OPPOSE_SURE:
             continue
@@ -169,12 +177,12 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
             level="note" if grew and LENGTH.search(name) else "warning",
             what=f"the part {name} of the reward {'rose' if grew else 'fell'} from {first:.3f} to "
             f"{last:.3f}"
-            f"{f' though its weight is {paid[part]:.2g},' if grew else ''} while {up[5:]} rose "
+            f"{f' though its weight is {paid[part]:.2g},' if grew else ''} while {winner} rose "
             "from "
             f"{rising[up][0]:.3f} to {rising[up][1]:.3f}: it is outweighed",
             evidence={
                 f"{name}: t": round(float(np.clip(sure, -99, 99)), 1),
-                f"{up[5:]}: t": round(min(rising[up][2], 99.0), 1),
+                f"{winner}: t": round(min(rising[up][2], 99.0), 1),
             }
             | ({"weight": round(known[name], 4)} if name in known else {}),
             about=name,
@@ -183,25 +191,29 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
                 "the weights say it is worth it",
             ),
             fix=(
-                f"raise the weight of {name}, or pay {up[5:]} only where {name} is "
+                f"raise the weight of {name}, or pay {winner} only where {name} is "
                 f"{'low' if grew else 'earned'}, too"
             ),
         )
 
 
-def _unpaid(history: History, name: str, weight: float) -> Iterator[Finding]:
+def _find_unpaid_part(history: History, name: str, weight: float) -> Iterator[Finding]:
     """A part of no weight, or of one below 0, that fell while the reward rose."""
-    series = history[f"part/{name}"]
-    down = outcome(replace(history, series={"reward": replace(series, values=-series.values)}))
-    values = finite(series.values)
-    sure = ends_of(values)[2] if enough(series, PARTS_OPPOSE_ENOUGH) else 0.0
+    series = history[f"reward/{name}"]
+    down = measure_outcome(
+        replace(history, series={"reward": replace(series, values=-series.values)})
+    )
+    values = finite_values(series.values)
+    sure = compare_ends(values)[2] if has_enough_rows(series, PARTS_OPPOSE_ENOUGH) else 0.0
     if down is None:
         return
     first, last = -down.first, -down.last
-    lost = first - last > max(PARTS_OPPOSE_LEAST * height(values), PARTS_OPPOSE_LARGE * abs(first))
+    lost = first - last > max(
+        PARTS_OPPOSE_LEAST * max_magnitude(values), PARTS_OPPOSE_LARGE * abs(first)
+    )
     fell = lost and (down.better or sure < -PARTS_OPPOSE_SURE)
     wrong = weight < 0 <= values.min() and bool(WANTED.search(name)) and not MEASURED.search(name)
-    if not (fell and rises(history)) and not wrong:
+    if not (fell and reward_rises(history)) and not wrong:
         return
     # A charge that is logged as a number below 0 is paid under a weight below 0.
     meant = (
@@ -223,7 +235,7 @@ def _unpaid(history: History, name: str, weight: float) -> Iterator[Finding]:
     )
 
 
-@rule("lost-reward", needs=("reward", "part/"))
+@rule("lost-reward", needs=("reward", "reward/"))
 def find_lost_reward(history: History) -> Iterator[Finding]:
     """The reward is less than its parts: in TRL a part that is NaN counts as 0 in the sum, and not
     in its own mean.
@@ -233,19 +245,19 @@ def find_lost_reward(history: History) -> Iterator[Finding]:
     """
     found = [
         finding
-        for name in history.names("part/")
-        if (finding := _unknown(history, name)) is not None
+        for name in history.names("reward/")
+        if (finding := _find_missing_values(history, name)) is not None
     ]
     yield from found
     if found:
         return
     if history.origin == "plumbline":
         return  # our parts are weighted, and a part that was not judged is None
-    steps, less, scale = sums(history)
+    steps, less, scale = compare_part_sum(history)
     if len(steps) < 5:
         return
     equal, lost = np.abs(less) < scale, less > scale
-    if not equal.mean() >= 0.2 or not lost.any() or weights(history) is not None:
+    if not equal.mean() >= 0.2 or not lost.any() or fit_part_weights(history) is not None:
         return
     yield Finding(
         level="warning",
@@ -270,7 +282,7 @@ def find_lost_reward(history: History) -> Iterator[Finding]:
     )
 
 
-def _unknown(history: History, name: str) -> Finding | None:
+def _find_missing_values(history: History, name: str) -> Finding | None:
     """The completions that a part has no number for. TRL writes NaN where a reward function
     returned None.
 
@@ -306,7 +318,7 @@ def _unknown(history: History, name: str) -> Finding | None:
         since=lost[0].step,
         evidence={"completions": len(lost), "share": round(share, 4)},
         about=name,
-        samples=short([one.prompt for one in lost]),
+        samples=shorten_prompts([one.prompt for one in lost]),
         causes=("the function cannot judge them, and they are counted as 0",),
         fix=(
             "a reward that is not known is no reward of 0: leave such completions out, or judge "
@@ -412,13 +424,13 @@ def find_references(history: History) -> Iterator[Finding]:
 UNJUDGED_SOME, UNJUDGED_MANY = 0.02, 0.2
 
 
-@rule("unjudged", needs=("failed",))
+@rule("unjudged", needs=("frac_failed",))
 def find_unjudged(history: History) -> Iterator[Finding]:
     """Completions that nobody could judge: a verifier that fails is no wrong answer.
 
     The share over the run.
     """
-    series = history["failed"]
+    series = history["frac_failed"]
     share = float(np.nanmean(series.values))
     if share < UNJUDGED_SOME:
         return
@@ -441,11 +453,14 @@ DEAD_TASK_ENOUGH = 10
 
 @rule("dead-task", needs=("task/",))
 def find_dead_task(history: History) -> Iterator[Finding]:
-    """One of several tasks that never earns anything: its prompts are paid for and teach nothing.
+    """A task whose reward is 0 at every step while other tasks earn some: its rollouts have no
+    gradient.
 
     Where another task earns something; where none does, other checks say so.
     """
-    levels = {name: finite(history[f"task/{name}"].values) for name in history.names("task/")}
+    levels = {
+        name: finite_values(history[f"task/{name}"].values) for name in history.names("task/")
+    }
     dead = [
         name
         for name, values in levels.items()
@@ -478,17 +493,17 @@ MOVES = 1e-3
 DOMINANT_PART_ENOUGH = 10
 
 
-@rule("dominant-part", needs=("part_std/", "reward"), live=False)
+@rule("dominant-part", needs=("reward_std/", "reward"), live=False)
 def find_dominant_part(history: History) -> Iterator[Finding]:
     """One part of the reward makes all of its spread, whatever the others say.
 
     Where the reward is the plain sum of its parts, as other weights are not known. It may be meant
     so: a note.
     """
-    names, (steps, less, off) = history.names("part_std/"), sums(history)
+    names, (steps, less, off) = history.names("reward_std/"), compare_part_sum(history)
     if len(names) < 2 or len(steps) < DOMINANT_PART_ENOUGH or not np.nanmedian(np.abs(less)) < off:
         return
-    spread = {name: float(np.nanmean(history[f"part_std/{name}"].values)) for name in names}
+    spread = {name: float(np.nanmean(history[f"reward_std/{name}"].values)) for name in names}
     moving = {name: value for name, value in spread.items() if value > MOVES}
     if len(moving) < 2:
         return
@@ -519,25 +534,25 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
     Of few rows that are means of several steps, thirds, where the first line says that it fell.
     """
     series = history["reward"]
-    steps, values = series.known
-    came, few = outcome(history), len(values) < FALL_ENOUGH
+    steps, values = series.finite
+    came, few = measure_outcome(history), len(values) < FALL_ENOUGH
     if came is None or (few and came.every):
         return
-    fall = fall_of(values, came.alike, sure=came.worse)
+    fall = find_fall(values, came.alike, sure=came.worse)
     if fall is None:
         return
-    spread = finite(history["reward_std"].values)
+    spread = finite_values(history["reward_std"].values)
     if few and len(spread) and fall.best - fall.last < RARELY * spread.max():
         return  # a reward that is rarely earned is missing in some rows by chance
     entropy, kl = history["entropy"], history["kl"]
     at = int(steps[fall.place])
-    sudden = [step for step in jumps_of(series) if step >= at]
+    sudden = [step for step in list_jumps(series) if step >= at]
     causes = (
         [f"other data, weights or another reward from step {sudden[0]} on (see jump)"]
         if sudden
         else list[str]()
     )
-    if _drifts(history):
+    if _gap_widens(history):
         causes.append("sampler and scorer drift apart (see gap)")
     if len(entropy) and entropy.values[-1] > 2 * max(np.nanmedian(entropy.values[:10]), 0.1):
         causes.append("the entropy rose: the policy forgets how to write")
@@ -556,11 +571,14 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
             "first": fall.first,
             "noise": fall.noise,
         },
-        causes=likely(
+        causes=unrefuted_causes(
             history,
             *causes,
             "too high a learning rate for this model",
-            ("sampler and scorer disagree (see gap)", lambda run: agree(run) or _drifts(run)),
+            (
+                "sampler and scorer disagree (see gap)",
+                lambda run: sampler_matches(run) or _gap_widens(run),
+            ),
             (
                 "a reward that changed during the run",
                 lambda _: len(values) >= JUMP_ENOUGH and not sudden,
@@ -573,11 +591,13 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
     )
 
 
-def _drifts(history: History) -> bool:
+def _gap_widens(history: History) -> bool:
     """Whether sampler and scorer are logged to be further apart than at first."""
     found = [
-        one for name in ("gap", "gap_kl") if len(one := finite(history[name].values)) >= FALL_ENOUGH
+        one
+        for name in ("logprob_gap", "mismatch_kl")
+        if len(one := finite_values(history[name].values)) >= FALL_ENOUGH
     ]
-    return not agree(history) and any(
+    return not sampler_matches(history) and any(
         np.median(one[-STRETCHES:]) > 2 * np.median(one[:STRETCHES]) for one in found
     )

@@ -6,24 +6,29 @@ import numpy as np
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import every_step, likely, spread_of_batch, zeros
+from plumbline.checks.diagnosis.facts import (
+    is_batch_spread,
+    is_every_step,
+    unrefuted_causes,
+    zero_mask,
+)
 from plumbline.checks.diagnosis.history import History, Series
-from plumbline.checks.diagnosis.trends import finite, runs_of, since
+from plumbline.checks.diagnosis.trends import finite_values, longest_stretch, start_of_last_stretch
 
 WATCHED = (
     "loss",
-    "gradient",
+    "grad_norm",
     "reward",
     "kl",
-    "gap",
-    "ratio_mean",
-    "ratio_max",
+    "logprob_gap",
+    "importance_ratio_mean",
+    "importance_ratio_max",
     "entropy",
     "eval/loss",
     "eval/reward",
 )
 
-PAID = ("reward", "part/")
+PAID = "reward"
 NOT_FINITE_FEW = 0.05
 """Share of the steps that a loss scaler may skip: it begins too high, and is raised every 2,000
 steps."""
@@ -32,10 +37,10 @@ HALF, FEW_GOOD = 0.5, 3
 which weights of NaN would not leave."""
 
 
-def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - a reward that is none has broken the weights at once
+def _should_stop(history: History, since: int) -> bool:  # noqa: ARG001 - a reward that is none has broken the weights at once
     """At once, but for a gradient, which a loss scaler skips where it is none: then three logged
     ones in a row."""
-    names = ("loss", "reward", *(f"part/{part}" for part in history.names("part/")))
+    names = ("loss", "reward", *(f"reward/{part}" for part in history.names("reward/")))
     if any((~np.isfinite(history[name].values)).any() for name in names):
         return True
     return any(
@@ -47,9 +52,9 @@ def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - a reward tha
 
 @rule(
     "not-finite",
-    needs=("loss|gradient|reward",),
+    needs=("loss|grad_norm|reward",),
     kinds=("rl", "sft"),
-    stops=_stops,
+    stops=_should_stop,
     explains=(
         *(
             "no-signal",
@@ -69,7 +74,7 @@ def find_not_finite(history: History) -> Iterator[Finding]:
     Every watched series that holds one, as one finding: the first to break is the one to look at.
     """
     found = {}
-    for name in (*WATCHED, *(f"part/{part}" for part in history.names("part/"))):
+    for name in (*WATCHED, *(f"reward/{part}" for part in history.names("reward/"))):
         series = history[name]
         bad = ~np.isfinite(series.values)
         if bad.any():
@@ -84,13 +89,13 @@ def find_not_finite(history: History) -> Iterator[Finding]:
     others = [name for name in found if name != first]
     measured = all(name.startswith("eval/") for name in found)
     spared = all(
-        name.startswith("part/") and np.isnan(value) for name, (_, _, value) in found.items()
+        name.startswith("reward/") and np.isnan(value) for name, (_, _, value) in found.items()
     )
-    without = _without_target(history, found)
-    skipped = set(found) == {"gradient"} and (without or _passing(history["gradient"].values))
-    shown = _of_the_log_alone(history, found)
+    without = _has_empty_batches(history, found)
+    skipped = set(found) == {"grad_norm"} and (without or _is_passing(history["grad_norm"].values))
+    shown = _is_log_only(history, found)
     hidden = (
-        first == "gradient"
+        first == "grad_norm"
         and (written := history["loss"].values[history["loss"].steps == step]).size > 0
     )
     hidden = hidden and bool(written[0] == 0) and bool((history["loss"].values != 0).any())
@@ -109,7 +114,7 @@ def find_not_finite(history: History) -> Iterator[Finding]:
         evidence={
             f"{name}: steps that are not finite": count for name, (_, count, _) in found.items()
         },
-        causes=likely(
+        causes=unrefuted_causes(
             history,
             *(
                 (
@@ -179,7 +184,7 @@ def find_not_finite(history: History) -> Iterator[Finding]:
     )
 
 
-def _of_the_log_alone(history: History, found: Mapping[str, object]) -> bool:
+def _is_log_only(history: History, found: Mapping[str, object]) -> bool:
     """Whether a KL or an entropy is none while losses at and after its steps are numbers other than
     0.
 
@@ -196,13 +201,13 @@ def _of_the_log_alone(history: History, found: Mapping[str, object]) -> bool:
     return True
 
 
-def _without_target(history: History, found: Mapping[str, object]) -> bool:
+def _has_empty_batches(history: History, found: Mapping[str, object]) -> bool:
     """Whether single batches of supervised training have no gradient and a loss of 0, and those
     after them are good."""
-    gradient, loss = history["gradient"], history["loss"]
+    gradient, loss = history["grad_norm"], history["loss"]
     if (
         history.kind != "sft"
-        or set(found) != {"gradient"}
+        or set(found) != {"grad_norm"}
         or not np.array_equal(gradient.steps, loss.steps)
     ):
         return False
@@ -211,7 +216,7 @@ def _without_target(history: History, found: Mapping[str, object]) -> bool:
     return alone and bool(bad.mean() < HALF) and int((~bad[np.argmax(bad) :]).sum()) >= FEW_GOOD
 
 
-def _passing(values: np.ndarray) -> bool:
+def _is_passing(values: np.ndarray) -> bool:
     """Whether few norms are none and those after them are some: weights of NaN would leave no
     other."""
     bad = ~np.isfinite(values)
@@ -237,16 +242,16 @@ def find_loss_zero(history: History) -> Iterator[Finding]:
 
     Dead steps among good ones; else a loss that is 0 at first, with a gradient that is none of 0.
     """
-    dead, names = _dead(history)
+    dead, names = _dead_steps(history)
     if dead.sum() >= max(LOSS_ZERO_FEW, SHARE * len(dead)):
-        yield _some(history, dead, names)
+        yield _dead_steps_finding(history, dead, names)
     elif history.kind == "sft":
-        yield from _since(history)
+        yield from _find_zero_from_step(history)
     else:
-        yield from _at_first(history)
+        yield from _find_zero_at_start(history)
 
 
-def _dead(history: History) -> tuple[np.ndarray, list[str]]:
+def _dead_steps(history: History) -> tuple[np.ndarray, list[str]]:
     """Which logged steps of the loss taught nothing though steps around did, and the series that
     are 0 there.
 
@@ -257,34 +262,36 @@ def _dead(history: History) -> tuple[np.ndarray, list[str]]:
     loss = history["loss"]
     found = np.abs(loss.values) < max(1e-12, loss.rounding)
     names = ["the loss"]
-    for name, said in (("gradient", "the gradient"), ("entropy", "the entropy")):
+    for name, label in (("grad_norm", "the gradient"), ("entropy", "the entropy")):
         series = history[name]
         if not np.array_equal(series.steps, loss.steps):
             continue
-        at = zeros(series, 1e-10)
+        at = zero_mask(series, 1e-10)
         if name == "entropy" and not (at & found).any():
             continue  # of another batch, or over the prompt
         found &= at
-        names.append(said)
+        names.append(label)
     if history.kind == "rl" and "the entropy" not in names:
         found &= ("the gradient" in names) & (
-            _differ(history, loss.steps) if _scaled(history) else _regular(found)
+            _steps_with_spread(history, loss.steps)
+            if _has_logged_spread(history)
+            else _is_regular(found)
         )
-        found &= every_step(loss)
+        found &= is_every_step(loss)
     all_found = found.copy()
     for step in np.flatnonzero(all_found):
         near = slice(max(0, int(step) - AROUND), int(step) + AROUND + 1)
-        alive = finite(np.abs(loss.values[near][~all_found[near]]))
-        gradient = history["gradient"].values
+        alive = finite_values(np.abs(loss.values[near][~all_found[near]]))
+        gradient = history["grad_norm"].values
         others = (
-            finite(np.abs(gradient[near][~all_found[near]]))
+            finite_values(np.abs(gradient[near][~all_found[near]]))
             if len(gradient) == len(loss)
             else alive
         )
         still = history.kind == "sft" and not (
             len(alive) and alive.min() > SMALL * np.median(alive) > SMALL * ALIVE
         )
-        row = runs_of(all_found[near])
+        row = longest_stretch(all_found[near])
         if (
             still
             or row > AROUND // 2
@@ -295,30 +302,30 @@ def _dead(history: History) -> tuple[np.ndarray, list[str]]:
     return found, names
 
 
-def _scaled(history: History) -> bool:
+def _has_logged_spread(history: History) -> bool:
     """Whether it is logged if rewards differ within groups."""
-    return len(history["zero_std"]) > 0 or len(history["reward_std"]) > 0
+    return len(history["frac_reward_zero_std"]) > 0 or len(history["reward_std"]) > 0
 
 
-def _differ(history: History, steps: np.ndarray) -> np.ndarray:
+def _steps_with_spread(history: History, steps: np.ndarray) -> np.ndarray:
     """The steps at which they do."""
-    spread, share = history["reward_std"], history["zero_std"]
-    if not len(spread) or spread_of_batch(history):
+    spread, share = history["reward_std"], history["frac_reward_zero_std"]
+    if not len(spread) or is_batch_spread(history):
         return np.isin(steps, share.steps[(share.values > 0) & (share.values < 1)])
     return np.isin(steps, spread.steps[spread.values > ZERO])
 
 
-def _regular(dead: np.ndarray) -> bool:
+def _is_regular(dead: np.ndarray) -> bool:
     """Whether they come again after the same number of steps, which groups of equal rewards do
     not."""
     apart = np.diff(np.flatnonzero(dead))
     return len(apart) >= 2 and bool((apart == apart[0]).all()) and apart[0] > 1
 
 
-def _some(history: History, dead: np.ndarray, names: list[str]) -> Finding:
+def _dead_steps_finding(history: History, dead: np.ndarray, names: list[str]) -> Finding:
     steps = history["loss"].steps[dead]
     apart = np.diff(np.flatnonzero(dead))
-    regular = _regular(dead)
+    regular = _is_regular(dead)
     listed = f"{', '.join(names[:-1])} and {names[-1]} are" if len(names) > 1 else f"{names[0]} is"
     return Finding(
         level="warning",
@@ -330,11 +337,14 @@ def _some(history: History, dead: np.ndarray, names: list[str]) -> Finding:
         + "), among steps that are good: these batches teach nothing",
         since=int(steps[0]),
         evidence={"share of steps": round(float(dead.mean()), 3), "steps": steps[:10].tolist()},
-        causes=likely(
+        causes=unrefuted_causes(
             history,
             "no token of these batches is a target: answers that are cut off by the longest "
             "length, or masked",
-            ("a loss of NaN, which transformers writes as 0", lambda run: len(run["gradient"]) > 0),
+            (
+                "a loss of NaN, which transformers writes as 0",
+                lambda run: len(run["grad_norm"]) > 0,
+            ),
             ("an empty batch, as at the end of an epoch", lambda _: not regular),
         )
         if history.kind == "sft"
@@ -353,11 +363,11 @@ def _some(history: History, dead: np.ndarray, names: list[str]) -> Finding:
     )
 
 
-def _since(history: History) -> Iterator[Finding]:
+def _find_zero_from_step(history: History) -> Iterator[Finding]:
     """A loss of 0 from a step on, which none that is learnt comes to at once."""
     loss = history["loss"]
-    start = since(loss.steps, np.abs(loss.values) < max(1e-12, loss.rounding))
-    before = finite(loss.values[loss.steps < (start or 0)])[-AROUND:]
+    start = start_of_last_stretch(loss.steps, np.abs(loss.values) < max(1e-12, loss.rounding))
+    before = finite_values(loss.values[loss.steps < (start or 0)])[-AROUND:]
     if start is None or len(loss.since(start)) < AROUND or len(before) < LOSS_ZERO_FEW:
         return
     if not before[-LOSS_ZERO_FEW:].min() > np.median(before) / 2 > ALIVE:
@@ -385,10 +395,10 @@ def _since(history: History) -> Iterator[Finding]:
     )
 
 
-def _at_first(history: History) -> Iterator[Finding]:
+def _find_zero_at_start(history: History) -> Iterator[Finding]:
     """Where there is no gradient, `no-signal` says so."""
     loss = history["loss"]
-    values, norms = finite(loss.values), finite(history["gradient"].values)
+    values, norms = finite_values(loss.values), finite_values(history["grad_norm"].values)
     if (
         len(values) < 10
         or len(norms) < 10
@@ -404,7 +414,7 @@ def _at_first(history: History) -> Iterator[Finding]:
         + (" and rises with the distance to the reference" if rises else " and stays about there")
         + ": that is no fault, the gradient is not 0",
         since=int(loss.steps[0]),
-        evidence={"gradient": float(np.median(norms))},
+        evidence={"grad_norm": float(np.median(norms))},
         causes=(
             (
                 "advantages sum to 0, and where a batch is used once the ratio is 1: the value of "
@@ -416,7 +426,7 @@ def _at_first(history: History) -> Iterator[Finding]:
     )
 
 
-NAMES = ("reward", "length", "entropy", "truncated", "zero_std", "kl")
+NAMES = ("reward", "completion_length", "entropy", "frac_truncated", "frac_reward_zero_std", "kl")
 """What training changes slowly, and other data or other weights at once."""
 BESIDE = 10
 """Steps on both sides that are compared."""
@@ -440,7 +450,7 @@ def find_jump(history: History) -> Iterator[Finding]:
 
     The step at which most series jump; one series that jumps alone may be anything.
     """
-    jumping = {name: jumps for name in NAMES if (jumps := jumps_of(history[name]))}
+    jumping = {name: jumps for name in NAMES if (jumps := list_jumps(history[name]))}
     steps = sorted({step for jumps in jumping.values() for step in jumps})
     together = {
         step: {
@@ -485,10 +495,10 @@ def find_jump(history: History) -> Iterator[Finding]:
     )
 
 
-def jumps_of(series: Series) -> dict[int, tuple[float, float, float]]:
+def list_jumps(series: Series) -> dict[int, tuple[float, float, float]]:
     """Steps that begin another level at once: how many standard deviations it is away, and both
     levels."""
-    steps, values = series.known
+    steps, values = series.finite
     if len(values) < JUMP_ENOUGH:
         return {}
     windows = np.lib.stride_tricks.sliding_window_view(values, 2 * BESIDE)
@@ -517,7 +527,7 @@ TIMES = 3.0
 SLOWER_ENOUGH = 20
 
 
-@rule("slower", needs=("seconds",), kinds=("rl", "sft"), live=False)
+@rule("slower", needs=("step_time",), kinds=("rl", "sft"), live=False)
 def find_slower(history: History) -> Iterator[Finding]:
     """Steps that take ever longer for the same work.
 
@@ -526,14 +536,14 @@ def find_slower(history: History) -> Iterator[Finding]:
 
     What else ran on the machine is not known, so it is a note.
     """
-    seconds = finite(history["seconds"].values)
+    seconds = finite_values(history["step_time"].values)
     if len(seconds) < SLOWER_ENOUGH:
         return
     width = max(3, len(seconds) // 10)
     grew = float(
         np.median(seconds[-width:]) / max(float(np.median(seconds[width : 2 * width])), 1e-9)
     )
-    length = finite(history["length"].values)
+    length = finite_values(history["completion_length"].values)
     if len(length) >= SLOWER_ENOUGH:
         grew /= max(
             1.0,

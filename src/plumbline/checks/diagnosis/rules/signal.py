@@ -12,24 +12,29 @@ from plumbline.checks.diagnosis.facts import (
     EQUAL,
     LONG,
     MOST,
-    cut_from_start,
     equal_groups,
-    every_step,
-    groups_of,
-    learns,
-    likely,
-    no_chance,
-    quoted,
+    group_samples,
+    has_rising_trend,
+    is_batch_spread,
+    is_cut_from_start,
+    is_every_step,
+    is_sustained,
+    max_reward,
+    quote_sample,
+    reward_rises,
     rewards_differ,
-    rises,
-    short,
-    spread_of_batch,
-    steps_apart,
-    top,
-    zeros,
+    shorten_prompts,
+    step_distance,
+    unrefuted_causes,
+    zero_mask,
 )
 from plumbline.checks.diagnosis.history import History, Sample, Series
-from plumbline.checks.diagnosis.trends import finite, height, runs_of, since
+from plumbline.checks.diagnosis.trends import (
+    finite_values,
+    longest_stretch,
+    max_magnitude,
+    start_of_last_stretch,
+)
 
 TINY = 1e-10
 """A gradient or a spread below is none: float32 leaves about 1e-7 of equal rewards times their
@@ -62,7 +67,7 @@ PATIENCE = 10
 number."""
 
 
-def _silent(history: History) -> tuple[np.ndarray, np.ndarray, str] | None:
+def _silent_steps(history: History) -> tuple[np.ndarray, np.ndarray, str] | None:
     """Steps, whether each was silent, and what says so: the gradient where it is logged, because
     nothing else is sure.
 
@@ -71,21 +76,25 @@ def _silent(history: History) -> tuple[np.ndarray, np.ndarray, str] | None:
     stands for several steps, its rewards are their means, and its gradient is that of the last
     alone: zeros in some rows are chance, and those in all may be.
     """
-    gradient, spread, share = history["gradient"], history["reward_std"], history["zero_std"]
+    gradient, spread, share = (
+        history["grad_norm"],
+        history["reward_std"],
+        history["frac_reward_zero_std"],
+    )
     reward = history["reward"]
     if len(gradient):
-        mask = zeros(gradient, TINY)
+        mask = zero_mask(gradient, TINY)
         equal = share.values[np.isin(share.steps, gradient.steps)]
         chance = (
             len(equal) > 0 and float(np.prod(equal)) > CHANCE
         )  # of groups that are equal at the last of these steps
         if mask.any() and (
-            every_step(gradient) or (len(mask) >= LONG and mask.all() and not chance)
+            is_every_step(gradient) or (len(mask) >= LONG and mask.all() and not chance)
         ):
             return gradient.steps, mask, GRADIENT
     if len(share) and (share.values >= 1).any():
         return share.steps, share.values >= 1, "all groups have equal rewards"
-    if len(spread) and (mask := zeros(spread, EQUAL)).any():
+    if len(spread) and (mask := zero_mask(spread, EQUAL)).any():
         return spread.steps, mask, "all rewards are equal"
     unsaid = not (spread.values > 0).any() and not rewards_differ(history)
     printed = PRINTED_ZERO if not reward.values.any() else PRINTED
@@ -95,28 +104,28 @@ def _silent(history: History) -> tuple[np.ndarray, np.ndarray, str] | None:
     return None
 
 
-def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the steps say since when
+def _should_stop(history: History, since: int) -> bool:  # noqa: ARG001 - the steps say since when
     """Where the last stretch is long, and long beside what there was before: few prompts a step are
     often silent."""
-    silent = _silent(history)
+    silent = _silent_steps(history)
     if silent is None:
         return False
     steps, mask, _ = silent
-    length, often = _end(mask)
-    covered = length * steps_apart(steps) if mask.all() else length
+    length, often = _silent_end(mask)
+    covered = length * step_distance(steps) if mask.all() else length
     return covered >= (history.settings.get("rl.patience") or PATIENCE) and often**length < CHANCE
 
 
 @rule(
     "no-signal",
-    needs=("gradient|zero_std|reward_std|reward",),
+    needs=("grad_norm|frac_reward_zero_std|reward_std|reward",),
     explains=("zero-variance-groups", "dead-part", "small-updates", "plateau", "clip-idle"),
     unless=lambda history: (
-        (silent := _silent(history)) is not None
+        (silent := _silent_steps(history)) is not None
         and silent[2] == GRADIENT
         and rewards_differ(history, silent[0][silent[1]])
     ),
-    stops=_stops,
+    stops=_should_stop,
 )
 def find_no_signal(history: History) -> Iterator[Finding]:
     """Steps that teach nothing: every group's rewards are equal, or the gradient is zero though
@@ -124,25 +133,25 @@ def find_no_signal(history: History) -> Iterator[Finding]:
 
     One finding: the longest or the last stretch without a signal, named by what it earned there.
     """
-    silent = _silent(history)
+    silent = _silent_steps(history)
     if silent is None:
         return
     steps, mask, because = silent
-    share, longest = float(mask.mean()), runs_of(mask)
-    begins = since(steps, mask)
-    for_good = begins is not None and not _by_chance(mask)
-    if not no_chance(steps, longest) or (share < 0.5 and not for_good):
+    share, longest = float(mask.mean()), longest_stretch(mask)
+    begins = start_of_last_stretch(steps, mask)
+    for_good = begins is not None and not _is_chance(mask)
+    if not is_sustained(steps, longest) or (share < 0.5 and not for_good):
         return
     begins = begins if for_good else None
     start = begins if begins is not None else int(steps[mask][0])
     evidence = {"share of steps": round(share, 3), "longest stretch": longest}
     if because == GRADIENT and rewards_differ(history, steps[mask]):
-        yield _lost(history, share, start, evidence, for_good=for_good)
+        yield _lost_gradient_finding(history, share, start, evidence, for_good=for_good)
         return
     reward = history["reward"]
-    there = finite(reward.since(start).values)
+    there = finite_values(reward.since(start).values)
     level = float(np.median(there)) if len(there) else float("nan")
-    values = finite(reward.values)
+    values = finite_values(reward.values)
     best = float(values.max()) if len(values) else float("nan")
     earned = float(values[: max(1, len(values) // 10)].mean()) if len(values) else float("nan")
     evidence |= {"reward there": round(level, 4)}
@@ -173,7 +182,7 @@ def find_no_signal(history: History) -> Iterator[Finding]:
         )
         return
     if solved:
-        highest = top(history)
+        highest = max_reward(history)
         known = highest is not None and level > NO_SIGNAL_TOP * highest
         yield Finding(
             level="note" if known or (highest is None and level > NO_SIGNAL_TOP) else "warning",
@@ -191,20 +200,20 @@ def find_no_signal(history: History) -> Iterator[Finding]:
         )
         return
     fatal = share >= NO_SIGNAL_MOST or for_good
-    yield _equal(history, because, start, evidence, "fatal" if fatal else "warning")
+    yield _equal_rewards_finding(history, because, start, evidence, "fatal" if fatal else "warning")
 
 
-def _equal(
+def _equal_rewards_finding(
     history: History, because: str, start: int, evidence: Mapping[str, float], how: Level
 ) -> Finding:
     """Rewards that are equal, as far as the series say."""
     share, level = evidence["share of steps"], evidence["reward there"]
-    zero, highest = abs(level) < EQUAL, top(history)
+    zero, highest = abs(level) < EQUAL, max_reward(history)
     full = highest is not None and level > NO_SIGNAL_TOP * highest
-    mixed = because == GRADIENT and _some(history) and spread_of_batch(history)
+    mixed = because == GRADIENT and _has_spread(history) and is_batch_spread(history)
     rewards, shares = (
-        finite(history["reward"].since(start).values),
-        finite(history["zero_std"].since(start).values),
+        finite_values(history["reward"].since(start).values),
+        finite_values(history["frac_reward_zero_std"].since(start).values),
     )
     varies = len(rewards) > 0 and float(np.ptp(rewards)) > EQUAL
     equal = len(shares) > 0 and float(shares.mean()) >= MOST
@@ -213,10 +222,10 @@ def _equal(
         level=how,
         what=f"{because} in {share:.0%} of the logged steps (rewards there: {level:.3f}"
         + ("; they differ, within groups or between them" if mixed else "")
-        + f"): nothing was learnt from them{quoted(_earned(history, start, level))}",
+        + f"): nothing was learnt from them{quote_sample(_samples_earning(history, start, level))}",
         since=start,
         evidence=evidence,
-        causes=likely(
+        causes=unrefuted_causes(
             history,
             *(
                 ("parts of the reward that cancel one another",)
@@ -233,13 +242,19 @@ def _equal(
                 if zero
                 else (
                     *(("the prompts are solved, or every answer is paid in full",) if full else ()),
-                    (NEVER, lambda run: equal or not (mixed or (varies and not _none(run)))),
+                    (
+                        NEVER,
+                        lambda run: equal or not (mixed or (varies and not _has_no_spread(run))),
+                    ),
                     (
                         ALIKE + ("; the logged deviation is the batch's" if mixed else ""),
                         lambda _: full or not varies,
                     ),
-                    ("the reward does not tell answers apart", lambda run: varies or _spread(run)),
-                    (NEVER, lambda run: equal or mixed or varies or _none(run)),
+                    (
+                        "the reward does not tell answers apart",
+                        lambda run: varies or _rewards_differ_anywhere(run),
+                    ),
+                    (NEVER, lambda run: equal or mixed or varies or _has_no_spread(run)),
                 )
             ),
             "groups too small, or answers drawn at too low a temperature, for a reward of 0 and 1",
@@ -252,31 +267,34 @@ def _equal(
         else "score a blank, a wrong and a right answer by hand: where all earn the same, mend the "
         "reward; where only "
         "right ones earn this, take harder prompts",
-        follows=("truncation",) if zero and cut_from_start(history) else (),
+        follows=("truncation",) if zero and is_cut_from_start(history) else (),
     )
 
 
 def _parts_move(history: History) -> bool:
     """Whether several parts of the reward are not the same in all steps."""
-    parts = [finite(history[f"part/{name}"].values) for name in history.names("part/")]
+    parts = [finite_values(history[f"reward/{name}"].values) for name in history.names("reward/")]
     return sum(len(values) > 0 and bool(np.ptp(values) > EQUAL) for values in parts) > 1
 
 
-def _earned(history: History, start: int, level: float) -> list[Sample]:
+def _samples_earning(history: History, start: int, level: float) -> list[Sample]:
     """The answers that earned this."""
     known = [(one, one.reward) for one in history.samples[::-1] if one.step >= start]
     return [one for one, reward in known if reward is not None and abs(reward - level) < EQUAL]
 
 
-def _lost(
+def _lost_gradient_finding(
     history: History, share: float, start: int, evidence: Mapping[str, float], *, for_good: bool
 ) -> Finding:
     """A gradient of 0 where rewards differ within groups: the fault lies between the loss and the
     weights."""
-    equal, spread = finite(history["zero_std"].values), finite(history["reward_std"].values)
+    equal, spread = (
+        finite_values(history["frac_reward_zero_std"].values),
+        finite_values(history["reward_std"].values),
+    )
     shown = [f"{1 - equal.mean():.0%} of the groups"] if len(equal) and equal.mean() > 0 else []
     shown += [f"deviation {np.median(spread):.3g}"] if len(spread) else []
-    rises = learns(history) and (share == 1 or not for_good)
+    rises = has_rising_trend(history) and (share == 1 or not for_good)
     return Finding(
         level="note" if rises else "fatal" if share >= NO_SIGNAL_MOST or for_good else "warning",
         what=(
@@ -296,9 +314,9 @@ def _lost(
         evidence=evidence,
         causes=("a norm that is read before gradients are summed, or after they are cleared",)
         if rises
-        else likely(
+        else unrefuted_causes(
             history,
-            ("the learning rate is 0", lambda run: bool((run["rate"].values > 0).any())),
+            ("the learning rate is 0", lambda run: bool((run["learning_rate"].values > 0).any())),
             "frozen weights, or an adapter that is not trainable",
             "a graph that is cut: detach, no_grad, or gradient checkpointing without gradients of "
             "the inputs",
@@ -306,7 +324,7 @@ def _lost(
             "step",
             (
                 "all tokens are masked out of the loss",
-                lambda run: bool((run["truncated"].values < NO_SIGNAL_MOST).any()),
+                lambda run: bool((run["frac_truncated"].values < NO_SIGNAL_MOST).any()),
             ),
         ),
         fix=(
@@ -316,31 +334,31 @@ def _lost(
     )
 
 
-def _none(history: History) -> bool:
+def _has_no_spread(history: History) -> bool:
     """Whether rewards are logged to be equal, or no gradient is."""
-    known = len(history["zero_std"]) or len(history["reward_std"])
-    return not len(history["gradient"]) or bool(known and not _some(history))
+    known = len(history["frac_reward_zero_std"]) or len(history["reward_std"])
+    return not len(history["grad_norm"]) or bool(known and not _has_spread(history))
 
 
-def _some(history: History) -> bool:
+def _has_spread(history: History) -> bool:
     """Whether a deviation of rewards is logged."""
-    spread = finite(history["reward_std"].values)
+    spread = finite_values(history["reward_std"].values)
     return len(spread) > 0 and float(np.median(spread)) > EQUAL
 
 
-def _spread(history: History) -> bool:
+def _rewards_differ_anywhere(history: History) -> bool:
     """Whether rewards do tell answers apart somewhere: of one group, or of different prompts."""
-    return rewards_differ(history) or _some(history)
+    return rewards_differ(history) or _has_spread(history)
 
 
-def _by_chance(mask: np.ndarray) -> bool:
+def _is_chance(mask: np.ndarray) -> bool:
     """Whether the silent stretch at the end is no longer than what the share of silent steps before
     it gives."""
-    length, often = _end(mask)
+    length, often = _silent_end(mask)
     return length < LONG or often**length * len(mask) > CHANCE
 
 
-def _end(mask: np.ndarray) -> tuple[int, float]:
+def _silent_end(mask: np.ndarray) -> tuple[int, float]:
     """Silent steps at the end, and the share of silent ones before those."""
     length = int(np.argmin(mask[::-1])) if not mask.all() else len(mask)
     before = mask[: len(mask) - length]
@@ -362,7 +380,7 @@ BOTTOM, TAUGHT, ALWAYS = ", at the bottom: they are too hard", 0.75, 0.9
 rises, and one at first and at last that leaves nothing to learn."""
 
 
-@rule("zero-variance-groups", needs=("zero_std|samples|reward_std",))
+@rule("zero-variance-groups", needs=("frac_reward_zero_std|samples|reward_std",))
 def find_zero_variance_groups(history: History) -> Iterator[Finding]:
     """Groups whose rewards are all equal teach nothing: most of the rollouts may be paid for and
     thrown away.
@@ -372,19 +390,21 @@ def find_zero_variance_groups(history: History) -> Iterator[Finding]:
     """
     shares = equal_groups(history.samples)
     if shares is None or (shares.values >= 1).all():  # few of the steps may be stored
-        shares = history["zero_std"]
+        shares = history["frac_reward_zero_std"]
     if not len(shares):
-        yield from _saturated(history)
+        yield from _find_saturation(history)
     window = WINDOW if len(shares) < 4 * WINDOW else 2 * WINDOW
     last = shares.last(window).values
     if len(last) < window or not ZERO_VARIANCE_GROUPS_MOST < np.mean(last) < 1:
         return
-    share, earned = float(np.mean(last)), finite(history["reward"].last(WINDOW).values)
+    share, earned = float(np.mean(last)), finite_values(history["reward"].last(WINDOW).values)
     level = float(earned.mean()) if len(earned) else float("nan")
-    where, causes, fix = _where(history, share, level)
-    solved = where == ZERO_VARIANCE_GROUPS_SOLVED or (where == UNKNOWN and _high(level, share))
+    where, causes, fix = _locate_groups(history, share, level)
+    solved = where == ZERO_VARIANCE_GROUPS_SOLVED or (
+        where == UNKNOWN and _is_near_top(level, share)
+    )
     always = min(share, float(shares.values[:window].mean())) > ALWAYS
-    taught = share < TAUGHT and where != BOTTOM and rises(history)
+    taught = share < TAUGHT and where != BOTTOM and reward_rises(history)
     yield Finding(
         level="note" if taught or (solved and not always) else "warning",
         what=f"in the last {window} logged steps {share:.0%} of the groups have equal rewards"
@@ -401,20 +421,22 @@ SATURATED, SATURATED_FOR, DRIFT = 0.05, 1 / 3, 0.5
 be; nats of KL."""
 
 
-def _saturated(history: History) -> Iterator[Finding]:
+def _find_saturation(history: History) -> Iterator[Finding]:
     """Rewards that hardly differ any more, near their highest; a warning where the policy drifts on
     all the same."""
     spread, reward, kl = history["reward_std"], history["reward"], history["kl"]
     if len(spread) < 2 * WINDOW or not np.isfinite(spread.values).all():
         return
     first = float(np.median(spread.values[: len(spread) // 3]))
-    start = since(spread.steps, spread.values < SATURATED * first)
+    start = start_of_last_stretch(spread.steps, spread.values < SATURATED * first)
     if start is None or len(spread.since(start)) < SATURATED_FOR * len(spread):
         return
-    after = finite(reward.since(start).values)
-    if not len(after) or np.median(after) < NO_SIGNAL_TOP * height(finite(reward.values)):
+    after = finite_values(reward.since(start).values)
+    if not len(after) or np.median(after) < NO_SIGNAL_TOP * max_magnitude(
+        finite_values(reward.values)
+    ):
         return
-    moved = finite(kl.since(start).values)
+    moved = finite_values(kl.since(start).values)
     drifts = len(moved) > 0 and moved[-1] > DRIFT and moved[-1] > 2 * moved[0]
     yield Finding(
         level="warning" if drifts else "note",
@@ -436,12 +458,14 @@ def _saturated(history: History) -> Iterator[Finding]:
     )
 
 
-def _where(history: History, share: float, level: float) -> tuple[str, tuple[str, ...], str]:
+def _locate_groups(
+    history: History, share: float, level: float
+) -> tuple[str, tuple[str, ...], str]:
     """Where groups of equal rewards stand, as far as the scale of the reward is known; their causes
     and what to do."""
-    highest = top(history)
+    highest = max_reward(history)
     more = "raise rl.group_size, or pay parts of an answer"
-    if highest is not None and _high(level / highest, share):
+    if highest is not None and _is_near_top(level / highest, share):
         return (
             ZERO_VARIANCE_GROUPS_SOLVED,
             ("solved prompts are drawn again",),
@@ -450,13 +474,13 @@ def _where(history: History, share: float, level: float) -> tuple[str, tuple[str
     if not (history["reward"].values < 0).any() and level < LOW * (highest or 1.0):
         return BOTTOM, ("prompts are too hard", "a reward of few values"), more
     if highest is not None:
-        said = f", in the mean {level:.3g} of {highest:g}"
+        detail = f", in the mean {level:.3g} of {highest:g}"
         return (
-            said,
+            detail,
             ("some prompts are too hard, and others solved", "a reward of few values"),
             more,
         )
-    solved = _high(level, share)
+    solved = _is_near_top(level, share)
     why = (
         "solved, if 1 is the most that can be earned"
         if solved
@@ -469,7 +493,7 @@ def _where(history: History, share: float, level: float) -> tuple[str, tuple[str
     )
 
 
-def _high(level: float, share: float) -> bool:
+def _is_near_top(level: float, share: float) -> bool:
     """Whether groups of equal rewards earn nearly all, if the others earn a half."""
     return level <= 1 and level - (1 - share) / 2 > ZERO_VARIANCE_GROUPS_TOP * share
 
@@ -480,7 +504,7 @@ DIRECTION = 1.0
 """The t-value from which on there is a sign of a direction."""
 
 
-@rule("mostly-noise", needs=("reward", "signal", "noise"))
+@rule("mostly-noise", needs=("reward", "grad_signal", "grad_noise"))
 def find_mostly_noise(history: History) -> Iterator[Finding]:
     """Neither gradients nor rewards point anywhere: AdamW's steps are then a random walk, and
     unlearn what SFT taught.
@@ -494,7 +518,7 @@ def find_mostly_noise(history: History) -> Iterator[Finding]:
     dealt at random, neither does in seven of ten looks (0.84 squared). AdamW moves every weight by
     about the rate whatever the gradient's size.
     """
-    names = ("reward", "signal", "noise")
+    names = ("reward", "grad_signal", "grad_noise")
     columns = [
         dict(zip(history[name].steps.tolist(), history[name].values, strict=True)) for name in names
     ]
@@ -507,14 +531,14 @@ def find_mostly_noise(history: History) -> Iterator[Finding]:
     if max(max(pair) for pair in found) >= DIRECTION:
         return
     ratio = float(table[1, :end].sum() / table[2, :end].sum()) if table[2, :end].sum() > 0 else 0.0
-    rate = history["rate"].values
+    rate = history["learning_rate"].values
     yield Finding(
         level="warning",
         what=f"after {end} steps nothing points anywhere: the gradient's signal is {ratio:.2f} of "
         "its noise "
         f"(t = {signal:.1f}), the rewards' trend has t = {slope:.1f}"
         + (
-            f"; at a rate of {rate[-1]:.1e} the weights then move mostly by noise"
+            f"; at a learning rate of {rate[-1]:.1e} the weights then move mostly by noise"
             if len(rate)
             else ""
         ),
@@ -523,7 +547,7 @@ def find_mostly_noise(history: History) -> Iterator[Finding]:
         causes=(
             "few answers a step",
             "an SFT that left little to choose",
-            "a rate too high for the signal",
+            "a learning rate too high for the signal",
         ),
         fix="take more answers a step (rl.prompts_per_step), or start from a shorter SFT, which "
         "leaves more to choose; "
@@ -537,10 +561,10 @@ def _directions(table: NDArray[np.float64]) -> tuple[float, float]:
     spread = float(table[1].std(ddof=1))
     return float(
         table[1].mean() / (spread / table.shape[1] ** 0.5)
-    ) if spread > 0 else 0.0, t_of_slope(table[0])
+    ) if spread > 0 else 0.0, slope_t(table[0])
 
 
-def t_of_slope(values: NDArray[np.float64]) -> float:
+def slope_t(values: NDArray[np.float64]) -> float:
     """Student's t of the least-squares slope of values over their places (any textbook of
     regression)."""
     array = values - np.mean(values)
@@ -567,7 +591,7 @@ def find_stuck_prompts(history: History) -> Iterator[Finding]:
     note.
     """
     visits: dict[str, list[list[float]]] = defaultdict(list)
-    for (_, prompt), group in groups_of(history.samples).items():
+    for (_, prompt), group in group_samples(history.samples).items():
         rewards = [one.reward for one in group if one.reward is not None]
         if prompt and len(rewards) > 1:
             visits[prompt].append(rewards)
@@ -587,7 +611,7 @@ def find_stuck_prompts(history: History) -> Iterator[Finding]:
             f"{len(low)} of them 0"
         ),
         evidence={"prompts": len(often), "without a spread": len(stuck), "at 0": len(low)},
-        samples=short(list(stuck)),
+        samples=shorten_prompts(list(stuck)),
         causes=("prompts that are too hard",)
         if 2 * len(low) > len(stuck)
         else ("prompts that are solved",),
@@ -613,16 +637,16 @@ def find_outage(history: History) -> Iterator[Finding]:
 
     The reward and its parts; a stretch of zeros to the end is none (it may be a collapse).
     """
-    for name in ("reward", *(f"part/{one}" for one in history.names("part/"))):
-        away = _away(
+    for name in ("reward", *(f"reward/{one}" for one in history.names("reward/"))):
+        away = _outage_steps(
             history[name],
-            history["reward_std" if name == "reward" else name.replace("part/", "part_std/")],
+            history["reward_std" if name == "reward" else name.replace("reward/", "reward_std/")],
         )
         if not len(away):
             continue
         yield Finding(
             level="warning",
-            what=f"{name.replace('part/', 'the part ')} was exactly 0 for every answer in "
+            what=f"{name.replace('reward/', 'the part ')} was exactly 0 for every answer in "
             f"{len(away)} step"
             f"{'s' if len(away) > 1 else ''} "
             f"({', '.join(map(str, away[:5]))}{', ...' if len(away) > 5 else ''}), and "
@@ -640,10 +664,10 @@ def find_outage(history: History) -> Iterator[Finding]:
         return
 
 
-def _away(series: Series, spread: Series) -> np.ndarray:
+def _outage_steps(series: Series, spread: Series) -> np.ndarray:
     """The steps. A mean of 0 is one of zeros if nothing is below 0, and where a spread was logged
     there is none."""
-    steps, values = series.known
+    steps, values = series.finite
     mixed = set(spread.steps[spread.values > 1e-6].tolist())
     zero = np.array(
         [at for at in np.flatnonzero(np.abs(values) < 1e-12) if int(steps[at]) not in mixed],
@@ -658,7 +682,7 @@ def _away(series: Series, spread: Series) -> np.ndarray:
         or zero[-1] == len(values) - 1
     ):
         return np.array([], dtype=np.int64)
-    found, least = [], LEAST * height(values)
+    found, least = [], LEAST * max_magnitude(values)
     for at in zero:
         near = values[max(0, at - AROUND // 2) : at + AROUND // 2 + 1]
         near = near[np.abs(near) > 1e-12]

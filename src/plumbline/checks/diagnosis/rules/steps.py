@@ -1,4 +1,4 @@
-"""What the optimiser does: rates, gradients, clips."""
+"""What the optimiser does: learning rates, gradients, clips."""
 
 from collections.abc import Iterator
 
@@ -6,10 +6,10 @@ import numpy as np
 
 from plumbline.checks.check import Finding, Level
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import level, likely, zeros
+from plumbline.checks.diagnosis.facts import recent_median, unrefuted_causes, zero_mask
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.outcome import outcome
-from plumbline.checks.diagnosis.trends import finite
+from plumbline.checks.diagnosis.outcome import measure_outcome
+from plumbline.checks.diagnosis.trends import finite_values
 
 SPENT = 0.01
 """Of the highest rate: below it a step of AdamW moves a hundredth of what it did."""
@@ -18,10 +18,10 @@ TAIL = 0.15
 line for 1 %."""
 
 
-def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the rates say since when
+def _should_stop(history: History, since: int) -> bool:  # noqa: ARG001 - the rates say since when
     """Once a tenth of the run had no rate: one that restarts is below for 3 % of it at most, with
     two cycles."""
-    values = history["rate"].values
+    values = history["learning_rate"].values
     spent = (
         len(values) - 1 - np.flatnonzero(values >= SPENT * values.max())[-1]
         if values.max() > 0
@@ -34,10 +34,10 @@ def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the rates sa
 
 @rule(
     "rate-exhausted",
-    needs=("rate",),
+    needs=("learning_rate",),
     kinds=("rl", "sft"),
     explains=("plateau", "no-fall", "no-margin"),
-    stops=_stops,
+    stops=_should_stop,
 )
 def find_rate_exhausted(history: History) -> Iterator[Finding]:
     """The learning rate has run out while steps remain: they cost as much as the others and change
@@ -45,13 +45,13 @@ def find_rate_exhausted(history: History) -> Iterator[Finding]:
 
     The tail of steps whose rate is spent, up to the steps that were planned.
     """
-    rate = history["rate"]
+    rate = history["learning_rate"]
     values = rate.values
     none = bool((values <= 0).all())
     if len(values) < (5 if none else 10) or not np.isfinite(values).all():
         return
     if none:
-        yield _finding(
+        yield _exhausted_finding(
             "fatal", int(rate.steps[0]), 1.0, float(values.max()), int(rate.steps[-1]), history
         )
         return
@@ -64,7 +64,7 @@ def find_rate_exhausted(history: History) -> Iterator[Finding]:
     planned = max(int(rate.steps[-1]), int(history.settings.get("steps") or 0))
     share = (planned - start + 1) / planned
     if share >= TAIL:
-        yield _finding(
+        yield _exhausted_finding(
             "fatal" if share >= 2 * TAIL else "warning",
             start,
             share,
@@ -74,7 +74,7 @@ def find_rate_exhausted(history: History) -> Iterator[Finding]:
         )
 
 
-def _finding(
+def _exhausted_finding(
     level: Level, start: int, share: float, peak: float, planned: int, history: History
 ) -> Finding:
     section = f"{history.kind}.optimiser"
@@ -85,20 +85,20 @@ def _finding(
         f"{share:.0%} of {planned} steps change next to nothing"
         if peak > 0
         else (
-            f"the learning rate is 0 at all of {len(history['rate'])} logged steps: nothing changes"
+            f"the learning rate is 0 at all of {len(history['learning_rate'])} logged steps: nothing changes"
         ),
         since=start,
         evidence={
             "share of steps": round(share, 3),
             "highest": peak,
-            "last": float(history["rate"].values[-1]),
+            "last": float(history["learning_rate"].values[-1]),
         },
         causes=(
             "a schedule that ends before the run does",
             "a run resumed past the end of its schedule",
         )
         if peak > 0
-        else ("a rate of 0, or a schedule that was made for 0 steps",),
+        else ("a learning rate of 0, or a schedule that was made for 0 steps",),
         fix="a constant rate after a short warmup, or a schedule over all of the steps",
         change={f"{section}.schedule": "constant", f"{section}.warmup": 0.05},
     )
@@ -121,13 +121,13 @@ FAR_OFF = 10.0
 """Times under the usual rates, from which a rate is too low by itself."""
 
 
-@rule("small-updates", needs=("rate",), kinds=("rl", "sft"))
+@rule("small-updates", needs=("learning_rate",), kinds=("rl", "sft"))
 def find_small_updates(history: History) -> Iterator[Finding]:
     """A learning rate so low that the weights cannot have gone anywhere.
 
     The whole of what was trained.
     """
-    rate = history["rate"]
+    rate = history["learning_rate"]
     values = rate.values[np.isfinite(rate.values)]
     if len(values) < 2:
         return
@@ -141,7 +141,11 @@ def find_small_updates(history: History) -> Iterator[Finding]:
         else 0
     )
     travelled = float(values.mean() * steps + values.max() * left)
-    highest, adapter, came = highest_rate(history), adapter_rate(history), outcome(history)
+    highest, adapter, came = (
+        highest_learning_rate(history),
+        adapter_rate_cause(history),
+        measure_outcome(history),
+    )
     low = highest < ADAPTERS[0] / FAR_OFF and not (came and came.better)
     causes: tuple[str, ...] = ()
     if 0 < travelled < FAR and not (steps < 50 and values.max() > LOW):
@@ -150,7 +154,7 @@ def find_small_updates(history: History) -> Iterator[Finding]:
             "can have moved "
         )
         what += "further, and 16-bit weights of usual size round such steps away"
-        causes = ("a slip in the exponent, or a rate for another optimiser",)
+        causes = ("a slip in the exponent, or a learning rate for another optimiser",)
     elif low and (
         adapter or (history.kind == "rl" and came and 0 < highest <= 1.001 * FULL[0] / FAR_OFF)
     ):
@@ -162,7 +166,7 @@ def find_small_updates(history: History) -> Iterator[Finding]:
             f"{FULL[0]:.0e} to {FULL[1]:.0e} for all weights, {ADAPTERS[0]:.0e} to "
             f"{ADAPTERS[1]:.0e} for adapters"
         )
-        what += f"; {came.said}" if came else ""
+        what += f"; {came.summary}" if came else ""
     else:
         return
     usual = FULL[1] if history.settings.get("model.lora.rank") is None else ADAPTERS[0]
@@ -170,32 +174,34 @@ def find_small_updates(history: History) -> Iterator[Finding]:
         level="warning",
         what=what,
         since=int(rate.steps[0]),
-        evidence={"sum of rates": travelled, "highest rate": highest},
+        evidence={"sum of learning rates": travelled, "highest learning rate": highest},
         causes=(*adapter, *causes),
         fix="raise the learning rate: 1e-6 to 5e-6 for full weights, 1e-5 to 1e-4 for adapters",
         change={f"{history.kind}.optimiser.learning_rate": usual},
     )
 
 
-def highest_rate(history: History) -> float:
+def highest_learning_rate(history: History) -> float:
     """The highest rate that was logged or planned: a warmup may not be over; NaN where none is
     known."""
     logged, planned = (
-        finite(history["rate"].values),
+        finite_values(history["learning_rate"].values),
         history.settings.get(f"{history.kind}.optimiser.learning_rate"),
     )
     rates = [*logged.tolist(), *([float(planned)] if isinstance(planned, int | float) else [])]
     return max(rates, default=float("nan"))
 
 
-def adapter_rate(history: History) -> tuple[str, ...]:
+def adapter_rate_cause(history: History) -> tuple[str, ...]:
     """The cause that a rate is for all weights, where an adapter is known to be trained."""
     if (
         history.settings.get("model.lora.rank") is None
-        or not highest_rate(history) < ADAPTERS[0] / 2
+        or not highest_learning_rate(history) < ADAPTERS[0] / 2
     ):
         return ()
-    return (f"a rate for all weights ({FULL[0]:.0e} to {FULL[1]:.0e}), given to an adapter",)
+    return (
+        f"a learning rate for all weights ({FULL[0]:.0e} to {FULL[1]:.0e}), given to an adapter",
+    )
 
 
 SPIKE = 10.0
@@ -208,22 +214,22 @@ CLIP = 1.0
 """The clip of trainers that say nothing else (TRL, transformers)."""
 
 
-@rule("gradient-spikes", needs=("gradient",), kinds=("rl", "sft"))
+@rule("gradient-spikes", needs=("grad_norm",), kinds=("rl", "sft"))
 def find_gradient_spikes(history: History) -> Iterator[Finding]:
     """Gradients far above what is usual: steps in random directions, even where the norm is
     clipped.
 
     Spikes, and norms that the clip cuts nearly all the time.
     """
-    series = history["gradient"]
+    series = history["grad_norm"]
     values = np.where(np.isfinite(series.values), series.values, 0.0)
-    signal = (values > 1e-10) & ~np.isin(series.steps, _silent(history))
+    signal = (values > 1e-10) & ~np.isin(series.steps, _steps_without_signal(history))
     used = values[signal]
     if len(used) < 10:
         return
     middle = float(np.median(used))
     # A norm that is high for a while, as at first, is no spike: those around it are high, too.
-    around = _medians(used, AROUND)
+    around = _running_median(used, AROUND)
     spikes = np.zeros(len(values), dtype=bool)
     spikes[signal] = used > np.maximum(SPIKE * np.maximum(around, middle), HIGH)
     # a new head, an adapter or random weights begin far off
@@ -253,16 +259,16 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
             f"clip of {clip:g}: "
             "its length says nothing, and steps with a strong signal count no more than others",
             since=int(series.steps[0]),
-            evidence={"median": middle, "clip": clip},
+            evidence={"median": middle, "max_grad_norm": clip},
             causes=(
                 "a loss summed over tokens instead of averaged",
                 "a very low probability of the answers",
             ),
-            fix="look at the loss's denominator; raise the clip or lower the rate",
+            fix="look at the loss's denominator; raise the clip or lower the learning rate",
         )
 
 
-def _medians(values: np.ndarray, beside: int) -> np.ndarray:
+def _running_median(values: np.ndarray, beside: int) -> np.ndarray:
     """The median [n] of each value and so many on both sides of it, of what is there near the
     ends."""
     places, width = range(len(values)), 2 * beside + 1
@@ -274,10 +280,10 @@ def _medians(values: np.ndarray, beside: int) -> np.ndarray:
     return np.concatenate([first, inside, last])
 
 
-def _silent(history: History) -> np.ndarray:
+def _steps_without_signal(history: History) -> np.ndarray:
     """Steps whose groups all had equal rewards: what moves the weights there is the KL alone, and
     small."""
-    shares = history["zero_std"]
+    shares = history["frac_reward_zero_std"]
     return shares.steps[shares.values >= 1]
 
 
@@ -285,15 +291,15 @@ MOVED = 0.01
 """Nats to the reference: the rate moves the policy."""
 
 
-@rule("clip-idle", needs=("clip",), live=False)
+@rule("clip-idle", needs=("clip_fraction",), live=False)
 def find_clip_idle(history: History) -> Iterator[Finding]:
     """A clip that never acts, where it could.
 
     With one update a batch the ratio is 1 by construction: that is no fault, and often taken for
     one.
     """
-    values = history["clip"].values
-    if len(values) < 10 or not zeros(history["clip"], 1e-300).all():
+    values = history["clip_fraction"].values
+    if len(values) < 10 or not zero_mask(history["clip_fraction"], 1e-300).all():
         return
     epochs = history.settings.get("rl.inner_epochs")
     several = isinstance(epochs, int) and epochs > 1
@@ -310,10 +316,13 @@ def find_clip_idle(history: History) -> Iterator[Finding]:
             else ": where each batch is used once the ratio is 1 and a clip cannot act"
         ),
         evidence={"steps": len(values), "uses of a batch": epochs},
-        causes=likely(
+        causes=unrefuted_causes(
             history,
             "old log-probabilities computed with the weights that are being trained",
-            ("a rate too low to move a ratio", lambda run: level(run["kl"]) > MOVED),
+            (
+                "a learning rate too low to move a ratio",
+                lambda run: recent_median(run["kl"]) > MOVED,
+            ),
         )
         if several
         else (),
@@ -326,7 +335,7 @@ def find_clip_idle(history: History) -> Iterator[Finding]:
 OFTEN = 0.5
 
 
-@rule("ratio-capped", needs=("ratio_max",), live=False)
+@rule("ratio-capped", needs=("importance_ratio_max",), live=False)
 def find_ratio_capped(history: History) -> Iterator[Finding]:
     """Importance ratios of which only the cap is seen: how far sampler and scorer are apart, nobody
     can tell.
@@ -334,7 +343,7 @@ def find_ratio_capped(history: History) -> Iterator[Finding]:
     Where the highest ratio is one and the same number at half of the steps. A cap is no fault; it
     may hide one.
     """
-    series = history["ratio_max"]
+    series = history["importance_ratio_max"]
     values = series.values[np.isfinite(series.values)]
     if len(values) < 10 or (top := float(values.max())) < 1.01:
         return
@@ -350,6 +359,6 @@ def find_ratio_capped(history: History) -> Iterator[Finding]:
         evidence={"cap": top, "share of steps": round(float(at_cap.mean()), 3)},
         causes=("truncated importance sampling",),
         fix="watch the logged difference of the log-probabilities"
-        if len(history["gap"]) or len(history["gap_kl"])
+        if len(history["logprob_gap"]) or len(history["mismatch_kl"])
         else "log the difference of the log-probabilities as it is, before any cut, and watch that",
     )
