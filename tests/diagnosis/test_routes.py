@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from plumbline.checks.diagnosis.routes import read_routes, route, write_routes
 from plumbline.cli.main import app
 from plumbline.errors import PlumblineError
-from plumbline.recipe import load
+from plumbline.recipe import load_recipe
 from plumbline.runs.run import Run
 from tests.diagnosis.planted import LARGE, SMALL, TASKS, finished
 
@@ -98,7 +98,7 @@ def test_a_table_by_hand_says_as_little_as_it_needs(tmp_path):
 
 
 def test_runs_without_a_model_or_with_other_examples_are_errors(two, tmp_path):
-    with Run.start(load("commerce-smollm2"), tmp_path / "new", resume=False):
+    with Run.start(load_recipe("commerce-smollm2"), tmp_path / "new", resume=False):
         pass
     with pytest.raises(PlumblineError, match="no model that was evaluated"):
         route([tmp_path / "new"])

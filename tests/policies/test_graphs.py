@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from conftest import sharpen
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.errors import DeviceMemoryError
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive import policy as sampler
@@ -65,7 +65,8 @@ def taped(folder, captured):
 
 def tokens(policy, chats=CHATS, copies=6, law=LAW, seed=0):
     return [
-        [t.tokens.tolist() for t in group] for group in sampled(policy, chats, copies, law, seed)
+        [t.tokens.tolist() for t in group]
+        for group in sample_trajectories(policy, chats, copies, law, seed)
     ]
 
 

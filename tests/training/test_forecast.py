@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from plumbline.policies.policy import Demonstration
-from plumbline.recipe import parse
+from plumbline.recipe import parse_recipe
 from plumbline.tasks.source import Source
 from plumbline.training import forecast as module
 from plumbline.training.forecast import forecast
@@ -39,7 +39,7 @@ class Clocked:
 
 
 def recipe(**sections):
-    return parse(
+    return parse_recipe(
         {"name": "toy", "model": {"name": "any"}, "sampling": {"max_tokens": 16}, **sections}
     )
 

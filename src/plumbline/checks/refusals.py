@@ -14,7 +14,7 @@ from plumbline.evaluation.replays import check_replayable
 from plumbline.policies import check_model
 from plumbline.policies.downloads.get import ENTRIES
 from plumbline.policies.saved import check_source
-from plumbline.recipe import Recipe, names
+from plumbline.recipe import Recipe, list_recipe_names
 from plumbline.records import Example
 from plumbline.runs.remote import is_address
 from plumbline.runs.run import Run
@@ -155,7 +155,12 @@ def _what_makes(model: str) -> str | None:
     folder, name, *inside = *Path(model).parts, "", ""
     if folder == "models" and not any(inside) and name in {entry.name for entry in ENTRIES}:
         return None if Path(model).exists() else f"fetch it first: `plumbline get {name}`"
-    if folder == "runs" and any(inside) and name in names() and not Path(model).exists():
+    if (
+        folder == "runs"
+        and any(inside)
+        and name in list_recipe_names()
+        and not Path(model).exists()
+    ):
         begun = " --resume" if Path(folder, name).exists() else ""
         return f"it comes of another recipe, to be run first: `plumbline run {name}{begun}`"
     return None

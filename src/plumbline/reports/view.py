@@ -24,7 +24,7 @@ from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval, mean_interval
 from plumbline.evaluation.summary import summarise
 from plumbline.records import Evaluation, Example, Headline
-from plumbline.reports.comparisons import Comparison, comparison
+from plumbline.reports.comparisons import Comparison, compare_stages
 from plumbline.runs.evaluations import INDEX, REFERENCE, EvaluationKey, Replay, read_replays
 from plumbline.runs.record import STAGES
 from plumbline.runs.run import QUIET, Run
@@ -100,11 +100,13 @@ class RunView:
         """The metrics rows of each stage that has any, in the order of training; of one of several
         tasks, its own."""
         if self.whole is not None:
-            return {"rl": [_of_task(row, self.task) for row in self.whole.metrics.get("rl", [])]}
+            return {
+                "rl": [_task_metrics(row, self.task) for row in self.whole.metrics.get("rl", [])]
+            }
         rows: dict[str, list[dict[str, Any]]] = {}
         for row in self.run.files["metrics"].rows():
             rows.setdefault(row["stage"], []).append(row)
-        return {stage: rows[stage] for stage in ordered(rows)}
+        return {stage: rows[stage] for stage in order_stages(rows)}
 
     @cached_property
     def timings(self) -> list[dict[str, Any]]:
@@ -123,7 +125,7 @@ class RunView:
                     stage[work] = stage.get(work, 0.0) + float(value)
         return {
             (stage, work): seconds
-            for stage in ordered(spent)
+            for stage in order_stages(spent)
             for work, seconds in spent[stage].items()
         }
 
@@ -207,7 +209,7 @@ class RunView:
     @cached_property
     def stages(self) -> list[str]:
         """Stages that were evaluated after their end, in the order of training."""
-        return ordered({key.stage for key in self.finals})
+        return order_stages({key.stage for key in self.finals})
 
     @cached_property
     def splits(self) -> list[str]:
@@ -304,7 +306,7 @@ class RunView:
             if first is None or second is None:
                 return None
             second = among(second, first) if before == STAGES[0] else second
-            self._compared[name] = comparison(split, mode, (before, first), (after, second))
+            self._compared[name] = compare_stages(split, mode, (before, first), (after, second))
         return self._compared[name]
 
     def first_to_last(self, split: str, mode: str) -> Comparison | IncomparableError | None:
@@ -374,7 +376,7 @@ class RunView:
         return self.run.recipe.controls.shuffle_advantages
 
 
-def _of_task(row: Mapping[str, Any], task: str) -> dict[str, Any]:
+def _task_metrics(row: Mapping[str, Any], task: str) -> dict[str, Any]:
     """What a row of metrics says of one of several tasks, under the names that the metrics of a
     single one have."""
     kept = {"stage": row["stage"], "step": row["step"]}
@@ -393,18 +395,18 @@ def _mode_order(mode: str) -> tuple[bool, str]:
     return mode not in {"greedy", "sampled"}, mode
 
 
-def ordered(stages: Mapping[str, Any] | set[str]) -> list[str]:
+def order_stages(stages: Mapping[str, Any] | set[str]) -> list[str]:
     """Stages in the order of training; others after them, by name."""
     return [*(stage for stage in STAGES if stage in stages), *sorted(set(stages) - set(STAGES))]
 
 
-def name_of(stage: str) -> str:
+def stage_name(stage: str) -> str:
     """What people call a stage."""
     return _RL.get() if stage == "rl" else NAMES.get(stage, stage)
 
 
 @contextmanager
-def naming(run: Run) -> Iterator[None]:
+def use_stage_names(run: Run) -> Iterator[None]:
     """A context in which a run's stage of RL is called by its algorithm."""
     before = _RL.set(run.recipe.rl.algorithm.title if run.recipe.rl is not None else _RL.get())
     try:

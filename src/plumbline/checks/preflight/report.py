@@ -31,7 +31,7 @@ from plumbline.policies import NEEDED
 from plumbline.policies.downloads.get import ENTRIES, megabytes
 from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.gguf_file import is_gguf
-from plumbline.recipe import Recipe, find, load
+from plumbline.recipe import Recipe, find_recipe, load_recipe
 from plumbline.runs import output_guard
 from plumbline.runs.remote import folder_for, join
 from plumbline.runs.run import RUN, is_run
@@ -184,8 +184,8 @@ def preflight_of(source: str, overrides: Sequence[str] = ()) -> Preflight:
     Raises:
         RecipeError: it cannot be read.
     """
-    recipe = load(source, overrides)
-    return preflight(recipe, folder_for(join(recipe.run.folder, recipe.name)), find(source))
+    recipe = load_recipe(source, overrides)
+    return preflight(recipe, folder_for(join(recipe.run.folder, recipe.name)), find_recipe(source))
 
 
 def dry_run(recipe: Recipe, folder: Path, *, resume: bool = False) -> DryRun:

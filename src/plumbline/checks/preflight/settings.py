@@ -19,7 +19,7 @@ from plumbline.config.imports import code_file
 from plumbline.errors import PlumblineError
 from plumbline.policies.downloads.get import ENTRIES
 from plumbline.policies.options import PretrainedModel
-from plumbline.recipe import OptimiserSection, Recipe, extended, leaves, names
+from plumbline.recipe import OptimiserSection, Recipe, list_parents, list_recipe_names, walk_leaves
 from plumbline.records import SteppedSampling
 from plumbline.runs.metadata import Card
 
@@ -301,11 +301,11 @@ def needed(recipe: Recipe, file: Path | None) -> Iterator[tuple[Path, str]]:
     """
     if file is not None:
         yield file, "the recipe"
-        yield from ((one, "extends") for one in extended(file))
+        yield from ((one, "extends") for one in list_parents(file))
     for name, section in recipe.each_task.items():
         prefix = f"tasks.{name}" if name else "task"
         yield from _module(section.name, f"{prefix}.name")
-        for key, values in leaves(dict(section.options)):
+        for key, values in walk_leaves(dict(section.options)):
             for value in values if isinstance(values, list) else [values]:
                 if not isinstance(value, str):
                     continue
@@ -334,7 +334,7 @@ def _made(model: Path) -> bool:
     """Whether a command makes it: `plumbline get`, or the run of one of our recipes."""
     folder, name, *_ = *model.parts, "", ""
     return (folder == "models" and name in {entry.name for entry in ENTRIES}) or (
-        folder == "runs" and name in names()
+        folder == "runs" and name in list_recipe_names()
     )
 
 
