@@ -475,7 +475,7 @@ def test_the_schema_for_editors_takes_every_recipe_and_marks_wrong_keys():
         values = yaml.safe_load(find_recipe(name).read_text(encoding="utf-8"))
         assert not [error.message for error in validator.iter_errors(values)], name
     for name in ("demo-flow", "commerce-v4.1"):
-        assert validator.is_valid(load_recipe(name).plain()), name
+        assert validator.is_valid(load_recipe(name).to_dict()), name
     jsonl = {
         "name": "jsonl",
         "options": {"train": "x.csv", "score": ["a:f", "a:g"], "weights": [1, 2]},

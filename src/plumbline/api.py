@@ -118,7 +118,7 @@ def _load_with_folder(
         recipe = recipes.parse_recipe(_name_functions(recipe))
     elif isinstance(recipe, Recipe) and ":" in recipe.model.family:
         # what its family reads may have been unchecked when it was loaded
-        recipe = recipes.parse_recipe(recipe.plain())
+        recipe = recipes.parse_recipe(recipe.to_dict())
     loaded = recipe if isinstance(recipe, Recipe) else recipes.load_recipe(recipe, overrides)
     return loaded, str(out) if out is not None else join(loaded.run.folder, loaded.name)
 

@@ -424,7 +424,7 @@ def test_different_examples_are_not_compared(tmp_path):
         EvaluationKey("rl", "test", "sampled"), evaluation("rl", "test", "sampled", RL, 40, 1)
     )
     again = RunView(view.run)
-    assert isinstance(again.last_two("test", "greedy"), IncomparableError)
+    assert isinstance(again.compare_last_two("test", "greedy"), IncomparableError)
     said = run_verdict(again)
     assert said.tone == "none"
     assert (

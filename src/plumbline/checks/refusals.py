@@ -87,7 +87,7 @@ def check_recipe(recipe: Recipe) -> None:
         DataError: no records where the options say.
         EngineError: the engine that it names cannot draw for it.
     """
-    reach([str(recipe.plain())])
+    reach([str(recipe.to_dict())])
     for problem in problems(recipe):
         raise problem
 

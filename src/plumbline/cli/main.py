@@ -212,7 +212,7 @@ def recipe(
 
         resolved = load_recipe(given[0], overrides)
         if as_json:
-            print_json(resolved.plain())
+            print_json(resolved.to_dict())
         else:
             print_text(
                 render_commented_recipe(resolved) if comments else EDITOR_LINE + resolved.to_yaml()

@@ -412,7 +412,7 @@ class _Reader(TrlScript):
         self._say_parsers([call.name for call in trainers])
         self._model(given)
         changes = self._rows(given.get("train_dataset")) if trainers else []
-        self._held_out(given.get("eval_dataset"))
+        self._held_out_rows(given.get("eval_dataset"))
         if self.stage == "rl":
             self._rewards(given.get("reward_funcs"), changes)
         self._config(given)
@@ -472,7 +472,7 @@ class _Reader(TrlScript):
             if made.name == "from_pretrained":
                 owner = getattr(made.owner, "tail", "") or getattr(made.owner, "name", "")
                 fast = owner in {"FastLanguageModel", "FastModel"}
-                self._loaded(
+                self._loading_keys(
                     {
                         **({"load_in_4bit": True, "max_seq_length": 2048} if fast else {}),
                         **made.keys,
@@ -511,7 +511,7 @@ class _Reader(TrlScript):
         if "model.quantize" in self.values and "model.lora" not in self.values:
             self.notes.append("the script loads 4 bits: model.quantize needs model.lora")
 
-    def _loaded(self, keys: Mapping[str, Any]) -> None:
+    def _loading_keys(self, keys: Mapping[str, Any]) -> None:
         """What a model is loaded with."""
         match keys.get("quantization_config"):
             case (
@@ -568,7 +568,7 @@ class _Reader(TrlScript):
 
     def _rows(self, value: Any) -> list[LibraryValue]:
         """Where the rows are from; what the script makes of them, in its order."""
-        found = self._found(value)
+        found = self._find_rows(value)
         self.data, self.rows, self.count = found.data, found.rows, found.taken
         self.notes += found.notes
         if found.data is None:
@@ -584,12 +584,14 @@ class _Reader(TrlScript):
         self._prompts(found.changes)
         return found.changes
 
-    def _held_out(self, value: Any) -> None:
+    def _held_out_rows(self, value: Any) -> None:
         """Where the rows are from that the script evaluates on: a file or split of their own, or a
         share."""
         if value is None:
             return
-        found = self._found(next(iter(value.values()), None) if isinstance(value, dict) else value)
+        found = self._find_rows(
+            next(iter(value.values()), None) if isinstance(value, dict) else value
+        )
         if found.share is not None:
             self.options["val"] = found.share
         elif found.data is None or found.data == self.data:
@@ -600,7 +602,7 @@ class _Reader(TrlScript):
         if found.taken is not None:
             self.values["evaluation.limit"] = found.taken
 
-    def _found(self, value: Any) -> _Rows:
+    def _find_rows(self, value: Any) -> _Rows:
         """Follow rows to where they are from."""
         found, split = _Rows(), None
         for _ in range(200):
@@ -620,7 +622,7 @@ class _Reader(TrlScript):
                         pairs = ", ".join(
                             f"{key!r}: {_script_expression(each)}" for key, each in made.items()
                         )
-                        found.changes.insert(0, self._map(value, f"lambda row: {{{pairs}}}"))
+                        found.changes.insert(0, self._add_map(value, f"lambda row: {{{pairs}}}"))
                     break
                 case str() | PurePath():
                     found.data = str(value)
@@ -666,14 +668,14 @@ class _Reader(TrlScript):
                 ):
                     names = keys.get("columns") or (args[0] if len(args) == 1 else dict([args]))
                     pairs = ", ".join(f"{new!r}: row[{old!r}]" for old, new in dict(names).items())
-                    found.changes.insert(0, self._map(value, f"lambda row: {{{pairs}}}"))
+                    found.changes.insert(0, self._add_map(value, f"lambda row: {{{pairs}}}"))
                     value = value.owner
                 case LibraryValue(
                     name="rows",
                     node=ast.ListComp(elt=each, generators=[ast.comprehension(ast.Name(id=row))]),
                 ):
                     found.changes.insert(
-                        0, self._map(value, f"lambda {row}: {ast.unparse(each)}", "rows")
+                        0, self._add_map(value, f"lambda {row}: {ast.unparse(each)}", "rows")
                     )
                     value = value.owner
                 case LibraryValue(how="call", name="map" | "rows" | "filter"):
@@ -711,7 +713,7 @@ class _Reader(TrlScript):
         found.why = found.why or f"the script has {_quote_source(value)}"
         return found
 
-    def _map(self, made: LibraryValue, code: str, kind: str = "") -> LibraryValue:
+    def _add_map(self, made: LibraryValue, code: str, kind: str = "") -> LibraryValue:
         """A change of the rows as a map by a function."""
         node = ast.parse(code, mode="eval").body
         function = self.script.value(node, made.scope)
@@ -849,7 +851,7 @@ class _Reader(TrlScript):
                     and item.origin is None
                 ):
                     names.append(
-                        f"{self._module(item.scope.module)}:{getattr(item.node, 'name', '')}"
+                        f"{self._write_module(item.scope.module)}:{getattr(item.node, 'name', '')}"
                     )
                 elif isinstance(item, LibraryName) and "." in item.path:
                     names.append(":".join(item.path.rsplit(".", 1)))
@@ -869,7 +871,7 @@ class _Reader(TrlScript):
                 and not file.refused
                 and "task.options.prompt" not in self.todo
             ):
-                self._see_rows(file, changes)
+                self._show_rows(file, changes)
         except (SyntaxError, RecursionError, ValueError, AssertionError) as error:
             file.refused.append(f"the rewards are beyond what can be read: {error}")
         self.refused = list(dict.fromkeys(file.refused))
@@ -879,7 +881,7 @@ class _Reader(TrlScript):
             known = f"besides {', '.join(self.rewards[:5])}, " if self.rewards else ""
             self.todo["task.options.score"] = f"{known}{'; '.join(wrong[:5])}"
 
-    def _module(self, module: Module) -> str:
+    def _write_module(self, module: Module) -> str:
         """A module beside the script, as it is imported from the working directory."""
         if Path(*module.name.split(".")).with_suffix(".py").exists() or not module.path.is_file():
             return module.name
@@ -889,7 +891,7 @@ class _Reader(TrlScript):
             return module.name
         return ".".join(inner) if all(part.isidentifier() for part in inner) else module.name
 
-    def _see_rows(self, file: RewardFile, changes: list[LibraryValue]) -> None:
+    def _show_rows(self, file: RewardFile, changes: list[LibraryValue]) -> None:
         """Let rewards see the columns that the script makes, and completions as messages where its
         prompts are."""
         prompt = self.options.get("prompt", "prompt")
@@ -900,7 +902,7 @@ class _Reader(TrlScript):
                 for role, content in turns.items()
                 if content != "None"
             )
-            changes = [self._map(changes[0], f"lambda row: {{'prompt': [{made}]}}")]
+            changes = [self._add_map(changes[0], f"lambda row: {{'prompt': [{made}]}}")]
         steps: list[tuple[ast.AST, Any, str]] = []
         for change in changes:
             if change.name == "filter":
@@ -956,7 +958,7 @@ class _Reader(TrlScript):
         if (more := keys.pop("**", None)) is not None:
             keys = {**dict.fromkeys(DEFAULTS[self.stage], more), **keys}
         if isinstance(inner := keys.get("model_init_kwargs"), dict):
-            self._loaded(inner)
+            self._loading_keys(inner)
         read = {key: to_recipe_value(each) for key, each in keys.items()}
         self.unknown = {
             key: _quote_source(keys[key]) for key, each in read.items() if each is UNKNOWN
@@ -974,15 +976,15 @@ class _Reader(TrlScript):
             )
         if name := given.get("run_name") or Path(str(given.get("output_dir") or "")).name:
             self.values["name"] = name
-        self._same()
-        self._derived(f"{self.stage}.optimiser.schedule", self._schedule, "lr_scheduler_type")
-        self._derived(
+        self._copy_equal_keys()
+        self._derive_key(f"{self.stage}.optimiser.schedule", self._schedule, "lr_scheduler_type")
+        self._derive_key(
             f"{self.stage}.optimiser.warmup",
             lambda share, steps: share or steps,
             "warmup_ratio",
             "warmup_steps",
         )
-        self._derived(
+        self._derive_key(
             f"{self.stage}.optimiser.betas", lambda *betas: [*betas], "adam_beta1", "adam_beta2"
         )
         optimiser = str(given.get("optim", "adamw"))
@@ -991,10 +993,10 @@ class _Reader(TrlScript):
         if self.stage == "rl":
             self._rl()
         else:
-            self._derived("sft.batch_size", lambda rows, times: rows * times, *BATCH[1:3])
+            self._derive_key("sft.batch_size", lambda rows, times: rows * times, *BATCH[1:3])
             steps = given.get("max_steps", 1) > 0
             key, twin = ("max_steps", "sft.steps") if steps else ("num_train_epochs", "sft.epochs")
-            self._derived(twin, lambda many: many, key)
+            self._derive_key(twin, lambda many: many, key)
             no_reward = "a script of SFT has no reward: module:function that judges answers"
             self.todo.setdefault("task.options.score", no_reward)
         left = [key for key in keys if key not in READ and not key.startswith(SILENT)]
@@ -1006,7 +1008,7 @@ class _Reader(TrlScript):
             and read[key] not in self.options.values()
         ]
 
-    def _same(self) -> None:
+    def _copy_equal_keys(self) -> None:
         given, values = self.given, self.values
         for key, twin in SAME.items():
             if self.stage == "sft" and twin.startswith(("rl", "sampling", "task")):
@@ -1019,7 +1021,7 @@ class _Reader(TrlScript):
                     f"{key}={self.unknown[key]} is no constant: {twin} is left to what it is here"
                 )
             else:
-                self._derived(twin, lambda value: value, key)
+                self._derive_key(twin, lambda value: value, key)
         if isinstance(weights := values.get("task.options.weights"), list):
             values["task.options.weights"] = [
                 one for at, one in enumerate(weights) if at not in self.unscored
@@ -1038,7 +1040,7 @@ class _Reader(TrlScript):
             known = [trackers] if isinstance(trackers, str) else trackers
             values["run.trackers"] = [item for item in known if item in TRACKERS]
 
-    def _derived(self, twin: str, make: Callable[..., Any], *keys: str) -> None:
+    def _derive_key(self, twin: str, make: Callable[..., Any], *keys: str) -> None:
         """A key of the recipe that is made of keys of the configuration; open where one of them is
         not known."""
         lacking = [f"{key}={self.unknown[key]}" for key in keys if key in self.unknown]
@@ -1085,17 +1087,17 @@ class _Reader(TrlScript):
             prompts, batches = max(1, answers // group), max(1, answers // learnt)
         else:
             prompts = batches = 1
-        self._derived("rl.prompts_per_step", lambda *_: prompts, *BATCH)
+        self._derive_key("rl.prompts_per_step", lambda *_: prompts, *BATCH)
         if given.get("max_steps", 1) <= 0:
             if "num_train_epochs" in self.unknown:
-                self._derived("rl.steps", lambda *_: None, "num_train_epochs")
+                self._derive_key("rl.steps", lambda *_: None, "num_train_epochs")
             self.epochs = given.get("num_train_epochs")
         else:
             repeated = ("max_steps", "num_iterations", *BATCH)
-            self._derived(
+            self._derive_key(
                 "rl.steps", lambda steps, times, *_: max(1, steps // (batches * times)), *repeated
             )
-        self._derived("rl.algorithm", self._algorithm, *ALGORITHM)
+        self._derive_key("rl.algorithm", self._algorithm, *ALGORITHM)
         if given.get("use_vllm") is True:
             self.values["engine.name"] = "vllm"
             self.notes.append(

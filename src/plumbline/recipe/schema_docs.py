@@ -224,7 +224,7 @@ def _cell(text: str) -> str:
 
 def render_commented_recipe(recipe: Recipe) -> str:
     """A recipe as YAML with every key, each below what it means."""
-    return EDITOR_LINE + "".join(_commented_lines(recipe.plain(), recipe, ""))
+    return EDITOR_LINE + "".join(_commented_lines(recipe.to_dict(), recipe, ""))
 
 
 def _commented_lines(values: Mapping[str, Any], owner: Any, pad: str) -> Iterator[str]:

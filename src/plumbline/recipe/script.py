@@ -609,7 +609,7 @@ class Script:
                 and one.node not in self._followed
                 and one.scope is self.scope
             ):
-                self._inline(
+                self._follow_function(
                     _bind_method(one, kind and Instance(kind, dict(kind.values))), [], {}, one.node
                 )
 
@@ -659,16 +659,16 @@ class Script:
             case ast.Raise() | ast.Break() | ast.Continue():
                 return type(node).__name__.lower()
             case ast.If(test=test, body=body, orelse=other):
-                true = self._truth(self.value(test, scope))
+                true = self._is_true(self.value(test, scope))
                 return (
-                    self._either([body, other], scope)
+                    self._follow_branches([body, other], scope)
                     if true is None
                     else self._run(body if true else other, scope)
                 )
             case ast.For(target=target, iter=items, body=body):
                 return self._loop(target, self.value(items, scope), body, scope)
             case ast.While(body=body):
-                return self._either([body, []], scope)
+                return self._follow_branches([body, []], scope)
             case ast.With(items=managers, body=body):
                 for manager in managers:
                     found = self.value(manager.context_expr, scope)
@@ -692,13 +692,13 @@ class Script:
             case ast.Import(names=names):
                 for item in names:
                     name = item.name if item.asname else item.name.partition(".")[0]
-                    beside = self._beside(item.name, scope)
+                    beside = self._follow_sibling(item.name, scope)
                     library = LibraryName(name, ast.unparse(ast.Import([item])))
                     scope.names[item.asname or name] = (
                         Instance(None, beside.names) if beside else library
                     )
             case ast.ImportFrom(module=module, names=names, level=level):
-                beside = self._beside(module or "", scope)
+                beside = self._follow_sibling(module or "", scope)
                 for item in names:
                     line = ast.unparse(ast.ImportFrom(module, [item], level))
                     library = LibraryName(f"{module}.{item.name}".lstrip("."), line)
@@ -713,7 +713,7 @@ class Script:
         if not isinstance(items, _SEQUENCES) or len(items) > MOST_ROUNDS:
             self._bind(target, self._item(items, Unknown(target), target), scope)
             self._loops.append((self._unsure + 1, target, items))
-            end = self._either([body, []], scope)
+            end = self._follow_branches([body, []], scope)
             self._loops.pop()
             return end
         for item in items:
@@ -725,7 +725,7 @@ class Script:
                 break
         return ""
 
-    def _either(self, bodies: Sequence[Sequence[ast.stmt]], scope: Scope) -> str:
+    def _follow_branches(self, bodies: Sequence[Sequence[ast.stmt]], scope: Scope) -> str:
         """Follow each of several blocks, and go on with what is true after all that do not
         leave."""
         before, after = scope.names, []
@@ -755,11 +755,11 @@ class Script:
                     inner = one.value if isinstance(one, ast.Starred) else one
                     self._bind(inner, value[at] if known else self._item(value, at, target), scope)
             case ast.Attribute(value=owner, attr=key):
-                self._put(self.value(owner, scope), key, value)
+                self._assign(self.value(owner, scope), key, value)
             case ast.Subscript(value=owner, slice=slice_):
-                self._put(self.value(owner, scope), self.value(slice_, scope), value)
+                self._assign(self.value(owner, scope), self.value(slice_, scope), value)
 
-    def _put(self, owner: Any, key: Any, value: Any) -> None:
+    def _assign(self, owner: Any, key: Any, value: Any) -> None:
         """Set an attribute of an object, or what stands under a key."""
         if isinstance(owner, Instance | ScriptClass | LibraryValue):
             owner = owner.keys if isinstance(owner, LibraryValue) else owner.values
@@ -788,13 +788,13 @@ class Script:
             case ast.Constant(value=value):
                 return value
             case ast.Name(id=name):
-                return self._name(name, scope)
+                return self._look_up(name, scope)
             case ast.Attribute(value=owner, attr=name):
                 return self._attribute(self.value(owner, scope), name, node, scope)
             case ast.Call():
                 return self._call(node, scope)
             case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
-                found = self._several(items, scope)
+                found = self._evaluate_items(items, scope)
                 return tuple(found) if isinstance(node, ast.Tuple) else found
             case ast.Dict(keys=keys, values=values):
                 result: dict[Any, Any] = {}
@@ -811,15 +811,15 @@ class Script:
                         result[name] = one
                 return result
             case ast.JoinedStr(values=parts):
-                return _join_text([self._formatted(part, scope) for part in parts])
+                return _join_text([self._format_part(part, scope) for part in parts])
             case ast.BinOp(left=left, op=operation, right=right):
-                return self._operated(
+                return self._apply_operator(
                     operation, self.value(left, scope), self.value(right, scope), node
                 )
             case ast.UnaryOp(op=operation, operand=operand):
                 value = self.value(operand, scope)
                 if isinstance(operation, ast.Not):
-                    true = self._truth(value)
+                    true = self._is_true(value)
                     return Unknown(node) if true is None else not true
                 known = isinstance(value, int | float)
                 return (
@@ -833,16 +833,16 @@ class Script:
                     unset = (
                         isinstance(operation, ast.Or) and isinstance(found, Unknown) and found.unset
                     )
-                    true = False if unset else self._truth(found)
+                    true = False if unset else self._is_true(found)
                     if true is None or true is isinstance(operation, ast.Or):
                         break
                 return Unknown(node) if true is None and each is not values[-1] else found
             case ast.Compare(left=left, ops=[operation], comparators=[right]):
-                return self._compared(
+                return self._compare(
                     operation, self.value(left, scope), self.value(right, scope), node
                 )
             case ast.IfExp(test=test, body=body, orelse=other):
-                true = self._truth(self.value(test, scope))
+                true = self._is_true(self.value(test, scope))
                 if true is None:
                     return _merge_branches(self.value(body, scope), self.value(other, scope))
                 return self.value(body if true else other, scope)
@@ -867,10 +867,10 @@ class Script:
             case ast.Await(value=value):
                 return self.value(value, scope)
             case ast.ListComp() | ast.GeneratorExp() | ast.DictComp() | ast.SetComp():
-                return self._comprehended(node, scope)
+                return self._evaluate_comprehension(node, scope)
         return Unknown(node)
 
-    def _several(self, items: Sequence[ast.expr], scope: Scope) -> list[Any]:
+    def _evaluate_items(self, items: Sequence[ast.expr], scope: Scope) -> list[Any]:
         found: list[Any] = []
         for item in items:
             starred = isinstance(item, ast.Starred)
@@ -882,14 +882,14 @@ class Script:
             )
         return found
 
-    def _name(self, name: str, scope: Scope) -> Any:
+    def _look_up(self, name: str, scope: Scope) -> Any:
         if (holder := scope.holder(name)) is not None:
             return holder.names[name]
         if name == "__file__":
             return str(scope.module.path)
         return scope.module.name if name == "__name__" else LibraryName(name)
 
-    def _formatted(self, part: ast.expr, scope: Scope) -> Any:
+    def _format_part(self, part: ast.expr, scope: Scope) -> Any:
         if not isinstance(part, ast.FormattedValue):
             return self.value(part, scope)
         value = self.value(part.value, scope)
@@ -915,12 +915,16 @@ class Script:
                     "cached_property",
                 }
                 method = _bind_method(found, owner)
-                return self._inline(method, [], {}, node or found.node) if is_property else method
+                return (
+                    self._follow_function(method, [], {}, node or found.node)
+                    if is_property
+                    else method
+                )
             case ScriptClass():
                 found = owner.member(name)
                 return Unknown(node) if found is None else _default_value(found, self)
             case LibraryValue():
-                return self._given(owner, name, node, scope)
+                return self._given_attribute(owner, name, node, scope)
             case AttributeDict() if name in owner:
                 return owner[name]
             case PurePath() if name in {"parent", "name", "stem", "suffix"}:
@@ -929,7 +933,9 @@ class Script:
                 return LibraryValue("attribute", name, owner, [], {}, node, scope)
         return Unknown(node)
 
-    def _given(self, owner: LibraryValue, name: str, node: ast.AST | None, scope: Scope) -> Any:
+    def _given_attribute(
+        self, owner: LibraryValue, name: str, node: ast.AST | None, scope: Scope
+    ) -> Any:
         """An attribute of what a library made: as it was given, or as a command line has it by
         default."""
         known = self.settings_of(owner) if owner.name == "parse_args" else owner.keys
@@ -988,7 +994,7 @@ class Script:
                     return Unknown(node)
         return Unknown(node)
 
-    def _operated(
+    def _apply_operator(
         self, operation: ast.operator | ast.cmpop, one: Any, other: Any, node: ast.AST
     ) -> Any:
         pair = {type(one), type(other)}
@@ -1020,7 +1026,7 @@ class Script:
         found = _OPERATIONS[type(operation)](one, other)
         return float(f"{found:.12g}") if isinstance(found, float) else found
 
-    def _compared(self, operation: ast.cmpop, one: Any, other: Any, node: ast.AST) -> Any:
+    def _compare(self, operation: ast.cmpop, one: Any, other: Any, node: ast.AST) -> Any:
         if isinstance(operation, ast.Is | ast.IsNot | ast.Eq | ast.NotEq) and None in (one, other):
             known = one if other is None else other
             if isinstance(known, Unknown) or (
@@ -1032,7 +1038,7 @@ class Script:
         known = UNKNOWN not in (to_recipe_value(one), to_recipe_value(keys))
         return _OPERATIONS[type(operation)](one, keys) if known else Unknown(node)
 
-    def _truth(self, value: Any) -> bool | None:
+    def _is_true(self, value: Any) -> bool | None:
         """Whether a value counts as true; None where that is not known."""
         if isinstance(value, Function | ScriptClass | Instance):
             return True
@@ -1042,7 +1048,7 @@ class Script:
             else None
         )
 
-    def _comprehended(self, node: Any, scope: Scope) -> Any:
+    def _evaluate_comprehension(self, node: Any, scope: Scope) -> Any:
         found: list[Any] = []
         parts = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
 
@@ -1056,7 +1062,7 @@ class Script:
                 raise ValueError
             for item in items:
                 self._bind(first.target, item, inner)
-                tests = [self._truth(self.value(test, inner)) for test in first.ifs]
+                tests = [self._is_true(self.value(test, inner)) for test in first.ifs]
                 if None in tests:
                     raise ValueError
                 if all(tests):
@@ -1076,7 +1082,7 @@ class Script:
 
     def _call(self, node: ast.Call, scope: Scope) -> Any:
         function = self.value(node.func, scope)
-        args = self._several(node.args, scope)
+        args = self._evaluate_items(node.args, scope)
         keys: dict[str, Any] = {}
         for key in node.keywords:
             given = self.value(key.value, scope)
@@ -1096,16 +1102,16 @@ class Script:
     ) -> Any:
         """What a call gives."""
         try:
-            return self._called(function, args, keys, node, scope)
+            return self._call_value(function, args, keys, node, scope)
         except _FAILS:
             return Unknown(node)
 
-    def _called(
+    def _call_value(
         self, function: Any, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope
     ) -> Any:
         match function:
             case Function():
-                return self._inline(function, args, keys, node, scope)
+                return self._follow_function(function, args, keys, node, scope)
             case ScriptClass():
                 return self._instance(function, args, keys, node, scope)
             case LibraryName(path=path):
@@ -1115,14 +1121,14 @@ class Script:
                 name=name,
                 owner=LibraryValue() | LibraryName() | Unknown() as owner,
             ):
-                return self._made(name, owner, args, keys, node, scope)
+                return self._library_value(name, owner, args, keys, node, scope)
             case LibraryValue(how="attribute", name=name, owner=base):
                 return self._method(base, name, args, keys, node)
             case LibraryValue(how="call", name="partial", args=[inner, *first]):
                 return self.called(inner, [*first, *args], {**function.keys, **keys}, node, scope)
         return Unknown(node)
 
-    def _made(
+    def _library_value(
         self,
         name: str,
         owner: Any,
@@ -1161,7 +1167,7 @@ class Script:
         kinds = kinds if isinstance(kinds, list | tuple) else [kinds]
         given = self.settings
         if name == "parse_dict" or (name.endswith("_file") and args):
-            given = args[0] if name == "parse_dict" else self._loaded(args[0], scope)
+            given = args[0] if name == "parse_dict" else self._load_settings(args[0], scope)
             given = given if isinstance(given, dict) else {}
         self.parsers.append(name)
         known = {key for kind in kinds if isinstance(kind, ScriptClass) for key in kind.fields()}
@@ -1217,11 +1223,15 @@ class Script:
                 return _copy_value(first, **keys)
             case _ if tail in _BAGS and isinstance(first, dict | None):
                 return _make_bags({**(first or {}), **keys})
-            case _ if tail in _LOADERS and (loaded := self._loaded(first, scope)) is not None:
+            case _ if (
+                tail in _LOADERS and (loaded := self._load_settings(first, scope)) is not None
+            ):
                 return loaded
-        return self._made(tail, LibraryName(path.rpartition(".")[0]), args, keys, node, scope)
+        return self._library_value(
+            tail, LibraryName(path.rpartition(".")[0]), args, keys, node, scope
+        )
 
-    def _loaded(self, what: Any, scope: Scope) -> Any:
+    def _load_settings(self, what: Any, scope: Scope) -> Any:
         """The values of a file of settings that lies beside the script; None where it is none."""
         while isinstance(what, LibraryValue):
             what = what.args[0] if what.name == "open" and what.args else what.owner
@@ -1258,7 +1268,7 @@ class Script:
         if name in {"update", "setdefault"} and isinstance(base, dict):
             given = {args[0]: base.get(*args)} if name == "setdefault" else dict(*args, **keys)
             for key, each in given.items():
-                self._put(base, key, each)
+                self._assign(base, key, each)
             return None
         if name == "append" and not base and self._loops and self._loops[-1][0] == self._unsure:
             _, target, over = self._loops[-1]
@@ -1295,7 +1305,7 @@ class Script:
         defaults = {name: self.value(value, scope) for name, value in pairs if value is not None}
         return Function(node, scope, defaults, decorators)
 
-    def _inline(
+    def _follow_function(
         self,
         function: Function,
         args: list[Any],
@@ -1312,7 +1322,7 @@ class Script:
         named = [*positional, *(one.arg for one in given.kwonlyargs)]
         args = args if function.itself is None else [function.itself, *args]
         for name in named:
-            fallback = self._configured(function, name)
+            fallback = self._hydra_config(function, name)
             inner.names[name] = _default_value(
                 {**function.defaults, **keys}.get(name, fallback), self
             )
@@ -1341,12 +1351,12 @@ class Script:
             found.origin = node, scope
         return found
 
-    def _configured(self, function: Function, name: str) -> Any:
+    def _hydra_config(self, function: Function, name: str) -> Any:
         """What a parameter has that has no default: the configuration that a decorator of hydra
         names."""
         for keys in (one.keys for one in function.decorators if isinstance(one, LibraryValue)):
             where = f"{keys.get('config_path') or '.'}/{str(keys.get('config_name')).removesuffix('.yaml')}.yaml"
-            if (loaded := self._loaded(os.path.normpath(where), function.scope)) is not None:
+            if (loaded := self._load_settings(os.path.normpath(where), function.scope)) is not None:
                 return loaded
         return Unknown(why=f"{name} has no default")
 
@@ -1371,14 +1381,14 @@ class Script:
             return made
         found = Instance(kind, {**fields}, (node, scope))
         if isinstance(start, Function):
-            self._inline(_bind_method(start, found), args, keys, node)
+            self._follow_function(_bind_method(start, found), args, keys, node)
         else:
             found.values |= {**dict(zip(fields, args, strict=False)), **keys}
             if isinstance(after := kind.member("__post_init__"), Function):
-                self._inline(_bind_method(after, found), [], {}, node)
+                self._follow_function(_bind_method(after, found), [], {}, node)
         return found
 
-    def _beside(self, name: str, scope: Scope) -> Scope | None:
+    def _follow_sibling(self, name: str, scope: Scope) -> Scope | None:
         """A module that lies beside the script, followed; None where there is none."""
         parts = name.split(".")
         if not all(part.isidentifier() for part in parts) or len(self._modules) >= MOST_FILES:

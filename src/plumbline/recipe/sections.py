@@ -670,7 +670,7 @@ class Recipe(Section):
             )
         return self
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The resolved recipe as plain values: every key that the family reads, defaults
         included."""
         values = self.model_dump(mode="json")
@@ -682,7 +682,7 @@ class Recipe(Section):
 
     def to_yaml(self) -> str:
         """The same as YAML."""
-        return yaml.safe_dump(self.plain(), sort_keys=False, allow_unicode=True, width=110)
+        return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True, width=110)
 
     def evaluates_untrained(self) -> bool:
         """Whether the model is evaluated before SFT and GRPO; always, where there is neither."""

@@ -36,10 +36,10 @@ def all_tables(view: RunView) -> list[Table]:
 
     Of what several tasks have in common there are two; each task's view has the others.
     """
-    watched = [watch_table(view)] if view.watched else []
+    watched = [watch_table(view)] if view.watch_outcomes else []
     if view.tasks:
         return [tasks_table(view), *watched, timings_table(view)]
-    comparisons = view.on_each_split(view.last_two)
+    comparisons = view.compare_on_each_split(view.compare_last_two)
     tables = [
         stages_table(view, view.splits),
         differences_table(view, view.splits),
@@ -167,7 +167,7 @@ def differences_table(view: RunView, splits: Sequence[str]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for split in splits:
         for mode in view.modes(split):
-            stages = view.evaluated(split, mode)
+            stages = view.evaluated_stages(split, mode)
             whole = [(stages[0], stages[-1])] if len(stages) > 2 else []
             for before, after in (*pairwise(stages), *whole):
                 result = view.compare(split, mode, before, after)
@@ -332,7 +332,7 @@ def curve_table(view: RunView) -> Table:
     """Every evaluation during training."""
     rows = (
         (step, split, mode, len(evaluation.rows), view.reward(evaluation))
-        for (split, mode), points in view.inside().items()
+        for (split, mode), points in view.training_evaluations().items()
         for step, evaluation in points
     )
     columns = (Column("step", "Step", "count"), "split", "mode", "n", "reward")
@@ -349,7 +349,7 @@ def watch_table(view: RunView) -> Table:
                 f"{event.get('action')} at step {event.get('step')}"
             )
     rows = []
-    for one in view.watched:
+    for one in view.watch_outcomes:
         live = ", ".join(done.get(one.rule, [])) or "nothing"
         fired = ", ".join(f"{each.action} at step {each.step}" for each in one.fired) or "nothing"
         rows.append(

@@ -70,7 +70,7 @@ def alarms(view: RunView) -> list[str]:
     """The fatal findings and the warnings, for the top of the page."""
     return [
         f"{each.level}: {each.what}"
-        for one in view.examined
+        for one in view.examinations
         for each in one.findings
         if each.level != "note"
     ]
@@ -173,7 +173,7 @@ def build_curves(view: RunView) -> tuple[ChartFigure | None, list[Group]]:
     """The reward in training and on held-out examples; and its parts and the health of the run, RL
     first."""
     rows = _training_rows(view.metrics.get("rl", []))
-    reward = _reward(view, rows) if rows or view.inside() else None
+    reward = _reward(view, rows) if rows or view.training_evaluations() else None
     return reward, [group for group in _groups(view, rows) if group[2]]
 
 
@@ -210,7 +210,7 @@ def _series(rows: Rows, key: str) -> tuple[Values, Values]:
 
 def _reward(view: RunView, rows: Rows) -> ChartFigure:
     steps, values = _series(rows, "train/reward")
-    inside = view.inside()
+    inside = view.training_evaluations()
     layers: list[Layer] = []
     # floor and ceiling on the examples that are evaluated during training
     for points in list(inside.values())[:1]:
@@ -608,7 +608,7 @@ def check_facts(view: RunView) -> Facts:
     """Stage by stage: each finding with causes and remedy, then how many checks are clear and which
     were not done."""
     said = []
-    for one in view.examined:
+    for one in view.examinations:
         stage = stage_name(one.context.name)
         said += [
             (

@@ -134,9 +134,9 @@ def run_verdict(view: RunView) -> Verdict:
         what = "No stage has been evaluated yet" if not view.finished else "No stage was evaluated"
         return Verdict(f"{prefix}{what}, so nothing can be said about the reward.", "", missing)
     split, mode = view.headline
-    found = view.last_two(split, mode)
+    found = view.compare_last_two(split, mode)
     if found is None:
-        (stage,) = view.evaluated(split, mode)
+        (stage,) = view.evaluated_stages(split, mode)
         evaluation = view.evaluations[EvaluationKey(stage, split, mode)]
         reward = view.reward(evaluation)
         sentence = (
@@ -152,11 +152,12 @@ def run_verdict(view: RunView) -> Verdict:
         sentence = f"{prefix}The last two stages cannot be compared on {split}: {found.cause}."
         return Verdict(sentence, f"To fix it, {found.fix}." if found.fix else "", missing)
     other = next(
-        (m for m in view.modes(split) if m != mode and len(view.evaluated(split, m)) > 1), None
+        (m for m in view.modes(split) if m != mode and len(view.evaluated_stages(split, m)) > 1),
+        None,
     )
     beside = view.compare(split, other, found.before, found.after) if other else None
     evaluation = view.evaluations[EvaluationKey(found.after, split, mode)]
-    whole = view.first_to_last(split, mode)
+    whole = view.compare_first_to_last(split, mode)
     is_control = view.negative_control and found.after == "rl"
     result = stage_verdict(
         found,

@@ -86,14 +86,14 @@ class RunView:
         """Every evaluation of the task; none where there are several."""
         return {
             replace(key, task=""): found
-            for key, found in self.recorded.items()
+            for key, found in self.all_evaluations.items()
             if key.task == self.task
         }
 
     @cached_property
-    def recorded(self) -> dict[EvaluationKey, Evaluation]:
+    def all_evaluations(self) -> dict[EvaluationKey, Evaluation]:
         """Every evaluation of the run, of all tasks."""
-        return self.run.evaluations() if self.whole is None else self.whole.recorded
+        return self.run.evaluations() if self.whole is None else self.whole.all_evaluations
 
     @cached_property
     def metrics(self) -> dict[str, list[dict[str, Any]]]:
@@ -147,7 +147,7 @@ class RunView:
         return [event for event in self.events if event["kind"] not in QUIET]
 
     @cached_property
-    def watched(self) -> list[RuleHistory]:
+    def watch_outcomes(self) -> list[RuleHistory]:
         """What became of the recipe's watch rules; of several tasks, those of the run stand with
         the run alone."""
         return afterwards(self.run) if self.whole is None else []
@@ -163,7 +163,7 @@ class RunView:
         )
 
     @cached_property
-    def examined(self) -> list[Examination[History]]:
+    def examinations(self) -> list[Examination[History]]:
         """What the checks say of each stage that has recorded steps (`plumbline check`); of a task
         alone, nothing."""
         return (
@@ -202,19 +202,22 @@ class RunView:
     # -- evaluations -------------------------------------------------------------------------------
 
     @cached_property
-    def finals(self) -> list[EvaluationKey]:
+    def final_evaluations(self) -> list[EvaluationKey]:
         """The evaluations after the stages."""
         return [key for key in self.evaluations if key.step is None and key.stage != REFERENCE]
 
     @cached_property
     def stages(self) -> list[str]:
         """Stages that were evaluated after their end, in the order of training."""
-        return order_stages({key.stage for key in self.finals})
+        return order_stages({key.stage for key in self.final_evaluations})
 
     @cached_property
     def splits(self) -> list[str]:
         """Splits of those evaluations, as the recipe orders them."""
-        section, present = self.run.recipe.evaluation, sorted({key.split for key in self.finals})
+        section, present = (
+            self.run.recipe.evaluation,
+            sorted({key.split for key in self.final_evaluations}),
+        )
         return [
             split
             for split in dict.fromkeys([*section.final, section.split, *present])
@@ -222,14 +225,16 @@ class RunView:
         ]
 
     @cached_property
-    def further(self) -> list[str]:
+    def extra_splits(self) -> list[str]:
         """Splits that the recipe does not name: those that the task has beside."""
         section = self.run.recipe.evaluation
         return [split for split in self.splits if split not in {*section.final, section.split}]
 
     def modes(self, split: str) -> list[str]:
         """How models were decoded on a split, greedy first."""
-        return sorted({key.mode for key in self.finals if key.split == split}, key=_mode_order)
+        return sorted(
+            {key.mode for key in self.final_evaluations if key.split == split}, key=_mode_order
+        )
 
     def final(self, stage: str, split: str, mode: str) -> Evaluation | None:
         """The evaluation after a stage."""
@@ -276,7 +281,7 @@ class RunView:
             keys, key=lambda key: (key.mode == ORACLE, self.evaluations[key].mean_reward, key.mode)
         )
 
-    def inside(self) -> dict[tuple[str, str], list[tuple[int, Evaluation]]]:
+    def training_evaluations(self) -> dict[tuple[str, str], list[tuple[int, Evaluation]]]:
         """Evaluations during training: (split, mode) to (step, evaluation), in the order of the
         steps."""
         series: dict[tuple[str, str], list[tuple[int, Evaluation]]] = {}
@@ -309,36 +314,36 @@ class RunView:
             self._compared[name] = compare_stages(split, mode, (before, first), (after, second))
         return self._compared[name]
 
-    def first_to_last(self, split: str, mode: str) -> Comparison | IncomparableError | None:
+    def compare_first_to_last(self, split: str, mode: str) -> Comparison | IncomparableError | None:
         """The last stage against the first: what all of the training did."""
-        stages = self.evaluated(split, mode)
+        stages = self.evaluated_stages(split, mode)
         return self.compare(split, mode, stages[0], stages[-1]) if len(stages) > 1 else None
 
-    def evaluated(self, split: str, mode: str) -> list[str]:
+    def evaluated_stages(self, split: str, mode: str) -> list[str]:
         """The stages that were evaluated on a split in a mode."""
         return [stage for stage in self.stages if self.final(stage, split, mode) is not None]
 
-    def last_two(self, split: str, mode: str) -> Comparison | IncomparableError | None:
+    def compare_last_two(self, split: str, mode: str) -> Comparison | IncomparableError | None:
         """The last stage against the one before."""
-        stages = self.evaluated(split, mode)
+        stages = self.evaluated_stages(split, mode)
         return self.compare(split, mode, stages[-2], stages[-1]) if len(stages) > 1 else None
 
     @cached_property
     def headline(self) -> tuple[str, str] | None:
         """The split and the mode that the verdict speaks of: the recipe's last final split, by
         greedy decoding."""
-        named = [split for split in self.splits if split not in self.further]
-        order = [*reversed(named), *self.further]
+        named = [split for split in self.splits if split not in self.extra_splits]
+        order = [*reversed(named), *self.extra_splits]
         for least in (2, 1):
             for split in order:
                 for mode in self.modes(split):
-                    if len(self.evaluated(split, mode)) >= least:
+                    if len(self.evaluated_stages(split, mode)) >= least:
                         return split, mode
         return None
 
     def headline_comparison(self) -> Comparison | None:
         """The comparison that the verdict speaks of, if there is one."""
-        found = self.last_two(*self.headline) if self.headline else None
+        found = self.compare_last_two(*self.headline) if self.headline else None
         return found if isinstance(found, Comparison) else None
 
     @cached_property
@@ -346,15 +351,15 @@ class RunView:
         """The evaluations of the last two stages that the verdict compares."""
         headline = self.headline
         return (
-            [EvaluationKey(stage, *headline) for stage in self.evaluated(*headline)[-2:]]
+            [EvaluationKey(stage, *headline) for stage in self.evaluated_stages(*headline)[-2:]]
             if headline
             else []
         )
 
-    def on_each_split(
+    def compare_on_each_split(
         self, compare: Callable[[str, str], Comparison | IncomparableError | None]
     ) -> list[Comparison]:
-        """What `compare` (`last_two`, `first_to_last`) finds on every split, decoded as the
+        """What `compare` (`compare_last_two`, `compare_first_to_last`) finds on every split, decoded as the
         verdict's answers were."""
         mode = self.headline[1] if self.headline else "greedy"
         return [one for split in self.splits if isinstance(one := compare(split, mode), Comparison)]
@@ -362,13 +367,13 @@ class RunView:
     @cached_property
     def rises(self) -> list[Comparison]:
         """The first stage against the last on every split."""
-        return self.on_each_split(self.first_to_last)
+        return self.compare_on_each_split(self.compare_first_to_last)
 
     @property
     def has_breakdown(self) -> bool:
         """Whether there is more to say than every run has: figures of the task's own, or splits of
         its own."""
-        return self.task_headline is not None or bool(self.further)
+        return self.task_headline is not None or bool(self.extra_splits)
 
     @property
     def negative_control(self) -> bool:

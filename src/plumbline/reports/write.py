@@ -94,7 +94,9 @@ def html_report(view: RunView, said: Verdict) -> str:
     if view.tasks:
         made.append(render_section("curves", "Curves", view=view))
     made += [
-        PageSection("watch", "Watch rules", watch_table(view).to_html() if view.watched else ""),
+        PageSection(
+            "watch", "Watch rules", watch_table(view).to_html() if view.watch_outcomes else ""
+        ),
         render_section("next", "What to do next", "facts", pairs=sections.next_facts(view)),
         render_section("cost", "Time and tokens", view=view),
         render_section("record", "Recipe, environment, events", view=view),
@@ -127,7 +129,7 @@ def _curve(view: RunView) -> Text | None:
 def _answers(view: RunView) -> Table | None:
     """Held-out answers of the first evaluated stage and of the last, chosen by
     `comparisons.select_examples`."""
-    compared = view.first_to_last(*view.headline) if view.headline else None
+    compared = view.compare_first_to_last(*view.headline) if view.headline else None
     if not isinstance(compared, Comparison):
         return None
     before, after = stage_name(compared.before), stage_name(compared.after)

@@ -73,7 +73,7 @@ def run_recipe(
             stopped.
     """
     output_guard.check(folder, RUN, is_run)
-    reach([str(recipe.plain())])
+    reach([str(recipe.to_dict())])
     know(recipe.checks)
     # what a run goes on with was there when it began
     if not (resume and (folder / "recipe.yaml").is_file()):

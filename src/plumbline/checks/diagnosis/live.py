@@ -228,7 +228,7 @@ class Checker:
         return found.stop
 
     def _resumed(self, step: int) -> Live:
-        recipe, name = self.run.recipe.plain(), self.stage.name
+        recipe, name = self.run.recipe.to_dict(), self.stage.name
         live = Live(
             own.begun(recipe, name),
             self.section,

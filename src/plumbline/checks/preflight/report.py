@@ -111,7 +111,7 @@ class DryRun(Preflight):
     def plain(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {
-            "recipe": self.recipe.plain(),
+            "recipe": self.recipe.to_dict(),
             "needs": list(self.needs),
             "prompts": [{**asdict(one), "coverage": one.coverage} for one in self.prompts],
             "answers": self.answers,
