@@ -96,7 +96,7 @@ def problems(recipe: Recipe) -> Iterator[PlumblineError]:
     """Everything that `check_recipe` refuses, as far as one thing that is wrong does not hide
     another."""
     yield from refused(know, recipe.checks)
-    if recipe.scale.spread:
+    if recipe.scale.needs_ray:
         yield from refused(check_installed, "scale", ["ray"])
     if "adamw8bit" in {
         stage.optimiser.name for stage in (recipe.sft, recipe.rl) if stage is not None
@@ -172,7 +172,7 @@ def check_budgets(recipe: Recipe) -> None:
     Raises:
         RecipeError: names the key.
     """
-    elsewhere = "engine" if recipe.engine is not None else "scale" if recipe.scale.spread else ""
+    elsewhere = "engine" if recipe.engine is not None else "scale" if recipe.scale.needs_ray else ""
     for name, section in (("sft", recipe.sft), ("rl", recipe.rl)):
         if elsewhere and section is not None and section.seconds is not None:
             raise RecipeError(

@@ -767,7 +767,7 @@ class _Reader(TrlScript):
             more, at = change.keys.get("fn_kwargs"), [0] if change.keys.get("with_indices") else []
             function = next(iter(change.args), change.keys.get("function"))
             more = more if isinstance(more, dict) else {}
-            made = self.script.called(
+            made = self.script.call(
                 function, [row, *at], more, change.node or ast.Pass(), row.scope
             )
             made = made.keys if made is row else made

@@ -427,7 +427,7 @@ def _default_value(value: Any, script: "Script") -> Any:
     }:
         return _copy_value(value)
     if (factory := value.keys.get("default_factory")) is not None:
-        return script.called(factory, [], {}, value.node or ast.Pass(), value.scope)
+        return script.call(factory, [], {}, value.node or ast.Pass(), value.scope)
     return value.keys.get("default", value.args[0] if value.args else Unknown(value.node))
 
 
@@ -971,7 +971,7 @@ class Script:
             value = call.keys.get("default", missing)
             kind = getattr(call.keys.get("type"), "path", "")
             if isinstance(value, str) and kind in {"int", "float"}:
-                value = self.called(
+                value = self.call(
                     LibraryName(kind), [value], {}, call.node or ast.Pass(), call.scope
                 )
             found[str(call.keys.get("dest") or long.lstrip("-").replace("-", "_"))] = value
@@ -1095,9 +1095,9 @@ class Script:
                 keys["**"] = (
                     given if is_row else Unknown(key.value, f"**{unparse_expression(key.value)}")
                 )
-        return self.called(function, args, keys, node, scope)
+        return self.call(function, args, keys, node, scope)
 
-    def called(
+    def call(
         self, function: Any, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope
     ) -> Any:
         """What a call gives."""
@@ -1125,7 +1125,7 @@ class Script:
             case LibraryValue(how="attribute", name=name, owner=base):
                 return self._method(base, name, args, keys, node)
             case LibraryValue(how="call", name="partial", args=[inner, *first]):
-                return self.called(inner, [*first, *args], {**function.keys, **keys}, node, scope)
+                return self.call(inner, [*first, *args], {**function.keys, **keys}, node, scope)
         return Unknown(node)
 
     def _library_value(
@@ -1152,7 +1152,7 @@ class Script:
             and isinstance(args[0], Function)
         ):
             # of a row of pandas, or of a column
-            return self.called(args[0], [owner], {}, node, scope)
+            return self.call(args[0], [owner], {}, node, scope)
         made = LibraryValue("call", name, owner, args, keys, node, scope)
         self.made.append(made)
         return made
@@ -1182,7 +1182,7 @@ class Script:
             elif library:
                 own |= {*LIBRARY}
             found.append(
-                self.called(
+                self.call(
                     kind, [], {key: each for key, each in given.items() if key in own}, node, scope
                 )
             )

@@ -217,7 +217,7 @@ class OptimiserSection(Section):
         """Steps of the warm-up, of `total` in all."""
         return round(self.warmup * total) if self.warmup < 1 else int(self.warmup)
 
-    def share(self, step: float, total: int) -> float:
+    def learning_rate_factor(self, step: float, total: int) -> float:
         """The share of the learning rate at `step` (from 0, not always a whole one) of `total`.
 
         The warm-up rises linearly and its first step already moves: (step + 1) / warmup, 1 at most.
@@ -408,7 +408,7 @@ class RlSection(Section):
     optimiser: OptimiserSection = OptimiserSection(learning_rate=5e-6)
 
     @property
-    def recorded(self) -> bool:
+    def uses_recorded_logprobs(self) -> bool:
         """Whether the sampler's records are the old log-probabilities; a bound is always scored
         again."""
         return self.algorithm.exact and self.old == "recorded"

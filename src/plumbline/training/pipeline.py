@@ -359,7 +359,7 @@ def _learners(run: Run, policy: Policy, model: str) -> Iterator[Helpers | None]:
 
 def _workers(recipe: Recipe) -> AbstractContextManager[None]:
     """The cluster of a run that has workers, for as long as it lasts."""
-    if not recipe.scale.spread:
+    if not recipe.scale.needs_ray:
         return nullcontext()
     cluster: AbstractContextManager[None] = of_ours(f"{WORKERS}:workers", "cluster")(recipe.scale)
     return cluster

@@ -62,7 +62,7 @@ def _planned(
     """Whether they move the weights; and in RL, whether they are near 0 for a large share of the
     steps."""
     warmup = section.warmup_steps(steps)
-    shares = [section.share(step, steps) for step in range(steps)]
+    shares = [section.learning_rate_factor(step, steps) for step in range(steps)]
     series = {"rate": Series(np.arange(1, steps + 1), section.learning_rate * np.array(shares))}
     history = History(
         origin="recipe", name=kind, kind=kind, series=series, settings={"steps": steps}
@@ -201,7 +201,7 @@ def laws(before: BeforeRun) -> Iterator[Finding]:
             change=change,
         )
     clips = {key for key in ("clip_low", "clip_high") if key in rl.algorithm.model_fields_set}
-    if clips and rl.inner_epochs == 1 and rl.lag == 0 and rl.recorded:
+    if clips and rl.inner_epochs == 1 and rl.lag == 0 and rl.uses_recorded_logprobs:
         what = (
             f"{' and '.join(sorted(clips))} can never act: each batch is used once, at lag 0, so "
             "every ratio is 1"
