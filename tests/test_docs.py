@@ -246,7 +246,9 @@ def test_the_code_and_the_pages_have_one_vocabulary():
     found = set()
     for path in sorted((ROOT / "src").rglob("*.py")):
         with path.open("rb") as file:
-            names = {one.string for one in tokenize.tokenize(file.readline) if one.type == 1}
+            names = {
+                one.string for one in tokenize.tokenize(file.readline) if one.type == tokenize.NAME
+            }
         functions = {
             node.name.strip("_")
             for node in ast.walk(ast.parse(path.read_text()))
