@@ -343,13 +343,13 @@ def planned(
         return planner, AgentServed(
             planner, Planning(plan=task.options.plan, full=task.options.instructions == "full")
         )
-    from plumbline.cli.output import progress
+    from plumbline.cli.output import show_progress
     from plumbline.evaluation.models import ModelOptions
     from plumbline.serve.opening import named_models, open_models
     from plumbline_forms.agent.opening import planning_of
 
     sources = named_models([model])
-    with progress() as view:
+    with show_progress() as view:
         (opened,) = open_models(sources, ModelOptions(), view)
     planner = Remembering(opened)
     return planner, AgentServed(planner, planning_of(sources[opened.name]))

@@ -26,7 +26,7 @@ import torch
 
 from models import SMALL, prompts, save_model
 from pairing import HEADER, compare
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.policies import open_policy
 from plumbline.policies.masked.options import MaskedModel, MaskedSampling
 
@@ -132,7 +132,7 @@ def measure(
     def theirs(temperature: float = TEMPERATURE) -> torch.Tensor:
         return sampler.sample(ids, temperature=temperature, return_dict=False, **settings)
 
-    greedy = sampled(
+    greedy = sample_trajectories(
         policy, chats, 1, MaskedSampling(temperature=0, max_tokens=canvas, steps=steps), seed=0
     )
     wanted = theirs(0.0)[:, length:].tolist()
@@ -142,7 +142,11 @@ def measure(
     for name, noise in (("float64, as released", released), ("float32", float32_noise)):
         peer.add_gumbel_noise = noise
         ratio = compare(
-            lambda: sampled(policy, chats, 1, law, seed=0), theirs, device, pairs, warmups=1
+            lambda: sample_trajectories(policy, chats, 1, law, seed=0),
+            theirs,
+            device,
+            pairs,
+            warmups=1,
         )
         print(ratio.row(length, canvas, steps, batch, vocabulary, name), flush=True)
     peer.add_gumbel_noise = released

@@ -24,7 +24,7 @@ import torch
 
 from models import prompts, save_model
 from pairing import HEADER, compare
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.policies import open_policy
 from plumbline.policies.flow.convert import convert
 from plumbline.policies.flow.options import FlowModel, FlowSampling
@@ -118,7 +118,11 @@ def measure(folder: Path, device: torch.device, point: tuple[int, int, int, int,
 
     law = FlowSampling(max_tokens=canvas, steps=steps, kernel="marginal")
     return compare(
-        lambda: sampled(policy, chats, 1, law, seed=0), official, device, pairs, warmups=1
+        lambda: sample_trajectories(policy, chats, 1, law, seed=0),
+        official,
+        device,
+        pairs,
+        warmups=1,
     )
 
 

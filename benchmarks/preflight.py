@@ -12,7 +12,7 @@ from collections import Counter
 
 from plumbline.checks.preflight.overlap import find_near_texts
 from plumbline.checks.preflight.report import preflight_source
-from plumbline.recipe import names
+from plumbline.recipe import list_recipe_names
 
 
 def texts(count: int, words: int = 180) -> list[str]:
@@ -33,7 +33,7 @@ def texts(count: int, words: int = 180) -> list[str]:
 def main() -> None:
     """Print a line for each recipe, and one for the texts."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("recipes", nargs="*", default=names())
+    parser.add_argument("recipes", nargs="*", default=list_recipe_names())
     parser.add_argument("--texts", type=int, default=0)
     asked = parser.parse_args()
     for name in asked.recipes:

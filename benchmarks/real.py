@@ -37,7 +37,7 @@ import torch
 from torch.nn import functional
 
 from pairing import HEADER, compare
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.records import Sampling
@@ -273,7 +273,7 @@ def row(name: str, draw: Draw, sides, asked, options, limits) -> str:
     )
     law = Sampling(max_tokens=options.answer)
     ratio = compare(
-        lambda: sampled(policy, asked, options.copies, law, seed=0),
+        lambda: sample_trajectories(policy, asked, options.copies, law, seed=0),
         lambda: draw(prompts, options.copies, options.answer, False),
         options.device,
         options.pairs,
@@ -299,7 +299,7 @@ def row(name: str, draw: Draw, sides, asked, options, limits) -> str:
 
 def same_greedily(policy, model, asked, prompts, theirs, options, tie) -> str:
     """How many greedy tokens are alike up to the first that differs, which may be a tie."""
-    ours = sampled(policy, asked, 1, Sampling(temperature=0, max_tokens=GREEDY), seed=0)
+    ours = sample_trajectories(policy, asked, 1, Sampling(temperature=0, max_tokens=GREEDY), seed=0)
     alike = 0
     for prompt, (mine,), yours in zip(prompts, ours, theirs, strict=True):
         tokens = mine.tokens.tolist()
@@ -321,7 +321,9 @@ def same_greedily(policy, model, asked, prompts, theirs, options, tie) -> str:
 def gap(policy, options) -> str:
     """How far recorded log-probabilities are from scored ones, before anything is learnt."""
     asked = chats(options.prompts[0], options)
-    drawn = sampled(policy, asked, options.copies, Sampling(max_tokens=options.answer), seed=0)
+    drawn = sample_trajectories(
+        policy, asked, options.copies, Sampling(max_tokens=options.answer), seed=0
+    )
     answers = [answer for group in drawn for answer in group]
     with torch.no_grad():
         terms = [

@@ -27,7 +27,7 @@ from models import HALF_BILLION, SMALL, prompts, save_model
 from pairing import HEADER, compare
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
-from plumbline.recipe import parse
+from plumbline.recipe import parse_recipe
 from plumbline.records import Example, Outcome, Sampling, Score, Step, Trajectory
 from plumbline.rollouts.collect import collect
 from plumbline.tasks.task import Task
@@ -105,7 +105,9 @@ def stepping(policy, chats, law, copies):
     update."""
     rates = {"learning_rate": RATE, "schedule": "constant", "betas": (0.9, 0.999)}
     rl = {"steps": 10**6, "group_size": copies, "optimiser": rates, "tokens_per_pass": 16384}
-    recipe = parse({"name": "ours", "model": {"name": "any", "family": policy.family}, "rl": rl})
+    recipe = parse_recipe(
+        {"name": "ours", "model": {"name": "any", "family": policy.family}, "rl": rl}
+    )
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, recipe.rl.steps)
     passes = Passes(optimiser, policy)
     examples = [Example(id=str(i), messages=chat, gold="") for i, chat in enumerate(chats)]

@@ -20,7 +20,7 @@ import torch
 
 from models import HALF_BILLION, SMALL, prompts, save_model
 from pairing import HEADER, compare
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.policies import open_policy
 from plumbline.recipe import ModelSection
 from plumbline.records import Sampling
@@ -70,7 +70,7 @@ def measure(
     peer = policy.model
 
     def ours() -> object:
-        return sampled(policy, [chat], copies, law, seed=0)
+        return sample_trajectories(policy, [chat], copies, law, seed=0)
 
     def theirs() -> object:
         with torch.no_grad():
@@ -86,9 +86,9 @@ def measure(
                 pad_token_id=0,
             )
 
-    greedy = sampled(policy, [chat], 1, Sampling(temperature=0, max_tokens=32), seed=0)[0][
+    greedy = sample_trajectories(policy, [chat], 1, Sampling(temperature=0, max_tokens=32), seed=0)[
         0
-    ].tokens.tolist()
+    ][0].tokens.tolist()
     wanted = peer.generate(
         ids,
         attention_mask=torch.ones_like(ids),

@@ -30,7 +30,7 @@ import torch
 from models import SMALL, prompts, save_model
 from plumbline.engines.workers import open_samplers, spread_verdicts, workers
 from plumbline.policies import open_policy
-from plumbline.recipe import parse
+from plumbline.recipe import parse_recipe
 from plumbline.records import Request, Sampling
 from plumbline.rollouts.reward_workers import Judging
 from plumbline.tasks import open_task
@@ -152,7 +152,7 @@ def rollouts(folder: Path, count: int, options: argparse.Namespace) -> Iterator[
 
 
 def _recipe(options: dict[str, Any], model: str = "none", rows: int = 1, **scale: int) -> Any:
-    return parse(
+    return parse_recipe(
         {
             "name": "scale",
             "model": {"name": model, "rows_at_once": rows, "threads": 1},

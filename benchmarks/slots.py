@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.pairing import HEADER, compare
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.slots.options import SlotModel, SlotSampling
 from plumbline.policies.slots.packing import Grid, pack
@@ -83,7 +83,7 @@ def main() -> None:
     print("|" + "---|" * (len(HEADER) + 3))
     for rounds in ROUNDS:
         law = SlotSampling(max_tokens=CANVAS, steps=rounds, selector="plackett_luce")
-        (group,) = sampled(policy, [chat], COPIES, law, seed=0)
+        (group,) = sample_trajectories(policy, [chat], COPIES, law, seed=0)
         grid = Grid.of(law, SLOT)
 
         def packed(group=group):

@@ -37,7 +37,7 @@ from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.memory import keep_pages, peak
 from plumbline.policies.policy import Demonstration
-from plumbline.recipe import parse
+from plumbline.recipe import parse_recipe
 from plumbline.records import Example, Sampling
 from plumbline.rollouts.collect import collect
 from plumbline.training import sft
@@ -116,7 +116,7 @@ class Work:
             "optimiser": rates,
         }
         values["rl"] = {"steps": 100, "group_size": COPIES, "optimiser": rates}
-        self.recipe = parse(values)
+        self.recipe = parse_recipe(values)
         self.optimiser = Optimiser(policy.trainable(), self.recipe.rl.optimiser, 100)
         self.passes = Passes(self.optimiser, policy)
         numbers = np.random.default_rng(0)

@@ -31,12 +31,12 @@ import numpy as np
 import yaml
 
 from experiments.four_families_tables import write_tables
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.errors import PlumblineError
 from plumbline.evaluation.evaluate import Conditions, evaluate_policy, evaluate_references
 from plumbline.policies import open_policy
 from plumbline.policies.options import model_section
-from plumbline.recipe import Recipe, load
+from plumbline.recipe import Recipe, load_recipe
 from plumbline.records import Example, Trajectory
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation, write_evaluation
 from plumbline.runs.observers import LiveView
@@ -169,7 +169,7 @@ def start_recipe(task: str, start: Mapping[str, Any], seed: int, plan: Plan) -> 
     own = {**start.get("set", {}), "seed": seed, "rl": None, "evaluation.final": []}
     own |= {"model.name": plan.model} if plan.model else {}
     own |= {"sft.seconds": plan.seconds} if plan.seconds else {}
-    return load(RECIPES / f"{task}{start['recipe']}.yaml", [*plan.but("rl."), *written(own)])
+    return load_recipe(RECIPES / f"{task}{start['recipe']}.yaml", [*plan.but("rl."), *written(own)])
 
 
 def arm_recipe(task: str, known: Mapping[str, Any], name: str, start: Run, plan: Plan) -> Recipe:
@@ -188,7 +188,9 @@ def arm_recipe(task: str, known: Mapping[str, Any], name: str, start: Run, plan:
         },
     }
     own |= {"rl.seconds": plan.rl_seconds} if plan.rl_seconds else {}
-    return load(RECIPES / f"{task}{begun['recipe']}.yaml", [*plan.but("sft."), *written(own)])
+    return load_recipe(
+        RECIPES / f"{task}{begun['recipe']}.yaml", [*plan.but("sft."), *written(own)]
+    )
 
 
 def written(values: Mapping[str, Any]) -> list[str]:
@@ -269,7 +271,9 @@ def evaluate(
             found = evaluate_policy(policy, task, examples, under)
             spent = time.process_time() - began
             write_evaluation(place(run, key), found)
-            few = sampled(policy, [one.messages for one in examples[:COUNTED]], 1, law, seed)
+            few = sample_trajectories(
+                policy, [one.messages for one in examples[:COUNTED]], 1, law, seed
+            )
             measured[str(key)] = {
                 "seconds": spent,
                 "tokens": sum(row.tokens or 0 for row in found.rows),
@@ -327,7 +331,7 @@ def run_long(known: Mapping[str, Any], seeds: Sequence[int], plan: Plan) -> int:
     """One tiny flow for many steps, from a model of each seed's own; how many failed."""
     failed = 0
     for seed in seeds:
-        recipe = load(known["recipe"], [*written(known["set"] | {"seed": seed}), *plan.over])
+        recipe = load_recipe(known["recipe"], [*written(known["set"] | {"seed": seed}), *plan.over])
         try:
             train(recipe, plan.runs / f"long-seed{seed}", plan)
         except PlumblineError as error:

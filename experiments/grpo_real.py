@@ -34,7 +34,7 @@ import yaml
 
 from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import mean_interval, paired_difference
-from plumbline.recipe import Recipe, load
+from plumbline.recipe import Recipe, load_recipe
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.metadata import CARD, Card, trained_on
@@ -118,7 +118,7 @@ def main() -> None:
 def run_arm(name: str, arm: dict[str, Any], seed: int, threads: int) -> None:
     folder = FOLDER / f"{name}-seed{seed}"
     values = {"seed": seed, "model.threads": threads, **arm["set"]}
-    recipe = load(
+    recipe = load_recipe(
         RECIPE,
         [*ALONE, *(f"{key}={yaml.safe_dump(value).strip()}" for key, value in values.items())],
     )
@@ -284,7 +284,7 @@ def same_batch(source: str, dtype: str, threads: int) -> str:
     from plumbline.records import Step, Trajectory
 
     overrides = [f"model.name={source}", f"model.dtype={dtype}", f"model.threads={threads}"]
-    recipe = load(RECIPE, [*ALONE, *overrides, "rl.prompts_per_step=2", "rl.steps=1"])
+    recipe = load_recipe(RECIPE, [*ALONE, *overrides, "rl.prompts_per_step=2", "rl.steps=1"])
     assert recipe.rl is not None
     limit, count = recipe.sampling.max_tokens, 2 * recipe.rl.group_size
     with tempfile.TemporaryDirectory() as place:
@@ -357,7 +357,7 @@ def best_rule() -> str:
     from plumbline_commerce.extraction.baselines import facts_only, opening
     from plumbline_commerce.extraction.schema import CATEGORIES, SENTIMENTS
 
-    recipe = load(RECIPE)
+    recipe = load_recipe(RECIPE)
     with tempfile.TemporaryDirectory() as place:
         task = open_task(recipe.task.name, recipe.task.options, Path(place))
         examples = task.examples("test")
@@ -396,7 +396,7 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
     from plumbline.tasks.source import Source
     from plumbline.training.update import credit
 
-    recipe = load(RECIPE, [*ALONE, f"model.name={source}", f"model.threads={threads}"])
+    recipe = load_recipe(RECIPE, [*ALONE, f"model.name={source}", f"model.threads={threads}"])
     assert recipe.rl is not None
     with tempfile.TemporaryDirectory() as records:
         train = open_task(recipe.task.name, recipe.task.options, Path(records) / "data").examples(

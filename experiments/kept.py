@@ -22,7 +22,7 @@ from experiments.four_families_tables import matched, over_seeds, share
 from plumbline.errors import DataError, PlumblineError
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval
-from plumbline.recipe import load
+from plumbline.recipe import load_recipe
 from plumbline.records import Evaluation
 from plumbline.reports.tables import Column, Row, Table
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
@@ -221,7 +221,7 @@ def refuse_another_recipe(run: Run, arm: str, page: Page) -> None:
     absent = [f"{stage}=null" for stage in ("sft", "rl") if getattr(run.recipe, stage) is None]
     here = (*absent, f"model.name={model.name}", f"model.dtype={model.dtype}")
     if changes := more_than_seed(
-        load(next(iter(page.arms)), (*page.arms[arm].over, *here)), run.recipe
+        load_recipe(next(iter(page.arms)), (*page.arms[arm].over, *here)), run.recipe
     ):
         raise DataError(
             f"{run.folder} is another recipe than {arm} ({'; '.join(map(str, changes[:4]))})",

@@ -30,9 +30,9 @@ import numpy as np
 
 from plumbline.evaluation.comparison import judged_pairs
 from plumbline.evaluation.statistics import holm, paired_difference, rate_interval
-from plumbline.recipe import load
+from plumbline.recipe import load_recipe
 from plumbline.records import Evaluation
-from plumbline.reports.charts import Scale, spread, ticks
+from plumbline.reports.charts import Scale, spread_labels, ticks
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.observers import LiveView
 from plumbline.runs.run import Run
@@ -175,7 +175,7 @@ def run_arm(options: argparse.Namespace, name: str, seed: int) -> Path:
     overrides += (
         SMALLER if name in {"grpo", "dpo", "control"} else ONE_ROUND if name == "rft" else ()
     )
-    recipe = load(way, [*overrides, *options.overrides])
+    recipe = load_recipe(way, [*overrides, *options.overrides])
     print(f"arm {folder.name}", file=sys.stderr, flush=True)
     if not (folder / "result.json").is_file():
         share_start(recipe, folder)
@@ -341,7 +341,7 @@ def measure_signal(name: str, model: str | None, sizes: list[int]) -> str:
     from plumbline.training.optimiser import Optimiser
     from plumbline.training.update import credit, update_policy
 
-    recipe = load(name, [] if NATIVE else ["model.dtype=float32"])
+    recipe = load_recipe(name, [] if NATIVE else ["model.dtype=float32"])
     assert recipe.rl is not None
     group, most = recipe.rl.group_size, sizes[-1]
     torch.set_num_threads(recipe.model.threads or 2)
@@ -411,7 +411,7 @@ def figure(rows: list[dict[str, Any]]) -> str:
     for value in ticks(0, highest):
         parts.append(f'<path d="M50 {up(value):.1f}H560" stroke="#ddd"/>')
         parts.append(f'<text x="44" y="{up(value) + 4:.1f}" text-anchor="end">{value:g}</text>')
-    labels = spread([up(float(values[-1])) for _, values in lines.values()], 16, 20, 300)
+    labels = spread_labels([up(float(values[-1])) for _, values in lines.values()], 16, 20, 300)
     for index, ((name, (at, values)), y) in enumerate(zip(lines.items(), labels, strict=True)):
         points = " ".join(
             f"{across(float(x)):.1f},{up(float(v)):.1f}" for x, v in zip(at, values, strict=True)

@@ -11,7 +11,7 @@ from plumbline.checks.preflight import report as module
 from plumbline.checks.preflight.before import open_tasks
 from plumbline.checks.preflight.shapes import find_shapes, load_published
 from plumbline.cli import main as cli
-from plumbline.recipe import load
+from plumbline.recipe import load_recipe
 
 
 def fatal(said) -> list[str]:
@@ -78,7 +78,7 @@ def test_the_command_ends_with_1_where_something_is_wrong(place, monkeypatch, ca
 
 def test_the_sizes_said_are_those_that_are_built(tmp_path):
     options = ["task.options.orders=500", "task.options.extraction=97"]
-    recipe = load("commerce-tiny", options)
+    recipe = load_recipe("commerce-tiny", options)
     opened, wrong = open_tasks(recipe, tmp_path / "none", tmp_path / "scratch")
     said = opened[""]
     task = api.open_task("commerce", folder=tmp_path / "records", **recipe.task.options)

@@ -13,7 +13,7 @@ from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.evaluation.models import ModelOptions, evaluate_model, options_as_trained
 from plumbline.policies import open_policy
 from plumbline.policies.saved import saved_settings
-from plumbline.recipe import ModelSection, parse
+from plumbline.recipe import ModelSection, parse_recipe
 from plumbline.runs.run import Silent
 from plumbline.storage import read_json, write_json
 from plumbline.training.pipeline import run_recipe
@@ -38,7 +38,7 @@ def recipe(family, controls=None, sampling=None, start=None, **rl):
     if start is None:
         evaluation = {"every": 1, "limit": 2, "final": ["val"]}
         stages = {"sft": {"steps": 2, "batch_size": 4}, "evaluation": evaluation}
-    return parse(
+    return parse_recipe(
         {
             "name": family,
             "task": {"name": "tests.toy:open_toy", "options": {"size": 4}},
@@ -139,7 +139,7 @@ def adapted(request, runs, tmp_path_factory):
     values["model"] |= {**base, "lora": {"rank": 2, "alpha": 4}, "dtype": "bfloat16"}
     values["evaluation"] |= {"every": 0, "sampled": False, "untrained": False}
     folder = tmp_path_factory.mktemp("adapted") / request.param
-    return request.param, run_recipe(parse(values), folder)
+    return request.param, run_recipe(parse_recipe(values), folder)
 
 
 def test_a_saved_adapter_is_opened_as_what_it_is(adapted, runs):
@@ -314,8 +314,8 @@ def test_a_run_that_makes_the_model_worse_says_so_while_it_trains(tmp_path):
         assert all("on the same 40 examples, most of all in letters" in message for message in said)
         return [int(message.split()[1]) for message in said]
 
-    run = run_recipe(parse(settings), tmp_path / "slow")
+    run = run_recipe(parse_recipe(settings), tmp_path / "slow")
     assert worse(run) == []
     settings |= {"model": {"threads": 1, "name": str(run.model("sft"))}, "sft": None}
     settings["rl"]["optimiser"] = {"learning_rate": 1e-1}
-    assert worse(run_recipe(parse(settings), tmp_path / "fast")) == [2, 4]
+    assert worse(run_recipe(parse_recipe(settings), tmp_path / "fast")) == [2, 4]

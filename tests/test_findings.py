@@ -7,7 +7,7 @@ from experiments.findings import __main__ as command
 from experiments.findings import arms, measured
 from experiments.findings.show import figure
 from plumbline.algorithms import ALGORITHMS
-from plumbline.recipe import load
+from plumbline.recipe import load_recipe
 from plumbline.storage import read_json
 
 DECLARED = yaml.safe_load((command.HERE / "findings.yaml").read_text(encoding="utf-8"))
@@ -35,7 +35,7 @@ def test_every_arm_is_a_recipe(name):
                 if key not in ("family", "optimiser", "alone")
             }
             family = base.families[values.get("family", "autoregressive")]
-            load(base.recipe, arms.written({**family, **keys}))
+            load_recipe(base.recipe, arms.written({**family, **keys}))
 
 
 def test_what_needs_no_model_is_a_function():

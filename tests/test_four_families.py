@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from experiments import four_families
 from experiments.four_families_tables import over_seeds
-from plumbline.recipe import load
+from plumbline.recipe import load_recipe
 from plumbline.runs.run import Run
 from plumbline.storage import read_object, write_json
 
@@ -41,7 +41,7 @@ def test_every_arm_is_a_recipe():
     known = four_families.declared()
     for task in known["tasks"]:
         for start in known["starts"].values():
-            recipe = load(four_families.RECIPES / f"{task}{start['recipe']}.yaml")
+            recipe = load_recipe(four_families.RECIPES / f"{task}{start['recipe']}.yaml")
             assert recipe.sft.seconds == recipe.rl.seconds
             assert recipe.model.lora.rank == 16
         for name, arm in known["arms"].items():

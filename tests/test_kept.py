@@ -10,14 +10,14 @@ from environments.miniwob.tests.test_task import opened
 from experiments.kept import PAGES, read_kept, with_run, written
 from plumbline.errors import DataError
 from plumbline.evaluation.evaluate import evaluate_completions, evaluate_references
-from plumbline.recipe import load
+from plumbline.recipe import load_recipe
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.tasks import open_task
 
 
 def run(name, seed, found, *over, recipe="miniwob-smollm2", finished=True) -> SimpleNamespace:
     """What `with_run` reads of a run."""
-    recipe = load(recipe, [f"seed={seed}", "model.dtype=float32", *over])
+    recipe = load_recipe(recipe, [f"seed={seed}", "model.dtype=float32", *over])
     result = {} if finished else None
     return SimpleNamespace(
         folder=Path(name), recipe=recipe, evaluations=lambda: found, result=lambda: result

@@ -20,18 +20,24 @@ from plumbline.recipe import (
     Recipe,
     difference_lines,
     differences,
-    differing,
-    find,
-    grouped,
-    load,
-    names,
+    find_recipe,
+    group_recipes,
+    list_differences,
+    list_recipe_names,
+    load_recipe,
     options_of,
-    parse,
+    parse_recipe,
     removed_keys,
 )
 from plumbline.recipe.families import FAMILIES
-from plumbline.recipe.files import leaves
-from plumbline.recipe.schema_docs import EDITOR_LINE, commented, page, schema, tables
+from plumbline.recipe.files import walk_leaves
+from plumbline.recipe.schema_docs import (
+    EDITOR_LINE,
+    build_json_schema,
+    render_commented_recipe,
+    render_reference,
+    section_tables,
+)
 from plumbline.recipe.sections import NO_RESULT
 from plumbline.runs.run import Run
 
@@ -46,8 +52,8 @@ def write(folder, name, text):
 
 
 def test_a_resolved_recipe_reads_back_as_itself(tmp_path):
-    recipe = parse({**MINIMAL, "rl": {"steps": 3}, "sft": {"epochs": 1}})
-    again = load(write(tmp_path, "again.yaml", recipe.to_yaml()))
+    recipe = parse_recipe({**MINIMAL, "rl": {"steps": 3}, "sft": {"epochs": 1}})
+    again = load_recipe(write(tmp_path, "again.yaml", recipe.to_yaml()))
     assert again == recipe
     assert again.identity() == recipe.identity()
 
@@ -60,12 +66,15 @@ def test_a_key_that_has_another_name_is_an_error_that_says_which(monkeypatch):
         "rl.groups has another name: write rl.prompts_per_step; seeed has another name: write seed"
     )
     with pytest.raises(RecipeError, match=said):
-        parse({**MINIMAL, "rl": {"steps": 1, "groups": None}, "seeed": 3})
-    assert parse({**MINIMAL, "rl": {"steps": 1, "prompts_per_step": 2}}).rl.prompts_per_step == 2
+        parse_recipe({**MINIMAL, "rl": {"steps": 1, "groups": None}, "seeed": 3})
+    assert (
+        parse_recipe({**MINIMAL, "rl": {"steps": 1, "prompts_per_step": 2}}).rl.prompts_per_step
+        == 2
+    )
 
 
 def test_a_renamed_key_leads_to_one_that_there_is():
-    known = set(re.findall(r"^\| `(\w+)` \|", page(), re.MULTILINE))
+    known = set(re.findall(r"^\| `(\w+)` \|", render_reference(), re.MULTILINE))
     assert {new.rpartition(".")[2] for new in removed_keys.RENAMED.values()} <= known
 
 
@@ -75,7 +84,7 @@ def test_extends_is_laid_under_key_by_key_and_null_removes_a_section(tmp_path):
         "base.yaml",
         "name: base\nmodel: {name: m}\nsft: {epochs: 1}\nrl: {steps: 5, group_size: 4}\n",
     )
-    child = load(
+    child = load_recipe(
         write(
             tmp_path, "child.yaml", "extends: base.yaml\nname: child\nsft: null\nrl: {steps: 7}\n"
         )
@@ -85,7 +94,7 @@ def test_extends_is_laid_under_key_by_key_and_null_removes_a_section(tmp_path):
 
 def test_overrides_are_yaml_and_numbers_are_numbers(tmp_path):
     path = write(tmp_path, "r.yaml", "name: x\nmodel: {name: m}\n")
-    recipe = load(
+    recipe = load_recipe(
         path,
         [
             "rl.steps=50",
@@ -110,7 +119,7 @@ def test_an_override_of_a_tasks_option_is_a_number_where_it_reads_as_one(tmp_pat
         "task.options.word=free",
         "task.options.count=12",
     ]
-    options = load(path, given_).task.options
+    options = load_recipe(path, given_).task.options
     assert options == {"rate": 5e-6, "size": 1000.0, "word": "free", "count": 12}
     assert type(options["count"]) is int
 
@@ -175,12 +184,12 @@ def test_an_override_of_a_tasks_option_is_a_number_where_it_reads_as_one(tmp_pat
 )
 def test_a_mistake_is_named_with_its_path(values, message):
     with pytest.raises(RecipeError, match=message):
-        parse(values)
+        parse_recipe(values)
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", list_recipe_names())
 def test_every_recipe_that_comes_along_is_valid(name):
-    assert load(name).description
+    assert load_recipe(name).description
 
 
 @pytest.mark.parametrize(
@@ -238,7 +247,7 @@ def test_a_key_that_the_family_does_not_read_is_an_error_that_names_those_that_d
 ):
     """It was passed over in silence."""
     with pytest.raises(RecipeError, match=message):
-        parse(
+        parse_recipe(
             {
                 **MINIMAL,
                 **values,
@@ -255,9 +264,11 @@ def test_a_recipe_of_another_family_is_extended_where_its_own_keys_have_their_de
     )
     flow = "extends: masked.yaml\nmodel: {family: flow}\n"
     with pytest.raises(RecipeError, match=r"sampling\.selector is read by masked and slots only"):
-        load(write(tmp_path, "flow.yaml", flow))
+        load_recipe(write(tmp_path, "flow.yaml", flow))
     assert (
-        load(write(tmp_path, "flow.yaml", flow + "sampling: {selector: random}")).model.family
+        load_recipe(
+            write(tmp_path, "flow.yaml", flow + "sampling: {selector: random}")
+        ).model.family
         == "flow"
     )
 
@@ -270,7 +281,7 @@ def test_a_recipe_prints_the_keys_of_its_family_only(family):
         "sft": {"steps": 1},
         "rl": {"steps": 1},
     }
-    printed = dict(leaves(yaml.safe_load(parse(values).to_yaml())))
+    printed = dict(walk_leaves(yaml.safe_load(parse_recipe(values).to_yaml())))
     every = {
         key for one in FAMILIES for key in (*options_of(one).defaults(), *options_of(one).reads)
     }
@@ -318,22 +329,22 @@ def own(tmp_path, monkeypatch):
 
 
 def test_a_family_of_ones_own_has_keys_of_its_own_and_no_others(own):
-    recipe = parse(own)
+    recipe = parse_recipe(own)
     assert (recipe.model.depth, recipe.sampling.heat, recipe.sampling.most_steps) == (5, 2.0, 3)
     assert recipe.model.meaning()["depth"] == 5
     assert "speed" not in recipe.model.meaning()
     with pytest.raises(RecipeError, match=r"unknown key model.dept \(did you mean depth\?\)"):
-        parse({**own, "model": {**own["model"], "dept": 1}})
+        parse_recipe({**own, "model": {**own["model"], "dept": 1}})
     with pytest.raises(RecipeError, match=r"model\.canvas is read by masked"):
-        parse({**own, "model": {**own["model"], "canvas": 8}})
+        parse_recipe({**own, "model": {**own["model"], "canvas": 8}})
     with pytest.raises(RecipeError, match=r"rl\.kl: closed is read by autoregressive and masked"):
-        parse({**own, "rl": {"steps": 1, "kl": "closed"}})
+        parse_recipe({**own, "rl": {"steps": 1, "kl": "closed"}})
     with pytest.raises(RecipeError, match="it has no options"):
-        parse({**own, "model": {"name": "m", "family": "own_family:Undeclared"}})
+        parse_recipe({**own, "model": {"name": "m", "family": "own_family:Undeclared"}})
 
 
 def test_a_run_of_a_family_that_is_not_there_any_more_can_be_read(own, tmp_path):
-    recipe = parse(own)
+    recipe = parse_recipe(own)
     with Run.start(recipe, tmp_path / "run", resume=False) as run:
         run.metrics("rl", 1, {})
     with Run.start(recipe, tmp_path / "run", resume=True):
@@ -343,43 +354,50 @@ def test_a_run_of_a_family_that_is_not_there_any_more_can_be_read(own, tmp_path)
     read = Run.read(tmp_path / "run").recipe
     assert list(differences(recipe, read)) == []
     with pytest.raises(RecipeError, match="cannot open the policy family"):
-        parse(own)
+        parse_recipe(own)
 
 
 def test_differences_are_leaves_with_old_and_new():
     old, new = (
-        parse({**MINIMAL, "rl": {"steps": 200}}),
-        parse({**MINIMAL, "rl": {"steps": 600}, "seed": 3}),
+        parse_recipe({**MINIMAL, "rl": {"steps": 200}}),
+        parse_recipe({**MINIMAL, "rl": {"steps": 600}, "seed": 3}),
     )
     assert list(differences(old, new)) == [("seed", 0, 3), ("rl.steps", 200, 600)]
 
 
 def test_two_recipes_are_compared_a_line_a_key():
-    old = parse({**MINIMAL, "rl": {"steps": 200}, "description": "one"})
-    new = parse({**MINIMAL, "rl": {"steps": 600}, "description": "two", "name": "other", "seed": 3})
-    assert difference_lines(differing(old, new)) == ["seed      0    3\n", "rl.steps  200  600\n"]
-    renamed = parse({**MINIMAL, "rl": {"steps": 200}, "description": "one", "name": "other"})
-    assert difference_lines(differing(old, renamed)) == [f'name  "{old.name}"  "other"\n']
-    assert difference_lines(differing(old, old)) == []
+    old = parse_recipe({**MINIMAL, "rl": {"steps": 200}, "description": "one"})
+    new = parse_recipe(
+        {**MINIMAL, "rl": {"steps": 600}, "description": "two", "name": "other", "seed": 3}
+    )
+    assert difference_lines(list_differences(old, new)) == [
+        "seed      0    3\n",
+        "rl.steps  200  600\n",
+    ]
+    renamed = parse_recipe({**MINIMAL, "rl": {"steps": 200}, "description": "one", "name": "other"})
+    assert difference_lines(list_differences(old, renamed)) == [f'name  "{old.name}"  "other"\n']
+    assert difference_lines(list_differences(old, old)) == []
     lines = [
         line.split()
-        for line in difference_lines(differing(old, parse({**MINIMAL, "sft": {"steps": 4}})))
+        for line in difference_lines(
+            list_differences(old, parse_recipe({**MINIMAL, "sft": {"steps": 4}}))
+        )
     ]
     assert ["rl.steps", "200", "-"] in lines
     assert ["sft.steps", "-", "4"] in lines
 
 
 def test_where_a_run_is_written_does_not_change_its_identity():
-    recipe = parse(MINIMAL)
+    recipe = parse_recipe(MINIMAL)
     assert (
-        parse({**MINIMAL, "run": {"folder": "elsewhere", "trackers": ["wandb"]}}).identity()
+        parse_recipe({**MINIMAL, "run": {"folder": "elsewhere", "trackers": ["wandb"]}}).identity()
         == recipe.identity()
     )
-    assert parse({**MINIMAL, "seed": 1}).identity() != recipe.identity()
+    assert parse_recipe({**MINIMAL, "seed": 1}).identity() != recipe.identity()
 
 
 def test_the_day_of_prompts_is_a_key_and_its_default_changes_no_identity():
-    recipe, model = parse(MINIMAL), MINIMAL["model"]
+    recipe, model = parse_recipe(MINIMAL), MINIMAL["model"]
     content = recipe.model_dump(mode="json", exclude=set(NO_RESULT))
     del content["model"]["date"]  # as versions without the key wrote it
     assert (
@@ -387,13 +405,13 @@ def test_the_day_of_prompts_is_a_key_and_its_default_changes_no_identity():
         == hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
     )
     for day in ("2026-11-25", date(2026, 11, 25)):  # YAML reads a day that is not quoted as one
-        other = parse({**MINIMAL, "model": {**model, "date": day}})
+        other = parse_recipe({**MINIMAL, "model": {**model, "date": day}})
         assert other.model.date == other.model.meaning()["date"] == "2026-11-25"
         assert other.identity() != recipe.identity()
-        assert parse(yaml.safe_load(other.to_yaml())) == other
+        assert parse_recipe(yaml.safe_load(other.to_yaml())) == other
     for wrong in ("tomorrow", 7, None, "2026-02-30"):
         with pytest.raises(RecipeError, match=f"{wrong} is no day: give it as 2024-07-26"):
-            parse({**MINIMAL, "model": {**model, "date": wrong}})
+            parse_recipe({**MINIMAL, "model": {**model, "date": wrong}})
 
 
 @settings(deadline=None)
@@ -408,14 +426,14 @@ def test_the_day_of_prompts_is_a_key_and_its_default_changes_no_identity():
 )
 def test_any_mapping_is_a_recipe_or_a_recipe_error(values):
     with suppress(RecipeError):
-        assert isinstance(parse(values), Recipe)
+        assert isinstance(parse_recipe(values), Recipe)
 
 
 def test_a_recipe_that_extends_far_too_many_is_an_error(tmp_path):
     for number in range(500):
         write(tmp_path, f"{number}.yaml", f"extends: {number + 1}.yaml\n")
     with pytest.raises(RecipeError, match="extends more than 20 recipes"):
-        load(tmp_path / "0.yaml")
+        load_recipe(tmp_path / "0.yaml")
 
 
 # -- keys that can be looked up --------------------------------------------------------------------
@@ -425,14 +443,14 @@ KEYS = Path(__file__).parents[1] / "docs" / "reference" / "keys.md"
 
 def test_the_page_of_keys_is_what_the_code_says():
     """`python -m plumbline.recipe.schema_docs > docs/reference/keys.md` writes it again."""
-    assert KEYS.read_text(encoding="utf-8") == page()
-    assert len(page().split()) <= 4500
+    assert KEYS.read_text(encoding="utf-8") == render_reference()
+    assert len(render_reference().split()) <= 4500
 
 
 def test_no_key_lacks_a_description():
     rows = {
         (table.paths[0], key): meaning
-        for table in tables()
+        for table in section_tables()
         for key, (_, meaning) in table.rows.items()
     }
     assert {
@@ -448,9 +466,9 @@ def test_no_key_lacks_a_description():
 
 @pytest.mark.parametrize("name", ["demo-flow", "mixed-demo", "commerce-v4.1"])
 def test_a_recipe_with_comments_reads_back_as_itself_and_says_what_each_key_means(name, tmp_path):
-    recipe = load(name)
-    text = commented(recipe)
-    assert load(write(tmp_path, "again.yaml", text)) == recipe
+    recipe = load_recipe(name)
+    text = render_commented_recipe(recipe)
+    assert load_recipe(write(tmp_path, "again.yaml", text)) == recipe
     assert text.startswith(EDITOR_LINE)
     lines = text.splitlines()
     at = lines.index("  steps: " + str(recipe.rl.steps), lines.index("rl:"))
@@ -458,13 +476,13 @@ def test_a_recipe_with_comments_reads_back_as_itself_and_says_what_each_key_mean
 
 
 def test_the_schema_for_editors_takes_every_recipe_and_marks_wrong_keys():
-    validator = jsonschema.Draft202012Validator(schema())
-    validator.check_schema(schema())
-    for name in names():
-        values = yaml.safe_load(find(name).read_text(encoding="utf-8"))
+    validator = jsonschema.Draft202012Validator(build_json_schema())
+    validator.check_schema(build_json_schema())
+    for name in list_recipe_names():
+        values = yaml.safe_load(find_recipe(name).read_text(encoding="utf-8"))
         assert not [error.message for error in validator.iter_errors(values)], name
     for name in ("demo-flow", "commerce-v4.1"):
-        assert validator.is_valid(load(name).plain()), name
+        assert validator.is_valid(load_recipe(name).to_dict()), name
     jsonl = {
         "name": "jsonl",
         "options": {"train": "x.csv", "score": ["a:f", "a:g"], "weights": [1, 2]},
@@ -486,15 +504,15 @@ def test_the_schema_for_editors_takes_every_recipe_and_marks_wrong_keys():
         {"task": {**jsonl, "options": {"promt": "x"}}},
     ):
         assert not validator.is_valid({**good, **wrong}), wrong
-    described = schema()["$defs"]["RlSection"]["properties"]
+    described = build_json_schema()["$defs"]["RlSection"]["properties"]
     assert all("description" in key for key in described.values())
 
 
 def test_what_a_person_would_start_is_listed_under_headings_that_the_recipes_bring():
-    groups = grouped()
+    groups = group_recipes()
     assert next(iter(groups)) == "First steps"
     listed = [name for some in groups.values() for name in some]
-    assert len(listed) == len(set(listed)) < len(names())
+    assert len(listed) == len(set(listed)) < len(list_recipe_names())
     assert not [name for name in listed if re.search(r"-control|v4\.2-|seed-v8|unverified", name)]
 
 
@@ -516,5 +534,5 @@ def test_a_model_or_rows_in_place_of_a_recipe_are_answered_with_the_command_that
     for name in ("my-model/config.json", "rows.csv", "my rows.jsonl"):
         write(tmp_path, name, "{}")
     with pytest.raises(RecipeError) as error:
-        load(source)
+        load_recipe(source)
     assert f"plumbline init {command} MODULE:FUNCTION" in error.value.fix

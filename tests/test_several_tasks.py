@@ -11,7 +11,7 @@ import yaml
 from plumbline.errors import DataError, RecipeError, TrainingStopped
 from plumbline.evaluation.command import open_task_for
 from plumbline.evaluation.history import compare_paths
-from plumbline.recipe import find, load, parse, task_section
+from plumbline.recipe import find_recipe, load_recipe, parse_recipe, task_section
 from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score, Step, Trajectory
 from plumbline.reports.run_comparison import sweep_table
 from plumbline.reports.verdict import run_verdict
@@ -150,21 +150,21 @@ def test_one_task_is_the_source_of_one_and_has_no_metric_of_its_own():
 )
 def test_what_a_recipe_of_several_tasks_cannot_say(change, message):
     with pytest.raises(RecipeError, match=message):
-        parse({**VALUES, **change})
+        parse_recipe({**VALUES, **change})
 
 
 def test_a_recipe_of_several_tasks_is_read_back_as_it_was_written(tmp_path):
-    recipe = parse(VALUES)
+    recipe = parse_recipe(VALUES)
     (tmp_path / "again.yaml").write_text(recipe.to_yaml())
-    assert load(tmp_path / "again.yaml") == recipe
+    assert load_recipe(tmp_path / "again.yaml") == recipe
     assert list(recipe.each_task) == ["letters", "words"]
-    assert parse({"name": "one", "model": {"name": "x"}}).each_task[""].name == "jsonl"
+    assert parse_recipe({"name": "one", "model": {"name": "x"}}).each_task[""].name == "jsonl"
 
 
 def test_the_example_of_the_guide_is_a_recipe():
     page = (Path(__file__).parents[1] / "docs" / "your-task.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```text\n(tasks:.*?)```", page, flags=re.DOTALL)
-    recipe = parse({"name": "guide", "model": {"name": "x"}, **yaml.safe_load(block)})
+    recipe = parse_recipe({"name": "guide", "model": {"name": "x"}, **yaml.safe_load(block)})
     weights = {name: one.weight for name, one in recipe.tasks.items()}
     made = source(dict.fromkeys(weights, 40), weights, recipe.mix)
     assert set(weights) == {"extraction", "tickets"}
@@ -177,7 +177,7 @@ def test_the_example_of_the_guide_is_a_recipe():
 def test_an_option_that_a_task_does_not_have_is_said_with_the_tasks_name(tmp_path):
     tasks = {"shop": {"name": "commerce", "options": {"ordres": 5}}, "forms": {"name": "forms"}}
     with pytest.raises(RecipeError, match=r"tasks.shop: unknown key task.options.ordres"):
-        run_recipe(parse({**VALUES, "tasks": tasks}), tmp_path / "run")
+        run_recipe(parse_recipe({**VALUES, "tasks": tasks}), tmp_path / "run")
 
 
 # -- a run -----------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def test_an_option_that_a_task_does_not_have_is_said_with_the_tasks_name(tmp_pat
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Run:
-    return run_recipe(parse(VALUES), tmp_path_factory.mktemp("several") / "run")
+    return run_recipe(parse_recipe(VALUES), tmp_path_factory.mktemp("several") / "run")
 
 
 def from_base(finished: Run, **values) -> dict:
@@ -314,10 +314,10 @@ def test_a_run_that_was_stopped_draws_what_the_whole_one_drew(finished, tmp_path
     with monkeypatch.context() as broken:
         broken.setattr(Stage, "spend", stop_once)
         with pytest.raises(KeyboardInterrupt):
-            run_recipe(parse(VALUES), tmp_path / "run")
+            run_recipe(parse_recipe(VALUES), tmp_path / "run")
     # A browser's verdicts would take minutes again.
     monkeypatch.setattr("plumbline.training.pipeline.evaluate_reference", None)
-    again = run_recipe(parse(VALUES), tmp_path / "run", resume=True)
+    again = run_recipe(parse_recipe(VALUES), tmp_path / "run", resume=True)
     for name in ("metrics.jsonl", "samples.jsonl", "models/rl/model.safetensors"):
         assert (again.folder / name).read_bytes() == (finished.folder / name).read_bytes(), name
 
@@ -325,19 +325,19 @@ def test_a_run_that_was_stopped_draws_what_the_whole_one_drew(finished, tmp_path
 def test_what_is_held_out_of_one_task_is_not_trained_on_for_another(tmp_path):
     tasks = {"a": {"name": "tests.toy:open_toy"}, "b": {"name": "tests.test_several_tasks:swapped"}}
     with pytest.raises(DataError, match="prompts of val are also in train"):
-        run_recipe(parse({**VALUES, "tasks": tasks}), tmp_path / "run")
+        run_recipe(parse_recipe({**VALUES, "tasks": tasks}), tmp_path / "run")
 
 
 def test_sft_shows_the_demonstrations_of_the_tasks_that_it_names(finished, tmp_path):
     values = from_base(
         finished, sft={**VALUES["sft"], "steps": 1, "batch_size": 1, "tasks": ["words"]}, rl=None
     )
-    run = run_recipe(parse(values), tmp_path / "run")
+    run = run_recipe(parse_recipe(values), tmp_path / "run")
     assert run.rows("sft")[-1]["train/epoch"] == pytest.approx(1 / 5), "one of the five words"
     with pytest.raises(
         RecipeError, match=r"sft.tasks has wrds, and the names of tasks are letters, words"
     ):
-        parse({**values, "sft": {**values["sft"], "tasks": ["wrds"]}})
+        parse_recipe({**values, "sft": {**values["sft"], "tasks": ["wrds"]}})
 
 
 def leaking(count: int, model=None, **evaluation) -> dict:
@@ -361,7 +361,7 @@ def left_out(run: Run) -> list[str]:
 def test_a_tiny_model_is_not_pretrained_on_what_is_held_out(tmp_path):
     """The demos of forms with one field were: 136 of 200 test prompts are also among the records of
     another seed."""
-    run = run_recipe(parse(leaking(3)), tmp_path / "run")
+    run = run_recipe(parse_recipe(leaking(3)), tmp_path / "run")
     (told,) = left_out(run)
     assert told.startswith(
         "3 of 8 prompts for the tiny model's pretraining are held out in this run"
@@ -371,7 +371,7 @@ def test_a_tiny_model_is_not_pretrained_on_what_is_held_out(tmp_path):
     assert card.trained_on == {
         example.fingerprint() for example in ToyTask({"size": 8}).examples("train")[3:]
     }
-    none = run_recipe(parse(leaking(0, final_limit=3)), tmp_path / "none")
+    none = run_recipe(parse_recipe(leaking(0, final_limit=3)), tmp_path / "none")
     assert left_out(none) == []
     assert {len(found.rows) for found in run.evaluations().values()} == {8}
     assert {len(found.rows) for found in none.evaluations().values()} == {3}, (
@@ -380,17 +380,17 @@ def test_a_tiny_model_is_not_pretrained_on_what_is_held_out(tmp_path):
     with pytest.raises(
         DataError, match="all 8 prompts for the tiny model's pretraining are held out"
     ):
-        run_recipe(parse(leaking(8)), tmp_path / "all")
+        run_recipe(parse_recipe(leaking(8)), tmp_path / "all")
 
 
 def test_a_run_does_not_begin_from_a_model_that_was_trained_on_what_it_holds_out(tmp_path):
-    run = run_recipe(parse(leaking(3, split="test", final=["test"])), tmp_path / "run")
+    run = run_recipe(parse_recipe(leaking(3, split="test", final=["test"])), tmp_path / "run")
     assert left_out(run) == [], "that run evaluates on another split"
     again = leaking(0, {"name": str(run.model("base")), "threads": 1})
     with pytest.raises(
         DataError, match=r"base was trained on 3 of the 8 prompts of val, for example val-0"
     ):
-        run_recipe(parse(again), tmp_path / "again")
+        run_recipe(parse_recipe(again), tmp_path / "again")
 
 
 def test_a_verifier_that_breaks_stops_the_run_however_small_its_tasks_share_is(finished, tmp_path):
@@ -404,7 +404,7 @@ def test_a_verifier_that_breaks_stops_the_run_however_small_its_tasks_share_is(f
     tasks["letters"] = {**TASKS["letters"], "weight": 7}
     values = from_base(finished, tasks=tasks, rl={**VALUES["rl"], "prompts_per_step": 8})
     with pytest.raises(TrainingStopped, match="4 of 4 completions could not be judged"):
-        run_recipe(parse(values), tmp_path / "run")
+        run_recipe(parse_recipe(values), tmp_path / "run")
 
 
 def test_the_demo_of_extraction_and_forms_runs_at_a_tiny_size(tmp_path):
@@ -421,7 +421,7 @@ def test_the_demo_of_extraction_and_forms_runs_at_a_tiny_size(tmp_path):
         "sampling.max_tokens": 8,
         "evaluation": "{every: 0, limit: 2, final: [test], sampled: False}",
     }
-    recipe = load("mixed-demo", [f"{key}={value}" for key, value in small.items()])
+    recipe = load_recipe("mixed-demo", [f"{key}={value}" for key, value in small.items()])
     run_recipe(recipe, tmp_path / "run")
     # the evaluations that it finds are of two rubrics
     run = run_recipe(recipe, tmp_path / "run", resume=True)
@@ -455,7 +455,7 @@ def test_a_sweep_has_figures_for_each_task(finished, tmp_path):
         finished, rl={**VALUES["rl"], "steps": 1}, evaluation={"every": 0, "final": ["val"]}
     )
     rows = run_sweep(
-        {"only": parse(values)}, tmp_path / "sweep", resume=False, observers=lambda *_: []
+        {"only": parse_recipe(values)}, tmp_path / "sweep", resume=False, observers=lambda *_: []
     )
     assert {name for name, value in rows[0].items() if isinstance(value, dict)} == {
         f"{task} {mode}" for task in TASKS for mode in ("greedy", "sampled")
@@ -521,7 +521,7 @@ def test_tasks_are_drawn_in_one_call_and_each_as_if_it_were_alone(tiny_policy, m
 
 
 def test_a_task_of_a_recipe_is_named_by_its_path_and_its_name():
-    mixed, forms = find("mixed-demo"), find("forms-demo")
+    mixed, forms = find_recipe("mixed-demo"), find_recipe("forms-demo")
     options = task_section(f"{mixed}:forms", ["task.options.records=9"]).options
     assert options["records"] == 9
     assert options["max_fields"] == 2
@@ -532,7 +532,7 @@ def test_a_task_of_a_recipe_is_named_by_its_path_and_its_name():
 
 
 def test_the_verdict_names_a_task_that_fell(tmp_path):
-    recipe = parse({**VALUES, "evaluation": {"final": ["test"]}})
+    recipe = parse_recipe({**VALUES, "evaluation": {"final": ["test"]}})
     with Run.start(recipe, tmp_path / "run", resume=False) as run:
         for task, levels in {"letters": (SFT, RL), "words": (RL, SFT)}.items():
             for stage, level in zip(("sft", "rl"), levels, strict=True):

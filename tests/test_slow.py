@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 
 from conftest import WORDS
 from plumbline.policies.pretrained.tiny import make_tiny
-from plumbline.recipe import TinySection, parse
+from plumbline.recipe import TinySection, parse_recipe
 from plumbline.runs.run import Run
 from plumbline.training.pipeline import _open
 
@@ -31,7 +31,7 @@ def other(tiny_folder, tmp_path_factory):
 
 
 def events_of(folder, run_folder, times=1, **model):
-    recipe = parse(
+    recipe = parse_recipe(
         {
             "name": "slow",
             "model": {"name": str(folder), **model},

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from plumbline.errors import DataError, StorageError
 from plumbline.storage import (
     JsonLines,
-    as_umask_says,
+    apply_umask,
     read_bytes,
     read_json,
     read_jsonl,
@@ -199,7 +199,7 @@ def test_files_have_the_permissions_that_the_umask_leaves(tmp_path):
             write_text(tmp_path / "a.txt", "a")
             (tmp_path / f"{mask}").mkdir(0o700)
             (tmp_path / f"{mask}" / "model").touch(0o600)
-            as_umask_says(tmp_path / f"{mask}")
+            apply_umask(tmp_path / f"{mask}")
         finally:
             os.umask(before)
         assert (tmp_path / "a.txt").stat().st_mode & 0o777 == mode

@@ -19,7 +19,7 @@ import yaml
 import plumbline as api
 from plumbline.config import imports
 from plumbline.errors import RecipeError, UntrustedCodeError
-from plumbline.recipe import load
+from plumbline.recipe import load_recipe
 from plumbline.storage import write_jsonl
 
 PAYLOAD = """
@@ -740,7 +740,7 @@ def test_code_beside_a_recipe_is_found_from_another_folder_with_consent_to_all(
         yaml.safe_dump({"name": "r", "task": {"name": "jsonl", "options": options}, **PLAIN})
     )
     monkeypatch.chdir(tmp_path / "here")
-    load(recipe)
+    load_recipe(recipe)
 
     def score():
         return imports.named("code_beside:score", "scoring function")

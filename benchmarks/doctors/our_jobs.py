@@ -374,11 +374,11 @@ def _sft(models: Path, sections: dict[str, Any], seed: int, folder: Path) -> Non
 
 def _run(values: dict[str, Any], folder: Path) -> None:
     from plumbline.errors import PlumblineError
-    from plumbline.recipe import parse
+    from plumbline.recipe import parse_recipe
     from plumbline.training.pipeline import run_recipe
 
     try:
-        run_recipe(parse(values), folder)
+        run_recipe(parse_recipe(values), folder)
     except PlumblineError as error:
         if not (folder / "metrics.jsonl").is_file():
             raise

@@ -13,7 +13,7 @@ import yaml
 from plumbline.algorithms import ALGORITHMS
 from plumbline.algorithms.grpo import Grpo
 from plumbline.evaluation.models import ModelOptions, evaluate_model
-from plumbline.recipe import Recipe, load
+from plumbline.recipe import Recipe, load_recipe
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.record import STAGES
@@ -83,7 +83,9 @@ def written(values: Mapping[str, Any]) -> list[str]:
 def start(base: Base, family: str, seed: int, folder: Path, over: Mapping[str, Any]) -> Run:
     """The model that a seed's arms begin with: pretrained and spoilt by SFT, no GRPO yet."""
     return run(
-        load(base.recipe, written({**base.families[family], **over, "seed": seed, "rl": None})),
+        load_recipe(
+            base.recipe, written({**base.families[family], **over, "seed": seed, "rl": None})
+        ),
         folder,
     )
 
@@ -108,7 +110,7 @@ def arm(
         keys.pop("alone", False),
     )
     if alone:
-        recipe = load(
+        recipe = load_recipe(
             base.recipe,
             written({**base.families[family], **keys, **over, "seed": seed, "rl": None}),
         )
@@ -127,7 +129,9 @@ def arm(
             "sft": None,
             "seed": seed,
         }
-        recipe = load(base.recipe, written({**base.families[family], **keys, **over, **given}))
+        recipe = load_recipe(
+            base.recipe, written({**base.families[family], **keys, **over, **given})
+        )
     with optimiser(how):
         return run(recipe, folder / f"arm-{recipe.identity()}-{how}")
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from plumbline.evaluation.statistics import Interval, t_interval
 from plumbline.reports.charts import Mark, Points, Size, dot_chart, line_chart
-from plumbline.reports.templating import render
+from plumbline.reports.templating import render_template
 
 STYLES, SHAPES = ("c1", "c2", "c3", "c4"), ("circle", "diamond", "hollow")
 CURVES = Size(560, 260, 120)
@@ -122,7 +122,7 @@ def standing(drawing: str) -> str:
     width, height = map(int, drawing.partition('viewBox="0 0 ')[2].partition('"')[0].split())
     wider = 30  # on both sides, for what is written across an edge
     box = f'viewBox="{-wider} 0 {width + 2 * wider} {height}"'
-    css = render("style.css")
+    css = render_template("style.css")
     colours = css.partition("*{")[0] + "".join(re.findall(r"svg [^{}]*{[^{}]*}", css))
     style = f"<style>{colours}text{{font-family:sans-serif}}</style>"
     back = (

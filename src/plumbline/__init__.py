@@ -20,8 +20,7 @@ if TYPE_CHECKING:  # `typing` itself takes ten milliseconds
     from plumbline.api import check_task, dry_run, evaluate, open_task, run
     from plumbline.errors import PlumblineError
     from plumbline.evaluation.comparison import compare
-    from plumbline.recipe import Recipe
-    from plumbline.recipe import load as load_recipe
+    from plumbline.recipe import Recipe, load_recipe
     from plumbline.records import Evaluation, Example, Outcome, Score
     from plumbline.runs.run import Run
     from plumbline.tasks.task import Task
@@ -39,11 +38,11 @@ _HOMES = {
     "compare": "evaluation.comparison",
     "dry_run": "api",
     "evaluate": "api",
-    "load_recipe": "recipe:load",
+    "load_recipe": "recipe",
     "open_task": "api",
     "run": "api",
 }
-"""Where each public name is defined; after a colon, what it is called there."""
+"""Where each public name is defined."""
 
 __all__ = [
     "Evaluation",
@@ -67,8 +66,7 @@ __all__ = [
 def __getattr__(name: str) -> "Any":
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, _, there = _HOMES[name].partition(":")
-    return getattr(importlib.import_module(f"{__name__}.{module}"), there or name)
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -18,13 +18,13 @@ import signal
 from types import FrameType
 
 
-def _at_once(*_: int | FrameType | None) -> None:
+def _exit_at_once(*_: int | FrameType | None) -> None:
     """End: nothing has begun yet, or all is written."""
     os.write(2, b"\nstopped; the same command starts it again.\n")
     os._exit(130)
 
 
-def _over(*_: int | FrameType | None) -> None:
+def _exit_at_time_limit(*_: int | FrameType | None) -> None:
     """End where the processor's time is over: the next limit kills without a word."""
     sys.exit(
         "error: this process has used all the processor's time that it may\n  fix: raise the limit "
@@ -35,10 +35,10 @@ def _over(*_: int | FrameType | None) -> None:
 def main() -> None:
     """Run the command line; Ctrl-C ends it without a traceback from its first import to its
     last."""
-    signal.signal(signal.SIGXCPU, _over)
+    signal.signal(signal.SIGXCPU, _exit_at_time_limit)
     # not where a shell had it ignored
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _at_once)
+        signal.signal(signal.SIGINT, _exit_at_once)
     from plumbline.cli.main import main as command
 
     command()
@@ -46,7 +46,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     from plumbline import (
-        __main__ as entry,  # by its own name, by which `plumbline.cli.exits` knows `_at_once`
+        __main__ as entry,  # by its own name, by which `plumbline.cli.exits` knows `_exit_at_once`
     )
 
     entry.main()

@@ -70,7 +70,7 @@ def run(
     observers: list[Observer] = [] if quiet else [view]
     with ExitStack() as opened:
         opened.enter_context(consent(everything=trust_code))
-        loaded, place = _loaded(recipe, overrides, out)
+        loaded, place = _load_with_folder(recipe, overrides, out)
         folder = folder_for(place)
         if is_address(place):
             if not resume:
@@ -101,11 +101,11 @@ def dry_run(
         PlumblineError: the recipe cannot be read; all else that is wrong is in `.findings`.
     """
     with consent(everything=trust_code):
-        loaded, place = _loaded(recipe, overrides, out)
+        loaded, place = _load_with_folder(recipe, overrides, out)
         return look_ahead(loaded, folder_for(place), resume=resume)
 
 
-def _loaded(
+def _load_with_folder(
     recipe: str | Path | Mapping[str, Any] | Recipe,
     overrides: Sequence[str],
     out: str | Path | None,
@@ -115,11 +115,11 @@ def _loaded(
         raise RecipeError("overrides are for recipes in files", "change the recipe itself")
     typed(overrides)
     if isinstance(recipe, Mapping):
-        recipe = recipes.parse(_by_name(recipe))
+        recipe = recipes.parse_recipe(_name_functions(recipe))
     elif isinstance(recipe, Recipe) and ":" in recipe.model.family:
         # what its family reads may have been unchecked when it was loaded
-        recipe = recipes.parse(recipe.plain())
-    loaded = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, overrides)
+        recipe = recipes.parse_recipe(recipe.to_dict())
+    loaded = recipe if isinstance(recipe, Recipe) else recipes.load_recipe(recipe, overrides)
     return loaded, str(out) if out is not None else join(loaded.run.folder, loaded.name)
 
 
@@ -137,7 +137,7 @@ def open_task(name: str, *, folder: str | Path | None = None, **options: Any) ->
     """
     typed([name])
     place = Path(folder) if folder is not None else Path("data") / name
-    return tasks.open_task(name, _by_name(options), place)
+    return tasks.open_task(name, _name_functions(options), place)
 
 
 def evaluate(
@@ -192,14 +192,14 @@ def evaluate(
         return evaluate_model(source, task, task.examples(split)[:limit], split, how, Silent())
 
 
-def _by_name(values: Any) -> Any:
+def _name_functions(values: Any) -> Any:
     """Values with every function in them as `module:name`, which a recipe can keep; all of them are
     the user's."""
     if isinstance(values, Mapping):
         typed(f"{key}={value}" for key, value in values.items())
-        return {key: _by_name(value) for key, value in values.items()}
+        return {key: _name_functions(value) for key, value in values.items()}
     if isinstance(values, list | tuple):
-        return [_by_name(value) for value in values]
+        return [_name_functions(value) for value in values]
     return _name_of(values) if callable(values) else values
 
 
@@ -229,7 +229,7 @@ class PolicyLaws:
     """Distinct trajectories drawn."""
 
 
-def sampled(
+def sample_trajectories(
     sampler: Sampler,
     prompts: Sequence[Sequence[Message]],
     copies: int,
@@ -268,8 +268,8 @@ def check_policy(
         draws: trajectories.
         seed: of the sampler.
     """
-    (trajectories,) = sampled(policy, [messages], draws, sampling, seed)
-    return _laws(policy, [(trajectory,) for trajectory in trajectories])
+    (trajectories,) = sample_trajectories(policy, [messages], draws, sampling, seed)
+    return _measure_laws(policy, [(trajectory,) for trajectory in trajectories])
 
 
 def check_episodes(
@@ -287,10 +287,10 @@ def check_episodes(
     before it led to.
     """
     (group,) = collect(policy, task, [example], copies=draws, sampling=sampling, key=(seed,))
-    return _laws(policy, [rollout.turns for rollout in group.rollouts])
+    return _measure_laws(policy, [rollout.turns for rollout in group.rollouts])
 
 
-def _laws(policy: Policy, drawn: Sequence[Sequence[Trajectory]]) -> PolicyLaws:
+def _measure_laws(policy: Policy, drawn: Sequence[Sequence[Trajectory]]) -> PolicyLaws:
     draws = len(drawn)
     counts = Counter(map(_key, drawn))
     one_of_each = list({_key(turns): turns for turns in drawn}.values())
@@ -303,7 +303,7 @@ def _laws(policy: Policy, drawn: Sequence[Sequence[Trajectory]]) -> PolicyLaws:
     gap = float((scored.logprobs.detach() - scored.recorded).abs().max())
     return PolicyLaws(
         gap=gap,
-        chi_square_p=_chi_square_p(observed, probabilities * draws, draws),
+        chi_square_p=_chi_square_p_value(observed, probabilities * draws, draws),
         mass=float(probabilities.sum()),
         kinds=len(one_of_each),
     )
@@ -316,7 +316,7 @@ def _key(turns: Sequence[Trajectory]) -> bytes:
     )
 
 
-def _chi_square_p(observed: np.ndarray, expected: np.ndarray, draws: int) -> float:
+def _chi_square_p_value(observed: np.ndarray, expected: np.ndarray, draws: int) -> float:
     """Upper tail of Pearson's statistic; kinds expected fewer than 5 times are pooled, with those
     never drawn."""
     often = expected >= 5
@@ -328,10 +328,10 @@ def _chi_square_p(observed: np.ndarray, expected: np.ndarray, draws: int) -> flo
             np.append(means[:-2], means[-2:].sum()),
         )
     statistic = float(((counts - means) ** 2 / means).sum())
-    return _upper_tail(statistic, len(counts) - 1)
+    return _chi_square_upper_tail(statistic, len(counts) - 1)
 
 
-def _upper_tail(statistic: float, degrees: int) -> float:
+def _chi_square_upper_tail(statistic: float, degrees: int) -> float:
     """P(chi-square > statistic), by Wilson and Hilferty's cube root (1931); within 1e-3 for 3
     degrees or more."""
     if degrees < 1:

@@ -26,7 +26,7 @@ _HIDDEN = re.compile(
 )
 
 
-def visible(text: str) -> str:
+def make_visible(text: str) -> str:
     """The same text with nothing in it that cannot be seen, but line breaks, tabs and the joiners
     that emoji and scripts need: a control character becomes its code, `<U+202E>`.
 
@@ -35,7 +35,12 @@ def visible(text: str) -> str:
     return _HIDDEN.sub(_code, text.replace("\r\n", "\n"))
 
 
-def escaped(text: str) -> str:
+def to_visible_line(text: str) -> str:
+    """The same text as `make_visible` has it, on one line."""
+    return " ".join(make_visible(text).split())
+
+
+def escape_hidden(text: str) -> str:
     """The same JSON with escapes for what cannot be seen."""
     return _HIDDEN.sub(lambda match: json.dumps(match.group())[1:-1], text)
 
@@ -47,10 +52,10 @@ def _code(match: re.Match[str]) -> str:
 
 class PlumblineError(Exception):
     """An error that a user can fix: `cause` says what is wrong, `fix` what to do; both are
-    `visible`."""
+    made visible."""
 
     def __init__(self, cause: str, fix: str = "") -> None:
-        cause, fix = visible(cause), visible(fix)
+        cause, fix = make_visible(cause), make_visible(fix)
         super().__init__(f"{cause}\n  fix: {fix}" if fix else cause)
         self.cause = cause
         self.fix = fix

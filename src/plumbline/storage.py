@@ -133,6 +133,11 @@ def one_line(error: object) -> str:
     return " ".join(str(error).split())[:300]
 
 
+def shorten(text: str, most: int, mark: str = "...") -> str:
+    """A text, or its first `most` characters and a mark."""
+    return text if len(text) <= most else f"{text[:most]}{mark}"
+
+
 def open_regular(path: Path, kind: type[PlumblineError] = DataError) -> BufferedReader:
     """Open an ordinary file for reading, without waiting for anything.
 
@@ -221,7 +226,7 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def begins_with(path: Path, head: str) -> bool:
+def file_begins_with(path: Path, head: str) -> bool:
     """Whether a file's first bytes, blanks before them aside, are these.
 
     Raises:
@@ -301,7 +306,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         sync_folder(path.parent)
 
 
-def as_umask_says(folder: Path) -> None:
+def apply_umask(folder: Path) -> None:
     """Give a folder that was made for its owner alone, and the files in it, the permissions that
     new ones have.
 

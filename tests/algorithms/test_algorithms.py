@@ -15,7 +15,7 @@ from plumbline.algorithms.cispo import Cispo
 from plumbline.algorithms.grpo import Grpo
 from plumbline.errors import RecipeError
 from plumbline.policies import open_policy
-from plumbline.recipe import ModelSection, load, parse
+from plumbline.recipe import ModelSection, load_recipe, parse_recipe
 from tests.training.toy_runs import train_toy
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "algorithms.md").read_text(
@@ -29,7 +29,7 @@ ROWS = {
 
 
 def parsed(algorithm, **rl):
-    return parse(
+    return parse_recipe(
         {"name": "x", "model": {"name": "m"}, "rl": {"steps": 1, "algorithm": algorithm, **rl}}
     )
 
@@ -87,7 +87,7 @@ def test_one_more_is_a_file_and_a_line(tiny_folder, tmp_path, monkeypatch):
         weights[name] = {key: value.detach().clone() for key, value in policy.trainable().items()}
         if name == "one":
             assert run.recipe.rl.algorithm == Reinforce()
-            assert parse(run.recipe.model_dump(mode="json")) == run.recipe, (
+            assert parse_recipe(run.recipe.model_dump(mode="json")) == run.recipe, (
                 "a resumed run reads it again"
             )
     before = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder)).trainable()
@@ -168,8 +168,10 @@ def test_just_grpo_refuses_a_law_that_is_not_left_to_right(sampling, said):
         "rl": {"steps": 1, "algorithm": "just_grpo"},
     }
     with pytest.raises(RecipeError, match=said):
-        parse({**values, "sampling": sampling})
-    whole = parse({**values, "sampling": {"selector": "leftmost", "steps": 8, "max_tokens": 8}})
+        parse_recipe({**values, "sampling": sampling})
+    whole = parse_recipe(
+        {**values, "sampling": {"selector": "leftmost", "steps": 8, "max_tokens": 8}}
+    )
     assert whole.rl.algorithm.exact
 
 
@@ -180,17 +182,19 @@ def test_a_name_alone_is_the_algorithm_with_its_defaults_wherever_options_are_la
         "name: x\nmodel: {name: m}\nrl: {steps: 1, algorithm: cispo}\n"
     )
     (tmp_path / "over.yaml").write_text("extends: base.yaml\nrl: {algorithm: {clip_high: 0.7}}\n")
-    assert load(tmp_path / "base.yaml").rl.algorithm == Cispo()
-    assert load(tmp_path / "over.yaml").rl.algorithm == Cispo(clip_high=0.7)
-    assert load(tmp_path / "base.yaml", ["rl.algorithm.clip_high=0.7"]).rl.algorithm == Cispo(
-        clip_high=0.7
-    )
-    assert load(tmp_path / "over.yaml", ["rl.algorithm=grpo"]).rl.algorithm == Grpo()
+    assert load_recipe(tmp_path / "base.yaml").rl.algorithm == Cispo()
+    assert load_recipe(tmp_path / "over.yaml").rl.algorithm == Cispo(clip_high=0.7)
+    assert load_recipe(
+        tmp_path / "base.yaml", ["rl.algorithm.clip_high=0.7"]
+    ).rl.algorithm == Cispo(clip_high=0.7)
+    assert load_recipe(tmp_path / "over.yaml", ["rl.algorithm=grpo"]).rl.algorithm == Grpo()
 
 
 def test_controls_without_rl_are_an_error():
     with pytest.raises(RecipeError, match="this recipe has no rl"):
-        parse({"name": "x", "model": {"name": "m"}, "controls": {"shuffle_advantages": True}})
+        parse_recipe(
+            {"name": "x", "model": {"name": "m"}, "controls": {"shuffle_advantages": True}}
+        )
 
 
 def test_the_denominator_and_the_credit_are_the_algorithms_own():

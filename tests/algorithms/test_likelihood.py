@@ -13,7 +13,7 @@ from plumbline.algorithms.spg import MIX, ORDER, sandwiched
 from plumbline.algorithms.views import bound_views, trajectory_views
 from plumbline.algorithms.wd1 import LOOKS, Wd1
 from plumbline.errors import RecipeError
-from plumbline.recipe import parse
+from plumbline.recipe import parse_recipe
 from plumbline.records import Sampling, Step, SteppedSampling, Trajectory
 
 LENGTH = 3
@@ -291,7 +291,7 @@ def test_spg_of_a_batch_is_the_sum_of_its_places():
 )
 def test_combinations_that_would_be_biased_or_empty_are_refused(rl, message):
     with pytest.raises(RecipeError, match=message):
-        parse({"name": "x", "model": {"name": "m"}, "rl": {"steps": 1, **rl}})
+        parse_recipe({"name": "x", "model": {"name": "m"}, "rl": {"steps": 1, **rl}})
 
 
 def test_a_view_keeps_everything_but_the_steps():

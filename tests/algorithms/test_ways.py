@@ -12,11 +12,11 @@ from torch.nn import functional
 from conftest import WORDS, sharpen
 from plumbline.algorithms.dpo import Dpo
 from plumbline.algorithms.rft import Rft
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.errors import DataError, RecipeError
 from plumbline.policies import open_policy
 from plumbline.policies.pretrained.tiny import make_tiny
-from plumbline.recipe import ModelSection, TeacherSection, TinySection, parse
+from plumbline.recipe import ModelSection, TeacherSection, TinySection, parse_recipe
 from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rl import teacher_chat
@@ -55,7 +55,7 @@ def recipe_of(algorithm, **rl):
         "optimiser": {"learning_rate": 1e-9},
         **rl,
     }
-    return parse({"name": "x", "model": {"name": "m"}, "rl": rl})
+    return parse_recipe({"name": "x", "model": {"name": "m"}, "rl": rl})
 
 
 def group_of(rewards, texts=None, trajectories=None):
@@ -82,7 +82,7 @@ def drawn(tiny_folder):
     with torch.no_grad():
         for weight in policy.trainable().values():
             weight.add_(torch.randn(weight.shape, generator=rng) * 0.02)
-    groups = sampled(policy, CHATS, G, LAW, seed=1)
+    groups = sample_trajectories(policy, CHATS, G, LAW, seed=1)
     return policy, [group_of(r, trajectories=g) for r, g in zip(REWARDS, groups, strict=True)]
 
 
@@ -209,7 +209,7 @@ def test_dpo_beside_trl(drawn, monkeypatch, tmp_path, tiny_folder):
     from transformers import AutoTokenizer
 
     policy, _ = drawn  # TRL's DPO has no temperature
-    at_one = sampled(policy, CHATS, G, Sampling(max_tokens=LIMIT), seed=1)
+    at_one = sample_trajectories(policy, CHATS, G, Sampling(max_tokens=LIMIT), seed=1)
     groups = [group_of(r, trajectories=g) for r, g in zip(REWARDS, at_one, strict=True)]
     update, ours = gradients(policy, groups, recipe_of({"name": "dpo", "beta": 0.3}), monkeypatch)
     best, worst = (
@@ -330,7 +330,8 @@ def test_a_sampled_kl_to_a_teacher_has_the_closed_ones_mean(drawn, tiny_deep, mo
     policy, _ = drawn
     teacher = open_policy(ModelSection(name=str(tiny_deep)), str(tiny_deep))
     answers = [
-        group_of([0.0] * 64, trajectories=g) for g in sampled(policy, CHATS, 64, LAW, seed=2)
+        group_of([0.0] * 64, trajectories=g)
+        for g in sample_trajectories(policy, CHATS, 64, LAW, seed=2)
     ]
     found = {}
     for kl in ("closed", "sampled"):

@@ -10,7 +10,7 @@ import pytest
 from plumbline.checks.diagnosis.conditions import Evidence, RunFigures, judge_condition
 from plumbline.checks.diagnosis.decide import gather_evidence
 from plumbline.evaluation.statistics import pooled_interval
-from plumbline.recipe import load, parse
+from plumbline.recipe import load_recipe, parse_recipe
 from plumbline.recipe.decision_rules import Condition, DecideSection
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run
@@ -138,8 +138,10 @@ def test_a_name_stands_for_a_condition_that_was_defined_before(evidence):
 
 def test_evaluations_of_other_examples_or_another_rubric_are_not_compared(tmp_path):
     now = planted(tmp_path / "now", LEVELS, n=40)
-    fewer = planted(tmp_path / "fewer", LEVELS, n=30, recipe=load("commerce-v4"))
-    other = planted(tmp_path / "other", LEVELS, n=40, recipe=load("commerce-v4"), rubric="r@2")
+    fewer = planted(tmp_path / "fewer", LEVELS, n=30, recipe=load_recipe("commerce-v4"))
+    other = planted(
+        tmp_path / "other", LEVELS, n=40, recipe=load_recipe("commerce-v4"), rubric="r@2"
+    )
     condition = {"metric": "eval/extraction", "at": 10, "against": "previous", "above": -1}
     alone = judge_condition(Condition.model_validate(condition), gather_evidence([now]), {})
     assert "no previous run" in alone.reasons[0]
@@ -156,7 +158,7 @@ def test_evaluations_of_other_examples_or_another_rubric_are_not_compared(tmp_pa
 def test_a_mean_over_other_tasks_is_not_compared(tmp_path):
     now = planted(tmp_path / "now", LEVELS, n=40)
     two = {task: LEVELS[task] for task in TASKS if task not in {"sql_qa", "insights"}}
-    fewer = planted(tmp_path / "fewer", two, n=40, recipe=load("commerce-v4.2-c-sql_qa"))
+    fewer = planted(tmp_path / "fewer", two, n=40, recipe=load_recipe("commerce-v4.2-c-sql_qa"))
     verdict = judge_condition(
         Condition(metric="eval/mean_reward", against="previous", above=0),
         gather_evidence([now, fewer]),
@@ -166,7 +168,7 @@ def test_a_mean_over_other_tasks_is_not_compared(tmp_path):
 
 
 def test_a_run_that_was_evaluated_at_its_ends_alone_has_two_points(tmp_path):
-    recipe = load("commerce-smollm2")
+    recipe = load_recipe("commerce-smollm2")
     with Run.start(recipe, tmp_path / "run", resume=False) as run:
         for task in TASKS:
             for stage, mean in (("base", 0.01), ("sft", 0.4), ("rl", 0.5)):
@@ -193,7 +195,7 @@ def test_a_run_that_was_evaluated_at_its_ends_alone_has_two_points(tmp_path):
 
 
 def test_a_run_of_one_task_has_its_strata_and_readings_as_metrics(tmp_path):
-    recipe = parse(
+    recipe = parse_recipe(
         {"name": "one", "model": {"name": "m"}, "rl": {"steps": 10}, "evaluation": {"every": 5}}
     )
     with Run.start(recipe, tmp_path / "run", resume=False) as run:
@@ -208,7 +210,7 @@ def test_a_run_of_one_task_has_its_strata_and_readings_as_metrics(tmp_path):
 
 
 def test_where_there_are_clusters_it_is_these_that_would_decide(tmp_path):
-    recipe = parse(
+    recipe = parse_recipe(
         {"name": "one", "model": {"name": "m"}, "rl": {"steps": 10}, "evaluation": {"every": 5}}
     )
     drawn = evaluation("extraction", 0.5, 64, "x")

@@ -15,7 +15,7 @@ from plumbline.checks.diagnosis.decide import (
 )
 from plumbline.cli.main import app
 from plumbline.errors import PlumblineError, RecipeError, RunError
-from plumbline.recipe import differences, load
+from plumbline.recipe import differences, load_recipe
 from plumbline.recipe.decision_rules import Change
 from plumbline.runs.run import Run
 from tests.diagnosis.planted import SCENARIOS, TASKS, at, planted
@@ -40,7 +40,12 @@ def test_each_scenario_leads_to_the_recipe_that_the_log_planned_for_it(tmp_path,
     out = tmp_path / "elsewhere" / "next.yaml"
     out.parent.mkdir()
     write_next_recipe(decision, Run.read(folder), out)
-    assert without_names(differences(load(f"commerce-v4.2-{scenario.lower()}"), load(out))) == []
+    assert (
+        without_names(
+            differences(load_recipe(f"commerce-v4.2-{scenario.lower()}"), load_recipe(out))
+        )
+        == []
+    )
     text = out.read_text()
     for change in decision.changes.values():
         assert f"# {change.because}" in text
@@ -116,7 +121,7 @@ def test_whether_a_task_lags_too_may_be_open(tmp_path):
 
 def test_the_logs_questions_are_answered_with_figures(tmp_path):
     early = {task: {10: 0.17} for task in TASKS}
-    before = planted(tmp_path / "v4", early, recipe=load("commerce-v4"), rubric="r@1:strict")
+    before = planted(tmp_path / "v4", early, recipe=load_recipe("commerce-v4"), rubric="r@1:strict")
     now = planted(tmp_path / "v41", SCENARIOS["A"], rubric="r@1:lenient", strict=0.2)
     answers = {one.name: one for one in decided(now, before).answers}
     assert list(answers) == ["parser", "reading", "past_130", "weakest", "target"]
@@ -145,7 +150,7 @@ def test_the_question_of_the_weakest_task_names_it(tmp_path):
 
 def test_runs_of_one_recipe_are_seeds_and_their_spread_widens_the_interval(tmp_path):
     def named(seed):
-        return load("commerce-v4.1").model_copy(update={"seed": seed, "name": f"any-{seed}"})
+        return load_recipe("commerce-v4.1").model_copy(update={"seed": seed, "name": f"any-{seed}"})
 
     levels = {0: 0.58, 1: 0.64, 2: 0.61}
     folders = [
@@ -167,7 +172,9 @@ def test_runs_of_one_recipe_are_seeds_and_their_spread_widens_the_interval(tmp_p
 
 
 def test_three_recipes_are_an_error(tmp_path):
-    recipes = {steps: load("commerce-v4.1", [f"rl.steps={steps}"]) for steps in (600, 601, 602)}
+    recipes = {
+        steps: load_recipe("commerce-v4.1", [f"rl.steps={steps}"]) for steps in (600, 601, 602)
+    }
     folders = [
         planted(tmp_path / str(steps), {}, recipe=recipe) for steps, recipe in recipes.items()
     ]
@@ -202,7 +209,9 @@ def test_the_next_recipe_is_ours_to_write_and_must_be_one(tmp_path):
 
 
 def test_a_tree_of_another_recipe_can_be_asked(tmp_path):
-    folder = planted(tmp_path / "run", SCENARIOS["A"], recipe=load("commerce-v4", ["rl.steps=600"]))
+    folder = planted(
+        tmp_path / "run", SCENARIOS["A"], recipe=load_recipe("commerce-v4", ["rl.steps=600"])
+    )
     assert decided(folder, tree="commerce-v4.1").scenario == "A"
 
 
@@ -239,4 +248,4 @@ def test_the_command_prints_text_or_json_and_writes_the_recipe(tmp_path):
     assert plain["scenario"] == "C-insights"
     assert plain["changes"]["tasks.insights.options.insights"]["to"] == 350
     assert [rule["rule"] for rule in plain["watch"] if rule["fired"]] == ["gradient"]
-    assert load(out).each_task["insights"].options["insights"] == 350
+    assert load_recipe(out).each_task["insights"].options["insights"] == 350

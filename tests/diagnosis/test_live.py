@@ -14,7 +14,7 @@ from plumbline.checks.diagnosis.live import Live, validate_check_names
 from plumbline.checks.diagnosis.rules.signal import LOOK, slope_t
 from plumbline.errors import RecipeError, TrainingStopped
 from plumbline.policies import open_policy
-from plumbline.recipe import SftSection, parse
+from plumbline.recipe import SftSection, parse_recipe
 from plumbline.recipe.decision_rules import ChecksSection
 from plumbline.runs.run import Run
 from plumbline.storage import read_jsonl
@@ -196,7 +196,7 @@ def test_a_name_that_is_no_check_is_an_error_that_lists_them(tmp_path):
         validate_check_names(ChecksSection(ignore=["no_signal"]))
     values = {**toy_recipe().model_dump(), "checks": {"ignore": ["no_signal"]}}
     with pytest.raises(RecipeError, match="no check no_signal"):
-        run_recipe(parse(values), tmp_path / "run")
+        run_recipe(parse_recipe(values), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -215,7 +215,7 @@ def own(tiny_folder, folder, *, checks=None, options=None, resume=False, **over)
         "checks": {"every": 5, "ignore": ignored, **checks},
         **over,
     }
-    run_recipe(parse(recipe), folder, resume=resume)
+    run_recipe(parse_recipe(recipe), folder, resume=resume)
     return Run.read(folder)
 
 
@@ -275,7 +275,7 @@ def test_a_healthy_run_is_not_stopped_and_a_dead_part_is_said_once(tiny_folder, 
 
 def test_supervised_training_that_falls_apart_is_stopped(tiny_folder, tmp_path):
     policy = open_policy(
-        parse({"name": "x", "model": {"name": str(tiny_folder)}}).model, str(tiny_folder)
+        parse_recipe({"name": "x", "model": {"name": str(tiny_folder)}}).model, str(tiny_folder)
     )
     chat = [
         {"role": "user", "content": "escreva"},

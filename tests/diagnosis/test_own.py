@@ -12,7 +12,7 @@ from plumbline.checks.diagnosis.history import Final
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.errors import DataError
-from plumbline.recipe import parse
+from plumbline.recipe import parse_recipe
 from plumbline.records import Headline
 from plumbline.runs.run import Run
 from plumbline.training.pipeline import run_recipe
@@ -38,7 +38,7 @@ def run(tiny_folder, folder, options=None, steps=24, **rl):
         "evaluation": {"every": 8, "limit": 8},
     }
     values["task"] = {"name": "tests.toy:open_toy", "options": options or {}}
-    run_recipe(parse(values), folder)
+    run_recipe(parse_recipe(values), folder)
     (examined,) = [examine(history, CHECKS) for history in read_histories(folder)]
     return examined
 

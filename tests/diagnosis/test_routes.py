@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from plumbline.checks.diagnosis.routes import choose_routes, plain, write_routes
 from plumbline.cli.main import app
 from plumbline.errors import PlumblineError
-from plumbline.recipe import load
+from plumbline.recipe import load_recipe
 from plumbline.runs.run import Run
 from tests.diagnosis.planted import LARGE, SMALL, TASKS, finished
 
@@ -57,7 +57,7 @@ def test_a_table_is_written_and_never_laid_over_another_file(two, tmp_path):
 
 
 def test_runs_without_a_model_or_with_other_examples_are_errors(two, tmp_path):
-    with Run.start(load("commerce-smollm2"), tmp_path / "new", resume=False):
+    with Run.start(load_recipe("commerce-smollm2"), tmp_path / "new", resume=False):
         pass
     with pytest.raises(PlumblineError, match="no model that was evaluated"):
         choose_routes([tmp_path / "new"])

@@ -7,7 +7,7 @@ import pytest
 from plumbline.checks.diagnosis.watch import describe_condition, replay_rules
 from plumbline.errors import RecipeError, TrainingStopped
 from plumbline.policies import open_policy
-from plumbline.recipe import load, parse
+from plumbline.recipe import load_recipe, parse_recipe
 from plumbline.recipe.decision_rules import Condition
 from plumbline.reports.write import write_report
 from plumbline.runs.run import Run
@@ -90,7 +90,7 @@ def test_what_is_inside_the_noise_is_said_once_and_stops_nothing(tmp_path):
 
 
 def toy(watch, **over):
-    return parse(
+    return parse_recipe(
         {
             "name": "toy",
             "model": {"name": "given"},
@@ -195,7 +195,7 @@ def test_at_the_last_step_there_is_nothing_left_to_stop(tiny_folder, tmp_path):
 
 def test_the_report_has_a_table_of_the_rules_and_says_what_to_do_next(tmp_path):
     folder = planted(tmp_path / "run", SCENARIOS["A"], metrics=series(0, **PLANTED["gradient"][1]))
-    with Run.start(load("commerce-v4.1"), folder, resume=True) as run:
+    with Run.start(load_recipe("commerce-v4.1"), folder, resume=True) as run:
         run.event("watch", "gradient: ...", rule="gradient", action="stop", step=33, stage="rl")
     write_report(Run.read(folder))
     for name in ("report.html", "report.md"):

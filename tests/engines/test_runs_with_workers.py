@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.errors import EngineError, ModelError
-from plumbline.recipe import parse
+from plumbline.recipe import parse_recipe
 from plumbline.recipe.execution import ScaleSection
 from plumbline.training.pipeline import run_recipe
 from tests.test_never_lost import fingerprint
@@ -83,7 +83,7 @@ def recipe(tiny_folder):
 @pytest.fixture(scope="module")
 def alone(recipe, tmp_path_factory):
     folder = tmp_path_factory.mktemp("alone") / "run"
-    run_recipe(parse(recipe), folder)
+    run_recipe(parse_recipe(recipe), folder)
     return fingerprint(folder)
 
 
@@ -120,7 +120,7 @@ def test_a_run_that_loses_its_cluster_or_is_interrupted_resumes_to_the_same(
     facts = json.loads(result.stdout.strip().splitlines()[-1])
     assert ended in facts["ended"]
     assert not (tmp_path / "run" / "result.json").exists()
-    run_recipe(parse(recipe), tmp_path / "run", resume=True)
+    run_recipe(parse_recipe(recipe), tmp_path / "run", resume=True)
     assert fingerprint(tmp_path / "run") == alone
     limit = time.monotonic() + 60
     while any(lives(pid) for pid in facts["pids"]) and time.monotonic() < limit:

@@ -854,22 +854,24 @@ def test_a_recipe_with_an_engine_corrects_for_its_rounding_and_is_refused_where_
     monkeypatch,
 ):
     from plumbline.checks.refusals import find_problems
-    from plumbline.recipe import load
+    from plumbline.recipe import load_recipe
     from plumbline.runs.lineage import same_but_seed
 
     monkeypatch.delenv("PLUMBLINE_VLLM_PYTHON", raising=False)
-    recipe = load("commerce-tiny", ["engine=vllm"])
+    recipe = load_recipe("commerce-tiny", ["engine=vllm"])
     assert (recipe.rl.old, recipe.rl.tis) == ("rescored", 2.0)
-    assert load("commerce-tiny", ["engine=vllm", "rl.tis=5", "rl.old=rescored"]).rl.tis == 5
-    assert load("commerce-tiny", []).rl.tis is None
+    assert load_recipe("commerce-tiny", ["engine=vllm", "rl.tis=5", "rl.old=rescored"]).rl.tis == 5
+    assert load_recipe("commerce-tiny", []).rl.tis is None
     assert same_but_seed(
         recipe,
-        load("commerce-tiny", ["engine.name=vllm", "engine.publish=lora", "engine.timeout=9"]),
+        load_recipe(
+            "commerce-tiny", ["engine.name=vllm", "engine.publish=lora", "engine.timeout=9"]
+        ),
     )
-    assert not same_but_seed(recipe, load("commerce-tiny", []))
+    assert not same_but_seed(recipe, load_recipe("commerce-tiny", []))
     monkeypatch.setattr(servers, "MODULE", "no_such_engine.server")
     assert any("has no no_such_engine" in str(problem) for problem in find_problems(recipe))
-    masked = load("demo-masked", []).model
+    masked = load_recipe("demo-masked", []).model
     found = find_problems(recipe.model_copy(update={"model": masked}))
     assert any("vLLM has no model of the family masked" in str(problem) for problem in found)
 
@@ -877,10 +879,10 @@ def test_a_recipe_with_an_engine_corrects_for_its_rounding_and_is_refused_where_
 def test_a_run_refuses_adapters_that_its_server_cannot_be_handed_before_anything_is_trained(
     served, tiny_folder, tmp_path
 ):
-    from plumbline.recipe import parse
+    from plumbline.recipe import parse_recipe
     from plumbline.training.pipeline import run_recipe
 
-    recipe = parse(
+    recipe = parse_recipe(
         {
             "name": "toy",
             "task": {"name": "tests.toy:open_toy"},

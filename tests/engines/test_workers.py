@@ -15,7 +15,7 @@ import pytest
 from plumbline.engines import workers
 from plumbline.errors import EngineError
 from plumbline.policies import open_policy
-from plumbline.recipe import parse
+from plumbline.recipe import parse_recipe
 from plumbline.records import Request, Sampling
 from plumbline.rollouts.collect import collect
 from plumbline.rollouts.reward_workers import Judging, judge
@@ -71,7 +71,7 @@ def spread_over(folder, name=FAULTY, count=2, timeout=30.0, **options):
     from plumbline.engines.workers import spread_verdicts
 
     scale = {"verdicts": count, "timeout": timeout}
-    recipe = parse(
+    recipe = parse_recipe(
         {
             "name": "spread",
             "model": {"name": "nowhere"},
@@ -311,7 +311,7 @@ LAW = Sampling(temperature=1.0, max_tokens=12)
 
 
 def replicas(tiny_folder, kind, **scale):
-    recipe = parse(
+    recipe = parse_recipe(
         {
             "name": "replicas",
             "model": {"name": str(tiny_folder), "rows_at_once": 4},
@@ -460,8 +460,10 @@ def test_a_run_with_workers_is_the_run_without(cluster, tiny_folder, tmp_path):
         "rl": {**RECIPE["rl"], "steps": 2},
     }
     values["evaluation"] = {**RECIPE["evaluation"], "every": 1}
-    run_recipe(parse(values), tmp_path / "alone")
-    run_recipe(parse({**values, "scale": {"verdicts": 2, "samplers": 1}}), tmp_path / "spread")
+    run_recipe(parse_recipe(values), tmp_path / "alone")
+    run_recipe(
+        parse_recipe({**values, "scale": {"verdicts": 2, "samplers": 1}}), tmp_path / "spread"
+    )
     assert fingerprint(tmp_path / "spread") == fingerprint(tmp_path / "alone")
     assert ray.is_initialized(), "this process was connected before, and stays so"
     end = time.monotonic() + 60

@@ -24,7 +24,7 @@ from plumbline.evaluation.history import (
     read_lineage,
 )
 from plumbline.evaluation.statistics import Interval, detectable_difference, direction, holm
-from plumbline.reports.evaluation_output import render
+from plumbline.reports.evaluation_output import render_tables
 from plumbline.reports.run_comparison import history_page, history_tables
 from plumbline.runs.evaluations import write_evaluation
 from plumbline.storage import dumps, read_object, write_json
@@ -398,7 +398,9 @@ def test_whatever_stands_in_the_records_every_run_has_its_line(tmp_path):
             assert by_name["v0"].results
             assert dumps(history_to_dict(found))
             assert history_page(found, "x")
-            assert all(render(history_tables(found), form) for form in ("md", "csv", "latex"))
+            assert all(
+                render_tables(history_tables(found), form) for form in ("md", "csv", "latex")
+            )
             if damage is None:
                 path.rmdir()
                 path.touch()

@@ -10,7 +10,7 @@ from plumbline.checks.refusals import final_splits
 from plumbline.errors import DataError
 from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.replays import replay_episodes
-from plumbline.recipe import parse
+from plumbline.recipe import parse_recipe
 from plumbline.records import Frame, Mistake, Unjudged
 from plumbline.runs.evaluations import INDEX, EvaluationKey, Replay, read_replays, write_replays
 from plumbline.training.pipeline import run_recipe
@@ -110,7 +110,7 @@ def test_a_folder_that_is_not_whole_reads_as_nothing_and_a_damaged_one_is_an_err
 
 
 def recipe(tiny, **evaluation):
-    return parse(
+    return parse_recipe(
         {
             "name": "shown",
             "model": {"name": str(tiny)},
@@ -157,7 +157,7 @@ def test_replays_of_a_task_that_has_none_are_refused_before_anything_is_trained(
     values = recipe(tiny_folder, replays=1).model_dump()
     values["task"]["name"] = "tests.toy:open_toy"
     with pytest.raises(DataError, match="cannot be replayed"):
-        run_recipe(parse(values), tmp_path / "run")
+        run_recipe(parse_recipe(values), tmp_path / "run")
     assert not (tmp_path / "run" / "models").exists()
     with pytest.raises(ValueError, match="replays are of the last split"):
         recipe(tiny_folder, replays=1, final=[])

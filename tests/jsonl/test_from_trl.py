@@ -13,7 +13,7 @@ import yaml
 
 from plumbline.config.imports import consent
 from plumbline.errors import RecipeError, StorageError
-from plumbline.recipe import leaves, load
+from plumbline.recipe import load_recipe, walk_leaves
 from plumbline.recipe.from_trl import read_script
 from plumbline.tasks.jsonl.init_recipe import add_script_options, write_init_recipe
 
@@ -283,7 +283,7 @@ def begin(place, files, out="mine.yaml", *, trusted=True, **more):
                 script=place.folder / next(iter(files)), out=place.folder / out, **given
             )
         )
-    return "\n".join(lines), dict(leaves(yaml.safe_load((place.folder / out).read_text())))
+    return "\n".join(lines), dict(walk_leaves(yaml.safe_load((place.folder / out).read_text())))
 
 
 def script(place, text):
@@ -450,11 +450,11 @@ def test_a_script_in_the_style_of_tutorials_becomes_a_recipe(place, kind):
     assert all(f"TODO: {key} (" in said for key in todo)
     if todo:
         with pytest.raises(RecipeError) as error:
-            load(place.folder / "mine.yaml")
+            load_recipe(place.folder / "mine.yaml")
         assert all(key in error.value.cause for key in todo)
         assert "Train:" not in said + (place.folder / "mine.yaml").read_text()
     else:
-        assert load(place.folder / "mine.yaml").name
+        assert load_recipe(place.folder / "mine.yaml").name
 
 
 LINES = """

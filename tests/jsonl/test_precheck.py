@@ -7,7 +7,7 @@ import pytest
 
 from plumbline.errors import DataError, RecipeError, RewardError, RunError
 from plumbline.evaluation.command import EvaluationSpec, run_evaluation
-from plumbline.recipe import parse
+from plumbline.recipe import parse_recipe
 from plumbline.runs.run import Run, Silent
 from plumbline.tasks import precheck as module
 from plumbline.tasks.jsonl import task as precheck_of_jsonl
@@ -111,7 +111,7 @@ def bad(workplace):
 def test_a_bad_scoring_function_is_found_before_anything_is_built(
     bad, score, options, message, advice
 ):
-    recipe = parse(
+    recipe = parse_recipe(
         {
             "name": "bad",
             "task": {"name": "jsonl", "options": bad.options(score, gold="answer", **options)},
@@ -215,7 +215,7 @@ def test_no_further_example_is_tried_after_the_budget(bad, monkeypatch):
 
 def recipe(place, model, **values):
     task = {"name": "jsonl", "options": place.options(**values.pop("options", {}))}
-    return parse(
+    return parse_recipe(
         {
             "name": "mine",
             "task": task,
@@ -235,7 +235,7 @@ def test_sft_without_gold_answers_is_refused_before_anything_is_built(workplace,
     with pytest.raises(
         RecipeError, match="needs gold answers, and 32 of 32 training examples have none"
     ):
-        run_recipe(parse({**values, "model": model, **stages}), workplace.folder / "run")
+        run_recipe(parse_recipe({**values, "model": model, **stages}), workplace.folder / "run")
     assert not (workplace.folder / "run" / "models").exists()
 
 

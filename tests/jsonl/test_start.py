@@ -9,7 +9,7 @@ import yaml
 
 from plumbline.config.imports import consent
 from plumbline.errors import DataError, RecipeError, RewardError, StorageError
-from plumbline.recipe import load, parse
+from plumbline.recipe import load_recipe, parse_recipe
 from plumbline.recipe.from_trl import read_script
 from plumbline.tasks.jsonl.init_recipe import _address, add_script_options, write_init_recipe
 from plumbline.training.pipeline import run_recipe
@@ -77,7 +77,7 @@ def test_a_recipe_is_written_from_what_the_rows_and_the_reward_are_and_it_runs(p
         "model.threads=1",
     ]
     with consent(everything=True):
-        run = run_recipe(load(place.folder / "recipe.yaml", small), place.folder / "run")
+        run = run_recipe(load_recipe(place.folder / "recipe.yaml", small), place.folder / "run")
     assert run.result()["evaluations"]["rl.test.greedy"]["ceiling"] == 1.0
 
 
@@ -353,7 +353,7 @@ def test_settings_mean_what_they_mean_in_trl(place, config, values):
     read = read_script(script(place, f"import trl\nconfig = trl.GRPOConfig({config})\n"))
     assert {key: read.values[key] for key in values} == values
     kept = {key: each for key, each in read.values.items() if key.startswith("rl.algorithm")}
-    parse(
+    parse_recipe(
         {"name": "x", "model": {"name": "m"}, "rl": {"steps": 1, "algorithm": kept["rl.algorithm"]}}
     )
 
@@ -465,7 +465,7 @@ def test_whatever_a_script_says_becomes_a_recipe_or_one_error(place, where, stra
             if "TODO" in path.read_text()
             else nullcontext()
         ):
-            assert load(path).model.name == "m"
+            assert load_recipe(path).model.name == "m"
 
 
 def test_a_name_that_no_file_can_have_is_none(place):

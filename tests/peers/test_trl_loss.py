@@ -8,7 +8,7 @@ import torch
 from plumbline.algorithms.algorithm import Scored
 from plumbline.algorithms.cispo import Cispo
 from plumbline.algorithms.grpo import Grpo
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.policies import open_policy
 from plumbline.recipe import ModelSection
 from plumbline.records import Sampling
@@ -74,7 +74,7 @@ def test_same_batch_same_loss_and_gradients(tiny_folder, tmp_path, loss_type, be
     there)."""
     policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
     law = Sampling(temperature=TEMPERATURE, max_tokens=LIMIT)
-    groups = sampled(policy, CHATS, G, law, seed=1)
+    groups = sample_trajectories(policy, CHATS, G, law, seed=1)
     trajectories = [t for group in groups for t in group]
     assert len({t.num_tokens for t in trajectories}) > 1, (
         "the batch should hold completions of several lengths"

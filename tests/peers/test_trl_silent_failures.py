@@ -9,9 +9,9 @@ import math
 import pytest
 import torch
 
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.errors import RecipeError, TrainingStopped
-from plumbline.recipe import parse
+from plumbline.recipe import parse_recipe
 from plumbline.records import Sampling
 from plumbline.runs.run import Run
 from tests.peers.trainer import grpo_trainer
@@ -113,7 +113,7 @@ def test_t6_a_sampler_at_another_temperature_than_the_scorer(trl_train, tiny_pol
     )
     # Ours: the law travels inside the trajectory, so a scorer cannot be told another; both laws
     # hold at 0.3.
-    (group,) = sampled(
+    (group,) = sample_trajectories(
         tiny_policy,
         [[{"role": "user", "content": "sim"}]],
         4,
@@ -160,4 +160,4 @@ def test_t8_an_unknown_key_names_the_nearest_known_one():
     with pytest.raises(
         RecipeError, match=r"unknown key rl.optimiser.warmup_ratio \(did you mean warmup\?\)"
     ):
-        parse({**base, "rl": {"steps": 1, "optimiser": {"warmup_ratio": 0.05}}})
+        parse_recipe({**base, "rl": {"steps": 1, "optimiser": {"warmup_ratio": 0.05}}})

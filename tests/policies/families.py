@@ -5,7 +5,7 @@ import json
 
 import torch
 
-from plumbline.api import check_policy, sampled
+from plumbline.api import check_policy, sample_trajectories
 from plumbline.policies import open_policy
 from plumbline.policies.flow.options import FlowSampling
 from plumbline.policies.masked.options import MaskedSampling
@@ -38,7 +38,7 @@ def opened(family, folder, **options):
 def drawn(policy, law=None, copies=3, seed=0):
     return [
         t
-        for group in sampled(policy, CHATS, copies, law or LAWS[policy.family], seed)
+        for group in sample_trajectories(policy, CHATS, copies, law or LAWS[policy.family], seed)
         for t in group
     ]
 

@@ -7,7 +7,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 
 from conftest import WORDS
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained import adapters, fused
@@ -284,12 +284,12 @@ def test_the_reference_adapter_is_the_one_that_is_switched_to(tiny_folder):
     move()
     chat = [{"role": "user", "content": "o produto"}]
     law = Sampling(max_tokens=8)
-    (trajectories,) = sampled(policy, [chat], 3, law, seed=0)
+    (trajectories,) = sample_trajectories(policy, [chat], 3, law, seed=0)
     ours = [
         policy.score(trajectories, reference=which).logprobs.detach() for which in (False, True)
     ]
     with policy.as_reference():  # decoding, too
-        (drawn,) = sampled(policy, [chat], 3, law, seed=0)
+        (drawn,) = sample_trajectories(policy, [chat], 3, law, seed=0)
     by_reference = policy.score(drawn, reference=True)
     fused.unfuse(policy.model)
     theirs = [
@@ -380,7 +380,7 @@ def test_a_sampler_that_merges_adapters_in_16_bits_stays_behind_and_the_gap_show
     policy.chat.stop_ids = (-1,)
 
     def drawn():
-        return sampled(policy, [CHAT], 2, Sampling(max_tokens=24), seed=0)[0]
+        return sample_trajectories(policy, [CHAT], 2, Sampling(max_tokens=24), seed=0)[0]
 
     seen = drawn()
     learn(policy, seen)

@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoTokenizer
 
 from conftest import sharpen
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.errors import ModelError
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive import policy as sampler
@@ -89,7 +89,7 @@ def opened(folder, **options):
 def test_greedy_answers_are_generates_token_for_token(architectures, name):
     policy = opened(architectures[name])
     assert policy.engine["decoder"] == ("lean" if name in LEAN else "transformers")
-    answers = sampled(policy, CHATS, 1, Sampling(temperature=0, max_tokens=24), seed=0)
+    answers = sample_trajectories(policy, CHATS, 1, Sampling(temperature=0, max_tokens=24), seed=0)
     for chat, (answer,) in zip(CHATS, answers, strict=True):
         ids = torch.tensor([policy.chat.prompt(chat)])
         generated = policy.model.generate(
@@ -107,8 +107,8 @@ def test_every_engine_gives_the_same_draws_and_scores(architectures, name):
     chosen = opened(architectures[name])
     general = opened(architectures[name], decoder="transformers", scoring="rows")
     law = Sampling(temperature=0.9, max_tokens=12)
-    ours = [t for group in sampled(chosen, CHATS, 3, law, seed=3) for t in group]
-    theirs = [t for group in sampled(general, CHATS, 3, law, seed=3) for t in group]
+    ours = [t for group in sample_trajectories(chosen, CHATS, 3, law, seed=3) for t in group]
+    theirs = [t for group in sample_trajectories(general, CHATS, 3, law, seed=3) for t in group]
     assert [t.tokens.tolist() for t in ours] == [t.tokens.tolist() for t in theirs]
     one, other = chosen.score(ours), general.score(ours)
     torch.testing.assert_close(one.logprobs, other.logprobs, atol=2e-5, rtol=0)
@@ -140,10 +140,10 @@ def test_dropping_finished_rows_changes_nothing(tiny_policy, monkeypatch):
     monkeypatch.setattr(
         sampler, "_smaller_grid", lambda live: shapes.append(live.shape) or original(live)
     )
-    dropped = sampled(tiny_policy, CHATS, 5, law, seed=4)
+    dropped = sample_trajectories(tiny_policy, CHATS, 5, law, seed=4)
     assert min(p * g for p, g in shapes) < 15
     monkeypatch.setattr(sampler, "_smaller_grid", lambda live: None)
-    kept = sampled(tiny_policy, CHATS, 5, law, seed=4)
+    kept = sample_trajectories(tiny_policy, CHATS, 5, law, seed=4)
     assert [[t.tokens.tolist() for t in g] for g in dropped] == [
         [t.tokens.tolist() for t in g] for g in kept
     ]
@@ -155,7 +155,7 @@ def test_dropping_finished_rows_changes_nothing(tiny_policy, monkeypatch):
 def test_dropout_is_off_even_where_the_model_asks_for_it(architectures):
     policy = opened(architectures["gpt2"])
     policy.model.train()
-    trajectories = sampled(policy, [CHATS[0]], 2, Sampling(max_tokens=8), seed=0)[0]
+    trajectories = sample_trajectories(policy, [CHATS[0]], 2, Sampling(max_tokens=8), seed=0)[0]
     torch.testing.assert_close(
         policy.score(trajectories).logprobs, policy.score(trajectories).logprobs, atol=0, rtol=0
     )
@@ -229,7 +229,7 @@ def test_a_gpu_is_waited_for_at_no_token(architectures, law, monkeypatch):
     policy, steps, true = opened(architectures["llama"], device="cuda"), [], LeanDecoder.step
     monkeypatch.setattr(policy.chat, "stop_ids", (-1,))
     whole = Sampling(max_tokens=16, **law)  # of 16 tokens nothing is asked in between
-    sampled(policy, CHATS, 6, whole, 0)
+    sample_trajectories(policy, CHATS, 6, whole, 0)
 
     def watched(self, *args):
         steps.append(1)
@@ -238,7 +238,7 @@ def test_a_gpu_is_waited_for_at_no_token(architectures, law, monkeypatch):
 
     monkeypatch.setattr(LeanDecoder, "step", watched)
     try:
-        sampled(policy, CHATS, 6, whole, 0)
+        sample_trajectories(policy, CHATS, 6, whole, 0)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert len(steps) == 15

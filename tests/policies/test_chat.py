@@ -23,7 +23,7 @@ from tokenizers import (
 from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedTokenizerFast
 from transformers.utils.chat_template_utils import _compile_jinja_template
 
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.errors import DataError, ModelError
 from plumbline.evaluation.models import ModelOptions, options_as_trained
 from plumbline.export.export import Export, export
@@ -723,12 +723,12 @@ def base(tiny_folder, tmp_path_factory):
     turn."""
     law, folder = Sampling(temperature=0, max_tokens=20), tmp_path_factory.mktemp("chat") / "base"
     policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
-    ((free,),) = sampled(policy, [USER], 1, law, 0)
+    ((free,),) = sample_trajectories(policy, [USER], 1, law, 0)
     rows, often = policy.model.get_input_embeddings().weight.data, free.tokens[-1]
     for seed in range(100):
         noise = torch.randn(rows.shape[1], generator=torch.Generator().manual_seed(seed))
         rows[policy.chat.end_of_turn] = rows[often] + noise * rows[often].std() / 10
-        ((answer,),) = sampled(policy, [USER], 1, law, 0)
+        ((answer,),) = sample_trajectories(policy, [USER], 1, law, 0)
         if answer.finish == "stop" and answer.num_tokens > 2:
             break
     tokenizer = policy.chat.tokenizer
@@ -756,7 +756,7 @@ def test_what_is_saved_ends_where_our_sampler_does(base, tmp_path, lora):
     """Plain transformers reads the ends of answers from the saved generation config, people from
     the card."""
     policy = open_policy(options_of("autoregressive").model(name=str(base), lora=lora), str(base))
-    ((answer,),) = sampled(policy, [USER], 1, Sampling(temperature=0, max_tokens=20), 0)
+    ((answer,),) = sample_trajectories(policy, [USER], 1, Sampling(temperature=0, max_tokens=20), 0)
     assert answer.finish == "stop"
     assert answer.tokens[-1] == policy.chat.end_of_turn != policy.chat.tokenizer.eos_token_id
     assert len(generated(base, policy.chat.prompt(USER))) == 20, "the base does not know that end"

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.policies.pretrained import loading
 from plumbline.policies.sampling_distribution import noises
 from plumbline.training import microbatches as passes
@@ -64,7 +64,7 @@ def test_every_family_samples_scores_and_learns_on_a_gpu(family, tmp_path):
     policy.keep_reference()
     closed = {"beta": 0.1, "kl": "sampled" if name == "autoregressive" else "closed"}
     for law in laws:
-        trajectories = [t for group in sampled(policy, CHATS, 2, law, 0) for t in group]
+        trajectories = [t for group in sample_trajectories(policy, CHATS, 2, law, 0) for t in group]
         credits_ = [Credit((t,), (-1.0) ** index, 1 / 32) for index, t in enumerate(trajectories)]
         for settings in ({"algorithm": "gspo", "inner_epochs": 2}, closed):
             recipe = toy_recipe(family=name, steps=2, optimiser={"learning_rate": 5e-6}, **settings)
@@ -76,7 +76,7 @@ def test_every_family_samples_scores_and_learns_on_a_gpu(family, tmp_path):
             if name == "slots"
             else replace(law, temperature=0)
         )
-        sampled(policy, CHATS, 1, greedy, 0)
+        sample_trajectories(policy, CHATS, 1, greedy, 0)
     batch = [policy.demonstrate([*chat, {"role": "assistant", "content": "sim"}]) for chat in CHATS]
     policy.supervised_loss(batch, noises(2, 0)).backward()
     policy.save(tmp_path / "saved", {})

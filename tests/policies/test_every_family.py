@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.policies.canvas import HIDDEN, answer_of
 from plumbline.policies.policy import Policy
@@ -317,7 +317,7 @@ LONG = [[{"role": "user", "content": "a " * 130}]]
 )
 def test_laws_that_do_not_fit_are_errors(variant, family, change, error, message):
     with pytest.raises(error, match=message):
-        sampled(
+        sample_trajectories(
             variant(family),
             LONG if "context" in message else CHATS,
             1,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.errors import EngineError, ModelError
 from plumbline.policies import forks
 from plumbline.policies.pretrained import policy as pretrained
@@ -109,7 +109,7 @@ def test_who_stops_asking_leaves_no_process(family_folders, two_processes):
     assert any(map(alive, two_processes))
     coming.close()
     assert not any(map(alive, two_processes))
-    assert len(sampled(policy, CHATS, 1, LAWS["autoregressive"], 0)) == 4
+    assert len(sample_trajectories(policy, CHATS, 1, LAWS["autoregressive"], 0)) == 4
 
 
 def test_there_may_be_more_pieces_than_a_pipe_has_room_for(two_processes):

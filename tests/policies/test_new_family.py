@@ -18,7 +18,7 @@ from plumbline.evaluation.models import (
 )
 from plumbline.export.export import Export, export
 from plumbline.policies import open_policy
-from plumbline.recipe import parse
+from plumbline.recipe import parse_recipe
 from plumbline.records import Sampling
 from plumbline.runs.run import Silent
 from plumbline.seeds import derive
@@ -44,7 +44,7 @@ def family(blocks, tmp_path, monkeypatch):
 
 
 def section(family, **options):
-    return parse({"name": "x", "model": {"name": "m", "family": family, **options}}).model
+    return parse_recipe({"name": "x", "model": {"name": "m", "family": family, **options}}).model
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_recipe_names_it(family):
 
 def test_a_saved_model_is_asked_by_the_options_that_it_was_trained_with(family, opened, tmp_path):
     """A run of the recipe, and then what `plumbline eval` does with the model that it saved."""
-    recipe = parse(
+    recipe = parse_recipe(
         {
             "name": "own",
             "task": {"name": "tests.toy:open_toy", "options": {"size": 4}},

@@ -9,7 +9,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from conftest import WORDS, sharpen
-from plumbline.api import check_policy, sampled
+from plumbline.api import check_policy, sample_trajectories
 from plumbline.errors import ModelError
 from plumbline.policies import open_policy, sampling_distribution
 from plumbline.policies import token_logprobs as places
@@ -251,7 +251,8 @@ def test_a_mask_is_named_or_asked_for(backbone, tmp_path, family):
         opened(tmp_path / "model", family, mask_token="<|im_start|>")
     law = replace(LAWS[family], temperature=0)
     one, other = (
-        sampled(each, [CHAT], 1, law, 0)[0][0].answer.tolist() for each in (policy, again)
+        sample_trajectories(each, [CHAT], 1, law, 0)[0][0].answer.tolist()
+        for each in (policy, again)
     )
     assert one == other
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.errors import DataError, ModelError, PlumblineError
 from plumbline.export.export import Export, export
 from plumbline.policies import check_model, open_policy
@@ -662,7 +662,7 @@ def test_logits_that_are_no_numbers_are_an_error_when_a_token_is_drawn(
     with torch.no_grad():
         policy.model.get_output_embeddings().weight.fill_(float("nan"))
     with pytest.raises(ModelError, match="logits of the model are not finite"):
-        sampled(policy, [CHAT], 2, replace(LAWS[family], temperature=temperature), 0)
+        sample_trajectories(policy, [CHAT], 2, replace(LAWS[family], temperature=temperature), 0)
 
 
 # -- the network -----------------------------------------------------------------------------------
@@ -842,7 +842,7 @@ def test_an_architecture_opens_or_is_refused(tmp_path, kind, family, options, me
         refused(tmp_path, message, family=family, **canvas, **options)
         return
     policy = opened(tmp_path, family, **canvas, **options)
-    (group,) = sampled(policy, [CHAT], 2, Sampling(max_tokens=6), 0)
+    (group,) = sample_trajectories(policy, [CHAT], 2, Sampling(max_tokens=6), 0)
     terms = policy.score(group)
     assert float((terms.logprobs - terms.recorded).abs().max()) < 1e-3
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.errors import ModelError, RecipeError
 from plumbline.policies import open_policy
 from plumbline.policies.masked.options import MaskedModel, MaskedSampling
@@ -293,7 +293,9 @@ class TestBlocks:
     def test_prompts_of_all_lengths_are_scored_as_they_were_drawn(self, policy, selector):
         law = MaskedSampling(max_tokens=PLACES, steps=5, selector=selector)
         chats = [[{"role": "user", "content": "?" * count}] for count in range(1, 5)]
-        drawn = [each for group in sampled(policy, chats, 2, law, seed=0) for each in group]
+        drawn = [
+            each for group in sample_trajectories(policy, chats, 2, law, seed=0) for each in group
+        ]
         assert len({len(each.prompt) % 4 for each in drawn}) == 4
         terms = policy.score(drawn)
         torch.testing.assert_close(terms.logprobs.detach(), terms.recorded, atol=1e-4, rtol=0)
@@ -321,10 +323,12 @@ class TestBlocks:
     def test_what_needs_the_whole_canvas_is_refused(self, policy):
         law = MaskedSampling(max_tokens=PLACES, steps=PLACES)
         with pytest.raises(RecipeError, match=r"leave sampling\.blocks out"):
-            sampled(policy, [CHAT], 1, MaskedSampling(max_tokens=PLACES, steps=PLACES, blocks=2), 0)
+            sample_trajectories(
+                policy, [CHAT], 1, MaskedSampling(max_tokens=PLACES, steps=PLACES, blocks=2), 0
+            )
         with pytest.raises(RecipeError, match="1 steps do not fit"):
-            sampled(policy, [CHAT], 1, MaskedSampling(max_tokens=PLACES, steps=1), 0)
-        ((drawn,),) = sampled(policy, [CHAT], 1, law, 0)
+            sample_trajectories(policy, [CHAT], 1, MaskedSampling(max_tokens=PLACES, steps=1), 0)
+        ((drawn,),) = sample_trajectories(policy, [CHAT], 1, law, 0)
         with pytest.raises(RecipeError, match="reads a block behind finished ones only"):
             policy.hide(drawn, np.ones(PLACES, dtype=bool))
 

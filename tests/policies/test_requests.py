@@ -9,7 +9,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.policies import memory
 from plumbline.policies.autoregressive import policy as sampler
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
@@ -252,7 +252,7 @@ class TestPrefill:
         assert all(width > shared for _, width in read), "alone there is nothing to share"
 
     def test_a_short_one_is_not_worth_a_pass(self, tiny_policy, read):
-        sampled(tiny_policy, CHATS, 2, Sampling(max_tokens=2), seed=0)
+        sample_trajectories(tiny_policy, CHATS, 2, Sampling(max_tokens=2), seed=0)
         assert [rows for rows, _ in read] == [4]
 
     def test_another_beginning_would_be_noticed(self, tiny_policy, monkeypatch):

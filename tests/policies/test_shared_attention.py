@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma3TextConfig, LlamaConfig
 
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive import packing
 from plumbline.policies.autoregressive.options import AutoregressiveModel
@@ -412,7 +412,7 @@ def test_in_16_bits_the_scorer_rounds_where_the_sampler_does(wider):
     chats = [
         [{"role": "user", "content": "produto chegou tarde " * times}] for times in (2, 9, 5, 3)
     ]
-    drawn = sampled(policy, chats, 8, Sampling(max_tokens=24), seed=0)
+    drawn = sample_trajectories(policy, chats, 8, Sampling(max_tokens=24), seed=0)
     trajectories = [trajectory for group in drawn for trajectory in group]
     for parts in (policy.batches(trajectories, 2048), [range(len(trajectories))]):
         with torch.no_grad():

@@ -15,7 +15,7 @@ from plumbline.checks.preflight import data
 from plumbline.checks.preflight.overlap import ALIKE, find_near_texts
 from plumbline.checks.preflight.report import preflight_source, run_preflight
 from plumbline.errors import RunError
-from plumbline.recipe import parse
+from plumbline.recipe import parse_recipe
 from plumbline.records import Evaluation, Judged, Sampling
 from plumbline.runs.evaluations import EvaluationKey, write_evaluation
 from plumbline.runs.metadata import Card
@@ -66,7 +66,7 @@ class Plan:
         return folder
 
     def look(self):
-        return run_preflight(parse(self.values), self.place / "runs" / "planned")
+        return run_preflight(parse_recipe(self.values), self.place / "runs" / "planned")
 
 
 @pytest.fixture
@@ -255,7 +255,7 @@ def hopeless_prompts(plan):
     ]
     folder = plan.place / "runs" / "planned"
     (folder / "evaluations").mkdir(parents=True)
-    (folder / "recipe.yaml").write_text(parse(plan.values).to_yaml())
+    (folder / "recipe.yaml").write_text(parse_recipe(plan.values).to_yaml())
     of = {"source": "base", "task": "rows", "split": "val", "rubric": "rows"}
     evaluation = Evaluation(**of, sampling=Sampling(), seed=0, rows=rows)
     write_evaluation(

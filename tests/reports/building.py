@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.recipe import Recipe, parse
+from plumbline.recipe import Recipe, parse_recipe
 from plumbline.records import Evaluation, Example, Judged
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run
@@ -32,7 +32,7 @@ def recipe(**over: Any) -> Recipe:
         "sampling": {"max_tokens": 128},
         "evaluation": {"every": 10, "limit": 24},
     }
-    return parse({**values, **over})
+    return parse_recipe({**values, **over})
 
 
 @dataclass(frozen=True)

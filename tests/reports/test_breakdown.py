@@ -89,7 +89,7 @@ def html(folder):
 
 
 def test_the_verdict_still_speaks_of_the_recipes_last_split(view):
-    assert view.further == ["unseen"]
+    assert view.extra_splits == ["unseen"]
     assert view.splits == ["val", "test", "unseen"]
     assert view.headline == ("test", "greedy")
     assert "60 held-out test examples" in run_verdict(view).sentence

@@ -18,7 +18,7 @@ from plumbline.reports.charts import (
     dot_chart,
     line_chart,
     share_chart,
-    smoothed,
+    smoothed_lines,
 )
 
 NAN = math.nan
@@ -71,7 +71,7 @@ def test_any_series_makes_a_well_formed_chart(values, y_range):
     layers = [
         Line(steps(n), values, joined=False),
         Line(steps(n), values, label="a", band=values * 0.1),
-        *smoothed(steps(n), values),
+        *smoothed_lines(steps(n), values),
     ]
     root = parsed(line_chart(layers, label="any series", y_range=y_range))
     drawn = [path for path in root.iter("path") if "line" in path.get("class", "")]

@@ -17,7 +17,7 @@ from plumbline.reports.evaluation_output import (
     detail_tables,
     evaluation_page,
     evaluation_tables,
-    render,
+    render_tables,
     write_outputs,
 )
 from plumbline.reports.templating import POLICY
@@ -84,7 +84,7 @@ def test_there_is_a_table_for_each_thing_that_is_broken_down_by(summary):
 
 def test_the_three_formats_hold_the_same_rows_and_escape_what_others_wrote(summary):
     tables = evaluation_tables(summary)
-    shown = {form: render(tables, form) for form in ("md", "csv", "latex")}
+    shown = {form: render_tables(tables, form) for form in ("md", "csv", "latex")}
     for text in shown.values():
         assert text.count("Baseline: constant") == 1
         assert text.count("short") == 1
@@ -92,7 +92,7 @@ def test_the_three_formats_hold_the_same_rows_and_escape_what_others_wrote(summa
     assert shown["latex"].count(r"\begin{tabular}") == 3
     assert r"m\_1 &" in shown["md"] or r"m\_1 &amp;" in shown["md"]
     with pytest.raises(RecipeError, match="md, csv, latex"):
-        render(tables, "html")
+        render_tables(tables, "html")
 
 
 def test_a_page_without_pictures_allows_none(summary):

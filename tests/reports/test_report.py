@@ -12,7 +12,7 @@ import pytest
 
 from plumbline.records import Judged, Unjudged
 from plumbline.reports.sections import values_read
-from plumbline.reports.templating import read_template, render
+from plumbline.reports.templating import read_template, render_template
 from plumbline.reports.write import write_report
 from plumbline.runs.evaluations import EvaluationKey, write_evaluation
 from plumbline.runs.run import Run
@@ -41,7 +41,7 @@ SECTIONS = [
     *("Samples side by side", "Time and tokens", "Recipe, environment, events"),
 ]
 LIMIT = 500_000
-CSS = render("style.css")
+CSS = render_template("style.css")
 LIGHT, DARK = (
     dict(re.findall(r"--(\w+):(#\w+);", scheme))
     for scheme in read_template("palette.css").split("@media")

@@ -6,11 +6,11 @@ import pytest
 from plumbline.reports import numbers
 from plumbline.reports.charts import (
     Scale,
-    domain,
-    evenly,
+    axis_range,
+    even_indices,
     smooth,
-    spread,
-    thin,
+    spread_labels,
+    thin_points,
     tick_labels,
     ticks,
     whole_ticks,
@@ -49,12 +49,12 @@ def test_step_axes_have_whole_numbers_only():
 
 
 def test_domains_are_never_empty_and_start_at_zero_where_that_does_not_flatten():
-    assert domain([NAN]) == (0.0, 1.0)
-    assert domain([0.0, 0.0]) == (0.0, 1.0)
-    assert domain([2.0, 2.0]) == (0.0, 2.5)
-    assert domain([-2.0]) == (-2.5, 0.0)
-    assert domain([0.1, 1.0])[0] == 0.0
-    assert domain([0.9, 1.0])[0] > 0.8
+    assert axis_range([NAN]) == (0.0, 1.0)
+    assert axis_range([0.0, 0.0]) == (0.0, 1.0)
+    assert axis_range([2.0, 2.0]) == (0.0, 2.5)
+    assert axis_range([-2.0]) == (-2.5, 0.0)
+    assert axis_range([0.1, 1.0])[0] == 0.0
+    assert axis_range([0.9, 1.0])[0] > 0.8
 
 
 def test_a_scale_holds_what_lies_outside_at_its_edge():
@@ -73,37 +73,37 @@ def test_thinning_keeps_ends_and_spikes_and_gaps():
     values = np.zeros(5000)
     values[1234], values[4321] = 9.0, -9.0
     values[2000:2400] = NAN
-    kept = thin(values, 200)
+    kept = thin_points(values, 200)
     assert len(kept) <= 202
     assert {0, 1234, 4321, 4999} <= set(kept.tolist())
     assert np.isnan(values[kept]).any()
-    assert list(thin(values[:50], 200)) == list(range(50))
+    assert list(thin_points(values[:50], 200)) == list(range(50))
 
 
 def test_even_indices_hold_both_ends():
-    assert evenly(5, 10) == [0, 1, 2, 3, 4]
-    chosen = evenly(1000, 80)
+    assert even_indices(5, 10) == [0, 1, 2, 3, 4]
+    chosen = even_indices(1000, 80)
     assert len(chosen) == 80
     assert (chosen[0], chosen[-1]) == (0, 999)
 
 
 def test_labels_are_moved_apart_within_their_room():
-    moved = spread([50, 50, 50, 100], 15, 0, 100)
+    moved = spread_labels([50, 50, 50, 100], 15, 0, 100)
     assert min(b - a for a, b in zip(sorted(moved), sorted(moved)[1:], strict=False)) >= 15
     assert min(moved) >= 0
     assert max(moved) <= 100
 
 
 def test_numbers_are_written_for_people():
-    assert list(map(numbers.fixed, (None, NAN, math.inf, -0.0001, -0.0006, 0.6124))) == [
+    assert list(map(numbers.format_fixed, (None, NAN, math.inf, -0.0001, -0.0006, 0.6124))) == [
         *("–", "–", "–", "0.000", "-0.001", "0.612")
     ]
-    assert list(map(numbers.p_text, (0.0002, 0.001, 0.0312, 0.049, 0.2834, 1.0))) == [
+    assert list(map(numbers.format_p_equation, (0.0002, 0.001, 0.0312, 0.049, 0.2834, 1.0))) == [
         *("p < 0.001", "p = 0.001", "p = 0.031", "p = 0.049", "p = 0.28", "p = 1.00")
     ]
-    assert list(map(numbers.duration, (0.42, 59.4, 59.6, 186, 3599.6, 12_000))) == [
+    assert list(map(numbers.format_duration, (0.42, 59.4, 59.6, 186, 3599.6, 12_000))) == [
         *("0.4 s", "59 s", "1 min 00 s", "3 min 06 s", "1 h 00 min", "3 h 20 min")
     ]
-    assert list(map(numbers.short, (0.0, 5e-6, 0.0412, 0.613, 2.34, 54.06, 1534.2, 3e7))) == [
-        *("0", "5.0e-06", "0.0412", "0.613", "2.34", "54.1", "1,534", "3.0e+07")
-    ]
+    assert list(
+        map(numbers.format_metric, (0.0, 5e-6, 0.0412, 0.613, 2.34, 54.06, 1534.2, 3e7))
+    ) == [*("0", "5.0e-06", "0.0412", "0.613", "2.34", "54.1", "1,534", "3.0e+07")]

@@ -1,13 +1,15 @@
 from dataclasses import replace
 
-from plumbline.reports.comparisons import select
+from plumbline.reports.comparisons import select_examples
 from tests.reports.test_verdict import compared
 
 
 def gains(values: list[float]) -> list[tuple[str, str, float]]:
     """What is picked where every answer earned 0.5 before."""
     found = compared([0.5] * len(values), [0.5 + value for value in values])
-    return [(picked.after.id, picked.why, round(picked.gain, 6)) for picked in select(found)]
+    return [
+        (picked.after.id, picked.why, round(picked.gain, 6)) for picked in select_examples(found)
+    ]
 
 
 def test_the_rule():
@@ -34,12 +36,14 @@ def test_equal_candidates_go_by_id_and_kinds_without_candidates_are_filled_from_
 
 def test_a_right_answer_that_stays_right_is_no_failure():
     found = compared([1.0] * 5, [1.0] * 5)
-    assert {picked.why for picked in select(found)} == {"near the median change"}
+    assert {picked.why for picked in select_examples(found)} == {"near the median change"}
 
 
 def test_the_lowest_unchanged_failures_come_first():
     found = compared([0.9, 0.1, 0.5, 0.2, 0.9, 0.9, 0.9], [0.9, 0.1, 0.5, 0.2, 0.9, 0.9, 0.9])
-    failures = [picked.after.id for picked in select(found) if picked.why == "unchanged failure"]
+    failures = [
+        picked.after.id for picked in select_examples(found) if picked.why == "unchanged failure"
+    ]
     assert failures == ["e0001", "e0003"]
 
 
@@ -51,4 +55,6 @@ def test_the_same_records_pick_the_same_examples_whatever_their_order():
     values = [((i * 37) % 50) / 100 for i in range(50)]
     found = compared([0.5] * 50, [0.5 + value for value in values])
     again = replace(found, pairs=found.pairs[::-1])
-    assert [p.after.id for p in select(found)] == [p.after.id for p in select(again)]
+    assert [p.after.id for p in select_examples(found)] == [
+        p.after.id for p in select_examples(again)
+    ]

@@ -11,8 +11,8 @@ from plumbline.evaluation.summary import summarise
 from plumbline.records import Judged
 from plumbline.reports import build_tables
 from plumbline.reports import templating as page
-from plumbline.reports.comparisons import rescued
-from plumbline.reports.numbers import interval_text
+from plumbline.reports.comparisons import count_rescued
+from plumbline.reports.numbers import format_interval
 from plumbline.reports.tables import Column, Row, Table
 from plumbline.reports.view import RunView
 from plumbline.runs.evaluations import EvaluationKey
@@ -153,7 +153,7 @@ def test_hostile_cells_stay_one_markdown_cell_without_links_pictures_or_tags():
     "text", ["[12](http://evil)", "![1](x)", "[1][2]", "[1]: http://evil", "<b>", "<1>", "[x]"]
 )
 def test_no_markdown_link_picture_or_tag_is_made_of_numbers_either(text):
-    made = page.markdown(text)
+    made = page.escape_markdown(text)
     assert not re.search(r"(?<!\\)\](?=[(\[:])|(?<!\\)\[(?!\d)|<(?! )", made)
 
 
@@ -241,7 +241,7 @@ def test_results_equal_summarise(view):
 
 def test_floor_and_ceiling_stand_beside_every_split(view):
     for split in ("val", "test"):
-        made = build_tables.results(view, [split])
+        made = build_tables.stages_table(view, [split])
         names = [row.cells[0] for row in made.rows if row.style == "reference"]
         assert names == [
             "Baseline: blank",
@@ -252,7 +252,7 @@ def test_floor_and_ceiling_stand_beside_every_split(view):
 
 
 def test_the_reward_is_named_after_the_reading_that_it_is(view):
-    titles = [column.title for column in build_tables.results(view, ["test"]).columns]
+    titles = [column.title for column in build_tables.stages_table(view, ["test"]).columns]
     assert titles[3:5] == ["Reward (lenient)", "Strict"]
 
 
@@ -288,7 +288,7 @@ def test_parts_only_count_examples_where_they_were_computed(view):
 
 
 def test_parse_modes_count_what_strict_parsing_loses(view):
-    made = build_tables.parse_modes(view)
+    made = build_tables.parse_modes_table(view)
     totals = {row.cells[1]: row.cells for row in made.rows if row.cells[0] == "all answers"}
     for stage, name in (("sft", "SFT"), ("rl", "GRPO")):
         rows = view.evaluations[EvaluationKey(stage, "test", "greedy")].rows
@@ -332,14 +332,14 @@ def made_row(reward: float, strict: float, lenient: float, **parts: float | None
     ],
 )
 def test_a_right_answer_that_strict_parsing_loses_is_right_in_its_content(row, right):
-    counted = rescued(
+    counted = count_rescued(
         [row, made_row(1.0, 1.0, 1.0, fact=1.0), made_row(0.0, 0.0, 0.0, fact=0.0)], ("alone",)
     )
     assert (counted.n, counted.earning, counted.right) == (3, 1, right)
 
 
 def test_the_curve_has_every_evaluation_inside_training(view):
-    made = build_tables.curve(view)
+    made = build_tables.curve_table(view)
     assert [row.cells[0] for row in made.rows] == [0, 10, 20, 30, 40, 50, 60] * 2
     assert {row.cells[3] for row in made.rows} == {24}
 
@@ -362,6 +362,6 @@ def test_tables_of_an_empty_run_have_their_headings(tmp_path):
 
 
 def test_a_mean_without_an_interval_stands_alone():
-    assert interval_text(t_interval([0.25])) == "0.250"
-    assert interval_text(t_interval([0.25]), sign=True) == "+0.250"
-    assert interval_text(t_interval([0.2, 0.3])).startswith("0.250 [")
+    assert format_interval(t_interval([0.25])) == "0.250"
+    assert format_interval(t_interval([0.25]), sign=True) == "+0.250"
+    assert format_interval(t_interval([0.2, 0.3])).startswith("0.250 [")

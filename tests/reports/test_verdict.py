@@ -13,8 +13,13 @@ from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import pair_evaluations
 from plumbline.evaluation.statistics import Interval, PairedDifference
 from plumbline.records import Evaluation, Judged
-from plumbline.reports.comparisons import Comparison, QuantityChange, comparison, holm
-from plumbline.reports.verdict import run_verdict, verdict
+from plumbline.reports.comparisons import (
+    Comparison,
+    QuantityChange,
+    adjust_p_values,
+    compare_stages,
+)
+from plumbline.reports.verdict import run_verdict, stage_verdict
 from plumbline.reports.view import Bounds, RunView
 from plumbline.reports.write import run_summary, write_report
 from plumbline.runs.evaluations import EvaluationKey
@@ -49,7 +54,7 @@ def made(
 def compared(
     before: Rewards, after: Rewards, mode: str = "greedy", stages=("sft", "rl"), **parts
 ) -> Comparison:
-    found = comparison(
+    found = compare_stages(
         "test",
         mode,
         (stages[0], made(before, parts=parts.get("before_parts", lambda _: {}))),
@@ -94,14 +99,14 @@ SAID = {
 @pytest.mark.parametrize("case", SAID)
 def test_what_the_sentence_says(case):
     found, tone, pattern = SAID[case]
-    said = verdict(found, BOUNDS)
+    said = stage_verdict(found, BOUNDS)
     assert said.tone == tone
     assert re.search(pattern, said.sentence), said.sentence
 
 
 def test_no_change_says_what_could_not_have_been_seen():
     found = compared(noisy(0.6, 59, 1), noisy(0.6, 59, 2))
-    said = verdict(found, BOUNDS)
+    said = stage_verdict(found, BOUNDS)
     assert said.tone == "same"
     assert said.sentence.startswith(
         "GRPO cannot be shown to have changed the greedy reward on 59 held-out test exampl"
@@ -115,7 +120,7 @@ def test_no_change_says_what_could_not_have_been_seen():
     assert float(possible) == pytest.approx(change.within, abs=0.006)
     by_normal_law = 59 * (2.927 * np.std(found_changes(found), ddof=1) / 59**0.5 / 0.02) ** 2
     assert int(wanted) == pytest.approx(by_normal_law, rel=0.05)
-    enough = verdict(found, BOUNDS, margin=change.within + 0.001)
+    enough = stage_verdict(found, BOUNDS, margin=change.within + 0.001)
     assert enough.sentence.startswith(
         "GRPO did not change the greedy reward on 59 held-out test examples (0."
     )
@@ -133,8 +138,8 @@ def test_where_there_are_clusters_it_is_these_that_are_advised():
         replace(of, rows=tuple(replace(row, cluster=f"c{n // 8}") for n, row in enumerate(of.rows)))
         for of in (made(before), made(list(np.array(before) + by)))
     )
-    found = comparison("test", "greedy", ("sft", one), ("rl", other))
-    sentence = verdict(found, BOUNDS).sentence
+    found = compare_stages("test", "greedy", ("sft", one), ("rl", other))
+    sentence = stage_verdict(found, BOUNDS).sentence
     assert re.search(
         r"about \d+ clusters of 8 examples, where there are 8, would rule out 0\.02", sentence
     )
@@ -150,7 +155,7 @@ def test_no_rise_is_claimed_whose_interval_includes_zero():
         before = rng.uniform(0, 1, n)
         after = np.clip(before + rng.normal(rng.choice([-0.1, 0.0, 0.1]), 0.2, n), 0, 1)
         found = compared(list(before), list(after))
-        said, difference = verdict(found, BOUNDS), found.reward.paired.difference
+        said, difference = stage_verdict(found, BOUNDS), found.reward.paired.difference
         claimed = "raised" in said.sentence or "lowered" in said.sentence
         sure = (difference.low > 0 or difference.high < 0) and found.reward.paired.p_value < 0.05
         assert claimed == sure
@@ -162,7 +167,7 @@ def test_no_rise_is_claimed_whose_interval_includes_zero():
 def test_five_examples_prove_nothing_even_if_all_rise():
     found = compared([0.1, 0.2, 0.3, 0.2, 0.1], [0.5, 0.8, 0.6, 0.9, 0.4])
     assert found.reward.paired.difference.excludes_zero
-    said = verdict(found, BOUNDS)
+    said = stage_verdict(found, BOUNDS)
     assert said.tone == "same"
     assert "the interval and the test disagree, so this is not called a change" in str(said).lower()
 
@@ -191,12 +196,12 @@ def test_a_change_needs_the_interval_and_the_test(low, high, p, direction):
 def test_without_references_it_says_that_none_stand_beside():
     assert (
         "no baseline and no oracle stand beside it."
-        in verdict(compared([0.1] * 20, [0.5] * 20)).sentence
+        in stage_verdict(compared([0.1] * 20, [0.5] * 20)).sentence
     )
 
 
 def test_a_reward_below_the_best_baseline_is_said_to_be():
-    said = verdict(compared([0.1] * 20, [0.3] * 20), BOUNDS)
+    said = stage_verdict(compared([0.1] * 20, [0.3] * 20), BOUNDS)
     assert said.tone == "rise"
     assert "no better than the baseline constant" in said.reason
 
@@ -225,7 +230,7 @@ def test_a_gain_in_one_of_format_and_content_is_said_to_be(before, after, said):
     found = compared(
         [0.3] * 100, [0.5] * 100, before_parts=parts_of(*before), after_parts=parts_of(*after)
     )
-    assert verdict(found).reason == said
+    assert stage_verdict(found).reason == said
 
 
 def test_a_gain_in_both_says_how_much_comes_with_the_form():
@@ -235,7 +240,7 @@ def test_a_gain_in_both_says_how_much_comes_with_the_form():
         before_parts=lambda i: {"parse": float(i >= 50), "fields": 0.0 if i < 50 else 0.5},
         after_parts=lambda i: {"parse": 1.0, "fields": 0.4 if i < 50 else 0.7},
     )
-    said = verdict(found).reason
+    said = stage_verdict(found).reason
     assert said.startswith(
         "Format (parse +0.500) and content (fields +0.300) both rose; +0.200 of the difference"
     )
@@ -257,7 +262,7 @@ def test_content_that_rises_only_where_the_format_changed_is_said_to():
         before_parts=lambda i: {"parses": float(i >= 50), "fields": 0.0 if i < 50 else 0.5},
         after_parts=lambda i: {"parses": 1.0, "fields": 0.5},
     )
-    said = verdict(found).reason
+    said = stage_verdict(found).reason
     assert said.startswith("Format (parses +0.500) and content (fields +0.250) both rose; +0.25")
     assert re.search(
         r"comes from the 50 answers whose format changed, and the change of the other 50 cannot be told from 0 "
@@ -273,17 +278,17 @@ def test_nothing_is_said_of_format_where_no_part_pays_for_it():
         before_parts=lambda _: {"fact": 0.3},
         after_parts=lambda _: {"fact": 0.5},
     )
-    assert "format" not in verdict(found).reason
+    assert "format" not in stage_verdict(found).reason
 
 
 def test_sampled_answers_that_disagree_are_named():
     greedy = compared([0.3] * 50, [0.5] * 50)
     sampled = compared(noisy(0.4, 50, 3), noisy(0.4, 50, 4), mode="sampled")
-    assert verdict(greedy, other=sampled).reason.startswith(
+    assert stage_verdict(greedy, other=sampled).reason.startswith(
         "Sampled answers disagree: their reward did not change ("
     )
     agreeing = compared([0.3] * 50, [0.5] * 50, mode="sampled")
-    assert "disagree" not in str(verdict(greedy, other=agreeing))
+    assert "disagree" not in str(stage_verdict(greedy, other=agreeing))
 
 
 def test_many_parts_are_not_called_moved_by_chance():
@@ -310,7 +315,7 @@ def test_holm_multiplies_by_rank_and_never_reorders():
         replace(base, name=name, p=p)
         for name, p in (("a", 0.01), ("b", 0.04), ("c", 0.03), ("d", 0.9))
     ]
-    assert [round(change.p, 9) for change in holm(changes)] == [0.04, 0.09, 0.09, 0.9]
+    assert [round(change.p, 9) for change in adjust_p_values(changes)] == [0.04, 0.09, 0.09, 0.9]
 
 
 # -- runs ------------------------------------------------------------------------------------------
@@ -419,7 +424,7 @@ def test_different_examples_are_not_compared(tmp_path):
         EvaluationKey("rl", "test", "sampled"), evaluation("rl", "test", "sampled", RL, 40, 1)
     )
     again = RunView(view.run)
-    assert isinstance(again.last_two("test", "greedy"), IncomparableError)
+    assert isinstance(again.compare_last_two("test", "greedy"), IncomparableError)
     said = run_verdict(again)
     assert said.tone == "none"
     assert (

@@ -9,7 +9,7 @@ import torch
 
 from plumbline.errors import DataError, DeviceMemoryError, RunError, TrainingStopped
 from plumbline.policies.memory import clear_memory_errors
-from plumbline.recipe import parse
+from plumbline.recipe import parse_recipe
 from plumbline.runs.run import Run
 from plumbline.training import rl
 from plumbline.training.optimiser import Optimiser
@@ -38,7 +38,7 @@ def recipe(folder, **changes):
             inner[part] = dict(inner[part])
             inner = inner[part]
         inner[path[-1]] = value
-    return parse(values)
+    return parse_recipe(values)
 
 
 def break_at(patch, module, name, call, error):

@@ -13,13 +13,13 @@ from rich.text import Text
 
 from plumbline.cli.output import print_json, print_tables, print_text
 from plumbline.errors import RunError
-from plumbline.recipe import parse
+from plumbline.recipe import parse_recipe
 from plumbline.runs.observers import TRACKERS, Guarded, LiveView, open_trackers, sparkline
 from plumbline.runs.run import Run
 
 
 def recipe(*trackers: str):
-    return parse(
+    return parse_recipe(
         {
             "name": "watched",
             "model": {"name": "m"},

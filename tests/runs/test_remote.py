@@ -29,7 +29,7 @@ from plumbline.errors import (  # noqa: E402
     StorageError,
 )
 from plumbline.policies import open_policy  # noqa: E402
-from plumbline.recipe import parse  # noqa: E402
+from plumbline.recipe import parse_recipe  # noqa: E402
 from plumbline.runs.remote import (  # noqa: E402
     ManifestEntry,
     Store,
@@ -444,7 +444,7 @@ class TestTwoWriters:
     def test_a_second_process_of_this_machine_is_refused(self, recipe, stopped):
         with (
             published(stopped, resume=True, tell=print) as (folder, _),
-            Run.start(parse(recipe), folder, resume=True),
+            Run.start(parse_recipe(recipe), folder, resume=True),
             pytest.raises(RunError, match="another process is writing"),
         ):
             run(recipe, stopped, resume=True)
@@ -557,7 +557,7 @@ class TestReaders:
         assert f"name: {finished}/models/sft" in (folder / "recipe.yaml").read_text()
         adapter = json.loads((folder / "models" / "rl" / "adapter_config.json").read_text())
         assert adapter["base_model_name_or_path"] == f"{finished}/models/sft"
-        assert open_policy(parse(begun).model, str(folder / "models" / "rl")).engine
+        assert open_policy(parse_recipe(begun).model, str(folder / "models" / "rl")).engine
 
     def test_a_run_that_goes_on_while_it_is_read(self, finished, monkeypatch):
         """What a manifest names may be replaced before it is read: then the new manifest holds."""

@@ -13,7 +13,7 @@ from plumbline.errors import RecipeError, TrainingStopped
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive import policy as sampler
 from plumbline.policies.pretrained.tiny import make_tiny
-from plumbline.recipe import TinySection, parse
+from plumbline.recipe import TinySection, parse_recipe
 from plumbline.records import Request, Sampling
 from plumbline.rollouts.collect import collect
 from plumbline.runs.run import Run
@@ -184,7 +184,9 @@ def test_an_error_in_the_loop_ends_the_sampler_after_the_answer_in_progress(
 
 
 def test_a_copy_shares_what_is_frozen_and_nothing_that_trains(tiny_folder):
-    section = parse({"name": "toy", "model": {"name": str(tiny_folder), "lora": {"rank": 4}}}).model
+    section = parse_recipe(
+        {"name": "toy", "model": {"name": str(tiny_folder), "lora": {"rank": 4}}}
+    ).model
     policy = open_policy(section, str(tiny_folder))
     twin = copy.deepcopy(policy)
     own = {id(weight) for weight in policy.trainable().values()}
@@ -213,7 +215,7 @@ def test_a_copy_shares_what_is_frozen_and_nothing_that_trains(tiny_folder):
 def test_what_does_not_go_together_is_an_error_of_the_recipe(settings, message):
     family = "masked" if "algorithm" in settings else "autoregressive"
     with pytest.raises(RecipeError, match=message):
-        parse(
+        parse_recipe(
             {
                 "name": "toy",
                 "model": {"name": "given", "family": family},

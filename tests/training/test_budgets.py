@@ -8,7 +8,7 @@ import pytest
 from plumbline.checks.diagnosis.readers import own
 from plumbline.checks.refusals import check_budgets
 from plumbline.errors import RecipeError
-from plumbline.recipe import SftSection, parse
+from plumbline.recipe import SftSection, parse_recipe
 from plumbline.runs.run import Run
 from plumbline.tasks.source import Source
 from plumbline.training import rl
@@ -114,9 +114,9 @@ def test_rl_ends_there_too_and_is_evaluated_at_its_end(tmp_path, tiny_folder, ti
 @pytest.mark.parametrize("elsewhere", [{"engine": "vllm"}, {"scale": {"samplers": 2}}])
 def test_a_budget_of_this_process_is_refused_where_others_work(elsewhere):
     values = {"name": "x", "model": {"name": "m"}, "rl": {"steps": 1, "seconds": 9}}
-    check_budgets(parse(values))
+    check_budgets(parse_recipe(values))
     with pytest.raises(RecipeError, match="counts the seconds of this process"):
-        check_budgets(parse({**values, **elsewhere}))
+        check_budgets(parse_recipe({**values, **elsewhere}))
 
 
 def test_checks_know_the_steps_that_a_budget_allows(tmp_path, tiny_folder, ticking):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.recipe import OptimiserSection
 from plumbline.records import Sampling
 from plumbline.training.optimiser import Optimiser
@@ -134,7 +134,7 @@ def test_a_batch_cut_differently_measures_the_same(tiny_folder):
     found = []
     for tokens_per_pass in (1, 60, 10_000):
         policy = fresh_policy(tiny_folder)
-        groups = sampled(policy, chats, 4, Sampling(max_tokens=8), seed=0)
+        groups = sample_trajectories(policy, chats, 4, Sampling(max_tokens=8), seed=0)
         recipe = toy_recipe(steps=1, tokens_per_pass=tokens_per_pass)
         credits_ = [
             Credit((trajectory,), [1.0, -0.5, -0.25, -0.25][copy] * (number < 2), 0.01)
@@ -157,7 +157,7 @@ def by_group(folder, chats):
     """The same from one gradient a group, by the textbook: the third group has none."""
     policy = fresh_policy(folder, scoring="rows")
     gradients = []
-    for group in sampled(policy, chats, 4, Sampling(max_tokens=8), seed=0)[:2]:
+    for group in sample_trajectories(policy, chats, 4, Sampling(max_tokens=8), seed=0)[:2]:
         terms = policy.score(group)
         advantage = torch.tensor([1.0, -0.5, -0.25, -0.25])[terms.owner]
         loss = -((terms.logprobs - terms.recorded).exp() * advantage * 0.01).sum()

@@ -34,7 +34,7 @@ def test_schedules_are_transformers_after_the_warmup(kind):
         optimiser.step()
         peer.step()
     section = OptimiserSection(schedule=kind, warmup=10)
-    ours = [section.share(step, 50) for step in range(50)]
+    ours = [section.learning_rate_factor(step, 50) for step in range(50)]
     assert ours[10:] == pytest.approx(theirs[10:])
     # ours moves from the first step on; theirs loses it at rate 0
     assert ours[:10] == pytest.approx(theirs[1:11])
@@ -42,8 +42,11 @@ def test_schedules_are_transformers_after_the_warmup(kind):
 
 def test_a_cosine_ends_in_nothing_and_a_constant_does_not_and_warmup_is_a_share_or_a_number():
     """The commerce log's run spent its last 70 steps at a learning rate of 1.5e-10."""
-    assert OptimiserSection(schedule="cosine", warmup=20).share(199, 200) < 1e-3
-    assert OptimiserSection(schedule="constant_with_warmup", warmup=20).share(199, 200) == 1.0
+    assert OptimiserSection(schedule="cosine", warmup=20).learning_rate_factor(199, 200) < 1e-3
+    assert (
+        OptimiserSection(schedule="constant_with_warmup", warmup=20).learning_rate_factor(199, 200)
+        == 1.0
+    )
     assert OptimiserSection(warmup=0.05).warmup_steps(600) == 30
     assert OptimiserSection(warmup=7).warmup_steps(600) == 7
 
@@ -258,6 +261,6 @@ def test_weight_decay_leaves_norms_biases_and_embeddings_out():
 def test_no_factor_is_above_1_between_two_steps(kind, total, warmup):
     """A budget of seconds moves the schedule to where no whole step is."""
     section = OptimiserSection(schedule=kind, warmup=warmup)
-    factors = [section.share(step / 37, total) for step in range(37 * total)]
+    factors = [section.learning_rate_factor(step / 37, total) for step in range(37 * total)]
     assert max(factors) <= 1
     assert min(factors) >= 0

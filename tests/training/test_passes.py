@@ -17,8 +17,8 @@ from plumbline.policies import memory, open_policy
 from plumbline.policies.autoregressive.packing import pack
 from plumbline.policies.autoregressive.policy import AutoregressivePolicy
 from plumbline.policies.masked.policy import MaskedPolicy
-from plumbline.recipe import parse
-from plumbline.reports.sections import tokens
+from plumbline.recipe import parse_recipe
+from plumbline.reports.sections import token_facts
 from plumbline.reports.view import RunView
 from plumbline.training import microbatches as passes
 from plumbline.training import pipeline, rl
@@ -131,16 +131,17 @@ def test_sft_does_the_same(tiny_folder, tmp_path, monkeypatch, family):
     }
     with monkeypatch.context() as patch:
         full = Full(patch, policy, method="supervised_loss", at=(2,))
-        run = run_recipe(parse(values), tmp_path / "full")
+        run = run_recipe(parse_recipe(values), tmp_path / "full")
     assert min(full.passes) < 4
     (message,) = told(run)
     tokens = int(message.rsplit("sft.tokens_per_pass: ", 1)[1].split()[0])
     values["model"] = {"family": family, "name": str(run.model("base")), **canvas}
     small = run_recipe(
-        parse({**values, "sft": {**sft, "tokens_per_pass": tokens}}), tmp_path / "small"
+        parse_recipe({**values, "sft": {**sft, "tokens_per_pass": tokens}}), tmp_path / "small"
     )
     one, other = (
-        open_policy(parse(values).model, str(r.folder / "models" / "sft")) for r in (run, small)
+        open_policy(parse_recipe(values).model, str(r.folder / "models" / "sft"))
+        for r in (run, small)
     )
     for name, weight in weights(one).items():
         torch.testing.assert_close(weight, weights(other)[name], atol=1e-6, rtol=0)
@@ -297,7 +298,7 @@ def test_a_stage_holds_nothing_when_the_next_model_is_opened(tiny_folder, tmp_pa
     rows = run.files["timings"].rows()
     assert [row["stage"] for row in rows] == ["sft"] * 3 + ["rl"] * 4
     assert all(0.05 < row["memory/peak_gb"] < 100 for row in rows)
-    shown = dict(tokens(RunView(run)))
+    shown = dict(token_facts(RunView(run)))
     assert shown["GRPO, peak memory"] == f"{max(row['memory/peak_gb'] for row in rows):.2f} GB"
 
 

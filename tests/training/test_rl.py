@@ -12,7 +12,7 @@ import torch
 
 from plumbline.algorithms.grpo import Grpo
 from plumbline.errors import DataError, RunError, TrainingStopped
-from plumbline.recipe import EvaluationSection, parse
+from plumbline.recipe import EvaluationSection, parse_recipe
 from plumbline.records import Sampling
 from plumbline.rollouts.collect import collect
 from plumbline.runs.run import Run
@@ -159,7 +159,7 @@ def test_a_run_outlives_a_prompt_whose_answers_cannot_be_judged(tiny_folder, tmp
         "sampling": {"max_tokens": 4},
         "evaluation": {"every": 1, "final": ["val"]},
     }
-    run = run_recipe(parse(values), tmp_path / "run")
+    run = run_recipe(parse_recipe(values), tmp_path / "run")
     rows = run.rows("rl")
     assert [row["step"] for row in rows] == [0, 1, 2]
     assert [row["eval/frac_failed"] for row in rows] == pytest.approx([1 / 6] * 3)

@@ -9,7 +9,7 @@ from typing import Any
 
 from plumbline.policies import open_policy
 from plumbline.policies.policy import Policy
-from plumbline.recipe import Recipe, parse
+from plumbline.recipe import Recipe, parse_recipe
 from plumbline.runs.run import Run
 from plumbline.tasks.source import Source
 from plumbline.training.rl import train_rl
@@ -32,7 +32,7 @@ def toy_recipe(
         "optimiser": {"learning_rate": 1e-3},
         **rl,
     }
-    return parse(
+    return parse_recipe(
         {
             "name": name,
             "model": {"name": "given", "family": family},
@@ -48,7 +48,7 @@ def toy_recipe(
 @functools.cache
 def _opened(model: Path, options: str) -> Policy:
     return open_policy(
-        parse({"name": "toy", "model": {"name": str(model), **json.loads(options)}}).model,
+        parse_recipe({"name": "toy", "model": {"name": str(model), **json.loads(options)}}).model,
         str(model),
     )
 

@@ -4,7 +4,7 @@ report calls them."""
 import pytest
 
 from plumbline.errors import ModelError
-from plumbline.recipe import load
+from plumbline.recipe import load_recipe
 from plumbline.training.pipeline import run_recipe
 
 SMALL = (
@@ -32,7 +32,8 @@ CALLED = {
 
 def finished(folder, way, *overrides):
     return run_recipe(
-        load(f"strict-json-{way}", [*SMALL, f"run.folder={folder}", *overrides]), folder / way
+        load_recipe(f"strict-json-{way}", [*SMALL, f"run.folder={folder}", *overrides]),
+        folder / way,
     )
 
 
@@ -52,14 +53,14 @@ def test_every_way_ends_in_a_report_that_names_it(tmp_path):
 
 @pytest.mark.parametrize("way", ["expert-iteration", "unverified"])
 def test_controls_differ_from_their_way_in_what_is_wrong_alone(way):
-    recipe, rft = load(f"strict-json-{way}"), load("strict-json-expert-iteration")
+    recipe, rft = load_recipe(f"strict-json-{way}"), load_recipe("strict-json-expert-iteration")
     assert recipe.rl.algorithm.unverified == (way == "unverified")
     assert recipe.rl.model_copy(update={"algorithm": rft.rl.algorithm}) == rft.rl
 
 
 def test_a_teacher_that_is_not_made_yet_is_said_before_anything_is_trained(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    recipe = load("strict-json-distillation", [*SMALL, *RL])
+    recipe = load_recipe("strict-json-distillation", [*SMALL, *RL])
     with pytest.raises(
         ModelError, match="there is no model directory at runs/strict-json-sft"
     ) as raised:

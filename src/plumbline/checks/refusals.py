@@ -13,7 +13,7 @@ from plumbline.evaluation.replays import check_replayable
 from plumbline.policies import check_model
 from plumbline.policies.downloads.get import ENTRIES
 from plumbline.policies.saved import check_source
-from plumbline.recipe import Recipe, names
+from plumbline.recipe import Recipe, list_recipe_names
 from plumbline.records import Example
 from plumbline.runs.remote import is_address
 from plumbline.runs.run import Run
@@ -38,7 +38,7 @@ def check_recipe(recipe: Recipe) -> None:
         DataError: no records where the options say.
         EngineError: the engine that it names cannot draw for it.
     """
-    reach([str(recipe.plain())])
+    reach([str(recipe.to_dict())])
     for problem in find_problems(recipe):
         raise problem
 
@@ -47,7 +47,7 @@ def find_problems(recipe: Recipe) -> Iterator[PlumblineError]:
     """Everything that `check_recipe` refuses, as far as one thing that is wrong does not hide
     another."""
     yield from catch_error(validate_check_names, recipe.checks)
-    if recipe.scale.spread:
+    if recipe.scale.needs_ray:
         yield from catch_error(check_installed, "scale", ["ray"])
     if "adamw8bit" in {
         stage.optimiser.name for stage in (recipe.sft, recipe.rl) if stage is not None
@@ -108,7 +108,12 @@ def _find_maker(model: str) -> str | None:
     folder, name, *inside = *Path(model).parts, "", ""
     if folder == "models" and not any(inside) and name in {entry.name for entry in ENTRIES}:
         return None if Path(model).exists() else f"fetch it first: `plumbline get {name}`"
-    if folder == "runs" and any(inside) and name in names() and not Path(model).exists():
+    if (
+        folder == "runs"
+        and any(inside)
+        and name in list_recipe_names()
+        and not Path(model).exists()
+    ):
         begun = " --resume" if Path(folder, name).exists() else ""
         return f"it comes of another recipe, to be run first: `plumbline run {name}{begun}`"
     return None
@@ -120,7 +125,7 @@ def check_budgets(recipe: Recipe) -> None:
     Raises:
         RecipeError: names the key.
     """
-    elsewhere = "engine" if recipe.engine is not None else "scale" if recipe.scale.spread else ""
+    elsewhere = "engine" if recipe.engine is not None else "scale" if recipe.scale.needs_ray else ""
     for name, section in (("sft", recipe.sft), ("rl", recipe.rl)):
         if elsewhere and section is not None and section.seconds is not None:
             raise RecipeError(

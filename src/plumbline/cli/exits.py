@@ -37,11 +37,11 @@ _PATIENCE = 5.0
 def clear_exits() -> Iterator[None]:
     """Turn what ends the block into an exit status, and errors into one message on standard
     error."""
-    with _interrupts():
-        yield from _ends()
+    with _delay_interrupts():
+        yield from _exit_on_errors()
 
 
-def _ends() -> Iterator[None]:
+def _exit_on_errors() -> Iterator[None]:
     # a locale or a file name must not decide whether a result can be said
     for stream in (sys.stdout, sys.stderr):
         if reconfigure := getattr(stream, "reconfigure", None):
@@ -56,16 +56,16 @@ def _ends() -> Iterator[None]:
     except PlumblineError as error:
         _fail(error)
     except KeyboardInterrupt:
-        _stopped()
+        _exit_interrupted()
     except SystemExit as left:
         # typer made it of one
         if isinstance(getattr(left.__context__, "__cause__", None), KeyboardInterrupt):
-            _stopped()
+            _exit_interrupted()
         if isinstance(left.__context__, BrokenPipeError):  # typer ends of it with 1
-            _leave()
+            _exit_without_output()
         raise
     except BrokenPipeError:  # `plumbline parse ... | head`
-        _leave()
+        _exit_without_output()
     except OSError as error:
         if error.filename is None:
             _drop_output()
@@ -81,7 +81,7 @@ def _ends() -> Iterator[None]:
         _fail(missing("this command", error))
 
 
-def _stopped() -> NoReturn:
+def _exit_interrupted() -> NoReturn:
     resumed = len(sys.argv) > 1 and sys.argv[1] in _RESUMED
     how = (
         "what is finished is kept. Resume with the same command"
@@ -94,7 +94,7 @@ def _stopped() -> NoReturn:
 
 
 @contextmanager
-def _interrupts() -> Iterator[None]:
+def _delay_interrupts() -> Iterator[None]:
     """Let Ctrl-C raise KeyboardInterrupt anywhere but within an import.
 
     Inside an import it would be lost in a C extension's start, or leave half a module behind that
@@ -113,7 +113,7 @@ def _interrupts() -> Iterator[None]:
 
     def interrupt(_: int, frame: FrameType | None) -> None:
         nonlocal first
-        if _imports(frame) and (first is None or time.monotonic() - first < _PATIENCE):
+        if _is_importing(frame) and (first is None or time.monotonic() - first < _PATIENCE):
             if first is None:
                 os.write(2, b"\nstopping\n")
             first = first or time.monotonic()
@@ -133,7 +133,7 @@ def _interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _imports(frame: FrameType | None) -> bool:
+def _is_importing(frame: FrameType | None) -> bool:
     """Whether a frame is, or was called by, the import of a module."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
@@ -142,7 +142,7 @@ def _imports(frame: FrameType | None) -> bool:
     return False
 
 
-def _leave() -> NoReturn:
+def _exit_without_output() -> NoReturn:
     _drop_output()
     raise SystemExit(141) from None
 

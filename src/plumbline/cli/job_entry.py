@@ -37,8 +37,8 @@ def main(arguments: Sequence[str]) -> int:
         )
         say("ended", status="never started", why=why)
         return CODES["never started"]
-    signal.signal(signal.SIGTERM, _interrupted)
-    signal.signal(signal.SIGINT, _interrupted)
+    signal.signal(signal.SIGTERM, _raise_interrupt)
+    signal.signal(signal.SIGINT, _raise_interrupt)
     say("began", version=__version__, folder=out)
     printed = io.StringIO()
     # what a run prints there is its summary, which the submitter prints by itself
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     return CODES["produced nothing"] if code == 0 and status != "finished" else code
 
 
-def _interrupted(number: int, _: Any) -> NoReturn:
+def _raise_interrupt(number: int, _: Any) -> NoReturn:
     raise KeyboardInterrupt(f"signal {number}")
 
 

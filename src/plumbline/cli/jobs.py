@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from plumbline.cli import options as take
-from plumbline.cli.output import print_json, print_tables, print_text, tell
+from plumbline.cli.output import print_json, print_tables, print_text, print_to_stderr
 
 if TYPE_CHECKING:
     from plumbline.jobs.job import JobOutcome, JobSpec, SentJob
@@ -117,7 +117,7 @@ def submit(
     spec, recipe = specify(source, **asked)
     looks, done = LOOKS[spec.on]
     if not no_preflight:
-        tell(looks)
+        print_to_stderr(looks)
     examined = Examined() if no_preflight else examine(spec, recipe)
     folder = to.absolute() / spec.id
     files, command = plan(spec, recipe, folder) if spec.on == "anyscale" else ({}, "")
@@ -126,7 +126,7 @@ def submit(
         raise typer.Exit(1 if examined.fatal else 0)
     refuse(examined, done)
     for line in (*examined.looked_at, *examined.lines()):
-        tell(line)
+        print_to_stderr(line)
     if spec.on == "anyscale":
         with clear_os_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -137,14 +137,14 @@ def submit(
         plain = {"job": spec.id, "files": written, "command": command}
         print_json(plain) if as_json else print_text(text)
         return
-    job = send(spec, tell)
-    tell(
+    job = send(spec, print_to_stderr)
+    print_to_stderr(
         f"job {spec.id}: `plumbline jobs follow {spec.id}` shows it, `plumbline jobs stop "
         f"{spec.id}` ends it"
     )
     if not detach:
         _follow(job, as_json)
-    print_json(_plain(job)) if as_json else print(spec.id)
+    print_json(_job_values(job)) if as_json else print(spec.id)
 
 
 def _show_plan(
@@ -206,9 +206,9 @@ def _follow(job: "SentJob", as_json: bool) -> NoReturn:
 
     name = job.spec.id
     try:
-        outcome = follow(job, _show, tell)
+        outcome = follow(job, _show, print_to_stderr)
     except KeyboardInterrupt:
-        tell(
+        print_to_stderr(
             f"\nno longer followed; the job continues: `plumbline jobs follow {name}`, `plumbline "
             f"jobs stop {name}`"
         )
@@ -219,7 +219,7 @@ def _follow(job: "SentJob", as_json: bool) -> NoReturn:
 
         result = {} if folder is None else read_object(folder / "result.json")
         report = {} if folder is None else {"report": str(folder / "report.html")}
-        print_json({**_plain(job, outcome), **report, **result})
+        print_json({**_job_values(job, outcome), **report, **result})
     elif folder is not None:
         from plumbline.reports.write import run_summary
         from plumbline.runs.run import Run
@@ -229,11 +229,13 @@ def _follow(job: "SentJob", as_json: bool) -> NoReturn:
         print_text(f"{job.spec.out}: finished\n")
         print_text("".join(f"{key:32} {mean:.3f}\n" for key, mean in outcome.rewards.items()))
     if not as_json:
-        tell(f"job {name}: {outcome.ended} ({outcome.why}; the engine: {outcome.engine})")
+        print_to_stderr(
+            f"job {name}: {outcome.ended} ({outcome.why}; the engine: {outcome.engine})"
+        )
     raise typer.Exit(CODES[outcome.ended])
 
 
-def _plain(job: "SentJob", outcome: "JobOutcome | None" = None) -> dict[str, Any]:
+def _job_values(job: "SentJob", outcome: "JobOutcome | None" = None) -> dict[str, Any]:
     """A job as JSON values."""
     spec, known = job.spec, outcome or job.outcome
     ended = None if known is None else known.model_dump()
@@ -249,13 +251,17 @@ def jobs(context: typer.Context, as_json: take.Json = False) -> None:
     from plumbline.jobs.follow import refresh
     from plumbline.jobs.job import jobs as known
 
-    rows = [(job, *refresh(job)) for job in known(tell)]
+    rows = [(job, *refresh(job)) for job in known(print_to_stderr)]
     if as_json:
         print_json(
-            {"jobs": [{**_plain(job), "status": status, "why": why} for job, status, why in rows]}
+            {
+                "jobs": [
+                    {**_job_values(job), "status": status, "why": why} for job, status, why in rows
+                ]
+            }
         )
     elif not rows:
-        tell("no job was submitted; `plumbline submit RECIPE` does that")
+        print_to_stderr("no job was submitted; `plumbline submit RECIPE` does that")
     for job, status, why in [] if as_json else rows:
         because = f"  ({why})" if why else ""
         print_text(f"{job.spec.id:36} {job.spec.on:8} {status:16} {job.spec.out}{because}\n")
@@ -277,6 +283,6 @@ def stop_job(name: JobName, as_json: take.Json = False) -> None:
 
     job = find(name)
     outcome = stop(job)
-    print_json(_plain(job, outcome)) if as_json else print_text(
+    print_json(_job_values(job, outcome)) if as_json else print_text(
         f"{job.spec.id}: {outcome.ended} ({outcome.why})\n"
     )

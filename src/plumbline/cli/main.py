@@ -13,10 +13,17 @@ from typing import Annotated, Any
 
 import typer
 
-from plumbline.cli import history, jobs, serve
+from plumbline.cli import jobs, runs, serve
 from plumbline.cli import options as take
 from plumbline.cli.exits import clear_exits
-from plumbline.cli.output import print_json, print_tables, print_text, progress, say, tell
+from plumbline.cli.output import (
+    print_json,
+    print_result,
+    print_tables,
+    print_text,
+    print_to_stderr,
+    show_progress,
+)
 from plumbline.config import imports
 from plumbline.errors import DataError, RecipeError
 from plumbline.runs import output_guard
@@ -169,14 +176,14 @@ def recipe(
     recipe.schema.json, beside the recipe.
     """
     from plumbline.recipe import (
-        descriptions,
         difference_lines,
-        differing,
-        grouped,
-        listing,
-        load,
-        load_two,
-        unread,
+        format_recipe_list,
+        group_recipes,
+        is_untrusted_family,
+        list_differences,
+        load_recipe,
+        load_recipe_pair,
+        read_descriptions,
     )
 
     given, overrides = words or [], overrides or []
@@ -185,33 +192,37 @@ def recipe(
         from plumbline.storage import write_json
 
         if out is None:
-            print_json(schema_docs.schema())
+            print_json(schema_docs.build_json_schema())
             return
         output_guard.check_file(out, "schema", schema_docs.is_schema)
-        write_json(out, schema_docs.schema())
+        write_json(out, schema_docs.build_json_schema())
         print_text(f"{out}\n")
     elif out is not None:
         raise RecipeError(
             "--out is where --schema goes", f"write plumbline recipe --schema --out {out}"
         )
     elif not given:
-        said = descriptions()
-        shown = [*said] if every else [name for names in grouped().values() for name in names]
-        print_json({name: said[name] for name in shown}) if as_json else print_text(listing(every))
+        said = read_descriptions()
+        shown = [*said] if every else [name for names in group_recipes().values() for name in names]
+        print_json({name: said[name] for name in shown}) if as_json else print_text(
+            format_recipe_list(every)
+        )
     elif len(given) == 1:
-        from plumbline.recipe.schema_docs import EDITOR_LINE, commented
+        from plumbline.recipe.schema_docs import EDITOR_LINE, render_commented_recipe
 
-        resolved = load(given[0], overrides)
+        resolved = load_recipe(given[0], overrides)
         if as_json:
-            print_json(resolved.plain())
+            print_json(resolved.to_dict())
         else:
-            print_text(commented(resolved) if comments else EDITOR_LINE + resolved.to_yaml())
-        if unread(family := resolved.model.family):
+            print_text(
+                render_commented_recipe(resolved) if comments else EDITOR_LINE + resolved.to_yaml()
+            )
+        if is_untrusted_family(family := resolved.model.family):
             print(
                 f"note: {family} was not imported, so its own keys are not checked", file=sys.stderr
             )
     else:
-        rows = differing(*load_two(given, overrides))
+        rows = list_differences(*load_recipe_pair(given, overrides))
         plain = {"differences": [{"key": key, "a": old, "b": new} for key, old, new in rows]}
         print_json(plain) if as_json else print_text("".join(difference_lines(rows)))
         if not rows:
@@ -340,11 +351,11 @@ def get(
         return
     from plumbline.policies.downloads.get import get as get_model
 
-    with progress() as view:
+    with show_progress() as view:
         got = get_model(name, out, view.working)
     state = "is there already" if got.found else f"{megabytes(got.size())}, {got.entry.licence}"
     plain = {"model": got.entry.name, "folder": str(got.folder), "found": got.found}
-    say(plain, f"{got.folder}: {got.entry.name}, {state}", as_json)
+    print_result(plain, f"{got.folder}: {got.entry.name}, {state}", as_json)
 
 
 @app.command(
@@ -415,7 +426,7 @@ def sweep(
     folder = only_here(out or f"{first.run.folder}/{first.name}-sweep", "a sweep")
     spread = None
     if at_once > 1 or address is not None:
-        spread = SideBySide(at_once=at_once, address=address, told=tell)
+        spread = SideBySide(at_once=at_once, address=address, told=print_to_stderr)
     rows = run_sweep(recipes, folder, resume=resume, observers=shown_live, spread=spread)
     summed = None if seeds is None else over_seeds(rows)
     page = (
@@ -482,12 +493,12 @@ def evaluate(
     it."""
     from plumbline.evaluation.command import EvaluationSpec, each_task, run_evaluation
     from plumbline.evaluation.models import ModelOptions
-    from plumbline.recipe import sampling_in, task_section
+    from plumbline.recipe import read_sampling, task_section
     from plumbline.reports.evaluation_output import Outputs, write_outputs
     from plumbline.runs.record import last_model
     from plumbline.runs.remote import local_model
 
-    model_options = take.picked(ModelOptions, locals())
+    model_options = take.pick_arguments(ModelOptions, locals())
     short = {"executor": executor, "suite": suite, "path": None if path is None else str(path)}
     imports.typed(f"{key}={value}" for key, value in short.items())
     named = task_section(task, overrides or ())
@@ -500,7 +511,7 @@ def evaluate(
         limit=limit,
         replays=replays,
         model_options=model_options,
-        recipe_sampling=sampling_in(task),
+        recipe_sampling=read_sampling(task),
     )
     outputs = Outputs(
         evaluation=out,
@@ -513,7 +524,7 @@ def evaluate(
     )
     specs = each_task(spec)
     outputs.check(specs)
-    with progress() as view:
+    with show_progress() as view:
         evaluated = {name: run_evaluation(one, view) for name, one in specs.items()}
     printed = write_outputs(outputs, evaluated)
     print_text(printed) if isinstance(printed, str) else print_tables(printed)
@@ -554,7 +565,7 @@ def score(
         from plumbline.checks.audit.stored import score_stored
         from plumbline.config.overrides import task_options
 
-        with progress() as view:
+        with show_progress() as view:
             (target,) = open_targets(reward, task_options(overrides or ()), rows, data).values()
             stored = score_stored(completions, target(view.working), view.working)
         print_json(stored.to_dict()) if as_json else print_tables(stored.tables(), wrap=False)
@@ -574,7 +585,7 @@ def score(
     if out is not None:
         output_guard.check_file(out, "evaluation", is_evaluation)
     named = task_section(task, overrides or ())
-    with progress() as view:
+    with show_progress() as view:
         opened = open_task(
             named.name, named.options, records_folder(named.name, data), view.working
         )
@@ -582,7 +593,7 @@ def score(
     if out is not None:
         write_evaluation(out, scored.evaluation)
     for warning in scored.summary["warnings"]:
-        tell(f"note: {warning}")
+        print_to_stderr(f"note: {warning}")
     print_json(scored.summary) if as_json else print_tables(detail_tables(scored.summary))
 
 
@@ -749,7 +760,7 @@ def audit(
     if out is not None:
         output_guard.check_file(out, "audit", is_audit)
     splits, found = () if split is None else (split,), {}
-    with progress() as view:
+    with show_progress() as view:
         for name, target in open_targets(task, task_options(overrides or ()), rows, data).items():
             found[name] = audit_task(
                 target(view.working), splits, limit=limit, seed=seed, progress=view.working
@@ -829,12 +840,12 @@ def export(
         push=push,
         public=public,
     )
-    with progress() as view:
+    with show_progress() as view:
         done = write(what, view)
     print_json(done.plain()) if as_json else print_text(done.text())
 
 
-class _Declared(take.CommandGroup):
+class _DeclaredCommands(take.CommandGroup):
     """The commands that installed packages declare (entry points of the group `plumbline.data`,
     each a typer app)."""
 
@@ -851,13 +862,13 @@ class _Declared(take.CommandGroup):
 
 
 app.add_typer(
-    typer.Typer(cls=_Declared, no_args_is_help=True, callback=lambda: None),
+    typer.Typer(cls=_DeclaredCommands, no_args_is_help=True, callback=lambda: None),
     name="data",
     rich_help_panel=take.TRAIN,
     help="Build a task's records.",
     epilog="Example: `plumbline data TASK --help`",
 )
-app.add_typer(history.history_app)
+app.add_typer(runs.runs_app)
 app.add_typer(jobs.submit_app)
 app.add_typer(jobs.jobs_app, name="jobs", rich_help_panel=take.CLUSTER)
 app.add_typer(serve.serve_app)

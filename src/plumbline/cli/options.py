@@ -77,7 +77,7 @@ def _plain_flags(params: list[Any]) -> list[Any]:
     return params
 
 
-def picked(kind: type[T], given: Mapping[str, Any]) -> T:
+def pick_arguments(kind: type[T], given: Mapping[str, Any]) -> T:
     """An instance of a dataclass, of those of a command's arguments that have the names of its
     fields."""
     return kind(**{one.name: given[one.name] for one in fields(kind) if one.name in given})  # type: ignore[arg-type]

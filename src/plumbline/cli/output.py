@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from plumbline.errors import escaped, visible
+from plumbline.errors import escape_hidden, make_visible
 
 if TYPE_CHECKING:
     from plumbline.runs.observers import LiveView
@@ -15,7 +15,7 @@ def print_json(value: object) -> None:
     """Print one JSON object."""
     from plumbline.storage import dumps
 
-    print(escaped(dumps(value)))
+    print(escape_hidden(dumps(value)))
 
 
 def print_tables(*renderables: Any, wrap: bool = True) -> None:
@@ -41,21 +41,21 @@ def print_tables(*renderables: Any, wrap: bool = True) -> None:
 
 def print_text(text: str) -> None:
     """Print lines."""
-    print(visible(text), end="")
+    print(make_visible(text), end="")
 
 
-def tell(text: str) -> None:
+def print_to_stderr(text: str) -> None:
     """Print a line to standard error."""
-    print(visible(text), file=sys.stderr, flush=True)
+    print(make_visible(text), file=sys.stderr, flush=True)
 
 
-def say(value: object, text: str, as_json: bool) -> None:
+def print_result(value: object, text: str, as_json: bool) -> None:
     """Print a result as text or as JSON."""
     print_json(value) if as_json else print_tables(text, wrap=False)
 
 
 @contextmanager
-def progress() -> Iterator["LiveView"]:
+def show_progress() -> Iterator["LiveView"]:
     """The view of what takes a while, closed before a result is printed."""
     from plumbline.runs.observers import LiveView
 

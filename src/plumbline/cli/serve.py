@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from plumbline.cli import options as take
-from plumbline.cli.output import progress, tell
+from plumbline.cli.output import print_to_stderr, show_progress
 from plumbline.config.imports import check_installed, extras, loaded, plugins
 
 serve_app = typer.Typer(cls=take.CommandGroup)
@@ -78,7 +78,7 @@ def serve(
     from plumbline.serve.running import Serving, token_of
     from plumbline.serve.running import serve as run_server
 
-    options = take.picked(ModelOptions, locals())
+    options = take.pick_arguments(ModelOptions, locals())
     if engine not in {None, "vllm"}:
         raise RecipeError(f"there is no engine {engine}", "give vllm, or leave out --engine")
     limits = RequestLimits(
@@ -96,10 +96,10 @@ def serve(
     named = named_models(models)
 
     def opening() -> Sequence[Backend]:
-        with progress() as view:
+        with show_progress() as view:
             opened = open_models(named, options, view)
         if planner is not None and agent:
             opened = loaded(planner, "planner of a browser agent")(opened, named)
         return opened
 
-    run_server(opening, serving, tell, page.routes(named), PUBLIC | page.PUBLIC)
+    run_server(opening, serving, print_to_stderr, page.routes(named), PUBLIC | page.PUBLIC)

@@ -17,7 +17,7 @@ from plumbline.policies import check_model, open_policy
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.policies.policy import Policy, Sampler, slowness
 from plumbline.policies.saved import reach_hub, saved_settings
-from plumbline.recipe import ModelSection, foreign_key, options_of, section
+from plumbline.recipe import ModelSection, explain_foreign_key, options_of, section
 from plumbline.recipe.execution import EngineSection
 from plumbline.records import Evaluation, Example, Sampling
 from plumbline.rollouts.collect import check_prompts
@@ -269,8 +269,12 @@ def options_as_trained(model: str, options: ModelOptions) -> tuple[ModelSection,
     advice = "leave out --max-tokens or --steps"
     where = f"{model} cannot be sampled like this"
     return (
-        section(family.model, opened, "the model's options", inside="model.", hint=foreign_key),
-        section(family.sampling, law, where, inside="sampling.", advice=advice, hint=foreign_key),
+        section(
+            family.model, opened, "the model's options", inside="model.", hint=explain_foreign_key
+        ),
+        section(
+            family.sampling, law, where, inside="sampling.", advice=advice, hint=explain_foreign_key
+        ),
     )
 
 

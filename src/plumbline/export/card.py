@@ -20,7 +20,7 @@ from plumbline.policies.downloads.get import ENTRIES, ORIGIN
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.policies.saved import adapter_base, check_source
 from plumbline.records import clusters_of
-from plumbline.reports.templating import markdown, render
+from plumbline.reports.templating import escape_markdown, render_template
 from plumbline.reports.view import RunView
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.metadata import Card
@@ -270,7 +270,7 @@ def model_card(
     checked = read_histories(run.folder) if run is not None and run.files["metrics"].size() else []
     examined = [(history.name, examine(history, CHECKS)) for history in checked]
     return (
-        render(
+        render_template(
             "card.md",
             **export,
             head=yaml.safe_dump(head, sort_keys=False, allow_unicode=True).rstrip(),
@@ -329,7 +329,7 @@ def licence(base: Base | None) -> str:
 def change_text(one: RewardChange) -> str:
     """A change of reward as a sentence."""
     return (
-        f"{markdown(one.task)}, {markdown(one.split)}, greedy, computed in float32: mean reward "
+        f"{escape_markdown(one.task)}, {escape_markdown(one.split)}, greedy, computed in float32: mean reward "
         f"{one.before:.4f} as it "
         f"was trained, {one.after:.4f} as it is stored: {one.difference:+.4f} on n = {one.n}; "
         f"{one.same} of {one.n} "

@@ -26,7 +26,7 @@ from plumbline.export.card import (
 from plumbline.runs import output_guard
 from plumbline.runs.hub import Repository
 from plumbline.runs.run import Listener
-from plumbline.storage import as_umask_says, clear_os_errors, sync_folder, write_text
+from plumbline.storage import apply_umask, clear_os_errors, sync_folder, write_text
 from plumbline.tasks.task import Task
 
 EXPORT = "export"
@@ -215,7 +215,7 @@ def _fill(
     )
     write_text(folder / "README.md", card)
     write_text(folder / output_guard.MARK, f"{EXPORT}\n")
-    as_umask_says(folder)
+    apply_umask(folder)
     files = sorted(path.name for path in folder.iterdir())
     size = sum(path.stat().st_size for path in folder.iterdir())
     return Exported(what.out, files, size, said, figures, changed)

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import DataError, PlumblineError, RunError, visible
+from plumbline.errors import DataError, PlumblineError, RunError, make_visible
 from plumbline.jobs.backends import ProcessJob, State, back_end
 from plumbline.jobs.job import Ended, JobOutcome, JobSpec, SentJob
 from plumbline.runs.remote import is_address
@@ -152,7 +152,7 @@ def _readable(job: SentJob, log: str, *, summary: bool = False) -> str:
     shown = log if summary else log.partition(f"{said(job.spec.id, 'summary')}\n")[0]
     lines = COLOUR.sub("", shown).replace("\r", "\n").splitlines(keepends=True)
     lines = [one for one in lines if not one.startswith(NOISE) and " job_manager.py:" not in one]
-    return visible(_blotted(job, "".join(lines)))
+    return make_visible(_blotted(job, "".join(lines)))
 
 
 def _blotted(job: SentJob, text: str) -> str:
@@ -211,7 +211,9 @@ def judge(job: str, state: State, log: str, out: str, here: bool) -> JobOutcome:
     engine = state.status if state.code is None else f"{state.status}, exit status {state.code}"
 
     def outcome(kind: Ended, why: str) -> JobOutcome:
-        return JobOutcome(ended=kind, why=visible(one_line(why)), engine=engine, facts=ended or {})
+        return JobOutcome(
+            ended=kind, why=make_visible(one_line(why)), engine=engine, facts=ended or {}
+        )
 
     if not state.over:
         return outcome(

@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from plumbline.config.imports import is_trusting
 from plumbline.errors import RecipeError, RunError
-from plumbline.recipe import Recipe, load, names
-from plumbline.recipe import find as find_recipe
+from plumbline.recipe import Recipe, list_recipe_names, load_recipe
+from plumbline.recipe import find_recipe as find_recipe
 from plumbline.runs.remote import is_address
 from plumbline.storage import clear_os_errors, one_line, read_object, write_json
 
@@ -264,7 +264,7 @@ def specify(
         raise RecipeError(
             f"there is no folder {working_dir}", "give --working-dir the folder that is sent"
         )
-    loaded = load(recipe, overrides or ())
+    loaded = load_recipe(recipe, overrides or ())
     short = re.sub(r"[^A-Za-z0-9_-]+", "-", loaded.name).strip("-")[:40] or "job"
     spec = JobSpec(
         **same,
@@ -304,7 +304,7 @@ def _sent_recipe(source: str, where: Path) -> str:
     file = find_recipe(source).resolve()
     if file.is_relative_to(where):
         return str(file.relative_to(where))
-    if source in names():
+    if source in list_recipe_names():
         return source
     what = f"{file} lies outside of {where}, which is what the job is sent"
     raise RecipeError(what, "copy the recipe there, or give --working-dir a folder that holds it")

@@ -30,7 +30,7 @@ from plumbline.checks.preflight.settings import list_files_read
 from plumbline.config.imports import check_installed, extras, needs_of, own_folders, plugins
 from plumbline.errors import DataError, RunError, StorageError
 from plumbline.jobs.job import JobSpec
-from plumbline.recipe import Recipe, find
+from plumbline.recipe import Recipe, find_recipe
 from plumbline.runs.remote import is_address
 from plumbline.storage import read_text
 from plumbline.version import __version__
@@ -282,7 +282,7 @@ def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]
         )
         evidence = {"bytes": package.bytes, "largest": dict(large)}
         yield Finding("fatal", what, check="package-size", evidence=evidence, fix=fix)
-    file = find(spec.recipe)
+    file = find_recipe(spec.recipe)
     bundled = not file.resolve().is_relative_to(spec.working_dir)
     for path, key in [
         *list_files_read(recipe, None if bundled else file),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.config.imports import note_file
-from plumbline.errors import ModelError, visible
+from plumbline.errors import ModelError, make_visible
 from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.gguf_file import AGAIN, POINTER, header, is_gguf
 from plumbline.recipe import LoraSection, ModelSection
@@ -243,7 +243,7 @@ def find_unread(folder: Path) -> str:
     )
     read, beside = (", ".join(sorted(files)[:3]) for files in (there[0], unread))
     age = ", which is newer" if other > last else ""
-    return visible(
+    return make_visible(
         f"{folder} holds more than one set of weights: {read} is read, and {beside} is not{age}"
     )
 

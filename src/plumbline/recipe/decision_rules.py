@@ -125,7 +125,7 @@ class Condition(_Brief):
             )
         return self
 
-    def leaves(self) -> Iterator[Union["Condition", str]]:
+    def figures_and_names(self) -> Iterator[Union["Condition", str]]:
         """The figures in it, and the names of other conditions."""
         if self.metric is not None:
             yield self
@@ -133,7 +133,7 @@ class Condition(_Brief):
             if isinstance(part, str):
                 yield part
             else:
-                yield from part.leaves()
+                yield from part.figures_and_names()
 
 
 class ChecksSection(Section):
@@ -166,7 +166,7 @@ class WatchRule(_Brief):
         if not conditions:
             raise ValueError("a rule has stop_if, or warn_if, or both")
         for condition in conditions:
-            leaves = list(condition.leaves())
+            leaves = list(condition.figures_and_names())
             if name := next((leaf for leaf in leaves if isinstance(leaf, str)), None):
                 raise ValueError(f"{name} names a condition of decide, and a rule says its own")
             if any(isinstance(leaf, Condition) and leaf.against is not None for leaf in leaves):
@@ -263,7 +263,7 @@ class DecideSection(Section):
 
 def _check_names(conditions: Any, known: set[str], where: str) -> None:
     for condition in conditions:
-        for leaf in [condition] if isinstance(condition, str) else condition.leaves():
+        for leaf in [condition] if isinstance(condition, str) else condition.figures_and_names():
             if isinstance(leaf, str) and leaf not in known:
                 raise ValueError(
                     f"{where} refers to {leaf}, and the conditions are {', '.join(known) or 'none'}"

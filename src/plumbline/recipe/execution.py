@@ -142,6 +142,6 @@ class ScaleSection(Section):
         return address
 
     @property
-    def spread(self) -> bool:
+    def needs_ray(self) -> bool:
         """Whether any of it needs Ray."""
         return self.verdicts > 0 or self.samplers > 0 or self.learners > 1

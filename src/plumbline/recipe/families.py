@@ -78,7 +78,7 @@ def options_of(family: str) -> FamilyOptions:
     return options
 
 
-def unread(family: str) -> bool:
+def is_untrusted_family(family: str) -> bool:
     """Whether a family is code that may not be imported, so that nobody can say which options it
     has."""
     return ":" in family and not allowed(family)
@@ -128,7 +128,7 @@ def without_foreign(part: str, values: Mapping[str, Any], options: FamilyOptions
 
 
 @cache
-def recipe_of(options: FamilyOptions) -> type[Recipe]:
+def build_recipe_type(options: FamilyOptions) -> type[Recipe]:
     """The type of a family's recipes: `Recipe` with the family's own keys under `model` and
     `sampling`."""
     kind = create_model(
@@ -144,7 +144,7 @@ def recipe_of(options: FamilyOptions) -> type[Recipe]:
 
 
 @cache
-def readers(key: str) -> tuple[str, ...]:
+def list_reading_families(key: str) -> tuple[str, ...]:
     """Those of our families that read a key such as `model.canvas`; nothing where all of them
     do."""
     every = {family: options_of(family) for family in FAMILIES}
@@ -154,9 +154,9 @@ def readers(key: str) -> tuple[str, ...]:
     return found if len(found) < len(FAMILIES) else ()
 
 
-def foreign_key(key: str) -> str:
+def explain_foreign_key(key: str) -> str:
     """What an error says of an unknown key that other families read; empty where there are none."""
-    names = readers(key)
+    names = list_reading_families(key)
     return (
         f"{key} is read by {' and '.join(names)} only (leave it out, or set model.family)"
         if names
@@ -164,16 +164,16 @@ def foreign_key(key: str) -> str:
     )
 
 
-def check_reads(recipe: Recipe) -> None:
+def check_family_keys(recipe: Recipe) -> None:
     """Refuse what the recipe's family would pass over in the sections that all families share.
 
     Raises:
         RecipeError: names the keys, and the families that read them.
     """
     foreign = [
-        f"{key}: {value} is read by {' and '.join(readers(key) or FAMILIES)}"
+        f"{key}: {value} is read by {' and '.join(list_reading_families(key) or FAMILIES)}"
         for key in sorted(recipe.foreign)
-        for value in _set(recipe, key)
+        for value in _value_unless_default(recipe, key)
     ]
     algorithm = recipe.rl.algorithm if recipe.rl is not None else None
     if (
@@ -196,7 +196,7 @@ def check_reads(recipe: Recipe) -> None:
         )
 
 
-def _set(recipe: Recipe, key: str) -> Iterator[Any]:
+def _value_unless_default(recipe: Recipe, key: str) -> Iterator[Any]:
     """The value at a key, where its section is there and it is not the default."""
     *sections, name = key.split(".")
     inner: Any = recipe

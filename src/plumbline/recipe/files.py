@@ -16,12 +16,12 @@ from plumbline.config.overrides import as_mapping, read_own, read_yaml, set_valu
 from plumbline.config.section import section
 from plumbline.errors import RecipeError
 from plumbline.recipe.families import (
-    check_reads,
-    foreign_key,
+    build_recipe_type,
+    check_family_keys,
+    explain_foreign_key,
+    is_untrusted_family,
     options_as_written,
     options_of,
-    recipe_of,
-    unread,
     without_foreign,
 )
 from plumbline.recipe.sections import NO_RESULT, ModelSection, Recipe, TaskSection
@@ -39,7 +39,7 @@ MOST_FILES = 200
 again."""
 
 
-def load(
+def load_recipe(
     source: str | Path,
     overrides: Sequence[str] = (),
     *,
@@ -51,7 +51,7 @@ def load(
     Args:
         source: a path, or the name of a bundled recipe (`plumbline recipe` lists them).
         overrides: `a.b=value` each; the value is read as YAML.
-        written: see `parse`.
+        written: see `parse_recipe`.
         trust_code: import the family of models that the file names, so that its options are
             checked.
 
@@ -59,13 +59,13 @@ def load(
         RecipeError: no such file, not YAML, an unknown key or a value out of range (each named with
             its path).
     """
-    path = find(source)
-    values = _read(path, (), [])
+    path = find_recipe(source)
+    values = _read_with_parents(path, (), [])
     for override in overrides:
         set_value(values, override)
     with consent(everything=trust_code):
         typed(overrides)
-        return parse(values, str(path), written=written)
+        return parse_recipe(values, str(path), written=written)
 
 
 def task_section(name: str, overrides: Sequence[str]) -> TaskSection:
@@ -83,19 +83,19 @@ def task_section(name: str, overrides: Sequence[str]) -> TaskSection:
     path, _, one = name.partition(":")
     if Path(path).suffix not in {".yaml", ".yml"}:
         return TaskSection(name=name, options=options)
-    tasks = load(path).each_task
+    tasks = load_recipe(path).each_task
     if one not in tasks:
         raise RecipeError(
             f"{path} has {len(tasks)} tasks, and {one or 'none of them'} was named"
             if "" not in tasks
             else f"{path} has one task, which has no name",
-            f"give {' or '.join(tasks_in(path))}",
+            f"give {' or '.join(list_task_names(path))}",
         )
     task = tasks[one]
     return TaskSection(name=task.name, options={**task.options, **options})
 
 
-def sampling_in(task: str) -> Mapping[str, Any]:
+def read_sampling(task: str) -> Mapping[str, Any]:
     """What the recipe that is named as a command's task writes of `sampling`; nothing where that is
     no recipe.
 
@@ -104,23 +104,25 @@ def sampling_in(task: str) -> Mapping[str, Any]:
     """
     path = task.partition(":")[0]
     written = (
-        _read(find(path), (), []).get("sampling")
+        _read_with_parents(find_recipe(path), (), []).get("sampling")
         if Path(path).suffix in {".yaml", ".yml"}
         else None
     )
     return written if isinstance(written, Mapping) else {}
 
 
-def tasks_in(path: str) -> list[str]:
+def list_task_names(path: str) -> list[str]:
     """What `task_section` takes for each task of a recipe.
 
     Raises:
         RecipeError: the recipe cannot be read.
     """
-    return [f"{path}:{name}" if name else path for name in load(path).each_task]
+    return [f"{path}:{name}" if name else path for name in load_recipe(path).each_task]
 
 
-def parse(values: Mapping[str, Any], name: str = "recipe", *, written: bool = False) -> Recipe:
+def parse_recipe(
+    values: Mapping[str, Any], name: str = "recipe", *, written: bool = False
+) -> Recipe:
     """Check plain values and type them; `model` and `sampling` are checked by what the family
     declares.
 
@@ -136,7 +138,9 @@ def parse(values: Mapping[str, Any], name: str = "recipe", *, written: bool = Fa
             one or with the families that read it; there is no such family.
     """
     if not written and (
-        todo := [key for key, value in leaves(values) if value == TODO and key != "description"]
+        todo := [
+            key for key, value in walk_leaves(values) if value == TODO and key != "description"
+        ]
     ):
         raise RecipeError(
             f"{name} is not finished: {', '.join(todo[:50])} {'is' if len(todo) == 1 else 'are'} "
@@ -150,37 +154,37 @@ def parse(values: Mapping[str, Any], name: str = "recipe", *, written: bool = Fa
     family = model.get("family", ModelSection.model_fields["family"].default)
     if not isinstance(family, str):
         return section(Recipe, values, name)  # which says so
-    written = written or unread(family)
+    written = written or is_untrusted_family(family)
     options = options_as_written(model, sampling) if written else options_of(family)
     own = {key: without_foreign(key, each, options) for key, each in parts.items()}
-    recipe = section(recipe_of(options), {**values, **own}, name, hint=foreign_key)
+    recipe = section(build_recipe_type(options), {**values, **own}, name, hint=explain_foreign_key)
     if not written:
-        check_reads(recipe)
+        check_family_keys(recipe)
     return recipe
 
 
-def find(source: str | Path) -> Path:
+def find_recipe(source: str | Path) -> Path:
     """The file that a path or a recipe's name means.
 
     Raises:
         RecipeError: there is none.
     """
     path = Path(source)
-    if mistaken := _no_recipe(str(source), path):
+    if mistaken := _explain_no_recipe(str(source), path):
         raise mistaken
     if path.suffix in {".yaml", ".yml"} or path.exists():
         if path.is_file():
             return path
         raise RecipeError(f"no recipe at {path}", "`plumbline recipe` lists the bundled ones")
-    for folder in _folders():
+    for folder in _recipe_folders():
         if (folder / f"{path}.yaml").is_file():
             return folder / f"{path}.yaml"
-    close = difflib.get_close_matches(str(source), names(), n=1)
+    close = difflib.get_close_matches(str(source), list_recipe_names(), n=1)
     fix = f"did you mean {close[0]}?" if close else "`plumbline recipe` lists the bundled ones"
     raise RecipeError(f"no recipe named {source}", fix)
 
 
-def _no_recipe(source: str, path: Path) -> RecipeError | None:
+def _explain_no_recipe(source: str, path: Path) -> RecipeError | None:
     """What to do where a model or a file of rows stands for a recipe; None where it is neither."""
     if path.suffix.lower() in DATA or source.startswith("hf://"):
         what, model, data = "data", "MODEL", shlex.quote(source)
@@ -198,7 +202,7 @@ def _no_recipe(source: str, path: Path) -> RecipeError | None:
     )
 
 
-def extended(source: str | Path) -> list[Path]:
+def list_parents(source: str | Path) -> list[Path]:
     """The files that a recipe extends, and those that they extend, each once; without the file
     itself.
 
@@ -206,46 +210,46 @@ def extended(source: str | Path) -> list[Path]:
         RecipeError: one of them cannot be read.
     """
     found: list[Path] = []
-    _read(find(source), (), found)
-    return [path for path in dict.fromkeys(found) if path != find(source).resolve()]
+    _read_with_parents(find_recipe(source), (), found)
+    return [path for path in dict.fromkeys(found) if path != find_recipe(source).resolve()]
 
 
 def is_recipe(source: str | Path) -> bool:
     """Whether a word means a recipe, and not some other path: a YAML file; or a bundled name, or
     one much like it, that is no path here."""
     path = Path(source)
-    close = difflib.get_close_matches(str(source), names(), n=1, cutoff=0.8)
+    close = difflib.get_close_matches(str(source), list_recipe_names(), n=1, cutoff=0.8)
     return path.suffix in {".yaml", ".yml"} or (not path.exists() and bool(close))
 
 
-def names() -> list[str]:
+def list_recipe_names() -> list[str]:
     """Names of the bundled recipes."""
-    return sorted({path.stem for folder in _folders() for path in folder.glob("*.yaml")})
+    return sorted({path.stem for folder in _recipe_folders() for path in folder.glob("*.yaml")})
 
 
-def descriptions() -> dict[str, str]:
+def read_descriptions() -> dict[str, str]:
     """What the bundled recipes are for, by name; they are read, and not checked, because that takes
     longer."""
-    return {name: _description(find(name)) for name in names()}
+    return {name: _read_description(find_recipe(name)) for name in list_recipe_names()}
 
 
-def grouped() -> dict[str, list[str]]:
+def group_recipes() -> dict[str, list[str]]:
     """The bundled recipes that a person would start, by the heading in their first line:
     `# Group 2: Heading`.
 
     The number orders the headings; a recipe without this line is in none of them.
     """
     groups: dict[tuple[int, str], list[str]] = {}
-    for name in names():
-        if match := _GROUP.match(read_text(find(name), RecipeError, SMALL)):
+    for name in list_recipe_names():
+        if match := _GROUP.match(read_text(find_recipe(name), RecipeError, SMALL)):
             groups.setdefault((int(match[1]), match[2]), []).append(name)
     return {heading: groups[number, heading] for number, heading in sorted(groups)}
 
 
-def listing(every: bool) -> str:
+def format_recipe_list(every: bool) -> str:
     """The bundled recipes with what they are for, under their headings; or all of them."""
-    said = descriptions()
-    groups = {"": [*said]} if every else grouped()
+    said = read_descriptions()
+    groups = {"": [*said]} if every else group_recipes()
     width = max((len(name) for some in groups.values() for name in some), default=0)
     blocks = [
         "".join(
@@ -265,14 +269,14 @@ def listing(every: bool) -> str:
     return "\n".join(blocks)
 
 
-def _description(path: Path) -> str:
+def _read_description(path: Path) -> str:
     """A recipe's own, or that of what it extends, which is read for nothing else."""
     own = read_own(path)
     has_own = isinstance(own, dict) and "description" in own
-    return str((own if has_own else _read(path, (), [])).get("description", ""))
+    return str((own if has_own else _read_with_parents(path, (), [])).get("description", ""))
 
 
-def _folders() -> list[Path]:
+def _recipe_folders() -> list[Path]:
     """The folder `recipes` of each installed package that declares a task; nothing of it is
     imported."""
     packages = {entry.module.partition(".")[0] for entry in plugins("plumbline.tasks").values()}
@@ -293,13 +297,13 @@ def value_differences(
     old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
     """`differences` of plain values: those of a recipe that another version wrote."""
-    before, after = dict(leaves(old)), dict(leaves(new))
+    before, after = dict(walk_leaves(old)), dict(walk_leaves(new))
     for key in [*before, *(key for key in after if key not in before)]:
         if before.get(key) != after.get(key):
             yield key, before.get(key), after.get(key)
 
 
-def load_two(words: Sequence[str], overrides: Sequence[str] = ()) -> tuple[Recipe, Recipe]:
+def load_recipe_pair(words: Sequence[str], overrides: Sequence[str] = ()) -> tuple[Recipe, Recipe]:
     """The recipes of `diff A B`, with the same overrides laid over both.
 
     Raises:
@@ -310,10 +314,10 @@ def load_two(words: Sequence[str], overrides: Sequence[str] = ()) -> tuple[Recip
             f"`plumbline recipe {' '.join(words)}` is neither one recipe nor two to compare",
             "give one name, or write plumbline recipe diff A B",
         )
-    return load(words[1], overrides), load(words[2], overrides)
+    return load_recipe(words[1], overrides), load_recipe(words[2], overrides)
 
 
-def differing(old: Recipe, new: Recipe) -> list[tuple[str, Any, Any]]:
+def list_differences(old: Recipe, new: Recipe) -> list[tuple[str, Any, Any]]:
     """`differences` as a list; what a run is called, watched and asked by is left out unless
     nothing else differs."""
     found = list(differences(old, new))
@@ -331,16 +335,16 @@ def difference_lines(rows: Sequence[tuple[str, Any, Any]]) -> list[str]:
     return [f"{key:{widths[0]}}  {old:{widths[1]}}  {new}\n" for key, old, new in cells]
 
 
-def leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def walk_leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every leaf of nested values by its path, such as `rl.optimiser.learning_rate`."""
     if isinstance(values, dict) and values:
         for key, value in values.items():
-            yield from leaves(value, f"{prefix}.{key}" if prefix else str(key))
+            yield from walk_leaves(value, f"{prefix}.{key}" if prefix else str(key))
     else:
         yield prefix, values
 
 
-def _read(path: Path, seen: tuple[Path, ...], read: list[Path]) -> dict[str, Any]:
+def _read_with_parents(path: Path, seen: tuple[Path, ...], read: list[Path]) -> dict[str, Any]:
     """A recipe with what it extends below it; `read` takes the files that were read for it."""
     path = path.resolve()
     read.append(path)
@@ -360,7 +364,7 @@ def _read(path: Path, seen: tuple[Path, ...], read: list[Path]) -> dict[str, Any
         )
     text = read_text(path, RecipeError, SMALL)
     note_file(path, text)
-    values = copy.deepcopy(_parsed(text, str(path)))
+    values = copy.deepcopy(_parse_yaml(text, str(path)))
     if not isinstance(values, dict):
         what = "empty" if values is None else f"a {type(values).__name__}"
         raise RecipeError(
@@ -379,12 +383,12 @@ def _read(path: Path, seen: tuple[Path, ...], read: list[Path]) -> dict[str, Any
             raise RecipeError(
                 f"{path} extends {above}, which does not exist", "correct extends, or leave it out"
             )
-        below = _merge(below, _read(above, (*seen, path), read))
+        below = _merge(below, _read_with_parents(above, (*seen, path), read))
     return _merge(below, values)
 
 
 @lru_cache(maxsize=64)
-def _parsed(text: str, name: str) -> Any:
+def _parse_yaml(text: str, name: str) -> Any:
     """Recipes share what they extend, and YAML is slow to read."""
     return read_yaml(text, name)
 

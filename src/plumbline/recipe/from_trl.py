@@ -17,16 +17,16 @@ from plumbline.recipe.script import (
     Function,
     Instance,
     LibraryName,
-    Made,
+    LibraryValue,
     Module,
     Script,
     Text,
     Unknown,
-    plain,
+    describe_value,
     read_module,
     read_settings,
-    shown,
-    source,
+    to_recipe_value,
+    unparse_expression,
 )
 from plumbline.recipe.script_rewards import RewardFile, module_name
 from plumbline.storage import one_line
@@ -270,7 +270,7 @@ def read_script(path: Path, config: Path | None = None) -> TrlScript:
     """
     try:
         if path.suffix in {".yaml", ".yml"}:
-            settings = _settings(path)
+            settings = _read_settings(path)
             rl = {
                 "reward_funcs",
                 "num_generations",
@@ -305,8 +305,8 @@ def read_script(path: Path, config: Path | None = None) -> TrlScript:
                 **settings,
             }
             return _Reader(Script(Module(path, text, ast.parse(text)), settings), None).read()
-        beside = [config] if config is not None else _beside(path)
-        settings = _settings(beside[0]) if len(beside) == 1 else {}
+        beside = [config] if config is not None else _find_settings_files(path)
+        settings = _read_settings(beside[0]) if len(beside) == 1 else {}
         return _Reader(Script(read_module(path), settings), beside).read()
     except RecursionError as error:
         raise RecipeError(
@@ -319,7 +319,7 @@ def read_script(path: Path, config: Path | None = None) -> TrlScript:
         ) from error
 
 
-def _settings(path: Path) -> dict[str, Any]:
+def _read_settings(path: Path) -> dict[str, Any]:
     read = read_settings(path)
     if not isinstance(read, dict) or "compute_environment" in read or "distributed_type" in read:
         raise RecipeError(
@@ -328,7 +328,7 @@ def _settings(path: Path) -> dict[str, Any]:
     return {str(key): each for key, each in read.items()}
 
 
-def _beside(path: Path) -> list[Path]:
+def _find_settings_files(path: Path) -> list[Path]:
     """The YAML files beside a script that may hold its settings, the one of its name alone where
     there is one."""
     same = [file for suffix in (".yaml", ".yml") if (file := path.with_suffix(suffix)).is_file()]
@@ -360,7 +360,7 @@ class _Rows:
     """The first so many alone."""
     share: float | None = None
     """What the script holds out: a share, or a number of rows."""
-    changes: list[Made] = field(default_factory=list)
+    changes: list[LibraryValue] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -412,13 +412,13 @@ class _Reader(TrlScript):
         self._say_parsers([call.name for call in trainers])
         self._model(given)
         changes = self._rows(given.get("train_dataset")) if trainers else []
-        self._held_out(given.get("eval_dataset"))
+        self._held_out_rows(given.get("eval_dataset"))
         if self.stage == "rl":
             self._rewards(given.get("reward_funcs"), changes)
         self._config(given)
         return self
 
-    def _trainers(self) -> list[Made]:
+    def _trainers(self) -> list[LibraryValue]:
         return [call for name in POSITIONS for call in self.script.made if call.name.endswith(name)]
 
     def _say_parsers(self, trainers: list[str]) -> None:
@@ -441,8 +441,8 @@ class _Reader(TrlScript):
 
     def _model(self, given: Mapping[str, Any]) -> None:
         value = given.get("model")
-        chain: list[Made] = []
-        while isinstance(value, Made) and len(chain) < 20:
+        chain: list[LibraryValue] = []
+        while isinstance(value, LibraryValue) and len(chain) < 20:
             chain.append(value)
             if value.how == "call" and value.name == "from_pretrained":
                 keys = value.keys
@@ -455,22 +455,24 @@ class _Reader(TrlScript):
                 value = next(name for name in names if name is not None)
             else:
                 inner = [
-                    one for one in (*value.args, *value.keys.values()) if isinstance(one, Made)
+                    one
+                    for one in (*value.args, *value.keys.values())
+                    if isinstance(one, LibraryValue)
                 ]
                 value = inner[0] if inner and value.how == "call" else value.owner
-        text = plain(value)
+        text = to_recipe_value(value)
         if isinstance(text, str) and text and text != TODO:
             self.model = text
         else:
             self.open(
                 "model.name",
-                value if isinstance(value, Unknown) else f"the script has {_written(value)}",
+                value if isinstance(value, Unknown) else f"the script has {_quote_source(value)}",
             )
         for made in chain:
             if made.name == "from_pretrained":
                 owner = getattr(made.owner, "tail", "") or getattr(made.owner, "name", "")
                 fast = owner in {"FastLanguageModel", "FastModel"}
-                self._loaded(
+                self._loading_keys(
                     {
                         **({"load_in_4bit": True, "max_seq_length": 2048} if fast else {}),
                         **made.keys,
@@ -481,7 +483,7 @@ class _Reader(TrlScript):
                     (
                         one
                         for one in made.args
-                        if isinstance(one, Made) and one.name == "LoraConfig"
+                        if isinstance(one, LibraryValue) and one.name == "LoraConfig"
                     ),
                     None,
                 )
@@ -492,9 +494,9 @@ class _Reader(TrlScript):
                 )
                 self._lora({"r": size, "lora_alpha": size, **keys})
         match given.get("peft_config"):
-            case Made(name="LoraConfig", keys=keys):
+            case LibraryValue(name="LoraConfig", keys=keys):
                 self._lora({"r": 8, "lora_alpha": 8, **keys})
-            case Made(name="get_peft_config", args=[Made(keys=keys), *_]):
+            case LibraryValue(name="get_peft_config", args=[LibraryValue(keys=keys), *_]):
                 if {**LIBRARY, **keys}["use_peft"] is True:
                     twins = {
                         "r": "lora_r",
@@ -504,15 +506,18 @@ class _Reader(TrlScript):
                     self._lora({one: {**LIBRARY, **keys}[other] for one, other in twins.items()})
             case Unknown() as unknown:
                 self.open("model.lora", unknown)
-            case Made() as made:
-                self.notes.append(f"peft_config={source(made.node)} has no twin")
+            case LibraryValue() as made:
+                self.notes.append(f"peft_config={unparse_expression(made.node)} has no twin")
         if "model.quantize" in self.values and "model.lora" not in self.values:
             self.notes.append("the script loads 4 bits: model.quantize needs model.lora")
 
-    def _loaded(self, keys: Mapping[str, Any]) -> None:
+    def _loading_keys(self, keys: Mapping[str, Any]) -> None:
         """What a model is loaded with."""
         match keys.get("quantization_config"):
-            case Made(name="BitsAndBytesConfig", keys=more) | Made(args=[Made(keys=more), *_]):
+            case (
+                LibraryValue(name="BitsAndBytesConfig", keys=more)
+                | LibraryValue(args=[LibraryValue(keys=more), *_])
+            ):
                 keys = {**keys, **more}
         four = keys.get("load_in_4bit")
         if isinstance(four, Unknown):
@@ -529,11 +534,11 @@ class _Reader(TrlScript):
             self.values["model.dtype"] = name
         elif name in {"float16", "half"}:
             self.notes.append("dtype float16 has no twin: model.dtype is auto, bfloat16 on a GPU")
-        length = plain(keys.get("max_seq_length"))
+        length = to_recipe_value(keys.get("max_seq_length"))
         if isinstance(length, int):
             self.values["model.context"] = length
         elif length is not None:
-            self.open("model.context", _written(keys["max_seq_length"]))
+            self.open("model.context", _quote_source(keys["max_seq_length"]))
 
     def _lora(self, keys: Mapping[str, Any]) -> None:
         if keys.get("target_modules") is None:
@@ -546,9 +551,9 @@ class _Reader(TrlScript):
             }
         values: dict[str, Any] = {}
         for key, twin in LORA.items():
-            values[twin] = plain(keys[key])
+            values[twin] = to_recipe_value(keys[key])
             if values[twin] is UNKNOWN:
-                values[twin], self.todo[f"model.lora.{twin}"] = TODO, _written(keys[key])
+                values[twin], self.todo[f"model.lora.{twin}"] = TODO, _quote_source(keys[key])
         self.values["model.lora"] = values
         silent = {*LORA, "task_type", "bias", "random_state", "use_gradient_checkpointing"}
         for key, each in keys.items():
@@ -557,13 +562,13 @@ class _Reader(TrlScript):
                 and not key.startswith("finetune_")
                 and each not in (None, False, 0)
             ):
-                self.notes.append(f"{key}={_written(each)} of LoRA has no twin")
+                self.notes.append(f"{key}={_quote_source(each)} of LoRA has no twin")
 
     # -- rows --------------------------------------------------------------------------------------
 
-    def _rows(self, value: Any) -> list[Made]:
+    def _rows(self, value: Any) -> list[LibraryValue]:
         """Where the rows are from; what the script makes of them, in its order."""
-        found = self._found(value)
+        found = self._find_rows(value)
         self.data, self.rows, self.count = found.data, found.rows, found.taken
         self.notes += found.notes
         if found.data is None:
@@ -579,12 +584,14 @@ class _Reader(TrlScript):
         self._prompts(found.changes)
         return found.changes
 
-    def _held_out(self, value: Any) -> None:
+    def _held_out_rows(self, value: Any) -> None:
         """Where the rows are from that the script evaluates on: a file or split of their own, or a
         share."""
         if value is None:
             return
-        found = self._found(next(iter(value.values()), None) if isinstance(value, dict) else value)
+        found = self._find_rows(
+            next(iter(value.values()), None) if isinstance(value, dict) else value
+        )
         if found.share is not None:
             self.options["val"] = found.share
         elif found.data is None or found.data == self.data:
@@ -595,17 +602,17 @@ class _Reader(TrlScript):
         if found.taken is not None:
             self.values["evaluation.limit"] = found.taken
 
-    def _found(self, value: Any) -> _Rows:
+    def _find_rows(self, value: Any) -> _Rows:
         """Follow rows to where they are from."""
         found, split = _Rows(), None
         for _ in range(200):
             match value:
-                case Made(how="call", name="load_dataset"):
+                case LibraryValue(how="call", name="load_dataset"):
                     self._data_set(value, split, found)
                     break
-                case Made(how="call", name=name, args=[str() | PurePath() as place, *_]) if (
-                    name in LOADS
-                ):
+                case LibraryValue(
+                    how="call", name=name, args=[str() | PurePath() as place, *_]
+                ) if name in LOADS:
                     found.data = f"hf://{place}" if name == "load_from_disk" else str(place)
                     keywords = {one.arg for one in getattr(value.node, "keywords", [])}
                     # by assignment
@@ -613,16 +620,16 @@ class _Reader(TrlScript):
                         key: each for key, each in value.keys.items() if key not in keywords
                     }:
                         pairs = ", ".join(
-                            f"{key!r}: {_expression(each)}" for key, each in made.items()
+                            f"{key!r}: {_script_expression(each)}" for key, each in made.items()
                         )
-                        found.changes.insert(0, self._map(value, f"lambda row: {{{pairs}}}"))
+                        found.changes.insert(0, self._add_map(value, f"lambda row: {{{pairs}}}"))
                     break
                 case str() | PurePath():
                     found.data = str(value)
                     break
-                case Made(how="call", name=name, args=[inner, *_]) if name in INNER_ROWS:
+                case LibraryValue(how="call", name=name, args=[inner, *_]) if name in INNER_ROWS:
                     value = inner
-                case Made(
+                case LibraryValue(
                     how="call", name="select" | "take" | "head", args=[many, *_], owner=owner
                 ):
                     many = len(many) if isinstance(many, list | range) else many
@@ -630,12 +637,15 @@ class _Reader(TrlScript):
                         found.taken = many
                     else:
                         found.notes.append(
-                            f"select({_written(many)}): the recipe has all rows of the split"
+                            f"select({_quote_source(many)}): the recipe has all rows of the split"
                         )
                     value = owner
-                case Made(how="call", name="train_test_split", args=args, keys=keys):
+                case LibraryValue(how="call", name="train_test_split", args=args, keys=keys):
                     given = {**dict(zip(("test_size", "train_size"), args, strict=False)), **keys}
-                    size, rest = plain(given.get("test_size")), plain(given.get("train_size"))
+                    size, rest = (
+                        to_recipe_value(given.get("test_size")),
+                        to_recipe_value(given.get("train_size")),
+                    )
                     share = size or (
                         0.25 if rest is None else 1 - rest if isinstance(rest, float) else None
                     )
@@ -643,53 +653,67 @@ class _Reader(TrlScript):
                         found.share = share
                     else:
                         found.notes.append(
-                            f"{_written(value)}: val and test of the recipe hold out a tenth each"
+                            f"{_quote_source(value)}: val and test of the recipe hold out a tenth each"
                         )
                     split, value = None, value.owner
-                case Made(
-                    how="call", name="rows", args=[Made(name="loads" | "literal_eval")], owner=owner
+                case LibraryValue(
+                    how="call",
+                    name="rows",
+                    args=[LibraryValue(name="loads" | "literal_eval")],
+                    owner=owner,
                 ):
                     value = owner
-                case Made(name="rename_column" | "rename_columns" | "rename", args=args, keys=keys):
+                case LibraryValue(
+                    name="rename_column" | "rename_columns" | "rename", args=args, keys=keys
+                ):
                     names = keys.get("columns") or (args[0] if len(args) == 1 else dict([args]))
                     pairs = ", ".join(f"{new!r}: row[{old!r}]" for old, new in dict(names).items())
-                    found.changes.insert(0, self._map(value, f"lambda row: {{{pairs}}}"))
+                    found.changes.insert(0, self._add_map(value, f"lambda row: {{{pairs}}}"))
                     value = value.owner
-                case Made(
+                case LibraryValue(
                     name="rows",
                     node=ast.ListComp(elt=each, generators=[ast.comprehension(ast.Name(id=row))]),
                 ):
                     found.changes.insert(
-                        0, self._map(value, f"lambda {row}: {ast.unparse(each)}", "rows")
+                        0, self._add_map(value, f"lambda {row}: {ast.unparse(each)}", "rows")
                     )
                     value = value.owner
-                case Made(how="call", name="map" | "rows" | "filter"):
+                case LibraryValue(how="call", name="map" | "rows" | "filter"):
                     found.changes.insert(0, replace(value, kind=value.name))
                     value = value.owner
-                case Made(how="call", name=name, owner=Made() as owner) if name in SAME_ROWS:
+                case LibraryValue(how="call", name=name, owner=LibraryValue() as owner) if (
+                    name in SAME_ROWS
+                ):
                     value = owner
-                case Made(how="item", args=[key], owner=owner):
+                case LibraryValue(how="item", args=[key], owner=owner):
                     split = key if isinstance(key, str | int) else split
                     value = owner
-                case Made(how="call", args=[Made() as inner, *_], node=node) if value.name not in {
-                    "chain",
-                    "zip",
-                }:
-                    found.notes.append(f"{source(node)} changes the rows, and is not taken over")
+                case LibraryValue(how="call", args=[LibraryValue() as inner, *_], node=node) if (
+                    value.name
+                    not in {
+                        "chain",
+                        "zip",
+                    }
+                ):
+                    found.notes.append(
+                        f"{unparse_expression(node)} changes the rows, and is not taken over"
+                    )
                     value = inner
-                case Made(how="attribute", owner=Made() as owner) | [Made(name="rows") as owner]:
+                case LibraryValue(how="attribute", owner=LibraryValue() as owner) | [
+                    LibraryValue(name="rows") as owner
+                ]:
                     value = owner
                 case list() | dict():
-                    found.rows = _written_rows(value)
+                    found.rows = _constant_rows(value)
                     break
                 case _:
                     break
         if found.rows is not None:
             found.data = f"{self.path.stem}_rows.jsonl"
-        found.why = found.why or f"the script has {_written(value)}"
+        found.why = found.why or f"the script has {_quote_source(value)}"
         return found
 
-    def _map(self, made: Made, code: str, kind: str = "") -> Made:
+    def _add_map(self, made: LibraryValue, code: str, kind: str = "") -> LibraryValue:
         """A change of the rows as a map by a function."""
         node = ast.parse(code, mode="eval").body
         function = self.script.value(node, made.scope)
@@ -697,7 +721,7 @@ class _Reader(TrlScript):
             made, name="map", args=[function], keys={}, node=ast.Call(node, [node], []), kind=kind
         )
 
-    def _data_set(self, call: Made, split: str | int | None, found: _Rows) -> None:
+    def _data_set(self, call: LibraryValue, split: str | int | None, found: _Rows) -> None:
         keys = {**dict(zip(("path", "name"), call.args, strict=False)), **call.keys}
         path, config = keys.get("path"), keys.get("name")
         given: Any = keys.get("split", None if isinstance(split, int) else split)
@@ -714,13 +738,15 @@ class _Reader(TrlScript):
             )
             files = files[0] if files else None
         unknown = next(
-            (one for one in (files or path, config, given) if plain(one) is UNKNOWN), None
+            (one for one in (files or path, config, given) if to_recipe_value(one) is UNKNOWN), None
         )
-        place = plain(files or path)
+        place = to_recipe_value(files or path)
         if unknown is not None or not isinstance(place, str):
-            found.why = "the script names no data set" if unknown is None else _written(unknown)
+            found.why = (
+                "the script names no data set" if unknown is None else _quote_source(unknown)
+            )
         elif (path in BUILDERS) != bool(files) or (files and re.search(r"://|[*?]", place)):
-            found.why = f"{source(call.node)} is no single file here: name one"
+            found.why = f"{unparse_expression(call.node)} is no single file here: name one"
         else:
             found.data = (
                 place
@@ -728,20 +754,20 @@ class _Reader(TrlScript):
                 else f"hf://{place}{f'/{config}' if config else ''}{f':{given}' if given else ''}"
             )
 
-    def _prompts(self, changes: list[Made]) -> None:
+    def _prompts(self, changes: list[LibraryValue]) -> None:
         """The column that is asked, and the system message, where every change of the rows is
         plain."""
         columns: dict[str, Any] = {}
         for change in changes:
-            said = f"{change.kind}({_source_of(change)})"
+            said = f"{change.kind}({_map_source(change)})"
             if change.name == "filter":
                 self.notes.append(f"{said} leaves rows out, and is not taken over")
                 continue
-            row = Made("call", "row", None, [], dict(columns), None, change.scope)
+            row = LibraryValue("call", "row", None, [], dict(columns), None, change.scope)
             more, at = change.keys.get("fn_kwargs"), [0] if change.keys.get("with_indices") else []
             function = next(iter(change.args), change.keys.get("function"))
             more = more if isinstance(more, dict) else {}
-            made = self.script.called(
+            made = self.script.call(
                 function, [row, *at], more, change.node or ast.Pass(), row.scope
             )
             made = made.keys if made is row else made
@@ -772,11 +798,11 @@ class _Reader(TrlScript):
             )
 
     def _prompt_of(self, value: Any, columns: Mapping[str, Any]) -> None:
-        if isinstance(value, Made) and value.name == "apply_chat_template":
+        if isinstance(value, LibraryValue) and value.name == "apply_chat_template":
             value = next(
                 iter(value.args), value.keys.get("conversation", value.keys.get("messages"))
             )
-        if isinstance(value, Made) and value.name == "rows" and value.args:
+        if isinstance(value, LibraryValue) and value.name == "rows" and value.args:
             value = value.args[0]
         content, system, gold = value, None, None
         if isinstance(value, list):
@@ -789,7 +815,7 @@ class _Reader(TrlScript):
             content = turns[0][1] if len(turns) == 1 and turns[0][0] == "user" else UNKNOWN
         form = _template(content)
         if form is None or not isinstance(system, str | None):
-            self.open("task.options.prompt", f"not plain: {_written(value)}; {TO_FILE}")
+            self.open("task.options.prompt", f"not plain: {_quote_source(value)}; {TO_FILE}")
             return
         gold = columns.get("completion", gold)
         if isinstance(gold, list) and len(gold) == 1 and isinstance(gold[0], dict):
@@ -800,7 +826,7 @@ class _Reader(TrlScript):
 
     # -- rewards -----------------------------------------------------------------------------------
 
-    def _rewards(self, value: Any, changes: list[Made]) -> None:
+    def _rewards(self, value: Any, changes: list[LibraryValue]) -> None:
         items = [*value] if isinstance(value, list | tuple) else [] if value is None else [value]
         if self.beside is None:  # names of the command line
             items = [
@@ -816,8 +842,8 @@ class _Reader(TrlScript):
         names = self.rewards
         try:
             for at, item in enumerate(items):
-                if why := _no_function(item):
-                    left.append(f"{_written(item)} {why}")
+                if why := _explain_no_twin(item):
+                    left.append(f"{_quote_source(item)} {why}")
                     self.unscored.add(at)
                 elif (
                     isinstance(item, Function)
@@ -825,18 +851,18 @@ class _Reader(TrlScript):
                     and item.origin is None
                 ):
                     names.append(
-                        f"{self._module(item.scope.module)}:{getattr(item.node, 'name', '')}"
+                        f"{self._write_module(item.scope.module)}:{getattr(item.node, 'name', '')}"
                     )
                 elif isinstance(item, LibraryName) and "." in item.path:
                     names.append(":".join(item.path.rsplit(".", 1)))
                 elif isinstance(item, Function | Instance) or (
-                    isinstance(item, Made) and item.how == "call"
+                    isinstance(item, LibraryValue) and item.how == "call"
                 ):
                     names.append(
                         f"{module}:{file.add(item, [one.partition(':')[2] for one in names])}"
                     )
                 else:
-                    wrong.append(f"{_written(item)} is no function by name")
+                    wrong.append(f"{_quote_source(item)} is no function by name")
             self.rewards = list(dict.fromkeys(names))
             self.notes += [f"{each}, and is left out of score" for each in left]
             if (
@@ -845,7 +871,7 @@ class _Reader(TrlScript):
                 and not file.refused
                 and "task.options.prompt" not in self.todo
             ):
-                self._see_rows(file, changes)
+                self._show_rows(file, changes)
         except (SyntaxError, RecursionError, ValueError, AssertionError) as error:
             file.refused.append(f"the rewards are beyond what can be read: {error}")
         self.refused = list(dict.fromkeys(file.refused))
@@ -855,7 +881,7 @@ class _Reader(TrlScript):
             known = f"besides {', '.join(self.rewards[:5])}, " if self.rewards else ""
             self.todo["task.options.score"] = f"{known}{'; '.join(wrong[:5])}"
 
-    def _module(self, module: Module) -> str:
+    def _write_module(self, module: Module) -> str:
         """A module beside the script, as it is imported from the working directory."""
         if Path(*module.name.split(".")).with_suffix(".py").exists() or not module.path.is_file():
             return module.name
@@ -865,18 +891,18 @@ class _Reader(TrlScript):
             return module.name
         return ".".join(inner) if all(part.isidentifier() for part in inner) else module.name
 
-    def _see_rows(self, file: RewardFile, changes: list[Made]) -> None:
+    def _show_rows(self, file: RewardFile, changes: list[LibraryValue]) -> None:
         """Let rewards see the columns that the script makes, and completions as messages where its
         prompts are."""
         prompt = self.options.get("prompt", "prompt")
         if self.makes == {"prompt"}:
-            turns = {"system": repr(self.options.get("system")), "user": _of_row(prompt)}
+            turns = {"system": repr(self.options.get("system")), "user": _row_expression(prompt)}
             made = ", ".join(
                 f"{{'role': {role!r}, 'content': {content}}}"
                 for role, content in turns.items()
                 if content != "None"
             )
-            changes = [self._map(changes[0], f"lambda row: {{'prompt': [{made}]}}")]
+            changes = [self._add_map(changes[0], f"lambda row: {{'prompt': [{made}]}}")]
         steps: list[tuple[ast.AST, Any, str]] = []
         for change in changes:
             if change.name == "filter":
@@ -888,7 +914,8 @@ class _Reader(TrlScript):
                 or {"fn_kwargs", "with_indices"} & {*change.keys}
             ):
                 self.open(
-                    "task.options.prompt", f"{source(given)} takes more than a row; {TO_FILE}"
+                    "task.options.prompt",
+                    f"{unparse_expression(given)} takes more than a row; {TO_FILE}",
                 )
                 return
             inner = next(
@@ -917,7 +944,7 @@ class _Reader(TrlScript):
 
     def _config(self, trainer: Mapping[str, Any]) -> None:
         config, keys = trainer.get("args"), {}
-        if isinstance(config, Made) and config.how == "call":
+        if isinstance(config, LibraryValue) and config.how == "call":
             rate = {"learning_rate": 5e-5} if config.name == "TrainingArguments" else {}
             keys = {**rate, **dict(zip(("output_dir",), config.args, strict=False)), **config.keys}
         elif config is not None:
@@ -931,9 +958,11 @@ class _Reader(TrlScript):
         if (more := keys.pop("**", None)) is not None:
             keys = {**dict.fromkeys(DEFAULTS[self.stage], more), **keys}
         if isinstance(inner := keys.get("model_init_kwargs"), dict):
-            self._loaded(inner)
-        read = {key: plain(each) for key, each in keys.items()}
-        self.unknown = {key: _written(keys[key]) for key, each in read.items() if each is UNKNOWN}
+            self._loading_keys(inner)
+        read = {key: to_recipe_value(each) for key, each in keys.items()}
+        self.unknown = {
+            key: _quote_source(keys[key]) for key, each in read.items() if each is UNKNOWN
+        }
         given = self.given = {
             key: each
             for key, each in {**DEFAULTS[self.stage], **read}.items()
@@ -942,18 +971,20 @@ class _Reader(TrlScript):
         if wrong := [
             key for key in NUMBERS & given.keys() if not isinstance(given[key], int | float | None)
         ]:
-            raise TypeError(", ".join(f"{key}={shown(given[key])}" for key in sorted(wrong)))
+            raise TypeError(
+                ", ".join(f"{key}={describe_value(given[key])}" for key in sorted(wrong))
+            )
         if name := given.get("run_name") or Path(str(given.get("output_dir") or "")).name:
             self.values["name"] = name
-        self._same()
-        self._derived(f"{self.stage}.optimiser.schedule", self._schedule, "lr_scheduler_type")
-        self._derived(
+        self._copy_equal_keys()
+        self._derive_key(f"{self.stage}.optimiser.schedule", self._schedule, "lr_scheduler_type")
+        self._derive_key(
             f"{self.stage}.optimiser.warmup",
             lambda share, steps: share or steps,
             "warmup_ratio",
             "warmup_steps",
         )
-        self._derived(
+        self._derive_key(
             f"{self.stage}.optimiser.betas", lambda *betas: [*betas], "adam_beta1", "adam_beta2"
         )
         optimiser = str(given.get("optim", "adamw"))
@@ -962,22 +993,22 @@ class _Reader(TrlScript):
         if self.stage == "rl":
             self._rl()
         else:
-            self._derived("sft.batch_size", lambda rows, times: rows * times, *BATCH[1:3])
+            self._derive_key("sft.batch_size", lambda rows, times: rows * times, *BATCH[1:3])
             steps = given.get("max_steps", 1) > 0
             key, twin = ("max_steps", "sft.steps") if steps else ("num_train_epochs", "sft.epochs")
-            self._derived(twin, lambda many: many, key)
+            self._derive_key(twin, lambda many: many, key)
             no_reward = "a script of SFT has no reward: module:function that judges answers"
             self.todo.setdefault("task.options.score", no_reward)
         left = [key for key in keys if key not in READ and not key.startswith(SILENT)]
         left += [] if "adamw" in optimiser else ["optim"]
         self.notes += [
-            f"{key}={_written(keys[key])} has no twin"
+            f"{key}={_quote_source(keys[key])} has no twin"
             for key in left
             if read[key] not in USUAL.get(key, (None, False, "", []))
             and read[key] not in self.options.values()
         ]
 
-    def _same(self) -> None:
+    def _copy_equal_keys(self) -> None:
         given, values = self.given, self.values
         for key, twin in SAME.items():
             if self.stage == "sft" and twin.startswith(("rl", "sampling", "task")):
@@ -990,7 +1021,7 @@ class _Reader(TrlScript):
                     f"{key}={self.unknown[key]} is no constant: {twin} is left to what it is here"
                 )
             else:
-                self._derived(twin, lambda value: value, key)
+                self._derive_key(twin, lambda value: value, key)
         if isinstance(weights := values.get("task.options.weights"), list):
             values["task.options.weights"] = [
                 one for at, one in enumerate(weights) if at not in self.unscored
@@ -1000,7 +1031,7 @@ class _Reader(TrlScript):
             ("save_steps", "run.checkpoint_every"),
         ):
             if not isinstance(values.get(twin, 1), int) or values.get(twin, 1) < 1:
-                self.notes.append(f"{key}={shown(values.pop(twin))} has no twin")
+                self.notes.append(f"{key}={describe_value(values.pop(twin))} has no twin")
         if "bf16" in given:
             values |= {"model.dtype": "bfloat16"} if values.pop("model.dtype", None) else {}
         if (top := values.get("sampling.top_k", 1)) != TODO and top <= 0:
@@ -1009,7 +1040,7 @@ class _Reader(TrlScript):
             known = [trackers] if isinstance(trackers, str) else trackers
             values["run.trackers"] = [item for item in known if item in TRACKERS]
 
-    def _derived(self, twin: str, make: Callable[..., Any], *keys: str) -> None:
+    def _derive_key(self, twin: str, make: Callable[..., Any], *keys: str) -> None:
         """A key of the recipe that is made of keys of the configuration; open where one of them is
         not known."""
         lacking = [f"{key}={self.unknown[key]}" for key in keys if key in self.unknown]
@@ -1020,12 +1051,14 @@ class _Reader(TrlScript):
         elif (value := make(*map(self.given.get, keys))) is not None:
             self.values[twin] = value
             if value == TODO:
-                self.open(twin, ", ".join(f"{key}={shown(self.given[key])}" for key in keys))
+                self.open(
+                    twin, ", ".join(f"{key}={describe_value(self.given[key])}" for key in keys)
+                )
 
     def _schedule(self, kind: Any) -> str:
         if kind not in SCHEDULES:
             self.notes.append(
-                f"lr_scheduler_type={shown(kind)} has no twin; there are {', '.join(SCHEDULES)}"
+                f"lr_scheduler_type={describe_value(kind)} has no twin; there are {', '.join(SCHEDULES)}"
             )
         if kind in SCHEDULES or not str(kind).startswith("cosine"):
             return str(kind) if kind in SCHEDULES else TODO
@@ -1054,17 +1087,17 @@ class _Reader(TrlScript):
             prompts, batches = max(1, answers // group), max(1, answers // learnt)
         else:
             prompts = batches = 1
-        self._derived("rl.prompts_per_step", lambda *_: prompts, *BATCH)
+        self._derive_key("rl.prompts_per_step", lambda *_: prompts, *BATCH)
         if given.get("max_steps", 1) <= 0:
             if "num_train_epochs" in self.unknown:
-                self._derived("rl.steps", lambda *_: None, "num_train_epochs")
+                self._derive_key("rl.steps", lambda *_: None, "num_train_epochs")
             self.epochs = given.get("num_train_epochs")
         else:
             repeated = ("max_steps", "num_iterations", *BATCH)
-            self._derived(
+            self._derive_key(
                 "rl.steps", lambda steps, times, *_: max(1, steps // (batches * times)), *repeated
             )
-        self._derived("rl.algorithm", self._algorithm, *ALGORITHM)
+        self._derive_key("rl.algorithm", self._algorithm, *ALGORITHM)
         if given.get("use_vllm") is True:
             self.values["engine.name"] = "vllm"
             self.notes.append(
@@ -1088,7 +1121,7 @@ class _Reader(TrlScript):
         elif loss in {"grpo", "dr_grpo", "dapo", "bnpo"}:
             options["normaliser"] = "dapo" if loss == "bnpo" else loss
         else:
-            self.notes.append(f"loss_type={shown(loss)} has no twin: GRPO's is written")
+            self.notes.append(f"loss_type={describe_value(loss)} has no twin: GRPO's is written")
         if loss != "cispo" and (low, high or low) != (0.2, 0.2):
             options |= {"clip_low": low, "clip_high": high or low}
         if scale == "batch":
@@ -1098,7 +1131,7 @@ class _Reader(TrlScript):
         return {**options, "scale_advantages": "none" if scale in (False, "none") else "group"}
 
 
-def _written(value: Any) -> str:
+def _quote_source(value: Any) -> str:
     """What the script has where no constant is."""
     if isinstance(value, list | tuple):
         value = next((one for one in value if isinstance(one, Unknown)), value)
@@ -1106,15 +1139,21 @@ def _written(value: Any) -> str:
         return value.path
     if isinstance(value, Unknown):
         return str(value)
-    known = plain(value)
+    known = to_recipe_value(value)
     node = getattr(value, "node", None)
-    return shown(known) if known is not UNKNOWN else "no constant" if node is None else source(node)
+    return (
+        describe_value(known)
+        if known is not UNKNOWN
+        else "no constant"
+        if node is None
+        else unparse_expression(node)
+    )
 
 
-def _written_rows(value: list[Any] | dict[Any, Any]) -> list[dict[str, Any]] | None:
+def _constant_rows(value: list[Any] | dict[Any, Any]) -> list[dict[str, Any]] | None:
     """Rows that stand in a script, each by itself or by columns; None where they are not all
     constants."""
-    rows: Any = plain(value)
+    rows: Any = to_recipe_value(value)
     if isinstance(rows, dict) and all(isinstance(each, list) for each in rows.values()):
         rows = [dict(zip(rows, each, strict=False)) for each in zip(*rows.values(), strict=False)]
     sound = isinstance(rows, list) and all(
@@ -1123,18 +1162,22 @@ def _written_rows(value: list[Any] | dict[Any, Any]) -> list[dict[str, Any]] | N
     return rows or None if sound else None
 
 
-def _no_function(item: Any) -> str:
+def _explain_no_twin(item: Any) -> str:
     """Why a reward has no twin; empty where it may have one."""
-    while isinstance(item, Made) and item.how == "call" and item.name in {"to", "cuda", "eval"}:
+    while (
+        isinstance(item, LibraryValue)
+        and item.how == "call"
+        and item.name in {"to", "cuda", "eval"}
+    ):
         item = item.owner
     match item:
-        case str() | Made(name="from_pretrained"):
+        case str() | LibraryValue(name="from_pretrained"):
             return "is a reward model, which has no twin"
         case Function(node=node):
             given = node.args.args[: len(node.args.args) - len(node.args.defaults)]
             names = {one.arg for one in given} & TRAINER_ONLY
         case (
-            Made(name="get_soft_overlong_punishment")
+            LibraryValue(name="get_soft_overlong_punishment")
             | LibraryName(tail="get_soft_overlong_punishment")
         ):
             names = {"completion_ids"}
@@ -1143,20 +1186,22 @@ def _no_function(item: Any) -> str:
     return f"takes {min(names)}, which only TRL's trainer has" if names else ""
 
 
-def _source_of(change: Made) -> str:
+def _map_source(change: LibraryValue) -> str:
     """What a change of the rows is given."""
     args = getattr(change.node, "args", None)
-    return source(args[0]) if isinstance(args, list) and args else "..."
+    return unparse_expression(args[0]) if isinstance(args, list) and args else "..."
 
 
 def _column(value: Any) -> str | None:
     """The column of a row that a value is."""
-    if not isinstance(value, Made) or value.how != "item" or isinstance(value.args[0], int):
+    if not isinstance(value, LibraryValue) or value.how != "item" or isinstance(value.args[0], int):
         return None
     key, owner = value.args[0], value.owner
     if not isinstance(key, str):
         return _column(owner)  # one of many
-    is_row = isinstance(owner, Made) and (owner.name in {"row", *LOADS} or owner.how == "item")
+    is_row = isinstance(owner, LibraryValue) and (
+        owner.name in {"row", *LOADS} or owner.how == "item"
+    )
     return key if is_row and _column(owner) is None else None
 
 
@@ -1175,25 +1220,27 @@ def _template(value: Any) -> str | None:
     return "".join(found)
 
 
-def _of_row(form: str) -> str:
+def _row_expression(form: str) -> str:
     """A column or a template as an expression of a row."""
     return f"{form!r}.format(**row)" if "{" in form else f"row[{form!r}]"
 
 
-def _expression(value: Any) -> str:
+def _script_expression(value: Any) -> str:
     """What the script makes, as an expression of a row."""
     if isinstance(value, list | dict):
         pairs = value.items() if isinstance(value, dict) else [("", each) for each in value]
         inner = [
-            f"{key!r}: {_expression(each)}" if isinstance(value, dict) else _expression(each)
+            f"{key!r}: {_script_expression(each)}"
+            if isinstance(value, dict)
+            else _script_expression(each)
             for key, each in pairs
         ]
         return f"{{{', '.join(inner)}}}" if isinstance(value, dict) else f"[{', '.join(inner)}]"
     form = _template(value)
     return (
-        _of_row(form)
+        _row_expression(form)
         if form is not None
-        else repr(plain(value))
-        if plain(value) is not UNKNOWN
+        else repr(to_recipe_value(value))
+        if to_recipe_value(value) is not UNKNOWN
         else "not_plain"
     )

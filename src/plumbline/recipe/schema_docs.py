@@ -23,7 +23,7 @@ from plumbline.algorithms.algorithm import Algorithm
 from plumbline.config.imports import of_ours
 from plumbline.config.section import Section
 from plumbline.errors import DataError
-from plumbline.recipe.families import FAMILIES, options_of, readers
+from plumbline.recipe.families import FAMILIES, list_reading_families, options_of
 from plumbline.recipe.sections import ModelSection, Recipe, TaskSection
 from plumbline.records import Sampling
 from plumbline.storage import dumps, read_json
@@ -46,7 +46,7 @@ PATHS = 3
 
 
 @cache
-def meanings(kind: Any) -> dict[str, str]:
+def read_key_descriptions(kind: Any) -> dict[str, str]:
     """The text below each key of a section or a sampling distribution, on one line, inherited ones
     too; where a key has none and is a section, the first paragraph of that section."""
     result: dict[str, str] = {}
@@ -67,10 +67,10 @@ def meanings(kind: Any) -> dict[str, str]:
     for base in (
         item for item in reversed(kind.__mro__) if item is not Section and _has_keys(item)
     ):
-        for name, annotation in _types(base).items():
-            if name not in result and (inner := _inner(annotation)):
+        for name, annotation in _key_types(base).items():
+            if name not in result and (inner := _inner_sections(annotation)):
                 result[name] = " ".join((inner[0][1].__doc__ or "").split("\n\n")[0].split())
-    for name, annotation in _types(kind).items():
+    for name, annotation in _key_types(kind).items():
         choices = list(_choices(annotation))
         if (
             name in result
@@ -94,14 +94,14 @@ def _has_keys(kind: Any) -> bool:
     return isinstance(kind, type) and (issubclass(kind, Section) or is_dataclass(kind))
 
 
-def _types(kind: Any) -> dict[str, Any]:
+def _key_types(kind: Any) -> dict[str, Any]:
     if issubclass(kind, Section):
         return {name: item.annotation for name, item in kind.model_fields.items()}
     hints = get_type_hints(kind)
     return {item.name: hints[item.name] for item in fields(kind)}
 
 
-def _default(kind: Any, key: str) -> str:
+def _default_text(kind: Any, key: str) -> str:
     """A key's default as YAML on one line; `required` where there is none."""
     if not issubclass(kind, Section):
         value = next(item.default for item in fields(kind) if item.name == key)
@@ -116,14 +116,14 @@ def _default(kind: Any, key: str) -> str:
     return "none" if value is None else dumps(list(value) if isinstance(value, tuple) else value)
 
 
-def _inner(annotation: Any) -> list[tuple[str, type]]:
+def _inner_sections(annotation: Any) -> list[tuple[str, type]]:
     """The sections in a type, each with what leads there: nothing, or the name of a mapping's
     value."""
     if _has_keys(annotation):
         return [("", annotation)]
     args = get_args(annotation)
     below = ".NAME" if get_origin(annotation) is dict else ""
-    return [(below + step, kind) for item in args for step, kind in _inner(item)]
+    return [(below + step, kind) for item in args for step, kind in _inner_sections(item)]
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class _Table:
     rows: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
-def tables() -> list[_Table]:
+def section_tables() -> list[_Table]:
     """A table for each section, in the order of the recipe."""
     result: dict[type, _Table] = {}
 
@@ -153,30 +153,35 @@ def tables() -> list[_Table]:
                 ):
                     result[kind].rows[key] = (f"{before}; {path}: {now}", meaning)
             return
-        kinds = {ModelSection: _of_families("model"), Sampling: _of_families("sampling")}.get(
-            kind, [kind]
-        )
+        kinds = {
+            ModelSection: _family_sections("model"),
+            Sampling: _family_sections("sampling"),
+        }.get(kind, [kind])
         if kind is Algorithm:
             kinds = list(ALGORITHMS.values())
         table = result[kind] = _Table([path])
         for item in kinds:
-            for key in _types(item):
+            for key in _key_types(item):
                 if key in table.rows:
                     continue
-                who = readers(f"{path}.{key}") if kind in (ModelSection, Sampling) else ()
+                who = (
+                    list_reading_families(f"{path}.{key}")
+                    if kind in (ModelSection, Sampling)
+                    else ()
+                )
                 if kind is Algorithm:
                     who = tuple(
                         name for name, entry in ALGORITHMS.items() if key in entry.model_fields
                     )
                     who = () if len(who) == len(ALGORITHMS) else who
-                said = meanings(item).get(key, "")
+                said = read_key_descriptions(item).get(key, "")
                 table.rows[key] = (
-                    _default(item, key),
+                    _default_text(item, key),
                     f"({', '.join(who)}) {said}" if who else said,
                 )
         for item in kinds:
-            for key, annotation in _types(item).items():
-                for step, inner in _inner(annotation):
+            for key, annotation in _key_types(item).items():
+                for step, inner in _inner_sections(annotation):
                     where = f"{path}.{key}{step}".lstrip(".")
                     if not path.startswith(f"{where}.") and len(where.split(".")) < 6:
                         value = (
@@ -190,15 +195,15 @@ def tables() -> list[_Table]:
     return list(result.values())
 
 
-def _of_families(part: str) -> list[type]:
+def _family_sections(part: str) -> list[type]:
     """The sections `model` or `sampling` of all families."""
     return [getattr(options_of(family), part) for family in FAMILIES]
 
 
-def page() -> str:
+def render_reference() -> str:
     """The reference of all keys as Markdown."""
     lines = [INTRO]
-    for table in tables():
+    for table in section_tables():
         more = len(table.paths) - PATHS
         title = ", ".join(f"`{path}`" for path in table.paths[:PATHS]) + (
             f" and {more} more" if more > 0 else ""
@@ -217,14 +222,14 @@ def _cell(text: str) -> str:
 # -- a recipe with comments ------------------------------------------------------------------------
 
 
-def commented(recipe: Recipe) -> str:
+def render_commented_recipe(recipe: Recipe) -> str:
     """A recipe as YAML with every key, each below what it means."""
-    return EDITOR_LINE + "".join(_commented(recipe.plain(), recipe, ""))
+    return EDITOR_LINE + "".join(_commented_lines(recipe.to_dict(), recipe, ""))
 
 
-def _commented(values: Mapping[str, Any], owner: Any, pad: str) -> Iterator[str]:
+def _commented_lines(values: Mapping[str, Any], owner: Any, pad: str) -> Iterator[str]:
     kind: Any = type(owner)
-    said = {} if isinstance(owner, Mapping) else meanings(kind)
+    said = {} if isinstance(owner, Mapping) else read_key_descriptions(kind)
     for key, value in values.items():
         if meaning := said.get(key):
             yield (
@@ -237,7 +242,7 @@ def _commented(values: Mapping[str, Any], owner: Any, pad: str) -> Iterator[str]
         )
         if isinstance(value, dict) and value and (_has_keys(type(inner)) or sections):
             yield f"{pad}{key}:\n"
-            yield from _commented(value, inner, f"{pad}  ")
+            yield from _commented_lines(value, inner, f"{pad}  ")
         else:
             text = yaml.safe_dump({key: value}, sort_keys=False, allow_unicode=True, width=110)
             yield textwrap.indent(text, pad)
@@ -246,7 +251,7 @@ def _commented(values: Mapping[str, Any], owner: Any, pad: str) -> Iterator[str]
 # -- the schema ------------------------------------------------------------------------------------
 
 
-def schema() -> dict[str, Any]:
+def build_json_schema() -> dict[str, Any]:
     """A JSON schema of recipes of all families, for editors.
 
     A recipe may extend another one, so no key is required. A family of your own may have keys of
@@ -258,18 +263,18 @@ def schema() -> dict[str, Any]:
         result = TypeAdapter(kind).json_schema()
         inner = result.pop("$defs", {})
         definitions.update({name: item for name, item in inner.items() if name not in definitions})
-        kinds = {item.__name__: item for item in _all_kinds(kind)}
+        kinds = {item.__name__: item for item in _nested_sections(kind)}
         for name, item in [(kind.__name__, result), *inner.items()]:
             item.pop("required", None)
-            for key, said in meanings(kinds[name]).items() if name in kinds else ():
+            for key, said in read_key_descriptions(kinds[name]).items() if name in kinds else ():
                 if key in item.get("properties", {}):
                     item["properties"][key]["description"] = said
         return result
 
     whole = of(Recipe)
-    own = {"model": _of_families("model"), "sampling": _of_families("sampling")}
-    parts = {part: _merged([of(kind) for kind in kinds]) for part, kinds in own.items()}
-    algorithms = _merged([of(kind) for kind in ALGORITHMS.values()])
+    own = {"model": _family_sections("model"), "sampling": _family_sections("sampling")}
+    parts = {part: _merge_schemas([of(kind) for kind in kinds]) for part, kinds in own.items()}
+    algorithms = _merge_schemas([of(kind) for kind in ALGORITHMS.values()])
     algorithms["properties"]["name"] = {"enum": [*ALGORITHMS]}
     options = of(of_ours(OPTIONS, "options"))
     options["properties"]["weights"]["anyOf"].append({"type": "array", "items": {"type": "number"}})
@@ -287,7 +292,7 @@ def schema() -> dict[str, Any]:
             "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
         },
         **{
-            part: {**item, "description": meanings(Recipe).get(part, "")}
+            part: {**item, "description": read_key_descriptions(Recipe).get(part, "")}
             for part, item in parts.items()
         },
     }
@@ -319,17 +324,17 @@ def is_schema(path: Path) -> bool:
         return False
 
 
-def _all_kinds(kind: type, seen: frozenset[type] = frozenset()) -> set[type]:
+def _nested_sections(kind: type, seen: frozenset[type] = frozenset()) -> set[type]:
     """A section, and those inside it."""
     result = {kind}
-    for annotation in _types(kind).values():
-        for _, inner in _inner(annotation):
+    for annotation in _key_types(kind).values():
+        for _, inner in _inner_sections(annotation):
             if inner not in seen | result:
-                result |= _all_kinds(inner, seen | result)
+                result |= _nested_sections(inner, seen | result)
     return result
 
 
-def _merged(several: list[dict[str, Any]]) -> dict[str, Any]:
+def _merge_schemas(several: list[dict[str, Any]]) -> dict[str, Any]:
     """The schema of what is allowed by any of several, key by key."""
     properties: dict[str, list[Any]] = {}
     for item in several:
@@ -347,4 +352,4 @@ def _merged(several: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    sys.stdout.write(render_reference())

@@ -3,7 +3,7 @@ run or imported.
 
 The syntax tree is followed in the order in which Python would run it. Constants are calculated,
 functions and classes of the script are followed into, and what a library would give is kept as the
-call that asks for it (`Made`). All else is `Unknown`. Steps, depth and the size of every value are
+call that asks for it (`LibraryValue`). All else is `Unknown`. Steps, depth and the size of every value are
 bounded: a script is foreign text.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 
 from plumbline.config.overrides import read_yaml
 from plumbline.errors import PlumblineError, RecipeError
-from plumbline.storage import SMALL, one_line, parse_json, read_text
+from plumbline.storage import SMALL, one_line, parse_json, read_text, shorten
 
 LARGEST = 2**20
 """Bytes of a script. Its syntax tree has some thousand times as many."""
@@ -66,7 +66,7 @@ class Unknown:
     line."""
 
     def __str__(self) -> str:
-        return self.why or source(self.node)
+        return self.why or unparse_expression(self.node)
 
 
 @dataclass(eq=False, repr=False)
@@ -101,7 +101,7 @@ class Scope:
 
 
 @dataclass(eq=False, repr=False)
-class Made:
+class LibraryValue:
     """What a library gives: the result of a `call`, an `attribute` or an `item` of what it gave
     before."""
 
@@ -115,9 +115,9 @@ class Made:
     kind: str = ""
     """The class of the script that inherits from what is called."""
 
-    def item(self, key: Any, node: ast.AST | None = None) -> "Made":
+    def item(self, key: Any, node: ast.AST | None = None) -> "LibraryValue":
         """What stands under a key."""
-        return Made("item", "", self, [key], {}, node, self.scope)
+        return LibraryValue("item", "", self, [key], {}, node, self.scope)
 
 
 @dataclass(eq=False, repr=False)
@@ -145,7 +145,7 @@ class Function:
 
 
 @dataclass(eq=False, repr=False)
-class Kind:
+class ScriptClass:
     """A class of the script."""
 
     node: ast.ClassDef
@@ -158,7 +158,7 @@ class Kind:
         found = {
             key: each
             for base in self.bases
-            if isinstance(base, Kind)
+            if isinstance(base, ScriptClass)
             for key, each in base.fields().items()
         }
         for item in self.node.body:
@@ -177,7 +177,7 @@ class Kind:
             (
                 found
                 for base in self.bases
-                if isinstance(base, Kind) and (found := base.member(name))
+                if isinstance(base, ScriptClass) and (found := base.member(name))
             ),
             None,
         )
@@ -185,7 +185,7 @@ class Kind:
     def library(self) -> str:
         """The class of a library that it inherits from."""
         names = [
-            base.library() if isinstance(base, Kind) else getattr(base, "tail", "")
+            base.library() if isinstance(base, ScriptClass) else getattr(base, "tail", "")
             for base in self.bases
         ]
         return next(
@@ -197,7 +197,7 @@ class Kind:
 class Instance:
     """An object of a class of the script, or a module beside it."""
 
-    kind: Kind | None
+    kind: ScriptClass | None
     values: dict[str, Any]
     origin: tuple[ast.AST, Scope] | None = None
 
@@ -209,7 +209,7 @@ class Text:
     parts: list[Any]
 
 
-class Bag(dict[str, Any]):
+class AttributeDict(dict[str, Any]):
     """Values that some libraries give as attributes too."""
 
 
@@ -232,11 +232,11 @@ def read_module(path: Path, name: str = "__main__") -> Module:
         if is_notebook and re.match(r"\s*%%(?!(capture|time|timeit)\b)", cell):
             continue
         try:
-            _parsed(cell, path)
+            _parse_source(cell, path)
         except RecipeError:
             cell = _without_magics(cell)
             try:
-                _parsed(cell, path)
+                _parse_source(cell, path)
             except RecipeError:
                 if not is_notebook:
                     raise
@@ -244,10 +244,10 @@ def read_module(path: Path, name: str = "__main__") -> Module:
                 continue
         kept.append(cell)
     whole = "\n".join(kept)
-    return Module(path, whole, _parsed(whole, path), name, notes)
+    return Module(path, whole, _parse_source(whole, path), name, notes)
 
 
-def _parsed(text: str, path: Path) -> ast.Module:
+def _parse_source(text: str, path: Path) -> ast.Module:
     if len(text) > LARGEST:
         raise RecipeError(
             f"{path} has more than {LARGEST:,} letters of code", "give the script that trains alone"
@@ -306,7 +306,7 @@ def read_settings(path: Path) -> Any:
 UNKNOWN = Unknown()
 
 
-def plain(value: Any) -> Any:
+def to_recipe_value(value: Any) -> Any:
     """A value that a recipe can hold; `UNKNOWN` for all else: bytes, endless numbers, NUL, half of
     a character."""
     left = [10_000]
@@ -336,22 +336,19 @@ def plain(value: Any) -> Any:
         return UNKNOWN
 
 
-def shown(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """A value in a note."""
-    return cut(repr(value))
+    return shorten(repr(value), LONGEST_SHOWN)
 
 
-def source(node: ast.AST | None) -> str:
+def unparse_expression(node: ast.AST | None) -> str:
     """How an expression is written."""
     try:
-        return "..." if node is None else cut(" ".join(ast.unparse(node).split()))
+        return (
+            "..." if node is None else shorten(" ".join(ast.unparse(node).split()), LONGEST_SHOWN)
+        )
     except (RecursionError, ValueError):  # an integer of thousands of digits
         return "..."
-
-
-def cut(text: str) -> str:
-    """At most so many letters of a text."""
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def last_name(function: ast.AST) -> str:
@@ -359,30 +356,33 @@ def last_name(function: ast.AST) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
-def _joined(one: Any, other: Any) -> Any:
+def _merge_branches(one: Any, other: Any) -> Any:
     """What is known where either of two is so."""
-    if one is other or _equal(one, other):
+    if one is other or _is_equal(one, other):
         return one
-    if UNKNOWN not in (plain(one), plain(other)):
-        return Unknown(
-            why=f"{shown(plain(one))} or {shown(plain(other))}, as an if of the script decides"
-        )
+    if UNKNOWN not in (to_recipe_value(one), to_recipe_value(other)):
+        either = " or ".join(describe_value(to_recipe_value(each)) for each in (one, other))
+        return Unknown(why=f"{either}, as an if of the script decides")
     return next(
         (each for each in (one, other) if isinstance(each, Unknown)), Unknown(why="an if decides")
     )
 
 
-def _equal(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and plain(one) is not UNKNOWN and plain(one) == plain(other)
+def _is_equal(one: Any, other: Any) -> bool:
+    return (
+        type(one) is type(other)
+        and to_recipe_value(one) is not UNKNOWN
+        and to_recipe_value(one) == to_recipe_value(other)
+    )
 
 
-def _small(value: Any) -> bool:
+def _is_small(value: Any) -> bool:
     if isinstance(value, str | list | tuple | dict):
         return len(value) <= LONGEST
     return not isinstance(value, int) or abs(value) <= LARGEST_NUMBER**4
 
 
-def _text(parts: Sequence[Any]) -> Any:
+def _join_text(parts: Sequence[Any]) -> Any:
     flat = [one for part in parts for one in (part.parts if isinstance(part, Text) else [part])]
     if all(isinstance(part, str) for part in flat):
         return "".join(flat) if sum(map(len, flat)) <= LONGEST else UNKNOWN
@@ -390,7 +390,7 @@ def _text(parts: Sequence[Any]) -> Any:
     return unknown[0] if unknown else Text(flat) if len(flat) <= MOST_ROUNDS else UNKNOWN
 
 
-def _filled(text: str, args: Sequence[Any], keys: Mapping[str, Any], node: ast.AST) -> Any:
+def _fill_braces(text: str, args: Sequence[Any], keys: Mapping[str, Any], node: ast.AST) -> Any:
     """What `format` makes of a text whose braces hold names or nothing."""
     parts: list[Any] = []
     rest = iter(args)
@@ -401,34 +401,41 @@ def _filled(text: str, args: Sequence[Any], keys: Mapping[str, Any], node: ast.A
                 return Unknown(node)
             value = next(rest) if not name else args[int(name)] if name.isdigit() else keys[name]
             parts.append(str(value) if isinstance(value, int | float) else value)
-    return _text(parts)
+    return _join_text(parts)
 
 
-def _bags(value: Any) -> Any:
+def _make_bags(value: Any) -> Any:
     return (
-        Bag({key: _bags(each) for key, each in value.items()}) if isinstance(value, dict) else value
+        AttributeDict({key: _make_bags(each) for key, each in value.items()})
+        if isinstance(value, dict)
+        else value
     )
 
 
-def _bound(function: Any, owner: Any) -> Any:
+def _bind_method(function: Any, owner: Any) -> Any:
     static = any(getattr(item, "path", "") == "staticmethod" for item in function.decorators)
     return function if static else replace(function, itself=owner)
 
 
-def _default(value: Any, script: "Script") -> Any:
+def _default_value(value: Any, script: "Script") -> Any:
     """A field's default, or an option's: its own, or what `field` says."""
-    if not isinstance(value, Made) or value.name not in {"field", "Field", "Option", "Argument"}:
-        return _copied(value)
+    if not isinstance(value, LibraryValue) or value.name not in {
+        "field",
+        "Field",
+        "Option",
+        "Argument",
+    }:
+        return _copy_value(value)
     if (factory := value.keys.get("default_factory")) is not None:
-        return script.called(factory, [], {}, value.node or ast.Pass(), value.scope)
+        return script.call(factory, [], {}, value.node or ast.Pass(), value.scope)
     return value.keys.get("default", value.args[0] if value.args else Unknown(value.node))
 
 
-def _copied(value: Any, **changed: Any) -> Any:
+def _copy_value(value: Any, **changed: Any) -> Any:
     match value:
         case Instance():
             return replace(value, values={**value.values, **changed})
-        case Made():
+        case LibraryValue():
             return replace(value, keys={**value.keys, **changed}) if changed else value
     return type(value)(value) if isinstance(value, list | dict) else value
 
@@ -562,7 +569,7 @@ class Script:
             RecipeError: it takes too many steps.
         """
         self.main, self.settings = module, settings
-        self.made: list[Made] = []
+        self.made: list[LibraryValue] = []
         """All calls of libraries, in their order."""
         self.parsers: list[str] = []
         """Names of the parsers of a command line that the script asks."""
@@ -582,7 +589,10 @@ class Script:
         own = [*self.scope.names.values()]
         found = [(None, one) for one in own if isinstance(one, Function)]
         methods = [
-            (kind, one) for kind in own if isinstance(kind, Kind) for one in kind.values.values()
+            (kind, one)
+            for kind in own
+            if isinstance(kind, ScriptClass)
+            for one in kind.values.values()
         ]
         inner = {
             last_name(node)
@@ -599,8 +609,8 @@ class Script:
                 and one.node not in self._followed
                 and one.scope is self.scope
             ):
-                self._inline(
-                    _bound(one, kind and Instance(kind, dict(kind.values))), [], {}, one.node
+                self._follow_function(
+                    _bind_method(one, kind and Instance(kind, dict(kind.values))), [], {}, one.node
                 )
 
     # -- statements --------------------------------------------------------------------------------
@@ -641,7 +651,7 @@ class Script:
                 self._bind(target, self.value(ast.BinOp(target, operation, value), scope), scope)
             case ast.Expr(value=value):
                 found = self.value(value, scope)
-                if isinstance(found, Made) and found.name in {"exit", "quit", "_exit"}:
+                if isinstance(found, LibraryValue) and found.name in {"exit", "quit", "_exit"}:
                     return "raise"
             case ast.Return(value=value):
                 scope.returned.append(None if value is None else self.value(value, scope))
@@ -649,16 +659,16 @@ class Script:
             case ast.Raise() | ast.Break() | ast.Continue():
                 return type(node).__name__.lower()
             case ast.If(test=test, body=body, orelse=other):
-                true = self._truth(self.value(test, scope))
+                true = self._is_true(self.value(test, scope))
                 return (
-                    self._either([body, other], scope)
+                    self._follow_branches([body, other], scope)
                     if true is None
                     else self._run(body if true else other, scope)
                 )
             case ast.For(target=target, iter=items, body=body):
                 return self._loop(target, self.value(items, scope), body, scope)
             case ast.While(body=body):
-                return self._either([body, []], scope)
+                return self._follow_branches([body, []], scope)
             case ast.With(items=managers, body=body):
                 for manager in managers:
                     found = self.value(manager.context_expr, scope)
@@ -676,19 +686,19 @@ class Script:
                 for found in inner.names.values():
                     if isinstance(found, Function) and found.scope is inner:
                         found.scope = scope
-                scope.names[name] = Kind(
+                scope.names[name] = ScriptClass(
                     node, scope, inner.names, [self.value(base, scope) for base in bases]
                 )
             case ast.Import(names=names):
                 for item in names:
                     name = item.name if item.asname else item.name.partition(".")[0]
-                    beside = self._beside(item.name, scope)
+                    beside = self._follow_sibling(item.name, scope)
                     library = LibraryName(name, ast.unparse(ast.Import([item])))
                     scope.names[item.asname or name] = (
                         Instance(None, beside.names) if beside else library
                     )
             case ast.ImportFrom(module=module, names=names, level=level):
-                beside = self._beside(module or "", scope)
+                beside = self._follow_sibling(module or "", scope)
                 for item in names:
                     line = ast.unparse(ast.ImportFrom(module, [item], level))
                     library = LibraryName(f"{module}.{item.name}".lstrip("."), line)
@@ -703,7 +713,7 @@ class Script:
         if not isinstance(items, _SEQUENCES) or len(items) > MOST_ROUNDS:
             self._bind(target, self._item(items, Unknown(target), target), scope)
             self._loops.append((self._unsure + 1, target, items))
-            end = self._either([body, []], scope)
+            end = self._follow_branches([body, []], scope)
             self._loops.pop()
             return end
         for item in items:
@@ -715,7 +725,7 @@ class Script:
                 break
         return ""
 
-    def _either(self, bodies: Sequence[Sequence[ast.stmt]], scope: Scope) -> str:
+    def _follow_branches(self, bodies: Sequence[Sequence[ast.stmt]], scope: Scope) -> str:
         """Follow each of several blocks, and go on with what is true after all that do not
         leave."""
         before, after = scope.names, []
@@ -731,7 +741,7 @@ class Script:
         for name in names:
             found, *others = [some[name] for some in after if name in some]
             for other in others:
-                found = _joined(found, other)
+                found = _merge_branches(found, other)
             scope.names[name] = found
         return "" if after else "return"
 
@@ -745,16 +755,16 @@ class Script:
                     inner = one.value if isinstance(one, ast.Starred) else one
                     self._bind(inner, value[at] if known else self._item(value, at, target), scope)
             case ast.Attribute(value=owner, attr=key):
-                self._put(self.value(owner, scope), key, value)
+                self._assign(self.value(owner, scope), key, value)
             case ast.Subscript(value=owner, slice=slice_):
-                self._put(self.value(owner, scope), self.value(slice_, scope), value)
+                self._assign(self.value(owner, scope), self.value(slice_, scope), value)
 
-    def _put(self, owner: Any, key: Any, value: Any) -> None:
+    def _assign(self, owner: Any, key: Any, value: Any) -> None:
         """Set an attribute of an object, or what stands under a key."""
-        if isinstance(owner, Instance | Kind | Made):
-            owner = owner.keys if isinstance(owner, Made) else owner.values
+        if isinstance(owner, Instance | ScriptClass | LibraryValue):
+            owner = owner.keys if isinstance(owner, LibraryValue) else owner.values
         if isinstance(owner, dict) and isinstance(key, str | int) and len(owner) < LONGEST:
-            sure = not self._unsure or (key in owner and _equal(owner[key], value))
+            sure = not self._unsure or (key in owner and _is_equal(owner[key], value))
             owner[key] = value if sure else Unknown(why="an if or a loop of the script sets it")
 
     # -- expressions -------------------------------------------------------------------------------
@@ -771,20 +781,20 @@ class Script:
             found = Unknown(node)
         finally:
             self._depth -= 1
-        return found if _small(found) else Unknown(node)
+        return found if _is_small(found) else Unknown(node)
 
     def _value(self, node: ast.AST, scope: Scope) -> Any:
         match node:
             case ast.Constant(value=value):
                 return value
             case ast.Name(id=name):
-                return self._name(name, scope)
+                return self._look_up(name, scope)
             case ast.Attribute(value=owner, attr=name):
                 return self._attribute(self.value(owner, scope), name, node, scope)
             case ast.Call():
                 return self._call(node, scope)
             case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
-                found = self._several(items, scope)
+                found = self._evaluate_items(items, scope)
                 return tuple(found) if isinstance(node, ast.Tuple) else found
             case ast.Dict(keys=keys, values=values):
                 result: dict[Any, Any] = {}
@@ -793,7 +803,7 @@ class Script:
                     if key is None:
                         own = (
                             one.keys
-                            if isinstance(one, Made) and one.name == "row"
+                            if isinstance(one, LibraryValue) and one.name == "row"
                             else {"**": Unknown(each)}
                         )
                         result |= one if isinstance(one, dict) else own
@@ -801,15 +811,15 @@ class Script:
                         result[name] = one
                 return result
             case ast.JoinedStr(values=parts):
-                return _text([self._formatted(part, scope) for part in parts])
+                return _join_text([self._format_part(part, scope) for part in parts])
             case ast.BinOp(left=left, op=operation, right=right):
-                return self._operated(
+                return self._apply_operator(
                     operation, self.value(left, scope), self.value(right, scope), node
                 )
             case ast.UnaryOp(op=operation, operand=operand):
                 value = self.value(operand, scope)
                 if isinstance(operation, ast.Not):
-                    true = self._truth(value)
+                    true = self._is_true(value)
                     return Unknown(node) if true is None else not true
                 known = isinstance(value, int | float)
                 return (
@@ -823,18 +833,18 @@ class Script:
                     unset = (
                         isinstance(operation, ast.Or) and isinstance(found, Unknown) and found.unset
                     )
-                    true = False if unset else self._truth(found)
+                    true = False if unset else self._is_true(found)
                     if true is None or true is isinstance(operation, ast.Or):
                         break
                 return Unknown(node) if true is None and each is not values[-1] else found
             case ast.Compare(left=left, ops=[operation], comparators=[right]):
-                return self._compared(
+                return self._compare(
                     operation, self.value(left, scope), self.value(right, scope), node
                 )
             case ast.IfExp(test=test, body=body, orelse=other):
-                true = self._truth(self.value(test, scope))
+                true = self._is_true(self.value(test, scope))
                 if true is None:
-                    return _joined(self.value(body, scope), self.value(other, scope))
+                    return _merge_branches(self.value(body, scope), self.value(other, scope))
                 return self.value(body if true else other, scope)
             case ast.Subscript(value=owner, slice=key):
                 return self._item(self.value(owner, scope), self.value(key, scope), node)
@@ -857,10 +867,10 @@ class Script:
             case ast.Await(value=value):
                 return self.value(value, scope)
             case ast.ListComp() | ast.GeneratorExp() | ast.DictComp() | ast.SetComp():
-                return self._comprehended(node, scope)
+                return self._evaluate_comprehension(node, scope)
         return Unknown(node)
 
-    def _several(self, items: Sequence[ast.expr], scope: Scope) -> list[Any]:
+    def _evaluate_items(self, items: Sequence[ast.expr], scope: Scope) -> list[Any]:
         found: list[Any] = []
         for item in items:
             starred = isinstance(item, ast.Starred)
@@ -872,14 +882,14 @@ class Script:
             )
         return found
 
-    def _name(self, name: str, scope: Scope) -> Any:
+    def _look_up(self, name: str, scope: Scope) -> Any:
         if (holder := scope.holder(name)) is not None:
             return holder.names[name]
         if name == "__file__":
             return str(scope.module.path)
         return scope.module.name if name == "__name__" else LibraryName(name)
 
-    def _formatted(self, part: ast.expr, scope: Scope) -> Any:
+    def _format_part(self, part: ast.expr, scope: Scope) -> Any:
         if not isinstance(part, ast.FormattedValue):
             return self.value(part, scope)
         value = self.value(part.value, scope)
@@ -904,22 +914,28 @@ class Script:
                     "property",
                     "cached_property",
                 }
-                method = _bound(found, owner)
-                return self._inline(method, [], {}, node or found.node) if is_property else method
-            case Kind():
+                method = _bind_method(found, owner)
+                return (
+                    self._follow_function(method, [], {}, node or found.node)
+                    if is_property
+                    else method
+                )
+            case ScriptClass():
                 found = owner.member(name)
-                return Unknown(node) if found is None else _default(found, self)
-            case Made():
-                return self._given(owner, name, node, scope)
-            case Bag() if name in owner:
+                return Unknown(node) if found is None else _default_value(found, self)
+            case LibraryValue():
+                return self._given_attribute(owner, name, node, scope)
+            case AttributeDict() if name in owner:
                 return owner[name]
             case PurePath() if name in {"parent", "name", "stem", "suffix"}:
                 return getattr(owner, name)
             case str() | list() | dict() | tuple() | PurePath():
-                return Made("attribute", name, owner, [], {}, node, scope)
+                return LibraryValue("attribute", name, owner, [], {}, node, scope)
         return Unknown(node)
 
-    def _given(self, owner: Made, name: str, node: ast.AST | None, scope: Scope) -> Any:
+    def _given_attribute(
+        self, owner: LibraryValue, name: str, node: ast.AST | None, scope: Scope
+    ) -> Any:
         """An attribute of what a library made: as it was given, or as a command line has it by
         default."""
         known = self.settings_of(owner) if owner.name == "parse_args" else owner.keys
@@ -930,11 +946,11 @@ class Script:
         is_parsed = owner.how == "call" and owner.name.endswith(("Config", "Arguments"))
         if is_parsed and name in {*LIBRARY, "eval_strategy"}:
             return LIBRARY.get(name, "no")
-        return Made("attribute", name, owner, [], {}, node, scope)
+        return LibraryValue("attribute", name, owner, [], {}, node, scope)
 
     def settings_of(self, value: Any) -> dict[str, Any]:
         """The attributes of what a parser of a command line gives."""
-        if isinstance(value, Made):
+        if isinstance(value, LibraryValue):
             return {**(self._arguments() if value.name == "parse_args" else LIBRARY), **value.keys}
         return dict(value.values) if isinstance(value, Instance) else {}
 
@@ -955,7 +971,7 @@ class Script:
             value = call.keys.get("default", missing)
             kind = getattr(call.keys.get("type"), "path", "")
             if isinstance(value, str) and kind in {"int", "float"}:
-                value = self.called(
+                value = self.call(
                     LibraryName(kind), [value], {}, call.node or ast.Pass(), call.scope
                 )
             found[str(call.keys.get("dest") or long.lstrip("-").replace("-", "_"))] = value
@@ -963,11 +979,11 @@ class Script:
 
     def _item(self, owner: Any, key: Any, node: ast.AST) -> Any:
         match owner:
-            case Made(how="call", keys=known) | Instance(values=known) if (
+            case LibraryValue(how="call", keys=known) | Instance(values=known) if (
                 isinstance(key, str) and key in known
             ):
                 return known[key]
-            case Made():
+            case LibraryValue():
                 self.read |= {key} if owner.name == "row" and isinstance(key, str) else set()
                 return owner.item(key, node)
             case list() | tuple() | range() | str() | dict() if isinstance(key, str | int | slice):
@@ -978,19 +994,25 @@ class Script:
                     return Unknown(node)
         return Unknown(node)
 
-    def _operated(
+    def _apply_operator(
         self, operation: ast.operator | ast.cmpop, one: Any, other: Any, node: ast.AST
     ) -> Any:
         pair = {type(one), type(other)}
-        if isinstance(operation, ast.Add) and pair & {str, Text} and pair <= {str, Text, Made}:
-            return _text([one, other])
+        if (
+            isinstance(operation, ast.Add)
+            and pair & {str, Text}
+            and pair <= {str, Text, LibraryValue}
+        ):
+            return _join_text([one, other])
         if isinstance(operation, ast.Mod) and isinstance(one, str):
             given = other if isinstance(other, tuple) else (other,)
             simple = one.count("%") == len(given) == len(re.findall(r"%[sd]", one)) and not {
                 *one
             } & {*"{}"}
             return (
-                _filled(re.sub(r"%[sd]", "{}", one), given, {}, node) if simple else Unknown(node)
+                _fill_braces(re.sub(r"%[sd]", "{}", one), given, {}, node)
+                if simple
+                else Unknown(node)
             )
         sizes = [len(item) if isinstance(item, str | list | tuple) else 0 for item in (one, other)]
         numbers = [abs(item) for item in (one, other) if isinstance(item, int | float)]
@@ -1004,19 +1026,21 @@ class Script:
         found = _OPERATIONS[type(operation)](one, other)
         return float(f"{found:.12g}") if isinstance(found, float) else found
 
-    def _compared(self, operation: ast.cmpop, one: Any, other: Any, node: ast.AST) -> Any:
+    def _compare(self, operation: ast.cmpop, one: Any, other: Any, node: ast.AST) -> Any:
         if isinstance(operation, ast.Is | ast.IsNot | ast.Eq | ast.NotEq) and None in (one, other):
             known = one if other is None else other
-            if isinstance(known, Unknown) or (isinstance(known, Made) and known.how != "call"):
+            if isinstance(known, Unknown) or (
+                isinstance(known, LibraryValue) and known.how != "call"
+            ):
                 return Unknown(node)
             return (known is None) is isinstance(operation, ast.Is | ast.Eq)
         keys = [*other] if isinstance(other, dict) else other
-        known = UNKNOWN not in (plain(one), plain(keys))
+        known = UNKNOWN not in (to_recipe_value(one), to_recipe_value(keys))
         return _OPERATIONS[type(operation)](one, keys) if known else Unknown(node)
 
-    def _truth(self, value: Any) -> bool | None:
+    def _is_true(self, value: Any) -> bool | None:
         """Whether a value counts as true; None where that is not known."""
-        if isinstance(value, Function | Kind | Instance):
+        if isinstance(value, Function | ScriptClass | Instance):
             return True
         return (
             bool(value)
@@ -1024,7 +1048,7 @@ class Script:
             else None
         )
 
-    def _comprehended(self, node: Any, scope: Scope) -> Any:
+    def _evaluate_comprehension(self, node: Any, scope: Scope) -> Any:
         found: list[Any] = []
         parts = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
 
@@ -1038,7 +1062,7 @@ class Script:
                 raise ValueError
             for item in items:
                 self._bind(first.target, item, inner)
-                tests = [self._truth(self.value(test, inner)) for test in first.ifs]
+                tests = [self._is_true(self.value(test, inner)) for test in first.ifs]
                 if None in tests:
                     raise ValueError
                 if all(tests):
@@ -1046,9 +1070,11 @@ class Script:
 
         inner = Scope(scope.module, scope)
         items = self.value(node.generators[0].iter, inner)
-        if isinstance(items, Made) and len(node.generators) == len(parts) == 1:
+        if isinstance(items, LibraryValue) and len(node.generators) == len(parts) == 1:
             self._bind(node.generators[0].target, self._item(items, Unknown(node), node), inner)
-            return Made("call", "rows", items, [self.value(node.elt, inner)], {}, node, scope)
+            return LibraryValue(
+                "call", "rows", items, [self.value(node.elt, inner)], {}, node, scope
+            )
         gather(node.generators, inner)
         return dict(found) if len(parts) == 2 else [one for (one,) in found]
 
@@ -1056,7 +1082,7 @@ class Script:
 
     def _call(self, node: ast.Call, scope: Scope) -> Any:
         function = self.value(node.func, scope)
-        args = self._several(node.args, scope)
+        args = self._evaluate_items(node.args, scope)
         keys: dict[str, Any] = {}
         for key in node.keywords:
             given = self.value(key.value, scope)
@@ -1065,40 +1091,44 @@ class Script:
             elif isinstance(given, dict):
                 keys |= {str(name): each for name, each in given.items()}
             else:
-                is_row = isinstance(given, Made) and given.name == "row"
-                keys["**"] = given if is_row else Unknown(key.value, f"**{source(key.value)}")
-        return self.called(function, args, keys, node, scope)
+                is_row = isinstance(given, LibraryValue) and given.name == "row"
+                keys["**"] = (
+                    given if is_row else Unknown(key.value, f"**{unparse_expression(key.value)}")
+                )
+        return self.call(function, args, keys, node, scope)
 
-    def called(
+    def call(
         self, function: Any, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope
     ) -> Any:
         """What a call gives."""
         try:
-            return self._called(function, args, keys, node, scope)
+            return self._call_value(function, args, keys, node, scope)
         except _FAILS:
             return Unknown(node)
 
-    def _called(
+    def _call_value(
         self, function: Any, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope
     ) -> Any:
         match function:
             case Function():
-                return self._inline(function, args, keys, node, scope)
-            case Kind():
+                return self._follow_function(function, args, keys, node, scope)
+            case ScriptClass():
                 return self._instance(function, args, keys, node, scope)
             case LibraryName(path=path):
                 return self._library(path, args, keys, node, scope)
-            case Made(
-                how="attribute", name=name, owner=Made() | LibraryName() | Unknown() as owner
+            case LibraryValue(
+                how="attribute",
+                name=name,
+                owner=LibraryValue() | LibraryName() | Unknown() as owner,
             ):
-                return self._made(name, owner, args, keys, node, scope)
-            case Made(how="attribute", name=name, owner=base):
+                return self._library_value(name, owner, args, keys, node, scope)
+            case LibraryValue(how="attribute", name=name, owner=base):
                 return self._method(base, name, args, keys, node)
-            case Made(how="call", name="partial", args=[inner, *first]):
-                return self.called(inner, [*first, *args], {**function.keys, **keys}, node, scope)
+            case LibraryValue(how="call", name="partial", args=[inner, *first]):
+                return self.call(inner, [*first, *args], {**function.keys, **keys}, node, scope)
         return Unknown(node)
 
-    def _made(
+    def _library_value(
         self,
         name: str,
         owner: Any,
@@ -1113,12 +1143,17 @@ class Script:
             return self._parsers(name, owner, args, scope, node)
         if name in {"parse_args", "parse_known_args"}:
             self.parsers.append(name)
-            parsed = Made("call", "parse_args", owner, args, keys, node, scope)
+            parsed = LibraryValue("call", "parse_args", owner, args, keys, node, scope)
             return (parsed, []) if name == "parse_known_args" else parsed
-        if name == "apply" and isinstance(owner, Made) and args and isinstance(args[0], Function):
+        if (
+            name == "apply"
+            and isinstance(owner, LibraryValue)
+            and args
+            and isinstance(args[0], Function)
+        ):
             # of a row of pandas, or of a column
-            return self.called(args[0], [owner], {}, node, scope)
-        made = Made("call", name, owner, args, keys, node, scope)
+            return self.call(args[0], [owner], {}, node, scope)
+        made = LibraryValue("call", name, owner, args, keys, node, scope)
         self.made.append(made)
         return made
 
@@ -1126,20 +1161,20 @@ class Script:
         """The objects that HfArgumentParser and TrlParser fill."""
         kinds = (
             next(iter(owner.args), owner.keys.get("dataclass_types"))
-            if isinstance(owner, Made)
+            if isinstance(owner, LibraryValue)
             else None
         )
         kinds = kinds if isinstance(kinds, list | tuple) else [kinds]
         given = self.settings
         if name == "parse_dict" or (name.endswith("_file") and args):
-            given = args[0] if name == "parse_dict" else self._loaded(args[0], scope)
+            given = args[0] if name == "parse_dict" else self._load_settings(args[0], scope)
             given = given if isinstance(given, dict) else {}
         self.parsers.append(name)
-        known = {key for kind in kinds if isinstance(kind, Kind) for key in kind.fields()}
+        known = {key for kind in kinds if isinstance(kind, ScriptClass) for key in kind.fields()}
         found = []
         for kind in kinds:
-            library = kind.library() if isinstance(kind, Kind) else getattr(kind, "tail", "")
-            own = {*kind.fields()} if isinstance(kind, Kind) else set()
+            library = kind.library() if isinstance(kind, ScriptClass) else getattr(kind, "tail", "")
+            own = {*kind.fields()} if isinstance(kind, ScriptClass) else set()
             if (
                 library.endswith("Config") and library != "ModelConfig"
             ) or library == "TrainingArguments":
@@ -1147,7 +1182,7 @@ class Script:
             elif library:
                 own |= {*LIBRARY}
             found.append(
-                self.called(
+                self.call(
                     kind, [], {key: each for key, each in given.items() if key in own}, node, scope
                 )
             )
@@ -1158,10 +1193,10 @@ class Script:
     ) -> Any:
         path = path.removeprefix("builtins.").removeprefix("pathlib.")
         tail, first = path.rpartition(".")[2], args[0] if args else None
-        if path in _CALCULATED or (path in _GATHERED and not isinstance(first, Made)):
+        if path in _CALCULATED or (path in _GATHERED and not isinstance(first, LibraryValue)):
             given = [*args, *keys.values()]
             if path in _CALCULATED and (
-                unknown := next((one for one in given if plain(one) is UNKNOWN), None)
+                unknown := next((one for one in given if to_recipe_value(one) is UNKNOWN), None)
             ):
                 return Unknown(node, getattr(unknown, "why", ""))
             return {**_CALCULATED, **_GATHERED}[path](*args, **keys)
@@ -1172,29 +1207,33 @@ class Script:
             case "getattr" if len(args) > 1 and isinstance(args[1], str):
                 found = self._attribute(first, args[1], node, scope)
                 missing = isinstance(found, Unknown) or (
-                    isinstance(found, Made) and found.how == "attribute"
+                    isinstance(found, LibraryValue) and found.how == "attribute"
                 )
                 return (
                     args[2]
                     if missing and len(args) > 2 and not isinstance(first, Unknown)
                     else found
                 )
-            case "cli" | "parse" if isinstance(first, Kind):
+            case "cli" | "parse" if isinstance(first, ScriptClass):
                 self.parsers.append(tail)
                 return self._instance(first, [], {}, node, scope)
-            case "asdict" | "vars" if isinstance(first, Instance | Made):
+            case "asdict" | "vars" if isinstance(first, Instance | LibraryValue):
                 return self.settings_of(first)
             case _ if tail in _COPIES and args:
-                return _copied(first, **keys)
+                return _copy_value(first, **keys)
             case _ if tail in _BAGS and isinstance(first, dict | None):
-                return _bags({**(first or {}), **keys})
-            case _ if tail in _LOADERS and (loaded := self._loaded(first, scope)) is not None:
+                return _make_bags({**(first or {}), **keys})
+            case _ if (
+                tail in _LOADERS and (loaded := self._load_settings(first, scope)) is not None
+            ):
                 return loaded
-        return self._made(tail, LibraryName(path.rpartition(".")[0]), args, keys, node, scope)
+        return self._library_value(
+            tail, LibraryName(path.rpartition(".")[0]), args, keys, node, scope
+        )
 
-    def _loaded(self, what: Any, scope: Scope) -> Any:
+    def _load_settings(self, what: Any, scope: Scope) -> Any:
         """The values of a file of settings that lies beside the script; None where it is none."""
-        while isinstance(what, Made):
+        while isinstance(what, LibraryValue):
             what = what.args[0] if what.name == "open" and what.args else what.owner
         name = Path(what if isinstance(what, str | PurePath) else "")
         safe = (
@@ -1207,42 +1246,44 @@ class Script:
             (folder / name for folder in folders if safe and (folder / name).is_file()), None
         )
         read = None if path is None else read_settings(path)
-        return _bags(read) if isinstance(read, dict) else None
+        return _make_bags(read) if isinstance(read, dict) else None
 
     def _method(
         self, base: Any, name: str, args: list[Any], keys: dict[str, Any], node: ast.AST
     ) -> Any:
         if name == "format":
-            if isinstance(row := keys.get("**"), Made):
+            if isinstance(row := keys.get("**"), LibraryValue):
                 keys = {one: self._item(row, one, node) for one in re.findall(r"\{(\w+)\}", base)}
-            return _filled(base, args, keys, node)
+            return _fill_braces(base, args, keys, node)
         if name == "join" and isinstance(args[0], list | tuple):
-            return _text([one for item in args[0] for one in (base, item)][1:])
-        if name == "replace" and isinstance(args[1], Made | Text):
-            return _text([one for piece in base.split(args[0]) for one in (args[1], piece)][1:])
+            return _join_text([one for item in args[0] for one in (base, item)][1:])
+        if name == "replace" and isinstance(args[1], LibraryValue | Text):
+            return _join_text(
+                [one for piece in base.split(args[0]) for one in (args[1], piece)][1:]
+            )
         if name in {"resolve", "absolute", "expanduser"}:
             return base
         if name in {"read_text", "open"}:
-            return Made("call", "open", None, [str(base)], keys, node, self.scope)
+            return LibraryValue("call", "open", None, [str(base)], keys, node, self.scope)
         if name in {"update", "setdefault"} and isinstance(base, dict):
             given = {args[0]: base.get(*args)} if name == "setdefault" else dict(*args, **keys)
             for key, each in given.items():
-                self._put(base, key, each)
+                self._assign(base, key, each)
             return None
         if name == "append" and not base and self._loops and self._loops[-1][0] == self._unsure:
             _, target, over = self._loops[-1]
             # a row for each of a data set
-            if isinstance(over, Made) and isinstance(node, ast.Call):
+            if isinstance(over, LibraryValue) and isinstance(node, ast.Call):
                 loop = [ast.comprehension(target, target, [], 0)]
                 base.append(
-                    Made(
+                    LibraryValue(
                         "call", "rows", over, args, {}, ast.ListComp(node.args[0], loop), over.scope
                     )
                 )
                 return None
         if name in _CHANGES and self._unsure:
             if isinstance(base, list):
-                base.append(Unknown(node, f"{source(node)} is in an if or a loop"))
+                base.append(Unknown(node, f"{unparse_expression(node)} is in an if or a loop"))
             return Unknown(node)
         large = name == "replace" and len(base) * max(1, len(args[1])) > LONGEST
         if (
@@ -1264,7 +1305,7 @@ class Script:
         defaults = {name: self.value(value, scope) for name, value in pairs if value is not None}
         return Function(node, scope, defaults, decorators)
 
-    def _inline(
+    def _follow_function(
         self,
         function: Function,
         args: list[Any],
@@ -1281,8 +1322,10 @@ class Script:
         named = [*positional, *(one.arg for one in given.kwonlyargs)]
         args = args if function.itself is None else [function.itself, *args]
         for name in named:
-            fallback = self._configured(function, name)
-            inner.names[name] = _default({**function.defaults, **keys}.get(name, fallback), self)
+            fallback = self._hydra_config(function, name)
+            inner.names[name] = _default_value(
+                {**function.defaults, **keys}.get(name, fallback), self
+            )
         inner.names |= dict(zip(positional, args, strict=False))
         if given.vararg:
             inner.names[given.vararg.arg] = tuple(args[len(positional) :])
@@ -1303,28 +1346,28 @@ class Script:
         values = inner.returned + ([] if inner.returned and end in {"return", "raise"} else [None])
         found = values[0]
         for other in values[1:]:
-            found = _joined(found, other)
+            found = _merge_branches(found, other)
         if isinstance(found, Function | Instance) and found.origin is None and scope is not None:
             found.origin = node, scope
         return found
 
-    def _configured(self, function: Function, name: str) -> Any:
+    def _hydra_config(self, function: Function, name: str) -> Any:
         """What a parameter has that has no default: the configuration that a decorator of hydra
         names."""
-        for keys in (one.keys for one in function.decorators if isinstance(one, Made)):
+        for keys in (one.keys for one in function.decorators if isinstance(one, LibraryValue)):
             where = f"{keys.get('config_path') or '.'}/{str(keys.get('config_name')).removesuffix('.yaml')}.yaml"
-            if (loaded := self._loaded(os.path.normpath(where), function.scope)) is not None:
+            if (loaded := self._load_settings(os.path.normpath(where), function.scope)) is not None:
                 return loaded
         return Unknown(why=f"{name} has no default")
 
     def _instance(
-        self, kind: Kind, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope
+        self, kind: ScriptClass, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope
     ) -> Any:
-        fields = {name: _default(value, self) for name, value in kind.fields().items()}
+        fields = {name: _default_value(value, self) for name, value in kind.fields().items()}
         start, library = kind.member("__init__"), kind.library()
         trains = library.endswith("Trainer")
         if library and (trains or not isinstance(start, Function)):
-            made = Made(
+            made = LibraryValue(
                 "call",
                 library,
                 None,
@@ -1338,14 +1381,14 @@ class Script:
             return made
         found = Instance(kind, {**fields}, (node, scope))
         if isinstance(start, Function):
-            self._inline(_bound(start, found), args, keys, node)
+            self._follow_function(_bind_method(start, found), args, keys, node)
         else:
             found.values |= {**dict(zip(fields, args, strict=False)), **keys}
             if isinstance(after := kind.member("__post_init__"), Function):
-                self._inline(_bound(after, found), [], {}, node)
+                self._follow_function(_bind_method(after, found), [], {}, node)
         return found
 
-    def _beside(self, name: str, scope: Scope) -> Scope | None:
+    def _follow_sibling(self, name: str, scope: Scope) -> Scope | None:
         """A module that lies beside the script, followed; None where there is none."""
         parts = name.split(".")
         if not all(part.isidentifier() for part in parts) or len(self._modules) >= MOST_FILES:

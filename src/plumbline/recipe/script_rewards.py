@@ -12,17 +12,17 @@ from typing import Any
 
 from plumbline.recipe.script import (
     UNKNOWN,
-    Bag,
+    AttributeDict,
     Function,
     Instance,
-    Kind,
     LibraryName,
-    Made,
+    LibraryValue,
     Scope,
     Script,
+    ScriptClass,
     last_name,
-    plain,
-    source,
+    to_recipe_value,
+    unparse_expression,
 )
 
 TRAINS = (
@@ -82,8 +82,8 @@ class RewardFile:
         self._bound: dict[str, dict[ast.stmt, None]] = {}
         self._ends: list[str] = []
         self._lines = script.main.text.split("\n")
-        for statement in _top(script.main.tree.body):
-            for name in _binds(statement):
+        for statement in _top_statements(script.main.tree.body):
+            for name in _bound_names(statement):
                 self._bound.setdefault(name, {})[statement] = None
 
     def add(self, value: Any, taken: Sequence[str]) -> str:
@@ -109,9 +109,9 @@ class RewardFile:
         called = getattr(inner, "name", "") or (
             last_name(node.func) if isinstance(node, ast.Call) else ""
         )
-        if isinstance(value, Made) and value.name == "partial" and value.args:
+        if isinstance(value, LibraryValue) and value.name == "partial" and value.args:
             called = getattr(getattr(value.args[0], "node", None), "name", "") or called
-        name = _unused(
+        name = _unused_name(
             re.sub(r"\W", "", called).lower() or "reward", [*taken, *self._known, *self._bound]
         )
         self._ends.append(f"{name} = {ast.unparse(node)}")
@@ -146,15 +146,16 @@ class RewardFile:
         for node, scope, form in steps:
             self._needs(node, scope, ROWS)
             texts.append(form.format(ast.unparse(node)))
-        wrapper = _unused("of_row", [*self._known, *self._bound])
+        wrapper = _unused_name("of_row", [*self._known, *self._bound])
         self._ends.append(
             OF_ROW.format(
                 wrapper=wrapper, prompt=prompt, read={*read}, steps=", ".join(texts) + ","
             )
         )
-        used = {name for part in self._parts.values() for name in _free(ast.parse(part))}
+        used = {name for part in self._parts.values() for name in _free_names(ast.parse(part))}
         names = [
-            name if name not in used else _unused(f"{name}_of_row", self._known) for name in rewards
+            name if name not in used else _unused_name(f"{name}_of_row", self._known)
+            for name in rewards
         ]
         self._ends.append(
             "\n".join(
@@ -177,12 +178,12 @@ class RewardFile:
             "\n".join([*future, *imports, *(f"\n{part}" for part in [*parts, *self._ends])]) + "\n"
         )
         name = " ".join(self.script.main.path.name.split())
-        return f"{FIRST} {name}, {digest(body)}: its rewards and what they need.\n{body}"
+        return f"{FIRST} {name}, {compute_digest(body)}: its rewards and what they need.\n{body}"
 
     # -- names -------------------------------------------------------------------------------------
 
     def _needs(self, node: ast.AST, scope: Scope, user: str) -> None:
-        for name in sorted(_free(node)):
+        for name in sorted(_free_names(node)):
             self._need(name, scope, user, node)
 
     def _need(self, name: str, scope: Scope, user: str, node: ast.AST | None = None) -> None:
@@ -204,7 +205,7 @@ class RewardFile:
         value = holder.names[name]
         own = self._bound.get(name, {}) if holder is self.script.scope else []
         calls = any(isinstance(one, ast.Call) for each in own for one in ast.walk(each))
-        if plain(value) is not UNKNOWN and (calls or not own):
+        if to_recipe_value(value) is not UNKNOWN and (calls or not own):
             self._parts[0, 0, name] = f"{name} = {self._literal(value)}"
         elif user == ROWS and _is_tokenizer(value):
             self._imports["from types import SimpleNamespace"] = None
@@ -218,7 +219,7 @@ class RewardFile:
         elif own:
             for statement in own:
                 self._add_statement(statement, name, value, user, node)
-        elif isinstance(value, Function | Kind) and getattr(value.node, "name", "") == name:
+        elif isinstance(value, Function | ScriptClass) and getattr(value.node, "name", "") == name:
             self._add(value.node, value.scope, name, user)
         elif isinstance(value, Function | Instance) and value.origin is not None:
             inner, where = value.origin
@@ -238,8 +239,8 @@ class RewardFile:
             calls = []
         if any(last_name(call.func) in PARSES for call in calls):
             self._add_settings(name, value, user, node)
-        elif trains := next((call for call in calls if _trains(call)), None):
-            self.refused.append(f"{user} uses {name}, which is {source(trains)}")
+        elif trains := next((call for call in calls if _starts_training(call)), None):
+            self.refused.append(f"{user} uses {name}, which is {unparse_expression(trains)}")
         else:
             self._add(statement, self.script.scope, name, user)
 
@@ -250,22 +251,26 @@ class RewardFile:
             one.attr for one in pairs if isinstance(one.value, ast.Name) and one.value.id == name
         }
         given = self.script.settings_of(value)
-        known = {key: found for key, each in given.items() if (found := plain(each)) is not UNKNOWN}
+        known = {
+            key: found
+            for key, each in given.items()
+            if (found := to_recipe_value(each)) is not UNKNOWN
+        }
         if lacking := sorted(used - known.keys()):
             self.refused.append(f"{user} uses {name}.{lacking[0]}, which the command line gives")
-        self._parts[0, 0, name] = f"{name} = {self._literal(Bag(known))}"
+        self._parts[0, 0, name] = f"{name} = {self._literal(AttributeDict(known))}"
 
     def _literal(self, value: Any) -> str:
         """A constant as code, with attributes where the script has them."""
         match value:
-            case Bag():
+            case AttributeDict():
                 self._parts[0, 0, ""] = BAG
                 return f"Bag({self._literal(dict(value))})"
             case dict():
                 return f"{{{', '.join(f'{key!r}: {self._literal(each)}' for key, each in value.items())}}}"
             case list() | tuple():
                 return f"[{', '.join(map(self._literal, value))}]"
-        return repr(plain(value))
+        return repr(to_recipe_value(value))
 
     def _add(self, node: ast.AST, scope: Scope, name: str, user: str) -> None:
         at = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
@@ -287,7 +292,7 @@ class RewardFile:
         )
 
 
-def digest(body: str) -> str:
+def compute_digest(body: str) -> str:
     """What tells whether a file was changed."""
     return hashlib.sha256(body.encode()).hexdigest()[:12]
 
@@ -295,7 +300,7 @@ def digest(body: str) -> str:
 def is_unchanged(text: str) -> bool:
     """Whether a file is one of ours that nobody changed."""
     first, _, body = text.partition("\n")
-    return first.startswith(FIRST) and f", {digest(body)}: " in first
+    return first.startswith(FIRST) and f", {compute_digest(body)}: " in first
 
 
 def module_name(script: Path) -> str:
@@ -308,11 +313,11 @@ def _origin(value: Any) -> tuple[Any, Scope]:
     """The expression that makes a value, and where it stands."""
     if isinstance(value, Function | Instance) and value.origin is not None:
         return value.origin
-    assert isinstance(value, Function | Made)
+    assert isinstance(value, Function | LibraryValue)
     return value.node, value.scope
 
 
-def _unused(name: str, taken: Sequence[str] | dict[str, Any]) -> str:
+def _unused_name(name: str, taken: Sequence[str] | dict[str, Any]) -> str:
     return next(
         one
         for at in range(1, len(taken) + 2)
@@ -320,18 +325,18 @@ def _unused(name: str, taken: Sequence[str] | dict[str, Any]) -> str:
     )
 
 
-def _top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+def _top_statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
     """The statements at the top, those below `if __name__` among them."""
     for statement in body:
         if isinstance(statement, ast.If) and any(
             last_name(one) == "__name__" for one in ast.walk(statement.test)
         ):
-            yield from _top(statement.body)
+            yield from _top_statements(statement.body)
         else:
             yield statement
 
 
-def _binds(statement: ast.stmt) -> Iterator[str]:
+def _bound_names(statement: ast.stmt) -> Iterator[str]:
     """The names that a statement gives a value, or changes."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         yield statement.name
@@ -353,7 +358,7 @@ def _binds(statement: ast.stmt) -> Iterator[str]:
                 yield getattr(inner, "id", "")
 
 
-def _free(node: ast.AST) -> set[str]:
+def _free_names(node: ast.AST) -> set[str]:
     """The names that code takes from around it."""
     table = symtable.symtable(ast.unparse(node), "script", "exec")
     waiting, names = [table], set()
@@ -361,7 +366,7 @@ def _free(node: ast.AST) -> set[str]:
         one = waiting.pop()
         waiting += one.get_children()
         names |= {each.get_name() for each in one.get_symbols() if _is_outer(one, each)}
-    return names - {*_binds(node)} if isinstance(node, ast.stmt) else names
+    return names - {*_bound_names(node)} if isinstance(node, ast.stmt) else names
 
 
 def _is_outer(table: symtable.SymbolTable, name: symtable.Symbol) -> bool:
@@ -371,20 +376,20 @@ def _is_outer(table: symtable.SymbolTable, name: symtable.Symbol) -> bool:
 
 
 def _is_tokenizer(value: Any) -> bool:
-    if isinstance(value, Made) and value.how == "item" and value.args == [1]:
+    if isinstance(value, LibraryValue) and value.how == "item" and value.args == [1]:
         value = value.owner  # the second of what Unsloth gives
-        return isinstance(value, Made) and value.name == "from_pretrained"
+        return isinstance(value, LibraryValue) and value.name == "from_pretrained"
     owner = getattr(getattr(value, "owner", None), "path", "")
     return (
-        isinstance(value, Made)
+        isinstance(value, LibraryValue)
         and value.name == "from_pretrained"
         and owner.endswith(("Tokenizer", "Processor"))
     )
 
 
-def _trains(call: ast.Call) -> bool:
+def _starts_training(call: ast.Call) -> bool:
     name = last_name(call.func)
     reads = name == "from_pretrained" and any(
-        one in source(call.func) for one in ("Tokenizer", "Processor")
+        one in unparse_expression(call.func) for one in ("Tokenizer", "Processor")
     )
     return name.endswith(TRAINS) and not reads

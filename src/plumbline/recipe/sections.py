@@ -217,7 +217,7 @@ class OptimiserSection(Section):
         """Steps of the warm-up, of `total` in all."""
         return round(self.warmup * total) if self.warmup < 1 else int(self.warmup)
 
-    def share(self, step: float, total: int) -> float:
+    def learning_rate_factor(self, step: float, total: int) -> float:
         """The share of the learning rate at `step` (from 0, not always a whole one) of `total`.
 
         The warm-up rises linearly and its first step already moves: (step + 1) / warmup, 1 at most.
@@ -408,7 +408,7 @@ class RlSection(Section):
     optimiser: OptimiserSection = OptimiserSection(learning_rate=5e-6)
 
     @property
-    def recorded(self) -> bool:
+    def uses_recorded_logprobs(self) -> bool:
         """Whether the sampler's records are the old log-probabilities; a bound is always scored
         again."""
         return self.algorithm.exact and self.old == "recorded"
@@ -669,7 +669,7 @@ class Recipe(Section):
             )
         return self
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The resolved recipe as plain values: every key that the family reads, defaults
         included."""
         values = self.model_dump(mode="json")
@@ -681,7 +681,7 @@ class Recipe(Section):
 
     def to_yaml(self) -> str:
         """The same as YAML."""
-        return yaml.safe_dump(self.plain(), sort_keys=False, allow_unicode=True, width=110)
+        return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True, width=110)
 
     def evaluates_untrained(self) -> bool:
         """Whether the model is evaluated before SFT and GRPO; always, where there is neither."""

@@ -13,12 +13,12 @@ from plumbline.reports.comparisons import (
     STRICT,
     Comparison,
     QuantityChange,
+    count_rescued,
     reading_names,
-    rescued,
     reward_reading,
 )
-from plumbline.reports.tables import Cell, Column, Row, Table, recorded
-from plumbline.reports.view import RunView, name_of
+from plumbline.reports.tables import Cell, Column, Row, Table, read_interval
+from plumbline.reports.view import RunView, stage_name
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 
 SIDES = (Column("before", "Before", "interval"), Column("after", "After", "interval"))
@@ -31,34 +31,38 @@ P_HOLM = Column("p", "p (Holm)", "p")
 
 
 def all_tables(view: RunView) -> list[Table]:
-    """Every table; one with nothing to say has its heading only, but `rise` and `breakdown` are
+    """Every table; one with nothing to say has its heading only, but `rise_table` and `breakdown_table` are
     left out then.
 
     Of what several tasks have in common there are two; each task's view has the others.
     """
-    watched = [watch(view)] if view.watched else []
+    watched = [watch_table(view)] if view.watch_outcomes else []
     if view.tasks:
-        return [tasks(view), *watched, time(view)]
-    comparisons = view.on_each_split(view.last_two)
+        return [tasks_table(view), *watched, timings_table(view)]
+    comparisons = view.compare_on_each_split(view.compare_last_two)
     tables = [
-        results(view, view.splits),
-        differences(view, view.splits),
-        parts(comparisons),
-        strata(comparisons),
+        stages_table(view, view.splits),
+        differences_table(view, view.splits),
+        parts_table(comparisons),
+        strata_table(comparisons),
     ]
     tables += [
-        parse_modes(view),
-        curve(view),
+        parse_modes_table(view),
+        curve_table(view),
         *watched,
-        *([time(view)] if view.whole is None else []),
+        *([timings_table(view)] if view.whole is None else []),
     ]
-    return [*tables, rise(view), breakdown(view, view.rises)] if view.has_breakdown else tables
+    return (
+        [*tables, rise_table(view), breakdown_table(view, view.rises)]
+        if view.has_breakdown
+        else tables
+    )
 
 
 # -- several tasks ---------------------------------------------------------------------------------
 
 
-def tasks(view: RunView) -> Table:
+def tasks_table(view: RunView) -> Table:
     """What the verdict compares, a row for each task; at the end the mean of the tasks' means."""
     bounds = ("floor", "ceiling", "skill")
     rows, means = [], []
@@ -66,7 +70,7 @@ def tasks(view: RunView) -> Table:
         if (compared := one.headline_comparison()) is None:
             rows.append(Row((one.task, *[None] * 11)))
             continue
-        n, before, after, difference, p, *_ = _change(compared.reward)
+        n, before, after, difference, p, *_ = _change_cells(compared.reward)
         means.append((before.mean, after.mean))
         summary = one.summary(EvaluationKey(compared.after, compared.split, compared.mode))
         asked = (one.task, _stages(compared), compared.split, compared.mode)
@@ -96,13 +100,13 @@ def tasks(view: RunView) -> Table:
 
 
 def _stages(compared: Comparison) -> str:
-    return f"{name_of(compared.before)} → {name_of(compared.after)}"
+    return f"{stage_name(compared.before)} → {stage_name(compared.after)}"
 
 
 # -- before and after ------------------------------------------------------------------------------
 
 
-def results(view: RunView, splits: Sequence[str]) -> Table:
+def stages_table(view: RunView, splits: Sequence[str]) -> Table:
     """Stages, baselines and oracle as rows: the reward under each reading, and what stands beside
     it."""
     keys = [
@@ -135,7 +139,7 @@ def results(view: RunView, splits: Sequence[str]) -> Table:
             None if is_reference else key.mode,
         ]
         cells += [summary["n"], view.reward(view.evaluations[key])]
-        cells += [recorded(summary["readings"].get(name)) for name in readings]
+        cells += [read_interval(summary["readings"].get(name)) for name in readings]
         cells += [
             summary.get("skill"),
             summary["nonzero_rate"],
@@ -151,25 +155,25 @@ def results(view: RunView, splits: Sequence[str]) -> Table:
 
 def _source(view: RunView, key: EvaluationKey) -> str:
     if key.stage != REFERENCE:
-        return name_of(key.stage)
+        return stage_name(key.stage)
     if key.mode == ORACLE:
         return "Oracle (ceiling)"
     baselines = [k for k in view.reference_keys(key.split) if k.mode != ORACLE]
     return f"Baseline: {key.mode} (floor)" if key == baselines[-1] else f"Baseline: {key.mode}"
 
 
-def differences(view: RunView, splits: Sequence[str]) -> Table:
+def differences_table(view: RunView, splits: Sequence[str]) -> Table:
     """Each stage against the one before, and the last against the first, pair by pair."""
     rows: list[tuple[Cell, ...]] = []
     for split in splits:
         for mode in view.modes(split):
-            stages = view.evaluated(split, mode)
+            stages = view.evaluated_stages(split, mode)
             whole = [(stages[0], stages[-1])] if len(stages) > 2 else []
             for before, after in (*pairwise(stages), *whole):
                 result = view.compare(split, mode, before, after)
-                name = f"{name_of(before)} → {name_of(after)}"
+                name = f"{stage_name(before)} → {stage_name(after)}"
                 if isinstance(result, Comparison):
-                    cells = _change(result.reward)
+                    cells = _change_cells(result.reward)
                     rows.append(
                         (name, split, mode, cells[0], cells[1].mean, cells[2].mean, *cells[3:])
                     )
@@ -186,17 +190,17 @@ def differences(view: RunView, splits: Sequence[str]) -> Table:
 # -- parts, strata and kinds -----------------------------------------------------------------------
 
 
-def parts(comparisons: Sequence[Comparison], *, split: bool = True) -> Table:
+def parts_table(comparisons: Sequence[Comparison], *, split: bool = True) -> Table:
     """The parts of the reward before and after; `split` names the split in each row."""
-    return _changes("parts", "Part", [(one, one.parts) for one in comparisons], split)
+    return _changes_table("parts", "Part", [(one, one.parts) for one in comparisons], split)
 
 
-def strata(comparisons: Sequence[Comparison], *, split: bool = True) -> Table:
+def strata_table(comparisons: Sequence[Comparison], *, split: bool = True) -> Table:
     """The reward before and after by stratum; `split` names the split in each row."""
-    return _changes("strata", "Stratum", [(one, one.strata) for one in comparisons], split)
+    return _changes_table("strata", "Stratum", [(one, one.strata) for one in comparisons], split)
 
 
-def _changes(
+def _changes_table(
     name: str,
     title: str,
     changed: Sequence[tuple[Comparison, Sequence[QuantityChange]]],
@@ -209,11 +213,11 @@ def _changes(
     rows: list[tuple[Cell, ...]] = []
     for one, changes in changed:
         where = (one.split,) if split else ()
-        rows += [(change.name or "(none)", *where, *_change(change)) for change in changes]
+        rows += [(change.name or "(none)", *where, *_change_cells(change)) for change in changes]
     return Table.of(name, caption, (*first, "n", *SIDES, "difference", P_HOLM, *COUNTS), rows)
 
 
-def rise(view: RunView) -> Table:
+def rise_table(view: RunView) -> Table:
     """The first stage against the last: a row for each split, reward first, then the task's own
     figures."""
     figures = view.task_headline.figures if view.task_headline else ()
@@ -224,12 +228,14 @@ def rise(view: RunView) -> Table:
         named += [
             (figure.title, changes[figure.part]) for figure in figures if figure.part in changes
         ]
-        rows += [(one.split, name, _stages(one), *_change(change)[:5]) for name, change in named]
+        rows += [
+            (one.split, name, _stages(one), *_change_cells(change)[:5]) for name, change in named
+        ]
     columns = ("split", "figure", "stages", "n", *SIDES, "difference", "p")
     return Table.of("rise", "The first stage against the last, by split [each 95 %]", columns, rows)
 
 
-def breakdown(view: RunView, compared: Sequence[Comparison]) -> Table:
+def breakdown_table(view: RunView, compared: Sequence[Comparison]) -> Table:
     """A row for each split and stratum, and each split and kind."""
     headline = view.task_headline
     rows: list[tuple[Cell, ...]] = []
@@ -245,7 +251,7 @@ def breakdown(view: RunView, compared: Sequence[Comparison]) -> Table:
                 for change in kinds
             ]
         rows += [
-            (one.split, what, name or "(none)", *_change(change)[:5])
+            (one.split, what, name or "(none)", *_change_cells(change)[:5])
             for what, name, change in named
         ]
     columns = ("split", "by", "name", "n", *SIDES, "difference", P_HOLM)
@@ -257,7 +263,7 @@ def breakdown(view: RunView, compared: Sequence[Comparison]) -> Table:
     )
 
 
-def _change(
+def _change_cells(
     change: QuantityChange,
 ) -> tuple[int, Interval, Interval, Interval, float, int, int, int]:
     """The cells under n, before, after, difference, p, and the counts."""
@@ -269,7 +275,7 @@ def _change(
 # -- parse modes -----------------------------------------------------------------------------------
 
 
-def parse_modes(view: RunView) -> Table:
+def parse_modes_table(view: RunView) -> Table:
     """How answers had to be read, and what strict and lenient reading pay for them, before and
     after."""
     columns = (
@@ -294,12 +300,12 @@ def parse_modes(view: RunView) -> Table:
         ]
         n = len(evaluation.rows)
         for how, judged in (*modes, ("all answers", evaluation.rows)):
-            counted = rescued(judged, evaluation.form)
+            counted = count_rescued(judged, evaluation.form)
             lost = (counted.earning, counted.right) if counted.n else (None, None)
             pays = (_reading(judged, STRICT), _reading(judged, LENIENT))
             cells = (
                 how,
-                name_of(key.stage),
+                stage_name(key.stage),
                 len(judged),
                 len(judged) / n if n else None,
                 *pays,
@@ -322,18 +328,18 @@ def _reading(rows: Sequence[Judged], name: str) -> Interval | None:
 # -- over time -------------------------------------------------------------------------------------
 
 
-def curve(view: RunView) -> Table:
+def curve_table(view: RunView) -> Table:
     """Every evaluation during training."""
     rows = (
         (step, split, mode, len(evaluation.rows), view.reward(evaluation))
-        for (split, mode), points in view.inside().items()
+        for (split, mode), points in view.training_evaluations().items()
         for step, evaluation in points
     )
     columns = (Column("step", "Step", "count"), "split", "mode", "n", "reward")
     return Table.of("curve", "Evaluations during RL [each 95 %]", columns, rows)
 
 
-def watch(view: RunView) -> Table:
+def watch_table(view: RunView) -> Table:
     """The recipe's watch rules, with what each did while the run trained, and what the records say
     of it now."""
     done: dict[str, list[str]] = {}
@@ -343,7 +349,7 @@ def watch(view: RunView) -> Table:
                 f"{event.get('action')} at step {event.get('step')}"
             )
     rows = []
-    for one in view.watched:
+    for one in view.watch_outcomes:
         live = ", ".join(done.get(one.rule, [])) or "nothing"
         fired = ", ".join(f"{each.action} at step {each.step}" for each in one.fired) or "nothing"
         rows.append(
@@ -358,11 +364,11 @@ def watch(view: RunView) -> Table:
     return Table.of("watch", caption, ("rule", "expected", "stop_if", "warn_if", *told), rows)
 
 
-def time(view: RunView) -> Table:
+def timings_table(view: RunView) -> Table:
     """Recorded seconds by stage and kind of work."""
     total = sum(view.seconds.values())
     rows = (
-        (work, name_of(stage), seconds, seconds / total if total else None)
+        (work, stage_name(stage), seconds, seconds / total if total else None)
         for (stage, work), seconds in view.seconds.items()
     )
     columns = ("work", "stage", Column("seconds", "Seconds", "number", 1), "share")

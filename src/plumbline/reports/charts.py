@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from plumbline.evaluation.statistics import Interval
 from plumbline.reports import numbers
-from plumbline.reports.templating import coordinate, render
+from plumbline.reports.templating import format_coordinate, render_template
 
 Values = NDArray[np.float64]
 
@@ -37,7 +37,7 @@ class Scale:
         return self.start + (held - self.low) / (self.high - self.low) * (self.end - self.start)
 
 
-def domain(values: Iterable[float]) -> tuple[float, float]:
+def axis_range(values: Iterable[float]) -> tuple[float, float]:
     """The range of an axis: that of the finite values with some air; never empty."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
@@ -134,7 +134,7 @@ def smoothing_window(n: int) -> int:
     return max(5, n // 15 | 1)
 
 
-def thin(values: Values, most: int) -> NDArray[np.int64]:
+def thin_points(values: Values, most: int) -> NDArray[np.int64]:
     """Indices of at most `most` points to draw: the least and the greatest of each stretch, so that
     spikes stay.
 
@@ -158,25 +158,25 @@ def thin(values: Values, most: int) -> NDArray[np.int64]:
     return np.array(sorted(kept), dtype=np.int64)
 
 
-def scattered(values: Values, most: int) -> NDArray[np.int64]:
+def sample_points(values: Values, most: int) -> NDArray[np.int64]:
     """Indices of at most `most` finite points, evenly spread so that they look like all of them,
     and the extremes."""
     finite = np.flatnonzero(np.isfinite(values))
     if len(finite) <= most:
         return finite
-    kept = {int(finite[index]) for index in evenly(len(finite), most - 2)}
+    kept = {int(finite[index]) for index in even_indices(len(finite), most - 2)}
     kept |= {int(finite[values[finite].argmin()]), int(finite[values[finite].argmax()])}
     return np.array(sorted(kept), dtype=np.int64)
 
 
-def evenly(n: int, most: int) -> list[int]:
+def even_indices(n: int, most: int) -> list[int]:
     """At most `most` indices of n, evenly spread, the first and the last among them."""
     if n <= most:
         return list(range(n))
     return sorted({round(index) for index in np.linspace(0, n - 1, most)})
 
 
-def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+def spread_labels(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Move labels apart until neighbours are `gap` apart, staying between low and high where they
     fit."""
     order = sorted(range(len(places)), key=lambda index: places[index])
@@ -293,10 +293,10 @@ def line_chart(
     xs = [float(step) for layer in layers if not isinstance(layer, Level) for step in layer.steps]
     values = [value for layer in layers for value in _values(layer)]
     if not any(map(math.isfinite, values)) or not xs:
-        return render("empty_chart.svg", size=size, label=label)
+        return render_template("empty_chart.svg", size=size, label=label)
     several = [layer for layer in layers if isinstance(layer, Points)]
     inset = 5.0 + DODGE * len(several) / 2 if several else 0.0  # keeps marks off the edges
-    low, high = y_range or domain(values)
+    low, high = y_range or axis_range(values)
     at = ticks(low, high, max(3, min(6, int(size.height / 40))))
     names = tick_labels(at)
     left = max(36.0, 10 + CHARACTER * max(map(len, names)))
@@ -310,10 +310,10 @@ def line_chart(
             shift = DODGE * (several.index(layer) - (len(several) - 1) / 2)
             drawn.append(_points(layer, x, y, shift, crowded=len(layer.steps) * 24 > right - left))
         else:
-            drawn.append(_drawn(layer, x, y, label))
+            drawn.append(_place_layer(layer, x, y, label))
     ends = [one.name for one in drawn if one.name is not None]
-    places = spread([end for end, _, _ in ends], 15, 12.0, bottom)
-    return render(
+    places = spread_labels([end for end, _, _ in ends], 15, 12.0, bottom)
+    return render_template(
         "line_chart.svg",
         size=size,
         label=label,
@@ -344,14 +344,14 @@ def _values(layer: Layer) -> list[float]:
     return [float(value) for value in layer.values]
 
 
-def _drawn(layer: Line | Level, x: Scale, y: Scale, label: str) -> _Drawn:
+def _place_layer(layer: Line | Level, x: Scale, y: Scale, label: str) -> _Drawn:
     drawn = _Drawn(layer.style)
     if isinstance(layer, Level):
         if math.isfinite(layer.value):
             drawn.level = y(layer.value)
             drawn.name = (drawn.level, layer.label, layer.style)
         return drawn
-    kept = (thin if layer.joined else scattered)(layer.values, layer.most)
+    kept = (thin_points if layer.joined else sample_points)(layer.values, layer.most)
     xs, values = [x(step) for step in layer.steps[kept]], layer.values[kept]
     if not layer.joined:  # moves without a line, drawn by the round caps of the stroke
         drawn.look, drawn.path = "raw", "".join(f"M{place}h0" for place in _places(xs, values, y))
@@ -372,9 +372,7 @@ def _drawn(layer: Line | Level, x: Scale, y: Scale, label: str) -> _Drawn:
     finite = np.flatnonzero(np.isfinite(layer.values))
     if len(finite):
         last = float(layer.values[finite[-1]])
-        drawn.tip = (
-            f"{layer.label or label}: {numbers.short(last)} at step {layer.steps[finite[-1]]:g}"
-        )
+        drawn.tip = f"{layer.label or label}: {numbers.format_metric(last)} at step {layer.steps[finite[-1]]:g}"
         drawn.look, drawn.path = "line", _path(xs, values, y)
         drawn.name = (y(last), layer.label, layer.style) if layer.label else None
     return drawn
@@ -384,7 +382,9 @@ def _points(layer: Points, x: Scale, y: Scale, shift: float, *, crowded: bool) -
     """Marks with bars; where they would touch, a line with a band and the marks as small dots."""
     drawn = _Drawn(layer.style)
     kept = [
-        i for i in evenly(len(layer.steps), INTERVALS) if math.isfinite(layer.intervals[i].mean)
+        i
+        for i in even_indices(len(layer.steps), INTERVALS)
+        if math.isfinite(layer.intervals[i].mean)
     ]
     if not kept:
         return drawn
@@ -398,11 +398,9 @@ def _points(layer: Points, x: Scale, y: Scale, shift: float, *, crowded: bool) -
                 _band(xs, [i.low for i in intervals], [i.high for i in intervals], y)
             )
     for at, index, one in zip(xs, kept, intervals, strict=True):
-        has_bar = not crowded and numbers.known(one.low) and numbers.known(one.high)
+        has_bar = not crowded and numbers.is_finite(one.low) and numbers.is_finite(one.high)
         ends = (y(one.low), y(one.high)) if has_bar else None
-        tip = (
-            f"step {layer.steps[index]:g}, {layer.label}: {numbers.interval_text(one)}, n = {one.n}"
-        )
+        tip = f"step {layer.steps[index]:g}, {layer.label}: {numbers.format_interval(one)}, n = {one.n}"
         drawn.marks.append((at, y(one.mean), ends, "small" if crowded else layer.shape, tip))
     drawn.name = (y(float(means[-1])), layer.label, layer.style)
     return drawn
@@ -416,7 +414,8 @@ def _stretches(known: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
 
 def _places(xs: Sequence[float], ys: Iterable[float], y: Scale) -> list[str]:
     return [
-        f"{coordinate(x)},{coordinate(y(float(value)))}" for x, value in zip(xs, ys, strict=True)
+        f"{format_coordinate(x)},{format_coordinate(y(float(value)))}"
+        for x, value in zip(xs, ys, strict=True)
     ]
 
 
@@ -434,7 +433,7 @@ def _band(
     return f"M{'L'.join([*_places(xs, high, y), *_places(xs, low, y)[::-1]])}Z"
 
 
-def smoothed(
+def smoothed_lines(
     steps: Values,
     values: Values,
     style: str = "c1",
@@ -486,13 +485,15 @@ def dot_chart(
         x_range: of the axis.
         x_title: under the axis.
     """
-    references = [(name, interval) for name, interval in references if numbers.known(interval.mean)]
+    references = [
+        (name, interval) for name, interval in references if numbers.is_finite(interval.mean)
+    ]
     left = 14 + 6.6 * max((len(name[:22]) for name, _, _ in rows), default=4)
     right = WIDTH - 12 - 6.8 * max((len(note) for _, _, note in rows), default=0)
     top = 8.0 + 16 * len(references)
     bottom = top + ROW * max(len(rows), 1)
     at = ticks(*x_range, 6)
-    return render(
+    return render_template(
         "dot_chart.svg",
         rows=rows,
         label=label,
@@ -511,7 +512,7 @@ def dot_chart(
 def share_chart(shares: Sequence[tuple[str, float, str]], *, label: str) -> str:
     """Bars from the left (name, value, and what stands at the right), the longest as long as there
     is space."""
-    return render(
+    return render_template(
         "share_chart.svg",
         shares=shares,
         label=label,

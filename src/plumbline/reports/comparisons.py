@@ -83,7 +83,7 @@ class Comparison:
     @cached_property
     def parts(self) -> list[QuantityChange]:
         """Every part that was computed on both sides of at least one example."""
-        return holm(self.parts_unadjusted)
+        return adjust_p_values(self.parts_unadjusted)
 
     @cached_property
     def parts_unadjusted(self) -> list[QuantityChange]:
@@ -106,12 +106,12 @@ class Comparison:
             )
             for name in names
         )
-        return holm([change for change in changes if change is not None])
+        return adjust_p_values([change for change in changes if change is not None])
 
     def kinds(self, prefix: str) -> list[QuantityChange]:
         """The parts under a prefix; their p-values are adjusted for their own number. None where it
         is empty."""
-        return holm(
+        return adjust_p_values(
             [part for part in self.parts_unadjusted if prefix and part.name.startswith(prefix)]
         )
 
@@ -140,7 +140,7 @@ class Comparison:
         )
 
 
-def comparison(
+def compare_stages(
     split: str, mode: str, before: tuple[str, Evaluation], after: tuple[str, Evaluation]
 ) -> Comparison | IncomparableError:
     """Compare two stages' evaluations; the error says why they must not be."""
@@ -173,7 +173,7 @@ def _change(
     return QuantityChange(name, before, after, result, result.p_value, is_form)
 
 
-def holm(changes: Sequence[QuantityChange]) -> list[QuantityChange]:
+def adjust_p_values(changes: Sequence[QuantityChange]) -> list[QuantityChange]:
     """The same changes with p-values adjusted for their number (`statistics.holm`)."""
     adjusted = holm_adjusted([change.p for change in changes])
     return [replace(change, p=p) for change, p in zip(changes, adjusted, strict=True)]
@@ -185,7 +185,7 @@ STRICT, LENIENT, EXACT = "strict", "lenient", "exact"
 
 
 @dataclass(frozen=True, slots=True)
-class Rescued:
+class RescuedAnswers:
     """Answers that strict parsing scores as 0 although they earn something, and those whose content
     is right."""
 
@@ -217,13 +217,13 @@ def has_both(evaluation: Evaluation) -> bool:
     return any(STRICT in row.readings and LENIENT in row.readings for row in evaluation.rows)
 
 
-def rescued(rows: Iterable[Judged], form: Sequence[str]) -> Rescued:
+def count_rescued(rows: Iterable[Judged], form: Sequence[str]) -> RescuedAnswers:
     """Count the answers that only the lenient reading pays; `form` names the parts that are not
     content."""
     both = [row for row in rows if STRICT in row.readings and LENIENT in row.readings]
     paid = [row for row in both if row.readings[STRICT] <= TIE < row.readings[LENIENT]]
     is_known = all(abs(row.reward - row.readings[LENIENT]) < TIE for row in paid)
-    return Rescued(
+    return RescuedAnswers(
         len(both), len(paid), sum(is_right(row, form) for row in paid) if is_known else None
     )
 
@@ -257,7 +257,7 @@ RULE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
+class PickedExample:
     """An example's answers before and after, and by which part of the rule it is shown."""
 
     before: Judged
@@ -270,23 +270,28 @@ class Picked:
         return self.after.reward - self.before.reward
 
 
-def select(comparison: Comparison) -> list[Picked]:
+def select_examples(comparison: Comparison) -> list[PickedExample]:
     """The examples to show, by a rule, so that nobody picks them; in the order of the rule."""
-    pairs = [Picked(*pair, "") for pair in sorted(comparison.pairs, key=lambda pair: pair[1].id)]
+    pairs = [
+        PickedExample(*pair, "") for pair in sorted(comparison.pairs, key=lambda pair: pair[1].id)
+    ]
     if not pairs:
         return []
     middle = median(pair.gain for pair in pairs)
-    chosen: dict[str, Picked] = {}
+    chosen: dict[str, PickedExample] = {}
 
     def take(
-        candidates: Iterable[Picked], order: Callable[[Picked], float], why: str, most: int
+        candidates: Iterable[PickedExample],
+        order: Callable[[PickedExample], float],
+        why: str,
+        most: int,
     ) -> None:
         # stable: equal ones stay in order of id
         ranked = sorted(candidates, key=lambda pair: round(order(pair), 9))
         free = [pair for pair in ranked if pair.after.id not in chosen]
         chosen.update((pair.after.id, replace(pair, why=why)) for pair in free[:most])
 
-    def from_median(pair: Picked) -> float:
+    def from_median(pair: PickedExample) -> float:
         return abs(pair.gain - middle)
 
     take((p for p in pairs if p.gain > TIE), lambda p: -p.gain, "largest gain", EACH)

@@ -22,8 +22,8 @@ from plumbline.evaluation.inspect_log import check_log, write_log
 from plumbline.evaluation.replays import RULE
 from plumbline.evaluation.statistics import Interval
 from plumbline.evaluation.summary import ACCURACY, REWARD, RIGHT, TITLES, summarise_with_references
-from plumbline.reports.tables import Cell, Column, Row, Table, recorded
-from plumbline.reports.templating import PageSection, is_page, page, section
+from plumbline.reports.tables import Cell, Column, Row, Table, read_interval
+from plumbline.reports.templating import PageSection, is_page, render_page, render_section
 from plumbline.runs import output_guard
 from plumbline.runs.evaluations import Replay, is_evaluation, write_evaluation
 from plumbline.storage import dumps, write_text
@@ -59,7 +59,7 @@ def check_format(form: str) -> None:
         raise RecipeError(f"there is no table format {form!r}", f"there are {', '.join(FORMATS)}")
 
 
-def render(tables: Sequence[Table], form: str) -> str:
+def render_tables(tables: Sequence[Table], form: str) -> str:
     """The tables as one text.
 
     Raises:
@@ -77,7 +77,7 @@ def write_tables(folder: Path, tables: Sequence[Table]) -> None:
             write_text(folder / f"{table.name}.{ending}", write(table))
 
 
-def _where(summary: Values) -> str:
+def _describe_evaluation(summary: Values) -> str:
     note = f". {summary['note']}" if summary["note"] else ""
     return f"{summary['task']}, {summary['split']}, rubric {summary['rubric']} [each 95 %]{note}"
 
@@ -103,7 +103,7 @@ def _figures(summary: Values) -> Table:
         cells: list[Cell] = [
             shown,
             figures["mean_reward"]["n"],
-            *(recorded(figures[key]) for key in titles),
+            *(read_interval(figures[key]) for key in titles),
         ]
         if limits:
             limit = limits.get(name)
@@ -111,7 +111,7 @@ def _figures(summary: Values) -> Table:
         own = name == source
         rows.append(Row((*cells, summary["failures"] if own else None), "" if own else "reference"))
     columns.append("failures")
-    return Table.of("figures", f"Figures, {_where(summary)}", columns, rows)
+    return Table.of("figures", f"Figures, {_describe_evaluation(summary)}", columns, rows)
 
 
 def _breakdown(summary: Values, what: str) -> Table:
@@ -128,13 +128,16 @@ def _breakdown(summary: Values, what: str) -> Table:
         (
             name,
             found[keys[0]]["n"],
-            *(recorded(found[key]) for key in keys),
+            *(read_interval(found[key]) for key in keys),
             *([floors[name]] if floors else []),
         )
         for name, found in values.items()
     ]
     return Table.of(
-        f"by-{what}", f"By {what}: {summary['source']}, {_where(summary)}", columns, rows
+        f"by-{what}",
+        f"By {what}: {summary['source']}, {_describe_evaluation(summary)}",
+        columns,
+        rows,
     )
 
 
@@ -301,8 +304,8 @@ def evaluation_page(summary: Values, replays: Sequence[Replay] = ()) -> str:
         for table in tables[1:]
     ]
     if replays:
-        sections.append(section("replays", "Episodes, replayed", replays={RULE: replays}))
-    return page(f"{title} · Plumbline", sections)
+        sections.append(render_section("replays", "Episodes, replayed", replays={RULE: replays}))
+    return render_page(f"{title} · Plumbline", sections)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,5 +398,5 @@ def write_outputs(
     if outputs.as_json:
         return dumps(summaries[""] if single else {"tasks": summaries}) + "\n"
     if outputs.table is not None:
-        return "\n".join(render(of_one, outputs.table) for of_one in tables.values())
+        return "\n".join(render_tables(of_one, outputs.table) for of_one in tables.values())
     return detail_tables(summaries[""]) if single else tasks_tables(summaries)

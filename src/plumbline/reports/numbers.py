@@ -14,72 +14,72 @@ LONGEST = 1e10
 """Seconds that are said in hours: 300 years."""
 
 
-def known(value: float | None) -> TypeGuard[float]:
+def is_finite(value: float | None) -> TypeGuard[float]:
     """Whether there is a finite value at all."""
     return value is not None and math.isfinite(value)
 
 
-def fixed(value: float | None, digits: int = 3) -> str:
+def format_fixed(value: float | None, digits: int = 3) -> str:
     """0.612, and never -0.000."""
-    if not known(value):
+    if not is_finite(value):
         return DASH
     text = f"{value:.{digits}f}"
     return text.removeprefix("-") if float(text) == 0 else text
 
 
-def signed(value: float | None, digits: int = 3) -> str:
+def format_signed(value: float | None, digits: int = 3) -> str:
     """+0.319."""
-    text = fixed(value, digits)
+    text = format_fixed(value, digits)
     return text if text == DASH or text.startswith("-") else f"+{text}"
 
 
-def bounds(interval: Interval, digits: int = 3) -> str:
+def format_bounds(interval: Interval, digits: int = 3) -> str:
     """[0.280, 0.357]."""
-    return f"[{fixed(interval.low, digits)}, {fixed(interval.high, digits)}]"
+    return f"[{format_fixed(interval.low, digits)}, {format_fixed(interval.high, digits)}]"
 
 
-def interval_text(interval: Interval, *, sign: bool = False) -> str:
+def format_interval(interval: Interval, *, sign: bool = False) -> str:
     """0.612 [0.560, 0.664], or 0.612 where there is no interval (one seed); the mean of a
     difference has its sign."""
-    if not known(interval.mean):
+    if not is_finite(interval.mean):
         return DASH
-    mean = signed(interval.mean) if sign else fixed(interval.mean)
-    return f"{mean} {bounds(interval)}" if known(interval.low) else mean
+    mean = format_signed(interval.mean) if sign else format_fixed(interval.mean)
+    return f"{mean} {format_bounds(interval)}" if is_finite(interval.low) else mean
 
 
-def p_value(p: float | None) -> str:
+def format_p(p: float | None) -> str:
     """< 0.001, 0.031, 0.28: three digits where they decide."""
-    if not known(p):
+    if not is_finite(p):
         return DASH
     if p < 0.001:
         return "< 0.001"
-    return fixed(p, 3 if p < 0.1 else 2)
+    return format_fixed(p, 3 if p < 0.1 else 2)
 
 
-def p_text(p: float) -> str:
+def format_p_equation(p: float) -> str:
     """P < 0.001, p = 0.28."""
-    text = p_value(p)
+    text = format_p(p)
     return f"p {text}" if text.startswith("<") else f"p = {text}"
 
 
-def share(value: float | None) -> str:
+def format_percent(value: float | None) -> str:
     """12.5 %."""
-    return f"{fixed(value * 100, 1)} %" if known(value) else DASH
+    return f"{format_fixed(value * 100, 1)} %" if is_finite(value) else DASH
 
 
-def count(value: int) -> str:
+def format_count(value: int) -> str:
     """12,500."""
     return f"{value:,}"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """0.4 s, 52 s, 12 min 05 s, 3 h 20 min; what no run lasts in few digits: 1.0e+300 s."""
-    if not known(seconds):
+    if not is_finite(seconds):
         return DASH
     if abs(seconds) > LONGEST:
-        return f"{short(seconds)} s"
+        return f"{format_metric(seconds)} s"
     if seconds < 10:
-        return f"{fixed(seconds, 1)} s"
+        return f"{format_fixed(seconds, 1)} s"
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -89,14 +89,14 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def short(value: float) -> str:
+def format_metric(value: float) -> str:
     """A metric whose size is not known beforehand, with three digits that count: 153, 0.0412,
     5.0e-06."""
-    if not known(value):
+    if not is_finite(value):
         return DASH
     size = abs(value)
     if size and (size < 1e-3 or size >= 1e6):
         return f"{value:.1e}"
     if size >= 100 or value == int(value):
         return f"{value:,.0f}"
-    return fixed(value, 1 if size >= 10 else 2 if size >= 1 else 4 if size < 0.1 else 3)
+    return format_fixed(value, 1 if size >= 10 else 2 if size >= 1 else 4 if size < 0.1 else 3)

@@ -11,15 +11,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Terminal
 from rich.text import Text
 
-from plumbline.errors import visible
+from plumbline.errors import make_visible
 from plumbline.evaluation.comparison import Pairing
 from plumbline.evaluation.history import Lineage, Member, StageResult
 from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe
 from plumbline.reports import numbers
-from plumbline.reports.charts import Layer, Mark, dot_chart, numbers_of, smoothed, wide_chart
+from plumbline.reports.charts import Layer, Mark, dot_chart, numbers_of, smoothed_lines, wide_chart
 from plumbline.reports.tables import Cell, Column, Row, Table
-from plumbline.reports.templating import ChartFigure, page, section
+from plumbline.reports.templating import ChartFigure, render_page, render_section
 from plumbline.runs.lineage import in_words
 from plumbline.runs.run import Run
 from plumbline.storage import dumps
@@ -82,7 +82,7 @@ def _run_cells(member: Member) -> tuple[Cell, ...]:
         "↳\u00a0" * min(member.depth, 3) + member.name,
         str(member.origin) if member.origin else None,
         f"{run.started:%Y-%m-%d %H:%M}" if run.started else None,
-        numbers.duration(run.seconds) if run.seconds else None,
+        numbers.format_duration(run.seconds) if run.seconds else None,
         ", ".join(steps) or None,
         "; ".join([status + control, *member.problems]),
         f"{in_words(member.changes, FEW)} (than {member.against})" if member.against else None,
@@ -106,23 +106,23 @@ def comparisons_table(found: Lineage) -> Table:
     tested = ("before", "after", "difference", "p_holm", "says", DETECTS, "n", "p")
     rows = []
     for one in found.pairings:
-        cells: tuple[Cell, ...] = (*[None] * 4, says(one, found), *[None] * 3)
+        cells: tuple[Cell, ...] = (*[None] * 4, describe_comparison(one, found), *[None] * 3)
         if (paired := one.paired) is not None:
             cells = (
                 paired.before,
                 paired.after,
                 paired.difference,
                 one.p,
-                says(one, found),
+                describe_comparison(one, found),
                 one.detectable,
             )
             cells += (paired.difference.n, paired.p_value)
         rows.append((one.run, one.against, one.asked, *cells))
-    caption = f"Differences on the same examples. {about(found)}"
+    caption = f"Differences on the same examples. {explain_p_values(found)}"
     return Table.of("comparisons", caption, (*named, *tested), rows)
 
 
-def about(found: Lineage) -> str:
+def explain_p_values(found: Lineage) -> str:
     """What the p-values of the table are."""
     several = f" over the {found.tests} comparisons of this table" if found.tests > 1 else ""
     return (
@@ -134,7 +134,7 @@ def about(found: Lineage) -> str:
     )
 
 
-def says(one: Pairing, found: Lineage) -> str:
+def describe_comparison(one: Pairing, found: Lineage) -> str:
     """What a comparison comes to, in words."""
     if one.paired is None:
         return f"not comparable: {one.error.cause if one.error else ''}"
@@ -191,7 +191,7 @@ def history_terminal(found: Lineage) -> RenderableType:
             tested = (paired.before, paired.after, paired.difference, pairing.p, pairing.detectable)
             style = {"rise": "green", "fall": "red", "same": ""}[pairing.direction]
             differences.append(Row((name, pairing.asked, *tested), style))
-        if (said := says(pairing, found)) not in {*SAYS.values(), OTHER_SEED}:
+        if (said := describe_comparison(pairing, found)) not in {*SAYS.values(), OTHER_SEED}:
             against = number.get(pairing.against, pairing.against)
             words.append(f"{number[pairing.run]} against {against}, {pairing.asked}: {said}")
     wrong += [f"{place}: {what}" for place, what in found.others.items()]
@@ -207,12 +207,12 @@ def history_terminal(found: Lineage) -> RenderableType:
         columns = ("run", "asked", "before", "after", "difference", "p_holm", DETECTS)
         parts += [
             Table.of("comparisons", "", columns, differences).to_rich(),
-            Text(f"{about(found)}.\n", style="dim"),
+            Text(f"{explain_p_values(found)}.\n", style="dim"),
         ]
     return Group(
         *parts,
-        *(Text(visible(one)) for one in words),
-        *(Text(visible(one), style="yellow") for one in wrong),
+        *(Text(make_visible(one)) for one in words),
+        *(Text(make_visible(one), style="yellow") for one in wrong),
     )
 
 
@@ -243,15 +243,15 @@ def history_page(found: Lineage, command: str) -> str:
         "comparisons": "Differences",
         "changes": "Recipes",
     }
-    sections = [section("top", "", "history_top", count=len(found.members), command=command)]
+    sections = [render_section("top", "", "history_top", count=len(found.members), command=command)]
     for table in history_tables(found):
         figures = _figures(found) if table.name == "results" else []
         sections.append(
-            section(table.name, headings[table.name], "table", table=table, figures=figures)
+            render_section(table.name, headings[table.name], "table", table=table, figures=figures)
         )
     if found.others:
-        sections.append(section("others", "Other folders", others=found.others))
-    return page("Runs · Plumbline", sections)
+        sections.append(render_section("others", "Other folders", others=found.others))
+    return render_page("Runs · Plumbline", sections)
 
 
 def _figures(found: Lineage) -> list[ChartFigure]:
@@ -277,7 +277,7 @@ def _figure(title: str, rubric: str, runs: dict[str, list[StageResult]]) -> Char
     ]
     every = [one for results in runs.values() for one in results]
     label = f"{title}: reward by run; " + ", ".join(
-        f"{name} {numbers.fixed(one.reward.mean)} {one.mode}"
+        f"{name} {numbers.format_fixed(one.reward.mean)} {one.mode}"
         for name, results in runs.items()
         for one in results
     )
@@ -353,7 +353,7 @@ def seeds_terminal(summed: Outcomes) -> Terminal:
     for row in table.rows:
         *cells, change, n, _ = row.cells
         assert isinstance(change, Interval)
-        said = f"{change:+.3f}" if numbers.known(change.low) else f"{change.mean:+.3f}"
+        said = f"{change:+.3f}" if numbers.is_finite(change.low) else f"{change.mean:+.3f}"
         rows.append(Row((*cells, said, n), row.style))
     title = (
         "over seeds: the mean of their differences, with Student's interval, each 95 %; below it "
@@ -400,13 +400,15 @@ def sweep_page(
         failed: the rows of those that did not, with `error`.
         command: that made the sweep.
     """
-    return page(
+    return render_page(
         f"{recipe.name} over seeds · Plumbline",
         [
-            section("top", "", "sweep_top", recipe=recipe, failed=failed),
-            section("results", "Over the seeds", "sweep_results", table=seeds_table(summed)),
-            section("curves", "Reward by step", "sweep_curves", figures=_seed_figures(runs)),
-            section("record", "Recipe and command", "sweep_record", command=command, recipe=recipe),
+            render_section("top", "", "sweep_top", recipe=recipe, failed=failed),
+            render_section("results", "Over the seeds", "sweep_results", table=seeds_table(summed)),
+            render_section("curves", "Reward by step", "sweep_curves", figures=_seed_figures(runs)),
+            render_section(
+                "record", "Recipe and command", "sweep_record", command=command, recipe=recipe
+            ),
         ],
     )
 
@@ -430,8 +432,8 @@ def _seed_figures(runs: Sequence[tuple[str, int, Run]]) -> list[ChartFigure]:
             for at, (seed, run) in enumerate(members):
                 if rows := [row for row in run.rows("rl") if row.get(key) is not None]:
                     steps, values = (numbers_of(row[one] for row in rows) for one in ("step", key))
-                    layers += smoothed(steps, values, SEEDS[at % len(SEEDS)], f"seed {seed}")
-                    ends.append(f"seed {seed} {numbers.fixed(float(values[-1]))}")
+                    layers += smoothed_lines(steps, values, SEEDS[at % len(SEEDS)], f"seed {seed}")
+                    ends.append(f"seed {seed} {numbers.format_fixed(float(values[-1]))}")
             if layers:
                 title = ", ".join(filter(None, ("Reward", label, task)))
                 chart, narrow = wide_chart(layers, f"{title} {what}; at the end {', '.join(ends)}")

@@ -19,10 +19,10 @@ from plumbline.policies.options import PretrainedModel
 from plumbline.records import Evaluation, Judged
 from plumbline.reports import charts, comparisons, numbers
 from plumbline.reports.charts import Layer, Mark, Values
-from plumbline.reports.comparisons import LENIENT, STRICT, Comparison, rescued
+from plumbline.reports.comparisons import LENIENT, STRICT, Comparison, count_rescued
 from plumbline.reports.tables import Column, Table
-from plumbline.reports.templating import ChartFigure, clip, minus
-from plumbline.reports.view import RunView, name_of
+from plumbline.reports.templating import ChartFigure, clip_html, typeset_minus
+from plumbline.reports.view import RunView, stage_name
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, Replay
 from plumbline.runs.lineage import RATES
 from plumbline.storage import dumps
@@ -44,7 +44,7 @@ CONTROL = (
 )
 
 
-def progress(view: RunView) -> str:
+def progress_text(view: RunView) -> str:
     """How far an unfinished run is; empty for a finished one."""
     if view.finished:
         return ""
@@ -52,9 +52,9 @@ def progress(view: RunView) -> str:
         return "This run is not finished: no step has been recorded yet."
     recipe, (stage, rows) = view.run.recipe, list(view.metrics.items())[-1]
     trained = {"rl": recipe.rl, "sft": recipe.sft}.get(stage, recipe.model.tiny)
-    of = f" of {numbers.count(trained.steps)}" if trained and trained.steps else ""
-    step = numbers.count(max(row["step"] for row in rows))
-    return f"This run is not finished: its last recorded step is {name_of(stage)} {step}{of}."
+    of = f" of {numbers.format_count(trained.steps)}" if trained and trained.steps else ""
+    step = numbers.format_count(max(row["step"] for row in rows))
+    return f"This run is not finished: its last recorded step is {stage_name(stage)} {step}{of}."
 
 
 def warning_lines(view: RunView) -> list[str]:
@@ -70,7 +70,7 @@ def alarms(view: RunView) -> list[str]:
     """The fatal findings and the warnings, for the top of the page."""
     return [
         f"{each.level}: {each.what}"
-        for one in view.examined
+        for one in view.examinations
         for each in one.findings
         if each.level != "note"
     ]
@@ -79,19 +79,19 @@ def alarms(view: RunView) -> list[str]:
 # -- before and after ------------------------------------------------------------------------------
 
 
-def unjudged(view: RunView) -> str:
+def describe_unjudged(view: RunView) -> str:
     """How many answers could not be judged, and the most frequent causes; empty where there is
     none."""
     causes = Counter(
         row.failure for evaluation in view.evaluations.values() for row in evaluation.unjudged
     )
     said = "; ".join(
-        f"{count} because of {clip(cause, 200)[0]}" for cause, count in causes.most_common(3)
+        f"{count} because of {clip_html(cause, 200)[0]}" for cause, count in causes.most_common(3)
     )
     return f"Not judged, over all evaluations: {causes.total()} answers. {said}." if causes else ""
 
 
-def rewards(view: RunView, split: str) -> ChartFigure:
+def reward_rows(view: RunView, split: str) -> ChartFigure:
     """The reward by stage and mode; beside it what another reading pays, and the best baseline and
     the oracle."""
     keys = view.final_keys(split)
@@ -107,13 +107,13 @@ def rewards(view: RunView, split: str) -> ChartFigure:
     )
     rows, said = [], []
     for key, evaluation in zip(keys, evaluations, strict=True):
-        label, reward = f"{name_of(key.stage)}, {key.mode}", view.reward(evaluation)
+        label, reward = f"{stage_name(key.stage)}, {key.mode}", view.reward(evaluation)
         marks = [Mark(reward, f"{named} reading (the reward)" if named else "reward", "c1")]
         readings = view.summary(key)["readings"]
         if second is not None and second in readings:
             marks.append(Mark(Interval(**readings[second]), f"{second} reading", "c2", "hollow"))
-        rows.append((label, marks, numbers.fixed(reward.mean)))
-        said.append(f"{label} {numbers.interval_text(reward)}")
+        rows.append((label, marks, numbers.format_fixed(reward.mean)))
+        said.append(f"{label} {numbers.format_interval(reward)}")
     references = {
         key.mode: view.reward(view.evaluations[key]) for key in view.reference_keys(split)
     }
@@ -129,7 +129,7 @@ def rewards(view: RunView, split: str) -> ChartFigure:
     return ChartFigure(
         title=f"Reward on {split}",
         chart=charts.dot_chart(rows, label=label, references=lines),
-        about=f"n = {', '.join(map(numbers.count, counts))}; bars are intervals of 95 % each.",
+        about=f"n = {', '.join(map(numbers.format_count, counts))}; bars are intervals of 95 % each.",
         keys=(*keyed, *([("c2", "hollow", f"{second} reading")] if second else [])),
     )
 
@@ -169,17 +169,17 @@ Group = tuple[str, str, list[ChartFigure], str]
 """Heading, what its figures are, the figures, and what is said below them."""
 
 
-def curves(view: RunView) -> tuple[ChartFigure | None, list[Group]]:
+def build_curves(view: RunView) -> tuple[ChartFigure | None, list[Group]]:
     """The reward in training and on held-out examples; and its parts and the health of the run, RL
     first."""
-    rows = _trained(view.metrics.get("rl", []))
-    reward = _reward(view, rows) if rows or view.inside() else None
+    rows = _training_rows(view.metrics.get("rl", []))
+    reward = _reward(view, rows) if rows or view.training_evaluations() else None
     return reward, [group for group in _groups(view, rows) if group[2]]
 
 
 def first_curve(view: RunView) -> ChartFigure | None:
     """The curve of the reward for half of a screen; None where nothing was trained."""
-    whole = curves(view)[0]
+    whole = build_curves(view)[0]
     return whole and replace(whole, chart=whole.narrow or whole.chart, narrow="")
 
 
@@ -190,14 +190,14 @@ def _groups(view: RunView, rows: Rows) -> Iterator[Group]:
     for stage, recorded in view.metrics.items():
         if stage != "rl":
             yield (
-                name_of(stage),
-                _ends_note(_trained(recorded)),
-                _small_figures(_trained(recorded), SUPERVISED),
+                stage_name(stage),
+                _ends_note(_training_rows(recorded)),
+                _small_figures(_training_rows(recorded), SUPERVISED),
                 "",
             )
 
 
-def _trained(rows: Rows) -> Rows:
+def _training_rows(rows: Rows) -> Rows:
     """The rows of training steps; the one before the first step holds an evaluation only."""
     return [row for row in rows if any(key.startswith("train/") for key in row)]
 
@@ -210,22 +210,25 @@ def _series(rows: Rows, key: str) -> tuple[Values, Values]:
 
 def _reward(view: RunView, rows: Rows) -> ChartFigure:
     steps, values = _series(rows, "train/reward")
-    inside = view.inside()
+    inside = view.training_evaluations()
     layers: list[Layer] = []
     # floor and ceiling on the examples that are evaluated during training
     for points in list(inside.values())[:1]:
         bounds = view.bounds(points[-1][1])
         if bounds.oracle is not None:
             layers.append(
-                charts.Level(bounds.oracle.mean, f"oracle {numbers.fixed(bounds.oracle.mean)}")
+                charts.Level(
+                    bounds.oracle.mean, f"oracle {numbers.format_fixed(bounds.oracle.mean)}"
+                )
             )
         if bounds.floor is not None:
             layers.append(
                 charts.Level(
-                    bounds.floor[1].mean, f"best baseline {numbers.fixed(bounds.floor[1].mean)}"
+                    bounds.floor[1].mean,
+                    f"best baseline {numbers.format_fixed(bounds.floor[1].mean)}",
                 )
             )
-    layers += charts.smoothed(steps, values, "c1", "train", band=True) if len(steps) else ()
+    layers += charts.smoothed_lines(steps, values, "c1", "train", band=True) if len(steps) else ()
     notes = [_train_note(view, values)]
     for (split, mode), points in inside.items():
         style, shape = EVALUATED.get(mode, ("c4", "hollow"))
@@ -239,7 +242,7 @@ def _reward(view: RunView, rows: Rows) -> ChartFigure:
         )
     label = (
         "Reward in training and on held-out examples; in training "
-        f"{_ending(values) or 'not recorded'}"
+        f"{_describe_ends(values) or 'not recorded'}"
     )
     about = "; ".join(note for note in notes if note)
     chart, narrow = charts.wide_chart(layers, label)
@@ -317,8 +320,8 @@ def _small_figures(rows: Rows, metrics: Metrics, *, band: bool = False) -> list[
             continue
         layers: tuple[Layer, ...] = (charts.Line(steps, values, most=SMALL_POINTS),)
         if key != "train/learning_rate":
-            layers = charts.smoothed(steps, values, band=band, most=SMALL_POINTS)
-        ending = _ending(values)
+            layers = charts.smoothed_lines(steps, values, band=band, most=SMALL_POINTS)
+        ending = _describe_ends(values)
         chart = charts.line_chart(
             layers, label=f"{title}: {ending}", size=charts.SMALL, y_range=y_range
         )
@@ -326,13 +329,13 @@ def _small_figures(rows: Rows, metrics: Metrics, *, band: bool = False) -> list[
     return figures
 
 
-def _few(n: int) -> int:
+def _end_length(n: int) -> int:
     """How many values at either end stand for the beginning and the end."""
     return max(3, n // 15) if n >= charts.SHORT else 1
 
 
 def _ends_note(rows: Rows) -> str:
-    few = _few(len(rows))
+    few = _end_length(len(rows))
     ends = (
         f"the mean of its first {few} and of its last {few} values"
         if few > 1
@@ -344,20 +347,18 @@ def _ends_note(rows: Rows) -> str:
         if len(rows) <= SMALL_POINTS
         else f"{SMALL_POINTS} of the steps, evenly spread"
     )
-    return (
-        f"Beside each name: {ends}. Dots are {dots}, {drawn}; n = {numbers.count(len(rows))} steps."
-    )
+    return f"Beside each name: {ends}. Dots are {dots}, {drawn}; n = {numbers.format_count(len(rows))} steps."
 
 
-def _ending(values: Values) -> str:
+def _describe_ends(values: Values) -> str:
     """From what to what: means at either end, because a single step is as noisy as its batch."""
     finite = values[np.isfinite(values)]
     if not len(finite):
         return ""
-    few = min(_few(len(values)), len(finite))
+    few = min(_end_length(len(values)), len(finite))
     return (
-        f"{numbers.short(float(finite[:few].mean()))} → "
-        f"{numbers.short(float(finite[-few:].mean()))}"
+        f"{numbers.format_metric(float(finite[:few].mean()))} → "
+        f"{numbers.format_metric(float(finite[-few:].mean()))}"
     )
 
 
@@ -371,7 +372,7 @@ def readings_in_training(view: RunView) -> ChartFigure | None:
     for name, style in ((STRICT, "c2"), (LENIENT, "c1")):
         steps, values = _series(rows, f"train/reading/{name}")
         if not np.isnan(values).all():
-            layers += charts.smoothed(steps, values, style, name, band=True)
+            layers += charts.smoothed_lines(steps, values, style, name, band=True)
     if not layers:
         return None
     chart, narrow = charts.wide_chart(
@@ -390,20 +391,23 @@ def reading_sentences(view: RunView) -> list[str]:
     """Of the two stages that the verdict compares: how many answers only the lenient reading
     pays."""
     return [
-        _reading_sentence(name_of(key.stage), view.evaluations[key]) for key in view.headline_keys
+        _reading_sentence(stage_name(key.stage), view.evaluations[key])
+        for key in view.headline_keys
     ]
 
 
 def _reading_sentence(stage: str, evaluation: Evaluation) -> str:
     if not comparisons.has_both(evaluation):
         return f"{stage}: this task does not record a strict and a lenient reading."
-    lost = rescued(evaluation.rows, evaluation.form)
-    n = numbers.count(lost.n)
+    lost = count_rescued(evaluation.rows, evaluation.form)
+    n = numbers.format_count(lost.n)
     if not lost.earning:
         return f"{stage}: strict parsing scores none of {n} answers as 0 that earns something."
-    right = f"; {numbers.count(lost.right)} of them are right" if lost.right is not None else ""
+    right = (
+        f"; {numbers.format_count(lost.right)} of them are right" if lost.right is not None else ""
+    )
     return (
-        f"{stage}: strict parsing scores {numbers.count(lost.earning)} of {n} answers as 0 "
+        f"{stage}: strict parsing scores {numbers.format_count(lost.earning)} of {n} answers as 0 "
         "although they "
         f"earn something read leniently{right}."
     )
@@ -415,14 +419,16 @@ def lost_by_strict_parsing(view: RunView) -> tuple[str, str] | None:
     evaluations = [view.evaluations[key] for key in view.headline_keys]
     if not all(map(comparisons.has_both, evaluations)):
         return None
-    counts = [rescued(evaluation.rows, evaluation.form) for evaluation in evaluations]
+    counts = [count_rescued(evaluation.rows, evaluation.form) for evaluation in evaluations]
     if not any(one.earning for one in counts):
         return None
-    under = f"of {numbers.count(counts[-1].n)} answers earn something leniently and 0 strictly"
-    right = [numbers.count(one.right) for one in counts if one.right is not None]
+    under = (
+        f"of {numbers.format_count(counts[-1].n)} answers earn something leniently and 0 strictly"
+    )
+    right = [numbers.format_count(one.right) for one in counts if one.right is not None]
     if len(right) == len(counts):
         under += f"; right ones among them: {' → '.join(right)}"
-    return " → ".join(numbers.count(one.earning) for one in counts), under
+    return " → ".join(numbers.format_count(one.earning) for one in counts), under
 
 
 # -- parts, strata and kinds -----------------------------------------------------------------------
@@ -435,15 +441,15 @@ def form_sentence(compared: Comparison | None) -> str:
         return ""
     total, rest = compared.reward.paired.difference, len(compared.pairs) - share.changed
     return (
-        f"Of the mean difference of {numbers.signed(total.mean)}, "
-        f"{numbers.signed(share.from_changed)} comes from the "
-        f"{numbers.count(share.changed)} answers whose format parts changed and "
-        f"{numbers.signed(share.from_rest)} from "
-        f"the {numbers.count(rest)} whose format stayed as it was."
+        f"Of the mean difference of {numbers.format_signed(total.mean)}, "
+        f"{numbers.format_signed(share.from_changed)} comes from the "
+        f"{numbers.format_count(share.changed)} answers whose format parts changed and "
+        f"{numbers.format_signed(share.from_rest)} from "
+        f"the {numbers.format_count(rest)} whose format stayed as it was."
     )
 
 
-def changes(
+def changes_figure(
     compared: Comparison,
     changed: Sequence[comparisons.QuantityChange],
     title: str,
@@ -454,14 +460,16 @@ def changes(
 ) -> ChartFigure:
     """Before and after as dots. `prefix` is taken from the names; `left` is how many there are
     where not all are."""
-    before, after = name_of(compared.before), name_of(compared.after)
+    before, after = stage_name(compared.before), stage_name(compared.after)
     rows, said = [], []
     for change in changed:
         name = change.name.removeprefix(prefix) or "(none)"
         marks = (Mark(change.before, before, "c2", "hollow"), Mark(change.after, after, "c1"))
-        rows.append((name, marks, minus(numbers.signed(change.paired.difference.mean))))
+        rows.append(
+            (name, marks, typeset_minus(numbers.format_signed(change.paired.difference.mean)))
+        )
         said.append(
-            f"{name} {numbers.fixed(change.before.mean)} to {numbers.fixed(change.after.mean)}"
+            f"{name} {numbers.format_fixed(change.before.mean)} to {numbers.format_fixed(change.after.mean)}"
         )
     return ChartFigure(
         title=title,
@@ -479,7 +487,7 @@ def changes(
 MOST_VALUES, MOST_MISTAKES = 14, 30
 
 
-def rollouts(view: RunView) -> list[Judged]:
+def best_and_worst_rollouts(view: RunView) -> list[Judged]:
     """The two best and the two worst rollouts of the last recorded step of training."""
     latest = [
         row
@@ -504,9 +512,9 @@ def rollouts(view: RunView) -> list[Judged]:
     ]
 
 
-def side_by_side(
+def side_by_side_answers(
     view: RunView, compared: Comparison
-) -> list[tuple[comparisons.Picked, str, str | None, Table | None]]:
+) -> list[tuple[comparisons.PickedExample, str, str | None, Table | None]]:
     """The examples that are shown, each with its prompt and its gold answer, as far as known, and
     its values.
 
@@ -515,9 +523,9 @@ def side_by_side(
     oracle = view.evaluations.get(EvaluationKey(REFERENCE, compared.split, ORACLE))
     golds = {row.id: row.completion for row in oracle.rows} if oracle else {}
     golds |= {name: one.gold for name, one in view.examples.items() if one.gold is not None}
-    before, after = name_of(compared.before), name_of(compared.after)
+    before, after = stage_name(compared.before), stage_name(compared.after)
     shown = []
-    for picked in comparisons.select(compared):
+    for picked in comparisons.select_examples(compared):
         name = picked.after.id
         messages = view.examples[name].messages if name in view.examples else ()
         prompt = next((m["content"] for m in reversed(messages) if m["role"] == "user"), "")
@@ -535,7 +543,7 @@ def values_read(gold: str | None, answers: Mapping[str, Judged]) -> Table | None
     said = {name: _object(row.completion) for name, row in answers.items()}
     rows = []
     for key, value in list(wanted.items())[:MOST_VALUES]:
-        cells = [clip(key, 120)[0], _value(value)]
+        cells = [clip_html(key, 120)[0], _value(value)]
         for name, row in answers.items():
             earned = row.parts.get(key)
             mark = (
@@ -569,21 +577,24 @@ def _object(text: str | None) -> dict[str, Any]:
 
 
 def _value(value: object) -> str:
-    return clip(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), 300)[0]
+    return clip_html(
+        value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), 300
+    )[0]
 
 
 def replays(view: RunView) -> dict[str, Sequence[Replay]]:
     """Replayed episodes by what is said of them."""
     return {
-        f"{name_of(key.stage)} on {key.split}, {key.mode} answers. {REPLAYED}": episodes
+        f"{stage_name(key.stage)} on {key.split}, {key.mode} answers. {REPLAYED}": episodes
         for key, episodes in view.replays.items()
     }
 
 
-def mistakes(replay: Replay) -> Table:
+def mistakes_table(replay: Replay) -> Table:
     """What a replayed episode got wrong."""
     wrong = (
-        [clip(cell, 300)[0] for cell in (m.what, m.expected, m.received)] for m in replay.mistakes
+        [clip_html(cell, 300)[0] for cell in (m.what, m.expected, m.received)]
+        for m in replay.mistakes
     )
     return Table.of(
         "mistakes", "What is wrong", ("what", "expected", "received"), list(wrong)[:MOST_MISTAKES]
@@ -597,8 +608,8 @@ def check_facts(view: RunView) -> Facts:
     """Stage by stage: each finding with causes and remedy, then how many checks are clear and which
     were not done."""
     said = []
-    for one in view.examined:
-        stage = name_of(one.context.name)
+    for one in view.examinations:
+        stage = stage_name(one.context.name)
         said += [
             (
                 f"{stage}, {each.level}",
@@ -660,14 +671,15 @@ COMMANDS = (
 )
 
 
-def seconds(view: RunView) -> ChartFigure:
+def seconds_figure(view: RunView) -> ChartFigure:
     """Where the recorded seconds went."""
     total = sum(view.seconds.values())
     shares = [
         (
-            f"{name_of(stage)}, {work}",
+            f"{stage_name(stage)}, {work}",
             seconds,
-            numbers.duration(seconds) + (f" · {seconds / total * 100:.0f} %" if total else ""),
+            numbers.format_duration(seconds)
+            + (f" · {seconds / total * 100:.0f} %" if total else ""),
         )
         for (stage, work), seconds in view.seconds.items()
     ]
@@ -679,26 +691,32 @@ def seconds(view: RunView) -> ChartFigure:
     return ChartFigure(title="Time", about=about, chart=charts.share_chart(shares, label=label))
 
 
-def tokens(view: RunView) -> Facts:
+def token_facts(view: RunView) -> Facts:
     """Counts of what was generated and trained on, and the speed where both are known."""
-    found = [("Training, recorded", numbers.duration(sum(view.seconds.values())))]
+    found = [("Training, recorded", numbers.format_duration(sum(view.seconds.values())))]
     drawn = [int(row["tokens"]) for row in view.samples if isinstance(row.get("tokens"), int)]
     if drawn:
         found.append(
-            ("RL rollouts", f"{numbers.count(len(drawn))} with {numbers.count(sum(drawn))} tokens")
+            (
+                "RL rollouts",
+                f"{numbers.format_count(len(drawn))} with {numbers.format_count(sum(drawn))} tokens",
+            )
         )
-        found.append(("Mean length", f"{numbers.fixed(sum(drawn) / len(drawn), 1)} tokens"))
+        found.append(("Mean length", f"{numbers.format_fixed(sum(drawn) / len(drawn), 1)} tokens"))
         seconds = view.seconds.get(("rl", "rollouts"), 0.0)
         if seconds > 0:
             found.append(
-                ("Sampling speed", f"{numbers.count(round(sum(drawn) / seconds))} tokens a second")
+                (
+                    "Sampling speed",
+                    f"{numbers.format_count(round(sum(drawn) / seconds))} tokens a second",
+                )
             )
     peaks: dict[str, float] = {}
     for row in view.timings:
         if (gigabytes := row.get("memory/peak_gb")) is not None:
             peaks[row["stage"]] = max(gigabytes, peaks.get(row["stage"], 0.0))
     found += [
-        (f"{name_of(stage)}, peak memory", f"{numbers.fixed(peak, 2)} GB")
+        (f"{stage_name(stage)}, peak memory", f"{numbers.format_fixed(peak, 2)} GB")
         for stage, peak in peaks.items()
     ]
     for stage, rows in view.metrics.items():
@@ -706,14 +724,14 @@ def tokens(view: RunView) -> Facts:
         if shown:
             found.append(
                 (
-                    f"{name_of(stage)} tokens",
-                    f"{numbers.count(int(sum(shown)))} in {len(shown)} steps",
+                    f"{stage_name(stage)} tokens",
+                    f"{numbers.format_count(int(sum(shown)))} in {len(shown)} steps",
                 )
             )
     return found
 
 
-def identity(view: RunView) -> Facts:
+def identity_facts(view: RunView) -> Facts:
     """What the run is, in a few lines."""
     recipe = view.run.recipe
     lora = recipe.model.lora if isinstance(recipe.model, PretrainedModel) else None
@@ -728,7 +746,7 @@ def identity(view: RunView) -> Facts:
                 for name, one in recipe.each_task.items()
             ),
         ),
-        ("Model", without_folder(view, model)),
+        ("Model", hide_folder(view, model)),
         ("Weights trained", f"LoRA of rank {lora.rank}" if lora else "all"),
     ]
     if isinstance(likelihood := view.environment.get("likelihood"), dict):
@@ -739,7 +757,7 @@ def identity(view: RunView) -> Facts:
             f"{recipe.sft.steps} steps" if recipe.sft.steps else f"{recipe.sft.epochs:g} epochs"
         )
         length += _budget(recipe.sft.seconds)
-        rate = _rate(view, "sft", recipe.sft.optimiser.learning_rate)
+        rate = _learning_rate(view, "sft", recipe.sft.optimiser.learning_rate)
         found.append(("SFT", f"{length} of {recipe.sft.batch_size}, {rate}"))
     if recipe.rl is not None:
         rl = recipe.rl
@@ -747,18 +765,18 @@ def identity(view: RunView) -> Facts:
         length += f" of {rl.prompts_per_step} prompts × {rl.group_size} answers"
         found.append(
             (
-                name_of("rl"),
-                f"{length}, {_rate(view, 'rl', rl.optimiser.learning_rate)}, beta {rl.beta:g}",
+                stage_name("rl"),
+                f"{length}, {_learning_rate(view, 'rl', rl.optimiser.learning_rate)}, beta {rl.beta:g}",
             )
         )
     return found
 
 
 def _budget(seconds: float | None) -> str:
-    return "" if seconds is None else f" or {numbers.duration(seconds)} of processor time"
+    return "" if seconds is None else f" or {numbers.format_duration(seconds)} of processor time"
 
 
-def _rate(view: RunView, stage: str, rate: float) -> str:
+def _learning_rate(view: RunView, stage: str, rate: float) -> str:
     """A stage's learning rate, and what it was before a resume changed it."""
     changed = [
         event
@@ -766,10 +784,10 @@ def _rate(view: RunView, stage: str, rate: float) -> str:
         if event.get("kind") == "changed" and event.get("key") == RATES[stage]
     ]
     past = ", ".join(f"{event.get('old')} before step {event.get('step')}" for event in changed)
-    return f"lr {rate:g}" + (f" ({clip(past, LONGEST)[0]})" if past else "")
+    return f"lr {rate:g}" + (f" ({clip_html(past, LONGEST)[0]})" if past else "")
 
 
-def without_folder(view: RunView, text: str) -> str:
+def hide_folder(view: RunView, text: str) -> str:
     """A text in which this run's directory is called RUN: a report says nothing about the machine's
     folders."""
     for folder in sorted(
@@ -780,9 +798,9 @@ def without_folder(view: RunView, text: str) -> str:
     return text
 
 
-def environment(view: RunView) -> Facts:
+def environment_facts(view: RunView) -> Facts:
     """Versions and machine, nested keys joined."""
-    return [(key, without_folder(view, value)) for key, value in _flat(view.environment)][:60]
+    return [(key, hide_folder(view, value)) for key, value in _flat(view.environment)][:60]
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -802,12 +820,12 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
             yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def events(view: RunView) -> Facts:
+def event_facts(view: RunView) -> Facts:
     """When, and what; the first ones, clipped."""
     return [
         (
-            clip(str(event.get("time", "")), 120)[0],
-            clip(f"{event['kind']}: {without_folder(view, event['message'])}", LONGEST * 2)[0],
+            clip_html(str(event.get("time", "")), 120)[0],
+            clip_html(f"{event['kind']}: {hide_folder(view, event['message'])}", LONGEST * 2)[0],
         )
         for event in view.events[:MOST_EVENTS]
     ]

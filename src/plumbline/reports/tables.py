@@ -16,7 +16,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table as Terminal
 from rich.text import Text
 
-from plumbline.errors import visible
+from plumbline.errors import make_visible, to_visible_line
 from plumbline.evaluation.statistics import Interval
 from plumbline.reports import numbers, templating
 
@@ -44,20 +44,22 @@ class Column:
     def text(self, cell: Cell) -> str:
         """A cell as people read it, unescaped."""
         if isinstance(cell, Interval):
-            return numbers.interval_text(cell, sign=self.kind == "change")
+            return numbers.format_interval(cell, sign=self.kind == "change")
         if cell is None:
             return numbers.DASH
         if isinstance(cell, str):
             return cell
         if self.kind == "count":
-            return numbers.count(int(cell))
+            return numbers.format_count(int(cell))
         if self.kind == "share":
-            return numbers.share(cell)
-        return numbers.p_value(cell) if self.kind == "p" else numbers.fixed(cell, self.digits)
+            return numbers.format_percent(cell)
+        return (
+            numbers.format_p(cell) if self.kind == "p" else numbers.format_fixed(cell, self.digits)
+        )
 
     def latex(self, cell: Cell) -> str:
         """A cell of a LaTeX table."""
-        text = templating.latex(self.text(cell))
+        text = templating.escape_latex(self.text(cell))
         if self.kind == "text":
             return text
         return "--" if text == numbers.DASH else MINUS.sub("$-$", text)
@@ -65,10 +67,12 @@ class Column:
     def exact(self, cell: Cell) -> tuple[str | int | float, ...]:
         """The cells of a CSV file: numbers in full, and nothing where nothing was computed."""
         if isinstance(cell, Interval):
-            return (cell.mean, cell.low, cell.high) if numbers.known(cell.mean) else ("", "", "")
+            return (
+                (cell.mean, cell.low, cell.high) if numbers.is_finite(cell.mean) else ("", "", "")
+            )
         if isinstance(cell, str):
-            return (templating.csv(cell),)
-        return (cell,) if numbers.known(cell) else ("",) * (3 if self.is_interval else 1)
+            return (templating.escape_csv(cell),)
+        return (cell,) if numbers.is_finite(cell) else ("",) * (3 if self.is_interval else 1)
 
 
 COMMON = {
@@ -138,20 +142,20 @@ class Table:
 
     def to_html(self, limit: int = 60) -> str:
         """A table in a box of its own that scrolls sideways on a phone; at most `limit` rows."""
-        return templating.render("table", table=self, limit=limit)
+        return templating.render_template("table", table=self, limit=limit)
 
     def to_markdown(self) -> str:
         """A table of GitHub's Markdown, its caption above in bold."""
         rows = [
-            [templating.markdown(column.title) for column in self.columns],
+            [templating.escape_markdown(column.title) for column in self.columns],
             ["---" if column.kind == "text" else "--:" for column in self.columns],
             *(
-                [templating.markdown(column.text(cell)) for column, cell in self._pairs(row)]
+                [templating.escape_markdown(column.text(cell)) for column, cell in self._pairs(row)]
                 for row in self.rows
             ),
         ]
         lines = [f"| {' | '.join(row)} |" for row in rows]
-        return f"**{templating.markdown(self.caption)}**\n\n" + "\n".join(lines) + "\n"
+        return f"**{templating.escape_markdown(self.caption)}**\n\n" + "\n".join(lines) + "\n"
 
     def to_csv(self) -> str:
         """Every number in full; an interval is three columns: its mean under the key, `_low` and
@@ -171,9 +175,9 @@ class Table:
     def to_latex(self) -> str:
         """A booktabs tabular, to be put into a table environment of yours."""
         layout = "".join("l" if column.kind == "text" else "r" for column in self.columns)
-        head = " & ".join(templating.latex(column.title) for column in self.columns)
+        head = " & ".join(templating.escape_latex(column.title) for column in self.columns)
         lines = [
-            f"% {templating.line(self.caption)}",
+            f"% {to_visible_line(self.caption)}",
             r"% needs \usepackage{booktabs}",
             rf"\begin{{tabular}}{{{layout}}}",
             r"\toprule",
@@ -201,7 +205,7 @@ class Table:
                 column.title, justify="left" if text else "right", no_wrap=whole, overflow="fold"
             )
         for row in self.rows:
-            cells = (Text(visible(column.text(cell))) for column, cell in self._pairs(row))
+            cells = (Text(make_visible(column.text(cell))) for column, cell in self._pairs(row))
             shown.add_row(*cells, style=TERMINAL.get(row.style, row.style))
         return shown
 
@@ -215,6 +219,6 @@ def _column(column: str | Column) -> Column:
     return COMMON.get(column) or Column(column, column.replace("_", " ").capitalize())
 
 
-def recorded(values: Mapping[str, Any] | None) -> Interval | None:
+def read_interval(values: Mapping[str, Any] | None) -> Interval | None:
     """An interval as `evaluation.summary` writes it; None where it was not computed."""
     return None if values is None or values["mean"] is None else Interval(**values)

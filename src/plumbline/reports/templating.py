@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plumbline.config.imports import needed
-from plumbline.errors import visible
+from plumbline.errors import make_visible, to_visible_line
 from plumbline.evaluation.statistics import skill
 from plumbline.reports import numbers
 from plumbline.storage import open_regular
@@ -67,21 +67,21 @@ def is_page(path: Path) -> bool:
         return GENERATOR.encode() in file.read(1000)
 
 
-def page(title: str, sections: Sequence[PageSection]) -> str:
+def render_page(title: str, sections: Sequence[PageSection]) -> str:
     """The whole file."""
     # Text of models is escaped, so that only the replays can have written this.
     policy = POLICY + (
         PICTURES if any('<img src="data:' in section.body for section in sections) else ""
     )
-    return render("page.html", title=title, sections=sections, policy=policy)
+    return render_template("page.html", title=title, sections=sections, policy=policy)
 
 
-def section(anchor: str, heading: str, template: str = "", **values: object) -> PageSection:
+def render_section(anchor: str, heading: str, template: str = "", **values: object) -> PageSection:
     """A section by its template, which is called as its anchor unless another is named."""
-    return PageSection(anchor, heading, render(f"{template or anchor}.html", **values))
+    return PageSection(anchor, heading, render_template(f"{template or anchor}.html", **values))
 
 
-def render(name: str, **values: object) -> str:
+def render_template(name: str, **values: object) -> str:
     """A template filled: HTML or SVG, safe to be put into another."""
     return Markup(_environment().get_template(f"{name}.j2").render(values))
 
@@ -104,13 +104,17 @@ def _environment() -> "Environment":
         sections,
         verdict,
     )
-    from plumbline.reports.view import name_of
+    from plumbline.reports.view import stage_name
 
     @jinja2.pass_context
     def escaped(context: jinja2.runtime.Context, value: object) -> Markup:
         if isinstance(value, Markup):
             return value
-        return Markup(markdown(str(value))) if str(context.name).endswith(".md.j2") else html(value)
+        return (
+            Markup(escape_markdown(str(value)))
+            if str(context.name).endswith(".md.j2")
+            else escape_html(value)
+        )
 
     made = jinja2.Environment(
         loader=jinja2.FunctionLoader(read_template),
@@ -121,12 +125,12 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
     )
     made.filters |= {
-        "c": coordinate,
+        "c": format_coordinate,
         "typeset": typeset,
-        "minus": minus,
-        "clipped": clipped,
-        "code": code,
+        "minus": typeset_minus,
+        "code": render_code,
     }
+    made.filters["clipped"] = lambda text, limit: clip_html(text, limit)[0]
     made.filters["base64"] = lambda data: base64.b64encode(data).decode()
     made.globals |= {
         "numbers": numbers,
@@ -136,15 +140,15 @@ def _environment() -> "Environment":
     }
     made.globals |= {
         "verdict": verdict,
-        "name_of": name_of,
+        "stage_name": stage_name,
         "skill": skill,
-        "clip": clip,
+        "clip_html": clip_html,
         "zip": zip,
     }
     return made
 
 
-def coordinate(value: float) -> str:
+def format_coordinate(value: float) -> str:
     """One decimal, and none where it is 0: a tenth of a pixel is less than anybody sees."""
     return f"{value:.1f}".removesuffix(".0")
 
@@ -155,29 +159,23 @@ def typeset(text: str) -> str:
     return RELATION.sub("\\1\u00a0\\2\u00a0", MINUS.sub("\u2212", text))
 
 
-def clipped(text: str, limit: int) -> str:
-    """The beginning of a text, as far as its HTML has at most `limit` bytes."""
-    return clip(text, limit)[0]
-
-
-def code(text: str, limit: int | None = None) -> str:
+def render_code(text: str, limit: int | None = None) -> str:
     """A code block of Markdown; a text that is longer than `limit` is clipped, and what is left out
     is counted."""
-    shown, left = (text, 0) if limit is None else clip(text, limit)
-    return Markup(markdown_block(shown + (f"\n… {left:,} more characters" if left else "")))
+    shown, left = (text, 0) if limit is None else clip_html(text, limit)
+    return Markup(fence_markdown(shown + (f"\n… {left:,} more characters" if left else "")))
 
 
-def minus(text: str) -> str:
+def typeset_minus(text: str) -> str:
     """A real minus sign before digits."""
     return text.replace("-", "\u2212")
 
 
 # -- escaping --------------------------------------------------------------------------------------
 # Text from models, recipes and records is hostile until it is escaped: one function for each place
-# it goes to. Every one makes it harmless to show (`errors.visible`): no control characters, no
+# it goes to. Every one makes it harmless to show (`errors.make_visible`): no control characters, no
 # marks that turn the reading direction, no half of a surrogate pair, which no file can hold.
 
-LINE = re.compile(r"\s+")
 MARKDOWN = re.compile(r"([\\`*_|~#$]|\[(?![-+]?\d)|(?<!\d)\]|\](?=[(\[:]))")
 """What is escaped; the brackets of an interval are left as they are, unless what follows could make
 them a link."""
@@ -203,53 +201,48 @@ LATEX = {
 }
 
 
-def line(text: str) -> str:
-    """Visible text on one line."""
-    return LINE.sub(" ", visible(text)).strip()
-
-
-def html(text: object) -> Markup:
+def escape_html(text: object) -> Markup:
     """For an element's content or a quoted attribute, in HTML and in SVG."""
-    return Markup(markup.escape(visible(str(text)), quote=True))
+    return Markup(markup.escape(make_visible(str(text)), quote=True))
 
 
-def clip(text: str, limit: int) -> tuple[str, int]:
+def clip_html(text: str, limit: int) -> tuple[str, int]:
     """The beginning of a text whose HTML is at most `limit` bytes, and how many characters are left
     out."""
     if len(text) * 12 <= limit:  # no character needs more
         return text, 0
     size = 0
     for index, character in enumerate(text):
-        size += len(html(character).encode())
+        size += len(escape_html(character).encode())
         if size > limit:
             return text[:index], len(text) - index
     return text, 0
 
 
-def markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """For a line or a table cell: nothing in it is a link, a picture, a tag or a column."""
     # no tag begins with a space
-    escaped = markup.escape(line(text), quote=False).replace("&lt; ", "< ")
+    escaped = markup.escape(to_visible_line(text), quote=False).replace("&lt; ", "< ")
     return MARKDOWN.sub(r"\\\1", escaped)
 
 
-def markdown_block(text: str) -> str:
+def fence_markdown(text: str) -> str:
     """A code block; its fence is longer than any row of backticks in the text."""
-    shown = visible(text)
+    shown = make_visible(text)
     longest = max((len(run) for run in re.findall(r"`+", shown)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{shown}\n{fence}"
 
 
-def latex(text: str) -> str:
+def escape_latex(text: str) -> str:
     """For a cell of a LaTeX table."""
-    return "".join(LATEX.get(character, character) for character in line(text))
+    return "".join(LATEX.get(character, character) for character in to_visible_line(text))
 
 
-def csv(text: str) -> str:
+def escape_csv(text: str) -> str:
     """For a cell of a CSV file: what a spreadsheet would run as a formula begins with an
     apostrophe."""
-    shown = visible(text)
+    shown = make_visible(text)
     return (
         f"'{shown}"
         if shown.lstrip()[:1] in {*"=+-@\uff1d\uff0b\uff0d\uff20"} or shown[:1] == "\t"

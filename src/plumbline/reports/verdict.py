@@ -15,7 +15,7 @@ from plumbline.evaluation.comparison import describe_trial
 from plumbline.evaluation.statistics import count_units_within
 from plumbline.reports import numbers
 from plumbline.reports.comparisons import Comparison, QuantityChange
-from plumbline.reports.view import Bounds, RunView, name_of
+from plumbline.reports.view import Bounds, RunView, stage_name
 from plumbline.runs.evaluations import EvaluationKey
 
 Tone = Literal["rise", "fall", "same", "control", "none"]
@@ -38,7 +38,7 @@ class Verdict:
         return f"{self.sentence} {self.reason}".strip()
 
 
-def verdict(
+def stage_verdict(
     comparison: Comparison,
     bounds: Bounds | None = None,
     *,
@@ -64,7 +64,7 @@ def verdict(
         margin: a difference that does not matter.
     """
     reward = comparison.reward
-    subject = name_of(comparison.after)
+    subject = stage_name(comparison.after)
     if negative_control:
         subject = (
             "Negative control (advantages dealt at random, so the reward should not rise): "
@@ -88,7 +88,7 @@ def verdict(
     if other is not None and other.reward.direction != reward.direction:
         moved = MOVED[other.reward.direction]
         clauses.append(
-            f"{other.mode} answers disagree: their reward {moved} ({_sure(other.reward)})"
+            f"{other.mode} answers disagree: their reward {moved} ({_describe_certainty(other.reward)})"
         )
     if reward.direction != "same" and any(change.is_form for change in comparison.parts):
         clauses.append(_origin(comparison))
@@ -134,15 +134,15 @@ def run_verdict(view: RunView) -> Verdict:
         what = "No stage has been evaluated yet" if not view.finished else "No stage was evaluated"
         return Verdict(f"{prefix}{what}, so nothing can be said about the reward.", "", missing)
     split, mode = view.headline
-    found = view.last_two(split, mode)
+    found = view.compare_last_two(split, mode)
     if found is None:
-        (stage,) = view.evaluated(split, mode)
+        (stage,) = view.evaluated_stages(split, mode)
         evaluation = view.evaluations[EvaluationKey(stage, split, mode)]
         reward = view.reward(evaluation)
         sentence = (
-            f"{prefix}Only {name_of(stage)} has been evaluated on {split}: it earns a {mode} "
+            f"{prefix}Only {stage_name(stage)} has been evaluated on {split}: it earns a {mode} "
             "reward of "
-            f"{numbers.interval_text(reward)} on "
+            f"{numbers.format_interval(reward)} on "
             f"{_examples(reward.n)}{_bounds(view.bounds(evaluation))}."
         )
         return Verdict(
@@ -152,13 +152,14 @@ def run_verdict(view: RunView) -> Verdict:
         sentence = f"{prefix}The last two stages cannot be compared on {split}: {found.cause}."
         return Verdict(sentence, f"To fix it, {found.fix}." if found.fix else "", missing)
     other = next(
-        (m for m in view.modes(split) if m != mode and len(view.evaluated(split, m)) > 1), None
+        (m for m in view.modes(split) if m != mode and len(view.evaluated_stages(split, m)) > 1),
+        None,
     )
     beside = view.compare(split, other, found.before, found.after) if other else None
     evaluation = view.evaluations[EvaluationKey(found.after, split, mode)]
-    whole = view.first_to_last(split, mode)
+    whole = view.compare_first_to_last(split, mode)
     is_control = view.negative_control and found.after == "rl"
-    result = verdict(
+    result = stage_verdict(
         found,
         view.bounds(evaluation),
         other=beside if isinstance(beside, Comparison) else None,
@@ -202,43 +203,43 @@ def _of_tasks(view: RunView) -> Verdict:
 def rise_sentences(view: RunView) -> list[str]:
     """By how much the reward rose on each split, from the first stage to the last."""
     return [
-        f"On {one.split} ({numbers.count(len(one.pairs))} examples) the {one.mode} reward "
-        f"{MOVED[one.reward.direction]}: {numbers.fixed(one.reward.before.mean)} "
-        f"{name_of(one.before)}, "
-        f"{numbers.fixed(one.reward.after.mean)} {name_of(one.after)}, difference "
-        f"{numbers.interval_text(one.reward.paired.difference, sign=True)}."
+        f"On {one.split} ({numbers.format_count(len(one.pairs))} examples) the {one.mode} reward "
+        f"{MOVED[one.reward.direction]}: {numbers.format_fixed(one.reward.before.mean)} "
+        f"{stage_name(one.before)}, "
+        f"{numbers.format_fixed(one.reward.after.mean)} {stage_name(one.after)}, difference "
+        f"{numbers.format_interval(one.reward.paired.difference, sign=True)}."
         for one in view.rises
     ]
 
 
 def _examples(n: int, split: str = "") -> str:
     held_out = split if split.startswith("held-out") else f"held-out {split}".strip()
-    return f"{numbers.count(n)} {held_out} example{'' if n == 1 else 's'}"
+    return f"{numbers.format_count(n)} {held_out} example{'' if n == 1 else 's'}"
 
 
 def _claim(comparison: Comparison, margin: float) -> str:
     """What changed, from where to where, and how sure that is."""
     reward, difference = comparison.reward, comparison.reward.paired.difference
     what = f"the {comparison.mode} reward on {_examples(difference.n, comparison.split)}"
-    sure = _sure(reward)
+    sure = _describe_certainty(reward)
     if reward.direction != "same":
         return (
-            f"{what} from {numbers.fixed(reward.before.mean)} to "
-            f"{numbers.fixed(reward.after.mean)}: {sure}"
+            f"{what} from {numbers.format_fixed(reward.before.mean)} to "
+            f"{numbers.format_fixed(reward.after.mean)}: {sure}"
         )
     if reward.paired.ties == difference.n:
         return (
             f"{what}: every example earned the same before and after "
-            f"({numbers.fixed(reward.after.mean)} on average)"
+            f"({numbers.format_fixed(reward.after.mean)} on average)"
         )
     found = (
-        f"{what} ({numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}: "
+        f"{what} ({numbers.format_fixed(reward.before.mean)} to {numbers.format_fixed(reward.after.mean)}: "
         f"{sure})"
     )
     if reward.paired.within <= margin:
         return f"{found}: there is no difference larger than {margin:g}"
     wanted, scatter = count_units_within(reward.paired, margin), reward.paired.scatter
-    possible = numbers.fixed(reward.paired.within, 2)
+    possible = numbers.format_fixed(reward.paired.within, 2)
     there = f", where there are {scatter.units}," if scatter.units < scatter.n else ""
     others = (
         f"; more examples of the same {scatter.units} cannot" if wanted.needs_other_clusters else ""
@@ -250,10 +251,8 @@ def _claim(comparison: Comparison, margin: float) -> str:
     )
 
 
-def _sure(change: QuantityChange) -> str:
-    return (
-        f"{numbers.interval_text(change.paired.difference, sign=True)}, {numbers.p_text(change.p)}"
-    )
+def _describe_certainty(change: QuantityChange) -> str:
+    return f"{numbers.format_interval(change.paired.difference, sign=True)}, {numbers.format_p_equation(change.p)}"
 
 
 def _bounds(bounds: Bounds | None) -> str:
@@ -261,9 +260,9 @@ def _bounds(bounds: Bounds | None) -> str:
         return "; no baseline and no oracle stand beside it"
     parts = []
     if bounds.floor is not None:
-        parts.append(f"the best baseline earns {numbers.fixed(bounds.floor[1].mean)}")
+        parts.append(f"the best baseline earns {numbers.format_fixed(bounds.floor[1].mean)}")
     if bounds.oracle is not None:
-        oracle = numbers.fixed(bounds.oracle.mean)
+        oracle = numbers.format_fixed(bounds.oracle.mean)
         parts.append(f"the oracle {oracle}" if parts else f"the oracle earns {oracle}")
     else:
         parts.append("there is no oracle, so the ceiling is unknown")
@@ -285,7 +284,9 @@ def _first_to_last(comparison: Comparison, whole: Comparison) -> str:
     moved = {"rise": "higher than", "fall": "lower than", "same": "not shown to differ from"}[
         reward.direction
     ]
-    change = f"{numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}"
+    change = (
+        f"{numbers.format_fixed(reward.before.mean)} to {numbers.format_fixed(reward.after.mean)}"
+    )
     shared = reward.paired.difference.n
     on = (
         ""
@@ -293,8 +294,8 @@ def _first_to_last(comparison: Comparison, whole: Comparison) -> str:
         else f" on the {shared} examples of both"
     )
     return (
-        f"first to last, the reward is {moved} that of {name_of(whole.before)}{on} ({change}: "
-        f"{_sure(reward)})"
+        f"first to last, the reward is {moved} that of {stage_name(whole.before)}{on} ({change}: "
+        f"{_describe_certainty(reward)})"
     )
 
 
@@ -310,31 +311,31 @@ def _origin(comparison: Comparison) -> str:
         return f"no single part {MOVED[direction]} significantly"
     if not content:
         return (
-            f"the {noun} is in format ({_named(form)}), not in content: no other part "
+            f"the {noun} is in format ({_largest_changes(form)}), not in content: no other part "
             f"{MOVED[direction]}"
         )
     if not form:
-        return f"the {noun} is in content ({_named(content)}), not in format"
+        return f"the {noun} is in content ({_largest_changes(content)}), not in format"
     share = comparison.form_share
     assert share is not None
-    both = f"format ({_named(form)}) and content ({_named(content)}) both {MOVED[direction]}"
-    gained = f"{numbers.signed(share.from_changed)} of the difference comes from the"
-    said = f"{both}; {gained} {numbers.count(share.changed)} answers whose format changed"
+    both = f"format ({_largest_changes(form)}) and content ({_largest_changes(content)}) both {MOVED[direction]}"
+    gained = f"{numbers.format_signed(share.from_changed)} of the difference comes from the"
+    said = f"{both}; {gained} {numbers.format_count(share.changed)} answers whose format changed"
     if share.rest is None or share.rest.direction == direction:
         return said
     rest = share.rest.paired.difference
-    others = f"the change of the other {numbers.count(rest.n)}"
+    others = f"the change of the other {numbers.format_count(rest.n)}"
     unclear = (
         "cannot be told from 0" if share.rest.direction == "same" else "is the other way round"
     )
-    return f"{said}, and {others} {unclear} ({numbers.interval_text(rest, sign=True)})"
+    return f"{said}, and {others} {unclear} ({numbers.format_interval(rest, sign=True)})"
 
 
-def _named(changes: Sequence[QuantityChange], most: int = 3) -> str:
+def _largest_changes(changes: Sequence[QuantityChange], most: int = 3) -> str:
     """The largest changes by name: `parse +0.370, alone +0.210`."""
     largest = sorted(changes, key=lambda change: -abs(change.paired.difference.mean))
     named = [
-        f"{change.name} {numbers.signed(change.paired.difference.mean)}"
+        f"{change.name} {numbers.format_signed(change.paired.difference.mean)}"
         for change in largest[:most]
     ]
     more = len(largest) - most

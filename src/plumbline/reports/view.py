@@ -24,7 +24,7 @@ from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval, mean_interval
 from plumbline.evaluation.summary import summarise
 from plumbline.records import Evaluation, Example, Headline
-from plumbline.reports.comparisons import Comparison, comparison
+from plumbline.reports.comparisons import Comparison, compare_stages
 from plumbline.runs.evaluations import INDEX, REFERENCE, EvaluationKey, Replay, read_replays
 from plumbline.runs.record import STAGES
 from plumbline.runs.run import QUIET, Run
@@ -86,25 +86,27 @@ class RunView:
         """Every evaluation of the task; none where there are several."""
         return {
             replace(key, task=""): found
-            for key, found in self.recorded.items()
+            for key, found in self.all_evaluations.items()
             if key.task == self.task
         }
 
     @cached_property
-    def recorded(self) -> dict[EvaluationKey, Evaluation]:
+    def all_evaluations(self) -> dict[EvaluationKey, Evaluation]:
         """Every evaluation of the run, of all tasks."""
-        return self.run.evaluations() if self.whole is None else self.whole.recorded
+        return self.run.evaluations() if self.whole is None else self.whole.all_evaluations
 
     @cached_property
     def metrics(self) -> dict[str, list[dict[str, Any]]]:
         """The metrics rows of each stage that has any, in the order of training; of one of several
         tasks, its own."""
         if self.whole is not None:
-            return {"rl": [_of_task(row, self.task) for row in self.whole.metrics.get("rl", [])]}
+            return {
+                "rl": [_task_metrics(row, self.task) for row in self.whole.metrics.get("rl", [])]
+            }
         rows: dict[str, list[dict[str, Any]]] = {}
         for row in self.run.files["metrics"].rows():
             rows.setdefault(row["stage"], []).append(row)
-        return {stage: rows[stage] for stage in ordered(rows)}
+        return {stage: rows[stage] for stage in order_stages(rows)}
 
     @cached_property
     def timings(self) -> list[dict[str, Any]]:
@@ -123,7 +125,7 @@ class RunView:
                     stage[work] = stage.get(work, 0.0) + float(value)
         return {
             (stage, work): seconds
-            for stage in ordered(spent)
+            for stage in order_stages(spent)
             for work, seconds in spent[stage].items()
         }
 
@@ -145,7 +147,7 @@ class RunView:
         return [event for event in self.events if event["kind"] not in QUIET]
 
     @cached_property
-    def watched(self) -> list[RuleHistory]:
+    def watch_outcomes(self) -> list[RuleHistory]:
         """What became of the recipe's watch rules; of several tasks, those of the run stand with
         the run alone."""
         return replay_rules(self.run) if self.whole is None else []
@@ -161,7 +163,7 @@ class RunView:
         )
 
     @cached_property
-    def examined(self) -> list[Examination[History]]:
+    def examinations(self) -> list[Examination[History]]:
         """What the checks say of each stage that has recorded steps (`plumbline check`); of a task
         alone, nothing."""
         return (
@@ -200,19 +202,22 @@ class RunView:
     # -- evaluations -------------------------------------------------------------------------------
 
     @cached_property
-    def finals(self) -> list[EvaluationKey]:
+    def final_evaluations(self) -> list[EvaluationKey]:
         """The evaluations after the stages."""
         return [key for key in self.evaluations if key.step is None and key.stage != REFERENCE]
 
     @cached_property
     def stages(self) -> list[str]:
         """Stages that were evaluated after their end, in the order of training."""
-        return ordered({key.stage for key in self.finals})
+        return order_stages({key.stage for key in self.final_evaluations})
 
     @cached_property
     def splits(self) -> list[str]:
         """Splits of those evaluations, as the recipe orders them."""
-        section, present = self.run.recipe.evaluation, sorted({key.split for key in self.finals})
+        section, present = (
+            self.run.recipe.evaluation,
+            sorted({key.split for key in self.final_evaluations}),
+        )
         return [
             split
             for split in dict.fromkeys([*section.final, section.split, *present])
@@ -220,14 +225,16 @@ class RunView:
         ]
 
     @cached_property
-    def further(self) -> list[str]:
+    def extra_splits(self) -> list[str]:
         """Splits that the recipe does not name: those that the task has beside."""
         section = self.run.recipe.evaluation
         return [split for split in self.splits if split not in {*section.final, section.split}]
 
     def modes(self, split: str) -> list[str]:
         """How models were decoded on a split, greedy first."""
-        return sorted({key.mode for key in self.finals if key.split == split}, key=_mode_order)
+        return sorted(
+            {key.mode for key in self.final_evaluations if key.split == split}, key=_mode_order
+        )
 
     def final(self, stage: str, split: str, mode: str) -> Evaluation | None:
         """The evaluation after a stage."""
@@ -274,7 +281,7 @@ class RunView:
             keys, key=lambda key: (key.mode == ORACLE, self.evaluations[key].mean_reward, key.mode)
         )
 
-    def inside(self) -> dict[tuple[str, str], list[tuple[int, Evaluation]]]:
+    def training_evaluations(self) -> dict[tuple[str, str], list[tuple[int, Evaluation]]]:
         """Evaluations during training: (split, mode) to (step, evaluation), in the order of the
         steps."""
         series: dict[tuple[str, str], list[tuple[int, Evaluation]]] = {}
@@ -304,39 +311,39 @@ class RunView:
             if first is None or second is None:
                 return None
             second = restrict_to_examples(second, first) if before == STAGES[0] else second
-            self._compared[name] = comparison(split, mode, (before, first), (after, second))
+            self._compared[name] = compare_stages(split, mode, (before, first), (after, second))
         return self._compared[name]
 
-    def first_to_last(self, split: str, mode: str) -> Comparison | IncomparableError | None:
+    def compare_first_to_last(self, split: str, mode: str) -> Comparison | IncomparableError | None:
         """The last stage against the first: what all of the training did."""
-        stages = self.evaluated(split, mode)
+        stages = self.evaluated_stages(split, mode)
         return self.compare(split, mode, stages[0], stages[-1]) if len(stages) > 1 else None
 
-    def evaluated(self, split: str, mode: str) -> list[str]:
+    def evaluated_stages(self, split: str, mode: str) -> list[str]:
         """The stages that were evaluated on a split in a mode."""
         return [stage for stage in self.stages if self.final(stage, split, mode) is not None]
 
-    def last_two(self, split: str, mode: str) -> Comparison | IncomparableError | None:
+    def compare_last_two(self, split: str, mode: str) -> Comparison | IncomparableError | None:
         """The last stage against the one before."""
-        stages = self.evaluated(split, mode)
+        stages = self.evaluated_stages(split, mode)
         return self.compare(split, mode, stages[-2], stages[-1]) if len(stages) > 1 else None
 
     @cached_property
     def headline(self) -> tuple[str, str] | None:
         """The split and the mode that the verdict speaks of: the recipe's last final split, by
         greedy decoding."""
-        named = [split for split in self.splits if split not in self.further]
-        order = [*reversed(named), *self.further]
+        named = [split for split in self.splits if split not in self.extra_splits]
+        order = [*reversed(named), *self.extra_splits]
         for least in (2, 1):
             for split in order:
                 for mode in self.modes(split):
-                    if len(self.evaluated(split, mode)) >= least:
+                    if len(self.evaluated_stages(split, mode)) >= least:
                         return split, mode
         return None
 
     def headline_comparison(self) -> Comparison | None:
         """The comparison that the verdict speaks of, if there is one."""
-        found = self.last_two(*self.headline) if self.headline else None
+        found = self.compare_last_two(*self.headline) if self.headline else None
         return found if isinstance(found, Comparison) else None
 
     @cached_property
@@ -344,15 +351,15 @@ class RunView:
         """The evaluations of the last two stages that the verdict compares."""
         headline = self.headline
         return (
-            [EvaluationKey(stage, *headline) for stage in self.evaluated(*headline)[-2:]]
+            [EvaluationKey(stage, *headline) for stage in self.evaluated_stages(*headline)[-2:]]
             if headline
             else []
         )
 
-    def on_each_split(
+    def compare_on_each_split(
         self, compare: Callable[[str, str], Comparison | IncomparableError | None]
     ) -> list[Comparison]:
-        """What `compare` (`last_two`, `first_to_last`) finds on every split, decoded as the
+        """What `compare` (`compare_last_two`, `compare_first_to_last`) finds on every split, decoded as the
         verdict's answers were."""
         mode = self.headline[1] if self.headline else "greedy"
         return [one for split in self.splits if isinstance(one := compare(split, mode), Comparison)]
@@ -360,13 +367,13 @@ class RunView:
     @cached_property
     def rises(self) -> list[Comparison]:
         """The first stage against the last on every split."""
-        return self.on_each_split(self.first_to_last)
+        return self.compare_on_each_split(self.compare_first_to_last)
 
     @property
     def has_breakdown(self) -> bool:
         """Whether there is more to say than every run has: figures of the task's own, or splits of
         its own."""
-        return self.task_headline is not None or bool(self.further)
+        return self.task_headline is not None or bool(self.extra_splits)
 
     @property
     def negative_control(self) -> bool:
@@ -374,7 +381,7 @@ class RunView:
         return self.run.recipe.controls.shuffle_advantages
 
 
-def _of_task(row: Mapping[str, Any], task: str) -> dict[str, Any]:
+def _task_metrics(row: Mapping[str, Any], task: str) -> dict[str, Any]:
     """What a row of metrics says of one of several tasks, under the names that the metrics of a
     single one have."""
     kept = {"stage": row["stage"], "step": row["step"]}
@@ -393,18 +400,18 @@ def _mode_order(mode: str) -> tuple[bool, str]:
     return mode not in {"greedy", "sampled"}, mode
 
 
-def ordered(stages: Mapping[str, Any] | set[str]) -> list[str]:
+def order_stages(stages: Mapping[str, Any] | set[str]) -> list[str]:
     """Stages in the order of training; others after them, by name."""
     return [*(stage for stage in STAGES if stage in stages), *sorted(set(stages) - set(STAGES))]
 
 
-def name_of(stage: str) -> str:
+def stage_name(stage: str) -> str:
     """What people call a stage."""
     return _RL.get() if stage == "rl" else NAMES.get(stage, stage)
 
 
 @contextmanager
-def naming(run: Run) -> Iterator[None]:
+def use_stage_names(run: Run) -> Iterator[None]:
     """A context in which a run's stage of RL is called by its algorithm."""
     before = _RL.set(run.recipe.rl.algorithm.title if run.recipe.rl is not None else _RL.get())
     try:

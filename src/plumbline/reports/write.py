@@ -10,18 +10,18 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from plumbline.errors import visible
+from plumbline.errors import to_visible_line
 from plumbline.records import Example
 from plumbline.reports import sections
-from plumbline.reports.build_tables import all_tables, watch
+from plumbline.reports.build_tables import all_tables, watch_table
 from plumbline.reports.comparisons import Comparison
-from plumbline.reports.numbers import fixed
-from plumbline.reports.templating import PageSection, page, render, section
+from plumbline.reports.numbers import format_fixed
+from plumbline.reports.templating import PageSection, render_page, render_section, render_template
 from plumbline.reports.verdict import Verdict, rise_sentences, run_verdict
-from plumbline.reports.view import RunView, name_of, naming
+from plumbline.reports.view import RunView, stage_name, use_stage_names
 from plumbline.runs.output_guard import check_links
 from plumbline.runs.run import Run
-from plumbline.storage import write_text
+from plumbline.storage import shorten, write_text
 
 
 def write_report(run: Run, examples: Mapping[str, Mapping[str, Example]] | None = None) -> Path:
@@ -40,7 +40,7 @@ def write_report(run: Run, examples: Mapping[str, Mapping[str, Example]] | None 
         DataError: a record cannot be read.
         StorageError: the directory cannot be written, or a link in it leads the tables out of it.
     """
-    with naming(run):
+    with use_stage_names(run):
         files = _files(RunView(run, examples or {}))
     check_links(run.folder, "tables")
     # last of all: a record that cannot be read leaves no half of a report
@@ -60,7 +60,9 @@ def _files(view: RunView) -> dict[str, str]:
                 f"{place / table.name}.csv": table.to_csv(),
                 f"{place / table.name}.tex": table.to_latex(),
             }
-    marked = render("report.md", view=view, said=said)  # to paste into an issue or a model card
+    marked = render_template(
+        "report.md", view=view, said=said
+    )  # to paste into an issue or a model card
     files |= {"report.md": marked.rstrip() + "\n", "report.html": html_report(view, said)}
     return files
 
@@ -69,8 +71,8 @@ def html_report(view: RunView, said: Verdict) -> str:
     """The HTML file; of several tasks with sections for each. A section with nothing to say is left
     out."""
     made = [
-        section("top", "", view=view, said=said),
-        section("checked", "What the checks say", "facts", pairs=sections.check_facts(view)),
+        render_section("top", "", view=view, said=said),
+        render_section("checked", "What the checks say", "facts", pairs=sections.check_facts(view)),
     ]
     for one in view.tasks or [view]:
         headings = {
@@ -85,19 +87,21 @@ def html_report(view: RunView, said: Verdict) -> str:
         anchor, name = (f"-{one.task}", f": {one.task}") if one.task else ("", "")
         for what, heading in headings.items():
             made.append(
-                section(
+                render_section(
                     what + anchor, heading + name, what, view=one, replays=sections.replays(one)
                 )
             )
     if view.tasks:
-        made.append(section("curves", "Curves", view=view))
+        made.append(render_section("curves", "Curves", view=view))
     made += [
-        PageSection("watch", "Watch rules", watch(view).to_html() if view.watched else ""),
-        section("next", "What to do next", "facts", pairs=sections.next_facts(view)),
-        section("cost", "Time and tokens", view=view),
-        section("record", "Recipe, environment, events", view=view),
+        PageSection(
+            "watch", "Watch rules", watch_table(view).to_html() if view.watch_outcomes else ""
+        ),
+        render_section("next", "What to do next", "facts", pairs=sections.next_facts(view)),
+        render_section("cost", "Time and tokens", view=view),
+        render_section("record", "Recipe, environment, events", view=view),
     ]
-    return page(f"{view.run.recipe.name} · Plumbline", [one for one in made if one.body])
+    return render_page(f"{view.run.recipe.name} · Plumbline", [one for one in made if one.body])
 
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -119,36 +123,38 @@ def _curve(view: RunView) -> Text | None:
         BARS[round((len(BARS) - 1) * (part.mean() - low) / (high - low or 1))] for part in parts
     )
     told = f"reward of sampled answers, {len(earned)} steps"
-    return Text(f"\n{told}:  {fixed(earned[0])} {bars} {fixed(earned[-1])}")
+    return Text(f"\n{told}:  {format_fixed(earned[0])} {bars} {format_fixed(earned[-1])}")
 
 
 def _answers(view: RunView) -> Table | None:
     """Held-out answers of the first evaluated stage and of the last, chosen by
-    `comparisons.select`."""
-    compared = view.first_to_last(*view.headline) if view.headline else None
+    `comparisons.select_examples`."""
+    compared = view.compare_first_to_last(*view.headline) if view.headline else None
     if not isinstance(compared, Comparison):
         return None
-    before, after = name_of(compared.before), name_of(compared.after)
+    before, after = stage_name(compared.before), stage_name(compared.after)
     table = Table("gold answer", before, after, "reward", box=SIMPLE_HEAD, show_lines=True)
-    for picked, _, gold, _ in sections.side_by_side(view, compared):
+    for picked, _, gold, _ in sections.side_by_side_answers(view, compared):
         cells = [
             _cell(text) for text in (gold or "", picked.before.completion, picked.after.completion)
         ]
         table.add_row(
-            *cells, Text(f"{fixed(picked.before.reward, 2)} → {fixed(picked.after.reward, 2)}")
+            *cells,
+            Text(
+                f"{format_fixed(picked.before.reward, 2)} → {format_fixed(picked.after.reward, 2)}"
+            ),
         )
     return table
 
 
 def _cell(text: str) -> Text:
-    short = " ".join(visible(text).split())
-    return Text(short[:MOST_CHARACTERS] + "…" * (len(short) > MOST_CHARACTERS))
+    return Text(shorten(to_visible_line(text), MOST_CHARACTERS, "…"))
 
 
 def run_summary(run: Run) -> RenderableType:
     """The end of a run: its verdict, where the report and the model are, and what to do next."""
     view = RunView(run)
-    with naming(run):
+    with use_stage_names(run):
         said = run_verdict(view)
         shown = [(_curve(one), _answers(one)) for one in view.tasks or [view]]
     lines: list[RenderableType] = [Text(said.sentence, style="bold")]

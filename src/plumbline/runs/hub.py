@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from plumbline.config.imports import needed
-from plumbline.errors import ModelError, RecipeError, visible
+from plumbline.errors import ModelError, RecipeError, make_visible
 from plumbline.storage import one_line
 
 PATIENCE = 3.0
@@ -48,7 +48,7 @@ def check_hub(what: str, *, cached: bool) -> None:
         raise ModelError(
             f"{what} is not on this machine, and {said}", f"{HOW}; or give a folder of this machine"
         )
-    sys.stderr.write(f"note: {visible(said)}; {what} is taken from the cache\n")
+    sys.stderr.write(f"note: {make_visible(said)}; {what} is taken from the cache\n")
     os.environ["HF_HUB_OFFLINE"] = "1"  # for `datasets`, which reads it when it is imported
     constants.HF_HUB_OFFLINE = True
 

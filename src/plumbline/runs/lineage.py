@@ -22,7 +22,7 @@ from plumbline.recipe.sections import NO_RESULT
 from plumbline.runs import output_guard
 from plumbline.runs.metadata import Card
 from plumbline.runs.record import RunRecord, read_record
-from plumbline.storage import begins_with, clear_read_errors, dumps
+from plumbline.storage import clear_read_errors, dumps, file_begins_with, shorten
 
 UNSAID = ("name", *NO_RESULT)
 """Keys that are no difference between what was done."""
@@ -161,7 +161,7 @@ def _is_run(folder: Path) -> bool:
     has together."""
     try:
         mark = folder / output_guard.MARK
-        marked = mark.is_file() and begins_with(mark, "run\n")
+        marked = mark.is_file() and file_begins_with(mark, "run\n")
         return marked or (folder / "recipe.yaml").is_file()
     except (OSError, DataError):
         return False
@@ -378,7 +378,7 @@ def _short(value: Any) -> str:
     if value is None:
         return "none"
     text = value if isinstance(value, str) else dumps(value)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return shorten(text, LONGEST, "…")
 
 
 # -- what may change -------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from plumbline.config.imports import note_file
 from plumbline.errors import DataError, RecipeError
-from plumbline.recipe import TaskName, TaskSection, foreign_key, options_as_written, section
+from plumbline.recipe import TaskName, TaskSection, explain_foreign_key, options_as_written, section
 from plumbline.storage import one_line, read_object
 
 CARD = "plumbline.json"
@@ -81,9 +81,12 @@ class Card:
         options = options_as_written(self.model, self.sampling)
         lora: dict[str, Any] = {"lora": {}} if "lora" in options.model.model_fields else {}
         section(
-            options.model, {**self.model, "name": "x", **lora}, inside="model.", hint=foreign_key
+            options.model,
+            {**self.model, "name": "x", **lora},
+            inside="model.",
+            hint=explain_foreign_key,
         )
-        section(options.sampling, self.sampling, inside="sampling.", hint=foreign_key)
+        section(options.sampling, self.sampling, inside="sampling.", hint=explain_foreign_key)
         texts = all(isinstance(one, str) for one in (self.stage, self.task, *self.ends))
         if not texts or not isinstance(self.options, dict):
             raise TypeError("stage and task are texts, ends a list of texts, and options an object")

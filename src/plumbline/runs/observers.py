@@ -36,7 +36,7 @@ from rich.table import Table
 from rich.text import Text
 
 from plumbline.config.imports import missing
-from plumbline.errors import RunError, visible
+from plumbline.errors import RunError, make_visible
 from plumbline.recipe import Recipe
 from plumbline.runs import output_guard
 from plumbline.runs.run import QUIET, RUN, Observer
@@ -74,7 +74,7 @@ class Terminal(Console):
     ) -> Iterable[Segment]:
         """See `Console.render`."""
         for text, style, control in super().render(renderable, options):
-            yield Segment(text if control else visible(text), style, control)
+            yield Segment(text if control else make_visible(text), style, control)
 
 
 class LiveView(Observer):

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from plumbline.config.overrides import as_mapping, read_yaml
 from plumbline.errors import PlumblineError, RecipeError, RunError
-from plumbline.recipe import Recipe, load
+from plumbline.recipe import Recipe, load_recipe
 from plumbline.records import Evaluation
 from plumbline.runs import output_guard
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
@@ -380,7 +380,7 @@ def read_recipe(folder: Path) -> tuple[Mapping[str, Any], str]:
     """
     path = recipe_file(folder)
     try:
-        recipe: Recipe = load(path, written=True)
+        recipe: Recipe = load_recipe(path, written=True)
     except RecipeError:
         values = read_yaml(read_text(path, RecipeError, SMALL), str(path))
         model = values.get("model") if isinstance(values, dict) else None

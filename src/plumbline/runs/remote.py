@@ -34,7 +34,7 @@ from plumbline.errors import (
     RecipeError,
     RunError,
     StorageError,
-    visible,
+    make_visible,
 )
 from plumbline.storage import (
     LARGEST_JSON,
@@ -113,7 +113,7 @@ def checked(address: str) -> str:
         raise RecipeError(
             f"{address} leads through another file", "fetch that file, and give a folder of it"
         )
-    if not rest or ".." in rest.split("/") or address != visible(address):
+    if not rest or ".." in rest.split("/") or address != make_visible(address):
         raise RecipeError(
             f"{address} is no address of a folder", "write it as scheme://place/folder"
         )
@@ -404,7 +404,7 @@ def _is_inside(path: str) -> bool:
     # some file systems know no other difference
     parts = [part.rstrip(". ") for part in path.casefold().split("/")]
     ours = NOTE in parts or parts == [RUN] or any(part.endswith(".tmp") for part in parts)
-    return "" not in parts and "\\" not in path and path == visible(path) and not ours
+    return "" not in parts and "\\" not in path and path == make_visible(path) and not ours
 
 
 def read_manifest(store: Store) -> Files:

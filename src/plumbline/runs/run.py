@@ -36,7 +36,7 @@ from typing import Any, Protocol, Self
 
 from plumbline.config.overrides import as_mapping
 from plumbline.errors import PlumblineError, RunError, StorageError
-from plumbline.recipe import Recipe, differences, load
+from plumbline.recipe import Recipe, differences, load_recipe
 from plumbline.records import Evaluation
 from plumbline.runs import output_guard
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, write_evaluation
@@ -160,7 +160,7 @@ class Run(RunFolder):
         run._acquire()
         try:
             if started:
-                run._take_up(load(folder / "recipe.yaml", written=True))
+                run._take_up(load_recipe(folder / "recipe.yaml", written=True))
             else:
                 if not (resume and run._is_same()):
                     run._forget()
@@ -179,7 +179,7 @@ class Run(RunFolder):
         Raises:
             RunError: it is no run directory.
         """
-        return cls(folder, load(recipe_file(folder), written=True))
+        return cls(folder, load_recipe(recipe_file(folder), written=True))
 
     def _is_same(self) -> bool:
         """Whether the folder was begun with this recipe: its records and the baselines' evaluations
@@ -187,7 +187,10 @@ class Run(RunFolder):
         with suppress(PlumblineError):
             return (
                 next(
-                    differences(load(self.folder / "recipe.yaml", written=True), self.recipe), None
+                    differences(
+                        load_recipe(self.folder / "recipe.yaml", written=True), self.recipe
+                    ),
+                    None,
                 )
                 is None
             )

@@ -135,21 +135,25 @@ def _with_part(name: str) -> Opener | None:
 
 
 def _is_recipe(name: str) -> bool:
-    from plumbline.recipe import names  # here, because what reads JSON alone should not wait for it
+    from plumbline.recipe import (
+        list_recipe_names,  # here, because what reads JSON alone should not wait for it
+    )
 
-    return name.partition(":")[0] in names()
+    return name.partition(":")[0] in list_recipe_names()
 
 
 def _no_task(name: str) -> RecipeError:
-    from plumbline.recipe import find, names, tasks_in
+    from plumbline.recipe import find_recipe, list_recipe_names, list_task_names
 
     tasks = task_names()
-    (close,) = difflib.get_close_matches(name.partition(":")[0], [*tasks, *names()], n=1) or [""]
+    (close,) = difflib.get_close_matches(
+        name.partition(":")[0], [*tasks, *list_recipe_names()], n=1
+    ) or [""]
     if not close:
         fix = f"there are {', '.join(tasks)}; a task of yours is module:name"
     elif close in tasks:
         fix = f"did you mean {close}?"
     else:
-        files = " or ".join(tasks_in(str(find(close))))
+        files = " or ".join(list_task_names(str(find_recipe(close))))
         fix = f"did you mean the recipe {close}? A recipe's task is named by the file: {files}"
     return RecipeError(f"there is no task named {name}", fix)

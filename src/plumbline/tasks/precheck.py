@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from plumbline.errors import DataError, PlumblineError
 from plumbline.records import Example, Score
+from plumbline.storage import shorten
 from plumbline.tasks.task import Task, unwrap_result
 
 HOSTILE = (
@@ -74,8 +75,7 @@ class Case:
     text: str
 
     def __str__(self) -> str:
-        shown = self.text if len(self.text) <= 40 else f"{self.text[:40]}..."
-        return f"the {self.kind} {shown!r} to example {self.example.id}"
+        return f"the {self.kind} {shorten(self.text, 40)!r} to example {self.example.id}"
 
 
 TEMPLATES = (

@@ -70,7 +70,7 @@ class Optimiser:
     def learning_rate(self, step: int) -> float:
         """The learning rate of `step` (from 0)."""
         at = max(float(step), self.gone * self.total)
-        return self.section.learning_rate * self.section.share(at, self.total)
+        return self.section.learning_rate * self.section.learning_rate_factor(at, self.total)
 
     def step(self, step: int) -> float:
         """Clip the gradients, update the weights, clear the gradients; the norm [nats / weight]

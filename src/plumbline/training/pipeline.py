@@ -73,7 +73,7 @@ def run_recipe(
             stopped.
     """
     output_guard.check(folder, RUN)
-    reach([str(recipe.plain())])
+    reach([str(recipe.to_dict())])
     validate_check_names(recipe.checks)
     # what a run goes on with was there when it began
     if not (resume and (folder / "recipe.yaml").is_file()):
@@ -366,7 +366,7 @@ def _learners(run: Run, policy: Policy, model: str) -> Iterator[Helpers | None]:
 
 def _workers(recipe: Recipe) -> AbstractContextManager[None]:
     """The cluster of a run that has workers, for as long as it lasts."""
-    if not recipe.scale.spread:
+    if not recipe.scale.needs_ray:
         return nullcontext()
     cluster: AbstractContextManager[None] = of_ours(f"{WORKERS}:workers", "cluster")(recipe.scale)
     return cluster

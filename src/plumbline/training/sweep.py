@@ -15,7 +15,7 @@ from plumbline.config.overrides import read_yaml
 from plumbline.errors import PlumblineError, RecipeError
 from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import mean, t_interval
-from plumbline.recipe import Recipe, load, parse
+from plumbline.recipe import Recipe, load_recipe, parse_recipe
 from plumbline.reports.run_comparison import sweep_page
 from plumbline.runs import output_guard
 from plumbline.runs.evaluations import EvaluationKey
@@ -72,7 +72,7 @@ def variants(
             "add --seeds 42,123,456 or for example --vary rl.beta=0,0.01,0.1",
         )
     return {
-        " ".join(chosen): load(source, [*overrides, *chosen])
+        " ".join(chosen): load_recipe(source, [*overrides, *chosen])
         for chosen in itertools.product(*choices)
     }
 
@@ -236,7 +236,7 @@ def _run_there(
     torch.set_num_threads(threads)
     stand(home)
     try:
-        run_recipe(parse(read_yaml(recipe, "the recipe")), place, resume=resume)
+        run_recipe(parse_recipe(read_yaml(recipe, "the recipe")), place, resume=resume)
     except PlumblineError as error:
         return error.cause, error.fix
     return None

@@ -338,7 +338,7 @@ def update_policy(
     tokens = passes.tokens(cut, partial(trial.backward, watch=False), section)
     updates = len(batches) * section.inner_epochs
     for batch in batches:
-        if not section.recorded and updates > 1:
+        if not section.uses_recorded_logprobs and updates > 1:
             batch.old = passes.fitting(batch.cut, batch.plain, tokens)
         if batch.estimated or algorithm.paired:
             batch.reference = passes.fitting(
@@ -594,7 +594,7 @@ def _loss(terms: Terms, batch: _Batch, indices: Sequence[int], sums: _Sums) -> T
         for known in (batch.old, batch.reference)
     )
     if old is None:
-        old = terms.recorded if section.recorded else terms.logprobs.detach()
+        old = terms.recorded if section.uses_recorded_logprobs else terms.logprobs.detach()
     given = terms.logprobs.new_tensor([(c.advantage, c.weight) for c in credited])
     advantage, weight = given[terms.owner].unbind(1)
     scored = Scored(

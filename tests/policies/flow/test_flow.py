@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from plumbline.api import check_policy, sampled
+from plumbline.api import check_policy, sample_trajectories
 from plumbline.errors import ModelError
 from plumbline.policies.flow.network import FlowNetwork
 from plumbline.policies.flow.options import FlowSampling
@@ -55,7 +55,7 @@ def test_the_laws_hold_from_one_noisy_start(flow_folder, kernel, monkeypatch):
 
 def test_a_scorer_of_another_kernel_breaks_them(flow_folder, monkeypatch):
     policy = opened(flow_folder)
-    ((greedy,),) = sampled(
+    ((greedy,),) = sample_trajectories(
         policy, [CHATS[0]], 1, FlowSampling(temperature=0, max_tokens=1, steps=2), seed=0
     )
     # from an unlikely start nothing stays, and the kernels agree
@@ -91,7 +91,7 @@ def test_steps_follow_one_another_and_the_prompt_is_left_alone(sourced):
 
 
 def test_greedy_ends_with_the_most_probable_tokens(policy):
-    ((trajectory,),) = sampled(
+    ((trajectory,),) = sample_trajectories(
         policy, [CHATS[0]], 1, FlowSampling(temperature=0, max_tokens=4, steps=3), seed=0
     )
     last = trajectory.steps[-1]
@@ -158,7 +158,7 @@ def test_training_lowers_its_loss(flow_folder):
         optimiser.step()
         losses.append(loss.item())
     assert np.mean(losses[-10:]) < 0.5 * np.mean(losses[:10])
-    ((trajectory,),) = sampled(
+    ((trajectory,),) = sample_trajectories(
         policy, [CHATS[0]], 1, FlowSampling(temperature=0, max_tokens=6, steps=6), seed=0
     )
     assert trajectory.finish in {"stop", "length"}

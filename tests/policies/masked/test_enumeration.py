@@ -9,7 +9,7 @@ import torch
 
 from plumbline.algorithms.just_grpo import JustGrpo
 from plumbline.algorithms.views import trajectory_views
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.policies import plackett_luce
 from plumbline.policies.masked.options import MaskedSampling
 from tests.policies.families import assert_both_laws_hold
@@ -96,7 +96,7 @@ def test_the_learnt_temperature_is_inside_the_law(masked_folder):
         policy.exploration.log_temperature.copy_(torch.linspace(-0.8, 0.8, 16))
     asked = law("plackett_luce")
     assert_both_laws_hold(policy, CHAT, asked, draws=1200)
-    (drawn,) = sampled(policy, [CHAT], 4, asked, seed=0)
+    (drawn,) = sample_trajectories(policy, [CHAT], 4, asked, seed=0)
     theta = policy.trainable()["exploration.log_temperature"]
     policy.score(drawn).logprobs.sum().backward()
     assert theta.grad.abs().sum() > 0
@@ -212,12 +212,12 @@ def test_the_leftmost_places_are_filled_and_nothing_behind_an_end_is_drawn(
 ):
     policy = opened(masked_folder)
     asked = MaskedSampling(max_tokens=4, steps=4, selector="leftmost", temperature=temperature)
-    (plain,) = sampled(policy, [CHAT], 64, asked, seed=0)
+    (plain,) = sample_trajectories(policy, [CHAT], 64, asked, seed=0)
     assert {tuple(int(step.positions[0]) for step in t.steps) for t in plain} <= {
         tuple(range(n)) for n in range(1, 5)
     }
     policy.chat.stop_ids = (int(plain[0].steps[0].tokens[0]),)
-    (ended,) = sampled(policy, [CHAT], 64, asked, seed=0)
+    (ended,) = sample_trajectories(policy, [CHAT], 64, asked, seed=0)
     assert len(ended[0].steps) == 1
     assert ended[0].finish == "stop"
     for trajectory in ended:
@@ -264,7 +264,7 @@ class TestAnAnswerThatEndsEarly:
         never = opened(masked_folder)
         never.chat.stop_ids = ()
         (short,), (whole,) = (
-            sampled(policy, [CHAT], 64, BLOCKS, seed=3) for policy in (ending, never)
+            sample_trajectories(policy, [CHAT], 64, BLOCKS, seed=3) for policy in (ending, never)
         )
         ended = [t for t in short if len(t.steps) < 3]
         assert 0 < len(ended) < 64
@@ -273,7 +273,7 @@ class TestAnAnswerThatEndsEarly:
             assert mine.finish == ("stop" if mine.answer[-1] in ending.chat.stop_ids else "length")
 
     def test_a_ratio_over_more_steps_than_it_made_takes_those(self, ending):
-        (drawn,) = sampled(ending, [CHAT], 64, BLOCKS, seed=3)
+        (drawn,) = sample_trajectories(ending, [CHAT], 64, BLOCKS, seed=3)
         views = trajectory_views(drawn, 3, "uniform", np.random.default_rng(0), split=False)
         for trajectory, view in zip(drawn, views, strict=True):
             assert [step.weight for step in view.trajectory.steps] == [1.0] * len(trajectory.steps)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.errors import DataError, ModelError
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.masked.policy import check_model
@@ -37,7 +37,7 @@ def test_every_place_is_filled_once_and_never_with_the_mask(policy):
 
 def test_greedy_takes_the_most_confident_places_and_their_best_tokens(policy):
     law = MaskedSampling(temperature=0, max_tokens=4, steps=4)
-    ((trajectory,),) = sampled(policy, [CHAT], 1, law, seed=0)
+    ((trajectory,),) = sample_trajectories(policy, [CHAT], 1, law, seed=0)
     state = [policy.mask_id] * 4
     for step in trajectory.steps:
         assert step.state.tolist() == state
@@ -77,7 +77,7 @@ def test_the_divergence_is_the_enumerated_one(masked_folder):
         after = first_steps()
     assert set(before) == set(after), "the perturbation must not change the two best tokens"
     exact = sum(np.exp(after[key]) * (after[key] - before[key]) for key in after)
-    (group,) = sampled(policy, [CHAT], 300, law, seed=0)
+    (group,) = sample_trajectories(policy, [CHAT], 300, law, seed=0)
     by_place = {int(t.steps[0].positions[0]): replace(t, steps=t.steps[:1]) for t in group}
     terms = policy.score(list(by_place.values()), divergence=True)
     chance = [

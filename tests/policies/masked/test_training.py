@@ -9,7 +9,7 @@ import torch
 
 from plumbline.algorithms.views import bound_views, trajectory_views
 from plumbline.algorithms.wd1 import LOOKS
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import Credit, update_policy
@@ -67,7 +67,7 @@ class TestBounds:
     def test_hidden_views_weigh_up_to_the_bound_of_all_orders(self, masked_folder, attention):
         """Exactly: the expectation of ESPO's estimator, over every size and every set."""
         policy = opened(masked_folder, attention=attention)
-        (trajectory,) = sampled(policy, [CHAT], 1, self.law, 0)[0]
+        (trajectory,) = sample_trajectories(policy, [CHAT], 1, self.law, 0)[0]
         expected = 0.0
         for size in (1, 2, 3):
             sets = list(itertools.combinations(range(3), size))
@@ -130,7 +130,7 @@ def test_a_reward_is_learnt_step_by_step(masked_folder):
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 24)
     values = [expected()]
     for step in range(24):
-        (group,) = sampled(policy, [CHAT], 128, law, seed=step)
+        (group,) = sample_trajectories(policy, [CHAT], 128, law, seed=step)
         rewards = np.array(
             [
                 np.mean([t == token for s in trajectory.steps for t in s.tokens])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.api import _chi_square_p, _key, check_policy, sampled
+from plumbline.api import _chi_square_p_value, _key, check_policy, sample_trajectories
 from plumbline.errors import RecipeError
 from plumbline.policies import plackett_luce
 from plumbline.policies.slots.options import SlotSampling
@@ -72,13 +72,13 @@ def test_the_sampler_draws_the_oracles_law(policy, name):
     chances = dict(
         zip((_key([one]) for one in trajectories), wanted.double().exp().tolist(), strict=True)
     )
-    (drawn,) = sampled(policy, [PROMPT], DRAWS, law, seed=3)
+    (drawn,) = sample_trajectories(policy, [PROMPT], DRAWS, law, seed=3)
     counted = Counter(_key([one]) for one in drawn)
     assert set(counted) <= set(chances)
     scored = policy.score(list({_key([one]): one for one in drawn}.values()))
     assert (scored.logprobs - scored.recorded).abs().max() < 1e-5
     observed = np.array([counted[key] for key in chances], dtype=float)
-    assert _chi_square_p(observed, DRAWS * np.array(list(chances.values())), DRAWS) > 1e-3
+    assert _chi_square_p_value(observed, DRAWS * np.array(list(chances.values())), DRAWS) > 1e-3
 
 
 @pytest.mark.parametrize("selector", get_args(SlotSampling.__annotations__["selector"]))
@@ -98,7 +98,7 @@ def test_an_even_choice_moves_no_weight(exact):
     """Its term is a number: loss and gradient are those of the tokens alone, and its divergence is
     none."""
     exact.keep_reference()
-    (drawn,) = sampled(exact, [PROMPT], 6, LAWS["three slots evenly"][0], seed=0)
+    (drawn,) = sample_trajectories(exact, [PROMPT], 6, LAWS["three slots evenly"][0], seed=0)
     bare = [
         replace(each, steps=tuple(replace(step, selection=None) for step in each.steps))
         for each in drawn
@@ -130,7 +130,7 @@ def test_a_sampler_of_other_slots_fails_law_2(policy, monkeypatch):
 
 
 def test_a_scorer_of_other_slots_fails_law_1(policy):
-    (drawn,) = sampled(policy, [PROMPT], 20, LAW, seed=0)
+    (drawn,) = sample_trajectories(policy, [PROMPT], 20, LAW, seed=0)
     scored = policy.score(
         [replace(each, sampling=replace(LAW, position_temperature=2.0)) for each in drawn]
     )
@@ -186,7 +186,7 @@ def test_the_divergence_has_the_gradient_of_its_finite_difference(exact):
     weight = exact.model.get_decoder().layers[0].mlp.down_proj.weight
     with torch.no_grad():
         weight.mul_(1.5)
-    (drawn,) = sampled(exact, [PROMPT], 3, replace(LAW, max_tokens=8, steps=2), seed=0)
+    (drawn,) = sample_trajectories(exact, [PROMPT], 3, replace(LAW, max_tokens=8, steps=2), seed=0)
     exact.score(drawn, divergence=True).divergence.sum().backward()
     sums = []
     for change in (1e-5, -2e-5):

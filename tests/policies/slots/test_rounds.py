@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks.slots import by_rounds
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.policies.sampling_distribution import noises
 from plumbline.policies.slots import packing
 from plumbline.policies.slots.options import SlotSampling
@@ -31,7 +31,9 @@ LAWS = {
 
 def drawn(policy, law, copies=4, seed=0):
     return [
-        each for group in sampled(policy, [PROMPT, LONGER], copies, law, seed) for each in group
+        each
+        for group in sample_trajectories(policy, [PROMPT, LONGER], copies, law, seed)
+        for each in group
     ]
 
 
@@ -248,7 +250,9 @@ class TestMasksAreAlwaysGiven:
         monkeypatch.setattr(Qwen3Model, "forward", watched)
         trajectories = drawn(policy, LAW)
         policy.score(trajectories)
-        sampled(policy, [PROMPT], 1, replace(LAW, selector="threshold", temperature=0.0), 0)
+        sample_trajectories(
+            policy, [PROMPT], 1, replace(LAW, selector="threshold", temperature=0.0), 0
+        )
         policy.supervised_loss(
             [policy.demonstrate([*PROMPT, {"role": "assistant", "content": "a b a"}])], noises(1, 0)
         )

@@ -4,7 +4,7 @@ teaches."""
 import pytest
 import torch
 
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.errors import DataError, RecipeError
 from plumbline.policies.sampling_distribution import noises
 from plumbline.policies.slots.options import SlotSampling
@@ -120,7 +120,9 @@ def test_a_demonstration_is_learnt_and_then_answered_in_any_number_of_rounds(min
         for t in (0.5, 0.9)
     ]
     for law in laws:
-        texts = [group[0].text for group in sampled(policy, [PROMPT, LONGER], 1, law, 0)]
+        texts = [
+            group[0].text for group in sample_trajectories(policy, [PROMPT, LONGER], 1, law, 0)
+        ]
         assert texts == ["a b b a b", "b b a"]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.api import sampled
+from plumbline.api import sample_trajectories
 from plumbline.errors import RecipeError
 from plumbline.policies.slots.options import SlotSampling
 from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened, save_mini
@@ -112,7 +112,7 @@ def whole(canvas):
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_any_threshold_is_the_algorithm_without_a_cache(model, threshold, blocks):
     law = replace(LAW, threshold=threshold, blocks=blocks)
-    groups = sampled(model, [PROMPT, LONGER], 2, law, 0)
+    groups = sample_trajectories(model, [PROMPT, LONGER], 2, law, 0)
     for chat, (one, two) in zip((PROMPT, LONGER), groups, strict=True):
         canvas, rounds = published(model.model, model.chat.prompt(chat), 12, 3, threshold, blocks)
         assert one.answer.tolist() == two.answer.tolist() == whole(canvas)
@@ -125,10 +125,10 @@ def test_any_threshold_is_the_algorithm_without_a_cache(model, threshold, blocks
 
 def test_it_is_not_scored_and_not_random(policy):
     law = replace(LAW, threshold=0.5)
-    (answers,) = sampled(policy, [PROMPT], 2, law, 0)
+    (answers,) = sample_trajectories(policy, [PROMPT], 2, law, 0)
     assert not policy.exact(law)
     assert policy.exact(replace(law, selector="random"))
     with pytest.raises(RecipeError, match="no density, so it cannot be scored"):
         policy.score(answers)
     with pytest.raises(RecipeError, match="never draws, so it has no temperature"):
-        sampled(policy, [PROMPT], 2, replace(law, temperature=1.0), 0)
+        sample_trajectories(policy, [PROMPT], 2, replace(law, temperature=1.0), 0)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from plumbline.cli import options as take
-from plumbline.cli.output import progress, say
+from plumbline.cli.output import print_result, show_progress
 
 app = typer.Typer()
 ShopFolder = Annotated[
@@ -74,10 +74,10 @@ def data_commerce(
             f"task.options.{unused[0]} decides nothing of the records",
             "give it to what uses them: run, eval or score",
         )
-    with progress() as view:
+    with show_progress() as view:
         built = make_commerce(options, out, view.working)
     each = "".join(f"\n  {job}: {_counts(splits)}" for job, splits in built["jobs"].items())
-    say(
+    print_result(
         built,
         f"{out}: {_counts(built['splits'])}{each}{describe_import(built.get('olist'), out)}",
         as_json,

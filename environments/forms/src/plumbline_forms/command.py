@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from plumbline.cli import options as take
-from plumbline.cli.output import say
+from plumbline.cli.output import print_result
 
 app = typer.Typer()
 
@@ -32,7 +32,7 @@ def data_forms(
     from plumbline.tasks.task import export
 
     counts = export(open_task("forms", task_options(overrides or ()), out), out)
-    say(
+    print_result(
         {"splits": counts},
         f"{out}: {', '.join(f'{name} {count}' for name, count in counts.items())}",
         as_json,

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from plumbline.recipe import parse
+from plumbline.recipe import parse_recipe
 from plumbline.training.pipeline import run_recipe
 
 RECIPE = {
@@ -50,7 +50,7 @@ def test_rewards_come_from_a_browser_while_the_model_samples(executor, tmp_path,
 
     monkeypatch.setattr(BrowserExecutor, "run", run)
     task = {"name": "forms", "options": {**RECIPE["task"]["options"], "executor": executor}}
-    finished = run_recipe(parse({**RECIPE, "task": task}), tmp_path / "run")
+    finished = run_recipe(parse_recipe({**RECIPE, "task": task}), tmp_path / "run")
     (row,) = [row for row in finished.rows("rl") if "train/reward" in row]
     assert row["train/frac_failed"] == 0
     assert all(name.startswith("judge-") for name, _, _ in seen)

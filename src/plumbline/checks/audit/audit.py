@@ -44,7 +44,7 @@ from plumbline.config.imports import dotted, named
 from plumbline.errors import DataError, RecipeError, RewardError
 from plumbline.evaluation.command import records_folder
 from plumbline.evaluation.statistics import mean_interval
-from plumbline.recipe import load, names, task_section
+from plumbline.recipe import list_recipe_names, load_recipe, task_section
 from plumbline.records import Example
 from plumbline.storage import read_object
 from plumbline.tasks import Progress, open_task, silent, task_names, variants_of
@@ -386,9 +386,13 @@ def open_targets(
 
         return {"": opened}
     path, _, one = name.partition(":")
-    if path not in task_names() and (Path(path).suffix in {".yaml", ".yml"} or path in names()):
+    if path not in task_names() and (
+        Path(path).suffix in {".yaml", ".yml"} or path in list_recipe_names()
+    ):
         sections = (
-            {one: task_section(name, ())} if one and Path(path).suffix else load(path).each_task
+            {one: task_section(name, ())}
+            if one and Path(path).suffix
+            else load_recipe(path).each_task
         )
         if one and one not in sections:
             raise RecipeError(

@@ -19,7 +19,7 @@ from typing import Any
 
 from plumbline.checks.audit.scoring_runner import CaseVerdict, ChangedVerdict
 from plumbline.config.imports import ALL, CONSENT, is_trusting
-from plumbline.errors import visible
+from plumbline.errors import make_visible
 from plumbline.records import Score
 from plumbline.storage import dumps, read_object
 from plumbline.tasks.jsonl.rows import read_options
@@ -114,7 +114,7 @@ def _call_judge(count: int, judge: Callable[..., Sequence[Score]], *arguments: A
     try:
         scores = judge(*arguments)
     except Exception as error:  # noqa: BLE001 - the boundary to a verifier's code
-        return [visible(f"{type(error).__name__}: {str(error)[:200]}")] * count
+        return [make_visible(f"{type(error).__name__}: {str(error)[:200]}")] * count
     return [(score.total, dict(score.parts)) for score in scores]
 
 
@@ -253,7 +253,7 @@ def _start_judge_process(
                     last = (
                         printed.strip().splitlines() or [f"it ended with {process.returncode}"]
                     )[-1]
-                    return {PROCESS: [visible(last[:200])] * len(some)}
+                    return {PROCESS: [make_visible(last[:200])] * len(some)}
                 here, there = (
                     [one if isinstance(one, str) else (one[0], one[1]) for one in found]
                     for found in read_object(asked.with_suffix(".out")).values()

@@ -28,11 +28,11 @@ from plumbline.checks.diagnosis.routes import RoutingTable
 from plumbline.checks.diagnosis.watch import RuleHistory
 from plumbline.errors import IncomparableError, RecipeError, RunError
 from plumbline.evaluation.statistics import Interval
-from plumbline.recipe import Recipe, differences, load
+from plumbline.recipe import Recipe, differences, load_recipe
 from plumbline.recipe.decision_rules import Change, Condition, DecideSection, Question
 from plumbline.runs.lineage import same_but_seed
 from plumbline.runs.run import Run
-from plumbline.storage import begins_with, dumps, write_text
+from plumbline.storage import dumps, file_begins_with, write_text
 
 WIDTH = 100
 """Of text for a terminal."""
@@ -140,7 +140,7 @@ def find_decision_tree(evidence: Evidence, tree: str | None = None) -> DecideSec
         RunError: the recipe has none.
         RecipeError: there is no recipe `tree`, or it is wrong.
     """
-    recipe = evidence.runs[0].run.recipe if tree is None else load(tree)
+    recipe = evidence.runs[0].run.recipe if tree is None else load_recipe(tree)
     if recipe.decide is None:
         raise RunError(
             f"the recipe {recipe.name} has no section decide, so there is no tree to walk",
@@ -342,7 +342,7 @@ def write_next_recipe(decision: Decision, run: Run, path: Path) -> list[tuple[st
         )
     if path.suffix not in {".yaml", ".yml"}:
         raise RunError(f"{path} is no name for a recipe", "end it in .yaml")
-    if path.exists() and not (path.is_file() and begins_with(path, HEAD)):
+    if path.exists() and not (path.is_file() and file_begins_with(path, HEAD)):
         raise RunError(
             f"{path} is there already, and `plumbline decide` did not write it",
             "give another --out",
@@ -353,7 +353,7 @@ def write_next_recipe(decision: Decision, run: Run, path: Path) -> list[tuple[st
     try:
         found = [
             row
-            for row in differences(run.recipe, load(beside))
+            for row in differences(run.recipe, load_recipe(beside))
             if row[0].partition(".")[0] not in UNSAID
         ]
         if not found:

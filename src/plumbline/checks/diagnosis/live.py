@@ -233,7 +233,7 @@ class Checker:
         return found.stop
 
     def _resume(self, step: int) -> Live:
-        recipe, name = self.run.recipe.plain(), self.stage.name
+        recipe, name = self.run.recipe.to_dict(), self.stage.name
         live = Live(
             own.start_history(recipe, name),
             self.section,

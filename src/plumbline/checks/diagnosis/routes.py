@@ -25,7 +25,7 @@ from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.record import STAGES
 from plumbline.runs.remote import portable
 from plumbline.runs.run import Run
-from plumbline.storage import begins_with, write_text
+from plumbline.storage import file_begins_with, write_text
 
 VERSION = 1
 HEAD = "# Written by `plumbline route`: which model does which job.\n"
@@ -185,7 +185,7 @@ def write_routes(path: Path, table: RoutingTable) -> None:
         RunError: the file is there, and is no routing table of ours.
         StorageError: it cannot be written.
     """
-    if path.exists() and not (path.is_file() and begins_with(path, HEAD)):
+    if path.exists() and not (path.is_file() and file_begins_with(path, HEAD)):
         raise RunError(
             f"{path} is there already, and `plumbline route` did not write it", "give another --out"
         )

@@ -125,7 +125,10 @@ def judge_rules(
     for name, rule in rules.items():
         conditions = [one for one in (rule.stop_if, rule.warn_if) if one is not None]
         figures = [
-            leaf for one in conditions for leaf in one.leaves() if isinstance(leaf, Condition)
+            leaf
+            for one in conditions
+            for leaf in one.figures_and_names()
+            if isinstance(leaf, Condition)
         ]
         if not any(row.get(str(figure.metric)) is not None for figure in figures):
             continue

@@ -22,7 +22,7 @@ from plumbline.policies.saved import (
 )
 from plumbline.records import Example
 from plumbline.seeds import derive
-from plumbline.storage import read_object, read_text
+from plumbline.storage import read_object, read_text, shorten
 from plumbline.tasks.precheck import GOLD, LIMIT, Case, judge_case
 from plumbline.tasks.task_data import TaskData
 
@@ -472,8 +472,7 @@ def render_first_target(before: BeforeRun) -> str | None:
             begins = chat.is_target.index(True)
             parts = (list(chat.tokens[:begins]), list(chat.tokens[begins:]))
             prompt, target = (str(before.chat.tokenizer.decode(ids)) for ids in parts)
-            shown = target if len(target) <= SHOWN else f"{target[:SHOWN]}..."
-            return f"{one.called}SFT's first target, behind {prompt[-30:]!r}: {shown!r}"
+            return f"{one.called}SFT's first target, behind {prompt[-30:]!r}: {shorten(target, SHOWN)!r}"
     return None
 
 

@@ -30,7 +30,7 @@ from plumbline.policies import NEEDED
 from plumbline.policies.downloads.get import ENTRIES, megabytes
 from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.gguf_file import is_gguf
-from plumbline.recipe import Recipe, find, load
+from plumbline.recipe import Recipe, find_recipe, load_recipe
 from plumbline.runs import output_guard
 from plumbline.runs.remote import folder_for, join
 from plumbline.runs.run import RUN
@@ -109,7 +109,7 @@ class DryRun(Preflight):
     def to_json(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {
-            "recipe": self.recipe.plain(),
+            "recipe": self.recipe.to_dict(),
             "needs": list(self.needs),
             "prompts": [{**asdict(one), "coverage": one.coverage} for one in self.prompts],
             "answers": self.answers,
@@ -182,8 +182,10 @@ def preflight_source(source: str, overrides: Sequence[str] = ()) -> Preflight:
     Raises:
         RecipeError: it cannot be read.
     """
-    recipe = load(source, overrides)
-    return run_preflight(recipe, folder_for(join(recipe.run.folder, recipe.name)), find(source))
+    recipe = load_recipe(source, overrides)
+    return run_preflight(
+        recipe, folder_for(join(recipe.run.folder, recipe.name)), find_recipe(source)
+    )
 
 
 def dry_run(recipe: Recipe, folder: Path, *, resume: bool = False) -> DryRun:

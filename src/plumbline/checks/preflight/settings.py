@@ -19,7 +19,7 @@ from plumbline.config.imports import code_file
 from plumbline.errors import PlumblineError
 from plumbline.policies.downloads.get import ENTRIES
 from plumbline.policies.options import PretrainedModel
-from plumbline.recipe import OptimiserSection, Recipe, extended, leaves, names
+from plumbline.recipe import OptimiserSection, Recipe, list_parents, list_recipe_names, walk_leaves
 from plumbline.records import SteppedSampling
 from plumbline.runs.metadata import Card
 
@@ -62,7 +62,7 @@ def _check_planned_rates(
     """Whether they move the weights; and in RL, whether they are near 0 for a large share of the
     steps."""
     warmup = section.warmup_steps(steps)
-    shares = [section.share(step, steps) for step in range(steps)]
+    shares = [section.learning_rate_factor(step, steps) for step in range(steps)]
     series = {
         "learning_rate": Series(np.arange(1, steps + 1), section.learning_rate * np.array(shares))
     }
@@ -212,7 +212,7 @@ def find_sampling_mismatch(before: BeforeRun) -> Iterator[Finding]:
             change=change,
         )
     clips = {key for key in ("clip_low", "clip_high") if key in rl.algorithm.model_fields_set}
-    if clips and rl.inner_epochs == 1 and rl.lag == 0 and rl.recorded:
+    if clips and rl.inner_epochs == 1 and rl.lag == 0 and rl.uses_recorded_logprobs:
         what = (
             f"{' and '.join(sorted(clips))} can never act: each batch is used once, on-policy, so "
             "every ratio is 1"
@@ -322,11 +322,11 @@ def list_files_read(recipe: Recipe, file: Path | None) -> Iterator[tuple[Path, s
     """
     if file is not None:
         yield file, "the recipe"
-        yield from ((one, "extends") for one in extended(file))
+        yield from ((one, "extends") for one in list_parents(file))
     for name, section in recipe.each_task.items():
         prefix = f"tasks.{name}" if name else "task"
         yield from _module_file(section.name, f"{prefix}.name")
-        for key, values in leaves(dict(section.options)):
+        for key, values in walk_leaves(dict(section.options)):
             for value in values if isinstance(values, list) else [values]:
                 if not isinstance(value, str):
                     continue
@@ -355,7 +355,7 @@ def _is_made_by_command(model: Path) -> bool:
     """Whether a command makes it: `plumbline get`, or the run of one of our recipes."""
     folder, name, *_ = *model.parts, "", ""
     return (folder == "models" and name in {entry.name for entry in ENTRIES}) or (
-        folder == "runs" and name in names()
+        folder == "runs" and name in list_recipe_names()
     )
 
 

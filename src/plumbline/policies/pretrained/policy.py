@@ -27,7 +27,7 @@ from plumbline.recipe import ModelSection
 from plumbline.records import Key, Message, Request, Trajectory
 from plumbline.runs.metadata import CARD
 from plumbline.runs.remote import portable
-from plumbline.storage import as_umask_says, clear_os_errors, read_object, sync_folder, write_json
+from plumbline.storage import apply_umask, clear_os_errors, read_object, sync_folder, write_json
 
 # -- inputs ----------------------------------------------------------------------------------------
 #
@@ -442,7 +442,7 @@ class PretrainedPolicy(Policy):
                 self.write(temporary)
                 model = {**own, **card.get("model", {})}
                 write_json(temporary / CARD, {**card, "ends": self.chat.ends(), "model": model})
-                as_umask_says(temporary)
+                apply_umask(temporary)
                 if folder.exists():
                     shutil.rmtree(folder)
                 temporary.rename(folder)

@@ -15,8 +15,8 @@ import yaml
 
 from plumbline.config.imports import allowed, dotted, note_file, reach
 from plumbline.config.overrides import read_yaml
-from plumbline.errors import DataError, RecipeError, StorageError, visible
-from plumbline.recipe import parse
+from plumbline.errors import DataError, RecipeError, StorageError, to_visible_line
+from plumbline.recipe import parse_recipe
 from plumbline.recipe.files import TODO
 from plumbline.recipe.from_trl import TrlScript, read_script
 from plumbline.recipe.schema_docs import EDITOR_LINE
@@ -183,7 +183,7 @@ def write_init_recipe(what: InitOptions) -> tuple[list[str], bool]:
         seen = inspect_rows(what) if _is_seen(what) else _options_without_rows(what)
     text = render_recipe(what, seen)
     values = read_yaml(text, str(what.out))
-    parse(_without_open(values), str(what.out))
+    parse_recipe(_without_open(values), str(what.out))
     write_text(what.out, text)
     named = [f"{key} ({why})" for key, why in (what.script.todo if what.script else {}).items()]
     train = "" if named else f"Train:  plumbline run {what.out} --trust-code"
@@ -537,7 +537,7 @@ def render_recipe(what: InitOptions, seen: _SettledOptions) -> str:
     values["model.name"] = what.model
     for key, value in what.settings.items():
         values.setdefault(f"model.{key}", value)
-    out = _on_one_line(str(what.out))
+    out = to_visible_line(str(what.out))
     sections: dict[str, Any] = {}
     for key, value in values.items():
         _put(sections, key, value)
@@ -621,11 +621,7 @@ def _option_lines(seen: _SettledOptions, todo: Mapping[str, str]) -> list[str]:
 
 def _comment(text: str) -> str:
     """A comment that stays on its line, whatever columns are called."""
-    return _on_one_line(text)[:160]
-
-
-def _on_one_line(text: str) -> str:
-    return " ".join(visible(text).split())
+    return to_visible_line(text)[:160]
 
 
 FIRST = ("steps", "epochs", "prompts_per_step", "batch_size", "group_size")

@@ -12,7 +12,7 @@ from plumbline.checks.diagnosis.history import Final, History, Kind, Sample
 from plumbline.checks.diagnosis.readers.rows import as_number, collect_series, find_series_name
 from plumbline.config.overrides import read_yaml
 from plumbline.errors import DataError, RecipeError
-from plumbline.recipe import leaves
+from plumbline.recipe import walk_leaves
 from plumbline.runs.evaluations import REFERENCE, read_evaluation
 from plumbline.runs.record import STAGES, RunFolder
 from plumbline.storage import SMALL, read_text
@@ -87,7 +87,7 @@ def start_history(
         stage: base, sft or rl.
         rows: what was recorded of it.
     """
-    settings = dict(leaves(recipe))
+    settings = dict(walk_leaves(recipe))
     budgeted = settings.get(f"{stage}.seconds")
     planned = (
         None

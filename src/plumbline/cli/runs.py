@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from plumbline.evaluation.history import Lineage
     from plumbline.reports.evaluation_output import Outputs
 
-history_app = typer.Typer(cls=take.CommandGroup)
+runs_app = typer.Typer(cls=take.CommandGroup)
 RUNS = "A run's folder; more of the same recipe are its seeds, those of another the run before."
 TREE = "Ask the questions of this recipe; by default those of the run's own."
 
 
-@history_app.command(
+@runs_app.command(
     rich_help_panel=take.EVALUATE,
     epilog="Examples: `plumbline runs` · `plumbline runs runs/my-sweep --mode sampled` · "
     "`plumbline runs runs/v1 runs/v2 runs/v3 --report history.html` · `plumbline runs --split test "
@@ -65,7 +65,7 @@ def runs(
     )
 
 
-@history_app.command(
+@runs_app.command(
     rich_help_panel=take.EVALUATE,
     epilog="Examples: `plumbline compare runs/a runs/b` · `plumbline compare runs/v1 runs/v2 "
     "runs/v3 "
@@ -99,7 +99,7 @@ def compare(
 def _show(found: "Lineage", outputs: "Outputs") -> None:
     """Write the page, and print the rest in the form that is asked for."""
     from plumbline.evaluation.history import comparisons_to_dict, history_to_dict
-    from plumbline.reports.evaluation_output import render
+    from plumbline.reports.evaluation_output import render_tables
     from plumbline.reports.run_comparison import history_page, history_tables, history_terminal
     from plumbline.storage import write_text
 
@@ -108,12 +108,12 @@ def _show(found: "Lineage", outputs: "Outputs") -> None:
     if outputs.as_json:
         print_json(history_to_dict(found) if found.lineage else comparisons_to_dict(found))
     elif outputs.table is not None:
-        print_text(render(history_tables(found), outputs.table))
+        print_text(render_tables(history_tables(found), outputs.table))
     else:
         print_tables(history_terminal(found))
 
 
-@history_app.command(
+@runs_app.command(
     rich_help_panel=take.EVALUATE,
     epilog="Examples: `plumbline decide runs/mine runs/before --out next.yaml` · "
     "`plumbline decide runs/mine --tree tree.yaml --json`",
@@ -161,7 +161,7 @@ def decide(
     print_text(text)
 
 
-@history_app.command(
+@runs_app.command(
     rich_help_panel=take.EVALUATE,
     epilog="Example: `plumbline route runs/small runs/large --out routes.yaml`",
 )
