@@ -41,7 +41,9 @@ TESTS = {
         "tests/algorithms",
         "tests/training/test_credit.py",
     ),
-    "plumbline/policies/sampling_distribution.py": ("tests/policies/test_token_law.py",),
+    "plumbline/policies/sampling_distribution.py": (
+        "tests/policies/test_sampling_distribution.py",
+    ),
     "plumbline/runs/run.py": (
         "tests/runs/test_run.py",
         "tests/runs/test_changes.py",

@@ -3,11 +3,11 @@
     python benchmarks/rl_step.py                  # a small model on a CPU
     python benchmarks/rl_step.py --device cuda    # 0.5B, random, bfloat16
 
-Same weights, prompts, lengths (no completion ends early), law, loss (dr_grpo, no KL), optimiser
-(AdamW, constant rate), and no gradient checkpointing on either side. TRL's step is its own
-`training_step` (generate, score, loss, backward), then clipping and AdamW, without the rest of its
-loop. Before anything is timed, TRL's own batch is scored by both: log-probabilities to 1e-4, and
-the cosine of the two gradients at least 0.9999.
+Same weights, prompts, lengths (no completion ends early), sampling distribution, loss (dr_grpo, no
+KL), optimiser (AdamW, constant rate), and no gradient checkpointing on either side. TRL's step is
+its own `training_step` (generate, score, loss, backward), then clipping and AdamW, without the rest
+of its loop. Before anything is timed, TRL's own batch is scored by both: log-probabilities to 1e-4,
+and the cosine of the two gradients at least 0.9999.
 """
 
 import argparse
@@ -100,7 +100,7 @@ def our_step(source, device, chats, answer, copies, **model):
     return stepping(policy, chats, Sampling(max_tokens=answer), copies), policy
 
 
-def stepping(policy, chats, law, copies):
+def stepping(policy, chats, sampling, copies):
     """One of our RL steps, of any family; it returns the seconds of its rollouts and of its
     update."""
     rates = {"learning_rate": RATE, "schedule": "constant", "betas": (0.9, 0.999)}
@@ -114,7 +114,9 @@ def stepping(policy, chats, law, copies):
     def step():
         count[0] += 1
         began = time.perf_counter()
-        groups = collect(policy, AnyText(), examples, copies=copies, sampling=law, key=(count[0],))
+        groups = collect(
+            policy, AnyText(), examples, copies=copies, sampling=sampling, key=(count[0],)
+        )
         drawn = time.perf_counter()
         credits_ = credit(groups, recipe.rl, np.random.default_rng(0))
         update_policy(policy, optimiser, credits_, recipe, count[0], passes)

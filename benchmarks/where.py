@@ -143,9 +143,14 @@ class Work:
 
     def rollouts(self) -> None:
         self.step += 1
-        law = Sampling(max_tokens=ANSWER)
+        sampling = Sampling(max_tokens=ANSWER)
         self.groups = collect(
-            self.policy, AnyText(), self.examples, copies=COPIES, sampling=law, key=(self.step,)
+            self.policy,
+            AnyText(),
+            self.examples,
+            copies=COPIES,
+            sampling=sampling,
+            key=(self.step,),
         )
 
     def update(self) -> None:

@@ -191,8 +191,8 @@ def train_with_trl(recipe: Recipe, folder: Path) -> None:
 
 
 def trl_trainer(recipe: Recipe, task: Any, folder: Path) -> Any:
-    """TRL's GRPOTrainer for a recipe: the same adapter to go on from, prompts in order, reward, law
-    and schedule."""
+    """TRL's GRPOTrainer for a recipe: the same adapter to go on from, prompts in order, reward,
+    sampling distribution and schedule."""
     import peft
     import torch
     import transformers
@@ -315,9 +315,9 @@ def same_batch(source: str, dtype: str, threads: int) -> str:
             logprobs=np.zeros(len(tokens), np.float32),
         )
         prompt = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()].numpy()
-        law = recipe.sampling
+        sampling = recipe.sampling
         trajectories.append(
-            Trajectory(prompt=prompt, steps=(step,), text="", sampling=law, finish="stop")
+            Trajectory(prompt=prompt, steps=(step,), text="", sampling=sampling, finish="stop")
         )
     scored = policy.score(trajectories)
     loss = -(scored.logprobs * batch["advantages"][scored.owner]).sum() / (count * limit)

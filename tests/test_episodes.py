@@ -35,7 +35,7 @@ from tests.toy import ToyTask
 from tests.training.toy_runs import toy_recipe
 
 SMALL = Sampling(top_k=3, max_tokens=1)
-LAWS = {
+SAMPLINGS = {
     "autoregressive": SMALL,
     "masked": MaskedSampling(max_tokens=2, steps=2, top_k=2, selector="plackett_luce"),
     "slots": SlotSampling(max_tokens=4, steps=2, top_k=2, selector="plackett_luce"),
@@ -45,7 +45,8 @@ LAWS = {
 ONE_TURN = {"autoregressive": 3, "masked": 8, "slots": 32, "flow": 9}
 """What can happen in one turn, at most."""
 LONGER = {
-    family: replace(law, max_tokens=4, top_k=0, temperature=3.0) for family, law in LAWS.items()
+    family: replace(sampling, max_tokens=4, top_k=0, temperature=3.0)
+    for family, sampling in SAMPLINGS.items()
 }
 """Answers that differ, as training needs them."""
 
@@ -109,11 +110,11 @@ class Varied(Asks):
         return outcome, replace(score, total=sum(map(ord, completion)) % 5 / 4)
 
 
-@pytest.mark.parametrize("family", LAWS)
+@pytest.mark.parametrize("family", SAMPLINGS)
 def test_both_laws_hold_over_whole_episodes(family, folders):
     task = Asks({"size": 1})
     laws = check_episodes(
-        opened(family, folders), task, task.examples("val")[0], LAWS[family], draws=1500
+        opened(family, folders), task, task.examples("val")[0], SAMPLINGS[family], draws=1500
     )
     assert laws.gap < 2e-5
     assert laws.chi_square_p > 1e-3
@@ -133,7 +134,7 @@ class Wrong:
 
 
 def test_turns_that_share_random_numbers_break_the_second_law_alone(tiny_policy):
-    """Each turn by itself is drawn from its law; the two together are not."""
+    """Each turn by itself is drawn from its distribution; the two together are not."""
 
     def sample(requests):
         known = {request.key[:-1]: request for request in requests}
@@ -148,7 +149,7 @@ def test_turns_that_share_random_numbers_break_the_second_law_alone(tiny_policy)
     assert laws.chi_square_p < 1e-6
 
 
-@pytest.mark.parametrize("family", LAWS)
+@pytest.mark.parametrize("family", SAMPLINGS)
 def test_scoring_a_turn_at_the_first_prompt_breaks_the_first_law(family, folders):
     policy, task = opened(family, folders), Asks({"size": 1})
     shortest = len(policy.chat.prompt(task.examples("val")[0].messages))
@@ -157,7 +158,7 @@ def test_scoring_a_turn_at_the_first_prompt_breaks_the_first_law(family, folders
         return policy.score([replace(one, prompt=one.prompt[:shortest]) for one in trajectories])
 
     laws = check_episodes(
-        Wrong(policy, score=score), task, task.examples("val")[0], LAWS[family], draws=100
+        Wrong(policy, score=score), task, task.examples("val")[0], SAMPLINGS[family], draws=100
     )
     assert laws.gap > 2e-4, "the first prompt alone would do"
 
@@ -264,7 +265,7 @@ def test_denominators_count_the_tokens_of_all_turns(normaliser, expected):
     )
 
 
-@pytest.mark.parametrize("family", LAWS)
+@pytest.mark.parametrize("family", SAMPLINGS)
 def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(family, folders, monkeypatch):
     """Against a plain sum over all terms; the signal is measured over groups, not over prompts of
     later turns."""
@@ -301,7 +302,7 @@ def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(family, folders, 
         torch.testing.assert_close(gradients[0][name], weight.grad, atol=2e-6, rtol=1e-3)
 
 
-@pytest.mark.parametrize("family", LAWS)
+@pytest.mark.parametrize("family", SAMPLINGS)
 def test_a_run_of_two_turns_keeps_them(family, folders, tmp_path):
     policy, task = opened(family, folders), Varied({})
     recipe = toy_recipe(steps=1, group_size=8).model_copy(update={"sampling": LONGER[family]})
@@ -323,10 +324,10 @@ def test_a_run_of_two_turns_keeps_them(family, folders, tmp_path):
     assert any(not torch.equal(before[name], weight) for name, weight in policy.trainable().items())
 
 
-@pytest.mark.parametrize("family", LAWS)
+@pytest.mark.parametrize("family", SAMPLINGS)
 def test_an_evaluation_keeps_every_turn(family, folders, tmp_path):
-    policy, task, law = opened(family, folders), Asks({"size": 4}), LONGER[family]
-    under = Conditions(source="tiny", split="val", sampling=law, seed=0)
+    policy, task, sampling = opened(family, folders), Asks({"size": 4}), LONGER[family]
+    under = Conditions(source="tiny", split="val", sampling=sampling, seed=0)
     found = evaluate_policy(policy, task, task.examples("val"), under)
     several = [row for row in found.rows if row.turns]
     assert several

@@ -89,7 +89,7 @@ def test_a_run_has_its_metrics_and_its_laws_hold(finished):
 
 
 @pytest.mark.parametrize("family", sorted(SAMPLING))
-def test_a_sampler_behind_is_a_copy_that_draws_by_its_own_law(family, runs, tmp_path):
+def test_a_sampler_behind_is_a_copy_that_draws_by_its_own_distribution(family, runs, tmp_path):
     learns = {
         "steps": 3,
         "group_size": 6,
@@ -147,9 +147,9 @@ def test_a_saved_adapter_is_opened_as_what_it_is(adapted, runs):
     model in 32 bits."""
     family, run = adapted
     saved = str(run.folder / "models" / "rl")
-    section, law = as_trained(saved, ModelOptions())
+    section, sampling = as_trained(saved, ModelOptions())
     assert (section.family, section.dtype, section.lora.rank) == (family, "bfloat16", 2)
-    assert (law.max_tokens, law.steps) == (8, SAMPLING[family]["steps"])
+    assert (sampling.max_tokens, sampling.steps) == (8, SAMPLING[family]["steps"])
     assert_answers_as_in_its_run(run)
     assert as_trained(saved, ModelOptions(dtype="float32"))[0].dtype == "float32"
     assert as_trained(str(runs(family).model("base")), ModelOptions())[0].lora is None
@@ -170,8 +170,8 @@ def test_a_model_of_version_0_1_0_is_opened_whose_card_has_the_keys_of_all_famil
             "sampling": {"kernel": "conditional", "selector": "random", **card["sampling"]},
         },
     )
-    opened, law = as_trained(str(saved), ModelOptions())
-    assert (opened, law) == (
+    opened, sampling = as_trained(str(saved), ModelOptions())
+    assert (opened, sampling) == (
         as_trained(str(run.folder / "models" / "rl"), ModelOptions())[0].model_copy(
             update={"name": str(saved)}
         ),

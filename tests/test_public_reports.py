@@ -44,7 +44,12 @@ LOGS = [
     ("n06", "trainer_state.json", {"summed-loss": "4 times"}, ["warning", "fatal"]),
     ("n08", "logging.jsonl", {"below-zero": "warning"}, ["fatal"]),
     ("n13", "trainer_state.json", {"no-gradient": "fatal"}, []),
-    ("02", "trainer_state.json", {"gap": "product"}, ["another law", "old weights"]),
+    (
+        "02",
+        "trainer_state.json",
+        {"gap": "product"},
+        ["another sampling distribution", "old weights"],
+    ),
     ("03", "trainer_state.json", {"gap": "top-p"}, []),
     (
         "05",
@@ -60,7 +65,7 @@ LOGS = [
     ("12b", "trainer_state.json", {"loss-zero": "20%"}, []),
     ("13", "verl.log", {"reward-falls": "", "entropy": "", "kl|reward-falls": "KL"}, []),
     ("15", "logging.jsonl", {"small-updates": "adapter"}, []),
-    ("18", "metrics.jsonl", {"gap": "product"}, ["another law", "old weights"]),
+    ("18", "metrics.jsonl", {"gap": "product"}, ["another sampling distribution", "old weights"]),
     ("19", "logging.jsonl", {"no-signal": "equal"}, []),
     ("20", "trainer_state.json", {"gap": "old weights"}, []),
     ("20b", "trainer_state.json", {"kl|gap": "sample"}, []),

@@ -221,10 +221,10 @@ class PolicyLaws:
     gap: float
     """Law 1: the largest |scored - recorded| log-probability of a choice [nats]."""
     chi_square_p: float
-    """Law 2: how likely draws of the declared law are to miss it by this much."""
+    """Law 2: how likely draws of the declared distribution are to miss it by this much."""
     mass: float
     """Sum of the declared probabilities of all distinct trajectories that were drawn: at most 1
-    under a true law."""
+    under a true distribution."""
     kinds: int
     """Distinct trajectories drawn."""
 
@@ -264,12 +264,12 @@ def check_policy(
     Args:
         policy: any family.
         messages: the prompt.
-        sampling: the law to test.
+        sampling: the distribution to test.
         draws: trajectories.
         seed: of the sampler.
     """
     (trajectories,) = sampled(policy, [messages], draws, sampling, seed)
-    return _laws(policy, [(trajectory,) for trajectory in trajectories])
+    return _measure_laws(policy, [(trajectory,) for trajectory in trajectories])
 
 
 def check_episodes(
@@ -287,10 +287,10 @@ def check_episodes(
     before it led to.
     """
     (group,) = collect(policy, task, [example], copies=draws, sampling=sampling, key=(seed,))
-    return _laws(policy, [rollout.turns for rollout in group.rollouts])
+    return _measure_laws(policy, [rollout.turns for rollout in group.rollouts])
 
 
-def _laws(policy: Policy, drawn: Sequence[Sequence[Trajectory]]) -> PolicyLaws:
+def _measure_laws(policy: Policy, drawn: Sequence[Sequence[Trajectory]]) -> PolicyLaws:
     draws = len(drawn)
     counts = Counter(map(_key, drawn))
     one_of_each = list({_key(turns): turns for turns in drawn}.values())

@@ -64,7 +64,8 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """The law by which text is drawn. A trajectory carries it, so the scorer cannot use another.
+    """The sampling distribution by which text is drawn. A trajectory carries it, so the scorer
+    cannot use another.
 
     A family that needs more has a subclass of its own (its `options.py`); a recipe's `sampling` is
     one of that class.
@@ -103,12 +104,13 @@ class Sampling:
 
     @property
     def most_steps(self) -> int | None:
-        """The most steps that a trajectory can have; None where the law does not say."""
+        """The most steps that a trajectory can have; None where the sampling distribution does not
+        say."""
         return None
 
     @classmethod
     def of(cls, sampling: "Sampling") -> Self:
-        """The law, as one of this kind.
+        """The sampling distribution, as one of this kind.
 
         Raises:
             RecipeError: it is another family's.
@@ -123,7 +125,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SteppedSampling(Sampling):
-    """The law of an answer that is made in a number of steps."""
+    """The sampling distribution of an answer that is made in a number of steps."""
 
     steps: int | None = None
     """Denoising steps, or rounds of slots, of training rollouts; evaluations have
@@ -145,7 +147,7 @@ class SteppedSampling(Sampling):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """What is to be answered, and by which law."""
+    """What is to be answered, and by which sampling distribution."""
 
     key: Key
     """Every random number of the answer comes from it, and from nothing else; no other request of a
@@ -166,14 +168,16 @@ class Step:
 
     positions: NDArray[np.int64]  # [K], counted from the first token after the prompt
     tokens: NDArray[np.int64]  # [K]
-    logprobs: NDArray[np.float32]  # [K], under the law and the weights that drew them
+    logprobs: NDArray[
+        np.float32
+    ]  # [K], under the sampling distribution and the weights that drew them
     selection: float | None = None
     """Log-probability of the choice of the positions, where one was made."""
     # [L] before the choice, where the tokens alone do not say it
     state: NDArray[np.int64] | None = None
     history: NDArray[np.int64] | None = None
-    """The step [L] that filled each place of the state, -1 for none, where the law depends on more
-    than the state."""
+    """The step [L] that filled each place of the state, -1 for none, where the sampling
+    distribution depends on more than the state."""
     time: float | None = None
     """When the step began and ended, in [0, 1]; None for families without a clock."""
     until: float | None = None

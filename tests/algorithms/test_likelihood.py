@@ -76,8 +76,8 @@ def test_stratified_steps_come_one_from_each_stretch_and_uniform_ones_from_anywh
 
 
 def test_a_trajectory_that_ended_early_is_scored_whole():
-    """Its law allows 7 steps and it took 2; of a law without steps nothing is known, so too many
-    are an error."""
+    """Its distribution allows 7 steps and it took 2; of a distribution without steps nothing is
+    known, so too many are an error."""
     short = replace(trajectory(2), sampling=SteppedSampling(max_tokens=LENGTH, steps=7))
     for keep in (2, 5, 7):
         (view,) = trajectory_views(

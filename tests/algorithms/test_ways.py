@@ -29,7 +29,7 @@ CHATS = [
     [{"role": "user", "content": "não recomendo, 12 dias " * 2}],
 ]
 G, LIMIT = 4, 12
-LAW = Sampling(temperature=0.8, max_tokens=LIMIT)
+SAMPLING = Sampling(temperature=0.8, max_tokens=LIMIT)
 REWARDS = ([0.1, 0.9, 0.5, 0.2], [1.0, 0.0, 0.0, 1.0])
 
 
@@ -82,7 +82,7 @@ def drawn(tiny_folder):
     with torch.no_grad():
         for weight in policy.trainable().values():
             weight.add_(torch.randn(weight.shape, generator=rng) * 0.02)
-    groups = sampled(policy, CHATS, G, LAW, seed=1)
+    groups = sampled(policy, CHATS, G, SAMPLING, seed=1)
     return policy, [group_of(r, trajectories=g) for r, g in zip(REWARDS, groups, strict=True)]
 
 
@@ -148,11 +148,11 @@ def test_what_the_teacher_is_told():
 
 
 def logits_of(model, trajectory, prompt=None):
-    """Logits [T, V] at the answer's tokens, by the model's own forward pass, at the law's
+    """Logits [T, V] at the answer's tokens, by the model's own forward pass, at the distribution's
     temperature."""
     prompt = trajectory.prompt if prompt is None else prompt
     ids = torch.from_numpy(np.concatenate([prompt, trajectory.tokens]))[None]
-    return model(ids, use_cache=False).logits[0, len(prompt) - 1 : -1] / LAW.temperature
+    return model(ids, use_cache=False).logits[0, len(prompt) - 1 : -1] / SAMPLING.temperature
 
 
 def turns_of(groups, picked):
@@ -330,7 +330,7 @@ def test_a_sampled_kl_to_a_teacher_has_the_closed_ones_mean(drawn, tiny_deep, mo
     policy, _ = drawn
     teacher = open_policy(ModelSection(name=str(tiny_deep)), str(tiny_deep))
     answers = [
-        group_of([0.0] * 64, trajectories=g) for g in sampled(policy, CHATS, 64, LAW, seed=2)
+        group_of([0.0] * 64, trajectories=g) for g in sampled(policy, CHATS, 64, SAMPLING, seed=2)
     ]
     found = {}
     for kl in ("closed", "sampled"):

@@ -810,7 +810,7 @@ SHAPES = {
     "some answers end": ({"ends": 3.0, **ROSE}, {}, "truncation"),
     "a KL of answers below 0": (
         {"kl": None, "kl_sum": -6.0, **ROSE},
-        {"kl": "warning.*-6.*another law"},
+        {"kl": "warning.*-6.*another sampling distribution"},
         "fatal",
     ),
     "a KL of answers around 0": (

@@ -1,5 +1,5 @@
-"""The vLLM sampler against a stand-in that speaks the same HTTP: its law, its publications, and
-every fault."""
+"""The vLLM sampler against a stand-in that speaks the same HTTP: its distribution, its
+publications, and every fault."""
 
 import gzip
 import json
@@ -105,14 +105,16 @@ def gap(policy, trajectories):
     return float((terms.logprobs - terms.recorded).abs().max())
 
 
-# -- the law ---------------------------------------------------------------------------------------
+# -- the sampling distribution ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("law", [{}, {"temperature": 0.7, "top_k": 5}, {"top_p": 0.8}])
-def test_what_is_recorded_is_what_the_learner_scores_under_the_same_law(served, policy, law):
+@pytest.mark.parametrize("sampling", [{}, {"temperature": 0.7, "top_k": 5}, {"top_p": 0.8}])
+def test_what_is_recorded_is_what_the_learner_scores_under_the_same_distribution(
+    served, policy, sampling
+):
     start, engine = served
     sampler = engine(start())
-    asked = requests(["o produto", "sim ou"], 3, Sampling(max_tokens=6, **law))
+    asked = requests(["o produto", "sim ou"], 3, Sampling(max_tokens=6, **sampling))
     got = dict(sampler.sample(asked))
     assert set(got) == set(asked)
     assert gap(policy, list(got.values())) < 1e-4

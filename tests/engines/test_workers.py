@@ -300,7 +300,7 @@ def tell(pids: list[int], number: int) -> None:
 
 
 LONG = "Considere com atenção o que o cliente escreveu e responda apenas com o que foi pedido."
-LAW = Sampling(temperature=1.0, max_tokens=12)
+SAMPLING = Sampling(temperature=1.0, max_tokens=12)
 
 
 def replicas(tiny_folder, kind, **scale):
@@ -331,7 +331,7 @@ def requests_of(prompts=6, copies=3):
         [{"role": "user", "content": f"{LONG} {'nota ' * prompt}"}] for prompt in range(prompts)
     ]
     return [
-        Request(("drawn", prompt, copy), asked[prompt], LAW)
+        Request(("drawn", prompt, copy), asked[prompt], SAMPLING)
         for prompt in range(prompts)
         for copy in range(copies)
     ]

@@ -283,13 +283,13 @@ def test_the_reference_adapter_is_the_one_that_is_switched_to(tiny_folder):
     policy.keep_reference()
     move()
     chat = [{"role": "user", "content": "o produto"}]
-    law = Sampling(max_tokens=8)
-    (trajectories,) = sampled(policy, [chat], 3, law, seed=0)
+    sampling = Sampling(max_tokens=8)
+    (trajectories,) = sampled(policy, [chat], 3, sampling, seed=0)
     ours = [
         policy.score(trajectories, reference=which).logprobs.detach() for which in (False, True)
     ]
     with policy.as_reference():  # decoding, too
-        (drawn,) = sampled(policy, [chat], 3, law, seed=0)
+        (drawn,) = sampled(policy, [chat], 3, sampling, seed=0)
     by_reference = policy.score(drawn, reference=True)
     fused.unfuse(policy.model)
     theirs = [

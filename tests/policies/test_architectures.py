@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from benchmarks import architectures
 from benchmarks.architectures import (
     FAMILIES,
-    LAW,
+    SAMPLING,
     by_transformers,
     config_of,
     make,
@@ -70,7 +70,7 @@ LAYERS = {
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
     """Models of two layers; short answers where they are measured."""
-    monkeypatch.setattr(architectures, "LAW", Sampling(max_tokens=10))
+    monkeypatch.setattr(architectures, "SAMPLING", Sampling(max_tokens=10))
     for name in ("num_hidden_layers", "n_layer", "n_layers", "num_layers"):
         monkeypatch.setitem(architectures.SIZES, name, 2)
     for name, layers in LAYERS.items():
@@ -90,9 +90,9 @@ def opened(folder, **options):
     return open_policy(section_of(folder, **options), str(folder))
 
 
-def drawn(policy, texts, law=LAW, copies=1):
+def drawn(policy, texts, sampling=SAMPLING, copies=1):
     requests = [
-        Request((text, c), [{"role": "user", "content": text}], law)
+        Request((text, c), [{"role": "user", "content": text}], sampling)
         for text in texts
         for c in range(copies)
     ]

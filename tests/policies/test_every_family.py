@@ -18,10 +18,10 @@ from plumbline.policies.saved import saved_settings
 from plumbline.policies.slots.packing import Grid, packed_length
 from plumbline.recipe import LoraSection
 from plumbline.records import Request
-from tests.policies.families import CHATS, LAWS, answers, drawn, edit, move, opened
+from tests.policies.families import CHATS, SAMPLINGS, answers, drawn, edit, move, opened
 from tests.policies.slots.models import MASK
 
-FAMILIES = tuple(LAWS)
+FAMILIES = tuple(SAMPLINGS)
 LORA = LoraSection(rank=2, alpha=4)
 VARIANTS = {family: (family, {}, {}) for family in FAMILIES} | {
     "masked, full": ("masked", {"attention": "full"}, {"selector": "low_confidence"}),
@@ -61,9 +61,9 @@ def variant(family_folders):
     return make
 
 
-def law_of(name):
+def sampling_of(name):
     family, _, changes = VARIANTS[name]
-    return replace(LAWS[family], **changes)
+    return replace(SAMPLINGS[family], **changes)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -96,7 +96,7 @@ def test_before_an_update_every_ratio_is_exactly_one(variant, family, dtype, rec
 def test_grouping_moves_log_probabilities_within_a_budget(variant, name, dtype):
     """Alone and among others, in passes cut anywhere, and each step by itself."""
     policy = variant(name, dtype=dtype)
-    trajectories = drawn(policy, law_of(name))
+    trajectories = drawn(policy, sampling_of(name))
     with torch.no_grad():
         together = policy.score(trajectories)
         parts = policy.batches(trajectories, 300)
@@ -118,7 +118,7 @@ def test_grouping_moves_log_probabilities_within_a_budget(variant, name, dtype):
 TAKES = {
     "autoregressive": lambda trajectory: trajectory.num_tokens,
     "masked": lambda trajectory: 4 * 8,  # a canvas a step
-    "slots": lambda trajectory: packed_length(trajectory, Grid.of(LAWS["slots"], 2), MASK),
+    "slots": lambda trajectory: packed_length(trajectory, Grid.of(SAMPLINGS["slots"], 2), MASK),
 }
 """Tokens of a trajectory in a pass, behind its prompt."""
 
@@ -156,7 +156,7 @@ def test_gradient_checkpointing_changes_no_gradient(variant, name):
         assert policy.recompute() is False
         policy.keep_reference()
         terms = policy.score(
-            drawn(policy, law_of(name), copies=2), divergence=name != "autoregressive"
+            drawn(policy, sampling_of(name), copies=2), divergence=name != "autoregressive"
         )
         (
             terms.logprobs.sum() + (0 if terms.divergence is None else terms.divergence.sum())
@@ -189,7 +189,7 @@ def test_a_reference_stays_as_it_was_and_the_divergence_is_from_it(variant, name
     close = 1e-6 if lora is None else 1e-5
     if moved:
         move(policy)
-    trajectories = drawn(policy, law_of(name))
+    trajectories = drawn(policy, sampling_of(name))
     with pytest.raises(ValueError, match="keep_reference"):
         policy.score(trajectories, reference=True)
     terms, names = policy.score(trajectories), set(policy.trainable())
@@ -263,8 +263,8 @@ WATCHED += [
 
 @pytest.mark.parametrize(("family", "changes"), WATCHED, ids=str)
 def test_who_watches_a_sampler_sees_each_canvas_and_changes_no_draw(variant, family, changes):
-    policy, law = variant(family), replace(LAWS[family], **changes)
-    requests = [Request((copy,), CHATS[0], law) for copy in range(3)]
+    policy, sampling = variant(family), replace(SAMPLINGS[family], **changes)
+    requests = [Request((copy,), CHATS[0], sampling) for copy in range(3)]
     unwatched = {request.key: trajectory.text for request, trajectory in policy.sample(requests)}
     seen = defaultdict(list)
     policy.watch = lambda key, canvas: seen[key].append(canvas.copy())
@@ -315,12 +315,12 @@ LONG = [[{"role": "user", "content": "a " * 130}]]
     ],
     ids=str,
 )
-def test_laws_that_do_not_fit_are_errors(variant, family, change, error, message):
+def test_distributions_that_do_not_fit_are_errors(variant, family, change, error, message):
     with pytest.raises(error, match=message):
         sampled(
             variant(family),
             LONG if "context" in message else CHATS,
             1,
-            replace(LAWS[family], **change),
+            replace(SAMPLINGS[family], **change),
             0,
         )

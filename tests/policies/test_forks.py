@@ -14,7 +14,7 @@ from plumbline.api import sampled
 from plumbline.errors import EngineError, ModelError
 from plumbline.policies import forks
 from plumbline.policies.pretrained import policy as pretrained
-from tests.policies.families import CHATS, LAWS, drawn, opened
+from tests.policies.families import CHATS, SAMPLINGS, drawn, opened
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def alive(process):
     return Path(f"/proc/{process}").exists()
 
 
-@pytest.mark.parametrize("family", LAWS)
+@pytest.mark.parametrize("family", SAMPLINGS)
 def test_every_family_draws_the_same(family_folders, family, two_processes):
     policy = opened(family, family_folders[family])
     spent = forks.processor_seconds() - time.process_time()
@@ -109,7 +109,7 @@ def test_who_stops_asking_leaves_no_process(family_folders, two_processes):
     assert any(map(alive, two_processes))
     coming.close()
     assert not any(map(alive, two_processes))
-    assert len(sampled(policy, CHATS, 1, LAWS["autoregressive"], 0)) == 4
+    assert len(sampled(policy, CHATS, 1, SAMPLINGS["autoregressive"], 0)) == 4
 
 
 def test_there_may_be_more_pieces_than_a_pipe_has_room_for(two_processes):

@@ -27,7 +27,7 @@ from plumbline.records import Request, Sampling
 from tests.fake_gpu import Tape, fake_gpu, waits
 
 CHATS = [[{"role": "user", "content": "o produto " * (1 + 5 * index)}] for index in range(5)]
-LAW = Sampling(temperature=1.5, max_tokens=40)
+SAMPLING = Sampling(temperature=1.5, max_tokens=40)
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +63,10 @@ def taped(folder, captured):
     return policy
 
 
-def tokens(policy, chats=CHATS, copies=6, law=LAW, seed=0):
+def tokens(policy, chats=CHATS, copies=6, sampling=SAMPLING, seed=0):
     return [
-        [t.tokens.tolist() for t in group] for group in sampled(policy, chats, copies, law, seed)
+        [t.tokens.tolist() for t in group]
+        for group in sampled(policy, chats, copies, sampling, seed)
     ]
 
 
@@ -109,11 +110,13 @@ def test_a_second_call_of_like_shape_captures_nothing_and_draws_the_same(
     assert len(captured) == first
     # Other prompts, other limits and other grids of the same rounded shape, and buffers that hold
     # another call's keys.
-    for chats, copies, law in (
-        (CHATS[::-1], 6, LAW),
+    for chats, copies, sampling in (
+        (CHATS[::-1], 6, SAMPLING),
         (CHATS, 5, Sampling(temperature=1.5, max_tokens=34)),
     ):
-        assert tokens(taped, chats, copies, law, seed=1) == plain(taped, chats, copies, law, seed=1)
+        assert tokens(taped, chats, copies, sampling, seed=1) == plain(
+            taped, chats, copies, sampling, seed=1
+        )
     whole = [key for key in taped._graphs.graphs if key[:2] == (6, 6)]
     assert len(whole) == 1
 
@@ -200,7 +203,7 @@ def test_graphs_are_released_where_memory_is_short_and_not_below_a_call(
     out_of_memory()
     assert not taped._graphs.buffers
     assert not taped._graphs.graphs
-    running = taped.sample([Request((1, index), CHATS[0], LAW) for index in range(4)])
+    running = taped.sample([Request((1, index), CHATS[0], SAMPLING) for index in range(4)])
     next(running)
     out_of_memory()
     assert taped._graphs.buffers
@@ -231,7 +234,7 @@ def test_a_capture_without_memory_is_tried_once_more_without_the_others(taped, m
 
 
 def test_calls_that_take_turns_and_copied_policies_have_graphs_of_their_own(taped, captured):
-    requests = [Request((1, index), CHATS[index % 3], LAW) for index in range(12)]
+    requests = [Request((1, index), CHATS[index % 3], SAMPLING) for index in range(12)]
     alone = {request.key: t.tokens.tolist() for request, t in taped.sample(requests)}
     one, other = taped.sample(requests), taped.sample(requests[::-1])
     both = [pair for pairs in zip(one, other, strict=True) for pair in pairs]
@@ -302,11 +305,13 @@ class Waits(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("law", [{}, {"top_k": 5}, {"top_p": 0.9}, {"temperature": 0}], ids=str)
-def test_the_loop_waits_for_no_token(law):
+@pytest.mark.parametrize(
+    "sampling", [{}, {"top_k": 5}, {"top_p": 0.9}, {"temperature": 0}], ids=str
+)
+def test_the_loop_waits_for_no_token(sampling):
     def waited(limit):
         requests = [
-            Request((1, index), CHATS[index % 2], Sampling(max_tokens=limit, **law))
+            Request((1, index), CHATS[index % 2], Sampling(max_tokens=limit, **sampling))
             for index in range(4)
         ]
         (chunk,) = chunks(
@@ -346,12 +351,14 @@ def test_cuda_graphs_are_kept_and_draw_what_plain_steps_draw(folder, lora, monke
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("law", [{}, {"top_k": 5}, {"top_p": 0.9}, {"temperature": 0}], ids=str)
-def test_a_gpu_is_waited_for_at_no_token(folder, law, monkeypatch):
+@pytest.mark.parametrize(
+    "sampling", [{}, {"top_k": 5}, {"top_p": 0.9}, {"temperature": 0}], ids=str
+)
+def test_a_gpu_is_waited_for_at_no_token(folder, sampling, monkeypatch):
     policy, steps, true = opened(folder, device="cuda"), [], LeanDecoder.step
     policy.chat.stop_ids = (-1,)
-    whole = Sampling(max_tokens=16, **law)  # of 16 tokens nothing is asked in between
-    tokens(policy, law=whole)
+    whole = Sampling(max_tokens=16, **sampling)  # of 16 tokens nothing is asked in between
+    tokens(policy, sampling=whole)
 
     def watched(self, *args):
         steps.append(1)
@@ -360,7 +367,7 @@ def test_a_gpu_is_waited_for_at_no_token(folder, law, monkeypatch):
 
     monkeypatch.setattr(LeanDecoder, "step", watched)
     try:
-        tokens(policy, law=whole)
+        tokens(policy, sampling=whole)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert len(steps) == 15

@@ -263,7 +263,7 @@ def hopeless_prompts(plan):
     )
 
 
-def another_law_than_before(plan):
+def another_sampling_than_before(plan):
     card = Card(
         recipe="sft 0",
         stage="sft",
@@ -319,13 +319,13 @@ SETTINGS = {
     ),
     "a cosine": ({"rl__optimiser": {"schedule": "cosine", "warmup": 0.1}}, "schedule", "warning"),
     "a long warmup": ({"rl__optimiser": {"warmup": 60}}, "schedule", "warning"),
-    "two temperatures": ({"controls__score_temperature": 0.7}, "law", "warning"),
+    "two temperatures": ({"controls__score_temperature": 0.7}, "sampling", "warning"),
     "two numbers of steps": (
         {"model": MASKED, "sampling__steps": 4, "evaluation__steps": 16},
-        "law",
+        "sampling",
         "warning",
     ),
-    "stale and uncorrected": ({"rl__lag": 2, "rl__old": "rescored"}, "law", "warning"),
+    "stale and uncorrected": ({"rl__lag": 2, "rl__old": "rescored"}, "sampling", "warning"),
     "an idle clip": ({"rl__algorithm": {"name": "grpo", "clip_high": 0.28}}, "clip-idle", "note"),
     "a hub name": ({"model": {"name": "some/model", "context": 256}}, "reproducible", "note"),
     "threads as the machine has": ({"model": {"tiny": {"context": 512}}}, "reproducible", "note"),
@@ -390,7 +390,7 @@ PLANTED = [
     (a_kind_is_never_asked, "strata", "warning"),
     (few_of_each_kind, "strata", "note"),
     (hopeless_prompts, "groups", "warning"),
-    (another_law_than_before, "law", "warning"),
+    (another_sampling_than_before, "sampling", "warning"),
     (files_that_git_ignores, "ignored-files", "warning"),
     (a_model_that_git_ignores, "ignored-files", "note"),
 ]

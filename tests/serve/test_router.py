@@ -226,7 +226,7 @@ def test_a_model_that_fails_in_the_middle_is_not_replaced():
     ("first", "second", "kind", "said"),
     [
         (EngineError("one"), RuntimeError("two"), EngineError, "a: one; b: RuntimeError"),
-        (DataError("too long"), RecipeError("no such law"), DataError, "too long"),
+        (DataError("too long"), RecipeError("no such sampling"), DataError, "too long"),
         (DataError("too long"), EngineError("down"), EngineError, "a: too long; b: down"),
     ],
 )

@@ -109,13 +109,13 @@ def test_the_kl_term_is_the_kl():
 
 @pytest.mark.parametrize("level", ["token", "sequence"])
 def test_weights_between_sampler_and_scorer_make_it_the_learners_expectation(level):
-    """Enumerated, with draws from a third law: the KL and the gradient are those of draws from the
-    learner."""
+    """Enumerated, with draws from a third distribution: the KL and the gradient are those of draws
+    from the learner."""
     generator = torch.Generator().manual_seed(5)
     old, sampled, reference, advantage = (
         torch.randn(9, generator=generator, dtype=torch.float64) for _ in range(4)
     )
-    old, sampled, reference = (law.log_softmax(-1) for law in (old, sampled, reference))
+    old, sampled, reference = (logits.log_softmax(-1) for logits in (old, sampled, reference))
     new = old.clone().requires_grad_(True)
     each = torch.arange(9)
     grouping = (

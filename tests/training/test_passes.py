@@ -116,7 +116,7 @@ def test_sft_does_the_same(tiny_folder, tmp_path, monkeypatch, family):
     """The masked family's loss draws: each demonstration keeps its noise."""
     tiny = {"hidden": 16, "layers": 1, "heads": 2, "vocabulary": 300, "context": 128, "steps": 1}
     sft = {"steps": 2, "batch_size": 4, "optimiser": {"learning_rate": 1e-3}}
-    policy, canvas, law = (
+    policy, canvas, sampling = (
         (AutoregressivePolicy, {}, {})
         if family == "autoregressive"
         else (MaskedPolicy, {"canvas": 8}, {"steps": 2})
@@ -126,7 +126,7 @@ def test_sft_does_the_same(tiny_folder, tmp_path, monkeypatch, family):
         "model": {"family": family, "tiny": tiny, **canvas},
         "task": {"name": "tests.toy:open_toy"},
         "sft": sft,
-        "sampling": {"max_tokens": 4, **law},
+        "sampling": {"max_tokens": 4, **sampling},
         "evaluation": {"every": 0, "final": ["val"], "sampled": False, "untrained": False},
     }
     with monkeypatch.context() as patch:

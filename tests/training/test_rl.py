@@ -179,7 +179,7 @@ def test_a_sampler_that_is_not_the_scorer_stops_the_run(tiny_folder, tmp_path, m
 
     honest = sampler.draw
     monkeypatch.setattr(
-        sampler, "draw", lambda logits, uniforms, law: honest(logits / 0.3, uniforms, law)
+        sampler, "draw", lambda logits, uniforms, sampling: honest(logits / 0.3, uniforms, sampling)
     )
     with pytest.raises(TrainingStopped, match="differ from the sampler's"):
         train_toy(tiny_folder, tmp_path / "run")

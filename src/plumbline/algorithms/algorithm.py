@@ -92,7 +92,7 @@ class Algorithm(Section, ABC):
         return self.likelihood == "trajectory"
 
     def check(self, sampling: Sampling) -> None:
-        """Refuse a sampling law that it cannot learn from.
+        """Refuse a sampling distribution that it cannot learn from.
 
         Raises:
             ValueError: says which key to change.

@@ -10,7 +10,7 @@ Source. d1: Zhao et al. 2025, arXiv:2504.12216. Its random masking of the prompt
 many inner epochs, is left out.
 
 Assumption. Tokens are nearly independent given the prompt. They are not, so this is no bound of the
-sampler's law; it is kept as a baseline.
+sampler's distribution; it is kept as a baseline.
 
 Edge case. What makes the answer hang together cannot be learnt: no token sees another.
 """

@@ -12,7 +12,7 @@ and its complement see every token once, which halves the variance.
 Source. Ou et al. 2025, arXiv:2512.03759. The factor w L in front is as in `gspo`.
 
 Assumption. A change of the bound is a change of the likelihood: nothing says so where the bound is
-loose, and it is the model's at temperature 1, not the sampler's law.
+loose, and it is the model's at temperature 1, not the sampler's distribution.
 
 Edge case. The complement of a full set is empty: such a draw stands alone and counts whole.
 """

@@ -15,8 +15,8 @@ Source. Shao et al. 2024, arXiv:2402.03300; Dr. GRPO: Liu et al. 2025, arXiv:250
 a clip of two widths: Yu et al. 2025, arXiv:2503.14476; the clip: Schulman et al. 2017,
 arXiv:1707.06347.
 
-Assumption. Old log-probabilities are the sampler's own, of the law that is scored (`rl.max_gap`
-watches it).
+Assumption. Old log-probabilities are the sampler's own, of the sampling distribution that is scored
+(`rl.max_gap` watches it).
 
 Edge case. A group whose rewards are all equal has advantages of exactly 0 and costs no pass; a
 rollout that could not be judged has 0, too, and the others are compared without it.

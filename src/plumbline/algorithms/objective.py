@@ -20,13 +20,14 @@ denominator:
     grpo      1 / (n * len_i)          each rollout counts once
     dapo      1 / sum of lengths       each token counts once
 
-Truncated importance sampling (`rl.tis`), where the sampler's law is not the one that is trained
-(another engine, other weights): each unit's loss is weighted by min(exp(mean of old - sampled),
-cap), with `old` scored by the learner before the update and `sampled` recorded by the sampler. Of
-terms it is the rule of Yao et al. 2025 ("Your efficient RL framework secretly brings you off-policy
-RL training") and TRL's `token_truncate`; of steps and sequences it is a mean like their ratio, so
-that weight times ratio is always the ratio to the sampler's records. The KL is weighted, too: with
-the factor r in it its gradient stays that of the KL under the weights that are trained.
+Truncated importance sampling (`rl.tis`), where the sampler's distribution is not the one that is
+trained (another engine, other weights): each unit's loss is weighted by min(exp(mean of old -
+sampled), cap), with `old` scored by the learner before the update and `sampled` recorded by the
+sampler. Of terms it is the rule of Yao et al. 2025 ("Your efficient RL framework secretly brings
+you off-policy RL training") and TRL's `token_truncate`; of steps and sequences it is a mean like
+their ratio, so that weight times ratio is always the ratio to the sampler's records. The KL is
+weighted, too: with the factor r in it its gradient stays that of the KL under the weights that are
+trained.
 
 The sum runs over all n rollouts of the batch, whether a pass holds some of them or all, and whether
 groups without signal were skipped: the gradient is the same (a test holds it), and so are TRL's

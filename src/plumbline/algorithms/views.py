@@ -69,7 +69,8 @@ def trajectory_views(
 ) -> list[View]:
     """Views of every trajectory.
 
-    A trajectory that ended in fewer than K steps, though its law allows K, is scored whole.
+    A trajectory that ended in fewer than K steps, though its sampling distribution allows K, is
+    scored whole.
 
     Args:
         trajectories: what was sampled.
@@ -80,7 +81,7 @@ def trajectory_views(
             put any of them into a pass); else one view holds all.
 
     Raises:
-        ValueError: K exceeds the steps that a trajectory's law allows.
+        ValueError: K exceeds the steps that a trajectory's sampling distribution allows.
     """
     views = []
     for owner, trajectory in enumerate(trajectories):
@@ -117,7 +118,7 @@ def _some(steps: Sequence[Step], keep: int, pick: Pick, rng: np.random.Generator
 #
 # None is the log-probability of the trajectory that was sampled, so a report says that they are not
 # exact. Tokens are scored at temperature 1, as published: the bound is one of the model, not of the
-# sampler's law.
+# sampler's distribution.
 
 Look = tuple[NDArray[np.bool_], float]
 """A hidden set [L], and what it counts."""

@@ -1,10 +1,10 @@
 """vLLM as a sampler: it draws with the learner's weights, which it is handed version by version.
 
-What is drawn comes from the server's own random numbers: the law is the recipe's (temperature,
-top-k, top-p, as `token_law`), but a run is not the same to the bit when it is repeated. Each answer
-keeps the log-probabilities that the server computed for it; `train/sampler_scorer_gap` is how far
-the learner's own are from them. Weights are believed to be there once a probe says so: vLLM's own
-checksums are, on a CPU, those of nothing, before and after.
+What is drawn comes from the server's own random numbers: the sampling distribution is the recipe's
+(temperature, top-k, top-p, as `sampling_distribution`), but a run is not the same to the bit when
+it is repeated. Each answer keeps the log-probabilities that the server computed for it;
+`train/sampler_scorer_gap` is how far the learner's own are from them. Weights are believed to be
+there once a probe says so: vLLM's own checksums are, on a CPU, those of nothing, before and after.
 
 Whoever reaches a server can change its weights, and with `transfer` run code in it: vLLM unpickles
 what it is sent, and a key guards its paths under /v1 only. So one of a run's own listens on a Unix
@@ -315,7 +315,7 @@ class VllmSampler:
         """See `Sampler.prompt_length`."""
         return int(self.policy.prompt_length(messages))
 
-    def exact(self, sampling: Sampling) -> bool:  # noqa: ARG002 - every law is scored exactly
+    def exact(self, sampling: Sampling) -> bool:  # noqa: ARG002 - each is scored exactly
         """See `Sampler.exact`."""
         return True
 
@@ -344,8 +344,8 @@ class VllmSampler:
                     yield request, replace(trajectory, version=self.version)
 
     def _parts(self, requests: Sequence[Request]) -> list[Part]:
-        """Requests with equal prompts and laws together, at most `IN_FLIGHT` copies in a part;
-        greedy ones alone."""
+        """Requests with equal prompts and sampling together, at most `IN_FLIGHT` copies in a
+        part; greedy ones alone."""
         from plumbline.policies.chunks import copies
 
         def encode(request: Request) -> list[int]:
@@ -355,10 +355,10 @@ class VllmSampler:
 
         return [
             (prompt, part)
-            for law, groups in copies(requests, Sampling, encode, IN_FLIGHT)
+            for sampling, groups in copies(requests, Sampling, encode, IN_FLIGHT)
             for prompt, group in groups
             # greedy copies are refused
-            for part in ([[one] for one in group] if law.greedy else [group])
+            for part in ([[one] for one in group] if sampling.greedy else [group])
         ]
 
 

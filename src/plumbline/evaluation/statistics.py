@@ -147,8 +147,8 @@ def surely_over(values: ArrayLike, limit: float, clusters: Clusters = None) -> b
 
 
 def t_interval(values: ArrayLike) -> Interval:
-    """The mean of a few `values` [n] and Student's interval (1908) for draws from one normal law:
-    that of seeds.
+    """The mean of a few `values` [n] and Student's interval (1908) for draws from one normal
+    distribution: that of seeds.
 
     With n = 1 there is no interval, and its ends are NaN.
     """
@@ -523,8 +523,8 @@ def count_units_within(change: Paired, margin: float) -> UnitCount:
 
 
 def detectable(difference: Interval, tests: int = 1) -> float:
-    """The least difference that so many examples show four times in five, by the normal law of
-    their mean.
+    """The least difference that so many examples show four times in five, by the normal
+    distribution of their mean.
 
     Args:
         difference: of the pairs, whose interval says how much they scatter.

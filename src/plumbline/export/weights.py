@@ -167,9 +167,10 @@ def _write_own(policy: Any, folder: Path, dtype: str, model: str) -> Merged:
             "leave out --dtype",
         )
     chat: list[Message] = [{"role": "user", "content": "?"}]
-    law = as_trained(model, replace(OPTIONS, temperature=1.0))[1]
+    sampling = as_trained(model, replace(OPTIONS, temperature=1.0))[1]
     answers = [
-        answer for _, answer in policy.sample([Request((copy,), chat, law) for copy in range(4)])
+        answer
+        for _, answer in policy.sample([Request((copy,), chat, sampling) for copy in range(4)])
     ]
     policy.save(folder, read_object(Path(model) / CARD) if (Path(model) / CARD).is_file() else {})
     meant, after = (one.score(answers).logprobs.detach() for one in (policy, opened(str(folder))))

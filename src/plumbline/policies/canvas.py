@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from plumbline.errors import DataError, ModelError, RecipeError
-from plumbline.policies.chunks import Chunk, Law
+from plumbline.policies.chunks import Chunk, SamplingT
 from plumbline.policies.options import DenoisingModel
-from plumbline.policies.policy import Demonstration, Terms, common_law
+from plumbline.policies.policy import Demonstration, Terms, common_sampling
 from plumbline.policies.pretrained.adapters import ORIGINAL, lora_layers
 from plumbline.policies.pretrained.loading import Loaded
 from plumbline.policies.pretrained.policy import PretrainedPolicy
@@ -37,10 +37,10 @@ HIDDEN = "\N{LIGHT SHADE}"
 class CanvasPolicy(PretrainedPolicy):
     """The part of a policy with a canvas that does not depend on how the canvas is filled.
 
-    A family has its `law` and the abstract part.
+    A family has its `sampling_type` and the abstract part.
     """
 
-    law: type[SteppedSampling]
+    sampling_type: type[SteppedSampling]
     exploration: "Exploration | None" = None
     _reference_exploration: "Exploration | None" = None
     canvas: int | None
@@ -64,14 +64,14 @@ class CanvasPolicy(PretrainedPolicy):
         return {**(getattr(self.model.config, "plumbline", None) or {}), **saved_settings(source)}
 
     def chunks(
-        self, requests: Sequence[Request], law: type[Law], canvas: int | None = None
-    ) -> Iterator[Chunk[Law]]:
+        self, requests: Sequence[Request], sampling_type: type[SamplingT], canvas: int | None = None
+    ) -> Iterator[Chunk[SamplingT]]:
         """See `PretrainedPolicy.chunks`: watched, where somebody watches."""
-        for chunk in super().chunks(requests, law, canvas):
+        for chunk in super().chunks(requests, sampling_type, canvas):
             yield chunk if self.watch is None else replace(chunk, watch=self.watch)
 
     def finished(
-        self, chunk: Chunk[Law], row: int, canvas: NDArray[np.int64], steps: Sequence[Step]
+        self, chunk: Chunk[SamplingT], row: int, canvas: NDArray[np.int64], steps: Sequence[Step]
     ) -> tuple[Request, Trajectory]:
         """A chunk's row, and its finished canvas [L] with the steps that filled it as a trajectory.
 
@@ -144,44 +144,52 @@ class CanvasPolicy(PretrainedPolicy):
         divergence: bool = False,
     ) -> Terms:
         """See `Policy.score`."""
-        law = self.law.of(common_law(trajectories))
+        sampling = self.sampling_type.of(common_sampling(trajectories))
         logprobs, kls = list[Tensor](), list[Tensor]()
         for part in self.parts(trajectories):
-            recorded = self.record(part, law)
+            recorded = self.record(part, sampling)
             other = None
             if reference or divergence:
                 with torch.no_grad(), self.as_reference() as model:
-                    other = self.laws(recorded, model, self._reference_exploration)
+                    other = self.distributions(recorded, model, self._reference_exploration)
                     if reference:
-                        logprobs.append(self.log_probs(recorded, other, law))
+                        logprobs.append(self.log_probs(recorded, other, sampling))
                         continue
-            laws = self.laws(recorded, self.model, self.exploration)
-            terms, kl = self.terms(recorded, laws, other, law)
+            distributions = self.distributions(recorded, self.model, self.exploration)
+            terms, kl = self.terms(recorded, distributions, other, sampling)
             logprobs.append(terms)
             kls += [] if kl is None else [kl]
         return Terms.of(trajectories, torch.cat(logprobs), torch.cat(kls) if kls else None)
 
-    def terms(self, recorded: Any, laws: Any, other: Any, law: Any) -> tuple[Tensor, Tensor | None]:
+    def terms(
+        self, recorded: Any, distributions: Any, other: Any, sampling: Any
+    ) -> tuple[Tensor, Tensor | None]:
         """Log-probabilities, and where there is a reference each step's KL; in this order gradients
         are added up."""
-        kl = None if other is None else self.step_divergence(recorded, laws, other, law)
-        return self.log_probs(recorded, laws, law), kl
+        kl = (
+            None
+            if other is None
+            else self.step_divergence(recorded, distributions, other, sampling)
+        )
+        return self.log_probs(recorded, distributions, sampling), kl
 
     @abstractmethod
-    def record(self, trajectories: Sequence[Trajectory], law: Any) -> Any:
+    def record(self, trajectories: Sequence[Trajectory], sampling: Any) -> Any:
         """Recorded steps as tensors."""
 
     @abstractmethod
-    def laws(self, recorded: Any, model: Any, exploration: "Exploration | None") -> Any:
-        """The laws of all places that scoring the steps needs, under these weights."""
+    def distributions(self, recorded: Any, model: Any, exploration: "Exploration | None") -> Any:
+        """The distributions of all places that scoring the steps needs, under these weights."""
 
     @abstractmethod
-    def log_probs(self, recorded: Any, laws: Any, law: Any, /) -> Tensor:
+    def log_probs(self, recorded: Any, distributions: Any, sampling: Any, /) -> Tensor:
         """Log-probabilities of the recorded terms, in the order of `Trajectory.logprobs`."""
 
     @abstractmethod
-    def step_divergence(self, recorded: Any, laws: Any, other: Any, law: Any, /) -> Tensor:
-        """KL of each step to the reference, whose laws of the same places are `other`."""
+    def step_divergence(
+        self, recorded: Any, distributions: Any, other: Any, sampling: Any, /
+    ) -> Tensor:
+        """KL of each step to the reference, whose distributions of the same places are `other`."""
 
 
 def answer_of(
@@ -261,7 +269,7 @@ class DenoisingPolicy(CanvasPolicy):
         if not section.explore and (Path(source) / FILE).is_file():
             raise ModelError(
                 f"{source} was trained with learnt temperatures, which model.explore: false would "
-                "leave out of its law",
+                "leave out of its sampling distribution",
                 f"set model.explore to true, or delete {FILE} there",
             )
         self.exploration = Exploration.read(source).to(self.device) if section.explore else None

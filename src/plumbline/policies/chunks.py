@@ -21,15 +21,15 @@ from plumbline.records import Key, Request, Sampling, Trajectory
 #
 # What policies share that fill a canvas over a denoising time and score each step by itself.
 #
-# Among it a learnable temperature over that time, inside the law. ReinFlow (Zhang et al. 2025,
-# arXiv:2505.22094) lets RL learn how much noise a flow policy adds at each time, with the noise's
-# density part of the log-probability. For discrete choices the noise is the temperature: logits are
-# divided by exp(theta_b), where b is the bin of the step's time, before the sampling law's own
-# temperature and filters. Sampler and scorer divide by the same number, so both laws of a policy
-# hold and the gradient reaches theta.
+# Among it a learnable temperature over that time, inside the sampling distribution. ReinFlow (Zhang
+# et al. 2025, arXiv:2505.22094) lets RL learn how much noise a flow policy adds at each time, with
+# the noise's density part of the log-probability. For discrete choices the noise is the
+# temperature: logits are divided by exp(theta_b), where b is the bin of the step's time, before the
+# sampling distribution's own temperature and filters. Sampler and scorer divide by the same number,
+# so both laws of a policy hold and the gradient reaches theta.
 
-Law = TypeVar("Law", bound=Sampling)
-"""The kind of law that a family draws by."""
+SamplingT = TypeVar("SamplingT", bound=Sampling)
+"""The kind of sampling distribution that a family draws by."""
 
 Watch = Callable[[Key, NDArray[np.int64]], None]
 """Hears the key of a request, and its canvas [L] after a step."""
@@ -46,16 +46,16 @@ about as much."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chunk(Generic[Law]):
+class Chunk(Generic[SamplingT]):
     """What is drawn together."""
 
-    sampling: Law
+    sampling: SamplingT
     prompts: list[list[int]]  # P, the token ids of each
     requests: list[Request]  # R, those of one prompt side by side
     counts: list[int]  # P, how many requests each prompt has
     shared: int
-    """Tokens that all prompts of this law in the call begin with, where reading them once pays;
-    else 0."""
+    """Tokens that all prompts of this sampling distribution in the call begin with, where reading
+    them once pays; else 0."""
     watch: Watch | None = None
     """Hears what a canvas holds after each step; what is drawn does not depend on it."""
 
@@ -79,7 +79,7 @@ class Chunk(Generic[Law]):
         grid[there] = torch.arange(len(self.requests))
         return grid
 
-    def by_length(self, unit: int) -> Iterator["Chunk[Law]"]:
+    def by_length(self, unit: int) -> Iterator["Chunk[SamplingT]"]:
         """The chunk in parts whose prompts leave equal rests when cut into pieces of `unit`
         tokens."""
         starts = [sum(self.counts[:index]) for index in range(len(self.counts))]
@@ -106,17 +106,17 @@ class Chunk(Generic[Law]):
 
 def chunks(
     requests: Sequence[Request],
-    law: type[Law],
+    sampling_type: type[SamplingT],
     encode: Callable[[Request], list[int]],
     rows_at_once: int,
     shared: int | None = None,
-) -> Iterator[Chunk[Law]]:
+) -> Iterator[Chunk[SamplingT]]:
     """Cut requests into chunks of at most `rows_at_once` cells of a grid, copies of a prompt side
     by side.
 
     Args:
-        requests: in any order, of any laws of that kind; their keys differ.
-        law: the family's kind.
+        requests: in any order, of any sampling of that kind; their keys differ.
+        sampling_type: the family's kind.
         encode: the token ids of a request's prompt; asked once for each distinct one, before
             anything is drawn.
         rows_at_once: what the device holds.
@@ -126,7 +126,7 @@ def chunks(
     Raises:
         RecipeError, ValueError: see `copies`.
     """
-    for sampling, found in copies(requests, law, encode, rows_at_once):
+    for sampling, found in copies(requests, sampling_type, encode, rows_at_once):
         # Prompts of equally many copies stand together, so that the grid has few empty cells.
         pairs = sorted(found, key=lambda pair: len(pair[1]))
         start, common = 0, _shared([ids for ids, _ in pairs]) if shared is None else shared
@@ -145,27 +145,33 @@ def chunks(
 
 
 def copies(
-    requests: Sequence[Request], law: type[Law], encode: Callable[[Request], list[int]], most: int
-) -> list[tuple[Law, list[tuple[list[int], list[Request]]]]]:
-    """Requests law by law, each distinct prompt's token ids with at most so many copies of it.
+    requests: Sequence[Request],
+    sampling_type: type[SamplingT],
+    encode: Callable[[Request], list[int]],
+    most: int,
+) -> list[tuple[SamplingT, list[tuple[list[int], list[Request]]]]]:
+    """Requests by their sampling distribution, each distinct prompt's token ids with at most so
+    many copies of it.
 
     Raises:
-        RecipeError: a law is another family's.
+        RecipeError: a sampling distribution is another family's.
         ValueError: two requests have one key, and so would have one answer.
     """
     if len({request.key for request in requests}) < len(requests):
         raise ValueError("requests of one call have keys of their own")
-    laws: dict[Law, dict[tuple[tuple[str, str], ...], list[Request]]] = {}
+    groups_of: dict[SamplingT, dict[tuple[tuple[str, str], ...], list[Request]]] = {}
     for request in requests:
         content = tuple((message["role"], message["content"]) for message in request.messages)
-        laws.setdefault(law.of(request.sampling), {}).setdefault(content, []).append(request)
+        groups_of.setdefault(sampling_type.of(request.sampling), {}).setdefault(content, []).append(
+            request
+        )
     found = []
-    for one, groups in laws.items():
+    for sampling, groups in groups_of.items():
         parts: list[tuple[list[int], list[Request]]] = []
         for group in groups.values():
             ids = encode(group[0])
             parts += [(ids, group[start : start + most]) for start in range(0, len(group), most)]
-        found.append((one, parts))
+        found.append((sampling, parts))
     return found
 
 

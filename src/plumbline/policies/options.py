@@ -64,7 +64,7 @@ class DenoisingModel(CanvasModel):
 
 
 def model_section(recipe: Recipe) -> ModelSection:
-    """The recipe's model section with the canvas that its sampling law fills."""
+    """The recipe's model section with the canvas that its sampling distribution fills."""
     model = recipe.model
     if isinstance(model, CanvasModel) and model.canvas is None:
         return model.model_copy(update={"canvas": recipe.sampling.max_tokens})

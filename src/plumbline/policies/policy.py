@@ -2,10 +2,10 @@
 
 Letters in shapes: N terms (log-probabilities of single choices, flat over a batch), n trajectories.
 
-A policy is a sampler and a learner that share their weights, and both follow one law.
-`plumbline.api.check_policy` holds every family to it:
-law 1, scoring a recorded trajectory with the weights that sampled it gives the recorded
-log-probabilities; law 2, the draws really come from the declared law.
+A policy is a sampler and a learner that share their weights, and both follow one sampling
+distribution. `plumbline.api.check_policy` holds every family to it: law 1, scoring a recorded
+trajectory with the weights that sampled it gives the recorded log-probabilities; law 2, the draws
+really come from the declared distribution.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from plumbline.policies.chunks import Watch
     from plumbline.policies.sampling_distribution import Noise
-    from plumbline.policies.token_logprobs import Places
+    from plumbline.policies.token_logprobs import TokenDistributions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,8 +153,8 @@ class Sampler(Protocol):
         ...
 
     def exact(self, sampling: Sampling) -> bool:
-        """Whether under this law the log-probabilities cover every random choice that the sampler
-        makes."""
+        """Whether under this sampling distribution the log-probabilities cover every random choice
+        that the sampler makes."""
         ...
 
     def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
@@ -167,7 +167,7 @@ class Sampler(Protocol):
         and moves borders and recorded log-probabilities (in float32 by about 1e-6).
 
         Args:
-            requests: of any prompts and laws; their keys differ.
+            requests: of any prompts and distributions; their keys differ.
 
         Raises:
             DataError: a prompt does not fit into the context (raised before anything is drawn).
@@ -212,8 +212,8 @@ class Policy(ABC):
     def prompt_length(self, messages: Sequence[Message]) -> int:
         """See `Sampler.prompt_length`."""
 
-    def exact(self, sampling: Sampling) -> bool:  # noqa: ARG002 - every law is scored exactly
-        """See `Sampler.exact`; by default under every law."""
+    def exact(self, sampling: Sampling) -> bool:  # noqa: ARG002 - each is scored exactly
+        """See `Sampler.exact`; by default under every sampling distribution."""
         return True
 
     @abstractmethod
@@ -252,11 +252,11 @@ class Policy(ABC):
         divergence: bool = False,
     ) -> Terms:
         """Log-probabilities of the recorded choices under the present weights, each at its own
-        sampling law.
+        sampling distribution.
 
         Args:
             trajectories: what `sample` returned, or some of its steps; any number, of any prompts,
-                under one law.
+                under one sampling distribution.
             reference: score with the weights that `keep_reference` remembered (without gradient).
             divergence: also compute each step's KL to the reference in closed form, with gradient.
         """
@@ -274,7 +274,7 @@ class Policy(ABC):
         gradient.
 
         Args:
-            trajectories: what `sample` returned, under one law.
+            trajectories: what `sample` returned, under one sampling distribution.
             hinted: the same answers after the prompts that the teacher is given.
             teacher: another model; None: the reference's weights.
             forward: of the teacher to this policy; else the reverse.
@@ -292,12 +292,12 @@ class Policy(ABC):
             "set rl.kl to sampled",
         )
 
-    def teacher_places(
+    def teacher_distributions(
         self,
         trajectories: Sequence[Trajectory],  # noqa: ARG002
         *,
         reference: bool = False,  # noqa: ARG002
-    ) -> Places:
+    ) -> TokenDistributions:
         """What a teacher, or the `reference`, says at each token of the answers, without gradient,
         for `compare`.
 
@@ -455,17 +455,17 @@ def with_gradients(policy: Policy, work: Work) -> tuple[Any, Mapping[str, Tensor
     }
 
 
-def common_law(trajectories: Sequence[Trajectory]) -> Sampling:
-    """The one law that all trajectories of a call were drawn under.
+def common_sampling(trajectories: Sequence[Trajectory]) -> Sampling:
+    """The one sampling distribution that all trajectories of a call were drawn under.
 
     Raises:
-        ValueError: there are none, or they carry several laws.
+        ValueError: there are none, or they carry several distributions.
     """
     if not trajectories:
         raise ValueError("nothing to score")
     sampling = trajectories[0].sampling
     if any(trajectory.sampling != sampling for trajectory in trajectories):
-        raise ValueError("trajectories of one call share one sampling law")
+        raise ValueError("trajectories of one call share one sampling distribution")
     return sampling
 
 

@@ -107,11 +107,11 @@ def forecast(policy: Policy, source: Source, recipe: Recipe, answers: int) -> Ma
     prompt = sum(len(one.tokens) for one in shown) / len(shown) - length
 
     def drawing(tokens: int) -> float:
-        law = replace(recipe.sampling, max_tokens=tokens)
+        sampling = replace(recipe.sampling, max_tokens=tokens)
         keys = [(each, copy) for each in examples[: rows[0]] for copy in range(rows[1])]
         began = time.perf_counter()
         for _ in policy.sample(
-            [Request(("forecast", each.id, copy), each.messages, law) for each, copy in keys]
+            [Request(("forecast", each.id, copy), each.messages, sampling) for each, copy in keys]
         ):
             pass
         return time.perf_counter() - began

@@ -637,7 +637,7 @@ def _loss(terms: Terms, batch: _Batch, indices: Sequence[int], sums: _Sums) -> T
 
 @torch.no_grad()
 def probe_gap(policy: Policy, trajectories: Sequence[Trajectory]) -> float:
-    """The gap on one rollout, where not all have to be scored: the two laws are watched at every
-    step."""
+    """The gap on one rollout, where not all have to be scored: the two distributions are watched at
+    every step."""
     terms = policy.score(trajectories)
     return float((terms.logprobs - terms.recorded).abs().mean())

@@ -14,13 +14,13 @@ from plumbline.errors import ModelError
 from plumbline.policies.flow.network import FlowNetwork
 from plumbline.policies.flow.options import FlowSampling
 from plumbline.policies.sampling_distribution import noises
-from tests.policies.families import LAWS, assert_both_laws_hold, drawn
+from tests.policies.families import SAMPLINGS, assert_both_laws_hold, drawn
 from tests.policies.flow.conftest import make, opened
 
 CHATS = [
     [{"role": "user", "content": text}] for text in ("nota?", "o produto chegou atrasado?", "sim")
 ]
-LAW = LAWS["flow"]
+SAMPLING = SAMPLINGS["flow"]
 
 
 @pytest.fixture(scope="module", params=["uniform", "mask"])
@@ -34,8 +34,8 @@ def test_both_laws_hold(tmp_path, kernel, options, monkeypatch):
     """With a start that is always the same (the noise has no term), one place, and few tokens that
     matter."""
     policy = opened(make(tmp_path / "m", source="mask"))
-    law = FlowSampling(max_tokens=1, steps=3, top_k=4, kernel=kernel, **options)
-    assert_both_laws_hold(policy, CHATS[0], law, draws=1500, gap=1e-5, least=0.97)
+    sampling = FlowSampling(max_tokens=1, steps=3, top_k=4, kernel=kernel, **options)
+    assert_both_laws_hold(policy, CHATS[0], sampling, draws=1500, gap=1e-5, least=0.97)
 
 
 @pytest.mark.parametrize("kernel", ["conditional", "marginal"])
@@ -97,7 +97,7 @@ def test_greedy_ends_with_the_most_probable_tokens(policy):
     last = trajectory.steps[-1]
     prefix = policy.network.encode([trajectory.prompt.tolist()])
     with torch.no_grad():
-        hidden = policy.network.places(
+        hidden = policy.network.hidden_states(
             prefix,
             torch.from_numpy(last.state)[None],
             torch.tensor([last.time]),
@@ -109,7 +109,7 @@ def test_greedy_ends_with_the_most_probable_tokens(policy):
 
 def test_gradients_are_those_of_finite_differences(flow_folder):
     policy = opened(flow_folder, explore=True)
-    trajectories = drawn(policy, replace(LAW, kernel="marginal", temperature=0.8), copies=1)
+    trajectories = drawn(policy, replace(SAMPLING, kernel="marginal", temperature=0.8), copies=1)
     policy.score(trajectories).logprobs.sum().backward()
     for name in (
         "head.bias",
@@ -134,7 +134,7 @@ def test_the_divergence_has_a_gradient_where_the_present_token_is_filtered_out(f
     sides."""
     policy = opened(flow_folder)
     policy.keep_reference()
-    trajectories = drawn(policy, replace(LAW, kernel=kernel, top_k=2))
+    trajectories = drawn(policy, replace(SAMPLING, kernel=kernel, top_k=2))
     with torch.no_grad():
         for weight in policy.trainable().values():
             weight.add_(0.02)

@@ -1,4 +1,4 @@
-"""The masked policy around its law: places, batches, losses, what is opened, and what is
+"""The masked policy around its distribution: places, batches, losses, what is opened, and what is
 refused."""
 
 import json
@@ -14,21 +14,21 @@ from plumbline.errors import DataError, ModelError
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.masked.policy import check_model
 from plumbline.policies.sampling_distribution import noises
-from tests.policies.families import LAWS, drawn
+from tests.policies.families import SAMPLINGS, drawn
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import logits_of, ways
 
 CHAT = [{"role": "user", "content": "nota?"}]
-LAW = LAWS["masked"]
+SAMPLING = SAMPLINGS["masked"]
 
 
 def test_every_place_is_filled_once_and_never_with_the_mask(policy):
-    for law in (
-        LAW,
-        replace(LAW, selector="ancestral"),
-        replace(LAW, selector="threshold", threshold=0.2),
+    for sampling in (
+        SAMPLING,
+        replace(SAMPLING, selector="ancestral"),
+        replace(SAMPLING, selector="threshold", threshold=0.2),
     ):
-        for trajectory in drawn(policy, law):
+        for trajectory in drawn(policy, sampling):
             places = np.concatenate([step.positions for step in trajectory.steps])
             assert sorted(places) == list(range(8))
             last = trajectory.steps[-1]
@@ -36,8 +36,8 @@ def test_every_place_is_filled_once_and_never_with_the_mask(policy):
 
 
 def test_greedy_takes_the_most_confident_places_and_their_best_tokens(policy):
-    law = MaskedSampling(temperature=0, max_tokens=4, steps=4)
-    ((trajectory,),) = sampled(policy, [CHAT], 1, law, seed=0)
+    sampling = MaskedSampling(temperature=0, max_tokens=4, steps=4)
+    ((trajectory,),) = sampled(policy, [CHAT], 1, sampling, seed=0)
     state = [policy.mask_id] * 4
     for step in trajectory.steps:
         assert step.state.tolist() == state
@@ -57,14 +57,14 @@ def test_the_divergence_is_the_enumerated_one(masked_folder):
     """One step of one place: KL over (place, token) pairs, against the mean of the closed form over
     places."""
     policy = opened(masked_folder)
-    law = MaskedSampling(max_tokens=2, steps=2, top_k=2, selector="plackett_luce")
+    sampling = MaskedSampling(max_tokens=2, steps=2, top_k=2, selector="plackett_luce")
     policy.keep_reference()
     before = {}
     prompt = policy.chat.prompt(CHAT)
 
     def first_steps():
         found = {}
-        for key, log_p, _ in ways(policy, prompt, replace(law, steps=2)):
+        for key, log_p, _ in ways(policy, prompt, replace(sampling, steps=2)):
             found.setdefault(key[0], []).append(log_p)
         return {key: float(torch.stack(parts).logsumexp(0)) for key, parts in found.items()}
 
@@ -77,7 +77,7 @@ def test_the_divergence_is_the_enumerated_one(masked_folder):
         after = first_steps()
     assert set(before) == set(after), "the perturbation must not change the two best tokens"
     exact = sum(np.exp(after[key]) * (after[key] - before[key]) for key in after)
-    (group,) = sampled(policy, [CHAT], 300, law, seed=0)
+    (group,) = sampled(policy, [CHAT], 300, sampling, seed=0)
     by_place = {int(t.steps[0].positions[0]): replace(t, steps=t.steps[:1]) for t in group}
     terms = policy.score(list(by_place.values()), divergence=True)
     chance = [
@@ -126,7 +126,7 @@ def test_a_hidden_view_of_an_answer_has_its_own_tokens(policy):
     assert policy.score([view]).logprobs.shape == (4,)
 
 
-def test_no_steps_at_all_are_refused_where_the_law_is_made():
+def test_no_steps_at_all_are_refused_where_the_distribution_is_made():
     with pytest.raises(ValueError, match="at least 1"):
         MaskedSampling(max_tokens=8, steps=0)
 

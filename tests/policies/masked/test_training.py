@@ -43,7 +43,7 @@ class TestBounds:
     """ELBOs of an answer on three places against all orders of filling it in, by plain forward
     passes."""
 
-    law = MaskedSampling(max_tokens=3, steps=3)
+    sampling = MaskedSampling(max_tokens=3, steps=3)
 
     def orders(self, policy, trajectory):
         """log p(answer | order) of each order."""
@@ -67,7 +67,7 @@ class TestBounds:
     def test_hidden_views_weigh_up_to_the_bound_of_all_orders(self, masked_folder, attention):
         """Exactly: the expectation of ESPO's estimator, over every size and every set."""
         policy = opened(masked_folder, attention=attention)
-        (trajectory,) = sampled(policy, [CHAT], 1, self.law, 0)[0]
+        (trajectory,) = sampled(policy, [CHAT], 1, self.sampling, 0)[0]
         expected = 0.0
         for size in (1, 2, 3):
             sets = list(itertools.combinations(range(3), size))
@@ -87,7 +87,7 @@ class TestBounds:
         answer = self.canvas(policy, trajectory)
         ways = [
             trajectory_of(
-                policy, trajectory.prompt, tuple(((i,), (answer[i],)) for i in order), self.law
+                policy, trajectory.prompt, tuple(((i,), (answer[i],)) for i in order), self.sampling
             )
             for order in itertools.permutations(range(3))
         ]
@@ -103,7 +103,7 @@ def test_a_reward_is_learnt_step_by_step(masked_folder):
     """A bandit: the share of places that hold one token. Its exact expectation rises at each
     update, and reaches 1."""
     policy = opened(masked_folder)
-    law = MaskedSampling(max_tokens=2, steps=2, selector="plackett_luce")
+    sampling = MaskedSampling(max_tokens=2, steps=2, selector="plackett_luce")
     prompt, mask = policy.chat.prompt(CHAT), policy.mask_id
     with torch.no_grad():
         token = int(logits_of(policy, prompt, [mask, mask])[0].topk(2).indices[1])
@@ -130,7 +130,7 @@ def test_a_reward_is_learnt_step_by_step(masked_folder):
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 24)
     values = [expected()]
     for step in range(24):
-        (group,) = sampled(policy, [CHAT], 128, law, seed=step)
+        (group,) = sampled(policy, [CHAT], 128, sampling, seed=step)
         rewards = np.array(
             [
                 np.mean([t == token for s in trajectory.steps for t in s.tokens])
@@ -151,13 +151,13 @@ def test_a_reward_is_learnt_step_by_step(masked_folder):
 
 def test_a_rollout_none_of_whose_looks_hides_anything_adds_nothing(masked_folder):
     """On a canvas of one place GDPO's two nodes leave every sixth rollout whole."""
-    policy, law = opened(masked_folder), MaskedSampling(max_tokens=1, steps=1)
+    policy, sampling = opened(masked_folder), MaskedSampling(max_tokens=1, steps=1)
     rate = {"learning_rate": 1e-9}
     recipe = toy_recipe(
         family="masked", max_tokens=1, algorithm={"name": "gdpo", "draws": 2}, optimiser=rate
     )
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 4)
-    credits_ = [Credit((each,), 1.0, 0.1) for each in drawn(policy, law, copies=8)]
+    credits_ = [Credit((each,), 1.0, 0.1) for each in drawn(policy, sampling, copies=8)]
     views = bound_views(
         policy, [c.turns[0] for c in credits_], LOOKS["gdpo"], 2, np.random.default_rng(0)
     )

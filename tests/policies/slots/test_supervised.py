@@ -111,16 +111,16 @@ def test_a_demonstration_is_learnt_and_then_answered_in_any_number_of_rounds(min
         (policy.supervised_loss(batch * 4, noises(8, step)) / 64).backward()
         optimiser.step()
         falling.step()
-    laws = [
+    samplings = [
         SlotSampling(max_tokens=8, steps=steps, selector="plackett_luce", temperature=0.0)
         for steps in (1, 2, 4)
     ]
-    laws += [
+    samplings += [
         SlotSampling(max_tokens=8, selector="threshold", threshold=t, temperature=0.0)
         for t in (0.5, 0.9)
     ]
-    for law in laws:
-        texts = [group[0].text for group in sampled(policy, [PROMPT, LONGER], 1, law, 0)]
+    for sampling in samplings:
+        texts = [group[0].text for group in sampled(policy, [PROMPT, LONGER], 1, sampling, 0)]
         assert texts == ["a b b a b", "b b a"]
 
 

@@ -241,7 +241,7 @@ def noise_of_mean(values: NDArray[np.float64], count: int, most: float = 0.8) ->
 
 def usual_step(values: NDArray[np.float64], over: int = 1) -> float:
     """The standard deviation of differences by their median, which is 0.6745 of them for a normal
-    law."""
+    sampling distribution."""
     return float(np.median(np.abs(values[over:] - values[:-over])) / 0.6745)
 
 

@@ -137,13 +137,13 @@ def _unusual(rate: float, *, adapters: bool) -> Iterator[Finding]:
     )
 
 
-# -- the laws of drawing and of scoring ------------------------------------------------------------
+# -- how answers are drawn and how they are scored ------------------------------------------------
 
-LAW = ("temperature", "top_k", "top_p", "steps", "max_tokens")
+SAMPLING_KEYS = ("temperature", "top_k", "top_p", "steps", "max_tokens")
 
 
-@check("before", name="laws")
-def laws(before: BeforeRun) -> Iterator[Finding]:
+@check("before", name="sampling")
+def check_sampling(before: BeforeRun) -> Iterator[Finding]:
     """What is drawn, scored, clipped and evaluated, against one another."""
     recipe = before.recipe
     sampling, rl, controls = recipe.sampling, recipe.rl, recipe.controls
@@ -164,7 +164,13 @@ def laws(before: BeforeRun) -> Iterator[Finding]:
         }
         change: dict[str, Any] = {"evaluation.steps": None}
         yield Finding(
-            "warning", what, check="law", evidence=evidence, causes=causes, fix=fix, change=change
+            "warning",
+            what,
+            check="sampling",
+            evidence=evidence,
+            causes=causes,
+            fix=fix,
+            change=change,
         )
     yield from _as_before(before)
     if rl is None:
@@ -180,7 +186,13 @@ def laws(before: BeforeRun) -> Iterator[Finding]:
         evidence = {"drawn": sampling.temperature, "scored": controls.score_temperature}
         change = {"controls.score_temperature": None}
         yield Finding(
-            "warning", what, check="law", evidence=evidence, causes=causes, fix=fix, change=change
+            "warning",
+            what,
+            check="sampling",
+            evidence=evidence,
+            causes=causes,
+            fix=fix,
+            change=change,
         )
     if rl.lag and rl.old == "rescored" and rl.tis is None:
         what = (
@@ -194,7 +206,7 @@ def laws(before: BeforeRun) -> Iterator[Finding]:
         yield Finding(
             "warning",
             what,
-            check="law",
+            check="sampling",
             evidence={"lag": rl.lag},
             causes=causes,
             fix=fix,
@@ -228,7 +240,9 @@ def _as_before(before: BeforeRun) -> Iterator[Finding]:
     card = Card.read(model) if model is not None and model.is_dir() else None
     now = asdict(sampling) | {"steps": before.recipe.evaluation.steps or sampling.most_steps}
     then = (
-        {key: card.sampling[key] for key in LAW if key in card.sampling} if card is not None else {}
+        {key: card.sampling[key] for key in SAMPLING_KEYS if key in card.sampling}
+        if card is not None
+        else {}
     )
     # it was evaluated greedily alone, which says nothing of how it drew
     if then.get("temperature") == 0:
@@ -237,15 +251,24 @@ def _as_before(before: BeforeRun) -> Iterator[Finding]:
     if changed:
         named = ", ".join(f"{key} {old} then and {new} now" for key, (old, new) in changed.items())
         what = (
-            f"the run that made {name} drew its answers by another law ({named}): its evaluations "
-            "and those of this "
+            f"the run that made {name} drew its answers by another sampling distribution ({named}): "
+            "its evaluations and those of this "
         )
         what += "run are not of one kind"
         causes = ("two recipes with settings of their own",)
-        fix = "draw as that run did, or evaluate its model again under this law before you compare"
+        fix = (
+            "draw as that run did, or evaluate its model again under this sampling distribution "
+            "before you compare"
+        )
         change = {f"sampling.{key}": old for key, (old, _) in changed.items()}
         yield Finding(
-            "warning", what, check="law", evidence=changed, causes=causes, fix=fix, change=change
+            "warning",
+            what,
+            check="sampling",
+            evidence=changed,
+            causes=causes,
+            fix=fix,
+            change=change,
         )
 
 
@@ -385,4 +408,4 @@ def reproducible(before: BeforeRun) -> Iterator[Finding]:
         yield Finding("note", what, evidence={"seed": before.recipe.seed}, fix=fix, change=change)
 
 
-CHECKS = (rates, laws, ignored, reproducible)
+CHECKS = (rates, check_sampling, ignored, reproducible)

@@ -42,7 +42,7 @@ Size = Annotated[int, Field(gt=0, le=2**26)]
 
 @dataclass(frozen=True, slots=True)
 class FlowConfig:
-    """Everything that decides the shape and the law of a flow model."""
+    """Everything that decides the shape and the sampling distribution of a flow model."""
 
     vocabulary: Size
     hidden: Size
@@ -148,7 +148,7 @@ class FlowNetwork(nn.Module):
             own.append((key, value))
         return states, own
 
-    def places(self, prefix: Prefix, canvas: Tensor, time: Tensor, width: Tensor) -> Tensor:
+    def hidden_states(self, prefix: Prefix, canvas: Tensor, time: Tensor, width: Tensor) -> Tensor:
         """Hidden states [R, L, H] before the head of canvases [R, L], each behind its row's prompt.
 
         Args:
@@ -582,7 +582,7 @@ def check_backbone(network: TimedBackbone, source: str) -> None:
     tokens = torch.randint(0, config.vocabulary, (SEQUENCES, PROMPT + CANVAS), generator=generator)
     prompts, canvas = tokens[:, :PROMPT].tolist(), tokens[:, PROMPT:].to(network.device)
     time = torch.linspace(0, 1, SEQUENCES, device=network.device)
-    mine = network.places(network.encode(prompts), canvas, time, torch.zeros_like(time))
+    mine = network.hidden_states(network.encode(prompts), canvas, time, torch.zeros_like(time))
     theirs = plain.hidden(plain.encode(prompts), canvas)
     if float((mine - theirs).abs().max()) > NEAR * float(theirs.abs().max()):
         raise ModelError(

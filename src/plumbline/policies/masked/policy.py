@@ -4,8 +4,8 @@ itself.
 Letters in shapes: S scored steps, L places, N chosen tokens.
 
 A trajectory is the sequence of its steps; each step's probability is that of its tokens, under
-`token_law`, times that of the choice of its places, where the model has a say in it (`selectors`).
-Both are exact.
+`sampling_distribution`, times that of the choice of its places, where the model has a say in it
+(`selectors`). Both are exact.
 """
 
 import math
@@ -22,7 +22,7 @@ from plumbline.policies.canvas import DenoisingPolicy, Exploration, split
 from plumbline.policies.chunks import Chunk
 from plumbline.policies.masked.network import BLOCKWISE, LLADA_NAMES, Network, Prompts, config_of
 from plumbline.policies.masked.options import MaskedModel, MaskedSampling
-from plumbline.policies.masked.sampler import LawOf, denoise
+from plumbline.policies.masked.sampler import ReadDistributions, denoise
 from plumbline.policies.masked.scorer import Recorded, log_probs, slices, step_divergence
 from plumbline.policies.opening import clear_opening_errors
 from plumbline.policies.policy import Demonstration
@@ -31,7 +31,7 @@ from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.numerics import Trial
 from plumbline.policies.pretrained.policy import additive, mask_token, padded
 from plumbline.policies.sampling_distribution import Noise, uniforms
-from plumbline.policies.token_logprobs import Places, token_log_prob
+from plumbline.policies.token_logprobs import TokenDistributions, token_log_prob
 from plumbline.records import Request, Sampling, Step, Trajectory
 
 SEQUENCES, PROMPT, CANVAS = 6, 9, 12
@@ -120,14 +120,14 @@ the backward pass.
 Measured on a Llama with as many key as query heads: 0.09; fewer key heads cost less.
 """
 PLAIN = Sampling()
-"""The law of supervised training."""
+"""The sampling distribution of supervised training."""
 
 
 class MaskedPolicy(DenoisingPolicy):
     """A bidirectional model with a mask token as a `Policy`. Open one with `MaskedPolicy.open`."""
 
     family = "masked"
-    law = MaskedSampling
+    sampling_type = MaskedSampling
     mask_id: int
 
     def __init__(self, loaded: Loaded, section: MaskedModel, source: str) -> None:
@@ -185,19 +185,21 @@ class MaskedPolicy(DenoisingPolicy):
             for chunk in [whole] if block is None else whole.by_length(block):
                 pieces = slices(chunk.sampling, block, len(chunk.prompts[0]))
                 for row, canvas, steps in denoise(
-                    self._law_of(chunk), chunk, pieces, self.mask_id, ends
+                    self._make_reader(chunk), chunk, pieces, self.mask_id, ends
                 ):
                     yield self.finished(chunk, row, canvas, steps)
 
     @torch.no_grad()
-    def _law_of(self, chunk: Chunk[MaskedSampling]) -> LawOf:
+    def _make_reader(self, chunk: Chunk[MaskedSampling]) -> ReadDistributions:
         """The model on a chunk's prompts, each of them encoded once."""
         encoded = self.network.encode(chunk.prompts)
         prompt_of = chunk.prompt_of
         everyone = torch.arange(len(prompt_of))
         rows = encoded.rows(prompt_of.to(self.device))
 
-        def law_of(active: Tensor, canvas: Tensor, which: Tensor, time: float) -> Places:
+        def read_distributions(
+            active: Tensor, canvas: Tensor, which: Tensor, time: float
+        ) -> TokenDistributions:
             mine = (
                 rows
                 if torch.equal(active, everyone)
@@ -209,9 +211,11 @@ class MaskedPolicy(DenoisingPolicy):
                 if self.exploration is None
                 else self.exploration.divisor([time]).expand(len(hidden))
             )
-            return Places(self.model.get_output_embeddings(), self.mask_id, hidden, divisor)
+            return TokenDistributions(
+                self.model.get_output_embeddings(), self.mask_id, hidden, divisor
+            )
 
-        return law_of
+        return read_distributions
 
     # -- scoring -----------------------------------------------------------------------------------
 
@@ -226,12 +230,15 @@ class MaskedPolicy(DenoisingPolicy):
             trajectory.sampling.max_tokens + math.ceil(KEPT * prompt)
         ), prompt
 
-    def record(self, trajectories: Sequence[Trajectory], law: MaskedSampling) -> Recorded:
+    def record(self, trajectories: Sequence[Trajectory], sampling: MaskedSampling) -> Recorded:
         """See `CanvasPolicy.record`."""
-        return Recorded.of(trajectories, law, self.mask_id, self.network.block)
+        return Recorded.of(trajectories, sampling, self.mask_id, self.network.block)
 
-    def laws(self, recorded: Recorded, model: Any, exploration: Exploration | None) -> Places:
-        """The laws of all places that any recorded step could have filled, step by step."""
+    def distributions(
+        self, recorded: Recorded, model: Any, exploration: Exploration | None
+    ) -> TokenDistributions:
+        """The distributions of all places that any recorded step could have filled, step by
+        step."""
         prompts: Prompts = self.network.encode(recorded.prompts, model).rows(
             recorded.prompt_of.to(self.device)
         )
@@ -242,7 +249,9 @@ class MaskedPolicy(DenoisingPolicy):
             if exploration is None
             else exploration.divisor(recorded.times)[looked_at.nonzero()[:, 0]]
         )
-        return Places(model.get_output_embeddings(), self.mask_id, hidden[looked_at], divisor)
+        return TokenDistributions(
+            model.get_output_embeddings(), self.mask_id, hidden[looked_at], divisor
+        )
 
     log_probs = staticmethod(log_probs)
     step_divergence = staticmethod(step_divergence)
@@ -295,8 +304,8 @@ class MaskedPolicy(DenoisingPolicy):
         )
         at = read[hidden.to(self.device)]
         weight = (1 / share)[hidden.nonzero()[:, 0]].to(self.device, torch.float32)
-        laws = Places(self.model.get_output_embeddings(), self.mask_id, at)
-        log_p = token_log_prob(laws, canvas[hidden].to(self.device), PLAIN)
+        distributions = TokenDistributions(self.model.get_output_embeddings(), self.mask_id, at)
+        log_p = token_log_prob(distributions, canvas[hidden].to(self.device), PLAIN)
         return -(log_p * weight).sum()
 
 

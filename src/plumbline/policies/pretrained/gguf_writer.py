@@ -71,7 +71,7 @@ def check_writable(policy: Any) -> str:
     config = policy.model.config
     rope = getattr(config, "rope_parameters", None) or {}
     windows = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
-    shape, law = config.model_type, config.to_dict().get("hidden_act")
+    shape, activation = config.model_type, config.to_dict().get("hidden_act")
     reasons = (
         (
             policy.family != "autoregressive",
@@ -83,7 +83,7 @@ def check_writable(policy: Any) -> str:
             f"its rotary embedding is stretched ({rope.get('rope_type')})",
         ),
         (bool(windows), "it attends within a window"),
-        (law != "silu", f"its activation is {law}, not silu"),
+        (activation != "silu", f"its activation is {activation}, not silu"),
         (
             shape == "qwen3" and config.head_dim != HEAD,
             (

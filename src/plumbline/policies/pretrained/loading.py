@@ -200,7 +200,7 @@ def load(
         config.eos_token_id = list(chat.stop_ids)
         try:
             config.validate(strict=True)
-        except ValueError:  # of laws of drawing that transformers reads, and would not write
+        except ValueError:  # of sampling settings that transformers reads, and would not write
             ids = {
                 name: getattr(config, name)
                 for name in ("eos_token_id", "bos_token_id", "pad_token_id")
@@ -492,8 +492,8 @@ def open_chat(
 
 
 def _without_dropout(model: Any) -> None:
-    """Sampler and scorer are one law only without dropout, so it is off everywhere, in training as
-    well."""
+    """Sampler and scorer are one sampling distribution only without dropout, so it is off
+    everywhere, in training as well."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0

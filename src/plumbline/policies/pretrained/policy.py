@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from plumbline.errors import DataError, ModelError, RecipeError
-from plumbline.policies.chunks import Chunk, Law, chunks
+from plumbline.policies.chunks import Chunk, SamplingT, chunks
 from plumbline.policies.forks import forked, may_fork
 from plumbline.policies.memory import free, give_back_where_scarce, is_full
 from plumbline.policies.policy import LiveRequest, Policy
@@ -323,18 +323,18 @@ class PretrainedPolicy(Policy):
         raise NotImplementedError
 
     def chunks(
-        self, requests: Sequence[Request], law: type[Law], canvas: int | None = None
-    ) -> Iterator[Chunk[Law]]:
+        self, requests: Sequence[Request], sampling_type: type[SamplingT], canvas: int | None = None
+    ) -> Iterator[Chunk[SamplingT]]:
         """Requests as they are drawn together.
 
         Args:
             requests: see `Sampler.sample`.
-            law: the family's kind.
+            sampling_type: the family's kind of sampling distribution.
             canvas: places that the model was trained with, for families that have them.
 
         Raises:
             DataError: a prompt does not fit into the context, or an answer into the canvas.
-            RecipeError: a law is another family's.
+            RecipeError: a sampling distribution is another family's.
         """
 
         def encode(request: Request) -> list[int]:
@@ -348,7 +348,7 @@ class PretrainedPolicy(Policy):
             self.check_length(len(ids), longest)
             return ids
 
-        for chunk in chunks(requests, law, encode, self.rows_at_once, self.shared):
+        for chunk in chunks(requests, sampling_type, encode, self.rows_at_once, self.shared):
             # a CPU kills a process whose memory is full, and raises nothing
             give_back_where_scarce()
             yield chunk
@@ -356,8 +356,8 @@ class PretrainedPolicy(Policy):
     def cut(self, requests: Sequence[Request]) -> list[tuple[list[Request], int]]:
         """See `Policy.cut`: chunks of `rows_at_once` rows. A chunk that is cut again stays as it
         is."""
-        laws = {type(request.sampling) for request in requests}
-        return [(one.requests, one.shared) for law in laws for one in self.chunks(requests, law)]
+        kinds = {type(request.sampling) for request in requests}
+        return [(one.requests, one.shared) for kind in kinds for one in self.chunks(requests, kind)]
 
     def recompute(self) -> bool:
         """See `Policy.recompute`; only where the recipe leaves it to the memory (auto)."""

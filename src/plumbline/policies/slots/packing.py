@@ -55,7 +55,7 @@ class Grid:
 
     @classmethod
     def of(cls, sampling: SlotSampling, width: int) -> "Grid":
-        """The grid of a law on a model with slots of `width` tokens.
+        """The grid of a sampling distribution on a model with slots of `width` tokens.
 
         Raises:
             RecipeError: the canvas is no whole number of slots, or the blocks or the rounds do not

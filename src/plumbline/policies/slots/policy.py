@@ -25,7 +25,7 @@ from plumbline.errors import ModelError, RecipeError
 from plumbline.policies import plackett_luce
 from plumbline.policies.canvas import CanvasPolicy
 from plumbline.policies.chunks import LAUNCHES, pack_sizes
-from plumbline.policies.policy import Demonstration, common_law
+from plumbline.policies.policy import Demonstration, common_sampling
 from plumbline.policies.pretrained.fused import fuse_if_right
 from plumbline.policies.pretrained.loading import Loaded, load, stock_config
 from plumbline.policies.pretrained.numerics import Trial
@@ -44,7 +44,12 @@ from plumbline.policies.slots.packing import (
     read_packed,
 )
 from plumbline.policies.slots.sampler import Rollout, decide
-from plumbline.policies.token_logprobs import Places, divergence, head_log_prob, largest_log_prob
+from plumbline.policies.token_logprobs import (
+    TokenDistributions,
+    divergence,
+    head_log_prob,
+    largest_log_prob,
+)
 from plumbline.records import Request, Sampling, Trajectory
 
 # -- loading ---------------------------------------------------------------------------------------
@@ -163,7 +168,7 @@ def check_attention(model: Any, source: str, context: int) -> None:
 # into any passes.
 
 PLAIN = Sampling()
-"""The law of supervised training: temperature 1, no filter."""
+"""The sampling distribution of supervised training: temperature 1, no filter."""
 LEAST = 1e-3
 """The smallest probability of a mask, which bounds its weight."""
 
@@ -246,51 +251,59 @@ def summed_loss(
 # Letters in shapes: N terms, T packed tokens, H hidden size.
 
 
-PackLaws = tuple[Places, Places]
+PackDistributions = tuple[TokenDistributions, TokenDistributions]
 """What weights say about a pack: at the predictors [N], and at the queries [B m], choice by
 choice."""
 
 
-def laws_of(model: Any, mask_id: int, packed: SlotPack) -> PackLaws:
+def read_distributions(model: Any, mask_id: int, packed: SlotPack) -> PackDistributions:
     """One forward pass over a pack."""
     hidden = read_packed(model, packed.ids, packed.positions, packed.mask)[0]
-    tokens = Places(model.get_output_embeddings(), mask_id, hidden[packed.predictors])
+    tokens = TokenDistributions(model.get_output_embeddings(), mask_id, hidden[packed.predictors])
     return tokens, replace(tokens, hidden=hidden[packed.queries].flatten(0, 1))
 
 
-def log_probs(packed: SlotPack, laws: PackLaws, law: SlotSampling) -> Tensor:
+def log_probs(packed: SlotPack, distributions: PackDistributions, sampling: SlotSampling) -> Tensor:
     """Log-probabilities [N + B] of a pack's terms, in the order of `Trajectory.logprobs`."""
-    of, _ = laws
-    tokens = head_log_prob(of.hidden, of.head.weight, of.bias, packed.targets, law)
+    of, _ = distributions
+    tokens = head_log_prob(of.hidden, of.head.weight, of.bias, packed.targets, sampling)
     if len(packed.queries) == 0:
         return tokens[packed.order]
-    if law.selector == "random":
+    if sampling.selector == "random":
         chosen = plackett_luce.even_log_prob(packed.there.sum(1), (packed.chosen >= 0).sum(1))
     else:
-        chosen = plackett_luce.log_prob(_scores(packed, laws, law), packed.chosen)
+        chosen = plackett_luce.log_prob(_scores(packed, distributions, sampling), packed.chosen)
     return torch.cat([tokens, chosen.to(tokens.dtype)])[packed.order]
 
 
-def divergences(packed: SlotPack, laws: PackLaws, other: PackLaws, law: SlotSampling) -> Tensor:
-    """KL [steps] from the law of `laws` to that of `other`, in closed form at the states that were
-    visited.
+def divergences(
+    packed: SlotPack,
+    distributions: PackDistributions,
+    other: PackDistributions,
+    sampling: SlotSampling,
+) -> Tensor:
+    """KL [steps] from the sampling distribution of `distributions` to that of `other`, in closed
+    form at the states that were visited.
 
-    A round's KL is the sum over its drawn tokens of the KL of their laws, given the tokens before
-    them in their slot, and over its picks of slots, given the picks before them. The mean over
-    trajectories of the sum over rounds is the KL of the trajectories (the chain rule; a test
+    A round's KL is the sum over its drawn tokens of the KL of their distributions, given the tokens
+    before them in their slot, and over its picks of slots, given the picks before them. The mean
+    over trajectories of the sum over rounds is the KL of the trajectories (the chain rule; a test
     enumerates it).
     """
-    each = divergence(laws[0], other[0], law)
-    if len(packed.queries) and law.selector != "random":
-        scores, others = _scores(packed, laws, law), _scores(packed, other, law)
+    each = divergence(distributions[0], other[0], sampling)
+    if len(packed.queries) and sampling.selector != "random":
+        scores, others = _scores(packed, distributions, sampling), _scores(packed, other, sampling)
         of_choice = plackett_luce.divergence(scores, others, packed.chosen)
         each = torch.cat([each, of_choice.to(each.dtype)])
     return each.new_zeros(packed.num_steps).index_add(0, packed.step[: len(each)], each)
 
 
-def _scores(packed: SlotPack, laws: PackLaws, law: SlotSampling) -> Tensor:
+def _scores(packed: SlotPack, distributions: PackDistributions, sampling: SlotSampling) -> Tensor:
     """Scores [B, m] of open slots; minus infinity where there is none."""
-    scores = largest_log_prob(laws[1], law).view(packed.queries.shape) / law.position_temperature
+    scores = (
+        largest_log_prob(distributions[1], sampling).view(packed.queries.shape)
+        / sampling.position_temperature
+    )
     return scores.masked_fill(~packed.there, float("-inf"))
 
 
@@ -302,7 +315,7 @@ class SlotPolicy(CanvasPolicy):
     """A causal model with slots as a `Policy`. Open one with `SlotPolicy.open`."""
 
     family = "slots"
-    law = SlotSampling
+    sampling_type = SlotSampling
     mask_id: int
 
     def __init__(self, loaded: Loaded, section: SlotModel, source: str) -> None:
@@ -360,12 +373,12 @@ class SlotPolicy(CanvasPolicy):
 
         Raises:
             DataError: a prompt does not fit into the context.
-            RecipeError: a law does not fit the slots (see `Grid.of`), is longer than the model's
-                canvas, or asks for random threshold decoding.
+            RecipeError: a sampling distribution does not fit the slots (see `Grid.of`), is longer
+                than the model's canvas, or asks for random threshold decoding.
         """
         grids = {
-            law: self._grid(law)
-            for law in dict.fromkeys(SlotSampling.of(each.sampling) for each in requests)
+            sampling: self._grid(sampling)
+            for sampling in dict.fromkeys(SlotSampling.of(each.sampling) for each in requests)
         }
         for chunk in self.chunks(requests, SlotSampling):
             grid = grids[chunk.sampling]
@@ -376,7 +389,8 @@ class SlotPolicy(CanvasPolicy):
                 yield self.finished(chunk, *drawn)
 
     def _grid(self, sampling: SlotSampling) -> Grid:
-        """The law's grid, or the error that says why this model cannot follow it."""
+        """The sampling distribution's grid, or the error that says why this model cannot follow
+        it."""
         if self.canvas is not None and sampling.max_tokens > self.canvas:
             raise RecipeError(
                 f"sampling.max_tokens is {sampling.max_tokens}, but the model's canvas has "
@@ -396,7 +410,7 @@ class SlotPolicy(CanvasPolicy):
         together."""
         if not trajectories:
             return []
-        grid = self._scored_grid(SlotSampling.of(common_law(trajectories)))
+        grid = self._scored_grid(SlotSampling.of(common_sampling(trajectories)))
         width = self.model.config.get_text_config().hidden_size
         lengths = [packed_length(trajectory, grid, self.mask_id) for trajectory in trajectories]
         return pack_sizes(
@@ -412,38 +426,44 @@ class SlotPolicy(CanvasPolicy):
         for part in self.batches(trajectories, TOKENS_AT_ONCE):
             yield [trajectories[index] for index in part]
 
-    def record(self, trajectories: Sequence[Trajectory], law: SlotSampling) -> SlotPack:
+    def record(self, trajectories: Sequence[Trajectory], sampling: SlotSampling) -> SlotPack:
         """See `CanvasPolicy.record`.
 
         Raises:
             RecipeError: the trajectories were decoded by threshold.
             ValueError: they are greedy, or not this family's.
         """
-        return pack(trajectories, self._scored_grid(law), self.mask_id, self.device)
+        return pack(trajectories, self._scored_grid(sampling), self.mask_id, self.device)
 
-    def laws(self, recorded: SlotPack, model: Any, exploration: Any) -> PackLaws:  # noqa: ARG002
-        """See `CanvasPolicy.laws`."""
-        return laws_of(model, self.mask_id, recorded)
+    def distributions(self, recorded: SlotPack, model: Any, exploration: Any) -> PackDistributions:  # noqa: ARG002
+        """See `CanvasPolicy.distributions`."""
+        return read_distributions(model, self.mask_id, recorded)
 
     def terms(
-        self, recorded: SlotPack, laws: PackLaws, other: PackLaws | None, law: SlotSampling
+        self,
+        recorded: SlotPack,
+        distributions: PackDistributions,
+        other: PackDistributions | None,
+        sampling: SlotSampling,
     ) -> tuple[Tensor, Tensor | None]:
         """See `CanvasPolicy.terms`; the log-probabilities come first."""
-        logprobs = log_probs(recorded, laws, law)
-        return logprobs, None if other is None else divergences(recorded, laws, other, law)
+        logprobs = log_probs(recorded, distributions, sampling)
+        return logprobs, None if other is None else divergences(
+            recorded, distributions, other, sampling
+        )
 
     log_probs = staticmethod(log_probs)
     step_divergence = staticmethod(divergences)
 
-    def _scored_grid(self, law: SlotSampling) -> Grid:
-        if not self.exact(law):
+    def _scored_grid(self, sampling: SlotSampling) -> Grid:
+        if not self.exact(sampling):
             raise RecipeError(
                 "a trajectory decoded by threshold has no density, so it cannot be scored",
                 "set sampling.selector to plackett_luce (or random) for training",
             )
-        if law.greedy:
+        if sampling.greedy:
             raise ValueError("temperature 0 has no density: a greedy trajectory cannot be scored")
-        return Grid.of(law, self.width)
+        return Grid.of(sampling, self.width)
 
     def supervised_loss(self, batch: Sequence[Demonstration], noise: Sequence[Noise]) -> Tensor:
         """See `Policy.supervised_loss`, and `supervised` for the formula."""

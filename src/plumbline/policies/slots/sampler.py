@@ -35,7 +35,7 @@ from plumbline.policies.chunks import Chunk
 from plumbline.policies.sampling_distribution import check_drawn, uniforms
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.packing import ALL, PAD, Grid, KeyValues, pad_prompts
-from plumbline.policies.token_logprobs import Places, draw_tokens, largest_log_prob
+from plumbline.policies.token_logprobs import TokenDistributions, draw_tokens, largest_log_prob
 from plumbline.records import Sampling, Step
 
 Drawn = tuple[int, NDArray[np.int64], list[Step]]
@@ -107,7 +107,7 @@ class Rollout:
             uniforms = self.token_uniforms.gather(1, where_rn).flatten()[rows]
             if len(uniforms):
                 new, logprob = draw_tokens(
-                    self._laws(ask_rnh.flatten(0, 1)[rows]), uniforms, self.sampling
+                    self._distributions_at(ask_rnh.flatten(0, 1)[rows]), uniforms, self.sampling
                 )
                 tokens_rnk[:, :, place][~ended_rn], logprobs_rnk[:, :, place][~ended_rn] = (
                     new,
@@ -179,19 +179,19 @@ class Rollout:
             )
             sizes = torch.tensor([[open_slots], [count]]).expand(-1, rows)
             return columns_rn, plackett_luce.even_log_prob(*sizes)
-        law = Sampling() if self.sampling.greedy else self.sampling
-        scores_rm = largest_log_prob(self._laws(hidden_rmh.flatten(0, 1)), law).view(
-            rows, open_slots
-        )
+        sampling = Sampling() if self.sampling.greedy else self.sampling
+        scores_rm = largest_log_prob(
+            self._distributions_at(hidden_rmh.flatten(0, 1)), sampling
+        ).view(rows, open_slots)
         if self.sampling.greedy:
             return plackett_luce.choose(scores_rm, None, count), None
         scores_rm = scores_rm / self.sampling.position_temperature
         columns_rn = plackett_luce.choose(scores_rm, uniforms, count)
         return columns_rn, plackett_luce.log_prob(scores_rm, columns_rn)
 
-    def _laws(self, hidden_nh: Tensor) -> Places:
-        """The laws at hidden states [N, H]."""
-        return Places(self.head, self.mask, hidden_nh)
+    def _distributions_at(self, hidden_nh: Tensor) -> TokenDistributions:
+        """The distributions at hidden states [N, H]."""
+        return TokenDistributions(self.head, self.mask, hidden_nh)
 
     def _record(
         self,
@@ -417,11 +417,11 @@ class _Decoding:
     def _best(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """The most probable tokens [N] and their probabilities [N]."""
 
-        def work(part: Places) -> tuple[Tensor, ...]:
-            top = part.plain().float().softmax(-1).max(-1)
+        def work(part: TokenDistributions) -> tuple[Tensor, ...]:
+            top = part.raw_logits().float().softmax(-1).max(-1)
             return top.indices, top.values
 
-        best, sure = self._laws(hidden).several(work)
+        best, sure = self._distributions_at(hidden).map_slices_jointly(work)
         check_drawn(sure.tolist())
         return best, sure
 
@@ -429,17 +429,18 @@ class _Decoding:
         """Which of `tokens` [n, k], read with hidden states [n k, H], are probable enough after
         those before them."""
 
-        def work(part: Places, wanted: Tensor) -> Tensor:
-            return part.plain().float().softmax(-1).gather(1, wanted.unsqueeze(1)).squeeze(1)
+        def work(part: TokenDistributions, wanted: Tensor) -> Tensor:
+            return part.raw_logits().float().softmax(-1).gather(1, wanted.unsqueeze(1)).squeeze(1)
 
         probable = torch.ones_like(tokens, dtype=torch.bool)
         if tokens.shape[1] > 1:
-            before = self._laws(after.view(*tokens.shape, -1)[:, :-1].flatten(0, 1))
+            before = self._distributions_at(after.view(*tokens.shape, -1)[:, :-1].flatten(0, 1))
             probable[:, 1:] = (
-                before.each(work, tokens[:, 1:].flatten()).view(len(tokens), -1) > self.threshold
+                before.map_slices(work, tokens[:, 1:].flatten()).view(len(tokens), -1)
+                > self.threshold
             )
         return probable
 
-    def _laws(self, hidden: Tensor) -> Places:
-        """The laws at hidden states [N, H]."""
-        return Places(self.head, self.mask, hidden)
+    def _distributions_at(self, hidden: Tensor) -> TokenDistributions:
+        """The distributions at hidden states [N, H]."""
+        return TokenDistributions(self.head, self.mask, hidden)

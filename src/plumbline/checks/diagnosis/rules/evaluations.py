@@ -182,7 +182,8 @@ FAR = 0.1
 def find_decoding(history: History) -> Iterator[Finding]:
     """What is sampled and what is greedy tell two stories, or stages were asked in two ways.
 
-    Of the last stage, greedy against sampled; of each split and mode, the laws of its stages.
+    Of the last stage, greedy against sampled; of each split and mode, the distributions of its
+    stages.
     """
     mine = {
         (one.task, one.split, one.mode): one for one in history.finals if one.stage == history.name
@@ -214,24 +215,25 @@ def find_decoding(history: History) -> Iterator[Finding]:
                 )
                 if better == "sampled"
                 else ("a high temperature: few sampled answers are the likeliest one",),
-                fix="deploy with the law that was evaluated; say which one a figure is of",
+                fix="deploy with the sampling distribution that was evaluated; say which one a "
+                "figure is of",
             )
-    yield from _laws(history)
+    yield from _find_changed_sampling(history)
 
 
-def _laws(history: History) -> Iterator[Finding]:
+def _find_changed_sampling(history: History) -> Iterator[Finding]:
     stages: dict[tuple[str, str, str], list[Final]] = {}
     for one in history.finals:
         if one.evaluation.sampling:
             stages.setdefault((one.task, one.split, one.mode), []).append(one)
     for (task, split, mode), found in stages.items():
-        laws = [one.evaluation.sampling for one in found]
+        samplings = [one.evaluation.sampling for one in found]
         differing = sorted(
             {
                 key
-                for law in laws
-                for key in law
-                if any(other.get(key) != law[key] for other in laws)
+                for sampling in samplings
+                for key in sampling
+                if any(other.get(key) != sampling[key] for other in samplings)
             }
         )
         if differing:
@@ -242,11 +244,11 @@ def _laws(history: History) -> Iterator[Finding]:
                 "differ "
                 f"between {' and '.join(one.stage for one in found)}",
                 evidence={
-                    one.stage: str({key: law.get(key) for key in differing})
-                    for one, law in zip(found, laws, strict=True)
+                    one.stage: str({key: sampling.get(key) for key in differing})
+                    for one, sampling in zip(found, samplings, strict=True)
                 },
                 causes=("the settings of the evaluation changed between the stages",),
-                fix="evaluate both again under one law",
+                fix="evaluate both again under one sampling distribution",
             )
     trained, used = (
         history.settings.get("sampling.steps"),
@@ -265,7 +267,7 @@ def _laws(history: History) -> Iterator[Finding]:
             ),
             evidence={"training": trained},
             causes=("evaluation.steps",),
-            fix="what is trained is the law with the steps of training",
+            fix="what is trained is the sampling distribution with the steps of training",
         )
 
 

@@ -171,8 +171,8 @@ def _below(series: Series, limit: float, of: str = "") -> Iterator[Finding]:
             causes=(
                 "its sign is wrong, so the policy is paid for leaving the reference",
                 (
-                    "answers are drawn by another law than the one that is scored (top-k, top-p, a "
-                    "least length)"
+                    "answers are drawn by another sampling distribution than the one that is "
+                    "scored (top-k, top-p, a least length)"
                 ),
             ),
             fix=(
