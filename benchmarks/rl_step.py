@@ -28,12 +28,12 @@ from pairing import HEADER, compare
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.recipe import parse
-from plumbline.records import Example, Outcome, Sampling, Score, Step, Trajectory
+from plumbline.records import Example, Outcome, Sampling, Score, Trajectory, Transition
 from plumbline.rollouts.collect import collect
 from plumbline.tasks.task import Task
 from plumbline.training.microbatches import Passes
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.update import credit, update_policy
+from plumbline.training.update import update_policy, weigh_rollouts
 
 CPU_POINTS = [(64, 64, 8, 4096), (256, 64, 8, 4096), (512, 64, 8, 32768)]
 GPU_POINTS = [(512, 256, 16, 151_936), (128, 512, 8, 151_936)]
@@ -118,8 +118,8 @@ def stepping(policy, chats, sampling, copies):
             policy, AnyText(), examples, copies=copies, sampling=sampling, key=(count[0],)
         )
         drawn = time.perf_counter()
-        credits_ = credit(groups, recipe.rl, np.random.default_rng(0))
-        update_policy(policy, optimiser, credits_, recipe, count[0], passes)
+        weighted_rollouts = weigh_rollouts(groups, recipe.rl, np.random.default_rng(0))
+        update_policy(policy, optimiser, weighted_rollouts, recipe, count[0], passes)
         return drawn - began, time.perf_counter() - drawn
 
     return step
@@ -185,14 +185,14 @@ def check_equal(policy, trainer, answer, copies):
     trajectories = []
     for row in range(len(inputs)):
         tokens = batch["completion_ids"][row].cpu().numpy()
-        step = Step(
+        step = Transition(
             positions=np.arange(answer), tokens=tokens, logprobs=np.zeros(answer, np.float32)
         )
         prompt = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()].cpu().numpy()
         trajectories.append(
             Trajectory(
                 prompt=prompt,
-                steps=(step,),
+                transitions=(step,),
                 text="",
                 sampling=Sampling(max_tokens=answer),
                 finish="length",

@@ -49,12 +49,15 @@ def by_rounds(
         sampling: the sampling distribution that they carry.
     """
     parts: list[list[Tensor]] = [[] for _ in trajectories]
-    for number in range(max(len(trajectory.steps) for trajectory in trajectories)):
+    for number in range(max(len(trajectory.transitions) for trajectory in trajectories)):
         rows = [
-            row for row, trajectory in enumerate(trajectories) if number < len(trajectory.steps)
+            row
+            for row, trajectory in enumerate(trajectories)
+            if number < len(trajectory.transitions)
         ]
         single = [
-            replace(trajectories[row], steps=(trajectories[row].steps[number],)) for row in rows
+            replace(trajectories[row], transitions=(trajectories[row].transitions[number],))
+            for row in rows
         ]
         packed = pack(single, grid, mask_id, model.device)
         terms = log_probs(packed, read_distributions(model, mask_id, packed), sampling)

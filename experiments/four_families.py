@@ -313,7 +313,9 @@ def passes(drawn: Sequence[Sequence[Trajectory]], recipe: Recipe) -> float:
     """
     slot = getattr(recipe.model, "slot", None)
     counts = [
-        len(one.tokens) if recipe.model.family == "autoregressive" else len(one.steps) * (slot or 1)
+        len(one.tokens)
+        if recipe.model.family == "autoregressive"
+        else len(one.transitions) * (slot or 1)
         for copies in drawn
         for one in copies
     ]

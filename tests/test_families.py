@@ -161,7 +161,7 @@ def test_a_model_of_version_0_1_0_is_opened_whose_card_has_the_keys_of_all_famil
     family, run = adapted
     saved = shutil.copytree(run.folder / "models" / "rl", tmp_path / "old")
     card = read_json(saved / "plumbline.json")
-    model = {"attention": "full", "explore": False, "slot": 4, **card["model"]}
+    model = {"attention": "full", "learned_temperature": False, "slot": 4, **card["model"]}
     write_json(
         saved / "plumbline.json",
         {
@@ -203,9 +203,12 @@ def test_an_adapter_on_a_base_in_4_bits_is_evaluated_on_one(adapted, tmp_path, m
         ("masked", {"algorithm": "gspo", "inner_epochs": 2}),
         ("masked", {"algorithm": {"ratio": "step"}, "beta": 0.1, "kl": "closed"}),
         ("masked", {"controls": {"score_temperature": 0.7}, "beta": 0.1, "max_gap": 100.0}),
-        ("masked", {"algorithm": {"name": "espo", "draws": 2}, "inner_epochs": 2, "beta": 0.1}),
-        ("masked", {"algorithm": {"name": "gdpo", "draws": 2}, "inner_epochs": 2}),
-        ("masked", {"algorithm": {"name": "spg", "bound": "gdpo", "draws": 3}}),
+        (
+            "masked",
+            {"algorithm": {"name": "espo", "mask_samples": 2}, "inner_epochs": 2, "beta": 0.1},
+        ),
+        ("masked", {"algorithm": {"name": "gdpo", "mask_samples": 2}, "inner_epochs": 2}),
+        ("masked", {"algorithm": {"name": "spg", "bound": "gdpo", "mask_samples": 3}}),
         ("masked", {"algorithm": "wd1"}),
         ("masked", {"algorithm": "diffu_grpo", "inner_epochs": 2}),
         ("masked", {"algorithm": "coupled_grpo"}),
@@ -228,7 +231,7 @@ def test_every_algorithm_trains(family, rl, runs, tmp_path):
     assert ("not exact" in report) == (not algorithm.exact or "controls" in rl)
     assert algorithm.name in report
     assert (rows[-1]["train/sampler_scorer_gap"] is not None) == algorithm.exact
-    assert (rows[-1]["train/clip_fraction"] is not None) == algorithm.has_ratio
+    assert (rows[-1]["train/clip_fraction"] is not None) == algorithm.uses_ratio
 
 
 def test_scoring_at_another_temperature_than_was_sampled_at_is_noticed(runs, tmp_path):

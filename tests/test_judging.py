@@ -8,7 +8,7 @@ import pytest
 
 from plumbline.errors import RewardError, TrainingStopped
 from plumbline.evaluation.evaluate import evaluate_completions
-from plumbline.records import Outcome, Sampling, Score, Step, Trajectory
+from plumbline.records import Outcome, Sampling, Score, Trajectory, Transition
 from plumbline.rollouts.collect import collect
 from plumbline.rollouts.reward_workers import Judging, check_failures, judge
 from tests.toy import RUBRIC, ToyTask
@@ -17,9 +17,13 @@ SAMPLING = Sampling(max_tokens=4)
 
 
 def trajectory(text):
-    step = Step(positions=np.arange(1), tokens=np.arange(1), logprobs=np.zeros(1, np.float32))
+    step = Transition(positions=np.arange(1), tokens=np.arange(1), logprobs=np.zeros(1, np.float32))
     return Trajectory(
-        prompt=np.zeros(0, np.int64), steps=(step,), text=text, sampling=SAMPLING, finish="stop"
+        prompt=np.zeros(0, np.int64),
+        transitions=(step,),
+        text=text,
+        sampling=SAMPLING,
+        finish="stop",
     )
 
 

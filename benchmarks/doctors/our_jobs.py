@@ -51,13 +51,13 @@ class Kind:
 def _credited(change: Callable[[int, Any], Any]) -> Iterator[None]:
     from plumbline.training import rl
 
-    original, calls = rl.credit, []
+    original, calls = rl.weigh_rollouts, []
 
     def changed(*arguments: Any) -> Any:
         calls.append(1)
         return [change(len(calls), one) for one in original(*arguments)]
 
-    with mock.patch.object(rl, "credit", changed):
+    with mock.patch.object(rl, "weigh_rollouts", changed):
         yield
 
 

@@ -311,7 +311,9 @@ def _measure_laws(policy: Policy, drawn: Sequence[Sequence[Trajectory]]) -> Poli
 
 def _key(turns: Sequence[Trajectory]) -> bytes:
     return b"/".join(
-        b"|".join(step.positions.tobytes() + b":" + step.tokens.tobytes() for step in turn.steps)
+        b"|".join(
+            step.positions.tobytes() + b":" + step.tokens.tobytes() for step in turn.transitions
+        )
         for turn in turns
     )
 

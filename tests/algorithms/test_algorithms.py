@@ -191,12 +191,12 @@ def test_just_grpo_refuses_a_distribution_that_is_not_left_to_right(sampling, sa
         ),
         (
             {"likelihood": {"kind": "espo", "draws": 2}},
-            "write rl.algorithm: {name: espo, draws: 2} instead",
+            "write rl.algorithm: {name: espo, mask_samples: 2} instead",
         ),
         ({"likelihood": {"kind": "diffu"}}, "write rl.algorithm: {name: diffu_grpo} instead"),
         (
             {"likelihood": {"kind": "gdpo", "draws": 3}, "objective": "spg"},
-            "write rl.algorithm: {name: spg, draws: 3, bound: gdpo} instead",
+            "write rl.algorithm: {name: spg, mask_samples: 3, bound: gdpo} instead",
         ),
         (
             {"normaliser": "dapo", "scale_advantages": "group"},

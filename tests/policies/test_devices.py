@@ -12,7 +12,7 @@ from plumbline.policies.pretrained import loading
 from plumbline.policies.sampling_distribution import noises
 from plumbline.training import microbatches as passes
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.update import Credit, update_policy
+from plumbline.training.update import WeightedRollout, update_policy
 from tests.fake_gpu import Tape, fake_gpu, is_there
 from tests.policies.families import SAMPLINGS, opened
 from tests.training.toy_runs import toy_recipe
@@ -33,7 +33,7 @@ MASKED, SLOTS, FLOW, PLAIN = (
 FAMILIES = {
     "masked": ({}, [replace(MASKED, selector=name) for name in SELECTORS]),
     "flow": (
-        {"explore": True},
+        {"learned_temperature": True},
         [replace(FLOW, kernel=kernel) for kernel in ("conditional", "marginal")],
     ),
     "slots": ({"lora": {"rank": 2}}, [SLOTS, replace(SLOTS, selector="random")]),
@@ -68,11 +68,13 @@ def test_every_family_samples_scores_and_learns_on_a_gpu(family, tmp_path):
     closed = {"beta": 0.1, "kl": "sampled" if name == "autoregressive" else "closed"}
     for sampling in samplings:
         trajectories = [t for group in sampled(policy, CHATS, 2, sampling, 0) for t in group]
-        credits_ = [Credit((t,), (-1.0) ** index, 1 / 32) for index, t in enumerate(trajectories)]
+        weighted_rollouts = [
+            WeightedRollout((t,), (-1.0) ** index, 1 / 32) for index, t in enumerate(trajectories)
+        ]
         for settings in ({"algorithm": "gspo", "inner_epochs": 2}, closed):
             recipe = toy_recipe(family=name, steps=2, optimiser={"learning_rate": 5e-6}, **settings)
             optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 2)
-            update = update_policy(policy, optimiser, credits_, recipe, 0)
+            update = update_policy(policy, optimiser, weighted_rollouts, recipe, 0)
             assert update.terms > 0
         greedy = (
             replace(sampling, temperature=0.0, selector="threshold")

@@ -25,7 +25,7 @@ FAMILIES = tuple(SAMPLINGS)
 LORA = LoraSection(rank=2, alpha=4)
 VARIANTS = {family: (family, {}, {}) for family in FAMILIES} | {
     "masked, full": ("masked", {"attention": "full"}, {"selector": "low_confidence"}),
-    "masked, exploring": ("masked", {"explore": True}, {}),
+    "masked, learned temperature": ("masked", {"learned_temperature": True}, {}),
     "flow, marginal": ("flow", {}, {"kernel": "marginal"}),
     "flow of masks": ("flow", {"attention": "full"}, {}),
     "flow of a backbone": ("flow", {"conditioning": 8}, {}),
@@ -34,7 +34,9 @@ BUDGET = {"float32": 2e-5, "bfloat16": 0.1}
 """Nats a term: what another grouping of a batch may change (bfloat16 weights, log-probabilities in
 float32)."""
 CLOSE = {"atol": 1e-5, "rtol": 1e-4}
-ADAPTED = [(name, None) for name in (*FAMILIES, "masked, exploring", "flow of a backbone")]
+ADAPTED = [
+    (name, None) for name in (*FAMILIES, "masked, learned temperature", "flow of a backbone")
+]
 ADAPTED += [(name, LORA) for name in ("autoregressive", "masked", "slots", "flow of a backbone")]
 """Published flow networks have no adapters."""
 
@@ -100,7 +102,7 @@ def test_grouping_moves_log_probabilities_within_a_budget(variant, name, dtype):
     with torch.no_grad():
         together = policy.score(trajectories)
         parts = policy.batches(trajectories, 300)
-        steps = [replace(t, steps=(step,)) for t in trajectories for step in t.steps]
+        steps = [replace(t, transitions=(step,)) for t in trajectories for step in t.transitions]
         others = [
             torch.cat([policy.score([t]).logprobs for t in trajectories]),
             torch.cat(
@@ -214,7 +216,7 @@ def test_a_reference_stays_as_it_was_and_the_divergence_is_from_it(variant, name
         ]
         assert sum(plain) == sum(weight.numel() for weight in variant(name).model.parameters())
     if closed:
-        assert terms.divergence.shape == (sum(len(t.steps) for t in trajectories),)
+        assert terms.divergence.shape == (sum(len(t.transitions) for t in trajectories),)
         assert terms.divergence.requires_grad
         assert terms.divergence.min() > -1e-6
         assert terms.divergence.sum() > 1e-3
@@ -272,8 +274,8 @@ def test_who_watches_a_sampler_sees_each_canvas_and_changes_no_draw(variant, fam
     assert {key: one.text for key, one in watched.items()} == unwatched
     for key, trajectory in watched.items():
         shown = seen[key]
-        assert len(shown) == len(trajectory.steps)
-        for canvas, following in zip(shown[:-1], trajectory.steps[1:], strict=True):
+        assert len(shown) == len(trajectory.transitions)
+        for canvas, following in zip(shown[:-1], trajectory.transitions[1:], strict=True):
             # A row's leftover places may be filled between two steps, so what a step put there is
             # what counts.
             kept = following.state != policy.mask_id if policy.mask_id is not None else slice(None)

@@ -298,7 +298,7 @@ class TestBlocks:
         terms = policy.score(drawn)
         torch.testing.assert_close(terms.logprobs.detach(), terms.recorded, atol=1e-4, rtol=0)
         for each in drawn:
-            blocks = [set((step.positions + len(each.prompt)) // 4) for step in each.steps]
+            blocks = [set((step.positions + len(each.prompt)) // 4) for step in each.transitions]
             assert all(len(block) == 1 for block in blocks)
             assert [min(block) for block in blocks] == sorted(min(block) for block in blocks)
 
@@ -326,7 +326,7 @@ class TestBlocks:
             sampled(policy, [CHAT], 1, MaskedSampling(max_tokens=PLACES, steps=1), 0)
         ((drawn,),) = sampled(policy, [CHAT], 1, sampling, 0)
         with pytest.raises(RecipeError, match="reads a block behind finished ones only"):
-            policy.hide(drawn, np.ones(PLACES, dtype=bool))
+            policy.mask_positions(drawn, np.ones(PLACES, dtype=bool))
 
 
 def test_a_llada_that_is_no_llama_is_refused(tmp_path):

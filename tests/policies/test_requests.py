@@ -61,8 +61,8 @@ def alone(policy):
 
 
 def same(one, other):
-    assert len(one.steps) == len(other.steps)
-    for mine, theirs in zip(one.steps, other.steps, strict=True):
+    assert len(one.transitions) == len(other.transitions)
+    for mine, theirs in zip(one.transitions, other.transitions, strict=True):
         assert mine.positions.tolist() == theirs.positions.tolist()
         assert mine.tokens.tolist() == theirs.tokens.tolist()
     assert (one.text, one.finish) == (other.text, other.finish)
@@ -168,7 +168,7 @@ def test_an_answer_that_does_not_fit_alone_is_an_error(policy, alone, monkeypatc
 
 def test_copies_are_draws_of_their_own_and_keys_may_not_repeat(policy, alone):
     answers = {
-        tuple(token for step in trajectory.steps for token in step.tokens.tolist())
+        tuple(token for step in trajectory.transitions for token in step.tokens.tolist())
         for request, trajectory in alone
         if request.key[2] == "chat-2"
     }

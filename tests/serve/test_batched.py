@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from plumbline.errors import DataError, EngineError
-from plumbline.records import Request, Sampling, Step, Trajectory
+from plumbline.records import Request, Sampling, Trajectory, Transition
 from plumbline.serve.backend import Asked
 from plumbline.serve.batched import BatchedBackend
 
@@ -30,12 +30,12 @@ class Slow:
             self.go.acquire()
             if request.sampling.temperature == 2:
                 raise RuntimeError("no memory")
-            step = Step(
+            step = Transition(
                 positions=np.arange(1), tokens=np.arange(1), logprobs=np.zeros(1, dtype=np.float32)
             )
             yield request, Trajectory(
-                prompt=np.zeros(1, dtype=np.int64), steps=(step,), text=str(request.key), sampling=request.sampling,
-                finish="stop",
+                prompt=np.zeros(1, dtype=np.int64), transitions=(step,), text=str(request.key),
+                sampling=request.sampling, finish="stop",
             )  # fmt: skip
 
 

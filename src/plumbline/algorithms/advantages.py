@@ -1,4 +1,4 @@
-"""Credit within a group: how much better than its siblings a rollout was.
+"""Advantages within a group: how much better than its siblings a rollout was.
 
 Letters in shapes: G rollouts of one group.
 

@@ -29,7 +29,12 @@ import numpy as np
 
 from plumbline.algorithms.algorithm import Clipped
 from plumbline.algorithms.objective import Level
-from plumbline.algorithms.views import Pick, Scores, View, trajectory_views
+from plumbline.algorithms.scoring_targets import (
+    Pick,
+    Scores,
+    ScoringTarget,
+    make_trajectory_targets,
+)
 from plumbline.config.section import PositiveInt
 from plumbline.errors import RecipeError
 from plumbline.records import Sampling, Trajectory
@@ -61,12 +66,12 @@ class Grpo(Clipped):
                 "(sampling.steps)"
             )
 
-    def views(
+    def targets(
         self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator
-    ) -> list[View]:
-        """See `Algorithm.views`: `keep` of the steps, where it is set."""
+    ) -> list[ScoringTarget]:
+        """See `Algorithm.targets`: `keep` of the steps, where it is set."""
         # one that ends early makes fewer
-        allowed = min(t.sampling.most_steps or len(t.steps) for t in trajectories)
+        allowed = min(t.sampling.most_steps or len(t.transitions) for t in trajectories)
         if self.keep is not None and (self.keep > allowed or not policy.stepwise):
             of = (
                 f"a trajectory has {allowed} steps"
@@ -79,4 +84,6 @@ class Grpo(Clipped):
                 if policy.stepwise
                 else "leave it out",
             )
-        return trajectory_views(trajectories, self.keep, self.pick, rng, split=policy.stepwise)
+        return make_trajectory_targets(
+            trajectories, self.keep, self.pick, rng, split=policy.stepwise
+        )

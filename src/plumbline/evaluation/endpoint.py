@@ -135,7 +135,7 @@ class Endpoint:
         text, finish, tokens = self._read(said)
         return Trajectory(
             prompt=np.zeros(0, dtype=np.int64),
-            steps=(),
+            transitions=(),
             text=text,
             sampling=sampling,
             finish="length" if finish == "length" else "stop",

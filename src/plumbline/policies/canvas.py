@@ -28,7 +28,7 @@ from plumbline.policies.pretrained.loading import Loaded
 from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.policies.sampling_distribution import check_drawn
 from plumbline.policies.saved import saved_settings
-from plumbline.records import Finish, Message, Request, Step, SteppedSampling, Trajectory
+from plumbline.records import Finish, Message, Request, SteppedSampling, Trajectory, Transition
 
 HIDDEN = "\N{LIGHT SHADE}"
 """What a hidden place is shown as."""
@@ -41,8 +41,8 @@ class CanvasPolicy(PretrainedPolicy):
     """
 
     sampling_type: type[SteppedSampling]
-    exploration: "Exploration | None" = None
-    _reference_exploration: "Exploration | None" = None
+    learned_temperature: "LearnedTemperature | None" = None
+    _reference_temperature: "LearnedTemperature | None" = None
     canvas: int | None
     """L in demonstrations, and the most places that an answer may have; None where neither is
     settled."""
@@ -71,7 +71,11 @@ class CanvasPolicy(PretrainedPolicy):
             yield chunk if self.watch is None else replace(chunk, watch=self.watch)
 
     def finished(
-        self, chunk: Chunk[SamplingT], row: int, canvas: NDArray[np.int64], steps: Sequence[Step]
+        self,
+        chunk: Chunk[SamplingT],
+        row: int,
+        canvas: NDArray[np.int64],
+        steps: Sequence[Transition],
     ) -> tuple[Request, Trajectory]:
         """A chunk's row, and its finished canvas [L] with the steps that filled it as a trajectory.
 
@@ -82,7 +86,7 @@ class CanvasPolicy(PretrainedPolicy):
         answer, finish = answer_of(canvas, self.chat.stop_ids)
         return chunk.requests[row], Trajectory(
             prompt=np.array(chunk.prompts[int(chunk.prompt_of[row])], dtype=np.int64),
-            steps=tuple(steps),
+            transitions=tuple(steps),
             text=self.chat.text(answer.tolist()),
             sampling=chunk.sampling,
             finish=finish,
@@ -151,11 +155,11 @@ class CanvasPolicy(PretrainedPolicy):
             other = None
             if reference or divergence:
                 with torch.no_grad(), self.as_reference() as model:
-                    other = self.distributions(recorded, model, self._reference_exploration)
+                    other = self.distributions(recorded, model, self._reference_temperature)
                     if reference:
                         logprobs.append(self.log_probs(recorded, other, sampling))
                         continue
-            distributions = self.distributions(recorded, self.model, self.exploration)
+            distributions = self.distributions(recorded, self.model, self.learned_temperature)
             terms, kl = self.terms(recorded, distributions, other, sampling)
             logprobs.append(terms)
             kls += [] if kl is None else [kl]
@@ -178,7 +182,9 @@ class CanvasPolicy(PretrainedPolicy):
         """Recorded steps as tensors."""
 
     @abstractmethod
-    def distributions(self, recorded: Any, model: Any, exploration: "Exploration | None") -> Any:
+    def distributions(
+        self, recorded: Any, model: Any, learned_temperature: "LearnedTemperature | None"
+    ) -> Any:
         """The distributions of all places that scoring the steps needs, under these weights."""
 
     @abstractmethod
@@ -216,16 +222,16 @@ def distinct_prompts(trajectories: Sequence[Trajectory]) -> tuple[list[list[int]
     }
     number = {key: index for index, key in enumerate(distinct)}
     return [*distinct.values()], [
-        number[each.prompt.tobytes()] for each in trajectories for _ in each.steps
+        number[each.prompt.tobytes()] for each in trajectories for _ in each.transitions
     ]
 
 
 BINS = 16
 """Stretches of the time from 0 to 1 that have a temperature of their own."""
-FILE = "exploration.safetensors"
+FILE = "learned_temperature.safetensors"
 
 
-class Exploration(nn.Module):
+class LearnedTemperature(nn.Module):
     """Log-temperatures [BINS], 0 at the start."""
 
     def __init__(self) -> None:
@@ -246,16 +252,16 @@ class Exploration(nn.Module):
         )
 
     @classmethod
-    def read(cls, folder: str | Path) -> "Exploration":
+    def read(cls, folder: str | Path) -> "LearnedTemperature":
         """The temperatures in a model's directory; fresh ones where it has none."""
         from safetensors.torch import load_file
 
-        exploration = cls()
+        learned_temperature = cls()
         path = Path(folder) / FILE
         if path.is_file():
             with torch.no_grad():
-                exploration.log_temperature.copy_(load_file(path)["log_temperature"])
-        return exploration
+                learned_temperature.log_temperature.copy_(load_file(path)["log_temperature"])
+        return learned_temperature
 
 
 class DenoisingPolicy(CanvasPolicy):
@@ -266,18 +272,20 @@ class DenoisingPolicy(CanvasPolicy):
 
     def __init__(self, loaded: Loaded, section: DenoisingModel, source: str) -> None:
         super().__init__(loaded, section)
-        if not section.explore and (Path(source) / FILE).is_file():
+        if not section.learned_temperature and (Path(source) / FILE).is_file():
             raise ModelError(
-                f"{source} was trained with learnt temperatures, which model.explore: false would "
-                "leave out of its sampling distribution",
-                f"set model.explore to true, or delete {FILE} there",
+                f"{source} was trained with learnt temperatures, which model.learned_temperature: "
+                "false would leave out of its sampling distribution",
+                f"set model.learned_temperature to true, or delete {FILE} there",
             )
-        self.exploration = Exploration.read(source).to(self.device) if section.explore else None
+        self.learned_temperature = (
+            LearnedTemperature.read(source).to(self.device) if section.learned_temperature else None
+        )
 
     def facts(self) -> dict[str, str]:
         """See `PretrainedPolicy.facts`."""
         return {
-            "exploration": "learnt" if self.exploration is not None else "fixed",
+            "temperature": "learnt" if self.learned_temperature is not None else "fixed",
             **super().facts(),
         }
 
@@ -289,7 +297,9 @@ class DenoisingPolicy(CanvasPolicy):
 
         By default each step reads the prompt again.
         """
-        return len(trajectory.steps) * (trajectory.sampling.max_tokens + len(trajectory.prompt)), 0
+        return len(trajectory.transitions) * (
+            trajectory.sampling.max_tokens + len(trajectory.prompt)
+        ), 0
 
     def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:
         """See `Policy.batches`: in order, as many as fit."""
@@ -309,19 +319,21 @@ class DenoisingPolicy(CanvasPolicy):
     def keep_reference(self) -> None:
         """See `Policy.keep_reference`."""
         super().keep_reference()
-        if self.exploration is not None:
-            self._reference_exploration = Exploration().to(self.device)
-            self._reference_exploration.load_state_dict(self.exploration.state_dict())
+        if self.learned_temperature is not None:
+            self._reference_temperature = LearnedTemperature().to(self.device)
+            self._reference_temperature.load_state_dict(self.learned_temperature.state_dict())
 
     def trainable(self) -> Mapping[str, Tensor]:
-        """See `Policy.trainable`; with the exploration's temperatures where they are learnt."""
+        """See `Policy.trainable`; with the temperatures where they are learnt."""
         weights = dict(super().trainable())
-        if self.exploration is not None:
-            weights["exploration.log_temperature"] = self.exploration.log_temperature
+        if self.learned_temperature is not None:
+            weights["learned_temperature.log_temperature"] = (
+                self.learned_temperature.log_temperature
+            )
         return weights
 
     def write(self, folder: Path) -> None:
         """See `PretrainedPolicy.write`."""
         super().write(folder)
-        if self.exploration is not None:
-            self.exploration.save(folder)
+        if self.learned_temperature is not None:
+            self.learned_temperature.save(folder)

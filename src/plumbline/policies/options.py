@@ -59,7 +59,7 @@ class DenoisingModel(CanvasModel):
 
     attention: Literal["full", "prefix"] = "full"
     """Whether the prompt sees the answer (as LLaDA and Dream do), or is read once and kept."""
-    explore: bool = False
+    learned_temperature: bool = False
     """Learn a temperature for each stretch of the denoising time (ReinFlow's learnt noise)."""
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from plumbline.errors import RecipeError
 from plumbline.policies.memory import Say, unheard
-from plumbline.records import Message, Request, Sampling, Step, Trajectory
+from plumbline.records import Message, Request, Sampling, Trajectory, Transition
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,21 +38,22 @@ if TYPE_CHECKING:
 class Terms:
     """The log-probabilities of recorded choices under some weights, flat, and whose they are.
 
-    The order is that of `Trajectory.logprobs`: trajectory by trajectory, step by step, a step's
-    tokens and then the choice of its positions where one was made.
+    The order is that of `Trajectory.logprobs`: trajectory by trajectory, transition by transition,
+    its tokens and then the choice of its positions where one was made.
 
-    Example: two trajectories of one step with 2 and 1 tokens give logprobs [3], owner [0, 0, 1] and
-    step [0, 0, 1].
+    Example: two trajectories of one transition with 2 and 1 tokens give logprobs [3], owner [0, 0,
+        1] and
+    transition [0, 0, 1].
     """
 
     logprobs: Tensor  # [N], float32, differentiable unless scored without gradient
     recorded: Tensor  # [N], float32, what the sampler wrote down
     owner: Tensor  # [N], int64, index into the scored trajectories
-    step: Tensor  # [N], int64, index of the step among all scored steps
-    weight: Tensor  # [N], float32, the step's weight: 1 unless only some steps are scored
+    transition: Tensor  # [N], int64, index of the transition among all scored ones
+    weight: Tensor  # [N], float32, the transition's weight: 1 unless only some are scored
     selection: Tensor  # [N], bool: the term is a choice of positions, not a token
     divergence: Tensor | None = None
-    """KL of each scored step [steps] from these weights to the reference, in closed form, where it
+    """KL of each scored transition from these weights to the reference, in closed form, where it
     was asked for."""
 
     @classmethod
@@ -66,7 +67,7 @@ class Terms:
         steps = [
             (index, each)
             for index, trajectory in enumerate(trajectories)
-            for each in trajectory.steps
+            for each in trajectory.transitions
         ]
         counts = torch.tensor(
             [len(each.tokens) + (each.selection is not None) for _, each in steps]
@@ -84,7 +85,7 @@ class Terms:
                 logprobs.device
             ),
             owner=of_terms([index for index, _ in steps]),
-            step=of_terms(list(range(len(steps)))),
+            transition=of_terms(list(range(len(steps)))),
             weight=of_terms([float(each.weight) for _, each in steps]),
             selection=torch.tensor(
                 [*chain.from_iterable(choices)], dtype=torch.bool, device=logprobs.device
@@ -320,15 +321,15 @@ class Policy(ABC):
             "give rl.teacher.model instead",
         )
 
-    def hide(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Step:  # noqa: ARG002
-        """See `plumbline.algorithms.views.Scores.hide`.
+    def mask_positions(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Transition:  # noqa: ARG002
+        """See `plumbline.algorithms.scoring_targets.Scores.mask_positions`.
 
         Raises:
-            RecipeError: by default, because the family cannot look at an answer with positions
+            RecipeError: by default, because the family cannot score an answer with positions
                 hidden.
         """
         raise RecipeError(
-            "this rl.algorithm looks at answers with positions hidden, which a policy of family "
+            "this rl.algorithm scores answers with positions masked, which a policy of family "
             f"{self.family} cannot do",
             "set rl.algorithm to one that scores trajectories, such as grpo",
         )

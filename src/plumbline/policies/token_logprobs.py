@@ -180,7 +180,7 @@ class TokenDistributions:
     head: Any
     mask_id: int | None  # None: there is none
     hidden: Tensor  # [Q, H]
-    divisor: Tensor | None = None  # [Q], the exploration's
+    divisor: Tensor | None = None  # [Q], of the learned temperature
 
     def __len__(self) -> int:
         return len(self.hidden)
@@ -194,7 +194,7 @@ class TokenDistributions:
         return self._suppress_mask(self.head(self.hidden))
 
     def logits(self) -> Tensor:
-        """Logits [Q, V] after exploration, before the sampling distribution."""
+        """Logits [Q, V] after the learned temperature, before the sampling distribution."""
         if self.divisor is None:
             return self.raw_logits()
         # Suppressed after the division: minus infinity times a gradient of 0 is no number.

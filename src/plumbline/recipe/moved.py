@@ -73,7 +73,11 @@ def check_moved(values: Any) -> None:
     if not old:
         return
     options = {key: rl[key] for key in OPTIONS if key in rl}
-    options |= {key: value for key, value in likelihood.items() if key not in CONTROLS}
+    options |= {
+        {"draws": "mask_samples"}.get(key, key): value
+        for key, value in likelihood.items()
+        if key not in CONTROLS
+    }
     controls = {new: likelihood[key] for key, new in CONTROLS.items() if likelihood.get(key)}
     if rl.get("shuffle_advantages"):
         controls["shuffle_advantages"] = rl["shuffle_advantages"]

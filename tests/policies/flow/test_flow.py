@@ -78,12 +78,12 @@ def test_a_scorer_of_another_kernel_breaks_them(flow_folder, monkeypatch):
 
 def test_steps_follow_one_another_and_the_prompt_is_left_alone(sourced):
     for trajectory in drawn(sourced):
-        for step, after in zip(trajectory.steps, trajectory.steps[1:], strict=False):
+        for step, after in zip(trajectory.transitions, trajectory.transitions[1:], strict=False):
             assert step.tokens.tolist() == after.state.tolist()
             assert step.until == after.time
-        assert trajectory.steps[-1].until == 1
+        assert trajectory.transitions[-1].until == 1
         assert (
-            trajectory.steps[-1].tokens[: trajectory.num_tokens].tolist()
+            trajectory.transitions[-1].tokens[: trajectory.num_tokens].tolist()
             == trajectory.answer.tolist()
         )
     if sourced.mask_id is not None:
@@ -94,7 +94,7 @@ def test_greedy_ends_with_the_most_probable_tokens(policy):
     ((trajectory,),) = sampled(
         policy, [CHATS[0]], 1, FlowSampling(temperature=0, max_tokens=4, steps=3), seed=0
     )
-    last = trajectory.steps[-1]
+    last = trajectory.transitions[-1]
     prefix = policy.network.encode([trajectory.prompt.tolist()])
     with torch.no_grad():
         hidden = policy.network.hidden_states(
@@ -108,14 +108,14 @@ def test_greedy_ends_with_the_most_probable_tokens(policy):
 
 
 def test_gradients_are_those_of_finite_differences(flow_folder):
-    policy = opened(flow_folder, explore=True)
+    policy = opened(flow_folder, learned_temperature=True)
     trajectories = drawn(policy, replace(SAMPLING, kernel="marginal", temperature=0.8), copies=1)
     policy.score(trajectories).logprobs.sum().backward()
     for name in (
         "head.bias",
         "layers.0.query.weight",
         "time.outer.weight",
-        "exploration.log_temperature",
+        "learned_temperature.log_temperature",
     ):
         weight = policy.trainable()[name]
         index = np.unravel_index(int(weight.grad.abs().argmax()), weight.shape)

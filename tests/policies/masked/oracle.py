@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from plumbline.policies.masked.scorer import slices
-from plumbline.records import Step, Trajectory
+from plumbline.records import Trajectory, Transition
 
 
 def token_logprobs(policy, prompt, state, temperature=1.0):
@@ -186,7 +186,7 @@ def trajectory_of(policy, prompt, key, sampling):
                 sampling.selector == "threshold" and piece.last
             )
             steps.append(
-                Step(
+                Transition(
                     positions=places,
                     tokens=tokens,
                     logprobs=np.zeros(len(places), dtype=np.float32),
@@ -200,5 +200,9 @@ def trajectory_of(policy, prompt, key, sampling):
         end_early(policy, state, piece, sampling)
     assert not actions
     return Trajectory(
-        prompt=np.array(prompt), steps=tuple(steps), text="", sampling=sampling, finish="length"
+        prompt=np.array(prompt),
+        transitions=tuple(steps),
+        text="",
+        sampling=sampling,
+        finish="length",
     )

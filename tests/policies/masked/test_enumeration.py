@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from plumbline.algorithms.just_grpo import JustGrpo
-from plumbline.algorithms.views import trajectory_views
+from plumbline.algorithms.scoring_targets import make_trajectory_targets
 from plumbline.api import sampled
 from plumbline.policies import plackett_luce
 from plumbline.policies.masked.options import MaskedSampling
@@ -93,13 +93,13 @@ def test_gradients_are_finite_at_extreme_scores():
 
 
 def test_the_learnt_temperature_is_inside_the_distribution(masked_folder):
-    policy = opened(masked_folder, explore=True)
+    policy = opened(masked_folder, learned_temperature=True)
     with torch.no_grad():
-        policy.exploration.log_temperature.copy_(torch.linspace(-0.8, 0.8, 16))
+        policy.learned_temperature.log_temperature.copy_(torch.linspace(-0.8, 0.8, 16))
     asked = make_sampling("plackett_luce")
     assert_both_laws_hold(policy, CHAT, asked, draws=1200)
     (drawn,) = sampled(policy, [CHAT], 4, asked, seed=0)
-    theta = policy.trainable()["exploration.log_temperature"]
+    theta = policy.trainable()["learned_temperature.log_temperature"]
     policy.score(drawn).logprobs.sum().backward()
     assert theta.grad.abs().sum() > 0
     for index in theta.grad.nonzero().flatten().tolist():
@@ -199,10 +199,10 @@ def test_just_grpo_scores_the_product_of_left_to_right_conditionals(wide):
             trajectory_of(wide, prompt, tuple(((i,), (t,)) for i, t in enumerate(a)), asked)
             for a in wanted
         ]
-        views = JustGrpo().views(wide, drawn, np.random.default_rng(0))
-        terms = wide.score([view.trajectory for view in views])
+        targets = JustGrpo().targets(wide, drawn, np.random.default_rng(0))
+        terms = wide.score([target.trajectory for target in targets])
     assert not bool(terms.selection.any())
-    owner = torch.tensor([view.owner for view in views])[terms.owner]
+    owner = torch.tensor([target.owner for target in targets])[terms.owner]
     found = torch.zeros(8, dtype=torch.float64).index_add(0, owner, terms.logprobs.double())
     assert found.tolist() == pytest.approx(list(wanted.values()), abs=1e-9)
     assert float(found.exp().sum()) == pytest.approx(1, abs=1e-9)
@@ -215,15 +215,15 @@ def test_the_leftmost_places_are_filled_and_nothing_behind_an_end_is_drawn(
     policy = opened(masked_folder)
     asked = MaskedSampling(max_tokens=4, steps=4, selector="leftmost", temperature=temperature)
     (plain,) = sampled(policy, [CHAT], 64, asked, seed=0)
-    assert {tuple(int(step.positions[0]) for step in t.steps) for t in plain} <= {
+    assert {tuple(int(step.positions[0]) for step in t.transitions) for t in plain} <= {
         tuple(range(n)) for n in range(1, 5)
     }
-    policy.chat.stop_ids = (int(plain[0].steps[0].tokens[0]),)
+    policy.chat.stop_ids = (int(plain[0].transitions[0].tokens[0]),)
     (ended,) = sampled(policy, [CHAT], 64, asked, seed=0)
-    assert len(ended[0].steps) == 1
+    assert len(ended[0].transitions) == 1
     assert ended[0].finish == "stop"
     for trajectory in ended:
-        tokens = [int(step.tokens[0]) for step in trajectory.steps]
+        tokens = [int(step.tokens[0]) for step in trajectory.transitions]
         assert not set(tokens[:-1]) & set(policy.chat.stop_ids)
 
 
@@ -270,7 +270,7 @@ class TestAnAnswerThatEndsEarly:
         (short,), (whole,) = (
             sampled(policy, [CHAT], 64, BLOCKS, seed=3) for policy in (ending, never)
         )
-        ended = [t for t in short if len(t.steps) < 3]
+        ended = [t for t in short if len(t.transitions) < 3]
         assert 0 < len(ended) < 64
         for mine, full in zip(short, whole, strict=True):
             assert mine.answer.tolist() == full.answer[: len(mine.answer)].tolist()
@@ -278,6 +278,10 @@ class TestAnAnswerThatEndsEarly:
 
     def test_a_ratio_over_more_steps_than_it_made_takes_those(self, ending):
         (drawn,) = sampled(ending, [CHAT], 64, BLOCKS, seed=3)
-        views = trajectory_views(drawn, 3, "uniform", np.random.default_rng(0), split=False)
-        for trajectory, view in zip(drawn, views, strict=True):
-            assert [step.weight for step in view.trajectory.steps] == [1.0] * len(trajectory.steps)
+        targets = make_trajectory_targets(
+            drawn, 3, "uniform", np.random.default_rng(0), split=False
+        )
+        for trajectory, target in zip(drawn, targets, strict=True):
+            assert [step.weight for step in target.trajectory.transitions] == [1.0] * len(
+                trajectory.transitions
+            )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from plumbline.records import Sampling, Step, Trajectory
+from plumbline.records import Sampling, Trajectory, Transition
 from tests.policies.slots.models import END, MASK
 
 
@@ -101,7 +101,7 @@ def everything(model, prompt, sampling: Sampling, width, counts):
 
 def trajectory(prompt, canvas, steps, sampling):
     return Trajectory(
-        prompt=np.array(prompt), steps=steps, text="", sampling=sampling,
+        prompt=np.array(prompt), transitions=steps, text="", sampling=sampling,
         finish="stop" if END in canvas else "length", answer=canvas,
     )  # fmt: skip
 
@@ -151,7 +151,7 @@ def _rounds(model, state, sampling, width, counts, length):
                 positions += at[: len(drawn)]
                 tokens += drawn
                 logs += each
-            step = Step(
+            step = Transition(
                 positions=np.array(positions), tokens=np.array(tokens),
                 logprobs=np.array([float(log.detach()) for log in logs], np.float32),
                 selection=None if choice is None else float(choice.detach()),

@@ -42,7 +42,7 @@ def by_definition(model, trajectory, sampling, width):
     """Each term by a plain pass over a written-out context: the slots of a round see what was there
     before it."""
     start, context, found = len(trajectory.prompt), prompt_tokens(trajectory.prompt.tolist()), []
-    for step in trajectory.steps:
+    for step in trajectory.transitions:
         slots = len(step.history) // width
         at = {
             slot: [start + slot * width + offset for offset in range(width)]
@@ -112,7 +112,10 @@ def test_packed_scoring_is_the_rollout_by_definition_and_a_pass_for_every_round(
 def test_slots_that_see_one_another_are_another_distribution(policy, monkeypatch):
     """The control of the mask: causal attention over the pack gives other numbers."""
     trajectories = drawn(policy, SAMPLING)
-    assert max(len(step.positions) for each in trajectories for step in each.steps) > policy.width
+    assert (
+        max(len(step.positions) for each in trajectories for step in each.transitions)
+        > policy.width
+    )
     honest = policy.score(trajectories)
     monkeypatch.setattr(
         packing, "_visible", lambda at: torch.ones((len(at), len(at)), dtype=torch.bool).tril()
@@ -126,17 +129,24 @@ def test_any_of_a_trajectorys_rounds_can_be_scored_by_themselves(exact):
     whole = exact.score(trajectories)
     for index, trajectory in enumerate(trajectories):
         mine = whole.logprobs[whole.owner == index].split(
-            [len(s.tokens) + (s.selection is not None) for s in trajectory.steps]
+            [len(s.tokens) + (s.selection is not None) for s in trajectory.transitions]
         )
         for some in ([0], [1], [len(mine) - 1], list(range(0, len(mine), 2))):
-            part = replace(trajectory, steps=tuple(trajectory.steps[number] for number in some))
+            part = replace(
+                trajectory, transitions=tuple(trajectory.transitions[number] for number in some)
+            )
             wanted = torch.cat([mine[number] for number in some])
             torch.testing.assert_close(exact.score([part]).logprobs, wanted, atol=1e-10, rtol=0)
     with pytest.raises(ValueError, match="in the order in which they were drawn"):
-        exact.score([replace(trajectories[0], steps=trajectories[0].steps[::-1])])
+        exact.score([replace(trajectories[0], transitions=trajectories[0].transitions[::-1])])
     with pytest.raises(ValueError, match="has no history"):
         exact.score(
-            [replace(trajectories[0], steps=(replace(trajectories[0].steps[0], history=None),))]
+            [
+                replace(
+                    trajectories[0],
+                    transitions=(replace(trajectories[0].transitions[0], history=None),),
+                )
+            ]
         )
 
 
@@ -165,15 +175,15 @@ def test_how_an_answer_ends(policy):
     trajectories = drawn(policy, sampling, copies=40)
     kinds = set()
     for each in trajectories:
-        canvas = each.steps[-1].state.copy()
-        for step in each.steps:
+        canvas = each.transitions[-1].state.copy()
+        for step in each.transitions:
             assert np.array_equal(step.state == MASK, step.history < 0)
             for slot in dict.fromkeys((step.positions // 2).tolist()):
                 mine = step.tokens[step.positions // 2 == slot].tolist()
                 assert END not in mine[:-1]
                 assert len(mine) == 2 or mine == [END]
                 kinds.add(len(mine))
-        last = each.steps[-1]
+        last = each.transitions[-1]
         for slot in (last.positions // 2).tolist():
             canvas[slot * 2 : slot * 2 + 2] = END
         canvas[last.positions] = last.tokens
@@ -232,7 +242,9 @@ def test_greedy_answers_are_the_most_probable_choices(tmp_path, steps, seed):
         drawn(policy, sampling, copies=2, seed=9),
     )
     assert [t.answer.tolist() for t in one] == [t.answer.tolist() for t in other]
-    assert all(step.selection is None and not step.logprobs.any() for t in one for step in t.steps)
+    assert all(
+        step.selection is None and not step.logprobs.any() for t in one for step in t.transitions
+    )
     for each in one:
         wanted = plainly_greedy(
             policy.model, each.prompt.tolist(), 12, 3, Grid.of(sampling, 3).counts()

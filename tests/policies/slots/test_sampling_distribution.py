@@ -100,7 +100,7 @@ def test_an_even_choice_moves_no_weight(exact):
     exact.keep_reference()
     (drawn,) = sampled(exact, [PROMPT], 6, SAMPLINGS["three slots evenly"][0], seed=0)
     bare = [
-        replace(each, steps=tuple(replace(step, selection=None) for step in each.steps))
+        replace(each, transitions=tuple(replace(step, selection=None) for step in each.transitions))
         for each in drawn
     ]
     with torch.no_grad():
@@ -174,7 +174,9 @@ def test_the_closed_form_divergence_is_the_enumerated_one(exact):
             reference = exact.score(trajectories, reference=True)
         theirs = mine.new_zeros(len(mine)).index_add(0, reference.owner, reference.logprobs)
         wanted = (mine.exp() * (mine - theirs)).sum()
-        steps = torch.tensor([index for index, each in enumerate(trajectories) for _ in each.steps])
+        steps = torch.tensor(
+            [index for index, each in enumerate(trajectories) for _ in each.transitions]
+        )
         each = mine.new_zeros(len(mine)).index_add(0, steps, terms.divergence)
         assert wanted > 0.05
         assert bool((terms.divergence >= -1e-6).all())

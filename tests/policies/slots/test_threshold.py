@@ -116,11 +116,11 @@ def test_any_threshold_is_the_algorithm_without_a_cache(model, threshold, blocks
     for chat, (one, two) in zip((PROMPT, LONGER), groups, strict=True):
         canvas, rounds = published(model.model, model.chat.prompt(chat), 12, 3, threshold, blocks)
         assert one.answer.tolist() == two.answer.tolist() == whole(canvas)
-        assert len(one.steps) == rounds
+        assert len(one.transitions) == rounds
         if threshold > 0.9:  # which nothing passes: one slot at a time
-            assert all(len(set((step.positions // 3).tolist())) == 1 for step in one.steps)
+            assert all(len(set((step.positions // 3).tolist())) == 1 for step in one.transitions)
         # What stands behind an end token is dropped, the slots that were filled beside it included.
-        assert all(END not in step.tokens[:-1] for step in one.steps)
+        assert all(END not in step.tokens[:-1] for step in one.transitions)
 
 
 def test_it_is_not_scored_and_not_random(policy):

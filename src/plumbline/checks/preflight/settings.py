@@ -251,8 +251,8 @@ def _as_before(before: BeforeRun) -> Iterator[Finding]:
     if changed:
         named = ", ".join(f"{key} {old} then and {new} now" for key, (old, new) in changed.items())
         what = (
-            f"the run that made {name} drew its answers by another sampling distribution ({named}): "
-            "its evaluations and those of this "
+            f"the run that made {name} drew its answers by another sampling distribution "
+            f"({named}): its evaluations and those of this "
         )
         what += "run are not of one kind"
         causes = ("two recipes with settings of their own",)

@@ -37,7 +37,7 @@ from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.policy import PretrainedPolicy, by_onednn, padded
 from plumbline.policies.sampling_distribution import Noise, check_drawn, draw, log_prob, uniforms
 from plumbline.policies.token_logprobs import TokenDistributions, divergence, head_log_prob
-from plumbline.records import Message, Request, Sampling, Step, Trajectory
+from plumbline.records import Message, Request, Sampling, Trajectory, Transition
 
 # -- sampler ---------------------------------------------------------------------------------------
 #
@@ -304,14 +304,14 @@ class AutoregressivePolicy(PretrainedPolicy):
         stopped: bool,
     ) -> Trajectory:
         """An answer, drawn here or by an engine with these weights, as `score` takes it."""
-        step = Step(
+        step = Transition(
             positions=np.arange(len(tokens)),
             tokens=np.array(tokens, dtype=np.int64),
             logprobs=np.array(logprobs, dtype=np.float32),
         )
         return Trajectory(
             prompt=np.array(prompt, dtype=np.int64),
-            steps=(step,),
+            transitions=(step,),
             text=self.chat.text(tokens),
             sampling=sampling,
             finish="stop" if stopped else "length",

@@ -36,7 +36,7 @@ from plumbline.policies.pretrained.adapters import filled
 from plumbline.policies.pretrained.fused import fuse, unfuse
 from plumbline.policies.pretrained.numerics import Trial
 from plumbline.policies.pretrained.policy import additive, by_onednn, padded
-from plumbline.records import Sampling, Step, Trajectory
+from plumbline.records import Sampling, Trajectory, Transition
 
 ANSWER = 8
 SHARED_TOKENS = 4
@@ -226,11 +226,16 @@ def _packs(
 ) -> bool:
     nothing = np.zeros(ANSWER, np.float32)
     steps = [
-        Step(positions=np.arange(ANSWER), tokens=answer, logprobs=nothing) for answer in answers
+        Transition(positions=np.arange(ANSWER), tokens=answer, logprobs=nothing)
+        for answer in answers
     ]
     trajectories = [
         Trajectory(
-            prompt=prompts[index // 2], steps=(step,), text="", sampling=Sampling(), finish="length"
+            prompt=prompts[index // 2],
+            transitions=(step,),
+            text="",
+            sampling=Sampling(),
+            finish="length",
         )
         for index, step in enumerate(steps)
     ]

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from plumbline.errors import ModelError
-from plumbline.policies.canvas import DenoisingPolicy, Exploration, distinct_prompts, split
+from plumbline.policies.canvas import DenoisingPolicy, LearnedTemperature, distinct_prompts, split
 from plumbline.policies.flow.network import MODEL_TYPE, FlowNetwork, Prefix, TimedBackbone
 from plumbline.policies.flow.options import FlowModel, FlowSampling
 from plumbline.policies.flow.sampler import (
@@ -159,7 +159,7 @@ class FlowPolicy(DenoisingPolicy):
                     torch.full((rows,), value) for value in (step.time, step.until - step.time)
                 )
                 return self._distributions(
-                    self.network, prefix, canvas, (times, widths), self.exploration
+                    self.network, prefix, canvas, (times, widths), self.learned_temperature
                 )
 
             start = torch.stack([self._noise(chunk.sampling.max_tokens, each) for each in own])
@@ -182,7 +182,7 @@ class FlowPolicy(DenoisingPolicy):
         prefix: Prefix,
         canvas: Tensor,
         clock: tuple[Tensor, Tensor],
-        exploration: Exploration | None = None,
+        learned_temperature: LearnedTemperature | None = None,
     ) -> TokenDistributions:
         """The distributions of all places of canvases [R, L], row by row, each in a step that
         begins and takes `clock` [R]."""
@@ -195,8 +195,8 @@ class FlowPolicy(DenoisingPolicy):
         )
         divisor = (
             None
-            if exploration is None
-            else exploration.divisor(times).repeat_interleave(canvas.shape[1])
+            if learned_temperature is None
+            else learned_temperature.divisor(times).repeat_interleave(canvas.shape[1])
         )
         return TokenDistributions(network.head, self.mask_id, hidden.flatten(0, 1), divisor)
 
@@ -208,7 +208,7 @@ class FlowPolicy(DenoisingPolicy):
         known = {piece.time: piece for piece in ticks(sampling, self.network.config.exponent)}
         states, clock = [], []
         of_tick: dict[ClockStep, list[int]] = {}
-        steps = [step for trajectory in trajectories for step in trajectory.steps]
+        steps = [step for trajectory in trajectories for step in trajectory.transitions]
         start = 0
         for step in steps:
             if step.state is None or step.time is None or step.until is None:
@@ -238,12 +238,12 @@ class FlowPolicy(DenoisingPolicy):
         )
 
     def distributions(
-        self, recorded: Moves, model: FlowNetwork, exploration: Exploration | None
+        self, recorded: Moves, model: FlowNetwork, learned_temperature: LearnedTemperature | None
     ) -> TokenDistributions:
         """See `CanvasPolicy.distributions`."""
         prefix = model.encode(recorded.prompts).rows(recorded.prompt_of.to(self.device))
         return self._distributions(
-            model, prefix, recorded.states, (recorded.times, recorded.widths), exploration
+            model, prefix, recorded.states, (recorded.times, recorded.widths), learned_temperature
         )
 
     def log_probs(

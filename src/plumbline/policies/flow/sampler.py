@@ -18,7 +18,7 @@ from plumbline.policies.chunks import Chunk
 from plumbline.policies.flow.options import FlowSampling, Kernel
 from plumbline.policies.sampling_distribution import draw, kl, restrict, uniforms
 from plumbline.policies.token_logprobs import TokenDistributions
-from plumbline.records import Sampling, Step
+from plumbline.records import Sampling, Transition
 
 # -- schedule --------------------------------------------------------------------------------------
 #
@@ -255,7 +255,7 @@ def flow(
     chunk: Chunk[FlowSampling],
     exponent: float,
     own: Sequence[torch.Generator],
-) -> tuple[NDArray[np.int64], list[list[Step]]]:
+) -> tuple[NDArray[np.int64], list[list[Transition]]]:
     """Carry canvases from noise to text [R, L], with the steps of each row.
 
     At temperature 0 a place that jumps takes the most probable token, and the last step takes it
@@ -271,7 +271,7 @@ def flow(
     """
     canvas_rl, sampling = start_rl.clone(), chunk.sampling
     rows, places = canvas_rl.shape
-    steps: list[list[Step]] = [[] for _ in range(rows)]
+    steps: list[list[Transition]] = [[] for _ in range(rows)]
     for step in ticks(sampling, exponent):
         numbers = uniforms(own, 2, places).transpose(0, 1).flatten(1)
         distributions = read_distributions(canvas_rl, step)
@@ -284,7 +284,7 @@ def flow(
         following_rl, logprobs_rl = (value.cpu().view_as(canvas_rl) for value in moved)
         for row in range(rows):
             steps[row].append(
-                Step(
+                Transition(
                     positions=np.arange(places),
                     tokens=following_rl[row].numpy().copy(),
                     logprobs=logprobs_rl[row].numpy().copy(),

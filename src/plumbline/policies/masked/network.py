@@ -55,7 +55,7 @@ class Prompts:
         )
 
 
-class Behind(DynamicCache):
+class BlockCache(DynamicCache):
     """Lets each layer see given keys and values [R, K, N, D] in front of its own [R, K, L, D], and
     forgets its own.
 
@@ -110,7 +110,7 @@ class Network:
         kept, lengths = torch.tensor(cuts, device=device), there.sum(1)
         if not any(cuts):
             return Prompts(kept, rest, lengths)
-        gathered = Behind()
+        gathered = BlockCache()
         sees = seen[:, None, None]
         if self.block is not None:
             sees = sees & self._earlier(
@@ -166,7 +166,7 @@ class Network:
         width = prompts.keys[0].shape[-2] if prompts.keys else 0
         past = torch.arange(width, device=device) < prompts.kept.unsqueeze(1)  # [R, N]
         sees = torch.cat([past, own], dim=1).unsqueeze(1)  # [R, 1, keys]
-        ids = self._behind(prompts, canvas, at)
+        ids = self._append_canvas(prompts, canvas, at)
         if self.block is not None:
             earlier = self._earlier(positions)
             sees = sees & torch.cat([past.unsqueeze(1).expand(-1, len(index), -1), earlier], dim=2)
@@ -185,10 +185,10 @@ class Network:
                 sees = torch.cat(
                     [upper, torch.cat([before, own.unsqueeze(1) & same], dim=2)], dim=1
                 )
-                ids = torch.cat([self._behind(prompts, clean, at), ids], dim=1)
+                ids = torch.cat([self._append_canvas(prompts, clean, at), ids], dim=1)
                 positions, at = positions.repeat(1, 2), at + len(index)
         mask = additive(sees.unsqueeze(1), model.dtype).expand(-1, -1, ids.shape[1], -1)
-        cache = Behind(prompts.keys, prompts.values) if prompts.keys else None
+        cache = BlockCache(prompts.keys, prompts.values) if prompts.keys else None
         states = model.get_decoder()(
             ids,
             attention_mask=mask,
@@ -206,7 +206,7 @@ class Network:
             result = torch.where(alone, prompts.last.unsqueeze(1), result)
         return result
 
-    def _behind(self, prompts: Prompts, canvas: Tensor, at: Tensor) -> Tensor:
+    def _append_canvas(self, prompts: Prompts, canvas: Tensor, at: Tensor) -> Tensor:
         """Ids [R, Q]: what is left of each prompt, and at the places `at` [R, L] behind it the
         canvas."""
         ids = torch.zeros(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plumbline.errors import ModelError, RecipeError
-from plumbline.policies.canvas import DenoisingPolicy, Exploration, split
+from plumbline.policies.canvas import DenoisingPolicy, LearnedTemperature, split
 from plumbline.policies.chunks import Chunk
 from plumbline.policies.masked.network import BLOCKWISE, LLADA_NAMES, Network, Prompts, config_of
 from plumbline.policies.masked.options import MaskedModel, MaskedSampling
@@ -32,7 +32,7 @@ from plumbline.policies.pretrained.numerics import Trial
 from plumbline.policies.pretrained.policy import additive, mask_token, padded
 from plumbline.policies.sampling_distribution import Noise, uniforms
 from plumbline.policies.token_logprobs import TokenDistributions, token_log_prob
-from plumbline.records import Request, Sampling, Step, Trajectory
+from plumbline.records import Request, Sampling, Trajectory, Transition
 
 SEQUENCES, PROMPT, CANVAS = 6, 9, 12
 """That are tried (see `Trial`), tokens of their prompts, and places behind them."""
@@ -208,8 +208,8 @@ class MaskedPolicy(DenoisingPolicy):
             hidden = self.network.hidden(mine, canvas.to(self.device))[which.to(self.device)]
             divisor = (
                 None
-                if self.exploration is None
-                else self.exploration.divisor([time]).expand(len(hidden))
+                if self.learned_temperature is None
+                else self.learned_temperature.divisor([time]).expand(len(hidden))
             )
             return TokenDistributions(
                 self.model.get_output_embeddings(), self.mask_id, hidden, divisor
@@ -226,7 +226,7 @@ class MaskedPolicy(DenoisingPolicy):
         if self.network.attention == "full":
             return super().cost(trajectory)
         prompt = len(trajectory.prompt)
-        return len(trajectory.steps) * (
+        return len(trajectory.transitions) * (
             trajectory.sampling.max_tokens + math.ceil(KEPT * prompt)
         ), prompt
 
@@ -235,7 +235,7 @@ class MaskedPolicy(DenoisingPolicy):
         return Recorded.of(trajectories, sampling, self.mask_id, self.network.block)
 
     def distributions(
-        self, recorded: Recorded, model: Any, exploration: Exploration | None
+        self, recorded: Recorded, model: Any, learned_temperature: LearnedTemperature | None
     ) -> TokenDistributions:
         """The distributions of all places that any recorded step could have filled, step by
         step."""
@@ -246,8 +246,8 @@ class MaskedPolicy(DenoisingPolicy):
         looked_at = recorded.looked_at.to(self.device)
         divisor = (
             None
-            if exploration is None
-            else exploration.divisor(recorded.times)[looked_at.nonzero()[:, 0]]
+            if learned_temperature is None
+            else learned_temperature.divisor(recorded.times)[looked_at.nonzero()[:, 0]]
         )
         return TokenDistributions(
             model.get_output_embeddings(), self.mask_id, hidden[looked_at], divisor
@@ -256,8 +256,8 @@ class MaskedPolicy(DenoisingPolicy):
     log_probs = staticmethod(log_probs)
     step_divergence = staticmethod(step_divergence)
 
-    def hide(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Step:
-        """See `Policy.hide`; behind its end an answer's canvas is filled with end tokens.
+    def mask_positions(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Transition:
+        """See `Policy.mask_positions`; behind its end an answer's canvas is filled with end tokens.
 
         Raises:
             RecipeError: the answer was drawn by a model that never sees hidden places in earlier
@@ -273,7 +273,7 @@ class MaskedPolicy(DenoisingPolicy):
         whole = np.full(trajectory.sampling.max_tokens, self.chat.end_of_turn, dtype=np.int64)
         whole[: len(answer)] = answer
         positions = np.flatnonzero(hidden)
-        return Step(
+        return Transition(
             positions=positions,
             tokens=whole[positions],
             logprobs=np.full(len(positions), np.nan, dtype=np.float32),

@@ -38,7 +38,7 @@ from plumbline.policies.token_logprobs import (
     largest_log_prob,
     log_confidence,
 )
-from plumbline.records import Step
+from plumbline.records import Transition
 
 # -- filling ---------------------------------------------------------------------------------------
 #
@@ -61,10 +61,10 @@ class Filling:
     logprobs: Tensor  # [R, L]
     selection: Tensor | None  # [R]
 
-    def step(self, row: int, canvas: Tensor, time: float) -> Step:
+    def step(self, row: int, canvas: Tensor, time: float) -> Transition:
         """The record of a row's step, that began at `time` with `canvas` [L]."""
         positions = self.order[row, : int(self.counts[row])]
-        return Step(
+        return Transition(
             positions=positions.numpy(),
             tokens=self.tokens[row, positions].numpy(),
             logprobs=self.logprobs[row, positions].numpy(),
@@ -96,7 +96,7 @@ def _ascending(chosen_rl: Tensor) -> tuple[Tensor, Tensor]:
 ReadDistributions = Callable[[Tensor, Tensor, Tensor, float], TokenDistributions]
 """From the numbers of rows [A], their canvases [A, L], the places to look at [A, L] (bool) and the
 time to the distributions of these places, row by row."""
-Denoised = tuple[int, NDArray[np.int64], list[Step]]
+Denoised = tuple[int, NDArray[np.int64], list[Transition]]
 """A row's number, its canvas [L], and the steps that filled it."""
 
 
@@ -124,7 +124,7 @@ def denoise(
     hidden_rl = canvas_rl == mask_id
     unfinished = torch.ones((rows,), dtype=torch.bool)
     stops = torch.tensor(ends, dtype=torch.long)
-    steps: list[list[Step]] = [[] for _ in range(rows)]
+    steps: list[list[Transition]] = [[] for _ in range(rows)]
     for piece in pieces:
         eligible_rl = hidden_rl.clone()
         eligible_rl[:, : piece.start] = False

@@ -244,7 +244,7 @@ class Recorded:
         """
         result = cls()
         prompts, prompt_of = distinct_prompts(trajectories)
-        steps = [step for trajectory in trajectories for step in trajectory.steps]
+        steps = [step for trajectory in trajectories for step in trajectory.transitions]
         known = [step.state for step in steps if step.state is not None]
         if len(known) != len(steps):
             raise ValueError("a step without its state cannot be scored")
@@ -265,7 +265,7 @@ class Recorded:
             phases = [
                 len(trajectory.prompt) % (block or 1)
                 for trajectory in trajectories
-                for _ in trajectory.steps
+                for _ in trajectory.transitions
             ]
             known_at = {
                 phase: {piece.time: piece for piece in slices(sampling, block, phase)}

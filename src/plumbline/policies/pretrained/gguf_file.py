@@ -68,7 +68,7 @@ def _read(path: str, modified: int) -> tuple[str, str]:  # noqa: ARG001 - part o
         raise missing(f"reading {path}", error) from error
     size = Path(path).stat().st_size
 
-    class Bounded(GGUFReader):
+    class SizeCheckedReader(GGUFReader):
         """An array that claims more entries than the file has bytes would be read for hours."""
 
         def _get(self, offset: Any, dtype: Any, count: Any = 1, override_order: Any = None) -> Any:
@@ -87,7 +87,7 @@ def _read(path: str, modified: int) -> tuple[str, str]:  # noqa: ARG001 - part o
 
     fix = "compare its size with where it came from, and download it again"
     with clear_opening_errors(f"{path} ends too early or is damaged ({size:,} bytes)", fix):
-        fields = Bounded(path).fields
+        fields = SizeCheckedReader(path).fields
         architecture = str(fields["general.architecture"].contents())
         split = fields.get("tokenizer.ggml.pre")
         return architecture, "" if split is None else str(split.contents())

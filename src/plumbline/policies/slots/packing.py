@@ -30,7 +30,7 @@ from torch import Tensor
 from plumbline.errors import RecipeError
 from plumbline.policies.pretrained.policy import additive, padded
 from plumbline.policies.slots.options import SlotSampling
-from plumbline.records import Step, Trajectory
+from plumbline.records import Trajectory, Transition
 
 # -- grid ------------------------------------------------------------------------------------------
 #
@@ -246,14 +246,15 @@ class _Layout:
                 drawn.
         """
         held = {
-            _round(step): (index, step) for index, step in enumerate(trajectory.steps, self.steps)
+            _round(step): (index, step)
+            for index, step in enumerate(trajectory.transitions, self.steps)
         }
         numbers = list(held)
-        if not numbers or numbers != sorted(numbers) or len(numbers) < len(trajectory.steps):
+        if not numbers or numbers != sorted(numbers) or len(numbers) < len(trajectory.transitions):
             raise ValueError(
                 "a trajectory holds its rounds once each, in the order in which they were drawn"
             )
-        final = trajectory.steps[-1]
+        final = trajectory.transitions[-1]
         assert final.state is not None
         assert final.history is not None
         state, width = final.state, self.grid.width
@@ -269,7 +270,7 @@ class _Layout:
                 for slot in np.flatnonzero(round_of == number).tolist():
                     at = range(slot * width, (slot + 1) * width)
                     self._add_tokens(state[at.start : at.stop].tolist(), at, number, slot)
-        self.steps += len(trajectory.steps)
+        self.steps += len(trajectory.transitions)
 
     def _add_tokens(self, ids: Sequence[int], places: Sequence[int], number: int, slot: int) -> int:
         """Tokens at places of the canvas; the index of the first."""
@@ -282,7 +283,7 @@ class _Layout:
     def _add_round(
         self,
         index: int,
-        step: Step,
+        step: Transition,
         number: int,
         open_slots: NDArray[np.int64],
         whole: NDArray[np.int64] | None,
@@ -329,7 +330,7 @@ def packed_length(trajectory: Trajectory, grid: Grid, mask_id: int) -> int:
     return len(laid.ids)
 
 
-def _round(step: Step) -> int:
+def _round(step: Transition) -> int:
     if step.history is None or step.state is None:
         raise ValueError(
             "a slot policy scores rounds that a slot policy drew: this step has no history"

@@ -43,7 +43,7 @@ from plumbline.policies.slots.packing import (
     packed_length,
     read_packed,
 )
-from plumbline.policies.slots.sampler import Rollout, decide
+from plumbline.policies.slots.sampler import RoundSampler, decide
 from plumbline.policies.token_logprobs import (
     TokenDistributions,
     divergence,
@@ -384,7 +384,7 @@ class SlotPolicy(CanvasPolicy):
             grid = grids[chunk.sampling]
             by_threshold = chunk.sampling.selector == "threshold"
             for drawn in (
-                decide(self, chunk, grid) if by_threshold else Rollout(self, chunk, grid).run()
+                decide(self, chunk, grid) if by_threshold else RoundSampler(self, chunk, grid).run()
             ):
                 yield self.finished(chunk, *drawn)
 
@@ -435,7 +435,12 @@ class SlotPolicy(CanvasPolicy):
         """
         return pack(trajectories, self._scored_grid(sampling), self.mask_id, self.device)
 
-    def distributions(self, recorded: SlotPack, model: Any, exploration: Any) -> PackDistributions:  # noqa: ARG002
+    def distributions(
+        self,
+        recorded: SlotPack,
+        model: Any,
+        learned_temperature: Any,  # noqa: ARG002
+    ) -> PackDistributions:
         """See `CanvasPolicy.distributions`."""
         return read_distributions(model, self.mask_id, recorded)
 

@@ -36,13 +36,13 @@ from plumbline.policies.sampling_distribution import check_drawn, uniforms
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.packing import ALL, PAD, Grid, KeyValues, pad_prompts
 from plumbline.policies.token_logprobs import TokenDistributions, draw_tokens, largest_log_prob
-from plumbline.records import Sampling, Step
+from plumbline.records import Sampling, Transition
 
-Drawn = tuple[int, NDArray[np.int64], list[Step]]
+Drawn = tuple[int, NDArray[np.int64], list[Transition]]
 """A row's number, its finished canvas [L], and the rounds that filled it."""
 
 
-class Rollout:
+class RoundSampler:
     """The rows that still run: their canvases, their context, and the numbers that they have yet to
     use.
 
@@ -72,7 +72,7 @@ class Rollout:
         # last tokens of the round before, not yet read
         self.pending: tuple[Tensor, Tensor, Tensor] | None = None
         self.live = torch.arange(rows)
-        self.steps: list[list[Step]] = [[] for _ in range(rows)]
+        self.steps: list[list[Transition]] = [[] for _ in range(rows)]
 
     @torch.no_grad()
     def run(self) -> Iterator[Drawn]:
@@ -210,7 +210,7 @@ class Rollout:
         history = self.round_of.cpu().numpy().repeat(self.grid.width, axis=1)
         for row, index in enumerate(self.live.tolist()):
             self.steps[index].append(
-                Step(
+                Transition(
                     positions=places[row][drawn[row]],
                     tokens=tokens[row][drawn[row]],
                     logprobs=logprobs[row][drawn[row]].astype(np.float32),
@@ -281,7 +281,8 @@ class Rollout:
 
 @torch.no_grad()
 def decide(policy: Any, chunk: Chunk[SlotSampling], grid: Grid) -> Iterator[Drawn]:
-    """Fill a canvas for each prompt of a chunk, and yield it for each of its rows; see `Rollout`.
+    """Fill a canvas for each prompt of a chunk, and yield it for each of its rows; see
+    `RoundSampler`.
 
     Each settled part of a round is a step.
     """
@@ -308,7 +309,7 @@ class _Decoding:
         self.canvas = np.full(grid.slots * grid.width, self.mask, dtype=np.int64)
         self.round_of = np.full(grid.slots, -1)
         self.last = grid.slots  # slots from here on lie behind an end token
-        self.steps: list[Step] = []
+        self.steps: list[Transition] = []
         self.context = KeyValues(policy.model, 1)
         self._read(torch.tensor(prompt), torch.arange(-self.start, 0), ALL)
         self.context.settle()
@@ -393,7 +394,7 @@ class _Decoding:
             placed += list(range(at, at + size))
         positions = np.array(placed, dtype=np.int64)
         self.steps.append(
-            Step(
+            Transition(
                 positions=positions,
                 tokens=self.canvas[positions],
                 logprobs=np.zeros(len(positions), dtype=np.float32),
