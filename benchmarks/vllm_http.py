@@ -31,7 +31,7 @@ from plumbline.engines.vllm import Place, VllmSampler
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained import adapters as weights
-from plumbline.policies.pretrained.weight_sync_check import arrived
+from plumbline.policies.pretrained.weight_sync_check import measure_sync
 from plumbline.recipe.execution import EngineSection
 from plumbline.records import Request, Sampling
 from plumbline.runs.run import Silent
@@ -255,16 +255,18 @@ def print_rounding(options: argparse.Namespace) -> None:
     for dtype in ("bfloat16", "float32"):
         for rate in options.rates:
             policy = adapted(options, dtype)
-            first = weights.rounded(policy, torch.bfloat16)[1]
+            first = weights.round_weights(policy, torch.bfloat16)[1]
             with tempfile.TemporaryDirectory() as folder:
                 before = weights.write_adapter(policy, Path(folder) / "first", torch.bfloat16)
                 for step in trained(policy, rate, 16):
                     if step in {1, 4, 16}:
-                        found = arrived(first, weights.rounded(policy, torch.bfloat16)[1])
+                        found = measure_sync(
+                            first, weights.round_weights(policy, torch.bfloat16)[1]
+                        )
                         now = weights.write_adapter(
                             policy, Path(folder) / str(step), torch.bfloat16
                         )
-                        other = arrived(before, now)
+                        other = measure_sync(before, now)
                         assert found is not None
                         assert other is not None
                         row = (

@@ -35,7 +35,7 @@ from torch.profiler import ProfilerActivity, profile
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
 from plumbline.policies.autoregressive.options import AutoregressiveModel
-from plumbline.policies.memory import keep_pages, peak
+from plumbline.policies.memory import keep_pages, read_peak
 from plumbline.policies.policy import Demonstration
 from plumbline.recipe import parse
 from plumbline.records import Example, Sampling
@@ -172,7 +172,7 @@ class Work:
             n: {"wall": statistics.median(a), "cpu": statistics.median(b)}
             for n, (a, b) in found.items()
         }
-        return {**rows, "peak": {"gb": peak(torch.device("cpu")) / 1e9}}
+        return {**rows, "peak": {"gb": read_peak(torch.device("cpu")) / 1e9}}
 
 
 def clock() -> float:

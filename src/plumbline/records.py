@@ -117,8 +117,8 @@ class Sampling:
         """
         if not isinstance(sampling, cls):
             raise RecipeError(
-                f"this family draws by {cls.__name__}, not by {type(sampling).__name__}",
-                "give it one",
+                f"this family samples by {cls.__name__}, and was given {type(sampling).__name__}",
+                f"pass a {cls.__name__}",
             )
         return sampling
 

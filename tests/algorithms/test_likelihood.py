@@ -10,7 +10,7 @@ import torch
 
 from plumbline.algorithms.algorithm import Scored
 from plumbline.algorithms.scoring_targets import make_bound_targets, make_trajectory_targets
-from plumbline.algorithms.spg import MIX, ORDER, sandwiched
+from plumbline.algorithms.spg import MIX, ORDER, sandwich_loss
 from plumbline.algorithms.wd1 import MASK_SAMPLERS, Wd1
 from plumbline.errors import RecipeError
 from plumbline.recipe import parse
@@ -262,7 +262,7 @@ def test_spg_raises_the_lower_bound_and_lowers_the_upper_one():
     upper = np.log(0.5 * np.exp(-1.0 * ORDER) + 0.5 * np.exp(-2.0 * ORDER)) / ORDER
     assert upper > lower
     for advantage, wanted in ((2.0, -2.0 * lower), (-2.0, 2.0 * (MIX * upper + (1 - MIX) * lower))):
-        loss = sandwiched(
+        loss = sandwich_loss(
             logprobs, half, place, torch.full((2,), advantage).double(), torch.ones(2).double()
         )
         assert loss.item() == pytest.approx(wanted)
@@ -289,7 +289,7 @@ def test_spg_of_a_batch_is_the_sum_of_its_places():
         [advantage[one] for one in place],
         [weight[one] for one in place],
     )
-    assert sandwiched(*map(torch.tensor, given_)).item() == pytest.approx(wanted)
+    assert sandwich_loss(*map(torch.tensor, given_)).item() == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize(

@@ -155,13 +155,13 @@ def test_halves_sum_to_the_matrix_and_give_its_gradient():
     matrix = (
         torch.randn(30, 20, generator=torch.Generator().manual_seed(3)) * 0.04
     ).requires_grad_()
-    two = adapters.halves(matrix, torch.bfloat16)
+    two = adapters.split_halves(matrix, torch.bfloat16)
     assert two.shape == (2, 30, 20)
     assert two.dtype == torch.bfloat16
     assert ((two.detach().float().sum(0) - matrix).abs() <= 2**-16 * matrix.abs()).all()
     (two.float().sum(0) * 2).sum().backward()
     assert torch.equal(matrix.grad, torch.full_like(matrix, 2.0))
-    assert torch.equal(adapters.halves(matrix, torch.float32)[0], matrix)
+    assert torch.equal(adapters.split_halves(matrix, torch.float32)[0], matrix)
 
 
 def more_to_it(case):

@@ -194,7 +194,7 @@ def test_what_a_message_spells_is_no_control_token(kind, template):
         assert whole.count(hostile) == 2
         assert chat.text(shown.tokens[len(prompt) :]) == hostile
     assert (
-        chat._plain.ids(tokenizer.apply_chat_template(TURNS, tokenize=False))
+        chat._escaper.ids(tokenizer.apply_chat_template(TURNS, tokenize=False))
         == tokenizer(
             tokenizer.apply_chat_template(TURNS, tokenize=False), add_special_tokens=False
         )["input_ids"]

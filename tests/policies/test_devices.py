@@ -49,7 +49,11 @@ def family(request, family_folders, monkeypatch):
     monkeypatch.setattr(graphs, "capture", Tape)
     monkeypatch.setattr(graphs, "_memory", lambda buffers: 8e10)
     monkeypatch.setattr(loading, "count_devices", lambda kind: 1)
-    for planted, value in {"begin_peak": None, "peak": 10**6, "within_reach": 10**9}.items():
+    for planted, value in {
+        "begin_peak": None,
+        "read_peak": 10**6,
+        "measure_reachable_memory": 10**9,
+    }.items():
         monkeypatch.setattr(passes, planted, lambda device, value=value: value)
     with fake_gpu():
         yield (

@@ -289,10 +289,10 @@ def test_hidden_places_are_shown_and_what_lies_behind_the_end_is_not(variant, fa
     end, hidden = policy.chat.end_of_turn, policy.mask_id
     words = policy.chat.tokenizer("a b", add_special_tokens=False)["input_ids"]
     text = policy.chat.text(words)
-    assert policy.shown(np.array([*words, end, words[0]])) == text
+    assert policy.render_canvas(np.array([*words, end, words[0]])) == text
     if hidden is not None:
         canvas = np.array([hidden, *words, hidden, hidden, end, hidden])
-        assert policy.shown(canvas) == HIDDEN + text + 2 * HIDDEN
+        assert policy.render_canvas(canvas) == HIDDEN + text + 2 * HIDDEN
 
 
 LONG = [[{"role": "user", "content": "a " * 130}]]

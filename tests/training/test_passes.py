@@ -178,8 +178,8 @@ class Gpu:
         monkeypatch.setattr(passes.Passes, "__init__", on_gpu)
         for module in (passes, rl):
             monkeypatch.setattr(module, "begin_peak", begin_peak)
-            monkeypatch.setattr(module, "peak", lambda device: self.peak)
-        monkeypatch.setattr(passes, "within_reach", lambda device: size)
+            monkeypatch.setattr(module, "read_peak", lambda device: self.peak)
+        monkeypatch.setattr(passes, "measure_reachable_memory", lambda device: size)
         monkeypatch.setattr(passes, "TRIALS", (60, 200))
 
 

@@ -45,7 +45,7 @@ def advantages(rewards: NDArray[np.float64], scale: Scale = "none") -> NDArray[n
     return np.nan_to_num(centred)
 
 
-def shuffled(
+def shuffle_advantages(
     groups: Sequence[NDArray[np.float64]], rng: np.random.Generator
 ) -> list[NDArray[np.float64]]:
     """Advantages [G], shuffled over all rollouts of the batch: a control that cannot learn."""

@@ -2,7 +2,7 @@
 surrogate is.
 
 Letters in shapes: G rollouts of a group, K items of a reward, n rollouts of a step, N terms of a
-pass.
+micro-batch.
 
 An algorithm is a frozen object whose fields are its options, and the loop asks it three things:
 `advantages` with `weights`, `targets`, and `surrogate`. It sees rewards, recorded trajectories and
@@ -30,7 +30,7 @@ from plumbline.algorithms.objective import (
     Normaliser,
     Units,
     clipped_surrogate,
-    units,
+    group_units,
     weights,
 )
 from plumbline.algorithms.scoring_targets import (
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored(ComparedTerms):
-    """The terms [N] of one pass, as far as they count, and whose they are."""
+    """The terms [N] of one micro-batch, as far as they count, and whose they are."""
 
     owner: Tensor  # [N] index of the scoring target
     transition: Tensor  # [N] index of the transition among all scored ones
@@ -132,8 +132,8 @@ class Algorithm(Section, ABC):
 
     @abstractmethod
     def surrogate(self, scored: Scored) -> Losses:
-        """The loss of one pass. The sum over passes is the batch's, however it was cut into
-        them."""
+        """The loss of one micro-batch. The sum over micro-batches is the batch's, however it was
+        cut into them."""
 
 
 class Clipped(Algorithm):
@@ -151,7 +151,7 @@ class Clipped(Algorithm):
 
     def surrogate(self, scored: Scored) -> Losses:
         """See `Algorithm.surrogate`."""
-        grouping = grouped(scored, self.level, exact=self.exact)
+        grouping = group_terms(scored, self.level, exact=self.exact)
         return clipped_surrogate(scored, self.clip_low, self.clip_high, grouping)
 
 
@@ -173,7 +173,7 @@ class BoundAlgorithm(Clipped):
         )
 
 
-def grouped(scored: Scored, level: Level, *, exact: bool) -> Units | None:
+def group_terms(scored: Scored, level: Level, *, exact: bool) -> Units | None:
     """How terms form ratios; None where each stands alone and counts once.
 
     A sequence's size is its number of terms, or for a bound (not `exact`) its length.
@@ -187,4 +187,4 @@ def grouped(scored: Scored, level: Level, *, exact: bool) -> Units | None:
         length = torch.tensor(
             [v.trajectory.sampling.max_tokens for v in scored.targets], device=scored.owner.device
         )
-    return units(level, scored.owner, scored.transition, scored.transition_weight, length)
+    return group_units(level, scored.owner, scored.transition, scored.transition_weight, length)

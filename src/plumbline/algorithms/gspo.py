@@ -46,5 +46,5 @@ class Gspo(Clipped):
         rng: np.random.Generator,
     ) -> list[ScoringTarget]:
         """See `Algorithm.targets`: one target holds all of a rollout, because its ratio needs all
-        terms in one pass."""
+        terms in one micro-batch."""
         return make_trajectory_targets(trajectories, None, "stratified", rng, split=False)

@@ -78,7 +78,7 @@ def make_trajectory_targets(
         pick: how K steps are drawn.
         rng: draws them.
         split: a target for each step (a policy that scores each in a forward pass of its own can
-            then put any of them into a pass); else one target holds all.
+            then put any of them into a micro-batch); else one target holds all.
 
     Raises:
         ValueError: K exceeds the steps that a trajectory's sampling distribution allows.
@@ -87,13 +87,13 @@ def make_trajectory_targets(
     for owner, trajectory in enumerate(trajectories):
         steps = trajectory.transitions
         if keep is not None and not len(steps) < keep <= (trajectory.sampling.most_steps or 0):
-            steps = tuple(_some(steps, keep, pick, rng))
+            steps = tuple(_draw_transitions(steps, keep, pick, rng))
         for part in ([step] for step in steps) if split else [steps]:
             targets.append(ScoringTarget(owner, replace(trajectory, transitions=tuple(part))))
     return targets
 
 
-def _some(
+def _draw_transitions(
     steps: Sequence[Transition], keep: int, pick: Pick, rng: np.random.Generator
 ) -> Iterator[Transition]:
     total = len(steps)

@@ -65,13 +65,15 @@ class Spg(Algorithm):
 
     def surrogate(self, scored: Scored) -> Losses:
         """See `Algorithm.surrogate`."""
-        place = _places(scored)
+        place = _number_positions(scored)
         return Losses(
-            sandwiched(scored.new, scored.transition_weight, place, scored.advantage, scored.weight)
+            sandwich_loss(
+                scored.new, scored.transition_weight, place, scored.advantage, scored.weight
+            )
         )
 
 
-def _places(scored: Scored) -> Tensor:
+def _number_positions(scored: Scored) -> Tensor:
     """A number [N] for each term, equal where the same token of the same rollout was looked at."""
     import torch
 
@@ -82,7 +84,7 @@ def _places(scored: Scored) -> Tensor:
     return scored.owner * longest + torch.from_numpy(positions).to(scored.owner.device)
 
 
-def sandwiched(
+def sandwich_loss(
     logprobs: Tensor, transition_weight: Tensor, place: Tensor, advantages: Tensor, weight: Tensor
 ) -> Tensor:
     """The loss, a scalar.

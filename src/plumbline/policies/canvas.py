@@ -59,7 +59,7 @@ class CanvasPolicy(PretrainedPolicy):
             "adapters": "none" if self.adapter is None else "fused" if fused else "peft",
         }
 
-    def settled(self, source: str) -> Mapping[str, Any]:
+    def read_saved_settings(self, source: str) -> Mapping[str, Any]:
         """What the model at `source` says about its use, in its own config or in its directory."""
         return {**(getattr(self.model.config, "plumbline", None) or {}), **saved_settings(source)}
 
@@ -70,7 +70,7 @@ class CanvasPolicy(PretrainedPolicy):
         for chunk in super().chunks(requests, sampling_type, canvas):
             yield chunk if self.watch is None else replace(chunk, watch=self.watch)
 
-    def finished(
+    def finish_trajectory(
         self,
         chunk: Chunk[SamplingT],
         row: int,
@@ -94,7 +94,7 @@ class CanvasPolicy(PretrainedPolicy):
             version=self.version,
         )
 
-    def shown(self, canvas: NDArray[np.int64]) -> str:
+    def render_canvas(self, canvas: NDArray[np.int64]) -> str:
         """What a canvas [L] reads up to its first end token, with `HIDDEN` for each hidden
         place."""
         answer, _ = answer_of(canvas, self.chat.stop_ids)
@@ -118,7 +118,7 @@ class CanvasPolicy(PretrainedPolicy):
                 "training fills a canvas, and model.canvas is not set", "set model.canvas"
             )
         whole = self.chat.demonstration(messages)
-        prompt, answer = split(whole)
+        prompt, answer = split_demonstration(whole)
         if len(answer) > self.canvas and not allow_truncation:
             raise DataError(
                 f"an answer of {len(answer)} tokens exceeds the canvas of {self.canvas}",
@@ -137,7 +137,7 @@ class CanvasPolicy(PretrainedPolicy):
     # -- scoring -----------------------------------------------------------------------------------
 
     def parts(self, trajectories: Sequence[Trajectory]) -> Iterator[Sequence[Trajectory]]:
-        """Trajectories in the parts that `score` makes a pass of; by default one."""
+        """Trajectories in the parts that `score` makes a forward pass of; by default one."""
         yield trajectories
 
     def score(
@@ -209,7 +209,7 @@ def answer_of(
     return canvas[: ends[0] + 1], "stop"
 
 
-def split(demonstration: Demonstration) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def split_demonstration(demonstration: Demonstration) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Prompt and canvas [L] of a demonstration."""
     start = len(demonstration.tokens) - demonstration.num_targets
     return demonstration.tokens[:start], demonstration.tokens[start:]
@@ -301,7 +301,9 @@ class DenoisingPolicy(CanvasPolicy):
             trajectory.sampling.max_tokens + len(trajectory.prompt)
         ), 0
 
-    def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:
+    def batches(
+        self, trajectories: Sequence[Trajectory], tokens_per_microbatch: int
+    ) -> list[list[int]]:
         """See `Policy.batches`: in order, as many as fit."""
         parts: list[list[int]] = []
         left, previous = 0, b""
@@ -309,7 +311,7 @@ class DenoisingPolicy(CanvasPolicy):
             key, (cost, once) = trajectory.prompt.tobytes(), self.cost(trajectory)
             if not parts or cost + (once if key != previous else 0) > left:
                 parts.append([])
-                left, previous = tokens_per_pass, b""
+                left, previous = tokens_per_microbatch, b""
             parts[-1].append(index)
             left, previous = left - cost - (once if key != previous else 0), key
         return parts

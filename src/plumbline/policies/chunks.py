@@ -124,12 +124,15 @@ def chunks(
             among these.
 
     Raises:
-        RecipeError, ValueError: see `copies`.
+        RecipeError, ValueError: see `group_copies`.
     """
-    for sampling, found in copies(requests, sampling_type, encode, rows_at_once):
+    for sampling, found in group_copies(requests, sampling_type, encode, rows_at_once):
         # Prompts of equally many copies stand together, so that the grid has few empty cells.
         pairs = sorted(found, key=lambda pair: len(pair[1]))
-        start, common = 0, _shared([ids for ids, _ in pairs]) if shared is None else shared
+        start, common = (
+            0,
+            _count_shared_tokens([ids for ids, _ in pairs]) if shared is None else shared,
+        )
         for end in range(1, len(pairs) + 1):
             if end < len(pairs) and (end + 1 - start) * len(pairs[end][1]) <= rows_at_once:
                 continue
@@ -144,7 +147,7 @@ def chunks(
             start = end
 
 
-def copies(
+def group_copies(
     requests: Sequence[Request],
     sampling_type: type[SamplingT],
     encode: Callable[[Request], list[int]],
@@ -175,7 +178,7 @@ def copies(
     return found
 
 
-def _shared(prompts: Sequence[list[int]]) -> int:
+def _count_shared_tokens(prompts: Sequence[list[int]]) -> int:
     """Tokens that all begin with; at least one of each is left, because its hidden state is
     needed."""
     # what the first and the last in order share, all share
@@ -190,7 +193,7 @@ def _shared(prompts: Sequence[list[int]]) -> int:
 def pack_sizes(
     trajectories: Sequence[Trajectory],
     lengths: Sequence[int],
-    tokens_per_pass: int,
+    tokens_per_microbatch: int,
     width: int,
     pass_cost: float,
     layouts: Sequence[Layout] | None = None,
@@ -205,7 +208,8 @@ def pack_sizes(
     Args:
         trajectories: equal prompts side by side.
         lengths: tokens that each adds to its prompt in a pack.
-        tokens_per_pass: the longest pack that memory allows; one trajectory always makes a pack.
+        tokens_per_microbatch: the longest pack that memory allows; one trajectory always makes a
+            pack.
         width: H.
         pass_cost: operations of starting one more pass, per layer.
         layouts: of each trajectory; "square" by default.
@@ -229,7 +233,7 @@ def pack_sizes(
         costs = {}
         for size in range(1, count + 1):
             length = size * (prompt + longest) if "rows" in found else prompt + size * longest
-            if length > tokens_per_pass and size > 1:
+            if length > tokens_per_microbatch and size > 1:
                 break
             if "rows" in found:
                 pairs = size * (prompt + longest) ** 2
@@ -248,7 +252,7 @@ def pack_sizes(
     return packs
 
 
-def joined(
+def join_packs(
     packs: Sequence[list[int]],
     trajectories: Sequence[Trajectory],
     lengths: Sequence[int],
@@ -256,8 +260,8 @@ def joined(
 ) -> list[list[int]]:
     """Packs of several prompts, as few as hold at most so many tokens each, and about equally many.
 
-    At least two are left: signal and noise of a gradient are told from passes of different prompts.
-    For the same reason nothing is joined where a prompt needs several packs.
+    At least two are left: signal and noise of a gradient are told from micro-batches of different
+    prompts. For the same reason nothing is joined where a prompt needs several packs.
 
     Args:
         packs: of one prompt each, as `pack_sizes` gives them.

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.errors import RecipeError
-from plumbline.policies.memory import Say, unheard
+from plumbline.policies.memory import Say, ignore_message
 from plumbline.records import Message, Request, Sampling, Trajectory, Transition
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class Policy(ABC):
     shared: int | None = None
     """Tokens that all prompts of what is asked next begin with and that are read once; None: found
     by itself."""
-    say: Say = staticmethod(unheard)
+    say: Say = staticmethod(ignore_message)
     """Told of events, such as an out of memory that the policy could help itself with."""
     watch: Watch | None = None
     """Hears what each canvas holds after each step, from the thread that draws; nothing that is
@@ -232,14 +232,18 @@ class Policy(ABC):
         """
         return [([request], 0) for request in requests]
 
-    def shown(self, canvas: NDArray[np.int64]) -> str:
+    def render_canvas(self, canvas: NDArray[np.int64]) -> str:
         """What a canvas [L] reads up to its first end token, with a sign for each hidden place, for
         who has `watch`."""
         raise NotImplementedError
 
     # -- scoring -----------------------------------------------------------------------------------
 
-    def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:  # noqa: ARG002
+    def batches(
+        self,
+        trajectories: Sequence[Trajectory],
+        tokens_per_microbatch: int,  # noqa: ARG002
+    ) -> list[list[int]]:
         """Cut trajectories into parts that one forward and backward pass can hold; by default all
         stand in one."""
         return [list(range(len(trajectories)))]
@@ -355,9 +359,10 @@ class Policy(ABC):
         """Summed loss over the batch's targets (a scalar).
 
         Args:
-            batch: demonstrations, or those of a pass that a larger batch was cut into.
+            batch: demonstrations, or those of a micro-batch that a larger batch was cut into.
             noise: each one's randomness, for families whose loss draws some. Nothing else may be
-                drawn: a sum over passes is then the loss of the whole batch, however it was cut.
+                drawn: a sum over micro-batches is then the loss of the whole batch, however it was
+                    cut.
         """
 
     @abstractmethod
@@ -412,12 +417,12 @@ class Engine(Sampler, Protocol):
 
 
 Work = Callable[[Policy], Any]
-"""What is done with a policy: some of the passes of a batch."""
+"""What is done with a policy: some of the micro-batches of a batch."""
 
 
 class Helpers(Protocol):
-    """Replicas of a learner, in other processes or threads, which do some of the passes of a
-    batch."""
+    """Replicas of a learner, in other processes or threads, which do some of the micro-batches
+    of a batch."""
 
     count: int
 

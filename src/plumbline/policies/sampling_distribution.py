@@ -26,7 +26,7 @@ from plumbline.seeds import derive, generator
 # -- draws -----------------------------------------------------------------------------------------
 #
 # Random numbers that belong to one request or one demonstration, whatever stands beside it in a
-# chunk or a pass.
+# chunk or a micro-batch.
 #
 # How many rows a device holds at once must not change what is drawn or what is learnt, so nothing
 # is drawn for a chunk as a whole: each request has a generator of its own, seeded by its key, and
@@ -45,7 +45,7 @@ class Noise:
 
 def noises(count: int, seed: int) -> list[Noise]:
     """The randomness of each demonstration of a batch, to be dealt before the batch is cut into
-    passes.
+    micro-batches.
 
     Times are stratified, (u + i / count) mod 1 with one u for all, which lowers the variance of a
     mean over times.

@@ -126,7 +126,7 @@ class BatchedBackend(Backend):
             while not isinstance(found := await waiting.found.get(), Trajectory):
                 if isinstance(found, BaseException):
                     raise found
-                yield Piece(canvas=self.sampler.shown(found))
+                yield Piece(canvas=self.sampler.render_canvas(found))
         finally:
             waiting.gone.set()
         if constraint is not None and constraint.failure is not None:

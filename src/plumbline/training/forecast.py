@@ -13,7 +13,7 @@ from itertools import islice
 
 import torch
 
-from plumbline.policies.memory import free, is_full
+from plumbline.policies.memory import is_full, release_after_error
 from plumbline.policies.policy import Demonstration, Policy
 from plumbline.policies.sampling_distribution import noises
 from plumbline.recipe import Recipe
@@ -63,7 +63,7 @@ def foretell(run: Run, policy: Policy, source: Source, answers: int) -> None:
     except RuntimeError as error:  # the steps themselves are cut to what fits (`training.passes`)
         if not is_full(error):
             raise
-        free(error)
+        release_after_error(error)
         run.event(
             "note",
             "how long the run will take is not known: measuring a step took more memory than there "

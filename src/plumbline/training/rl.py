@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from plumbline.algorithms.advantages import has_signal
 from plumbline.algorithms.algorithm import Algorithm
 from plumbline.errors import DataError
-from plumbline.policies.memory import begin_peak, peak
+from plumbline.policies.memory import begin_peak, read_peak
 from plumbline.policies.policy import Engine, Helpers, Policy, Sampler
 from plumbline.recipe import Recipe, RlSection, TeacherSection
 from plumbline.records import Example, Group, Message
@@ -270,7 +270,9 @@ def train_rl(
             values |= _evaluated(evaluate, recipe, done, last=progress.is_last(done))
             progress.record(done, values, rows)
             laps.lap("rest")
-            run.timings(STAGE, done, laps.seconds | {"memory/peak_gb": peak(passes.device) / 1e9})
+            run.timings(
+                STAGE, done, laps.seconds | {"memory/peak_gb": read_peak(passes.device) / 1e9}
+            )
 
 
 def _evaluated(

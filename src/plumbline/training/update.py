@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from plumbline.algorithms.advantages import shuffled
+from plumbline.algorithms.advantages import shuffle_advantages
 from plumbline.algorithms.algorithm import Scored
 from plumbline.algorithms.dpo import Dpo
 from plumbline.algorithms.scoring_targets import ScoringTarget
@@ -240,7 +240,7 @@ def weigh_rollouts(
         given = (
             [float(rng.choice([-1, 1])) * each for each in given]
             if paired
-            else shuffled(given, rng)
+            else shuffle_advantages(given, rng)
         )
     count = -(-len(groups) // (section.minibatch or len(groups)))
     found: list[list[WeightedRollout]] = [[] for _ in groups]

@@ -8,7 +8,7 @@ from plumbline.api import sampled
 from plumbline.errors import DataError, RecipeError
 from plumbline.policies.sampling_distribution import noises
 from plumbline.policies.slots.options import SlotSampling
-from plumbline.policies.slots.policy import noised
+from plumbline.policies.slots.policy import noise_demonstration
 from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened
 from tests.policies.slots.oracle import behind, logits, prompt_tokens
 
@@ -93,7 +93,7 @@ def test_every_place_is_a_target_or_a_context_once(mini):
     policy = opened(mini, canvas=8)
     demonstration = shown(policy, LONGER)
     for seed in range(10):
-        made = noised(demonstration, 2, MASK, noises(1, seed)[0])
+        made = noise_demonstration(demonstration, 2, MASK, noises(1, seed)[0])
         assert sorted(made.positions.tolist()) == list(range(len(demonstration.tokens)))
         clean = made.ids != MASK
         tokens = torch.tensor(demonstration.tokens)

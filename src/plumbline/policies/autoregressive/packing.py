@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from plumbline.policies.pretrained.policy import padded, round_up
+from plumbline.policies.pretrained.policy import pad_rows, round_up
 from plumbline.records import Trajectory
 
 # -- bands -----------------------------------------------------------------------------------------
@@ -243,10 +243,10 @@ class Groups:
             for tokens in lengths:
                 behind.append(range(at, at := at + tokens))
                 owners.append(index)
-        first, first_there = padded(
+        first, first_there = pad_rows(
             [range(start, start + length) for start, length in prompts], rounded=rounded
         )
-        own, own_there = padded(behind, rounded=rounded)
+        own, own_there = pad_rows(behind, rounded=rounded)
         there = torch.cat([first_there.flatten(), own_there.flatten()])
         places = torch.cat([first.flatten(), own.flatten()])[there]
         order = places.new_zeros(round_up(len(places), UNIT) if rounded else len(places))

@@ -30,11 +30,11 @@ from plumbline.policies.autoregressive.packing import (
     pack_demonstrations,
     windows,
 )
-from plumbline.policies.autoregressive.probe import probe_once, see
-from plumbline.policies.chunks import LAUNCHES, Chunk, Layout, joined, pack_sizes
+from plumbline.policies.autoregressive.probe import make_mask_arguments, probe_once
+from plumbline.policies.chunks import LAUNCHES, Chunk, Layout, join_packs, pack_sizes
 from plumbline.policies.policy import Demonstration, LiveRequest, Policy, Terms, common_sampling
 from plumbline.policies.pretrained.loading import Loaded, load
-from plumbline.policies.pretrained.policy import PretrainedPolicy, by_onednn, padded
+from plumbline.policies.pretrained.policy import PretrainedPolicy, pad_rows, uses_onednn
 from plumbline.policies.sampling_distribution import Noise, check_drawn, draw, log_prob, uniforms
 from plumbline.policies.token_logprobs import TokenDistributions, divergence, head_log_prob
 from plumbline.records import Message, Request, Sampling, Trajectory, Transition
@@ -224,7 +224,7 @@ class AutoregressivePolicy(PretrainedPolicy):
         # A pack says with its own mask, or with groups, who sees whom, so it is right up to a
         # layer's window only.
         self._reach = min(windows(self.model), default=None)
-        self._rounded = by_onednn(self.model)
+        self._rounded = uses_onednn(self.model)
         self._lean = self._abilities.lean and section.decoder != "transformers"
         self._packed = self._abilities.packing and section.scoring != "rows"
         self._graphs = Graphs() if self._lean and self._abilities.graphs else None
@@ -318,7 +318,9 @@ class AutoregressivePolicy(PretrainedPolicy):
             version=self.version,
         )
 
-    def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:
+    def batches(
+        self, trajectories: Sequence[Trajectory], tokens_per_microbatch: int
+    ) -> list[list[int]]:
         """See `Policy.batches`: of each prompt as many as are cheapest together, and small ones of
         several prompts."""
         width = self.model.config.get_text_config().hidden_size
@@ -329,11 +331,14 @@ class AutoregressivePolicy(PretrainedPolicy):
         layouts = [
             packed if self._goes_in_packs([trajectory]) else "rows" for trajectory in trajectories
         ]
-        packs = pack_sizes(trajectories, lengths, tokens_per_pass, width, pass_cost, layouts)
+        packs = pack_sizes(trajectories, lengths, tokens_per_microbatch, width, pass_cost, layouts)
         if not self._goes_in_packs(trajectories) or (slow and square):
             return packs  # rows repeat their prompt, and a mask is of the whole square
-        return joined(
-            packs, trajectories, lengths, min(tokens_per_pass, JOINED) if slow else tokens_per_pass
+        return join_packs(
+            packs,
+            trajectories,
+            lengths,
+            min(tokens_per_microbatch, JOINED) if slow else tokens_per_microbatch,
         )
 
     def score(
@@ -420,7 +425,7 @@ class AutoregressivePolicy(PretrainedPolicy):
         """The places of a pack's targets, and these [N]."""
         hidden = model.get_decoder()(
             packed.ids,
-            **see(packed, model.dtype, shared=self._abilities.shared),
+            **make_mask_arguments(packed, model.dtype, shared=self._abilities.shared),
             position_ids=packed.positions,
             use_cache=False,
         ).last_hidden_state[0, packed.predictors]
@@ -430,7 +435,7 @@ class AutoregressivePolicy(PretrainedPolicy):
         """Ids as padded rows, and the row and column of each target [N]; padding is on the right,
         unseen."""
         ids, is_target = (
-            padded(parts)[0].to(self.device) for parts in zip(*sequences, strict=True)
+            pad_rows(parts)[0].to(self.device) for parts in zip(*sequences, strict=True)
         )
         row, column = is_target.nonzero(as_tuple=True)
         return ids, row, column

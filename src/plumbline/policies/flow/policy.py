@@ -21,7 +21,12 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from plumbline.errors import ModelError
-from plumbline.policies.canvas import DenoisingPolicy, LearnedTemperature, distinct_prompts, split
+from plumbline.policies.canvas import (
+    DenoisingPolicy,
+    LearnedTemperature,
+    distinct_prompts,
+    split_demonstration,
+)
 from plumbline.policies.flow.network import MODEL_TYPE, FlowNetwork, Prefix, TimedBackbone
 from plumbline.policies.flow.options import FlowModel, FlowSampling
 from plumbline.policies.flow.sampler import (
@@ -44,7 +49,7 @@ from plumbline.policies.pretrained.loading import (
     load,
     load_tokenizer,
     open_chat,
-    quieten,
+    quieten_transformers,
 )
 from plumbline.policies.sampling_distribution import Noise, restrict, uniforms
 from plumbline.policies.saved import check_source
@@ -112,7 +117,7 @@ class FlowPolicy(DenoisingPolicy):
                 f"{source} is a flow network, whose weights are all trained, and in 16 or 32 bits",
                 "leave out model.lora and model.quantize, or give a causal model",
             )
-        quieten()
+        quieten_transformers()
         if section.threads is not None:
             torch.set_num_threads(section.threads)
         network = FlowNetwork.from_pretrained(source)
@@ -168,7 +173,7 @@ class FlowPolicy(DenoisingPolicy):
                 strict=True,
             )
             for row, (canvas, steps) in enumerate(drawn):
-                yield self.finished(chunk, row, canvas, steps)
+                yield self.finish_trajectory(chunk, row, canvas, steps)
 
     def _noise(self, places: int, generator: torch.Generator) -> Tensor:
         """What an empty canvas holds, [L]."""
@@ -332,7 +337,7 @@ class FlowPolicy(DenoisingPolicy):
     def supervised_loss(self, batch: Sequence[Demonstration], noise: Sequence[Noise]) -> Tensor:
         """See `Policy.supervised_loss`: the generalised KL of the path (`path_loss`) at
         `Noise.time`."""
-        prompts, canvases = zip(*map(split, batch), strict=True)
+        prompts, canvases = zip(*map(split_demonstration, batch), strict=True)
         canvas = torch.tensor(canvases)
         exponent = self.network.config.exponent
         times = torch.tensor([each.time for each in noise], dtype=torch.float64) * LATEST

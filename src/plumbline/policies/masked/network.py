@@ -25,7 +25,7 @@ from transformers import DynamicCache
 
 from plumbline.errors import ModelError
 from plumbline.policies.pretrained.loading import FOREIGN, refuse_unread, stock_config
-from plumbline.policies.pretrained.policy import additive, padded
+from plumbline.policies.pretrained.policy import make_additive_mask, pad_rows
 from plumbline.storage import read_object
 
 Attention = Literal["full", "prefix", "blocks"]
@@ -106,7 +106,9 @@ class Network:
         cuts = [self._kept(len(prompt)) for prompt in prompts]
         halves = [[prompt[cut:] for prompt, cut in zip(prompts, cuts, strict=True)]]
         halves += [[prompt[:cut] for prompt, cut in zip(prompts, cuts, strict=True)]]
-        (rest, there), (ids, seen) = ((each.to(device) for each in padded(half)) for half in halves)
+        (rest, there), (ids, seen) = (
+            (each.to(device) for each in pad_rows(half)) for half in halves
+        )
         kept, lengths = torch.tensor(cuts, device=device), there.sum(1)
         if not any(cuts):
             return Prompts(kept, rest, lengths)
@@ -116,7 +118,7 @@ class Network:
             sees = sees & self._earlier(
                 torch.arange(ids.shape[1], device=device).unsqueeze(0)
             ).unsqueeze(1)
-        mask = additive(sees, model.dtype).expand(-1, -1, ids.shape[1], -1)
+        mask = make_additive_mask(sees, model.dtype).expand(-1, -1, ids.shape[1], -1)
         states = model.get_decoder()(
             ids, attention_mask=mask, past_key_values=gathered, use_cache=True
         )
@@ -187,7 +189,7 @@ class Network:
                 )
                 ids = torch.cat([self._append_canvas(prompts, clean, at), ids], dim=1)
                 positions, at = positions.repeat(1, 2), at + len(index)
-        mask = additive(sees.unsqueeze(1), model.dtype).expand(-1, -1, ids.shape[1], -1)
+        mask = make_additive_mask(sees.unsqueeze(1), model.dtype).expand(-1, -1, ids.shape[1], -1)
         cache = BlockCache(prompts.keys, prompts.values) if prompts.keys else None
         states = model.get_decoder()(
             ids,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plumbline.errors import ModelError, RecipeError
-from plumbline.policies.canvas import DenoisingPolicy, LearnedTemperature, split
+from plumbline.policies.canvas import DenoisingPolicy, LearnedTemperature, split_demonstration
 from plumbline.policies.chunks import Chunk
 from plumbline.policies.masked.network import BLOCKWISE, LLADA_NAMES, Network, Prompts, config_of
 from plumbline.policies.masked.options import MaskedModel, MaskedSampling
@@ -28,14 +28,14 @@ from plumbline.policies.opening import clear_opening_errors
 from plumbline.policies.policy import Demonstration
 from plumbline.policies.pretrained.fused import fuse_if_right
 from plumbline.policies.pretrained.loading import Loaded, load
-from plumbline.policies.pretrained.numerics import Trial
-from plumbline.policies.pretrained.policy import additive, mask_token, padded
+from plumbline.policies.pretrained.numerics import AgreementCheck
+from plumbline.policies.pretrained.policy import make_additive_mask, mask_token, pad_rows
 from plumbline.policies.sampling_distribution import Noise, uniforms
 from plumbline.policies.token_logprobs import TokenDistributions, token_log_prob
 from plumbline.records import Request, Sampling, Trajectory, Transition
 
 SEQUENCES, PROMPT, CANVAS = 6, 9, 12
-"""That are tried (see `Trial`), tokens of their prompts, and places behind them."""
+"""That are tried (see `AgreementCheck`), tokens of their prompts, and places behind them."""
 # -- probe -----------------------------------------------------------------------------------------
 #
 # What a model must be able to do, tried out on the loaded weights: nothing that the sampler relies
@@ -71,9 +71,9 @@ def check_model(network: Network, source: str) -> None:
             number = torch.arange(size, device=tokens.device) // network.block
             allowed = number <= number.unsqueeze(1)
         back = int(network is not None and network.shifted)
-        # that in which this pass runs: `Trial` has one in float32
+        # that in which this pass runs: `AgreementCheck` has one in float32
         dtype = model.get_input_embeddings()(tokens).dtype
-        mask = additive(allowed.expand(SEQUENCES, 1, size, size), dtype)
+        mask = make_additive_mask(allowed.expand(SEQUENCES, 1, size, size), dtype)
         hidden = model.get_decoder()(tokens, attention_mask=mask, use_cache=False).last_hidden_state
         logits = model(tokens, attention_mask=mask, use_cache=False).logits
         at = slice(PROMPT - back, size - back)
@@ -98,14 +98,14 @@ def check_model(network: Network, source: str) -> None:
                 "masked-diffusion model",
                 FAMILIES,
             )
-        if not Trial.of(model, lambda: plain()[1], SEQUENCES).agrees(head(hidden)):
+        if not AgreementCheck.from_model(model, lambda: plain()[1], SEQUENCES).agrees(head(hidden)):
             raise ModelError(
                 f"the logits of {source} are not those of its linear head (they are capped or "
                 "scaled behind it)",
                 FAMILIES,
             )
         kept = network.encode(tokens[:, :PROMPT].tolist())
-        trial = Trial.of(model, lambda: plain(network)[1], SEQUENCES)
+        trial = AgreementCheck.from_model(model, lambda: plain(network)[1], SEQUENCES)
         if not trial.agrees(head(network.hidden(kept, tokens[:, PROMPT:]).flatten(0, 1))):
             raise ModelError(
                 f"{source} computes something else when its prompt is read once and kept",
@@ -133,7 +133,7 @@ class MaskedPolicy(DenoisingPolicy):
     def __init__(self, loaded: Loaded, section: MaskedModel, source: str) -> None:
         super().__init__(loaded, section, source)
         self.mask_id = mask_token(self.model, self.chat.tokenizer, source)
-        self.canvas = section.canvas or self.settled(source).get("canvas")
+        self.canvas = section.canvas or self.read_saved_settings(source).get("canvas")
         if section.predicts_next is not None:
             self.model.config.predicts_next = section.predicts_next
         shifted = bool(getattr(self.model.config, "predicts_next", False))
@@ -187,7 +187,7 @@ class MaskedPolicy(DenoisingPolicy):
                 for row, canvas, steps in denoise(
                     self._make_reader(chunk), chunk, pieces, self.mask_id, ends
                 ):
-                    yield self.finished(chunk, row, canvas, steps)
+                    yield self.finish_trajectory(chunk, row, canvas, steps)
 
     @torch.no_grad()
     def _make_reader(self, chunk: Chunk[MaskedSampling]) -> ReadDistributions:
@@ -293,8 +293,8 @@ class MaskedPolicy(DenoisingPolicy):
         weight 1/t, would bias the mean. A model with blocks sees the finished blocks before the one
         that it fills (`Network.training_hidden`), as SDAR was trained.
         """
-        prompts, canvases = zip(*map(split, batch), strict=True)
-        canvas, present = padded(canvases, self.chat.end_of_turn)
+        prompts, canvases = zip(*map(split_demonstration, batch), strict=True)
+        canvas, present = pad_rows(canvases, self.chat.end_of_turn)
         share = torch.tensor([each.time for each in noise], dtype=torch.float64).clamp_min(1e-3)
         numbers = uniforms([each.generator for each in noise], canvas.shape[1])
         hidden = present & (numbers < share.unsqueeze(1))

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plumbline.errors import RecipeError
-from plumbline.policies.pretrained.policy import additive, padded
+from plumbline.policies.pretrained.policy import make_additive_mask, pad_rows
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.records import Trajectory, Transition
 
@@ -133,7 +133,10 @@ def read_packed(model: Any, ids: Tensor, positions: Tensor, mask: Tensor) -> Ten
     """Hidden states [B, T, H] of `ids` [B, T] at `positions` [B, T] under a bool mask [B or 1, 1,
     T, T]."""
     hidden: Tensor = model.get_decoder()(
-        ids, attention_mask=additive(mask, model.dtype), position_ids=positions, use_cache=False
+        ids,
+        attention_mask=make_additive_mask(mask, model.dtype),
+        position_ids=positions,
+        use_cache=False,
     ).last_hidden_state
     return hidden
 
@@ -174,7 +177,7 @@ class KeyValues:
         sees &= (self.tags != PAD).unsqueeze(1) & (column <= column[before:].unsqueeze(1))
         hidden: Tensor = self.model.get_decoder()(
             ids,
-            attention_mask=additive(sees.unsqueeze(1), self.model.dtype),
+            attention_mask=make_additive_mask(sees.unsqueeze(1), self.model.dtype),
             position_ids=positions.expand_as(ids),
             past_key_values=self.cache,
             use_cache=True,
@@ -203,7 +206,7 @@ def pad_prompts(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Ids, positions and tags [P, longest] of prompts padded on the left, where nothing sees the
     padding."""
-    ids, there = (each.to(device) for each in padded(prompts, left=True))
+    ids, there = (each.to(device) for each in pad_rows(prompts, left=True))
     return ids, (there.cumsum(1) - 1).clamp(min=0), torch.where(there, ALL, PAD)
 
 
@@ -369,7 +372,7 @@ def pack(
             laid.add(trajectory)
     step = torch.tensor(laid.step + [step for step, _, _ in laid.choices])
     kind = torch.tensor([0] * len(laid.step) + [1] * len(laid.choices))
-    queries, there = padded([queries for _, queries, _ in laid.choices])
+    queries, there = pad_rows([queries for _, queries, _ in laid.choices])
     return SlotPack(
         ids=torch.tensor([laid.ids], device=device),
         positions=torch.tensor([laid.positions], device=device),
@@ -378,7 +381,7 @@ def pack(
         targets=torch.tensor(laid.targets, device=device),
         queries=queries.to(device),
         there=there.to(device),
-        chosen=padded([chosen for _, _, chosen in laid.choices], -1)[0].to(device),
+        chosen=pad_rows([chosen for _, _, chosen in laid.choices], -1)[0].to(device),
         step=step.to(device),
         order=(step * 2 + kind).argsort(stable=True).to(device),
         num_steps=laid.steps,

@@ -28,8 +28,8 @@ from plumbline.policies.chunks import LAUNCHES, pack_sizes
 from plumbline.policies.policy import Demonstration, common_sampling
 from plumbline.policies.pretrained.fused import fuse_if_right
 from plumbline.policies.pretrained.loading import Loaded, load, stock_config
-from plumbline.policies.pretrained.numerics import Trial
-from plumbline.policies.pretrained.policy import mask_token, padded
+from plumbline.policies.pretrained.numerics import AgreementCheck
+from plumbline.policies.pretrained.policy import mask_token, pad_rows
 from plumbline.policies.sampling_distribution import Noise
 from plumbline.policies.slots.options import SlotModel, SlotSampling
 from plumbline.policies.slots.packing import (
@@ -43,7 +43,7 @@ from plumbline.policies.slots.packing import (
     packed_length,
     read_packed,
 )
-from plumbline.policies.slots.sampler import RoundSampler, decide
+from plumbline.policies.slots.sampler import RoundSampler, decode_by_threshold
 from plumbline.policies.token_logprobs import (
     TokenDistributions,
     divergence,
@@ -77,7 +77,7 @@ def plain_config(source: str) -> Any:
 
 
 SEQUENCES = 5
-"""That are tried; see `Trial`."""
+"""That are tried; see `AgreementCheck`."""
 
 
 @torch.no_grad()
@@ -132,9 +132,10 @@ def check_attention(model: Any, source: str, context: int) -> None:
         cached,
     )
     exact = type(head) is nn.Linear and head.weight.dtype.is_floating_point
-    trial = Trial.of(model, plain, SEQUENCES)
+    trial = AgreementCheck.from_model(model, plain, SEQUENCES)
     exact = exact and not any(
-        trial.why_not(partial(lambda way: head(way().flatten(0, 1)), way)) for way in ways
+        trial.explain_disagreement(partial(lambda way: head(way().flatten(0, 1)), way))
+        for way in ways
     )
     if not exact:
         raise ModelError(
@@ -165,7 +166,7 @@ def check_attention(model: Any, source: str, context: int) -> None:
 # The published code takes the first mean over all targets of a batch at once, so what a slot counts
 # depends on how much was masked elsewhere, and it is 0/0 where every slot of the batch is masked.
 # Here the mean is each demonstration's own, and 0 where it has no target, so a batch may be cut
-# into any passes.
+# into any micro-batches.
 
 PLAIN = Sampling()
 """The sampling distribution of supervised training: temperature 1, no filter."""
@@ -184,7 +185,9 @@ class Noised:
     weights: Tensor  # [N]: what each target's -log p counts; the sum is L times the mean
 
 
-def noised(demonstration: Demonstration, width: int, mask_id: int, noise: Noise) -> Noised:
+def noise_demonstration(
+    demonstration: Demonstration, width: int, mask_id: int, noise: Noise
+) -> Noised:
     """Draw masked slots and the order of the others."""
     prompt = len(demonstration.tokens) - demonstration.num_targets
     tokens = torch.tensor(demonstration.tokens)
@@ -212,7 +215,7 @@ def noised(demonstration: Demonstration, width: int, mask_id: int, noise: Noise)
     )
 
 
-def summed_loss(
+def sum_loss(
     model: Any, batch: Sequence[Demonstration], width: int, mask_id: int, noise: Sequence[Noise]
 ) -> Tensor:
     """The loss above, summed over the batch and times L: divided by the batch's targets it is the
@@ -225,10 +228,13 @@ def summed_loss(
         mask_id: the mask token.
         noise: of each demonstration, the only source of randomness.
     """
-    rows = [noised(each, width, mask_id, own) for each, own in zip(batch, noise, strict=True)]
+    rows = [
+        noise_demonstration(each, width, mask_id, own)
+        for each, own in zip(batch, noise, strict=True)
+    ]
     # Padded on the right, where nothing that counts looks.
     ids, positions = (
-        padded([part.tolist() for part in parts])[0]
+        pad_rows([part.tolist() for part in parts])[0]
         for parts in zip(*((one.ids, one.positions) for one in rows), strict=True)
     )
     longest, device = ids.shape[1], model.device
@@ -276,7 +282,7 @@ def log_probs(packed: SlotPack, distributions: PackDistributions, sampling: Slot
     return torch.cat([tokens, chosen.to(tokens.dtype)])[packed.order]
 
 
-def divergences(
+def round_divergences(
     packed: SlotPack,
     distributions: PackDistributions,
     other: PackDistributions,
@@ -322,7 +328,7 @@ class SlotPolicy(CanvasPolicy):
         super().__init__(loaded, section)
         self.width = section.slot
         self.mask_id = mask_token(self.model, self.chat.tokenizer, source)
-        saved = self.settled(source)
+        saved = self.read_saved_settings(source)
         if saved.get("slot", self.width) != self.width:
             raise ModelError(
                 f"the model in {source} was trained with slots of {saved['slot']} tokens, not of "
@@ -384,9 +390,11 @@ class SlotPolicy(CanvasPolicy):
             grid = grids[chunk.sampling]
             by_threshold = chunk.sampling.selector == "threshold"
             for drawn in (
-                decide(self, chunk, grid) if by_threshold else RoundSampler(self, chunk, grid).run()
+                decode_by_threshold(self, chunk, grid)
+                if by_threshold
+                else RoundSampler(self, chunk, grid).run()
             ):
-                yield self.finished(chunk, *drawn)
+                yield self.finish_trajectory(chunk, *drawn)
 
     def _grid(self, sampling: SlotSampling) -> Grid:
         """The sampling distribution's grid, or the error that says why this model cannot follow
@@ -405,7 +413,9 @@ class SlotPolicy(CanvasPolicy):
             )
         return Grid.of(sampling, self.width)
 
-    def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:
+    def batches(
+        self, trajectories: Sequence[Trajectory], tokens_per_microbatch: int
+    ) -> list[list[int]]:
         """See `Policy.batches`: consecutive trajectories of one prompt, as many as are cheapest
         together."""
         if not trajectories:
@@ -416,7 +426,7 @@ class SlotPolicy(CanvasPolicy):
         return pack_sizes(
             trajectories,
             lengths,
-            tokens_per_pass,
+            tokens_per_microbatch,
             width,
             PASS_COST if self.device.type == "cpu" else LAUNCHES,
         )
@@ -453,12 +463,12 @@ class SlotPolicy(CanvasPolicy):
     ) -> tuple[Tensor, Tensor | None]:
         """See `CanvasPolicy.terms`; the log-probabilities come first."""
         logprobs = log_probs(recorded, distributions, sampling)
-        return logprobs, None if other is None else divergences(
+        return logprobs, None if other is None else round_divergences(
             recorded, distributions, other, sampling
         )
 
     log_probs = staticmethod(log_probs)
-    step_divergence = staticmethod(divergences)
+    step_divergence = staticmethod(round_divergences)
 
     def _scored_grid(self, sampling: SlotSampling) -> Grid:
         if not self.exact(sampling):
@@ -472,4 +482,4 @@ class SlotPolicy(CanvasPolicy):
 
     def supervised_loss(self, batch: Sequence[Demonstration], noise: Sequence[Noise]) -> Tensor:
         """See `Policy.supervised_loss`, and `supervised` for the formula."""
-        return summed_loss(self.model, batch, self.width, self.mask_id, noise)
+        return sum_loss(self.model, batch, self.width, self.mask_id, noise)

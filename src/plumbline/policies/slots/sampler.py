@@ -280,7 +280,7 @@ class RoundSampler:
 
 
 @torch.no_grad()
-def decide(policy: Any, chunk: Chunk[SlotSampling], grid: Grid) -> Iterator[Drawn]:
+def decode_by_threshold(policy: Any, chunk: Chunk[SlotSampling], grid: Grid) -> Iterator[Drawn]:
     """Fill a canvas for each prompt of a chunk, and yield it for each of its rows; see
     `RoundSampler`.
 
