@@ -168,7 +168,7 @@ PROMPTS = [
     "abc " * 6,
     "Write about the many things that you did today, and do not forget one of them: yes",
 ]
-LAW = Sampling(max_tokens=40)
+SAMPLING = Sampling(max_tokens=40)
 STOPS = [2, *range(30, 42)]
 """Tokens that end an answer: enough of them that rows end at different times."""
 
@@ -288,7 +288,7 @@ def measure(name: str, root: Path) -> dict[str, Any]:
 def drawn(policy: Any) -> list[Trajectory]:
     """Three answers to each prompt."""
     requests = [
-        Request(("k", p, c), [{"role": "user", "content": PROMPTS[p]}], LAW)
+        Request(("k", p, c), [{"role": "user", "content": PROMPTS[p]}], SAMPLING)
         for p in (0, 1)
         for c in range(3)
     ]

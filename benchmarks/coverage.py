@@ -53,7 +53,7 @@ def beta_middle(share: Values) -> Values:
 
 
 def below(latent: Values) -> Values:
-    """The share of the normal law under each value."""
+    """The share of the normal distribution under each value."""
     return np.interp(latent, _GRID, _BELOW)
 
 
@@ -184,8 +184,8 @@ def equivalence(kind: Kind, design: tuple[int, int], tries: int, seed: int) -> V
     """How often "did not change" is said at the margin (more often than 5 % is an error), and of no
     difference.
 
-    The margin is 3.5 standard errors, so that the second is about .9 by the normal law; the worst
-    settings.
+    The margin is 3.5 standard errors, so that the second is about .9 by the normal distribution;
+    the worst settings.
     """
     worst = np.array([0.0, 1.0])
     for alike, is_equal in settings(*design):

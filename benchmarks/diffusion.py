@@ -113,7 +113,7 @@ def measure(
     policy.chat.stop_ids = (-1,)
     chats = prompts(batch, length, vocabulary)
     ids = [policy.chat.prompt(chat) for chat in chats]
-    law = MaskedSampling(
+    sampling = MaskedSampling(
         temperature=TEMPERATURE, max_tokens=canvas, steps=steps, selector="low_confidence"
     )
     tokenizer = types.SimpleNamespace(
@@ -142,7 +142,7 @@ def measure(
     for name, noise in (("float64, as released", released), ("float32", float32_noise)):
         peer.add_gumbel_noise = noise
         ratio = compare(
-            lambda: sample_trajectories(policy, chats, 1, law, seed=0),
+            lambda: sample_trajectories(policy, chats, 1, sampling, seed=0),
             theirs,
             device,
             pairs,

@@ -4,11 +4,12 @@
     pip install --no-deps --target peers/fsdfm-needs einops omegaconf torchdiffeq      # what its code imports
     PYTHONPATH=peers/fsdfm-needs python benchmarks/flow.py --fsdfm peers/ml-fs-dfm
 
-The same random weights (theirs, converted), prompts, canvas, number of steps and law (temperature
-1) in one process. First, the two networks' laws at the canvas are checked to agree. Theirs edits a
-canvas behind a frozen prompt (`sample_masked` of the solver with cumulative scalars, which is what
-FS-DFM is evaluated with); ours does the same with the marginal kernel, records every choice with
-its log-probability, and runs the head at the canvas only.
+The same random weights (theirs, converted), prompts, canvas, number of steps and sampling
+distribution (temperature 1) in one process. First, the two networks' distributions at the canvas
+are checked to agree. Theirs edits a canvas behind a frozen prompt (`sample_masked` of the solver
+with cumulative scalars, which is what FS-DFM is evaluated with); ours does the same with the
+marginal kernel, records every choice with its log-probability, and runs the head at the canvas
+only.
 """
 
 import argparse
@@ -96,7 +97,7 @@ def measure(folder: Path, device: torch.device, point: tuple[int, int, int, int,
     theirs.to(device)
     chats = prompts(batch, length, vocabulary)
     ids = torch.tensor([policy.chat.prompt(chat) for chat in chats], device=device)
-    check_laws(policy, theirs, ids, canvas, steps)
+    check_distributions(policy, theirs, ids, canvas, steps)
 
     def probabilities(x, t, dt, **_):
         return theirs(x, t, dt).float().softmax(-1)
@@ -116,9 +117,9 @@ def measure(folder: Path, device: torch.device, point: tuple[int, int, int, int,
             torch.cat([ids, noise], 1), None, edit_mask=editable, time_grid=grid
         )
 
-    law = FlowSampling(max_tokens=canvas, steps=steps, kernel="marginal")
+    sampling = FlowSampling(max_tokens=canvas, steps=steps, kernel="marginal")
     return compare(
-        lambda: sample_trajectories(policy, chats, 1, law, seed=0),
+        lambda: sample_trajectories(policy, chats, 1, sampling, seed=0),
         official,
         device,
         pairs,
@@ -127,8 +128,9 @@ def measure(folder: Path, device: torch.device, point: tuple[int, int, int, int,
 
 
 @torch.no_grad()
-def check_laws(policy, theirs, ids, canvas: int, steps: int) -> None:
-    """Both networks give the same law at every place of the canvas, or nothing is measured."""
+def check_distributions(policy, theirs, ids, canvas: int, steps: int) -> None:
+    """Both networks give the same sampling distribution at every place of the canvas, or nothing is
+    measured."""
     noise = torch.randint(
         0, policy.network.config.vocabulary, (len(ids), canvas), device=ids.device
     )
@@ -136,7 +138,7 @@ def check_laws(policy, theirs, ids, canvas: int, steps: int) -> None:
         torch.full((len(ids),), value, device=ids.device) for value in (0.5, 1 / steps)
     )
     wanted = theirs(torch.cat([ids, noise], 1), times, widths)[:, -canvas:].log_softmax(-1)
-    hidden = policy.network.places(policy.network.encode(ids.tolist()), noise, times, widths)
+    hidden = policy.network.hidden_states(policy.network.encode(ids.tolist()), noise, times, widths)
     got = policy.network.head(hidden).log_softmax(-1)
     gap = float((got - wanted).abs().max())
     if gap > 1e-3:

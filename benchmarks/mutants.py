@@ -37,7 +37,9 @@ TESTS = {
         "tests/evaluation/test_evaluate.py",
     ),
     "plumbline/algorithms/**/*.py": ("tests/training/test_objective.py", "tests/algorithms"),
-    "plumbline/policies/sampling_distribution.py": ("tests/policies/test_token_law.py",),
+    "plumbline/policies/sampling_distribution.py": (
+        "tests/policies/test_sampling_distribution.py",
+    ),
     "plumbline/runs/run.py": (
         "tests/runs/test_run.py",
         "tests/runs/test_changes.py",

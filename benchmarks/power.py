@@ -306,7 +306,7 @@ def evaluated(stage: str, mode: str, rewards: np.ndarray, part: np.ndarray | Non
         )
         for at, (reward, of) in enumerate(zip(rewards, parts, strict=True))
     )
-    law = {
+    sampling = {
         "temperature": float(mode == "sampled"),
         "top_k": 0,
         "top_p": 1.0,
@@ -318,7 +318,7 @@ def evaluated(stage: str, mode: str, rewards: np.ndarray, part: np.ndarray | Non
         task="t",
         split="test",
         rubric="r@1",
-        sampling=law,
+        sampling=sampling,
         seed=0,
         rows=rows,
         form=(),

@@ -12,12 +12,13 @@ against TRL's.
     python benchmarks/real.py --device cuda --trl --model models/random-8b --prompts 1 --copies 16 --sentences 32 \\
         --answer 512 --adapters lora
 
-Weights, adapters, prompts, dtype and law are the same, the two sides take turns in one run, and
-every answer runs to its limit. First greedy tokens are compared: where the two part, the two tokens
-must be as good as equally likely, because 16 bits decide ties by rounding. Beside the times stands
-how far a step of ours is from what this machine needs at least: to read the weights once at the
-bandwidth measured here, and to multiply them by all rows at the rate of a large product. A peer's
-row is printed as soon as it is there; a peer that fails says why, and the next goes on.
+Weights, adapters, prompts, dtype and sampling distribution are the same, the two sides take turns
+in one run, and every answer runs to its limit. First greedy tokens are compared: where the two
+part, the two tokens must be as good as equally likely, because 16 bits decide ties by rounding.
+Beside the times stands how far a step of ours is from what this machine needs at least: to read the
+weights once at the bandwidth measured here, and to multiply them by all rows at the rate of a large
+product. A peer's row is printed as soon as it is there; a peer that fails says why, and the next
+goes on.
 """
 
 import argparse
@@ -182,7 +183,7 @@ def generate_of(model, device) -> Draw:
         mask = torch.tensor(
             [[0] * (longest - len(each)) + [1] * len(each) for each in prompts], device=device
         )
-        law = (
+        sampling = (
             {"do_sample": False}
             if greedily
             else {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
@@ -198,7 +199,7 @@ def generate_of(model, device) -> Draw:
                 min_new_tokens=length,
                 eos_token_id=None,
                 pad_token_id=0,
-                **law,
+                **sampling,
             )
         return found[:, longest:].tolist()
 
@@ -220,14 +221,14 @@ def llama_at(address: str) -> Draw:
     each."""
 
     def draw(prompts, copies, length, greedily):
-        law = {"temperature": 0.0 if greedily else 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
-        law |= {
+        sampling = {"temperature": 0.0 if greedily else 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+        sampling |= {
             "n_predict": length,
             "ignore_eos": True,
             "return_tokens": True,
             "cache_prompt": True,
         }
-        bodies = [{"prompt": prompt, **law} for prompt in prompts for _ in range(copies)]
+        bodies = [{"prompt": prompt, **sampling} for prompt in prompts for _ in range(copies)]
         with ThreadPoolExecutor(len(bodies)) as pool:
             return [
                 found["tokens"]
@@ -271,9 +272,9 @@ def row(name: str, draw: Draw, sides, asked, options, limits) -> str:
     alike = same_greedily(
         policy, model, asked, prompts, draw(prompts, 1, GREEDY, True), options, tie
     )
-    law = Sampling(max_tokens=options.answer)
+    sampling = Sampling(max_tokens=options.answer)
     ratio = compare(
-        lambda: sample_trajectories(policy, asked, options.copies, law, seed=0),
+        lambda: sample_trajectories(policy, asked, options.copies, sampling, seed=0),
         lambda: draw(prompts, options.copies, options.answer, False),
         options.device,
         options.pairs,

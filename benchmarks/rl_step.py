@@ -3,11 +3,11 @@
     python benchmarks/rl_step.py                  # a small model on a CPU
     python benchmarks/rl_step.py --device cuda    # 0.5B, random, bfloat16
 
-Same weights, prompts, lengths (no completion ends early), law, loss (dr_grpo, no KL), optimiser
-(AdamW, constant rate), and no gradient checkpointing on either side. TRL's step is its own
-`training_step` (generate, score, loss, backward), then clipping and AdamW, without the rest of its
-loop. Before anything is timed, TRL's own batch is scored by both: log-probabilities to 1e-4, and
-the cosine of the two gradients at least 0.9999.
+Same weights, prompts, lengths (no completion ends early), sampling distribution, loss (dr_grpo, no
+KL), optimiser (AdamW, constant rate), and no gradient checkpointing on either side. TRL's step is
+its own `training_step` (generate, score, loss, backward), then clipping and AdamW, without the rest
+of its loop. Before anything is timed, TRL's own batch is scored by both: log-probabilities to 1e-4,
+and the cosine of the two gradients at least 0.9999.
 """
 
 import argparse
@@ -28,12 +28,12 @@ from pairing import HEADER, compare
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.recipe import parse_recipe
-from plumbline.records import Example, Outcome, Sampling, Score, Step, Trajectory
+from plumbline.records import Example, Outcome, Sampling, Score, Trajectory, Transition
 from plumbline.rollouts.collect import collect
 from plumbline.tasks.task import Task
 from plumbline.training.microbatches import Passes
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.update import credit, update_policy
+from plumbline.training.update import update_policy, weigh_rollouts
 
 CPU_POINTS = [(64, 64, 8, 4096), (256, 64, 8, 4096), (512, 64, 8, 32768)]
 GPU_POINTS = [(512, 256, 16, 151_936), (128, 512, 8, 151_936)]
@@ -100,7 +100,7 @@ def our_step(source, device, chats, answer, copies, **model):
     return stepping(policy, chats, Sampling(max_tokens=answer), copies), policy
 
 
-def stepping(policy, chats, law, copies):
+def stepping(policy, chats, sampling, copies):
     """One of our RL steps, of any family; it returns the seconds of its rollouts and of its
     update."""
     rates = {"learning_rate": RATE, "schedule": "constant", "betas": (0.9, 0.999)}
@@ -116,10 +116,12 @@ def stepping(policy, chats, law, copies):
     def step():
         count[0] += 1
         began = time.perf_counter()
-        groups = collect(policy, AnyText(), examples, copies=copies, sampling=law, key=(count[0],))
+        groups = collect(
+            policy, AnyText(), examples, copies=copies, sampling=sampling, key=(count[0],)
+        )
         drawn = time.perf_counter()
-        credits_ = credit(groups, recipe.rl, np.random.default_rng(0))
-        update_policy(policy, optimiser, credits_, recipe, count[0], passes)
+        weighted_rollouts = weigh_rollouts(groups, recipe.rl, np.random.default_rng(0))
+        update_policy(policy, optimiser, weighted_rollouts, recipe, count[0], passes)
         return drawn - began, time.perf_counter() - drawn
 
     return step
@@ -185,14 +187,14 @@ def check_equal(policy, trainer, answer, copies):
     trajectories = []
     for row in range(len(inputs)):
         tokens = batch["completion_ids"][row].cpu().numpy()
-        step = Step(
+        step = Transition(
             positions=np.arange(answer), tokens=tokens, logprobs=np.zeros(answer, np.float32)
         )
         prompt = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()].cpu().numpy()
         trajectories.append(
             Trajectory(
                 prompt=prompt,
-                steps=(step,),
+                transitions=(step,),
                 text="",
                 sampling=Sampling(max_tokens=answer),
                 finish="length",

@@ -1,4 +1,5 @@
-"""Sampling: our decoder and transformers' `generate`, same weights, prompts, lengths and law.
+"""Sampling: our decoder and transformers' `generate`, same weights, prompts, lengths and sampling
+distribution.
 
     python benchmarks/rollout.py                  # a small model on a CPU
     python benchmarks/rollout.py --device cuda    # 0.5B, random, bfloat16
@@ -66,11 +67,11 @@ def measure(
     (chat,) = prompts(1, length, vocabulary)
     ids = torch.tensor([policy.chat.prompt(chat)], device=device)
     assert ids.shape[1] == length
-    law = Sampling(max_tokens=answer)
+    sampling = Sampling(max_tokens=answer)
     peer = policy.model
 
     def ours() -> object:
-        return sample_trajectories(policy, [chat], copies, law, seed=0)
+        return sample_trajectories(policy, [chat], copies, sampling, seed=0)
 
     def theirs() -> object:
         with torch.no_grad():

@@ -128,11 +128,11 @@ def rollouts(folder: Path, count: int, options: argparse.Namespace) -> Iterator[
     recipe = _recipe({}, str(source), rows, samplers=count)
     policy = open_policy(recipe.model, str(source))
     chats = prompts(2 * options.most, 64, VOCABULARY)
-    law = Sampling(max_tokens=length)
+    sampling = Sampling(max_tokens=length)
 
     def work(number: int) -> list[Any]:
         requests = [
-            Request((number, p, copy), chat, law)
+            Request((number, p, copy), chat, sampling)
             for p, chat in enumerate(chats)
             for copy in range(rows // 2)
         ]

@@ -25,7 +25,7 @@ from plumbline.api import sample_trajectories
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.slots.options import SlotModel, SlotSampling
 from plumbline.policies.slots.packing import Grid, pack
-from plumbline.policies.slots.policy import SlotPolicy, laws_of, log_probs
+from plumbline.policies.slots.policy import SlotPolicy, log_probs, read_distributions
 from plumbline.recipe import TinySection
 from plumbline.records import Trajectory
 
@@ -34,7 +34,7 @@ ROUNDS = (2, 4, 8, 16)
 
 
 def by_rounds(
-    model: Any, trajectories: Sequence[Trajectory], grid: Grid, mask_id: int, law: SlotSampling
+    model: Any, trajectories: Sequence[Trajectory], grid: Grid, mask_id: int, sampling: SlotSampling
 ) -> list[Tensor]:
     """Log-probabilities of each trajectory's terms by a forward pass for every round.
 
@@ -46,18 +46,21 @@ def by_rounds(
             of all of them.
         grid: how their canvases are cut.
         mask_id: the mask token.
-        law: the law that they carry.
+        sampling: the sampling distribution that they carry.
     """
     parts: list[list[Tensor]] = [[] for _ in trajectories]
-    for number in range(max(len(trajectory.steps) for trajectory in trajectories)):
+    for number in range(max(len(trajectory.transitions) for trajectory in trajectories)):
         rows = [
-            row for row, trajectory in enumerate(trajectories) if number < len(trajectory.steps)
+            row
+            for row, trajectory in enumerate(trajectories)
+            if number < len(trajectory.transitions)
         ]
         single = [
-            replace(trajectories[row], steps=(trajectories[row].steps[number],)) for row in rows
+            replace(trajectories[row], transitions=(trajectories[row].transitions[number],))
+            for row in rows
         ]
         packed = pack(single, grid, mask_id, model.device)
-        terms = log_probs(packed, laws_of(model, mask_id, packed), law)
+        terms = log_probs(packed, read_distributions(model, mask_id, packed), sampling)
         for row, part in zip(rows, terms.split([len(one.logprobs) for one in single]), strict=True):
             parts[row].append(part)
     return [torch.cat(each) for each in parts]
@@ -82,15 +85,15 @@ def main() -> None:
     print("| " + " | ".join(["what", "T", *HEADER, "largest difference"]) + " |")
     print("|" + "---|" * (len(HEADER) + 3))
     for rounds in ROUNDS:
-        law = SlotSampling(max_tokens=CANVAS, steps=rounds, selector="plackett_luce")
-        (group,) = sample_trajectories(policy, [chat], COPIES, law, seed=0)
-        grid = Grid.of(law, SLOT)
+        sampling = SlotSampling(max_tokens=CANVAS, steps=rounds, selector="plackett_luce")
+        (group,) = sample_trajectories(policy, [chat], COPIES, sampling, seed=0)
+        grid = Grid.of(sampling, SLOT)
 
         def packed(group=group):
             return policy.score(group).logprobs
 
-        def apart(group=group, grid=grid, law=law):
-            return torch.cat(by_rounds(policy.model, group, grid, policy.mask_id, law))
+        def apart(group=group, grid=grid, sampling=sampling):
+            return torch.cat(by_rounds(policy.model, group, grid, policy.mask_id, sampling))
 
         def trained(score):
             def work():

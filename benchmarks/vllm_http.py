@@ -1,5 +1,5 @@
-"""Our vLLM sampler against vLLM's own offline `LLM.generate`: same model, same prompts, same law,
-in turns.
+"""Our vLLM sampler against vLLM's own offline `LLM.generate`: same model, same prompts, same
+sampling distribution, in turns.
 
     plumbline get smollm2-135m
     PLUMBLINE_VLLM_PYTHON=~/vllm/bin/python python benchmarks/vllm_http.py                     # 16 prompts x 8 answers
@@ -31,7 +31,7 @@ from plumbline.engines.vllm import Place, VllmSampler
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained import adapters as weights
-from plumbline.policies.pretrained.weight_sync_check import arrived
+from plumbline.policies.pretrained.weight_sync_check import measure_sync
 from plumbline.recipe.execution import EngineSection
 from plumbline.records import Request, Sampling
 from plumbline.runs.run import Silent
@@ -42,12 +42,12 @@ import json, sys, time
 from vllm import LLM, SamplingParams
 given = json.loads(sys.stdin.readline())
 llm = LLM(**given["llm"])
-law = SamplingParams(**given["law"])
+sampling = SamplingParams(**given["sampling"])
 prompts = [{"prompt_token_ids": ids} for ids in given["prompts"]]
 print("ready", flush=True)
 for line in sys.stdin:
     began = time.perf_counter()
-    found = llm.generate(prompts, law, use_tqdm=False)
+    found = llm.generate(prompts, sampling, use_tqdm=False)
     seconds = time.perf_counter() - began
     tokens = sum(len(one.token_ids) for each in found for one in each.outputs)
     print("done", json.dumps([seconds, tokens]), flush=True)
@@ -98,12 +98,12 @@ def main() -> None:
 
 
 def asked(options: argparse.Namespace, number: int) -> list[Request]:
-    law = Sampling(max_tokens=options.answer)
+    sampling = Sampling(max_tokens=options.answer)
     return [
         Request(
             (number, prompt, copy),
             [{"role": "user", "content": f"Review {prompt}: " + 4 * SENTENCE}],
-            law,
+            sampling,
         )
         for prompt in range(options.prompts)
         for copy in range(options.copies)
@@ -125,7 +125,7 @@ def throughput(sampler: VllmSampler, policy: object, options: argparse.Namespace
             "gpu_memory_utilization": 0.4,
             "logprobs_mode": "processed_logprobs",
         },
-        "law": {
+        "sampling": {
             "n": options.copies,
             "max_tokens": options.answer,
             "ignore_eos": True,
@@ -255,16 +255,18 @@ def print_rounding(options: argparse.Namespace) -> None:
     for dtype in ("bfloat16", "float32"):
         for rate in options.rates:
             policy = adapted(options, dtype)
-            first = weights.rounded(policy, torch.bfloat16)[1]
+            first = weights.round_weights(policy, torch.bfloat16)[1]
             with tempfile.TemporaryDirectory() as folder:
                 before = weights.write_adapter(policy, Path(folder) / "first", torch.bfloat16)
                 for step in trained(policy, rate, 16):
                     if step in {1, 4, 16}:
-                        found = arrived(first, weights.rounded(policy, torch.bfloat16)[1])
+                        found = measure_sync(
+                            first, weights.round_weights(policy, torch.bfloat16)[1]
+                        )
                         now = weights.write_adapter(
                             policy, Path(folder) / str(step), torch.bfloat16
                         )
-                        other = arrived(before, now)
+                        other = measure_sync(before, now)
                         assert found is not None
                         assert other is not None
                         row = (

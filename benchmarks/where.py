@@ -35,7 +35,7 @@ from torch.profiler import ProfilerActivity, profile
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
 from plumbline.policies.autoregressive.options import AutoregressiveModel
-from plumbline.policies.memory import keep_pages, peak
+from plumbline.policies.memory import keep_pages, read_peak
 from plumbline.policies.policy import Demonstration
 from plumbline.recipe import parse_recipe
 from plumbline.records import Example, Sampling
@@ -43,7 +43,7 @@ from plumbline.rollouts.collect import collect
 from plumbline.training import sft
 from plumbline.training.microbatches import Passes
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.update import credit, update_policy
+from plumbline.training.update import update_policy, weigh_rollouts
 from real import chats, machine
 from rl_step import RATE, AnyText
 
@@ -143,14 +143,19 @@ class Work:
 
     def rollouts(self) -> None:
         self.step += 1
-        law = Sampling(max_tokens=ANSWER)
+        sampling = Sampling(max_tokens=ANSWER)
         self.groups = collect(
-            self.policy, AnyText(), self.examples, copies=COPIES, sampling=law, key=(self.step,)
+            self.policy,
+            AnyText(),
+            self.examples,
+            copies=COPIES,
+            sampling=sampling,
+            key=(self.step,),
         )
 
     def update(self) -> None:
-        credits_ = credit(self.groups, self.recipe.rl, np.random.default_rng(0))
-        update_policy(self.policy, self.optimiser, credits_, self.recipe, 1, self.passes)
+        weighted_rollouts = weigh_rollouts(self.groups, self.recipe.rl, np.random.default_rng(0))
+        update_policy(self.policy, self.optimiser, weighted_rollouts, self.recipe, 1, self.passes)
 
     def rounds(self, count: int) -> dict[str, dict[str, float]]:
         """Median seconds of each step, of the wall and of the processors, and the process's
@@ -167,7 +172,7 @@ class Work:
             n: {"wall": statistics.median(a), "cpu": statistics.median(b)}
             for n, (a, b) in found.items()
         }
-        return {**rows, "peak": {"gb": peak(torch.device("cpu")) / 1e9}}
+        return {**rows, "peak": {"gb": read_peak(torch.device("cpu")) / 1e9}}
 
 
 def clock() -> float:

@@ -160,7 +160,7 @@ def run_arm(known: Mapping[str, Any], task: str, name: str, seed: int, plan: Pla
     )
     few = replace(plan, n=min(plan.n, arm.get("few", plan.n)))
     evaluate(run, "rl", splits, few, run.recipe)
-    if arm.get("law") == "start":
+    if arm.get("sampling") == "start":
         evaluate(run, "rl", splits, plan, start.recipe, "-by-start")
 
 
@@ -246,7 +246,7 @@ def evaluate(
         stage: whose model.
         splits: of the task.
         plan: says how many examples.
-        by: the recipe whose law is sampled by.
+        by: the recipe whose sampling is used.
         suffix: of the modes' names, where that is not the run's own.
     """
     section = run.recipe.each_task[""]
@@ -258,21 +258,21 @@ def evaluate(
         examples = spread(task.examples(split), plan.n)
         for name, one in evaluate_references(task, examples, split).items():
             write_evaluation(place(run, EvaluationKey(REFERENCE, split, name)), one)
-        for mode, law in (("greedy", by.sampling.as_greedy()), ("sampled", by.sampling)):
+        for mode, sampling in (("greedy", by.sampling.as_greedy()), ("sampled", by.sampling)):
             key = EvaluationKey(stage, split, mode + suffix)
             if str(key) in measured and is_of(place(run, key), examples):
                 continue
             policy = policy or open_policy(model_section(run.recipe), str(run.model(stage)))
             seed = derive(run.recipe.seed, "evaluation", split, mode)
             under = Conditions(
-                source=f"{run.folder.name} {stage}", split=split, sampling=law, seed=seed
+                source=f"{run.folder.name} {stage}", split=split, sampling=sampling, seed=seed
             )
             began = time.process_time()
             found = evaluate_policy(policy, task, examples, under)
             spent = time.process_time() - began
             write_evaluation(place(run, key), found)
             few = sample_trajectories(
-                policy, [one.messages for one in examples[:COUNTED]], 1, law, seed
+                policy, [one.messages for one in examples[:COUNTED]], 1, sampling, seed
             )
             measured[str(key)] = {
                 "seconds": spent,
@@ -317,7 +317,9 @@ def passes(drawn: Sequence[Sequence[Trajectory]], recipe: Recipe) -> float:
     """
     slot = getattr(recipe.model, "slot", None)
     counts = [
-        len(one.tokens) if recipe.model.family == "autoregressive" else len(one.steps) * (slot or 1)
+        len(one.tokens)
+        if recipe.model.family == "autoregressive"
+        else len(one.transitions) * (slot or 1)
         for copies in drawn
         for one in copies
     ]

@@ -30,9 +30,9 @@ which sampling distribution and under which budget: [four-families.md](../../../
 Intervals are of 95 %: over examples, and with several seeds over these as well. An arm that is not here has not been
 run."""
 REWARD = ("reward", lambda row: row.reward)
-LAWS = {"": "", "-by-start": ", sampled as its start"}
-"""By which law an arm was evaluated, where it has one of its own: the modes' suffix, and how the
-tables say it."""
+MODE_TITLES = {"": "", "-by-start": ", sampled as its start"}
+"""By which sampling distribution an arm was evaluated, where it has one of its own: the modes'
+suffix, and how the tables say it."""
 Runs = Mapping[int, Run]
 """By seed."""
 
@@ -106,10 +106,10 @@ def rewards(
         if runs:
             rows += [Row((f"{family}, SFT", *_cells(runs, {}, "sft", split, asked, "")))]
             rows += [
-                Row((name + LAWS[suffix], *_cells(each, runs, "rl", split, asked, suffix)))
+                Row((name + MODE_TITLES[suffix], *_cells(each, runs, "rl", split, asked, suffix)))
                 for name, each in arms.items()
                 if begun[name] == family
-                for suffix in LAWS
+                for suffix in MODE_TITLES
                 if by_seed(each, EvaluationKey("rl", split, "greedy" + suffix), REWARD[1])
             ]
     one = next(run for runs in starts.values() for run in runs.values())
@@ -132,15 +132,18 @@ def _cells(
     for mode, _, value in asked:
         mine = by_seed(runs, EvaluationKey(stage, split, mode + suffix), value)
         start = by_seed(before, EvaluationKey("sft", split, mode), value)
-        comparable = mine.keys() & start.keys() if suffix or _same_law(runs, before) else set()
+        comparable = (
+            mine.keys() & start.keys() if suffix or _have_same_sampling(runs, before) else set()
+        )
         changes = {seed: matched(mine[seed], start[seed]) for seed in sorted(comparable)}
         n = max([n, *(len(one) for one in mine.values())])
         cells += [share({seed: [*one.values()] for seed, one in mine.items()}), over_seeds(changes)]
     return [len(runs), n, *cells]
 
 
-def _same_law(runs: Runs, before: Runs) -> bool:
-    """Whether arms sample as their starts do; else a change would be that of the law, too."""
+def _have_same_sampling(runs: Runs, before: Runs) -> bool:
+    """Whether arms sample as their starts do; else a change would be that of the sampling
+    distribution, too."""
     return all(
         seed in before and run.recipe.sampling == before[seed].recipe.sampling
         for seed, run in runs.items()

@@ -191,8 +191,8 @@ def train_with_trl(recipe: Recipe, folder: Path) -> None:
 
 
 def trl_trainer(recipe: Recipe, task: Any, folder: Path) -> Any:
-    """TRL's GRPOTrainer for a recipe: the same adapter to go on from, prompts in order, reward, law
-    and schedule."""
+    """TRL's GRPOTrainer for a recipe: the same adapter to go on from, prompts in order, reward,
+    sampling distribution and schedule."""
     import peft
     import torch
     import transformers
@@ -281,7 +281,7 @@ def same_batch(source: str, dtype: str, threads: int) -> str:
     import torch
 
     from plumbline.policies import open_policy
-    from plumbline.records import Step, Trajectory
+    from plumbline.records import Trajectory, Transition
 
     overrides = [f"model.name={source}", f"model.dtype={dtype}", f"model.threads={threads}"]
     recipe = load_recipe(RECIPE, [*ALONE, *overrides, "rl.prompts_per_step=2", "rl.steps=1"])
@@ -309,15 +309,17 @@ def same_batch(source: str, dtype: str, threads: int) -> str:
     trajectories = []
     for row in range(count):
         tokens = batch["completion_ids"][row][there[row]].numpy()
-        step = Step(
+        step = Transition(
             positions=np.arange(len(tokens)),
             tokens=tokens,
             logprobs=np.zeros(len(tokens), np.float32),
         )
         prompt = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()].numpy()
-        law = recipe.sampling
+        sampling = recipe.sampling
         trajectories.append(
-            Trajectory(prompt=prompt, steps=(step,), text="", sampling=law, finish="stop")
+            Trajectory(
+                prompt=prompt, transitions=(step,), text="", sampling=sampling, finish="stop"
+            )
         )
     scored = policy.score(trajectories)
     loss = -(scored.logprobs * batch["advantages"][scored.owner]).sum() / (count * limit)
@@ -394,7 +396,7 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
     from plumbline.policies import open_policy
     from plumbline.rollouts.collect import collect
     from plumbline.tasks.source import Source
-    from plumbline.training.update import credit
+    from plumbline.training.update import weigh_rollouts
 
     recipe = load_recipe(RECIPE, [*ALONE, f"model.name={source}", f"model.threads={threads}"])
     assert recipe.rl is not None
@@ -424,17 +426,21 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
         f"{np.mean([np.nanstd(group.rewards()) for group in groups]):.3f}, entropy {entropy:.3f} "
         "nats a token\n"
     )
-    gradients = group_gradients(policy, credit(groups, recipe.rl, np.random.default_rng(0)), copies)
+    gradients = group_gradients(
+        policy, weigh_rollouts(groups, recipe.rl, np.random.default_rng(0)), copies
+    )
     return f"{text}\n{halves(gradients @ gradients.T, copies)}\n"
 
 
-def group_gradients(policy: Any, credits_: list[Any], copies: int) -> Any:
+def group_gradients(policy: Any, weighted_rollouts: list[Any], copies: int) -> Any:
     """The gradient of each group [groups, elements watched]."""
     from plumbline.training.update import GradientParts
 
     watched = GradientParts(policy.trainable())
-    for number in range(len(credits_) // copies):
-        part = [c for c in credits_[number * copies : (number + 1) * copies] if not c.is_idle]
+    for number in range(len(weighted_rollouts) // copies):
+        part = [
+            c for c in weighted_rollouts[number * copies : (number + 1) * copies] if not c.is_idle
+        ]
         if part:
             terms = policy.score([turn for c in part for turn in c.turns])
             lengths = [sum(len(turn.logprobs) for turn in c.turns) for c in part]

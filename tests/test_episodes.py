@@ -26,7 +26,7 @@ from plumbline.tasks.task import Task, as_task, episode_of
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rl import train_rl
 from plumbline.training.sft import demonstrate
-from plumbline.training.update import credit, independent_parts, update_policy
+from plumbline.training.update import independent_parts, update_policy, weigh_rollouts
 from tests.evaluation.shown_toy import ShownToy
 from tests.policies import families
 from tests.policies.conftest import family_folders, masked_folder  # noqa: F401 - fixtures
@@ -35,7 +35,7 @@ from tests.toy import ToyTask
 from tests.training.toy_runs import toy_recipe
 
 SMALL = Sampling(top_k=3, max_tokens=1)
-LAWS = {
+SAMPLINGS = {
     "autoregressive": SMALL,
     "masked": MaskedSampling(max_tokens=2, steps=2, top_k=2, selector="plackett_luce"),
     "slots": SlotSampling(max_tokens=4, steps=2, top_k=2, selector="plackett_luce"),
@@ -45,7 +45,8 @@ LAWS = {
 ONE_TURN = {"autoregressive": 3, "masked": 8, "slots": 32, "flow": 9}
 """What can happen in one turn, at most."""
 LONGER = {
-    family: replace(law, max_tokens=4, top_k=0, temperature=3.0) for family, law in LAWS.items()
+    family: replace(sampling, max_tokens=4, top_k=0, temperature=3.0)
+    for family, sampling in SAMPLINGS.items()
 }
 """Answers that differ, as training needs them."""
 
@@ -109,11 +110,11 @@ class Varied(Asks):
         return outcome, replace(score, total=sum(map(ord, completion)) % 5 / 4)
 
 
-@pytest.mark.parametrize("family", LAWS)
+@pytest.mark.parametrize("family", SAMPLINGS)
 def test_both_laws_hold_over_whole_episodes(family, folders):
     task = Asks({"size": 1})
     laws = check_episodes(
-        opened(family, folders), task, task.examples("val")[0], LAWS[family], draws=1500
+        opened(family, folders), task, task.examples("val")[0], SAMPLINGS[family], draws=1500
     )
     assert laws.gap < 2e-5
     assert laws.chi_square_p > 1e-3
@@ -133,7 +134,7 @@ class Wrong:
 
 
 def test_turns_that_share_random_numbers_break_the_second_law_alone(tiny_policy):
-    """Each turn by itself is drawn from its law; the two together are not."""
+    """Each turn by itself is drawn from its distribution; the two together are not."""
 
     def sample(requests):
         known = {request.key[:-1]: request for request in requests}
@@ -148,7 +149,7 @@ def test_turns_that_share_random_numbers_break_the_second_law_alone(tiny_policy)
     assert laws.chi_square_p < 1e-6
 
 
-@pytest.mark.parametrize("family", LAWS)
+@pytest.mark.parametrize("family", SAMPLINGS)
 def test_scoring_a_turn_at_the_first_prompt_breaks_the_first_law(family, folders):
     policy, task = opened(family, folders), Asks({"size": 1})
     shortest = len(policy.chat.prompt(task.examples("val")[0].messages))
@@ -157,7 +158,7 @@ def test_scoring_a_turn_at_the_first_prompt_breaks_the_first_law(family, folders
         return policy.score([replace(one, prompt=one.prompt[:shortest]) for one in trajectories])
 
     laws = check_episodes(
-        Wrong(policy, score=score), task, task.examples("val")[0], LAWS[family], draws=100
+        Wrong(policy, score=score), task, task.examples("val")[0], SAMPLINGS[family], draws=100
     )
     assert laws.gap > 2e-4, "the first prompt alone would do"
 
@@ -237,9 +238,9 @@ def rollout(lengths, reward):
     for number, length in enumerate(lengths):
         one = trajectory("text")
         step = replace(
-            one.steps[0], tokens=np.arange(length), logprobs=np.zeros(length, np.float32)
+            one.transitions[0], tokens=np.arange(length), logprobs=np.zeros(length, np.float32)
         )
-        turns.append(replace(one, steps=(step,), prompt=np.array([1, number])))
+        turns.append(replace(one, transitions=(step,), prompt=np.array([1, number])))
     return Rollout(turns=tuple(turns), outcome=Outcome(), score=Score(total=reward))
 
 
@@ -256,15 +257,15 @@ def test_denominators_count_the_tokens_of_all_turns(normaliser, expected):
     example = ToyTask({}).examples("train")[0]
     group = Group(example=example, rollouts=(rollout([2, 3], 1.0), rollout([1], 0.0)))
     section = RlSection(steps=1, algorithm={"name": "grpo", "normaliser": normaliser})
-    credits_ = credit([group], section, np.random.default_rng(0), turns=3)
-    np.testing.assert_allclose([c.weight for c in credits_], expected)
-    assert [len(c.turns) for c in credits_] == [2, 1]
-    assert {c.prompt for c in credits_} == {np.array([1, 0]).tobytes()}, (
+    weighted_rollouts = weigh_rollouts([group], section, np.random.default_rng(0), turns=3)
+    np.testing.assert_allclose([c.weight for c in weighted_rollouts], expected)
+    assert [len(c.turns) for c in weighted_rollouts] == [2, 1]
+    assert {c.prompt for c in weighted_rollouts} == {np.array([1, 0]).tobytes()}, (
         "one group, whatever later turns ask"
     )
 
 
-@pytest.mark.parametrize("family", LAWS)
+@pytest.mark.parametrize("family", SAMPLINGS)
 def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(family, folders, monkeypatch):
     """Against a plain sum over all terms; the signal is measured over groups, not over prompts of
     later turns."""
@@ -273,8 +274,8 @@ def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(family, folders, 
     groups = collect(
         policy, task, task.examples("train"), copies=4, sampling=LONGER[family], key=(0,)
     )
-    credits_ = credit(groups, recipe.rl, np.random.default_rng(0), turns=2)
-    assert {len(c.turns) for c in credits_ if not c.is_idle} >= {2}
+    weighted_rollouts = weigh_rollouts(groups, recipe.rl, np.random.default_rng(0), turns=2)
+    assert {len(c.turns) for c in weighted_rollouts if not c.is_idle} >= {2}
     gradients = []
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 1)
     optimiser.step = lambda step: (
@@ -285,23 +286,25 @@ def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(family, folders, 
         "plumbline.training.update.independent_parts",
         lambda of: parts.extend(of) or independent_parts(of),
     )
-    update = update_policy(policy, optimiser, credits_, recipe, 0)
+    update = update_policy(policy, optimiser, weighted_rollouts, recipe, 0)
     assert update.gap < 2e-5
     assert len(parts) > 1
     assert {prompt for part in parts for prompt in part} <= {
-        c.turns[0].prompt.tobytes() for c in credits_
+        c.turns[0].prompt.tobytes() for c in weighted_rollouts
     }
 
     plain = opened(family, folders, scoring="rows")
-    scored = plain.score([turn for c in credits_ for turn in c.turns])
-    counts = [sum(len(turn.logprobs) for turn in c.turns) for c in credits_]
-    given = torch.tensor(np.repeat([c.advantage for c in credits_], counts), dtype=torch.float32)
+    scored = plain.score([turn for c in weighted_rollouts for turn in c.turns])
+    counts = [sum(len(turn.logprobs) for turn in c.turns) for c in weighted_rollouts]
+    given = torch.tensor(
+        np.repeat([c.advantage for c in weighted_rollouts], counts), dtype=torch.float32
+    )
     (-scored.logprobs * given).sum().div(12 * 4 * 2).backward()
     for name, weight in plain.trainable().items():
         torch.testing.assert_close(gradients[0][name], weight.grad, atol=2e-6, rtol=1e-3)
 
 
-@pytest.mark.parametrize("family", LAWS)
+@pytest.mark.parametrize("family", SAMPLINGS)
 def test_a_run_of_two_turns_keeps_them(family, folders, tmp_path):
     policy, task = opened(family, folders), Varied({})
     recipe = toy_recipe(steps=1, group_size=8).model_copy(update={"sampling": LONGER[family]})
@@ -323,10 +326,10 @@ def test_a_run_of_two_turns_keeps_them(family, folders, tmp_path):
     assert any(not torch.equal(before[name], weight) for name, weight in policy.trainable().items())
 
 
-@pytest.mark.parametrize("family", LAWS)
+@pytest.mark.parametrize("family", SAMPLINGS)
 def test_an_evaluation_keeps_every_turn(family, folders, tmp_path):
-    policy, task, law = opened(family, folders), Asks({"size": 4}), LONGER[family]
-    under = Conditions(source="tiny", split="val", sampling=law, seed=0)
+    policy, task, sampling = opened(family, folders), Asks({"size": 4}), LONGER[family]
+    under = Conditions(source="tiny", split="val", sampling=sampling, seed=0)
     found = evaluate_policy(policy, task, task.examples("val"), under)
     several = [row for row in found.rows if row.turns]
     assert several

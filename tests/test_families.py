@@ -89,7 +89,7 @@ def test_a_run_has_its_metrics_and_its_laws_hold(finished):
 
 
 @pytest.mark.parametrize("family", sorted(SAMPLING))
-def test_a_sampler_behind_is_a_copy_that_draws_by_its_own_law(family, runs, tmp_path):
+def test_a_sampler_behind_is_a_copy_that_draws_by_its_own_distribution(family, runs, tmp_path):
     learns = {
         "steps": 3,
         "group_size": 6,
@@ -147,9 +147,9 @@ def test_a_saved_adapter_is_opened_as_what_it_is(adapted, runs):
     model in 32 bits."""
     family, run = adapted
     saved = str(run.folder / "models" / "rl")
-    section, law = options_as_trained(saved, ModelOptions())
+    section, sampling = options_as_trained(saved, ModelOptions())
     assert (section.family, section.dtype, section.lora.rank) == (family, "bfloat16", 2)
-    assert (law.max_tokens, law.steps) == (8, SAMPLING[family]["steps"])
+    assert (sampling.max_tokens, sampling.steps) == (8, SAMPLING[family]["steps"])
     assert_answers_as_in_its_run(run)
     assert options_as_trained(saved, ModelOptions(dtype="float32"))[0].dtype == "float32"
     assert options_as_trained(str(runs(family).model("base")), ModelOptions())[0].lora is None
@@ -161,7 +161,7 @@ def test_a_model_of_version_0_1_0_is_opened_whose_card_has_the_keys_of_all_famil
     family, run = adapted
     saved = shutil.copytree(run.folder / "models" / "rl", tmp_path / "old")
     card = read_json(saved / "plumbline.json")
-    model = {"attention": "full", "explore": False, "slot": 4, **card["model"]}
+    model = {"attention": "full", "learned_temperature": False, "slot": 4, **card["model"]}
     write_json(
         saved / "plumbline.json",
         {
@@ -170,8 +170,8 @@ def test_a_model_of_version_0_1_0_is_opened_whose_card_has_the_keys_of_all_famil
             "sampling": {"kernel": "conditional", "selector": "random", **card["sampling"]},
         },
     )
-    opened, law = options_as_trained(str(saved), ModelOptions())
-    assert (opened, law) == (
+    opened, sampling = options_as_trained(str(saved), ModelOptions())
+    assert (opened, sampling) == (
         options_as_trained(str(run.folder / "models" / "rl"), ModelOptions())[0].model_copy(
             update={"name": str(saved)}
         ),
@@ -203,9 +203,12 @@ def test_an_adapter_on_a_base_in_4_bits_is_evaluated_on_one(adapted, tmp_path, m
         ("masked", {"algorithm": "gspo", "inner_epochs": 2}),
         ("masked", {"algorithm": {"ratio": "step"}, "beta": 0.1, "kl": "closed"}),
         ("masked", {"controls": {"score_temperature": 0.7}, "beta": 0.1, "max_gap": 100.0}),
-        ("masked", {"algorithm": {"name": "espo", "draws": 2}, "inner_epochs": 2, "beta": 0.1}),
-        ("masked", {"algorithm": {"name": "gdpo", "draws": 2}, "inner_epochs": 2}),
-        ("masked", {"algorithm": {"name": "spg", "bound": "gdpo", "draws": 3}}),
+        (
+            "masked",
+            {"algorithm": {"name": "espo", "mask_samples": 2}, "inner_epochs": 2, "beta": 0.1},
+        ),
+        ("masked", {"algorithm": {"name": "gdpo", "mask_samples": 2}, "inner_epochs": 2}),
+        ("masked", {"algorithm": {"name": "spg", "bound": "gdpo", "mask_samples": 3}}),
         ("masked", {"algorithm": "wd1"}),
         ("masked", {"algorithm": "diffu_grpo", "inner_epochs": 2}),
         ("masked", {"algorithm": "coupled_grpo"}),
@@ -228,7 +231,7 @@ def test_every_algorithm_trains(family, rl, runs, tmp_path):
     assert ("not exact" in report) == (not algorithm.exact or "controls" in rl)
     assert algorithm.name in report
     assert (rows[-1]["train/sampler_scorer_gap"] is not None) == algorithm.exact
-    assert (rows[-1]["train/clip_fraction"] is not None) == algorithm.has_ratio
+    assert (rows[-1]["train/clip_fraction"] is not None) == algorithm.uses_ratio
 
 
 def test_scoring_at_another_temperature_than_was_sampled_at_is_noticed(runs, tmp_path):

@@ -90,7 +90,7 @@ def test_arms_are_trained_evaluated_and_put_into_tables(backbone, tmp_path, monk
     assert measured["rl.test.sampled"]["passes"] == 8
     just = read_object(runs / "extraction-masked-just-seed0" / "measured.json")
     assert set(just) == {
-        f"rl.test.{mode}{law}" for mode in ("greedy", "sampled") for law in ("", "-by-start")
+        f"rl.test.{mode}{suffix}" for mode in ("greedy", "sampled") for suffix in ("", "-by-start")
     }
     said, rows = log.read_text(), flow.rows("rl")
     (flow.folder / "result.json").unlink()  # as a kill before its end leaves it

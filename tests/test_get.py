@@ -349,7 +349,7 @@ def test_smollm2_answers(tmp_path):
     assert result.returncode == 0, result.stderr
     import torch
 
-    entry = catalogue.find("smollm2-135m")
+    entry = catalogue.find_model("smollm2-135m")
     size = sum(path.stat().st_size for path in (tmp_path / "m").iterdir())
     assert size == pytest.approx(entry.disk_bytes, rel=0.01)
     policy = open_policy(ModelSection(name=str(tmp_path / "m"), device="cpu"), str(tmp_path / "m"))

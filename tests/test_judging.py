@@ -8,18 +8,22 @@ import pytest
 
 from plumbline.errors import RewardError, TrainingStopped
 from plumbline.evaluation.evaluate import evaluate_completions
-from plumbline.records import Outcome, Sampling, Score, Step, Trajectory
+from plumbline.records import Outcome, Sampling, Score, Trajectory, Transition
 from plumbline.rollouts.collect import collect
 from plumbline.rollouts.reward_workers import Judging, check_failures, judge
 from tests.toy import RUBRIC, ToyTask
 
-LAW = Sampling(max_tokens=4)
+SAMPLING = Sampling(max_tokens=4)
 
 
 def trajectory(text):
-    step = Step(positions=np.arange(1), tokens=np.arange(1), logprobs=np.zeros(1, np.float32))
+    step = Transition(positions=np.arange(1), tokens=np.arange(1), logprobs=np.zeros(1, np.float32))
     return Trajectory(
-        prompt=np.zeros(0, np.int64), steps=(step,), text=text, sampling=LAW, finish="stop"
+        prompt=np.zeros(0, np.int64),
+        transitions=(step,),
+        text=text,
+        sampling=SAMPLING,
+        finish="stop",
     )
 
 
@@ -64,7 +68,7 @@ def test_judging_goes_on_while_the_model_samples():
         "train-2": ["b", "b", "a"],
     }
     engine = Engine(task, texts)
-    groups = collect(engine, task, task.examples("train"), copies=3, sampling=LAW, key=(0,))
+    groups = collect(engine, task, task.examples("train"), copies=3, sampling=SAMPLING, key=(0,))
     assert engine.overlapped
     for group in groups:
         for rollout, text in zip(group.rollouts, texts[group.example.id], strict=True):
@@ -83,7 +87,7 @@ def test_an_example_that_comes_twice_has_answers_of_its_own_each_time():
     task.begun = threading.Event()
     task.begun.set()
     groups = collect(
-        Engine(task, texts), task, [example, example], copies=2, sampling=LAW, key=(0,)
+        Engine(task, texts), task, [example, example], copies=2, sampling=SAMPLING, key=(0,)
     )
     assert [[one.text for one in group.rollouts] for group in groups] == [["a", "ab"], ["b", "bb"]]
 
@@ -200,7 +204,9 @@ def test_a_number_outside_its_range_is_no_failure_of_an_answer_but_stops_everyth
     task.begun.set()
     texts = {f"train-{n}": ["a", "b"] for n in range(3)}
     with pytest.raises(RewardError, match="which is not in"):
-        collect(Engine(task, texts), task, task.examples("train"), copies=2, sampling=LAW, key=(0,))
+        collect(
+            Engine(task, texts), task, task.examples("train"), copies=2, sampling=SAMPLING, key=(0,)
+        )
 
 
 @pytest.mark.parametrize(

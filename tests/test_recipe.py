@@ -300,11 +300,12 @@ class Model(ModelSection):
     speed: float = 1.0
 
 @dataclass(frozen=True, kw_only=True)
-class Law(SteppedSampling):
+class OwnSampling(SteppedSampling):
     heat: float = 2.0
 
 class Policy:
-    options = FamilyOptions(model=Model, sampling=Law, reads=frozenset({"evaluation.steps"}))
+    options = FamilyOptions(model=Model, sampling=OwnSampling,
+    reads=frozenset({"evaluation.steps"}))
 
     @classmethod
     def open(cls, section, source, seed=0): ...

@@ -12,7 +12,16 @@ from plumbline.errors import DataError, RecipeError, TrainingStopped
 from plumbline.evaluation.command import open_task_for
 from plumbline.evaluation.history import compare_paths
 from plumbline.recipe import find_recipe, load_recipe, parse_recipe, task_section
-from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score, Step, Trajectory
+from plumbline.records import (
+    Example,
+    Group,
+    Outcome,
+    Rollout,
+    Sampling,
+    Score,
+    Trajectory,
+    Transition,
+)
 from plumbline.reports.run_comparison import sweep_table
 from plumbline.reports.verdict import run_verdict
 from plumbline.reports.view import RunView
@@ -469,8 +478,8 @@ def test_a_sweep_has_figures_for_each_task(finished, tmp_path):
 def group(task: str, parts: dict[str, float], copies: int = 2) -> Group:
     trajectory = Trajectory(
         prompt=np.array([1]),
-        steps=(
-            Step(
+        transitions=(
+            Transition(
                 positions=np.array([0]), tokens=np.array([1]), logprobs=np.array([-1.0], np.float32)
             ),
         ),

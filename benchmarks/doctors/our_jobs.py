@@ -51,13 +51,13 @@ class Kind:
 def _credited(change: Callable[[int, Any], Any]) -> Iterator[None]:
     from plumbline.training import rl
 
-    original, calls = rl.credit, []
+    original, calls = rl.weigh_rollouts, []
 
     def changed(*arguments: Any) -> Any:
         calls.append(1)
         return [change(len(calls), one) for one in original(*arguments)]
 
-    with mock.patch.object(rl, "credit", changed):
+    with mock.patch.object(rl, "weigh_rollouts", changed):
         yield
 
 
@@ -164,7 +164,7 @@ def no_reference() -> Iterator[None]:
 
 
 @contextmanager
-def other_law() -> Iterator[None]:
+def plant_other_sampling() -> Iterator[None]:
     """Answers are drawn at 0.3 in the last evaluation."""
     from plumbline.training import stage_evaluations
 
@@ -172,8 +172,8 @@ def other_law() -> Iterator[None]:
 
     def colder(recipe: Any) -> Any:
         return {
-            name: law if law.greedy else replace(law, temperature=0.3)
-            for name, law in modes(recipe).items()
+            name: sampling if sampling.greedy else replace(sampling, temperature=0.3)
+            for name, sampling in modes(recipe).items()
         }
 
     def evaluate(run: Any, policy: Any, task: Any, examples: Any, key: Any) -> Any:
@@ -239,7 +239,7 @@ BROKEN: Mapping[str, Kind] = {
     "gradient spikes": Kind(plant=spikes),
     "another reference": Kind(plant=other_reference, rl={"beta": 0.05}),
     "the policy is its own reference": Kind(plant=no_reference, rl={"beta": 0.05}),
-    "evaluated under another law": Kind(plant=other_law),
+    "evaluated under another sampling distribution": Kind(plant=plant_other_sampling),
     "NaN loss, ours": Kind(plant=not_a_number),
 }
 HEALTHY: Mapping[str, Kind] = {
@@ -304,7 +304,7 @@ def jobs(models: Path, more: int = 0) -> list[Job]:
 
 
 def _values(kind: Kind, seed: int) -> dict[str, Any]:
-    model, law = FAMILIES[kind.family]
+    model, sampling = FAMILIES[kind.family]
     task = {"name": "benchmarks.doctors.letters:open_letters", "options": kind.task}
     if kind.task.get("kind") == "commerce":
         task = {"name": "commerce", "options": COMMERCE}
@@ -313,7 +313,7 @@ def _values(kind: Kind, seed: int) -> dict[str, Any]:
         "seed": seed,
         "task": task,
         "model": {"family": kind.family, "threads": 1, **model},
-        "sampling": {"max_tokens": 28 if task["name"] != "commerce" else 40, **law},
+        "sampling": {"max_tokens": 28 if task["name"] != "commerce" else 40, **sampling},
         "evaluation": {"every": 10, "limit": 24, "final": ["test"]},
         "run": {"checkpoint_every": 1000, "preflight": False},
         "checks": {"every": 0},  # what is broken is broken on purpose, and is to be seen to its end

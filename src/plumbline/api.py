@@ -221,10 +221,10 @@ class PolicyLaws:
     gap: float
     """Law 1: the largest |scored - recorded| log-probability of a choice [nats]."""
     chi_square_p: float
-    """Law 2: how likely draws of the declared law are to miss it by this much."""
+    """Law 2: how likely draws of the declared distribution are to miss it by this much."""
     mass: float
     """Sum of the declared probabilities of all distinct trajectories that were drawn: at most 1
-    under a true law."""
+    under a true distribution."""
     kinds: int
     """Distinct trajectories drawn."""
 
@@ -264,7 +264,7 @@ def check_policy(
     Args:
         policy: any family.
         messages: the prompt.
-        sampling: the law to test.
+        sampling: the distribution to test.
         draws: trajectories.
         seed: of the sampler.
     """
@@ -311,7 +311,9 @@ def _measure_laws(policy: Policy, drawn: Sequence[Sequence[Trajectory]]) -> Poli
 
 def _key(turns: Sequence[Trajectory]) -> bytes:
     return b"/".join(
-        b"|".join(step.positions.tobytes() + b":" + step.tokens.tobytes() for step in turn.steps)
+        b"|".join(
+            step.positions.tobytes() + b":" + step.tokens.tobytes() for step in turn.transitions
+        )
         for turn in turns
     )
 

@@ -64,7 +64,8 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """The law by which text is drawn. A trajectory carries it, so the scorer cannot use another.
+    """The sampling distribution by which text is drawn. A trajectory carries it, so the scorer
+    cannot use another.
 
     A family that needs more has a subclass of its own (its `options.py`); a recipe's `sampling` is
     one of that class.
@@ -103,27 +104,28 @@ class Sampling:
 
     @property
     def most_steps(self) -> int | None:
-        """The most steps that a trajectory can have; None where the law does not say."""
+        """The most steps that a trajectory can have; None where the sampling distribution does not
+        say."""
         return None
 
     @classmethod
     def of(cls, sampling: "Sampling") -> Self:
-        """The law, as one of this kind.
+        """The sampling distribution, as one of this kind.
 
         Raises:
             RecipeError: it is another family's.
         """
         if not isinstance(sampling, cls):
             raise RecipeError(
-                f"this family draws by {cls.__name__}, not by {type(sampling).__name__}",
-                "give it one",
+                f"this family samples by {cls.__name__}, and was given {type(sampling).__name__}",
+                f"pass a {cls.__name__}",
             )
         return sampling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SteppedSampling(Sampling):
-    """The law of an answer that is made in a number of steps."""
+    """The sampling distribution of an answer that is made in a number of steps."""
 
     steps: int | None = None
     """Denoising steps, or rounds of slots, of training rollouts; evaluations have
@@ -145,7 +147,7 @@ class SteppedSampling(Sampling):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """What is to be answered, and by which law."""
+    """What is to be answered, and by which sampling distribution."""
 
     key: Key
     """Every random number of the answer comes from it, and from nothing else; no other request of a
@@ -156,29 +158,29 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Step:
-    """One stochastic choice: which tokens were put at which positions.
+class Transition:
+    """One recorded choice: which tokens were put at which positions of a state.
 
-    An autoregressive trajectory has a single step that holds its whole response, because one causal
-    forward pass scores it; a diffusion trajectory has a step for each denoising step, with the
-    `state` that it started from, so that it can be scored by itself.
+    An autoregressive trajectory has a single transition that holds its whole response, because one
+    causal forward pass scores it; a diffusion trajectory has one for each denoising step, with the
+    `state` that it started from, so that it can be scored by itself. It is no optimiser step.
     """
 
     positions: NDArray[np.int64]  # [K], counted from the first token after the prompt
     tokens: NDArray[np.int64]  # [K]
-    logprobs: NDArray[np.float32]  # [K], under the law and the weights that drew them
+    logprobs: NDArray[np.float32]  # [K], under the distribution and the weights that drew them
     selection: float | None = None
     """Log-probability of the choice of the positions, where one was made."""
     # [L] before the choice, where the tokens alone do not say it
     state: NDArray[np.int64] | None = None
     history: NDArray[np.int64] | None = None
-    """The step [L] that filled each place of the state, -1 for none, where the law depends on more
-    than the state."""
+    """The transition [L] that filled each place of the state, -1 for none, where the sampling
+    distribution depends on more than the state."""
     time: float | None = None
-    """When the step began and ended, in [0, 1]; None for families without a clock."""
+    """When the transition began and ended, in [0, 1]; None for families without a clock."""
     until: float | None = None
     weight: float = 1.0
-    """What the step counts for where only some of a trajectory's steps are scored (T/K for K of T
+    """What it counts for where only some of a trajectory's transitions are scored (T/K for K of T
     drawn evenly)."""
 
 
@@ -187,29 +189,30 @@ class Trajectory:
     """Everything a policy did for one prompt: enough to score it again under other weights."""
 
     prompt: NDArray[np.int64]
-    steps: tuple[Step, ...]
+    transitions: tuple[Transition, ...]
     text: str
     sampling: Sampling
     finish: Finish
     answer: NDArray[np.int64] | None = None
-    """The answer's tokens, its end included, where they are not the steps' tokens in order."""
+    """The answer's tokens, its end included, where they are not the transitions' tokens in
+    order."""
     version: int = 0
     """Of the weights that drew it (see `Policy.publish`)."""
 
     @property
     def tokens(self) -> NDArray[np.int64]:
-        """Every token chosen, step after step."""
-        return np.concatenate([step.tokens for step in self.steps])
+        """Every token chosen, transition after transition."""
+        return np.concatenate([one.tokens for one in self.transitions])
 
     @property
     def logprobs(self) -> NDArray[np.float32]:
-        """The recorded log-probability of each term: step by step its tokens, then the choice of
-        its positions."""
+        """The recorded log-probability of each term: of each transition its tokens, then the choice
+        of its positions."""
         parts: list[NDArray[np.float32]] = []
-        for step in self.steps:
-            parts.append(step.logprobs)
-            if step.selection is not None:
-                parts.append(np.array([step.selection], dtype=np.float32))
+        for one in self.transitions:
+            parts.append(one.logprobs)
+            if one.selection is not None:
+                parts.append(np.array([one.selection], dtype=np.float32))
         return np.concatenate(parts)
 
     @property
@@ -218,7 +221,7 @@ class Trajectory:
         return (
             len(self.answer)
             if self.answer is not None
-            else sum(len(step.tokens) for step in self.steps)
+            else sum(len(one.tokens) for one in self.transitions)
         )
 
     @property
@@ -318,7 +321,7 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Group:
-    """One example and its G rollouts: the unit of credit."""
+    """One example and its G rollouts: compared with one another."""
 
     example: Example
     rollouts: tuple[Rollout, ...]

@@ -161,7 +161,7 @@ def test_where_ratios_are_one_cispo_has_the_gradient_of_grpo_and_beyond_the_clip
         ({"selector": "leftmost", "steps": 4, "max_tokens": 8}, "steps: 8"),
     ],
 )
-def test_just_grpo_refuses_a_law_that_is_not_left_to_right(sampling, said):
+def test_just_grpo_refuses_a_distribution_that_is_not_left_to_right(sampling, said):
     values = {
         "name": "x",
         "model": {"name": "m", "family": "masked"},

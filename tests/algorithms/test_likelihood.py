@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from plumbline.algorithms.algorithm import Scored
-from plumbline.algorithms.spg import MIX, ORDER, sandwiched
-from plumbline.algorithms.views import bound_views, trajectory_views
-from plumbline.algorithms.wd1 import LOOKS, Wd1
+from plumbline.algorithms.scoring_targets import make_bound_targets, make_trajectory_targets
+from plumbline.algorithms.spg import MIX, ORDER, sandwich_loss
+from plumbline.algorithms.wd1 import MASK_SAMPLERS, Wd1
 from plumbline.errors import RecipeError
 from plumbline.recipe import parse_recipe
-from plumbline.records import Sampling, Step, SteppedSampling, Trajectory
+from plumbline.records import Sampling, SteppedSampling, Trajectory, Transition
 
 LENGTH = 3
 ANSWER = np.array([1, 0, 1])
@@ -22,7 +22,7 @@ ANSWER = np.array([1, 0, 1])
 
 def trajectory(steps: int) -> Trajectory:
     made = tuple(
-        Step(
+        Transition(
             positions=np.array([index]),
             tokens=np.array([index]),
             logprobs=np.array([-1.0], dtype=np.float32),
@@ -32,7 +32,7 @@ def trajectory(steps: int) -> Trajectory:
     )
     return Trajectory(
         prompt=np.array([1]),
-        steps=made,
+        transitions=made,
         text="",
         sampling=SteppedSampling(max_tokens=LENGTH, steps=steps),
         finish="stop",
@@ -47,9 +47,11 @@ def test_some_steps_stand_for_all_without_bias(pick, keep):
     rng = np.random.default_rng(0)
     sums = []
     for _ in range(1500):
-        (view,) = trajectory_views([whole], keep, pick, rng, split=False)
-        assert len(view.trajectory.steps) == keep
-        sums.append(sum(step.weight * values[step.tokens[0]] for step in view.trajectory.steps))
+        (target,) = make_trajectory_targets([whole], keep, pick, rng, split=False)
+        assert len(target.trajectory.transitions) == keep
+        sums.append(
+            sum(step.weight * values[step.tokens[0]] for step in target.trajectory.transitions)
+        )
     error = np.std(sums) / np.sqrt(len(sums))
     assert np.mean(sums) == pytest.approx(values.sum(), abs=4 * error + 1e-9)
     if keep == 7:
@@ -62,8 +64,10 @@ def test_stratified_steps_come_one_from_each_stretch_and_uniform_ones_from_anywh
     picked = {"stratified": set(), "uniform": set()}
     for pick, found in picked.items():
         for _ in range(300):
-            (view,) = trajectory_views([trajectory(7)], 3, pick, rng, split=False)
-            found.add(tuple((int(step.tokens[0]), step.weight) for step in view.trajectory.steps))
+            (target,) = make_trajectory_targets([trajectory(7)], 3, pick, rng, split=False)
+            found.add(
+                tuple((int(step.tokens[0]), step.weight) for step in target.trajectory.transitions)
+            )
     stretches = [
         [(at, 2.0) for at in (0, 1)],
         [(at, 3.0) for at in (2, 3, 4)],
@@ -76,17 +80,17 @@ def test_stratified_steps_come_one_from_each_stretch_and_uniform_ones_from_anywh
 
 
 def test_a_trajectory_that_ended_early_is_scored_whole():
-    """Its law allows 7 steps and it took 2; of a law without steps nothing is known, so too many
-    are an error."""
+    """Its distribution allows 7 steps and it took 2; of a distribution without steps nothing is
+    known, so too many are an error."""
     short = replace(trajectory(2), sampling=SteppedSampling(max_tokens=LENGTH, steps=7))
     for keep in (2, 5, 7):
-        (view,) = trajectory_views(
+        (target,) = make_trajectory_targets(
             [short], keep, "stratified", np.random.default_rng(0), split=False
         )
-        assert [step.weight for step in view.trajectory.steps] == [1.0, 1.0]
+        assert [step.weight for step in target.trajectory.transitions] == [1.0, 1.0]
     for sampling in (short.sampling, Sampling(max_tokens=LENGTH)):
         with pytest.raises(ValueError, match="cannot score 8 of 2 steps"):
-            trajectory_views(
+            make_trajectory_targets(
                 [replace(short, sampling=sampling)],
                 8,
                 "uniform",
@@ -96,13 +100,15 @@ def test_a_trajectory_that_ended_early_is_scored_whole():
 
 
 def test_splitting_gives_each_step_a_view_of_its_own():
-    views = trajectory_views(
+    targets = make_trajectory_targets(
         [trajectory(2), trajectory(3)], None, "uniform", np.random.default_rng(0), split=True
     )
-    assert [view.owner for view in views] == [0, 0, 1, 1, 1]
-    assert [len(view.trajectory.steps) for view in views] == [1] * 5
+    assert [target.owner for target in targets] == [0, 0, 1, 1, 1]
+    assert [len(target.trajectory.transitions) for target in targets] == [1] * 5
     with pytest.raises(ValueError, match="4 of 3"):
-        trajectory_views([trajectory(3)], 4, "uniform", np.random.default_rng(0), split=False)
+        make_trajectory_targets(
+            [trajectory(3)], 4, "uniform", np.random.default_rng(0), split=False
+        )
 
 
 class Table:
@@ -115,13 +121,15 @@ class Table:
             for state in itertools.product((0, 1, 2), repeat=LENGTH)
         }
 
-    def hide(self, trajectory, hidden):
+    def mask_positions(self, trajectory, hidden):
         state = np.where(hidden, 2, ANSWER)
         positions = np.flatnonzero(hidden)
         empty = np.full(len(positions), np.nan, dtype=np.float32)
-        return Step(positions=positions, tokens=ANSWER[positions], logprobs=empty, state=state)
+        return Transition(
+            positions=positions, tokens=ANSWER[positions], logprobs=empty, state=state
+        )
 
-    def log_prob(self, step: Step) -> np.ndarray:
+    def log_prob(self, step: Transition) -> np.ndarray:
         logits = self.logits[tuple(step.state.tolist())][step.positions]
         log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
         return log_p[np.arange(len(step.tokens)), step.tokens]
@@ -134,7 +142,7 @@ class Table:
             for count in range(LENGTH):
                 hidden = np.zeros(LENGTH, dtype=bool)
                 hidden[list(order[count:])] = True
-                step = self.hide(None, hidden)
+                step = self.mask_positions(None, hidden)
                 total += self.log_prob(step)[step.positions.tolist().index(order[count])]
         return total / len(orders)
 
@@ -143,8 +151,10 @@ def estimates(bound, draws, repeats, seed=0):
     table, rng = Table(), np.random.default_rng(seed)
     sums = []
     for _ in range(repeats):
-        (view,) = bound_views(table, [trajectory(3)], LOOKS[bound], draws, rng)
-        sums.append(sum(step.weight * table.log_prob(step).sum() for step in view.trajectory.steps))
+        (target,) = make_bound_targets(table, [trajectory(3)], MASK_SAMPLERS[bound], draws, rng)
+        sums.append(
+            sum(step.weight * table.log_prob(step).sum() for step in target.trajectory.transitions)
+        )
     return np.array(sums)
 
 
@@ -161,12 +171,12 @@ def test_complements_halve_the_spread():
 
 def test_diffu_hides_everything_once_and_coupled_shows_every_token_in_two_ways():
     table, rng = Table(), np.random.default_rng(0)
-    (view,) = bound_views(table, [trajectory(3)], LOOKS["diffu"], 1, rng)
-    assert [(len(step.tokens), step.weight) for step in view.trajectory.steps] == [(3, 1.0)]
-    (view,) = bound_views(table, [trajectory(3)], LOOKS["coupled"], 1, rng)
-    seen = np.concatenate([step.positions for step in view.trajectory.steps])
+    (target,) = make_bound_targets(table, [trajectory(3)], MASK_SAMPLERS["diffu"], 1, rng)
+    assert [(len(step.tokens), step.weight) for step in target.trajectory.transitions] == [(3, 1.0)]
+    (target,) = make_bound_targets(table, [trajectory(3)], MASK_SAMPLERS["coupled"], 1, rng)
+    seen = np.concatenate([step.positions for step in target.trajectory.transitions])
     assert sorted(seen) == sorted([0, 1, 2] * 2)
-    assert view.trajectory.sampling.temperature == 1
+    assert target.trajectory.sampling.temperature == 1
 
 
 @pytest.mark.parametrize("draws", [1, 3])
@@ -175,9 +185,9 @@ def test_coupled_shows_a_set_its_complement_and_everything(draws):
     draws."""
 
     class Long(Table):
-        def hide(self, trajectory, hidden):
+        def mask_positions(self, trajectory, hidden):
             empty = np.zeros(hidden.sum())
-            return Step(
+            return Transition(
                 positions=np.flatnonzero(hidden),
                 tokens=empty.astype(int),
                 logprobs=empty,
@@ -187,10 +197,12 @@ def test_coupled_shows_a_set_its_complement_and_everything(draws):
     whole = replace(trajectory(3), sampling=Sampling(max_tokens=4000))
     shares = []
     for seed in range(12):
-        (view,) = bound_views(Long(), [whole], LOOKS["coupled"], draws, np.random.default_rng(seed))
-        assert len(view.trajectory.steps) == 3 * draws
+        (target,) = make_bound_targets(
+            Long(), [whole], MASK_SAMPLERS["coupled"], draws, np.random.default_rng(seed)
+        )
+        assert len(target.trajectory.transitions) == 3 * draws
         for at in range(0, 3 * draws, 3):
-            everything, some, rest = view.trajectory.steps[at : at + 3]
+            everything, some, rest = target.trajectory.transitions[at : at + 3]
             assert (everything.state.all(), everything.weight) == (True, 0.5 / draws)
             assert (some.state ^ rest.state).all()
             share = 0.5 / draws / some.weight
@@ -202,8 +214,13 @@ def test_coupled_shows_a_set_its_complement_and_everything(draws):
 
 @pytest.mark.parametrize("bound", ["espo", "gdpo", "coupled"])
 def test_no_look_hides_nothing(bound):
-    views = bound_views(Table(), [trajectory(3)] * 200, LOOKS[bound], 2, np.random.default_rng(0))
-    assert min(len(step.positions) for view in views for step in view.trajectory.steps) == 1
+    targets = make_bound_targets(
+        Table(), [trajectory(3)] * 200, MASK_SAMPLERS[bound], 2, np.random.default_rng(0)
+    )
+    assert (
+        min(len(step.positions) for target in targets for step in target.trajectory.transitions)
+        == 1
+    )
 
 
 def test_a_weighted_likelihood_by_hand():
@@ -245,7 +262,7 @@ def test_spg_raises_the_lower_bound_and_lowers_the_upper_one():
     upper = np.log(0.5 * np.exp(-1.0 * ORDER) + 0.5 * np.exp(-2.0 * ORDER)) / ORDER
     assert upper > lower
     for advantage, wanted in ((2.0, -2.0 * lower), (-2.0, 2.0 * (MIX * upper + (1 - MIX) * lower))):
-        loss = sandwiched(
+        loss = sandwich_loss(
             logprobs, half, place, torch.full((2,), advantage).double(), torch.ones(2).double()
         )
         assert loss.item() == pytest.approx(wanted)
@@ -272,7 +289,7 @@ def test_spg_of_a_batch_is_the_sum_of_its_places():
         [advantage[one] for one in place],
         [weight[one] for one in place],
     )
-    assert sandwiched(*map(torch.tensor, given_)).item() == pytest.approx(wanted)
+    assert sandwich_loss(*map(torch.tensor, given_)).item() == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize(
@@ -296,6 +313,8 @@ def test_combinations_that_would_be_biased_or_empty_are_refused(rl, message):
 
 def test_a_view_keeps_everything_but_the_steps():
     whole = trajectory(3)
-    (view,) = trajectory_views([whole], None, "stratified", np.random.default_rng(0), split=False)
-    assert replace(view.trajectory, steps=whole.steps).prompt is whole.prompt
-    assert view.trajectory.sampling == whole.sampling
+    (target,) = make_trajectory_targets(
+        [whole], None, "stratified", np.random.default_rng(0), split=False
+    )
+    assert replace(target.trajectory, transitions=whole.transitions).prompt is whole.prompt
+    assert target.trajectory.sampling == whole.sampling

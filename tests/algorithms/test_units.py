@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.algorithms.objective import ComparedTerms, clipped_surrogate, units
+from plumbline.algorithms.objective import ComparedTerms, clipped_surrogate, group_units
 
 OWNER = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1])
 STEP = torch.tensor([0, 0, 1, 1, 1, 2, 2, 3])
@@ -18,7 +18,7 @@ ONES = torch.ones(8, dtype=torch.float64)
 
 def loss_and_gradient(level, new, old, term_weight=ONES, length=None, **options):
     new = new.clone().requires_grad_()
-    grouping = None if level is None else units(level, OWNER, STEP, term_weight, length)
+    grouping = None if level is None else group_units(level, OWNER, STEP, term_weight, length)
     losses = clipped_surrogate(
         ComparedTerms(new, old, ADVANTAGE, WEIGHT, **options), 0.2, 0.2, grouping
     )
@@ -112,7 +112,7 @@ def test_a_reference_without_a_beta_is_measured_and_does_not_pull():
 def test_units_are_the_same_whatever_the_numbering_of_steps():
     new = torch.linspace(-0.3, 0.3, 8, dtype=torch.float64)
     plain = loss_and_gradient("step", new, 0 * new)[0].loss
-    grouping = units("step", OWNER, STEP * 5 + 3, ONES)
+    grouping = group_units("step", OWNER, STEP * 5 + 3, ONES)
     other = clipped_surrogate(
         ComparedTerms(new, 0 * new, ADVANTAGE, WEIGHT), 0.2, 0.2, grouping
     ).loss
@@ -140,7 +140,9 @@ def test_the_logged_kl_is_that_of_the_whole_answer_at_every_level(level, of):
     for answer in itertools.product(range(3), repeat=3):
         terms, others = (each[torch.arange(3), torch.tensor(answer)] for each in (new, reference))
         ones, owner = torch.ones(3, dtype=torch.float64), torch.zeros(3, dtype=torch.long)
-        grouping = None if level == "token" else units(level, owner, step, ones, torch.tensor([3]))
+        grouping = (
+            None if level == "token" else group_units(level, owner, step, ones, torch.tensor([3]))
+        )
         compared = ComparedTerms(terms, terms, ones, ones, reference=others, beta=0.1)
         losses = clipped_surrogate(compared, 0.2, 0.2, grouping)
         expected += float(terms.sum().exp() * losses.kl)

@@ -21,7 +21,7 @@ from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rl import teacher_chat
 from plumbline.training.stage import Stage
-from plumbline.training.update import credit, update_policy
+from plumbline.training.update import update_policy, weigh_rollouts
 from tests.training.toy_runs import fresh_policy, train_toy
 
 CHATS = [
@@ -29,7 +29,7 @@ CHATS = [
     [{"role": "user", "content": "não recomendo, 12 dias " * 2}],
 ]
 G, LIMIT = 4, 12
-LAW = Sampling(temperature=0.8, max_tokens=LIMIT)
+SAMPLING = Sampling(temperature=0.8, max_tokens=LIMIT)
 REWARDS = ([0.1, 0.9, 0.5, 0.2], [1.0, 0.0, 0.0, 1.0])
 
 
@@ -82,7 +82,7 @@ def drawn(tiny_folder):
     with torch.no_grad():
         for weight in policy.trainable().values():
             weight.add_(torch.randn(weight.shape, generator=rng) * 0.02)
-    groups = sample_trajectories(policy, CHATS, G, LAW, seed=1)
+    groups = sample_trajectories(policy, CHATS, G, SAMPLING, seed=1)
     return policy, [group_of(r, trajectories=g) for r, g in zip(REWARDS, groups, strict=True)]
 
 
@@ -97,8 +97,10 @@ def gradients(policy, groups, recipe, monkeypatch, teacher=None, encode=None):
         return 0.0
 
     monkeypatch.setattr(optimiser, "step", step)
-    credits_ = credit(groups, recipe.rl, np.random.default_rng(0), recipe.controls, encode=encode)
-    update = update_policy(policy, optimiser, credits_, recipe, 0, teacher=teacher)
+    weighted_rollouts = weigh_rollouts(
+        groups, recipe.rl, np.random.default_rng(0), recipe.controls, encode=encode
+    )
+    update = update_policy(policy, optimiser, weighted_rollouts, recipe, 0, teacher=teacher)
     return update, caught
 
 
@@ -121,15 +123,22 @@ def gradients(policy, groups, recipe, monkeypatch, teacher=None, encode=None):
     ],
 )
 def test_the_best_are_kept(options, rewards, texts, kept):
-    found = Rft(**options).credit(group_of(rewards, texts and list(texts)))
+    found = Rft(**options).group_advantages(group_of(rewards, texts and list(texts)))
     assert np.flatnonzero(found).tolist() == kept
     assert set(found) <= {0.0, 1.0}
 
 
 def test_a_pair_is_the_best_and_the_worst():
-    assert Dpo().credit(group_of([0.5, 0.9, None, 0.1, 0.9, 0.1])).tolist() == [0, 1, 0, -1, 0, 0]
-    assert not Dpo().credit(group_of([0.5, 0.5])).any()
-    assert not Dpo().credit(group_of([None, None])).any()
+    assert Dpo().group_advantages(group_of([0.5, 0.9, None, 0.1, 0.9, 0.1])).tolist() == [
+        0,
+        1,
+        0,
+        -1,
+        0,
+        0,
+    ]
+    assert not Dpo().group_advantages(group_of([0.5, 0.5])).any()
+    assert not Dpo().group_advantages(group_of([None, None])).any()
 
 
 def test_what_the_teacher_is_told():
@@ -148,11 +157,11 @@ def test_what_the_teacher_is_told():
 
 
 def logits_of(model, trajectory, prompt=None):
-    """Logits [T, V] at the answer's tokens, by the model's own forward pass, at the law's
+    """Logits [T, V] at the answer's tokens, by the model's own forward pass, at the distribution's
     temperature."""
     prompt = trajectory.prompt if prompt is None else prompt
     ids = torch.from_numpy(np.concatenate([prompt, trajectory.tokens]))[None]
-    return model(ids, use_cache=False).logits[0, len(prompt) - 1 : -1] / LAW.temperature
+    return model(ids, use_cache=False).logits[0, len(prompt) - 1 : -1] / SAMPLING.temperature
 
 
 def turns_of(groups, picked):
@@ -245,7 +254,8 @@ def test_shuffled_pairs_are_pairs_that_are_turned_round(drawn):
     seen = set()
     for seed in range(8):
         signs = [
-            c.advantage for c in credit(groups, recipe.rl, np.random.default_rng(seed), control)
+            c.advantage
+            for c in weigh_rollouts(groups, recipe.rl, np.random.default_rng(seed), control)
         ]
         assert np.abs(signs).tolist() == [1, 1, 0, 0, 1, 1, 0, 0]
         assert sum(signs[:4]) == sum(signs[4:]) == 0
@@ -331,7 +341,7 @@ def test_a_sampled_kl_to_a_teacher_has_the_closed_ones_mean(drawn, tiny_deep, mo
     teacher = open_policy(ModelSection(name=str(tiny_deep)), str(tiny_deep))
     answers = [
         group_of([0.0] * 64, trajectories=g)
-        for g in sample_trajectories(policy, CHATS, 64, LAW, seed=2)
+        for g in sample_trajectories(policy, CHATS, 64, SAMPLING, seed=2)
     ]
     found = {}
     for kl in ("closed", "sampled"):

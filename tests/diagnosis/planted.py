@@ -18,7 +18,7 @@ from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run
 
 TASKS = ("extraction", "sql_qa", "insights", "push")
-LAW = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "max_tokens": 512, "steps": None}
+SAMPLING = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "max_tokens": 512, "steps": None}
 Levels = Mapping[int, float]
 
 
@@ -51,7 +51,7 @@ def evaluation(
         task="commerce",
         split="fixed",
         rubric=rubric,
-        sampling=LAW,
+        sampling=SAMPLING,
         seed=0,
         rows=rows,
         form=(),

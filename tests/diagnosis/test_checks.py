@@ -256,7 +256,7 @@ FAULTS = {
         {"logprob_gap": lambda v, p: 0.015 + 0.2 * np.maximum(0, p - 0.4)},
         "gap",
     ),
-    "two laws from the start": ({"logprob_gap": lambda v, p: v + 0.3}, "gap"),
+    "two distributions from the start": ({"logprob_gap": lambda v, p: v + 0.3}, "gap"),
     "the reward collapses": (
         {"reward": lambda v, p: np.where(p > 0.7, 0.02 + 0.02 * np.abs(np.sin(90 * p)), v)},
         "reward-falls",

@@ -52,7 +52,7 @@ def replay(history, memory=None, begin=0, **section):
 STOPS = {
     "the KL explodes": 90,
     "weights that were not published": 120,
-    "two laws from the start": 20,
+    "two distributions from the start": 20,
     "the reward collapses": 110,
     "all are cut": 100,
     "a log's cosine over a third too few steps": 90,
@@ -176,7 +176,7 @@ def test_completions_are_looked_at_as_they_come():
 
 
 def test_a_resumed_run_remembers_what_was_said_and_what_stands():
-    planted = healthy(0, **FAULTS["two laws from the start"][0])
+    planted = healthy(0, **FAULTS["two distributions from the start"][0])
     memory = {}
     begun = {
         name: Series(one.steps[one.steps <= 10], one.values[one.steps <= 10])

@@ -1,5 +1,5 @@
-"""The vLLM sampler against a stand-in that speaks the same HTTP: its law, its publications, and
-every fault."""
+"""The vLLM sampler against a stand-in that speaks the same HTTP: its distribution, its
+publications, and every fault."""
 
 import gzip
 import json
@@ -25,7 +25,11 @@ from plumbline.evaluation import endpoint
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained import adapters as weights
-from plumbline.policies.pretrained.weight_sync_check import Arrivals, NumberPair, arrived
+from plumbline.policies.pretrained.weight_sync_check import (
+    NumberPair,
+    WeightSyncCheck,
+    measure_sync,
+)
 from plumbline.recipe.execution import EngineSection
 from plumbline.records import Request, Sampling
 from tests.engines import vllm_stand_in as stand_in
@@ -105,14 +109,16 @@ def gap(policy, trajectories):
     return float((terms.logprobs - terms.recorded).abs().max())
 
 
-# -- the law ---------------------------------------------------------------------------------------
+# -- the sampling distribution ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("law", [{}, {"temperature": 0.7, "top_k": 5}, {"top_p": 0.8}])
-def test_what_is_recorded_is_what_the_learner_scores_under_the_same_law(served, policy, law):
+@pytest.mark.parametrize("sampling", [{}, {"temperature": 0.7, "top_k": 5}, {"top_p": 0.8}])
+def test_what_is_recorded_is_what_the_learner_scores_under_the_same_distribution(
+    served, policy, sampling
+):
     start, engine = served
     sampler = engine(start())
-    asked = requests(["o produto", "sim ou"], 3, Sampling(max_tokens=6, **law))
+    asked = requests(["o produto", "sim ou"], 3, Sampling(max_tokens=6, **sampling))
     got = dict(sampler.sample(asked))
     assert set(got) == set(asked)
     assert gap(policy, list(got.values())) < 1e-4
@@ -159,7 +165,7 @@ def test_a_prompt_that_is_too_long_for_the_server_is_refused_before_anything_is_
 @pytest.mark.parametrize("publish", ["full", "lora", "transfer"])
 def test_new_weights_are_what_samples_and_say_their_version(served, policy, publish, monkeypatch):
     if publish == "transfer":  # memory of a GPU is handed over as itself here
-        monkeypatch.setattr(weights, "handles", lambda state: list(state.values()))
+        monkeypatch.setattr(weights, "list_ipc_handles", lambda state: list(state.values()))
     start, engine = served
     server = start()
     sampler = engine(server, publish=publish)
@@ -222,13 +228,13 @@ def test_an_update_that_16_bits_round_away_is_an_error_that_says_what_to_do(serv
 def test_how_much_arrives_counts_what_points_the_way_and_not_rounding_errors():
     zeros, wanted = torch.zeros(1000), torch.full((1000,), 0.1)
     half = torch.where(torch.arange(1000) % 2 == 0, 0.1, 0.0)
-    found = arrived(NumberPair(zeros, zeros), NumberPair(wanted, half))
+    found = measure_sync(NumberPair(zeros, zeros), NumberPair(wanted, half))
     assert (found.share, found.elements) == pytest.approx((0.5, 0.5))
     beside = 0.1 * torch.where(torch.arange(1000) % 2 == 0, 1.0, -1.0)
-    found = arrived(NumberPair(zeros, zeros), NumberPair(wanted, beside))
+    found = measure_sync(NumberPair(zeros, zeros), NumberPair(wanted, beside))
     assert found.share == pytest.approx(0, abs=1e-6)
     assert found.noise == pytest.approx(2**0.5)
-    assert arrived(NumberPair(zeros, zeros), NumberPair(zeros, zeros)) is None
+    assert measure_sync(NumberPair(zeros, zeros), NumberPair(zeros, zeros)) is None
 
 
 def test_rounding_moves_the_share_by_no_more_than_the_bound():
@@ -236,14 +242,14 @@ def test_rounding_moves_the_share_by_no_more_than_the_bound():
         3, 400, generator=torch.Generator().manual_seed(0), dtype=torch.float64
     )
     before = NumberPair(torch.zeros(400), 0.1 * noise[0])
-    found = arrived(before, NumberPair(learner, learner + 0.1 * noise[1]))
+    found = measure_sync(before, NumberPair(learner, learner + 0.1 * noise[1]))
     assert abs(found.share - 1) < found.bound == pytest.approx(0.2, rel=0.1)
-    found = arrived(before, NumberPair(learner, 0.1 * noise[1]))
+    found = measure_sync(before, NumberPair(learner, 0.1 * noise[1]))
     assert abs(found.share) < found.bound
     worst = 0.1 * learner  # rounding that points along the change, one way and then the other
-    found = arrived(NumberPair(torch.zeros(400), worst), NumberPair(learner, learner - worst))
+    found = measure_sync(NumberPair(torch.zeros(400), worst), NumberPair(learner, learner - worst))
     assert (1 - found.share, found.bound) == pytest.approx((0.2, 0.2))
-    assert arrived(before, before) is None
+    assert measure_sync(before, before) is None
 
 
 @pytest.mark.parametrize(("made", "stale"), [(1.0, False), (0.7, False), (0.1, True), (0.0, True)])
@@ -255,7 +261,7 @@ def test_a_server_that_moves_by_its_rounding_alone_is_told_from_one_that_has_the
     first, change, noise = torch.randn(
         3, 150, generator=torch.Generator().manual_seed(0), dtype=torch.float64
     )
-    arrivals = Arrivals()
+    arrivals = WeightSyncCheck()
     arrivals.check_probe(NumberPair(first, first), 1.0)
     now = NumberPair(first + 0.1 * change, first + 0.1 * (made * change + noise / 3))
     if stale:
@@ -271,7 +277,7 @@ def test_where_rounding_hides_a_step_steps_are_added_up_until_it_cannot():
     change, *noise = torch.randn(
         41, 150, generator=torch.Generator().manual_seed(0), dtype=torch.float64
     )
-    arrivals = Arrivals()
+    arrivals = WeightSyncCheck()
 
     def check(steps):
         for step in steps:
@@ -286,7 +292,7 @@ def test_a_server_that_moves_by_not_one_bit_is_stale_however_small_the_change():
     first, change, *noise = torch.randn(
         4, 150, generator=torch.Generator().manual_seed(0), dtype=torch.float64
     )
-    arrivals = Arrivals()
+    arrivals = WeightSyncCheck()
     arrivals.check_probe(NumberPair(first, first + 1e-3 * noise[0]), 1.0)
     # a step so small that rounding hides it
     hidden = NumberPair(first + 1e-6 * change, first + 1e-3 * noise[1])

@@ -30,7 +30,7 @@ WHY = (
 pytestmark = pytest.mark.skipif(bool(WHY), reason=WHY)
 
 
-def test_a_real_server_samples_by_the_law_is_handed_weights_and_survives_a_kill(tmp_path):
+def test_a_real_server_samples_by_the_distribution_is_handed_weights_and_survives_a_kill(tmp_path):
     """One server for all of it, because each takes half a minute to start."""
     section = AutoregressiveModel(name=str(MODEL), lora={"rank": 16}, dtype="float32")
     policy = open_policy(section, str(MODEL), 0)
@@ -44,8 +44,10 @@ def test_a_real_server_samples_by_the_law_is_handed_weights_and_survives_a_kill(
         change(policy, size=2e-3)
         sampler.take(policy, 1)
         assert sampler.figures["engine/probe_moved"] == pytest.approx(1, abs=0.02)
-        for law in ({}, {"temperature": 0.7, "top_k": 20}, {"top_p": 0.8}):
-            asked = requests(["Name a river.", "Name a colour."], 4, Sampling(max_tokens=24, **law))
+        for sampling in ({}, {"temperature": 0.7, "top_k": 20}, {"top_p": 0.8}):
+            asked = requests(
+                ["Name a river.", "Name a colour."], 4, Sampling(max_tokens=24, **sampling)
+            )
             got = dict(sampler.sample(asked))
             assert set(got) == set(asked)
             assert gap(policy, list(got.values())) < 0.01

@@ -307,7 +307,7 @@ def tell(pids: list[int], number: int) -> None:
 
 
 LONG = "Considere com atenção o que o cliente escreveu e responda apenas com o que foi pedido."
-LAW = Sampling(temperature=1.0, max_tokens=12)
+SAMPLING = Sampling(temperature=1.0, max_tokens=12)
 
 
 def replicas(tiny_folder, kind, **scale):
@@ -338,7 +338,7 @@ def requests_of(prompts=6, copies=3):
         [{"role": "user", "content": f"{LONG} {'nota ' * prompt}"}] for prompt in range(prompts)
     ]
     return [
-        Request(("drawn", prompt, copy), asked[prompt], LAW)
+        Request(("drawn", prompt, copy), asked[prompt], SAMPLING)
         for prompt in range(prompts)
         for copy in range(copies)
     ]
@@ -396,14 +396,14 @@ def test_learners_add_up_the_gradient_of_one_process(cluster, tiny_folder):
     same, too."""
     policy, learners, _ = replicas(tiny_folder, "learners", learners=2)
     recipe = toy_recipe(tokens_per_pass=64, beta=0.05, max_gap=10.0)
-    credits_ = credited(policy, recipe)
+    weighted_rollouts = credited(policy, recipe)
     policy.keep_reference()
     for step in range(2):
         change(policy, step)
         if step == 1:
             dead = kill_one(learners.pool)
-        alone, figures = updated(policy, recipe, credits_, None)
-        shared, theirs = updated(policy, recipe, credits_, learners)
+        alone, figures = updated(policy, recipe, weighted_rollouts, None)
+        shared, theirs = updated(policy, recipe, weighted_rollouts, learners)
         largest = max(float(gradient.abs().max()) for gradient in alone.values())
         assert shared.keys() == alone.keys()
         assert max(float((shared[name] - alone[name]).abs().max()) for name in alone) < 1e-6 * max(
@@ -420,7 +420,7 @@ def test_learners_add_up_the_gradient_of_one_process(cluster, tiny_folder):
     learners.close()
 
 
-def updated(policy, recipe, credits_, helpers):
+def updated(policy, recipe, weighted_rollouts, helpers):
     """The gradients of an update that is then not done, and what it says of itself."""
     from plumbline.training.microbatches import Passes
     from plumbline.training.optimiser import Optimiser
@@ -429,7 +429,7 @@ def updated(policy, recipe, credits_, helpers):
     optimiser, kept = Optimiser(policy.trainable(), recipe.rl.optimiser, 1), {}
     optimiser.step = lambda step: kept.update(gradients(policy)) or 1.0
     update = update_policy(
-        policy, optimiser, credits_, recipe, 0, Passes(optimiser, helpers=helpers)
+        policy, optimiser, weighted_rollouts, recipe, 0, Passes(optimiser, helpers=helpers)
     )
     optimiser.clear()
     return kept, update
@@ -446,11 +446,11 @@ def gradients(policy):
 def credited(policy, recipe):
     """Four groups of the toy task, of which each rollout has its credit."""
     from plumbline.seeds import generator
-    from plumbline.training.update import credit
+    from plumbline.training.update import weigh_rollouts
 
     examples = TOY.examples("train")[:4]
     groups = collect(policy, TOY, examples, copies=4, sampling=recipe.sampling, key=("credited",))
-    return credit(groups, recipe.rl, generator(0, "shuffle"))
+    return weigh_rollouts(groups, recipe.rl, generator(0, "shuffle"))
 
 
 def test_a_run_with_workers_is_the_run_without(cluster, tiny_folder, tmp_path):

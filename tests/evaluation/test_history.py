@@ -152,8 +152,8 @@ def test_versions_are_compared_with_the_one_before_and_p_is_adjusted_over_the_ta
 
 
 def test_two_seeds_of_one_recipe_are_not_called_different(tmp_path):
-    """Twelve pairs of seeds drawn from one law; a table of all of them may err once in twenty
-    tables, not in twelve."""
+    """Twelve pairs of seeds drawn from one distribution; a table of all of them may err once in
+    twenty tables, not in twelve."""
     for seed in range(13):
         stored(
             tmp_path / f"seed{seed:02d}",
@@ -210,16 +210,19 @@ def test_a_metric_that_was_redefined_and_other_examples_are_not_comparable(tmp_p
     assert found.tests == 0
 
 
-def test_results_of_other_laws_and_of_other_stages_are_remarked(tmp_path):
-    laws, stages = tmp_path / "laws", tmp_path / "stages"
+def test_results_of_other_distributions_and_of_other_stages_are_remarked(tmp_path):
+    changed, stages = tmp_path / "changed", tmp_path / "stages"
     for number, longest in ((1, 80), (2, 512)):
         drawn = replace(
             evaluation(rewards(0.5)), sampling={"temperature": 0.0, "max_tokens": longest}
         )
         stored(
-            laws / f"v{number}", {GREEDY: drawn}, began=day(number), rl=RL | {"beta": number / 10}
+            changed / f"v{number}",
+            {GREEDY: drawn},
+            began=day(number),
+            rl=RL | {"beta": number / 10},
         )
-    assert [one.remark for one in read_lineage([laws]).pairings] == [
+    assert [one.remark for one in read_lineage([changed]).pairings] == [
         "drawn otherwise: max_tokens 80 → 512"
     ]
     stored(

@@ -51,6 +51,6 @@ def test_converted_weights_give_the_published_logits(
     with torch.no_grad():
         wanted = theirs(ids, times, widths) if step_conditioned else theirs(ids, times)
         prefix = ours.encode(ids[:, :4].tolist())
-        got = ours.head(ours.places(prefix, ids[:, 4:], times, widths))
+        got = ours.head(ours.hidden_states(prefix, ids[:, 4:], times, widths))
     torch.testing.assert_close(got, wanted[:, 4:], atol=1e-5, rtol=0)
     sys.modules.pop("fs_dfm", None)

@@ -38,8 +38,8 @@ def batch_for_trl(policy, groups, advantages, old, reference):
             for part in PARTS
         },
         **{
-            f"{law}_per_token_logps": torch.zeros(len(trajectories), longest)
-            for law in ("old", "ref")
+            f"{kind}_per_token_logps": torch.zeros(len(trajectories), longest)
+            for kind in ("old", "ref")
         },
     }
     at = 0
@@ -70,11 +70,11 @@ def batch_for_trl(policy, groups, advantages, old, reference):
     ],
 )
 def test_same_batch_same_loss_and_gradients(tiny_folder, tmp_path, loss_type, beta, cap):
-    """With a cap there is a third law, the sampler's (TRL leaves the KL without its weight: no beta
-    there)."""
+    """With a cap there is a third distribution, the sampler's (TRL leaves the KL without its
+    weight: no beta there)."""
     policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
-    law = Sampling(temperature=TEMPERATURE, max_tokens=LIMIT)
-    groups = sample_trajectories(policy, CHATS, G, law, seed=1)
+    sampling = Sampling(temperature=TEMPERATURE, max_tokens=LIMIT)
+    groups = sample_trajectories(policy, CHATS, G, sampling, seed=1)
     trajectories = [t for group in groups for t in group]
     assert len({t.num_tokens for t in trajectories}) > 1, (
         "the batch should hold completions of several lengths"
@@ -104,9 +104,9 @@ def test_same_batch_same_loss_and_gradients(tiny_folder, tmp_path, loss_type, be
             advantage=torch.tensor(advantages, dtype=torch.float32)[owner],
             weight=torch.tensor(weight, dtype=torch.float32)[owner],
             owner=terms.owner,
-            step=terms.step,
-            step_weight=terms.weight,
-            views=[],
+            transition=terms.transition,
+            transition_weight=terms.weight,
+            targets=[],
             reference=reference[at : at + len(terms.logprobs)] if beta else None,
             beta=beta,
             sampled=None if cap is None else engine[at : at + len(terms.logprobs)],

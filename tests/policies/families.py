@@ -13,7 +13,7 @@ from plumbline.policies.slots.options import SlotSampling
 from plumbline.recipe import options_of
 from plumbline.records import Sampling
 
-LAWS = {
+SAMPLINGS = {
     "autoregressive": Sampling(max_tokens=8),
     "masked": MaskedSampling(max_tokens=8, steps=4, selector="plackett_luce"),
     "slots": SlotSampling(max_tokens=8, steps=2, selector="plackett_luce"),
@@ -35,10 +35,12 @@ def opened(family, folder, **options):
     return open_policy(section, str(folder))
 
 
-def drawn(policy, law=None, copies=3, seed=0):
+def drawn(policy, sampling=None, copies=3, seed=0):
     return [
         t
-        for group in sample_trajectories(policy, CHATS, copies, law or LAWS[policy.family], seed)
+        for group in sample_trajectories(
+            policy, CHATS, copies, sampling or SAMPLINGS[policy.family], seed
+        )
         for t in group
     ]
 
@@ -48,11 +50,11 @@ def answers(policy, **how):
 
 
 def assert_both_laws_hold(
-    policy, chat, law, draws, seed=0, gap=2e-5, least=0.0, most=1 + 1e-5, kinds=0
+    policy, chat, sampling, draws, seed=0, gap=2e-5, least=0.0, most=1 + 1e-5, kinds=0
 ):
     """Scores are what was recorded, draws come as often as scored, and `least` of all that can come
     came."""
-    laws = check_policy(policy, chat, law, draws=draws, seed=seed)
+    laws = check_policy(policy, chat, sampling, draws=draws, seed=seed)
     assert laws.gap < gap
     assert laws.chi_square_p > 1e-3
     assert least < laws.mass < most

@@ -155,13 +155,13 @@ def test_halves_sum_to_the_matrix_and_give_its_gradient():
     matrix = (
         torch.randn(30, 20, generator=torch.Generator().manual_seed(3)) * 0.04
     ).requires_grad_()
-    two = adapters.halves(matrix, torch.bfloat16)
+    two = adapters.split_halves(matrix, torch.bfloat16)
     assert two.shape == (2, 30, 20)
     assert two.dtype == torch.bfloat16
     assert ((two.detach().float().sum(0) - matrix).abs() <= 2**-16 * matrix.abs()).all()
     (two.float().sum(0) * 2).sum().backward()
     assert torch.equal(matrix.grad, torch.full_like(matrix, 2.0))
-    assert torch.equal(adapters.halves(matrix, torch.float32)[0], matrix)
+    assert torch.equal(adapters.split_halves(matrix, torch.float32)[0], matrix)
 
 
 def more_to_it(case):
@@ -283,13 +283,13 @@ def test_the_reference_adapter_is_the_one_that_is_switched_to(tiny_folder):
     policy.keep_reference()
     move()
     chat = [{"role": "user", "content": "o produto"}]
-    law = Sampling(max_tokens=8)
-    (trajectories,) = sample_trajectories(policy, [chat], 3, law, seed=0)
+    sampling = Sampling(max_tokens=8)
+    (trajectories,) = sample_trajectories(policy, [chat], 3, sampling, seed=0)
     ours = [
         policy.score(trajectories, reference=which).logprobs.detach() for which in (False, True)
     ]
     with policy.as_reference():  # decoding, too
-        (drawn,) = sample_trajectories(policy, [chat], 3, law, seed=0)
+        (drawn,) = sample_trajectories(policy, [chat], 3, sampling, seed=0)
     by_reference = policy.score(drawn, reference=True)
     fused.unfuse(policy.model)
     theirs = [

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from benchmarks import architectures
 from benchmarks.architectures import (
     FAMILIES,
-    LAW,
+    SAMPLING,
     by_transformers,
     config_of,
     make,
@@ -70,7 +70,7 @@ LAYERS = {
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
     """Models of two layers; short answers where they are measured."""
-    monkeypatch.setattr(architectures, "LAW", Sampling(max_tokens=10))
+    monkeypatch.setattr(architectures, "SAMPLING", Sampling(max_tokens=10))
     for name in ("num_hidden_layers", "n_layer", "n_layers", "num_layers"):
         monkeypatch.setitem(architectures.SIZES, name, 2)
     for name, layers in LAYERS.items():
@@ -90,9 +90,9 @@ def opened(folder, **options):
     return open_policy(section_of(folder, **options), str(folder))
 
 
-def drawn(policy, texts, law=LAW, copies=1):
+def drawn(policy, texts, sampling=SAMPLING, copies=1):
     requests = [
-        Request((text, c), [{"role": "user", "content": text}], law)
+        Request((text, c), [{"role": "user", "content": text}], sampling)
         for text in texts
         for c in range(copies)
     ]
@@ -138,7 +138,7 @@ def rolled_rows(patch):
 
 def no_mask(patch):
     """Padding before a prompt is read like its tokens."""
-    true = probing.padded
+    true = probing.pad_rows
     patch.setattr(
         "plumbline.policies.autoregressive.decoders.cached.padded",
         lambda *args, **kw: ((found := true(*args, **kw))[0], torch.ones_like(found[1])),
@@ -159,12 +159,12 @@ def test_a_fault_of_the_cache_is_found_when_the_model_is_opened(plant, tmp_path,
 
 def test_rows_that_leak_into_one_another_are_found_when_the_model_is_opened(tmp_path, monkeypatch):
     folder = made(tmp_path / "lfm2", "lfm2")
-    true = probing.padded
+    true = probing.pad_rows
 
     def wrong(rows, *args, **kw):  # padding before the text, which a state then has read
         return true(rows, left=True)[0].roll(0), true(rows)[1]
 
-    monkeypatch.setattr(probing, "padded", wrong)
+    monkeypatch.setattr(probing, "pad_rows", wrong)
     with pytest.raises(ModelError, match="cannot score rows of several lengths together"):
         opened(folder)
 

@@ -106,9 +106,11 @@ def test_greedy_answers_are_generates_token_for_token(architectures, name):
 def test_every_engine_gives_the_same_draws_and_scores(architectures, name):
     chosen = opened(architectures[name])
     general = opened(architectures[name], decoder="transformers", scoring="rows")
-    law = Sampling(temperature=0.9, max_tokens=12)
-    ours = [t for group in sample_trajectories(chosen, CHATS, 3, law, seed=3) for t in group]
-    theirs = [t for group in sample_trajectories(general, CHATS, 3, law, seed=3) for t in group]
+    sampling = Sampling(temperature=0.9, max_tokens=12)
+    ours = [t for group in sample_trajectories(chosen, CHATS, 3, sampling, seed=3) for t in group]
+    theirs = [
+        t for group in sample_trajectories(general, CHATS, 3, sampling, seed=3) for t in group
+    ]
     assert [t.tokens.tolist() for t in ours] == [t.tokens.tolist() for t in theirs]
     one, other = chosen.score(ours), general.score(ours)
     torch.testing.assert_close(one.logprobs, other.logprobs, atol=2e-5, rtol=0)
@@ -132,7 +134,7 @@ def test_both_laws_hold(tiny_policy, sampling):
 
 
 def test_dropping_finished_rows_changes_nothing(tiny_policy, monkeypatch):
-    law = Sampling(temperature=1.5, max_tokens=40)
+    sampling = Sampling(temperature=1.5, max_tokens=40)
     # Several stop tokens, so that rows end at many different times.
     monkeypatch.setattr(tiny_policy.chat, "stop_ids", tuple(range(60)))
     shapes = []
@@ -140,10 +142,10 @@ def test_dropping_finished_rows_changes_nothing(tiny_policy, monkeypatch):
     monkeypatch.setattr(
         sampler, "_smaller_grid", lambda live: shapes.append(live.shape) or original(live)
     )
-    dropped = sample_trajectories(tiny_policy, CHATS, 5, law, seed=4)
+    dropped = sample_trajectories(tiny_policy, CHATS, 5, sampling, seed=4)
     assert min(p * g for p, g in shapes) < 15
     monkeypatch.setattr(sampler, "_smaller_grid", lambda live: None)
-    kept = sample_trajectories(tiny_policy, CHATS, 5, law, seed=4)
+    kept = sample_trajectories(tiny_policy, CHATS, 5, sampling, seed=4)
     assert [[t.tokens.tolist() for t in g] for g in dropped] == [
         [t.tokens.tolist() for t in g] for g in kept
     ]

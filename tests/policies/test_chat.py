@@ -194,7 +194,7 @@ def test_what_a_message_spells_is_no_control_token(kind, template):
         assert whole.count(hostile) == 2
         assert chat.text(shown.tokens[len(prompt) :]) == hostile
     assert (
-        chat._plain.ids(tokenizer.apply_chat_template(TURNS, tokenize=False))
+        chat._escaper.ids(tokenizer.apply_chat_template(TURNS, tokenize=False))
         == tokenizer(
             tokenizer.apply_chat_template(TURNS, tokenize=False), add_special_tokens=False
         )["input_ids"]
@@ -721,14 +721,17 @@ def test_messages_that_a_template_refuses_and_those_it_fails_at():
 def base(tiny_folder, tmp_path_factory):
     """A base model whose own end of text is not what its chats end turns with, and that soon ends a
     turn."""
-    law, folder = Sampling(temperature=0, max_tokens=20), tmp_path_factory.mktemp("chat") / "base"
+    sampling, folder = (
+        Sampling(temperature=0, max_tokens=20),
+        tmp_path_factory.mktemp("chat") / "base",
+    )
     policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
-    ((free,),) = sample_trajectories(policy, [USER], 1, law, 0)
+    ((free,),) = sample_trajectories(policy, [USER], 1, sampling, 0)
     rows, often = policy.model.get_input_embeddings().weight.data, free.tokens[-1]
     for seed in range(100):
         noise = torch.randn(rows.shape[1], generator=torch.Generator().manual_seed(seed))
         rows[policy.chat.end_of_turn] = rows[often] + noise * rows[often].std() / 10
-        ((answer,),) = sample_trajectories(policy, [USER], 1, law, 0)
+        ((answer,),) = sample_trajectories(policy, [USER], 1, sampling, 0)
         if answer.finish == "stop" and answer.num_tokens > 2:
             break
     tokenizer = policy.chat.tokenizer

@@ -11,9 +11,9 @@ from plumbline.policies.pretrained import loading
 from plumbline.policies.sampling_distribution import noises
 from plumbline.training import microbatches as passes
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.update import Credit, update_policy
+from plumbline.training.update import WeightedRollout, update_policy
 from tests.fake_gpu import fake_gpu, is_there
-from tests.policies.families import LAWS, opened
+from tests.policies.families import SAMPLINGS, opened
 from tests.training.toy_runs import toy_recipe
 
 CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto")]
@@ -27,12 +27,12 @@ SELECTORS = (
     "low_confidence",
 )
 MASKED, SLOTS, FLOW, PLAIN = (
-    LAWS[family] for family in ("masked", "slots", "flow", "autoregressive")
+    SAMPLINGS[family] for family in ("masked", "slots", "flow", "autoregressive")
 )
 FAMILIES = {
     "masked": ({}, [replace(MASKED, selector=name) for name in SELECTORS]),
     "flow": (
-        {"explore": True},
+        {"learned_temperature": True},
         [replace(FLOW, kernel=kernel) for kernel in ("conditional", "marginal")],
     ),
     "slots": ({"lora": {"rank": 2}}, [SLOTS, replace(SLOTS, selector="random")]),
@@ -44,37 +44,45 @@ FAMILIES = {
 @pytest.fixture(params=sorted(FAMILIES))
 def family(request, family_folders, monkeypatch):
     """A family's name, its laws, and its policy on the fake GPU."""
-    (options, laws), name = FAMILIES[request.param], request.param.partition("-")[0]
+    (options, samplings), name = FAMILIES[request.param], request.param.partition("-")[0]
     monkeypatch.setattr(loading, "count_devices", lambda kind: 1)
-    for planted, value in {"begin_peak": None, "peak": 10**6, "within_reach": 10**9}.items():
+    for planted, value in {
+        "begin_peak": None,
+        "read_peak": 10**6,
+        "measure_reachable_memory": 10**9,
+    }.items():
         monkeypatch.setattr(passes, planted, lambda device, value=value: value)
     with fake_gpu():
         yield (
             name,
-            laws,
+            samplings,
             opened(name, family_folders[name], device="cuda", dtype="float32", **options),
         )
 
 
 def test_every_family_samples_scores_and_learns_on_a_gpu(family, tmp_path):
-    name, laws, policy = family
+    name, samplings, policy = family
     assert policy.engine["device"] == "cuda:0"
     assert all(is_there(weight) for weight in policy.trainable().values())
     assert policy.engine.get("left_out", "") == ""
     policy.keep_reference()
     closed = {"beta": 0.1, "kl": "sampled" if name == "autoregressive" else "closed"}
-    for law in laws:
-        trajectories = [t for group in sample_trajectories(policy, CHATS, 2, law, 0) for t in group]
-        credits_ = [Credit((t,), (-1.0) ** index, 1 / 32) for index, t in enumerate(trajectories)]
+    for sampling in samplings:
+        trajectories = [
+            t for group in sample_trajectories(policy, CHATS, 2, sampling, 0) for t in group
+        ]
+        weighted_rollouts = [
+            WeightedRollout((t,), (-1.0) ** index, 1 / 32) for index, t in enumerate(trajectories)
+        ]
         for settings in ({"algorithm": "gspo", "inner_epochs": 2}, closed):
             recipe = toy_recipe(family=name, steps=2, optimiser={"learning_rate": 5e-6}, **settings)
             optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 2)
-            update = update_policy(policy, optimiser, credits_, recipe, 0)
+            update = update_policy(policy, optimiser, weighted_rollouts, recipe, 0)
             assert update.terms > 0
         greedy = (
-            replace(law, temperature=0.0, selector="threshold")
+            replace(sampling, temperature=0.0, selector="threshold")
             if name == "slots"
-            else replace(law, temperature=0)
+            else replace(sampling, temperature=0)
         )
         sample_trajectories(policy, CHATS, 1, greedy, 0)
     batch = [policy.demonstrate([*chat, {"role": "assistant", "content": "sim"}]) for chat in CHATS]

@@ -18,14 +18,14 @@ from plumbline.policies.saved import saved_settings
 from plumbline.policies.slots.packing import Grid, packed_length
 from plumbline.recipe import LoraSection
 from plumbline.records import Request
-from tests.policies.families import CHATS, LAWS, answers, drawn, edit, move, opened
+from tests.policies.families import CHATS, SAMPLINGS, answers, drawn, edit, move, opened
 from tests.policies.slots.models import MASK
 
-FAMILIES = tuple(LAWS)
+FAMILIES = tuple(SAMPLINGS)
 LORA = LoraSection(rank=2, alpha=4)
 VARIANTS = {family: (family, {}, {}) for family in FAMILIES} | {
     "masked, full": ("masked", {"attention": "full"}, {"selector": "low_confidence"}),
-    "masked, exploring": ("masked", {"explore": True}, {}),
+    "masked, learned temperature": ("masked", {"learned_temperature": True}, {}),
     "flow, marginal": ("flow", {}, {"kernel": "marginal"}),
     "flow of masks": ("flow", {"attention": "full"}, {}),
     "flow of a backbone": ("flow", {"conditioning": 8}, {}),
@@ -34,7 +34,9 @@ BUDGET = {"float32": 2e-5, "bfloat16": 0.1}
 """Nats a term: what another grouping of a batch may change (bfloat16 weights, log-probabilities in
 float32)."""
 CLOSE = {"atol": 1e-5, "rtol": 1e-4}
-ADAPTED = [(name, None) for name in (*FAMILIES, "masked, exploring", "flow of a backbone")]
+ADAPTED = [
+    (name, None) for name in (*FAMILIES, "masked, learned temperature", "flow of a backbone")
+]
 ADAPTED += [(name, LORA) for name in ("autoregressive", "masked", "slots", "flow of a backbone")]
 """Published flow networks have no adapters."""
 
@@ -61,9 +63,9 @@ def variant(family_folders):
     return make
 
 
-def law_of(name):
+def sampling_of(name):
     family, _, changes = VARIANTS[name]
-    return replace(LAWS[family], **changes)
+    return replace(SAMPLINGS[family], **changes)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -96,11 +98,11 @@ def test_before_an_update_every_ratio_is_exactly_one(variant, family, dtype, rec
 def test_grouping_moves_log_probabilities_within_a_budget(variant, name, dtype):
     """Alone and among others, in passes cut anywhere, and each step by itself."""
     policy = variant(name, dtype=dtype)
-    trajectories = drawn(policy, law_of(name))
+    trajectories = drawn(policy, sampling_of(name))
     with torch.no_grad():
         together = policy.score(trajectories)
         parts = policy.batches(trajectories, 300)
-        steps = [replace(t, steps=(step,)) for t in trajectories for step in t.steps]
+        steps = [replace(t, transitions=(step,)) for t in trajectories for step in t.transitions]
         others = [
             torch.cat([policy.score([t]).logprobs for t in trajectories]),
             torch.cat(
@@ -118,7 +120,7 @@ def test_grouping_moves_log_probabilities_within_a_budget(variant, name, dtype):
 TAKES = {
     "autoregressive": lambda trajectory: trajectory.num_tokens,
     "masked": lambda trajectory: 4 * 8,  # a canvas a step
-    "slots": lambda trajectory: packed_length(trajectory, Grid.of(LAWS["slots"], 2), MASK),
+    "slots": lambda trajectory: packed_length(trajectory, Grid.of(SAMPLINGS["slots"], 2), MASK),
 }
 """Tokens of a trajectory in a pass, behind its prompt."""
 
@@ -156,7 +158,7 @@ def test_gradient_checkpointing_changes_no_gradient(variant, name):
         assert policy.recompute() is False
         policy.keep_reference()
         terms = policy.score(
-            drawn(policy, law_of(name), copies=2), divergence=name != "autoregressive"
+            drawn(policy, sampling_of(name), copies=2), divergence=name != "autoregressive"
         )
         (
             terms.logprobs.sum() + (0 if terms.divergence is None else terms.divergence.sum())
@@ -189,7 +191,7 @@ def test_a_reference_stays_as_it_was_and_the_divergence_is_from_it(variant, name
     close = 1e-6 if lora is None else 1e-5
     if moved:
         move(policy)
-    trajectories = drawn(policy, law_of(name))
+    trajectories = drawn(policy, sampling_of(name))
     with pytest.raises(ValueError, match="keep_reference"):
         policy.score(trajectories, reference=True)
     terms, names = policy.score(trajectories), set(policy.trainable())
@@ -214,7 +216,7 @@ def test_a_reference_stays_as_it_was_and_the_divergence_is_from_it(variant, name
         ]
         assert sum(plain) == sum(weight.numel() for weight in variant(name).model.parameters())
     if closed:
-        assert terms.divergence.shape == (sum(len(t.steps) for t in trajectories),)
+        assert terms.divergence.shape == (sum(len(t.transitions) for t in trajectories),)
         assert terms.divergence.requires_grad
         assert terms.divergence.min() > -1e-6
         assert terms.divergence.sum() > 1e-3
@@ -263,8 +265,8 @@ WATCHED += [
 
 @pytest.mark.parametrize(("family", "changes"), WATCHED, ids=str)
 def test_who_watches_a_sampler_sees_each_canvas_and_changes_no_draw(variant, family, changes):
-    policy, law = variant(family), replace(LAWS[family], **changes)
-    requests = [Request((copy,), CHATS[0], law) for copy in range(3)]
+    policy, sampling = variant(family), replace(SAMPLINGS[family], **changes)
+    requests = [Request((copy,), CHATS[0], sampling) for copy in range(3)]
     unwatched = {request.key: trajectory.text for request, trajectory in policy.sample(requests)}
     seen = defaultdict(list)
     policy.watch = lambda key, canvas: seen[key].append(canvas.copy())
@@ -272,8 +274,8 @@ def test_who_watches_a_sampler_sees_each_canvas_and_changes_no_draw(variant, fam
     assert {key: one.text for key, one in watched.items()} == unwatched
     for key, trajectory in watched.items():
         shown = seen[key]
-        assert len(shown) == len(trajectory.steps)
-        for canvas, following in zip(shown[:-1], trajectory.steps[1:], strict=True):
+        assert len(shown) == len(trajectory.transitions)
+        for canvas, following in zip(shown[:-1], trajectory.transitions[1:], strict=True):
             # A row's leftover places may be filled between two steps, so what a step put there is
             # what counts.
             kept = following.state != policy.mask_id if policy.mask_id is not None else slice(None)
@@ -287,10 +289,10 @@ def test_hidden_places_are_shown_and_what_lies_behind_the_end_is_not(variant, fa
     end, hidden = policy.chat.end_of_turn, policy.mask_id
     words = policy.chat.tokenizer("a b", add_special_tokens=False)["input_ids"]
     text = policy.chat.text(words)
-    assert policy.shown(np.array([*words, end, words[0]])) == text
+    assert policy.render_canvas(np.array([*words, end, words[0]])) == text
     if hidden is not None:
         canvas = np.array([hidden, *words, hidden, hidden, end, hidden])
-        assert policy.shown(canvas) == HIDDEN + text + 2 * HIDDEN
+        assert policy.render_canvas(canvas) == HIDDEN + text + 2 * HIDDEN
 
 
 LONG = [[{"role": "user", "content": "a " * 130}]]
@@ -315,12 +317,12 @@ LONG = [[{"role": "user", "content": "a " * 130}]]
     ],
     ids=str,
 )
-def test_laws_that_do_not_fit_are_errors(variant, family, change, error, message):
+def test_distributions_that_do_not_fit_are_errors(variant, family, change, error, message):
     with pytest.raises(error, match=message):
         sample_trajectories(
             variant(family),
             LONG if "context" in message else CHATS,
             1,
-            replace(LAWS[family], **change),
+            replace(SAMPLINGS[family], **change),
             0,
         )

@@ -14,7 +14,7 @@ from plumbline.api import sample_trajectories
 from plumbline.errors import EngineError, ModelError
 from plumbline.policies import forks
 from plumbline.policies.pretrained import policy as pretrained
-from tests.policies.families import CHATS, LAWS, drawn, opened
+from tests.policies.families import CHATS, SAMPLINGS, drawn, opened
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def alive(process):
     return Path(f"/proc/{process}").exists()
 
 
-@pytest.mark.parametrize("family", LAWS)
+@pytest.mark.parametrize("family", SAMPLINGS)
 def test_every_family_draws_the_same(family_folders, family, two_processes):
     policy = opened(family, family_folders[family])
     spent = forks.processor_seconds() - time.process_time()
@@ -104,12 +104,12 @@ def test_any_other_death_and_any_error_are_told(family_folders, monkeypatch, two
 def test_who_stops_asking_leaves_no_process(family_folders, two_processes):
     policy = opened("autoregressive", family_folders["autoregressive"])
     works = [lambda: iter([1]), lambda: (time.sleep(60), [2])[1]]
-    coming = forks.forked(works, 2)
+    coming = forks.run_forked(works, 2)
     assert next(coming) == 1
     assert any(map(alive, two_processes))
     coming.close()
     assert not any(map(alive, two_processes))
-    assert len(sample_trajectories(policy, CHATS, 1, LAWS["autoregressive"], 0)) == 4
+    assert len(sample_trajectories(policy, CHATS, 1, SAMPLINGS["autoregressive"], 0)) == 4
 
 
 def test_there_may_be_more_pieces_than_a_pipe_has_room_for(two_processes):
@@ -122,7 +122,7 @@ def test_there_may_be_more_pieces_than_a_pipe_has_room_for(two_processes):
     before = signal.signal(signal.SIGALRM, ended)
     signal.alarm(120)  # a process that waits for room would wait for ever
     try:
-        found = list(forks.forked([lambda n=n: [n] * (n in last) for n in range(count)], 2))
+        found = list(forks.run_forked([lambda n=n: [n] * (n in last) for n in range(count)], 2))
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
@@ -140,7 +140,7 @@ def test_a_process_dies_with_its_parent(tmp_path):
 
     if (parent := os.fork()) == 0:
         try:
-            list(forks.forked([sleep, sleep], 1))
+            list(forks.run_forked([sleep, sleep], 1))
         finally:
             os._exit(1)
     while not (born.is_file() and born.read_text()):

@@ -60,11 +60,11 @@ def test_the_guides_laws_hold(blocks, opened):
     exec(compile(fewer, str(GUIDE), "exec"), {"policy": opened})
 
 
-def test_they_would_not_for_a_sampler_of_another_law(opened, monkeypatch):
+def test_they_would_not_for_a_sampler_of_another_distribution(opened, monkeypatch):
     module = sys.modules["tabular_family"]
     honest = module.draw
     monkeypatch.setattr(
-        module, "draw", lambda logits, uniforms, law: honest(logits * 1.2, uniforms, law)
+        module, "draw", lambda logits, uniforms, sampling: honest(logits * 1.2, uniforms, sampling)
     )
     laws = check_policy(
         opened, [{"role": "user", "content": "?"}], Sampling(max_tokens=2), draws=3000

@@ -1,5 +1,5 @@
-"""One causal model's weights as four families: each by its own law, and a flow that begins as its
-backbone."""
+"""One causal model's weights as four families: each by its own distribution, and a flow that begins
+as its backbone."""
 
 import shutil
 from dataclasses import replace
@@ -31,7 +31,7 @@ CHAT = [{"role": "user", "content": "nota?"}]
 SHOWN = [*CHAT, {"role": "assistant", "content": "sim"}]
 MASK = "<|endoftext|>"
 LORA = LoraSection(rank=2, alpha=4)
-LAWS = {
+SAMPLINGS = {
     "autoregressive": Sampling(max_tokens=3, top_k=3),
     "masked": MaskedSampling(max_tokens=3, steps=3, top_k=2, selector="plackett_luce"),
     "slots": SlotSampling(max_tokens=4, steps=2, top_k=2, selector="plackett_luce"),
@@ -85,7 +85,7 @@ def livened(policy, seed=1):
     return policy
 
 
-@pytest.fixture(params=LAWS)
+@pytest.fixture(params=SAMPLINGS)
 def policy(request, backbone, monkeypatch):
     policy = livened(opened(backbone, request.param, lora=LORA))
     if request.param == "flow":  # the noise that a canvas begins with has no term
@@ -96,16 +96,16 @@ def policy(request, backbone, monkeypatch):
 
 
 def test_both_laws_hold_on_the_same_weights(policy):
-    assert_both_laws_hold(policy, CHAT, LAWS[policy.family], draws=1000, least=0.9, kinds=8)
+    assert_both_laws_hold(policy, CHAT, SAMPLINGS[policy.family], draws=1000, least=0.9, kinds=8)
 
 
 def test_a_scorer_at_another_temperature_breaks_both_laws(policy, monkeypatch):
     honest = policy.score
-    wrong = replace(LAWS[policy.family], temperature=0.5)
+    wrong = replace(SAMPLINGS[policy.family], temperature=0.5)
     monkeypatch.setattr(
         policy, "score", lambda drawn: honest([replace(each, sampling=wrong) for each in drawn])
     )
-    laws = check_policy(policy, CHAT, LAWS[policy.family], draws=1500)
+    laws = check_policy(policy, CHAT, SAMPLINGS[policy.family], draws=1500)
     assert laws.gap > 0.01
     assert laws.chi_square_p < 1e-6
 
@@ -114,9 +114,9 @@ def test_a_sampler_of_other_tokens_breaks_the_second_law_alone(policy, monkeypat
     """It records true log-probabilities, so law 1 passes; only the counts give it away."""
     module, true = DRAWS_IN[policy.family], sampling_distribution.draw
     monkeypatch.setattr(
-        module, "draw", lambda logits, uniforms, law: true(logits, uniforms**1.3, law)
+        module, "draw", lambda logits, uniforms, sampling: true(logits, uniforms**1.3, sampling)
     )
-    laws = check_policy(policy, CHAT, LAWS[policy.family], draws=1500)
+    laws = check_policy(policy, CHAT, SAMPLINGS[policy.family], draws=1500)
     assert laws.gap < 2e-5
     assert laws.chi_square_p < 1e-6
 
@@ -126,7 +126,7 @@ def logits(policy, tokens, time):
     network = policy.network
     times = torch.full((len(tokens),), time)
     with torch.no_grad():
-        hidden = network.places(
+        hidden = network.hidden_states(
             network.encode(tokens[:, :9].tolist()), tokens[:, 9:], times, torch.zeros_like(times)
         )
         return network.head(hidden).flatten(0, 1)
@@ -249,9 +249,9 @@ def test_a_mask_is_named_or_asked_for(backbone, tmp_path, family):
     assert again.mask_id == policy.mask_id
     with pytest.raises(ModelError, match="already has the mask"):
         opened(tmp_path / "model", family, mask_token="<|im_start|>")
-    law = replace(LAWS[family], temperature=0)
+    sampling = replace(SAMPLINGS[family], temperature=0)
     one, other = (
-        sample_trajectories(each, [CHAT], 1, law, 0)[0][0].answer.tolist()
+        sample_trajectories(each, [CHAT], 1, sampling, 0)[0][0].answer.tolist()
         for each in (policy, again)
     )
     assert one == other
@@ -277,7 +277,7 @@ def test_a_place_may_be_predicted_at_the_one_before_it(backbone, tmp_path):
         )
     assert torch.equal(before[:, 1:], here[:, :-1])
     assert not torch.equal(before, here)
-    laws = check_policy(moved, CHAT, LAWS["masked"], draws=200)
+    laws = check_policy(moved, CHAT, SAMPLINGS["masked"], draws=200)
     assert laws.gap < 2e-5
     moved.save(tmp_path / "model", {"model": moved_section(backbone).meaning()})
     with pytest.raises(ModelError, match="trained with predicts_next: True, not None"):

@@ -26,7 +26,7 @@ from plumbline.policies.saved import check_source
 from plumbline.recipe import LoraSection, ModelSection, TinySection, options_of
 from plumbline.records import Sampling
 from plumbline.runs.run import Silent
-from tests.policies.families import LAWS, edit
+from tests.policies.families import SAMPLINGS, edit
 from tests.policies.families import opened as open_lively
 from tests.policies.published import WORDS
 from tests.policies.test_published import MASKED, llada
@@ -654,7 +654,7 @@ def test_a_weight_that_is_no_number_is_named(copy, adapter, which, value):
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("family", LAWS)
+@pytest.mark.parametrize("family", SAMPLINGS)
 def test_logits_that_are_no_numbers_are_an_error_when_a_token_is_drawn(
     family_folders, family, temperature
 ):
@@ -662,7 +662,9 @@ def test_logits_that_are_no_numbers_are_an_error_when_a_token_is_drawn(
     with torch.no_grad():
         policy.model.get_output_embeddings().weight.fill_(float("nan"))
     with pytest.raises(ModelError, match="logits of the model are not finite"):
-        sample_trajectories(policy, [CHAT], 2, replace(LAWS[family], temperature=temperature), 0)
+        sample_trajectories(
+            policy, [CHAT], 2, replace(SAMPLINGS[family], temperature=temperature), 0
+        )
 
 
 # -- the network -----------------------------------------------------------------------------------

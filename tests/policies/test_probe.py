@@ -13,7 +13,7 @@ from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.probe import probe
 from plumbline.policies.pretrained.adapters import FILLED, lora_layers
 from plumbline.policies.pretrained.loading import load
-from plumbline.policies.pretrained.numerics import Trial, in_float32
+from plumbline.policies.pretrained.numerics import AgreementCheck, cast_to_float32
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import LoraSection, TinySection
 from tests.policies.planted import PLANTED
@@ -83,7 +83,7 @@ def test_what_may_be_off_is_some_of_what_the_models_own_pass_is():
     generator = torch.Generator().manual_seed(0)
     exact = torch.randn(40, 300, generator=generator) * 4
     own, noise = (exact + 0.02 * torch.randn(exact.shape, generator=generator) for _ in range(2))
-    trial = Trial.between(exact, own)
+    trial = AgreementCheck.from_logits(exact, own)
     logprobs = exact.double().log_softmax(-1)
     plausible = logprobs.argsort(-1, descending=True)[:, :32]
     moved = (own.double().log_softmax(-1) - logprobs).gather(-1, plausible)
@@ -98,7 +98,7 @@ def test_what_may_be_off_is_some_of_what_the_models_own_pass_is():
     # of a token that is never drawn
     unlikely = exact.clone().scatter_(-1, exact.argmin(-1, keepdim=True), -60.0)
     assert trial.agrees(unlikely)
-    assert Trial.between(exact, exact).allowed == pytest.approx(1e-4)
+    assert AgreementCheck.from_logits(exact, exact).allowed == pytest.approx(1e-4)
 
 
 def test_of_several_sequences_the_middle_one_decides():
@@ -109,8 +109,8 @@ def test_of_several_sequences_the_middle_one_decides():
         exact + size * torch.randn(exact.shape, generator=generator) for size in (0.02, 0.02, 0.2)
     )
     jumped = torch.cat([wrong[:10], noise[10:]])
-    assert not Trial.between(exact, own).agrees(jumped)
-    trial = Trial.between(exact, own, 5)
+    assert not AgreementCheck.from_logits(exact, own).agrees(jumped)
+    trial = AgreementCheck.from_logits(exact, own, 5)
     assert trial.agrees(jumped)
     assert trial.agrees(exact + 2.9 * (own - exact))
     assert not trial.agrees(exact + 3.3 * (own - exact))
@@ -120,10 +120,10 @@ def test_of_several_sequences_the_middle_one_decides():
 @pytest.mark.parametrize("at_once", [False, True])
 def test_in_float32_gives_the_logits_of_a_float32_copy(folder, at_once):
     model = opened(folder, "bfloat16")
-    with probing.filled(model), torch.no_grad():
+    with probing.randomise_adapters(model), torch.no_grad():
         wanted, before = copy.deepcopy(model).float()(IDS).logits, bits(model)
         own = model(IDS).logits.float()
-        with in_float32(model, at_once=at_once):
+        with cast_to_float32(model, at_once=at_once):
             got = model(IDS).logits
         assert got.dtype == torch.float32
         torch.testing.assert_close(got, wanted, atol=1e-5, rtol=1e-5)
@@ -141,7 +141,7 @@ def test_in_float32_restores_every_weight_when_the_pass_raises(folder, at_once):
         raise KeyError
 
     handle = activation.register_forward_pre_hook(broken)
-    with pytest.raises(KeyError), in_float32(model, at_once=at_once):
+    with pytest.raises(KeyError), cast_to_float32(model, at_once=at_once):
         model(IDS)
     handle.remove()
     assert_untouched(model, before)
@@ -151,7 +151,7 @@ def test_in_float32_restores_every_weight_when_the_pass_raises(folder, at_once):
 def test_in_float32_restores_weights_of_a_module_that_raises_itself(folder):
     model = opened(folder, "bfloat16", lora=False)
     before = bits(model)
-    with pytest.raises(IndexError), in_float32(model):
+    with pytest.raises(IndexError), cast_to_float32(model):
         model(torch.tensor([[10**6]]))
     assert_untouched(model, before)
 
@@ -164,7 +164,7 @@ def test_filled_adapters_do_something_and_are_restored_to_the_bit(folder):
     places = [weight.data_ptr() for weight in model.parameters()]
 
     def filled_and_broken():
-        with torch.no_grad(), probing.filled(model):
+        with torch.no_grad(), probing.randomise_adapters(model):
             for layer in lora_layers(model):
                 product = (
                     layer.lora_B["default"].weight

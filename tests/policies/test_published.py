@@ -31,7 +31,7 @@ from tests.policies.published import (
 
 CHAT = [{"role": "user", "content": "nota?"}]
 PLACES = 6
-LAW = MaskedSampling(max_tokens=3, steps=2, selector="plackett_luce", top_k=2)
+SAMPLING = MaskedSampling(max_tokens=3, steps=2, selector="plackett_luce", top_k=2)
 SIZES = {
     "hidden": 16,
     "inner": 24,
@@ -218,7 +218,7 @@ def test_it_gives_a_plain_pass_s_logits_and_obeys_both_laws(tmp_path, make):
     policy = layout.open()
     assert policy.mask_id == layout.mask
     assert far(policy, layout) < 1e-3
-    assert_both_laws_hold(policy, CHAT, LAW, draws=600, gap=1e-4)
+    assert_both_laws_hold(policy, CHAT, SAMPLING, draws=600, gap=1e-4)
 
 
 @pytest.mark.parametrize("make", MASKED)
@@ -291,16 +291,18 @@ class TestBlocks:
 
     @pytest.mark.parametrize("selector", ["plackett_luce", "random", "threshold", "leftmost"])
     def test_prompts_of_all_lengths_are_scored_as_they_were_drawn(self, policy, selector):
-        law = MaskedSampling(max_tokens=PLACES, steps=5, selector=selector)
+        sampling = MaskedSampling(max_tokens=PLACES, steps=5, selector=selector)
         chats = [[{"role": "user", "content": "?" * count}] for count in range(1, 5)]
         drawn = [
-            each for group in sample_trajectories(policy, chats, 2, law, seed=0) for each in group
+            each
+            for group in sample_trajectories(policy, chats, 2, sampling, seed=0)
+            for each in group
         ]
         assert len({len(each.prompt) % 4 for each in drawn}) == 4
         terms = policy.score(drawn)
         torch.testing.assert_close(terms.logprobs.detach(), terms.recorded, atol=1e-4, rtol=0)
         for each in drawn:
-            blocks = [set((step.positions + len(each.prompt)) // 4) for step in each.steps]
+            blocks = [set((step.positions + len(each.prompt)) // 4) for step in each.transitions]
             assert all(len(block) == 1 for block in blocks)
             assert [min(block) for block in blocks] == sorted(min(block) for block in blocks)
 
@@ -321,16 +323,16 @@ class TestBlocks:
                 assert (policy.network.hidden(encoded, noisy) - found).abs().max() > 0.01
 
     def test_what_needs_the_whole_canvas_is_refused(self, policy):
-        law = MaskedSampling(max_tokens=PLACES, steps=PLACES)
+        sampling = MaskedSampling(max_tokens=PLACES, steps=PLACES)
         with pytest.raises(RecipeError, match=r"leave sampling\.blocks out"):
             sample_trajectories(
                 policy, [CHAT], 1, MaskedSampling(max_tokens=PLACES, steps=PLACES, blocks=2), 0
             )
         with pytest.raises(RecipeError, match="1 steps do not fit"):
             sample_trajectories(policy, [CHAT], 1, MaskedSampling(max_tokens=PLACES, steps=1), 0)
-        ((drawn,),) = sample_trajectories(policy, [CHAT], 1, law, 0)
+        ((drawn,),) = sample_trajectories(policy, [CHAT], 1, sampling, 0)
         with pytest.raises(RecipeError, match="reads a block behind finished ones only"):
-            policy.hide(drawn, np.ones(PLACES, dtype=bool))
+            policy.mask_positions(drawn, np.ones(PLACES, dtype=bool))
 
 
 def test_a_llada_that_is_no_llama_is_refused(tmp_path):

@@ -19,7 +19,7 @@ from plumbline.policies.slots.options import SlotSampling
 from plumbline.records import Request, Sampling
 from tests.policies.families import CHATS, opened
 
-LAWS = {
+SAMPLINGS = {
     "autoregressive": [Sampling(max_tokens=8), Sampling(max_tokens=8, temperature=0.8)],
     "masked": [
         MaskedSampling(max_tokens=8, steps=4, selector="plackett_luce"),
@@ -37,7 +37,7 @@ LAWS = {
 COPIES = (3, 1, 4, 2)
 
 
-@pytest.fixture(scope="module", params=sorted(LAWS))
+@pytest.fixture(scope="module", params=sorted(SAMPLINGS))
 def policy(request, family_folders):
     policy = opened(request.param, family_folders[request.param])
     if request.param == "autoregressive":
@@ -47,11 +47,11 @@ def policy(request, family_folders):
 
 @pytest.fixture(scope="module")
 def alone(policy):
-    """Requests of two laws and four prompts, in unequal numbers, and the answer to each where
-    nothing is beside it."""
+    """Requests of two distributions and four prompts, in unequal numbers, and the answer to each
+    where nothing is beside it."""
     requests = [
-        Request((7, f"law-{law.temperature}", f"chat-{prompt}", copy, 0), chat, law)
-        for law in LAWS[policy.family]
+        Request((7, f"sampling-{sampling.temperature}", f"chat-{prompt}", copy, 0), chat, sampling)
+        for sampling in SAMPLINGS[policy.family]
         for prompt, chat in enumerate(CHATS)
         for copy in range(COPIES[prompt])
     ]
@@ -61,8 +61,8 @@ def alone(policy):
 
 
 def same(one, other):
-    assert len(one.steps) == len(other.steps)
-    for mine, theirs in zip(one.steps, other.steps, strict=True):
+    assert len(one.transitions) == len(other.transitions)
+    for mine, theirs in zip(one.transitions, other.transitions, strict=True):
         assert mine.positions.tolist() == theirs.positions.tolist()
         assert mine.tokens.tolist() == theirs.tokens.tolist()
     assert (one.text, one.finish) == (other.text, other.finish)
@@ -168,7 +168,7 @@ def test_an_answer_that_does_not_fit_alone_is_an_error(policy, alone, monkeypatc
 
 def test_copies_are_draws_of_their_own_and_keys_may_not_repeat(policy, alone):
     answers = {
-        tuple(token for step in trajectory.steps for token in step.tokens.tolist())
+        tuple(token for step in trajectory.transitions for token in step.tokens.tolist())
         for request, trajectory in alone
         if request.key[2] == "chat-2"
     }

@@ -15,7 +15,7 @@ from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.packing import pack
 from plumbline.policies.autoregressive.probe import probe
 from plumbline.policies.policy import Demonstration
-from plumbline.records import Sampling, Step, Trajectory
+from plumbline.records import Sampling, Trajectory, Transition
 from plumbline.storage import read_json
 
 SIZES = {
@@ -70,13 +70,15 @@ def ragged(lengths=LENGTHS):
     for prompt, completions in lengths.items():
         ids = rng.integers(3, 290, prompt)
         for length in completions:
-            step = Step(
+            step = Transition(
                 positions=np.arange(length),
                 tokens=rng.integers(3, 290, length),
                 logprobs=np.zeros(length, np.float32),
             )
             found.append(
-                Trajectory(prompt=ids, steps=(step,), text="", sampling=Sampling(), finish="length")
+                Trajectory(
+                    prompt=ids, transitions=(step,), text="", sampling=Sampling(), finish="length"
+                )
             )
     return found
 

@@ -118,8 +118,10 @@ def test_no_change_says_what_could_not_have_been_seen():
     ).groups()
     change = found.reward.paired
     assert float(possible) == pytest.approx(change.within, abs=0.006)
-    by_normal_law = 59 * (2.927 * np.std(found_changes(found), ddof=1) / 59**0.5 / 0.02) ** 2
-    assert int(wanted) == pytest.approx(by_normal_law, rel=0.05)
+    by_normal_distribution = (
+        59 * (2.927 * np.std(found_changes(found), ddof=1) / 59**0.5 / 0.02) ** 2
+    )
+    assert int(wanted) == pytest.approx(by_normal_distribution, rel=0.05)
     enough = stage_verdict(found, BOUNDS, margin=change.within + 0.001)
     assert enough.sentence.startswith(
         "GRPO did not change the greedy reward on 59 held-out test examples (0."

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from plumbline.errors import DataError, EngineError
-from plumbline.records import Request, Sampling, Step, Trajectory
+from plumbline.records import Request, Sampling, Trajectory, Transition
 from plumbline.serve.backend import Asked
 from plumbline.serve.batched import BatchedBackend
 
 
 class Slow:
-    """Draws when it is let; an answer is its key. The law of temperature 2 breaks."""
+    """Draws when it is let; an answer is its key. The distribution of temperature 2 breaks."""
 
     family, context = "slow", 100
 
@@ -30,18 +30,18 @@ class Slow:
             self.go.acquire()
             if request.sampling.temperature == 2:
                 raise RuntimeError("no memory")
-            step = Step(
+            step = Transition(
                 positions=np.arange(1), tokens=np.arange(1), logprobs=np.zeros(1, dtype=np.float32)
             )
             yield request, Trajectory(
-                prompt=np.zeros(1, dtype=np.int64), steps=(step,), text=str(request.key), sampling=request.sampling,
-                finish="stop",
+                prompt=np.zeros(1, dtype=np.int64), transitions=(step,), text=str(request.key),
+                sampling=request.sampling, finish="stop",
             )  # fmt: skip
 
 
 def asked(key, temperature=1.0, text="x"):
-    law = Sampling(temperature=temperature, max_tokens=5)
-    return Asked(request=Request((key,), [{"role": "user", "content": text}], law))
+    sampling = Sampling(temperature=temperature, max_tokens=5)
+    return Asked(request=Request((key,), [{"role": "user", "content": text}], sampling))
 
 
 async def text_of(served, one):
@@ -67,7 +67,7 @@ async def begun(sampler, count):
         await asyncio.sleep(0.005)
 
 
-def test_what_waits_is_drawn_together_by_law_and_no_key_twice():
+def test_what_waits_is_drawn_together_by_distribution_and_no_key_twice():
     async def work(served, sampler):
         first = asyncio.create_task(text_of(served, asked(0)))
         await begun(sampler, 1)
@@ -100,7 +100,7 @@ def test_who_has_gone_is_not_drawn():
     assert with_slow(work) == (["(0,)", "(2,)"], [[(0,)], [(2,)]])
 
 
-def test_what_breaks_in_one_law_breaks_no_other_and_the_server_goes_on():
+def test_what_breaks_in_one_distribution_breaks_no_other_and_the_server_goes_on():
     async def work(served, sampler):
         for _ in range(10):
             sampler.go.release()

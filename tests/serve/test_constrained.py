@@ -22,7 +22,7 @@ from plumbline.serve.backend import Asked
 from plumbline.serve.batched import BatchedBackend
 from plumbline.serve.constrained import COUNT, Grammars, SchemaConstraint, check
 
-LAW = Sampling(max_tokens=40)
+SAMPLING = Sampling(max_tokens=40)
 CHATS = [
     [{"role": "user", "content": text}]
     for text in ("sim", "não recomendo, 12 dias de atraso", "nota 10")
@@ -73,7 +73,7 @@ def policy(tiny_folder):
 
 @contextlib.asynccontextmanager
 async def opened(policy, **options):
-    served = BatchedBackend("tiny", policy, LAW, grammars=Grammars(policy), **options)
+    served = BatchedBackend("tiny", policy, SAMPLING, grammars=Grammars(policy), **options)
     try:
         yield served
     finally:
@@ -81,8 +81,10 @@ async def opened(policy, **options):
         assert not served._thread.is_alive()
 
 
-def asked(number, schema=None, law=LAW, **more):
-    return Asked(request=Request((number,), CHATS[number % len(CHATS)], law), schema=schema, **more)
+def asked(number, schema=None, sampling=SAMPLING, **more):
+    return Asked(
+        request=Request((number,), CHATS[number % len(CHATS)], sampling), schema=schema, **more
+    )
 
 
 def parses(text, one):
@@ -142,7 +144,8 @@ def test_a_client_that_goes_frees_its_row(policy, slow):
     async def ask():
         async with opened(policy, at_once=2) as served:
             both = [
-                asyncio.ensure_future(whole(served, asked(number, law=LONG))) for number in (0, 1)
+                asyncio.ensure_future(whole(served, asked(number, sampling=LONG)))
+                for number in (0, 1)
             ]
             while slow[-1:] != [2]:  # the second joins when it has been read
                 await asyncio.sleep(0.01)
@@ -166,7 +169,7 @@ def test_what_cannot_be_answered_is_an_error_of_that_answer(policy, monkeypatch)
     async def ask():
         async with opened(policy) as served:
             with pytest.raises(DataError, match="context"):
-                await whole(served, asked(0, law=Sampling(max_tokens=100_000)))
+                await whole(served, asked(0, sampling=Sampling(max_tokens=100_000)))
             with pytest.raises(RecipeError, match="steps"):
                 await whole(served, asked(0, said={"steps": 4}))
             for broken, kind in (
@@ -191,7 +194,7 @@ def test_what_cannot_be_answered_is_an_error_of_that_answer(policy, monkeypatch)
 def test_closing_ends_what_runs_with_an_error(policy, slow):
     async def ask():
         async with opened(policy) as served:
-            running = asyncio.ensure_future(whole(served, asked(0, law=LONG)))
+            running = asyncio.ensure_future(whole(served, asked(0, sampling=LONG)))
             await asyncio.sleep(0.1)
             await served.close()
             with pytest.raises(EngineError, match="closed"):
@@ -217,10 +220,10 @@ def test_two_event_loops_share_a_batch(policy):
 def test_json_follows_its_schema(policy):
     pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     pytest.importorskip("xgrammar", reason="the extra constrained is not installed")
-    laws = [
+    samplings = [
         Sampling(max_tokens=most, temperature=warm) for most in (120, 20) for warm in (1.0, 0.3)
     ]
-    every = [asked(n, SCHEMAS[n % len(SCHEMAS)], laws[n % len(laws)]) for n in range(60)]
+    every = [asked(n, SCHEMAS[n % len(SCHEMAS)], samplings[n % len(samplings)]) for n in range(60)]
 
     async def ask():
         async with opened(policy, at_once=16) as served:
@@ -250,7 +253,7 @@ def test_json_follows_its_schema(policy):
     )
 
 
-def test_log_probabilities_are_of_the_constrained_law(policy):
+def test_log_probabilities_are_of_the_constrained_distribution(policy):
     pytest.importorskip("xgrammar", reason="the extra constrained is not installed")
 
     async def ask():
@@ -280,7 +283,7 @@ def test_over_http_json_by_a_schema_and_one_that_cannot_be_followed(policy):
         }
         return httpx.post(f"{server.address}/v1/chat/completions", json=body, timeout=60)
 
-    served = BatchedBackend("tiny", policy, LAW, grammars=Grammars(policy))
+    served = BatchedBackend("tiny", policy, SAMPLING, grammars=Grammars(policy))
     with running([served]) as server:
         said = post({"type": "array", "items": {"type": "boolean"}, "maxItems": 2}).json()[
             "choices"

@@ -15,7 +15,7 @@ from tests.policies.masked.conftest import masked_folder  # noqa: F401 - a fixtu
 from tests.policies.masked.conftest import opened as open_masked
 from tests.policies.slots.models import opened as open_slots
 from tests.policies.slots.models import save_mini
-from tests.policies.test_requests import LAWS
+from tests.policies.test_requests import SAMPLINGS
 from tests.serve.serving import Scripted, ScriptedText, running
 
 CHAT = [{"role": "user", "content": "a b"}]
@@ -34,7 +34,7 @@ def policies(tiny_policy, masked_folder, tmp_path_factory):  # noqa: F811 - the 
 
 @pytest.fixture(scope="module")
 def client(policies):
-    models = [BatchedBackend(name, policy, LAWS[name][0]) for name, policy in policies.items()]
+    models = [BatchedBackend(name, policy, SAMPLINGS[name][0]) for name, policy in policies.items()]
     scripted = Scripted(words=("um, do", "is, tr", "ês, qu", "atro"))
     with served(*models, scripted) as client:
         yield client
@@ -60,11 +60,11 @@ def by(schema):
     return {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
 
 
-@pytest.mark.parametrize("family", LAWS)
-def test_answers_are_those_of_the_policy_under_its_own_law(client, policies, family):
+@pytest.mark.parametrize("family", SAMPLINGS)
+def test_answers_are_those_of_the_policy_under_its_own_distribution(client, policies, family):
     said = ask(client, family, n=3, seed=5, temperature=0.8)
-    law = replace(LAWS[family][0], temperature=0.8)
-    requests = [Request((5, "serve", index), CHAT, law) for index in range(3)]
+    sampling = replace(SAMPLINGS[family][0], temperature=0.8)
+    requests = [Request((5, "serve", index), CHAT, sampling) for index in range(3)]
     wanted = {
         request.key[2]: trajectory for request, trajectory in policies[family].sample(requests)
     }
@@ -79,7 +79,7 @@ def test_answers_are_those_of_the_policy_under_its_own_law(client, policies, fam
     assert said.model_extra["plumbline"] == {"model": family, "family": family, "ignored": []}
 
 
-@pytest.mark.parametrize("family", LAWS)
+@pytest.mark.parametrize("family", SAMPLINGS)
 def test_a_stream_says_the_same_as_a_whole_answer(client, family):
     asked = {"seed": 1, "temperature": 1.0, "max_tokens": 4}
     whole = ask(client, family, **asked)
@@ -142,7 +142,7 @@ def test_an_answer_has_at_most_the_tokens_that_are_asked_for(client, limits, mos
 
 def test_log_probabilities_are_those_that_were_drawn_by(client, policies):
     said = ask(client, "autoregressive", seed=3, temperature=0.8, logprobs=True).choices[0]
-    request = Request((3, "serve", 0), CHAT, LAWS["autoregressive"][1])
+    request = Request((3, "serve", 0), CHAT, SAMPLINGS["autoregressive"][1])
     ((_, wanted),) = policies["autoregressive"].sample([request])
     assert [one.logprob for one in said.logprobs.content] == pytest.approx(
         wanted.logprobs.tolist(), abs=1e-5
@@ -239,7 +239,7 @@ def test_a_limit_beyond_the_canvas_is_that_of_the_canvas(client):
 
 @pytest.mark.parametrize("family", ["masked", "slots", "flow"])
 def test_a_canvas_is_shown_after_each_step_and_changes_nothing(client, policies, family):
-    law = LAWS[family][0]
+    sampling = SAMPLINGS[family][0]
     asked = {"seed": 4, "temperature": 1.0, "n": 2}
     plain = ask(client, family, **asked)
     chunks = list(
@@ -253,12 +253,12 @@ def test_a_canvas_is_shown_after_each_step_and_changes_nothing(client, policies,
             if "canvas" in one.model_extra.get("plumbline", {})
         ]
         assert spoken(own) == choice.message.content
-        assert 1 <= len(canvases) <= law.steps
+        assert 1 <= len(canvases) <= sampling.steps
         assert canvases[-1].startswith(choice.message.content)
         if family != "flow":
             hidden = [canvas.count("░") for canvas in canvases]
             assert hidden == sorted(hidden, reverse=True)
-            assert law.max_tokens > hidden[0] >= hidden[-1]
+            assert sampling.max_tokens > hidden[0] >= hidden[-1]
     assert not any(
         "canvas" in one.model_extra.get("plumbline", {})
         for one in ask(client, family, **asked, stream=True)
@@ -266,7 +266,7 @@ def test_a_canvas_is_shown_after_each_step_and_changes_nothing(client, policies,
 
 
 def test_models_are_listed_and_described(client):
-    assert [model.id for model in client.models.list()] == [*LAWS, "scripted"]
+    assert [model.id for model in client.models.list()] == [*SAMPLINGS, "scripted"]
     assert client.models.retrieve("flow").model_extra["plumbline"] == {
         "family": "flow",
         "context": 64,
@@ -280,7 +280,7 @@ def test_models_are_listed_and_described(client):
         ({"max_tokens": 4000}, "exceed the context"),
         ({"max_tokens": 5000}, "this server gives at most 4096"),
         ({"n": 17}, "this server gives at most 16"),
-        ({"extra_body": {"steps": 3}}, "law has no steps"),
+        ({"extra_body": {"steps": 3}}, "sampling has no steps"),
         ({"model": "flow", "logprobs": True}, "no log-probabilities of single tokens"),
         ({"top_logprobs": 5, "logprobs": True}, "top_logprobs"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
@@ -411,7 +411,7 @@ def test_any_object_will_do_for_json_object():
     assert json.loads(said.choices[0].message.content) == {"a": 1}
 
 
-def test_requests_of_one_key_and_of_several_laws_are_all_answered(client):
+def test_requests_of_one_key_and_of_several_distributions_are_all_answered(client):
     from concurrent.futures import ThreadPoolExecutor
 
     def one(index):
@@ -426,8 +426,8 @@ def test_requests_of_one_key_and_of_several_laws_are_all_answered(client):
     assert len(set(found[::2])) == len(set(found[1::2])) == 1
 
 
-def test_the_law_of_the_models_own_run_holds_where_a_client_says_nothing(policies):
-    own = replace(LAWS["slots"][0], temperature=0.0, max_tokens=6, steps=3)
+def test_the_distribution_of_the_models_own_run_holds_where_a_client_says_nothing(policies):
+    own = replace(SAMPLINGS["slots"][0], temperature=0.0, max_tokens=6, steps=3)
     ((_, wanted),) = policies["slots"].sample([Request((0,), CHAT, own)])
     with served(BatchedBackend("slots", policies["slots"], own)) as client:
         said = ask(client, "slots")

@@ -19,7 +19,7 @@ from plumbline.export.export import Export, export
 from plumbline.export.weights import write_merged
 from plumbline.policies import open_policy
 from plumbline.policies.pretrained import gguf_writer
-from plumbline.policies.pretrained.adapters import rounded
+from plumbline.policies.pretrained.adapters import round_weights
 from plumbline.policies.pretrained.gguf_writer import KINDS, compare, write_gguf
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.saved import adapter_base
@@ -214,8 +214,10 @@ def test_adapters_on_experts_are_refused(tiny_folder, tmp_path, moe):
     )
     AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "moe")
     with pytest.raises(EngineError, match="ParamWrapper"):
-        rounded(opened(tmp_path / "moe", lora=LoraSection(rank=2)), torch.float32)
-    rounded(opened(tmp_path / "moe", lora=LoraSection(rank=2, targets=["q_proj"])), torch.float32)
+        round_weights(opened(tmp_path / "moe", lora=LoraSection(rank=2)), torch.float32)
+    round_weights(
+        opened(tmp_path / "moe", lora=LoraSection(rank=2, targets=["q_proj"])), torch.float32
+    )
 
 
 def test_a_merged_model_that_is_another_is_not_published(adapter, tmp_path, monkeypatch):

@@ -297,7 +297,7 @@ def test_what_breaks_in_a_model_is_not_told_to_clients():
     model = Breaks()
     with running([model, Scripted("well")]) as server:
         for error, status in (
-            (RecipeError("no such law", "x"), 400),
+            (RecipeError("no such sampling", "x"), 400),
             (RuntimeError("secret /home/me"), 500),
         ):
             model.error = error

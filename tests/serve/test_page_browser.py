@@ -42,8 +42,8 @@ def address(tmp_path_factory, masked_folder, examples):  # noqa: F811 - the fixt
         plan = gold.get(asked.request.messages[-1]["content"], "")
         return EVIL + "\n" + plan.replace(value, EVIL.replace('"', ""))
 
-    law = MaskedSampling(max_tokens=8, steps=4, selector="random")
-    masked = BatchedBackend("masked", open_masked(masked_folder), law)
+    sampling = MaskedSampling(max_tokens=8, steps=4, selector="random")
+    masked = BatchedBackend("masked", open_masked(masked_folder), sampling)
     models = [
         Fixed(
             "gold", lambda asked: gold.get(asked.request.messages[-1]["content"], "hello"), 0.001

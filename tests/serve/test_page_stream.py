@@ -18,8 +18,8 @@ CHAT = [{"role": "user", "content": "a b"}]
 
 @pytest.fixture(scope="module")
 def client(masked_folder):  # noqa: F811 - the fixture
-    law = MaskedSampling(max_tokens=8, steps=4, selector="random")
-    with running([BatchedBackend("masked", open_masked(masked_folder), law)]) as server:
+    sampling = MaskedSampling(max_tokens=8, steps=4, selector="random")
+    with running([BatchedBackend("masked", open_masked(masked_folder), sampling)]) as server:
         yield openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
 
 

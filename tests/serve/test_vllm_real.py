@@ -25,8 +25,8 @@ def test_a_real_vllm_server_answers_as_the_model_itself_does():
     policy = open_policy(
         AutoregressiveModel(name=str(MODEL), dtype="float32", threads=2), str(MODEL), 0
     )
-    law = Sampling(temperature=0.0, max_tokens=12)
-    ((_, wanted),) = policy.sample([Request((0,), CHAT, law)])
+    sampling = Sampling(temperature=0.0, max_tokens=12)
+    ((_, wanted),) = policy.sample([Request((0,), CHAT, sampling)])
     options = ModelOptions(engine="vllm", dtype="float32", device="cpu")
     (served,) = open_models({"small": str(MODEL)}, options, Silent())
     with running([served]) as server:

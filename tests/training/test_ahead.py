@@ -28,7 +28,7 @@ TIS = {"old": "rescored", "tis": 2.0}
 
 
 def reward_of(policy) -> float:
-    """The mean reward of the learner's own law, whatever drew its rollouts."""
+    """The mean reward of the learner's own distribution, whatever drew its rollouts."""
     task = ToyTask({})
     groups = collect(
         policy, task, task.examples("val"), copies=8, sampling=Sampling(max_tokens=4), key=(1,)

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.algorithms.advantages import advantages, has_signal, shuffled
-from plumbline.algorithms.objective import ComparedTerms, clipped_surrogate, units, weights
+from plumbline.algorithms.advantages import advantages, has_signal, shuffle_advantages
+from plumbline.algorithms.objective import ComparedTerms, clipped_surrogate, group_units, weights
 
 REWARDS = st.lists(st.floats(0, 1), min_size=2, max_size=16).map(np.array)
 
@@ -59,7 +59,7 @@ def test_an_unjudged_rollout_gets_no_credit_and_gives_none():
 
 def test_shuffled_advantages_are_the_same_numbers_elsewhere():
     groups = [np.array([1.0, -1.0]), np.array([0.25, -0.75, 0.5]), np.array([2.0])]
-    dealt = shuffled(groups, np.random.default_rng(0))
+    dealt = shuffle_advantages(groups, np.random.default_rng(0))
     assert [len(group) for group in dealt] == [2, 3, 1]
     assert sorted(np.concatenate(dealt)) == sorted(np.concatenate(groups))
 
@@ -109,19 +109,19 @@ def test_the_kl_term_is_the_kl():
 
 @pytest.mark.parametrize("level", ["token", "sequence"])
 def test_weights_between_sampler_and_scorer_make_it_the_learners_expectation(level):
-    """Enumerated, with draws from a third law: the KL and the gradient are those of draws from the
-    learner."""
+    """Enumerated, with draws from a third distribution: the KL and the gradient are those of draws
+    from the learner."""
     generator = torch.Generator().manual_seed(5)
     old, sampled, reference, advantage = (
         torch.randn(9, generator=generator, dtype=torch.float64) for _ in range(4)
     )
-    old, sampled, reference = (law.log_softmax(-1) for law in (old, sampled, reference))
+    old, sampled, reference = (logits.log_softmax(-1) for logits in (old, sampled, reference))
     new = old.clone().requires_grad_(True)
     each = torch.arange(9)
     grouping = (
         None
         if level == "token"
-        else units("sequence", each, each, torch.ones(9, dtype=torch.float64))
+        else group_units("sequence", each, each, torch.ones(9, dtype=torch.float64))
     )
     terms = ComparedTerms(new, old, advantage, sampled.exp(), sampled=sampled, cap=math.inf)
     losses = clipped_surrogate(terms, 0.2, 0.2, grouping)
@@ -145,7 +145,9 @@ def test_a_cap_on_weights_by_hand():
     owner = torch.tensor([0, 0, 1, 1])
     losses = clipped_surrogate(terms, 0.2, 0.2)
     assert (losses.loss.item(), int(losses.capped)) == (pytest.approx(-(1.5 + 0.5 + 1 + 1.5)), 2)
-    losses = clipped_surrogate(terms, 0.2, 0.2, units("sequence", owner, owner, torch.ones(4)))
+    losses = clipped_surrogate(
+        terms, 0.2, 0.2, group_units("sequence", owner, owner, torch.ones(4))
+    )
     assert (losses.loss.item(), int(losses.capped)) == (pytest.approx(-2 * (1 + 1.5)), 1)
     assert clipped_surrogate(replace(terms, sampled=None), 0.2, 0.2).capped is None
 

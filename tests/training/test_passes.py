@@ -116,7 +116,7 @@ def test_sft_does_the_same(tiny_folder, tmp_path, monkeypatch, family):
     """The masked family's loss draws: each demonstration keeps its noise."""
     tiny = {"hidden": 16, "layers": 1, "heads": 2, "vocabulary": 300, "context": 128, "steps": 1}
     sft = {"steps": 2, "batch_size": 4, "optimiser": {"learning_rate": 1e-3}}
-    policy, canvas, law = (
+    policy, canvas, sampling = (
         (AutoregressivePolicy, {}, {})
         if family == "autoregressive"
         else (MaskedPolicy, {"canvas": 8}, {"steps": 2})
@@ -126,7 +126,7 @@ def test_sft_does_the_same(tiny_folder, tmp_path, monkeypatch, family):
         "model": {"family": family, "tiny": tiny, **canvas},
         "task": {"name": "tests.toy:open_toy"},
         "sft": sft,
-        "sampling": {"max_tokens": 4, **law},
+        "sampling": {"max_tokens": 4, **sampling},
         "evaluation": {"every": 0, "final": ["val"], "sampled": False, "untrained": False},
     }
     with monkeypatch.context() as patch:
@@ -179,8 +179,8 @@ class Gpu:
         monkeypatch.setattr(passes.Passes, "__init__", on_gpu)
         for module in (passes, rl):
             monkeypatch.setattr(module, "begin_peak", begin_peak)
-            monkeypatch.setattr(module, "peak", lambda device: self.peak)
-        monkeypatch.setattr(passes, "within_reach", lambda device: size)
+            monkeypatch.setattr(module, "read_peak", lambda device: self.peak)
+        monkeypatch.setattr(passes, "measure_reachable_memory", lambda device: size)
         monkeypatch.setattr(passes, "TRIALS", (60, 200))
 
 

@@ -23,7 +23,7 @@ from plumbline.training.optimiser import Optimiser
 from plumbline.training.pipeline import run_recipe
 from plumbline.training.rl import train_rl
 from plumbline.training.stage import Stage
-from plumbline.training.update import credit, update_policy
+from plumbline.training.update import update_policy, weigh_rollouts
 from tests.toy import ToyTask
 from tests.training.toy_runs import fresh_policy, samplers, toy_recipe, train_toy
 
@@ -97,20 +97,24 @@ def test_skipping_what_has_no_signal_leaves_the_gradient_as_it_is(tiny_folder):
         key=(0,),
     )
     dull = replace(groups[1], rollouts=(groups[1].rollouts[0],) * 4)
-    credits_ = credit([groups[0], dull, *groups[2:]], recipe.rl, np.random.default_rng(0))
-    assert sum(c.advantage == 0 for c in credits_) >= 4
+    weighted_rollouts = weigh_rollouts(
+        [groups[0], dull, *groups[2:]], recipe.rl, np.random.default_rng(0)
+    )
+    assert sum(c.advantage == 0 for c in weighted_rollouts) >= 4
 
     gradients = []
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 1)
     optimiser.step = lambda step: (
         gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
     )
-    update = update_policy(policy, optimiser, credits_, recipe, 0)
-    assert update.terms < sum(turn.num_tokens for c in credits_ for turn in c.turns)
+    update = update_policy(policy, optimiser, weighted_rollouts, recipe, 0)
+    assert update.terms < sum(turn.num_tokens for c in weighted_rollouts for turn in c.turns)
 
     plain = fresh_policy(tiny_folder, scoring="rows")
-    scored = plain.score([turn for c in credits_ for turn in c.turns])
-    advantage = torch.tensor([c.advantage for c in credits_], dtype=torch.float32)[scored.owner]
+    scored = plain.score([turn for c in weighted_rollouts for turn in c.turns])
+    advantage = torch.tensor([c.advantage for c in weighted_rollouts], dtype=torch.float32)[
+        scored.owner
+    ]
     total = (-(scored.logprobs - scored.recorded).exp() * advantage).sum() / (16 * 8)
     total.backward()
     for name, weight in plain.trainable().items():
@@ -122,10 +126,10 @@ def test_what_is_looked_at_depends_on_the_step_and_on_nothing_that_ran_before(
     tiny_folder, tmp_path, monkeypatch
 ):
     """Pinned: a run that is resumed with another version of this package is still the same run."""
-    honest, drawn = Grpo.views, []
+    honest, drawn = Grpo.targets, []
     monkeypatch.setattr(
         Grpo,
-        "views",
+        "targets",
         lambda how, policy, given, rng: (
             drawn.append(rng.random()) or honest(how, policy, given, rng)
         ),
@@ -179,7 +183,7 @@ def test_a_sampler_that_is_not_the_scorer_stops_the_run(tiny_folder, tmp_path, m
 
     honest = sampler.draw
     monkeypatch.setattr(
-        sampler, "draw", lambda logits, uniforms, law: honest(logits / 0.3, uniforms, law)
+        sampler, "draw", lambda logits, uniforms, sampling: honest(logits / 0.3, uniforms, sampling)
     )
     with pytest.raises(TrainingStopped, match="differ from the sampler's"):
         train_toy(tiny_folder, tmp_path / "run")

@@ -1,4 +1,4 @@
-"""Credit within a group: how much better than its siblings a rollout was.
+"""Advantages within a group: how much better than its siblings a rollout was.
 
 Letters in shapes: G rollouts of one group.
 
@@ -45,7 +45,7 @@ def advantages(rewards: NDArray[np.float64], scale: Scale = "none") -> NDArray[n
     return np.nan_to_num(centred)
 
 
-def shuffled(
+def shuffle_advantages(
     groups: Sequence[NDArray[np.float64]], rng: np.random.Generator
 ) -> list[NDArray[np.float64]]:
     """Advantages [G], shuffled over all rollouts of the batch: a control that cannot learn."""

@@ -1,14 +1,14 @@
-"""What an algorithm is: how groups become credit, which likelihood is scored, and what the
+"""What an algorithm is: how groups become advantages, which likelihood is scored, and what the
 surrogate is.
 
 Letters in shapes: G rollouts of a group, K items of a reward, n rollouts of a step, N terms of a
-pass.
+micro-batch.
 
 An algorithm is a frozen object whose fields are its options, and the loop asks it three things:
-`advantages` with `weights`, `views`, and `surrogate`. It sees rewards, recorded trajectories and
+`advantages` with `weights`, `targets`, and `surrogate`. It sees rewards, recorded trajectories and
 log-probabilities; which family drew them it learns only where it needs more of a policy than scores
-(`Scores.hide`). torch is imported where losses are computed and not at the top of a file, because
-commands that need no model read recipes.
+(`Scores.mask_positions`). torch is imported where losses are computed and not at the top of a file,
+because commands that need no model read recipes.
 """
 
 from __future__ import annotations
@@ -30,10 +30,16 @@ from plumbline.algorithms.objective import (
     Normaliser,
     Units,
     clipped_surrogate,
-    units,
+    group_units,
     weights,
 )
-from plumbline.algorithms.views import Looks, Scores, View, bound_views, trajectory_views
+from plumbline.algorithms.scoring_targets import (
+    MaskSampler,
+    Scores,
+    ScoringTarget,
+    make_bound_targets,
+    make_trajectory_targets,
+)
 from plumbline.config.section import PositiveInt, Section
 from plumbline.records import Group, Sampling, Trajectory
 
@@ -43,12 +49,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored(ComparedTerms):
-    """The terms [N] of one pass, as far as they count, and whose they are."""
+    """The terms [N] of one micro-batch, as far as they count, and whose they are."""
 
-    owner: Tensor  # [N] index of the view
-    step: Tensor  # [N] index of the step among all scored ones
-    step_weight: Tensor  # [N] what the step counts for where only some are scored
-    views: Sequence[View]
+    owner: Tensor  # [N] index of the scoring target
+    transition: Tensor  # [N] index of the transition among all scored ones
+    transition_weight: Tensor  # [N] what it counts for where only some are scored
+    targets: Sequence[ScoringTarget]
 
 
 class Algorithm(Section, ABC):
@@ -61,14 +67,14 @@ class Algorithm(Section, ABC):
     likelihood: ClassVar[str] = "trajectory"
     """What is scored of a rollout: `trajectory`, exactly the choices that were sampled; or what
     stands for it."""
-    has_ratio: ClassVar[bool] = True
+    uses_ratio: ClassVar[bool] = True
     """Whether new log-probabilities are set against old ones: only then do a lag and a KL mean
     something, and inner epochs where it does not pick."""
-    compares: ClassVar[bool] = True
+    uses_group_baseline: ClassVar[bool] = True
     """Whether the answers to a prompt are compared with each other, so that one is not enough."""
-    picks: ClassVar[bool] = False
+    selects_subset: ClassVar[bool] = False
     """Whether answers without an advantage are as if they had not been drawn."""
-    paired: ClassVar[bool] = False
+    pairwise: ClassVar[bool] = False
     """Whether an answer's weight hangs on another's log-probability, and on the reference
     (`Dpo.pair`)."""
 
@@ -88,7 +94,7 @@ class Algorithm(Section, ABC):
         return self.likelihood == "trajectory"
 
     def check(self, sampling: Sampling) -> None:
-        """Refuse a sampling law that it cannot learn from.
+        """Refuse a sampling distribution that it cannot learn from.
 
         Raises:
             ValueError: says which key to change.
@@ -98,32 +104,32 @@ class Algorithm(Section, ABC):
         """Advantages [G] of the rewards of a group; NaN was not judged and gets 0."""
         return advantages(rewards, self.scale_advantages)
 
-    def credit(self, group: Group) -> NDArray[np.float64]:
+    def group_advantages(self, group: Group) -> NDArray[np.float64]:
         """Advantages [G] of a group; by default its rewards decide them alone."""
         return self.advantages(group.rewards())
 
     def weights(self, lengths: Sequence[int], max_tokens: int) -> NDArray[np.float64]:
         """The weight [n] of each term of a rollout (see `objective.weights`).
 
-        Where the algorithm `picks`, an answer that was not picked has the length 0.
+        Where the algorithm `selects_subset`, an answer that was not selected has the length 0.
         """
         return weights(lengths, self.normaliser, max_tokens)
 
-    def views(
+    def targets(
         self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator
-    ) -> list[View]:
+    ) -> list[ScoringTarget]:
         """What is scored of each rollout: by default all of its steps, each by itself where the
         policy can do that.
 
         Raises:
             RecipeError: the policy cannot be scored like that.
         """
-        return trajectory_views(trajectories, None, "stratified", rng, split=policy.stepwise)
+        return make_trajectory_targets(trajectories, None, "stratified", rng, split=policy.stepwise)
 
     @abstractmethod
     def surrogate(self, scored: Scored) -> Losses:
-        """The loss of one pass. The sum over passes is the batch's, however it was cut into
-        them."""
+        """The loss of one micro-batch. The sum over micro-batches is the batch's, however it was
+        cut into them."""
 
 
 class Clipped(Algorithm):
@@ -141,38 +147,40 @@ class Clipped(Algorithm):
 
     def surrogate(self, scored: Scored) -> Losses:
         """See `Algorithm.surrogate`."""
-        grouping = grouped(scored, self.level, exact=self.exact)
+        grouping = group_terms(scored, self.level, exact=self.exact)
         return clipped_surrogate(scored, self.clip_low, self.clip_high, grouping)
 
 
-class Bounded(Clipped):
-    """One that scores looks at the finished answer with places hidden, in place of the
+class BoundAlgorithm(Clipped):
+    """One that scores the finished answer with some positions masked, in place of the
     trajectory."""
 
     families: ClassVar[tuple[str, ...]] = ("masked",)
-    looks: ClassVar[Looks]
-    draws: PositiveInt = 1
-    """How many looks, or pairs or triples of them."""
+    sample_masks: ClassVar[MaskSampler]
+    mask_samples: PositiveInt = 1
+    """Mask samples, or pairs or triples of them."""
 
-    def views(
+    def targets(
         self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator
-    ) -> list[View]:
-        """See `Algorithm.views`."""
-        return bound_views(policy, trajectories, type(self).looks, self.draws, rng)
+    ) -> list[ScoringTarget]:
+        """See `Algorithm.targets`."""
+        return make_bound_targets(
+            policy, trajectories, type(self).sample_masks, self.mask_samples, rng
+        )
 
 
-def grouped(scored: Scored, level: Level, *, exact: bool) -> Units | None:
+def group_terms(scored: Scored, level: Level, *, exact: bool) -> Units | None:
     """How terms form ratios; None where each stands alone and counts once.
 
     A sequence's size is its number of terms, or for a bound (not `exact`) its length.
     """
     import torch
 
-    if level == "token" and bool((scored.step_weight == 1).all()):
+    if level == "token" and bool((scored.transition_weight == 1).all()):
         return None
     length = None
     if not exact:
         length = torch.tensor(
-            [v.trajectory.sampling.max_tokens for v in scored.views], device=scored.owner.device
+            [v.trajectory.sampling.max_tokens for v in scored.targets], device=scored.owner.device
         )
-    return units(level, scored.owner, scored.step, scored.step_weight, length)
+    return group_units(level, scored.owner, scored.transition, scored.transition_weight, length)

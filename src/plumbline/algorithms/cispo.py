@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from plumbline.algorithms.algorithm import Algorithm, Scored, grouped
-from plumbline.algorithms.objective import Losses, Normaliser, over_units
+from plumbline.algorithms.algorithm import Algorithm, Scored, group_terms
+from plumbline.algorithms.objective import Losses, Normaliser, sum_over_units
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,4 +48,4 @@ class Cispo(Algorithm):
             bound = 1 + self.clip_high
             return -ratio.detach().clamp(max=bound) * advantages * new, ratio.detach() > bound
 
-        return over_units(truncated, scored, grouped(scored, "token", exact=True))
+        return sum_over_units(truncated, scored, group_terms(scored, "token", exact=True))

@@ -3,10 +3,10 @@ all of it.
 
 Rule. A set (each place with probability t, t uniform in 0.2..0.8), its complement, and everything
 hidden: a token counts 1/t or 1/(1 - t) where it is hidden in part, and 1 where all is hidden, and
-the two are averaged. Each look has its own ratio and clip, those of tokens.
+the two are averaged. Each mask sample has its own ratio and clip, those of tokens.
 
 Reason. The set and its complement see every token exactly once, so no token is left to chance,
-which a single random set would do; the full look is that of `diffu_grpo`.
+which a single random set would do; the full mask is that of `diffu_grpo`.
 
 Source. Gong et al. 2025, DiffuCoder, arXiv:2506.20639.
 
@@ -20,23 +20,23 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from plumbline.algorithms.algorithm import Bounded
-from plumbline.algorithms.views import Look, Looks
+from plumbline.algorithms.algorithm import BoundAlgorithm
+from plumbline.algorithms.scoring_targets import MaskSample, MaskSampler
 
 
-def looks(length: int, draws: int, rng: np.random.Generator) -> Iterator[Look]:
-    """Everything, a set and its complement: three looks a draw."""
-    for _ in range(draws):
+def sample_masks(length: int, mask_samples: int, rng: np.random.Generator) -> Iterator[MaskSample]:
+    """Everything, a set and its complement: three mask samples a draw."""
+    for _ in range(mask_samples):
         share = rng.uniform(0.2, 0.8)
         hidden = rng.random(length) < share
-        yield np.ones(length, dtype=bool), 0.5 / draws
-        yield hidden, 0.5 / share / draws
-        yield ~hidden, 0.5 / (1 - share) / draws
+        yield np.ones(length, dtype=bool), 0.5 / mask_samples
+        yield hidden, 0.5 / share / mask_samples
+        yield ~hidden, 0.5 / (1 - share) / mask_samples
 
 
-class CoupledGrpo(Bounded):
-    """GRPO with coupled looks at each token."""
+class CoupledGrpo(BoundAlgorithm):
+    """GRPO with coupled mask samples at each token."""
 
     likelihood: ClassVar[str] = "coupled"
     name: Literal["coupled_grpo"] = "coupled_grpo"
-    looks: ClassVar[Looks] = staticmethod(looks)
+    sample_masks: ClassVar[MaskSampler] = staticmethod(sample_masks)

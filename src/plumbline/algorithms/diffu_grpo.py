@@ -1,4 +1,4 @@
-"""diffu-GRPO: one look with the whole answer hidden, each token by itself.
+"""diffu-GRPO: one mask sample that hides the whole answer, each token by itself.
 
 Rule. log p of each token given the prompt alone, everything else hidden; ratio, clip and weights
 are those of tokens, as in `grpo`.
@@ -10,7 +10,7 @@ Source. d1: Zhao et al. 2025, arXiv:2504.12216. Its random masking of the prompt
 many inner epochs, is left out.
 
 Assumption. Tokens are nearly independent given the prompt. They are not, so this is no bound of the
-sampler's law; it is kept as a baseline.
+sampler's distribution; it is kept as a baseline.
 
 Edge case. What makes the answer hang together cannot be learnt: no token sees another.
 """
@@ -21,11 +21,16 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from plumbline.algorithms.algorithm import Clipped
-from plumbline.algorithms.views import Look, Scores, View, bound_views
+from plumbline.algorithms.scoring_targets import (
+    MaskSample,
+    Scores,
+    ScoringTarget,
+    make_bound_targets,
+)
 from plumbline.records import Trajectory
 
 
-def looks(length: int, draws: int, rng: np.random.Generator) -> Iterator[Look]:  # noqa: ARG001 - nothing is drawn
+def sample_masks(length: int, mask_samples: int, rng: np.random.Generator) -> Iterator[MaskSample]:  # noqa: ARG001 - nothing is drawn
     """Everything hidden, once."""
     yield np.ones(length, dtype=bool), 1.0
 
@@ -37,8 +42,8 @@ class DiffuGrpo(Clipped):
     likelihood: ClassVar[str] = "diffu"
     name: Literal["diffu_grpo"] = "diffu_grpo"
 
-    def views(
+    def targets(
         self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator
-    ) -> list[View]:
-        """See `Algorithm.views`."""
-        return bound_views(policy, trajectories, looks, 1, rng)
+    ) -> list[ScoringTarget]:
+        """See `Algorithm.targets`."""
+        return make_bound_targets(policy, trajectories, sample_masks, 1, rng)

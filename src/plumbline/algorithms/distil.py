@@ -32,7 +32,7 @@ class Distil(Clipped):
     """The KL to a teacher, on the policy's own answers."""
 
     title: ClassVar[str] = "Distillation"
-    compares: ClassVar[bool] = False
+    uses_group_baseline: ClassVar[bool] = False
 
     name: Literal["distil"] = "distil"
     normaliser: Normaliser = "dapo"

@@ -3,7 +3,7 @@
 Rule. loss = mean over pairs of -log sigmoid(m), m = beta * [(new - reference)(best) - (new -
 reference)(worst)], with log-probabilities of whole answers. Its gradient is that of -sum of w A log
 p with A = beta * sigmoid(-m) for the best and -A for the worst. So once their log-probabilities are
-known, the two answers may stand in different passes.
+known, the two answers may stand in different micro-batches.
 
 Reason. A verifier gives pairs for nothing, and a pair needs no scale of the reward.
 
@@ -27,22 +27,22 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from plumbline.algorithms.advantages import has_signal
-from plumbline.algorithms.rft import Picking
+from plumbline.algorithms.rft import SubsetAlgorithm
 from plumbline.records import Group
 
 
-class Dpo(Picking):
+class Dpo(SubsetAlgorithm):
     """Direct preference optimisation of the best against the worst answer to each prompt."""
 
     title: ClassVar[str] = "DPO"
-    paired: ClassVar[bool] = True
+    pairwise: ClassVar[bool] = True
 
     name: Literal["dpo"] = "dpo"
     beta: float = Field(default=0.1, gt=0)
     """How little a pair may move from the reference."""
 
-    def credit(self, group: Group) -> NDArray[np.float64]:
-        """See `Algorithm.credit`: 1 for the best, -1 for the worst."""
+    def group_advantages(self, group: Group) -> NDArray[np.float64]:
+        """See `Algorithm.group_advantages`: 1 for the best, -1 for the worst."""
         rewards, signs = group.rewards(), np.zeros(len(group.rollouts))
         if has_signal(rewards):
             signs[np.nanargmax(rewards)], signs[np.nanargmin(rewards)] = 1.0, -1.0

@@ -12,7 +12,7 @@ and its complement see every token once, which halves the variance.
 Source. Ou et al. 2025, arXiv:2512.03759. The factor w L in front is as in `gspo`.
 
 Assumption. A change of the bound is a change of the likelihood: nothing says so where the bound is
-loose, and it is the model's at temperature 1, not the sampler's law.
+loose, and it is the model's at temperature 1, not the sampler's distribution.
 
 Edge case. The complement of a full set is empty: such a draw stands alone and counts whole.
 """
@@ -22,29 +22,29 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from plumbline.algorithms.algorithm import Bounded
+from plumbline.algorithms.algorithm import BoundAlgorithm
 from plumbline.algorithms.objective import Level
-from plumbline.algorithms.views import Look, Looks
+from plumbline.algorithms.scoring_targets import MaskSample, MaskSampler
 
 
-def looks(length: int, draws: int, rng: np.random.Generator) -> Iterator[Look]:
-    """Sets of uniform size and their complements: two looks a draw."""
-    for _ in range(draws):
+def sample_masks(length: int, mask_samples: int, rng: np.random.Generator) -> Iterator[MaskSample]:
+    """Sets of uniform size and their complements: two mask samples a draw."""
+    for _ in range(mask_samples):
         count = int(rng.integers(1, length + 1))
         hidden = np.zeros(length, dtype=bool)
         hidden[rng.permutation(length)[:count]] = True
         share = 0.5 if count < length else 1.0
-        yield hidden, share * length / count / draws
+        yield hidden, share * length / count / mask_samples
         if count < length:
-            yield ~hidden, share * length / (length - count) / draws
+            yield ~hidden, share * length / (length - count) / mask_samples
 
 
-class Espo(Bounded):
+class Espo(BoundAlgorithm):
     """ELBO-based sequence-level policy optimisation."""
 
     likelihood: ClassVar[str] = "espo"
     name: Literal["espo"] = "espo"
-    looks: ClassVar[Looks] = staticmethod(looks)
+    sample_masks: ClassVar[MaskSampler] = staticmethod(sample_masks)
 
     @property
     def level(self) -> Level:

@@ -1,8 +1,8 @@
 """GDPO: the ELBO as an integral over the hidden share, by quadrature instead of chance.
 
 Rule. The bound is an integral over t in (0, 1) of E[sum over hidden places of log p] / t, each
-place being hidden with probability t. `draws` Gauss-Legendre nodes replace random t; a node counts
-its weight over t. Ratio and clip are those of whole answers, as in `espo`.
+place being hidden with probability t. `mask_samples` Gauss-Legendre nodes replace random t; a node
+counts its weight over t. Ratio and clip are those of whole answers, as in `espo`.
 
 Reason. Most of the ELBO's variance is that of t, and the integrand is smooth in it: two or three
 nodes do what many draws of t do.
@@ -20,24 +20,24 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from plumbline.algorithms.algorithm import Bounded
+from plumbline.algorithms.algorithm import BoundAlgorithm
 from plumbline.algorithms.objective import Level
-from plumbline.algorithms.views import Look, Looks
+from plumbline.algorithms.scoring_targets import MaskSample, MaskSampler
 
 
-def looks(length: int, draws: int, rng: np.random.Generator) -> Iterator[Look]:
-    """One set for each of `draws` nodes on (0, 1)."""
-    nodes, node_weights = np.polynomial.legendre.leggauss(draws)
+def sample_masks(length: int, mask_samples: int, rng: np.random.Generator) -> Iterator[MaskSample]:
+    """One set for each of `mask_samples` nodes on (0, 1)."""
+    nodes, node_weights = np.polynomial.legendre.leggauss(mask_samples)
     for node, weight in zip((nodes + 1) / 2, node_weights / 2, strict=True):
         yield rng.random(length) < node, float(weight / node)
 
 
-class Gdpo(Bounded):
+class Gdpo(BoundAlgorithm):
     """Group diffusion policy optimisation."""
 
     likelihood: ClassVar[str] = "gdpo"
     name: Literal["gdpo"] = "gdpo"
-    looks: ClassVar[Looks] = staticmethod(looks)
+    sample_masks: ClassVar[MaskSampler] = staticmethod(sample_masks)
 
     @property
     def level(self) -> Level:

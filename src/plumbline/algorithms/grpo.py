@@ -15,8 +15,8 @@ Source. Shao et al. 2024, arXiv:2402.03300; Dr. GRPO: Liu et al. 2025, arXiv:250
 a clip of two widths: Yu et al. 2025, arXiv:2503.14476; the clip: Schulman et al. 2017,
 arXiv:1707.06347.
 
-Assumption. Old log-probabilities are the sampler's own, of the law that is scored (`rl.max_gap`
-watches it).
+Assumption. Old log-probabilities are the sampler's own, of the sampling distribution that is scored
+(`rl.max_gap` watches it).
 
 Edge case. A group whose rewards are all equal has advantages of exactly 0 and costs no pass; a
 rollout that could not be judged has 0, too, and the others are compared without it.
@@ -29,7 +29,12 @@ import numpy as np
 
 from plumbline.algorithms.algorithm import Clipped
 from plumbline.algorithms.objective import Level
-from plumbline.algorithms.views import Pick, Scores, View, trajectory_views
+from plumbline.algorithms.scoring_targets import (
+    Pick,
+    Scores,
+    ScoringTarget,
+    make_trajectory_targets,
+)
 from plumbline.config.section import PositiveInt
 from plumbline.errors import RecipeError
 from plumbline.records import Sampling, Trajectory
@@ -61,12 +66,12 @@ class Grpo(Clipped):
                 "(sampling.steps)"
             )
 
-    def views(
+    def targets(
         self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator
-    ) -> list[View]:
-        """See `Algorithm.views`: `keep` of the steps, where it is set."""
+    ) -> list[ScoringTarget]:
+        """See `Algorithm.targets`: `keep` of the steps, where it is set."""
         # one that ends early makes fewer
-        allowed = min(t.sampling.most_steps or len(t.steps) for t in trajectories)
+        allowed = min(t.sampling.most_steps or len(t.transitions) for t in trajectories)
         if self.keep is not None and (self.keep > allowed or not policy.stepwise):
             of = (
                 f"a trajectory has {allowed} steps"
@@ -79,4 +84,6 @@ class Grpo(Clipped):
                 if policy.stepwise
                 else "leave it out",
             )
-        return trajectory_views(trajectories, self.keep, self.pick, rng, split=policy.stepwise)
+        return make_trajectory_targets(
+            trajectories, self.keep, self.pick, rng, split=policy.stepwise
+        )

@@ -25,7 +25,7 @@ import numpy as np
 
 from plumbline.algorithms.algorithm import Clipped
 from plumbline.algorithms.objective import Level
-from plumbline.algorithms.views import Scores, View, trajectory_views
+from plumbline.algorithms.scoring_targets import Scores, ScoringTarget, make_trajectory_targets
 from plumbline.records import Trajectory
 
 
@@ -39,12 +39,12 @@ class Gspo(Clipped):
         """See `Clipped.level`."""
         return "sequence"
 
-    def views(
+    def targets(
         self,
         policy: Scores,  # noqa: ARG002
         trajectories: Sequence[Trajectory],
         rng: np.random.Generator,
-    ) -> list[View]:
-        """See `Algorithm.views`: one view holds all of a rollout, because its ratio needs all terms
-        in one pass."""
-        return trajectory_views(trajectories, None, "stratified", rng, split=False)
+    ) -> list[ScoringTarget]:
+        """See `Algorithm.targets`: one target holds all of a rollout, because its ratio needs all
+        terms in one micro-batch."""
+        return make_trajectory_targets(trajectories, None, "stratified", rng, split=False)

@@ -13,11 +13,12 @@ Source. Ni et al. 2026, "The Flexibility Trap: Why Arbitrary Order Limits Reason
 Diffusion Language Models", arXiv:2601.15165; the code is github.com/LeapLabTHU/JustGRPO.
 
 Assumption. What is learnt in one order helps in others: a model that is to be sampled in parallel
-afterwards is evaluated that way in a run of its own (`plumbline eval` with another law).
+afterwards is evaluated that way in a run of its own (`plumbline eval` with another sampling
+distribution).
 
 Edge case. An answer ends at its first end token, and the places behind it are neither drawn nor
 scored. A step that filled several places would draw them independently of each other, which is
-another law, so it is refused.
+another sampling distribution, so it is refused.
 """
 
 from typing import ClassVar, Literal

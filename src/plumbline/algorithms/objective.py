@@ -20,17 +20,18 @@ denominator:
     grpo      1 / (n * len_i)          each rollout counts once
     dapo      1 / sum of lengths       each token counts once
 
-Truncated importance sampling (`rl.tis`), where the sampler's law is not the one that is trained
-(another engine, other weights): each unit's loss is weighted by min(exp(mean of old - sampled),
-cap), with `old` scored by the learner before the update and `sampled` recorded by the sampler. Of
-terms it is the rule of Yao et al. 2025 ("Your efficient RL framework secretly brings you off-policy
-RL training") and TRL's `token_truncate`; of steps and sequences it is a mean like their ratio, so
-that weight times ratio is always the ratio to the sampler's records. The KL is weighted, too: with
-the factor r in it its gradient stays that of the KL under the weights that are trained.
+Truncated importance sampling (`rl.tis`), where the sampler's distribution is not the one that is
+trained (another engine, other weights): each unit's loss is weighted by min(exp(mean of old -
+sampled), cap), with `old` scored by the learner before the update and `sampled` recorded by the
+sampler. Of terms it is the rule of Yao et al. 2025 ("Your efficient RL framework secretly brings
+you off-policy RL training") and TRL's `token_truncate`; of steps and sequences it is a mean like
+their ratio, so that weight times ratio is always the ratio to the sampler's records. The KL is
+weighted, too: with the factor r in it its gradient stays that of the KL under the weights that are
+trained.
 
-The sum runs over all n rollouts of the batch, whether a pass holds some of them or all, and whether
-groups without signal were skipped: the gradient is the same (a test holds it), and so are TRL's
-loss and gradient on its batches.
+The sum runs over all n rollouts of the batch, whether a micro-batch holds some of them or all, and
+whether groups without signal were skipped: the gradient is the same (a test holds it), and so are
+TRL's loss and gradient on its batches.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Units:
         return total / self.size.to(values.dtype)
 
 
-def units(
+def group_units(
     level: Level, owner: Tensor, step: Tensor, weight: Tensor, length: Tensor | None = None
 ) -> Units:
     """Group terms [N] by level.
@@ -117,7 +118,7 @@ def units(
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What one pass contributes: the loss to differentiate, and sums over its units for the
+    """What one micro-batch contributes: the loss to differentiate, and sums over its units for the
     metrics."""
 
     loss: Tensor  # scalar
@@ -132,7 +133,7 @@ class Losses:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ComparedTerms:
-    """The terms [N] of one pass under the weights being trained, and what they are compared
+    """The terms [N] of one micro-batch under the weights being trained, and what they are compared
     with."""
 
     new: Tensor  # [N] log-probabilities under the weights being trained, with gradient
@@ -159,10 +160,10 @@ def clipped_surrogate(
     """The weighted sum above.
 
     Args:
-        terms: of the pass.
+        terms: of the micro-batch.
         clip_low: the ratio may fall to 1 - clip_low before the gradient stops.
         clip_high: the ratio may rise to 1 + clip_high.
-        grouping: from `units`; None takes each term by itself.
+        grouping: from `group_units`; None takes each term by itself.
     """
 
     def clipped(new: Tensor, ratio: Tensor, advantages: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG001
@@ -172,10 +173,10 @@ def clipped_surrogate(
         )
         return -(ratio * advantages).minimum(bounded * advantages), stopped
 
-    return over_units(clipped, terms, grouping)
+    return sum_over_units(clipped, terms, grouping)
 
 
-def over_units(of_unit: OfUnit, terms: ComparedTerms, grouping: Units | None = None) -> Losses:
+def sum_over_units(of_unit: OfUnit, terms: ComparedTerms, grouping: Units | None = None) -> Losses:
     """A weighted sum over units of what `of_unit` makes of each, and the KL to a reference.
 
     The KL is estimated from the sampled terms: at the level of tokens by r * k3 with

@@ -36,19 +36,21 @@ from plumbline.config.section import PositiveInt
 from plumbline.records import Group
 
 
-class Picking(Algorithm):
-    """An algorithm that picks answers of each group, and raises or lowers their
+class SubsetAlgorithm(Algorithm):
+    """An algorithm that selects answers of each group, and raises or lowers their
     log-probabilities."""
 
-    has_ratio: ClassVar[bool] = False
-    picks: ClassVar[bool] = True
+    uses_ratio: ClassVar[bool] = False
+    selects_subset: ClassVar[bool] = True
 
     def surrogate(self, scored: Scored) -> Losses:
         """See `Algorithm.surrogate`: -sum of weight * advantage * log p."""
-        return Losses(-(scored.weight * scored.step_weight * scored.advantage * scored.new).sum())
+        return Losses(
+            -(scored.weight * scored.transition_weight * scored.advantage * scored.new).sum()
+        )
 
 
-class Rft(Picking):
+class Rft(SubsetAlgorithm):
     """Supervised learning on the best answers to each prompt."""
 
     title: ClassVar[str] = "Rejection sampling"
@@ -62,8 +64,8 @@ class Rft(Picking):
     unverified: bool = False
     """Keep the first answers, whatever they earn: a control."""
 
-    def credit(self, group: Group) -> NDArray[np.float64]:
-        """See `Algorithm.credit`: 1 for a kept answer, 0 for the others."""
+    def group_advantages(self, group: Group) -> NDArray[np.float64]:
+        """See `Algorithm.group_advantages`: 1 for a kept answer, 0 for the others."""
         rewards, kept = group.rewards(), np.zeros(len(group.rollouts))
         if self.unverified:
             order, enough = list(range(len(rewards))), np.ones(len(rewards), dtype=bool)

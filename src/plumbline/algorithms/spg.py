@@ -15,8 +15,8 @@ Source. Wang et al. 2025, arXiv:2510.09541.
 Assumption. The rollouts are of the weights that are trained: no ratio corrects for old ones, so
 there is one inner epoch, and no KL.
 
-Edge case. With one draw of `espo` a place is hidden in one look or its complement, once: upper and
-lower bound then differ by that look's weight alone.
+Edge case. With one draw of `espo` a place is hidden in one mask sample or its complement, once:
+upper and lower bound then differ by that sample's weight alone.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ import numpy as np
 from plumbline.algorithms import espo, gdpo
 from plumbline.algorithms.algorithm import Algorithm, Scored
 from plumbline.algorithms.objective import Losses
-from plumbline.algorithms.views import Scores, View, bound_views
+from plumbline.algorithms.scoring_targets import Scores, ScoringTarget, make_bound_targets
 from plumbline.config.section import PositiveInt
 from plumbline.records import Trajectory
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-LOOKS = {"espo": espo.looks, "gdpo": gdpo.looks}
+MASK_SAMPLERS = {"espo": espo.sample_masks, "gdpo": gdpo.sample_masks}
 ORDER = 1.5
 """The exponent b of the upper bound (1 makes it the log of a mean; larger is tighter where draws
 differ)."""
@@ -49,56 +49,60 @@ class Spg(Algorithm):
 
     families: ClassVar[tuple[str, ...]] = ("masked",)
     likelihood: ClassVar[str] = "spg"
-    has_ratio: ClassVar[bool] = False
+    uses_ratio: ClassVar[bool] = False
     name: Literal["spg"] = "spg"
     bound: Literal["espo", "gdpo"] = "espo"
-    """Whose looks."""
-    draws: PositiveInt = 1
+    """Whose mask samples."""
+    mask_samples: PositiveInt = 1
 
-    def views(
+    def targets(
         self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator
-    ) -> list[View]:
-        """See `Algorithm.views`."""
-        return bound_views(policy, trajectories, LOOKS[self.bound], self.draws, rng)
+    ) -> list[ScoringTarget]:
+        """See `Algorithm.targets`."""
+        return make_bound_targets(
+            policy, trajectories, MASK_SAMPLERS[self.bound], self.mask_samples, rng
+        )
 
     def surrogate(self, scored: Scored) -> Losses:
         """See `Algorithm.surrogate`."""
-        place = _places(scored)
+        place = _number_positions(scored)
         return Losses(
-            sandwiched(scored.new, scored.step_weight, place, scored.advantage, scored.weight)
+            sandwich_loss(
+                scored.new, scored.transition_weight, place, scored.advantage, scored.weight
+            )
         )
 
 
-def _places(scored: Scored) -> Tensor:
+def _number_positions(scored: Scored) -> Tensor:
     """A number [N] for each term, equal where the same token of the same rollout was looked at."""
     import torch
 
     positions = np.concatenate(
-        [step.positions for view in scored.views for step in view.trajectory.steps]
+        [step.positions for target in scored.targets for step in target.trajectory.transitions]
     )
     longest = int(positions.max()) + 1
     return scored.owner * longest + torch.from_numpy(positions).to(scored.owner.device)
 
 
-def sandwiched(
-    logprobs: Tensor, step_weight: Tensor, place: Tensor, advantages: Tensor, weight: Tensor
+def sandwich_loss(
+    logprobs: Tensor, transition_weight: Tensor, place: Tensor, advantages: Tensor, weight: Tensor
 ) -> Tensor:
     """The loss, a scalar.
 
     Args:
         logprobs: [N], of single tokens in single draws, with gradient.
-        step_weight: [N], the weight of the draw that a term belongs to (draw weights sum to 1 over
-            a hidden token's chances of being seen).
+        transition_weight: [N], the weight of the draw that a term belongs to (draw weights sum to 1
+            over a hidden token's chances of being seen).
         place: [N], int64: equal for terms of the same token of the same rollout.
         advantages: [N], equal within a rollout.
         weight: [N], equal within a rollout.
     """
     import torch
 
-    lower = -(logprobs * step_weight * advantages * weight)
+    lower = -(logprobs * transition_weight * advantages * weight)
     kinds, of_term = torch.unique(place, return_inverse=True)
     # log(sum w p^b) of each place, stably: shifted by the place's largest exponent.
-    exponent = step_weight.log().to(logprobs.dtype) + ORDER * logprobs
+    exponent = transition_weight.log().to(logprobs.dtype) + ORDER * logprobs
     largest = logprobs.new_full((len(kinds),), -torch.inf)
     largest = largest.scatter_reduce(0, of_term, exponent.detach(), "amax")
     total = torch.zeros_like(largest).index_add(0, of_term, (exponent - largest[of_term]).exp())

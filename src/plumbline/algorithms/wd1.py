@@ -29,15 +29,15 @@ from plumbline.algorithms import coupled_grpo, diffu_grpo, espo, gdpo
 from plumbline.algorithms.advantages import has_signal
 from plumbline.algorithms.algorithm import Algorithm, Scored
 from plumbline.algorithms.objective import Losses
-from plumbline.algorithms.views import Scores, View, bound_views
+from plumbline.algorithms.scoring_targets import Scores, ScoringTarget, make_bound_targets
 from plumbline.config.section import PositiveInt
 from plumbline.records import Trajectory
 
-LOOKS = {
-    "diffu": diffu_grpo.looks,
-    "coupled": coupled_grpo.looks,
-    "espo": espo.looks,
-    "gdpo": gdpo.looks,
+MASK_SAMPLERS = {
+    "diffu": diffu_grpo.sample_masks,
+    "coupled": coupled_grpo.sample_masks,
+    "espo": espo.sample_masks,
+    "gdpo": gdpo.sample_masks,
 }
 
 
@@ -46,11 +46,11 @@ class Wd1(Algorithm):
 
     families: ClassVar[tuple[str, ...]] = ("masked",)
     likelihood: ClassVar[str] = "wd1"
-    has_ratio: ClassVar[bool] = False
+    uses_ratio: ClassVar[bool] = False
     name: Literal["wd1"] = "wd1"
     bound: Literal["diffu", "coupled", "espo", "gdpo"] = "diffu"
-    """Whose looks."""
-    draws: PositiveInt = 1
+    """Whose mask samples."""
+    mask_samples: PositiveInt = 1
     """Of `bound`; diffu has one."""
     scale_advantages: Literal["none"] = "none"
     """The softmax is the scale."""
@@ -65,12 +65,16 @@ class Wd1(Algorithm):
             result[judged] = up / up.sum() - down / down.sum()
         return result
 
-    def views(
+    def targets(
         self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator
-    ) -> list[View]:
-        """See `Algorithm.views`."""
-        return bound_views(policy, trajectories, LOOKS[self.bound], self.draws, rng)
+    ) -> list[ScoringTarget]:
+        """See `Algorithm.targets`."""
+        return make_bound_targets(
+            policy, trajectories, MASK_SAMPLERS[self.bound], self.mask_samples, rng
+        )
 
     def surrogate(self, scored: Scored) -> Losses:
         """See `Algorithm.surrogate`."""
-        return Losses(-(scored.new * scored.step_weight * scored.advantage * scored.weight).sum())
+        return Losses(
+            -(scored.new * scored.transition_weight * scored.advantage * scored.weight).sum()
+        )

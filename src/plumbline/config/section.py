@@ -71,7 +71,7 @@ def section(
     advice: str = ALL_KEYS,
     hint: Hint | None = None,
 ) -> S:
-    """Check the plain values of one section, or of a sampling law, and type them.
+    """Check the plain values of one section, or of a sampling distribution, and type them.
 
     Args:
         kind: a `Section`, or a frozen dataclass.

@@ -1,10 +1,10 @@
 """vLLM as a sampler: it draws with the learner's weights, which it is handed version by version.
 
-What is drawn comes from the server's own random numbers: the law is the recipe's (temperature,
-top-k, top-p, as `token_law`), but a run is not the same to the bit when it is repeated. Each answer
-keeps the log-probabilities that the server computed for it; `train/sampler_scorer_gap` is how far
-the learner's own are from them. Weights are believed to be there once a probe says so: vLLM's own
-checksums are, on a CPU, those of nothing, before and after.
+What is drawn comes from the server's own random numbers: the sampling distribution is the recipe's
+(temperature, top-k, top-p, as `sampling_distribution`), but a run is not the same to the bit when
+it is repeated. Each answer keeps the log-probabilities that the server computed for it;
+`train/sampler_scorer_gap` is how far the learner's own are from them. Weights are believed to be
+there once a probe says so: vLLM's own checksums are, on a CPU, those of nothing, before and after.
 
 Whoever reaches a server can change its weights, and with `transfer` run code in it: vLLM unpickles
 what it is sent, and a key guards its paths under /v1 only. So one of a run's own listens on a Unix
@@ -34,10 +34,10 @@ from plumbline.errors import EngineError
 from plumbline.policies.policy import Policy
 from plumbline.policies.pretrained.weight_sync_check import (
     TEXT,
-    Arrivals,
     NumberPair,
+    WeightSyncCheck,
     check_tokenizer,
-    probe,
+    encode_probe,
 )
 from plumbline.recipe import Recipe
 from plumbline.recipe.execution import EngineSection
@@ -315,7 +315,7 @@ class VllmSampler:
         """See `Sampler.prompt_length`."""
         return int(self.policy.prompt_length(messages))
 
-    def exact(self, sampling: Sampling) -> bool:  # noqa: ARG002 - every law is scored exactly
+    def exact(self, sampling: Sampling) -> bool:  # noqa: ARG002 - each is scored exactly
         """See `Sampler.exact`."""
         return True
 
@@ -344,9 +344,9 @@ class VllmSampler:
                     yield request, replace(trajectory, version=self.version)
 
     def _parts(self, requests: Sequence[Request]) -> list[Part]:
-        """Requests with equal prompts and laws together, at most `IN_FLIGHT` copies in a part;
-        greedy ones alone."""
-        from plumbline.policies.chunks import copies
+        """Requests with equal prompts and sampling together, at most `IN_FLIGHT` copies in a
+        part; greedy ones alone."""
+        from plumbline.policies.chunks import group_copies
 
         def encode(request: Request) -> list[int]:
             ids: list[int] = self.policy.chat.prompt(request.messages)
@@ -355,10 +355,10 @@ class VllmSampler:
 
         return [
             (prompt, part)
-            for law, groups in copies(requests, Sampling, encode, IN_FLIGHT)
+            for sampling, groups in group_copies(requests, Sampling, encode, IN_FLIGHT)
             for prompt, group in groups
             # greedy copies are refused
-            for part in ([[one] for one in group] if law.greedy else [group])
+            for part in ([[one] for one in group] if sampling.greedy else [group])
         ]
 
 
@@ -380,7 +380,7 @@ class Publication:
         )
         self.base = self.name = self.token = ""
         self.context = 0
-        self._arrivals = Arrivals()
+        self._arrivals = WeightSyncCheck()
 
     def are_there(self, client: Client, policy: Any) -> bool:
         """Whether a server has the weights that it was handed last: it may be another one, or have
@@ -412,15 +412,15 @@ class Publication:
             ServerLostError: the server broke.
             EngineError: too little of the update is left after rounding, or something else samples.
         """
-        from plumbline.policies.pretrained.numerics import exact_logprobs
+        from plumbline.policies.pretrained.numerics import compute_float32_logprobs
 
         began = time.perf_counter()
         token = f"{PREFIX}{version}-{uuid.uuid4().hex[:8]}"
         name = token if self.how == "lora" else self.base
         rounding = self._arrivals.check_rounding(self._load(client, policy, token), self.dtype)
         seconds = time.perf_counter() - began
-        sequences = probe(policy.chat, self.context)
-        exact = exact_logprobs(policy.model, sequences)
+        sequences = encode_probe(policy.chat, self.context)
+        exact = compute_float32_logprobs(policy.model, sequences)
         served = exact.new_tensor(client.score(sequences, name))
         moved = self._arrivals.check_probe(
             NumberPair(exact, served), rounding.get("engine/update_arrived", 1.0)
@@ -446,7 +446,7 @@ class Publication:
                     client.call("/v1/unload_lora_adapter", {"lora_name": folder.name})
             return weights
         if self.how == "transfer":
-            state, weights = adapters.rounded(policy, self.dtype)
+            state, weights = adapters.round_weights(policy, self.dtype)
             update = {
                 "names": list(state),
                 "dtype_names": [
@@ -454,7 +454,7 @@ class Publication:
                 ],
                 "shapes": [list(weight.shape) for weight in state.values()],
                 "ipc_handles_pickled": base64.b64encode(
-                    pickle.dumps(adapters.handles(state))
+                    pickle.dumps(adapters.list_ipc_handles(state))
                 ).decode(),
             }
             client.call("/init_weight_transfer_engine", {"init_info": {"packed": False}})

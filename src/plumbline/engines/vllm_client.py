@@ -37,8 +37,8 @@ STREAMED = {
 }
 # ask again; 404: an adapter that a server does not know which was started again
 AGAIN = {404, 408, 429}
-# A prompt, and its copies under one law, which are asked for in one request; a copy leaves when it
-# has ended.
+# A prompt, and its copies under one sampling distribution, which are asked for in one request; a
+# copy leaves when it has ended.
 Part = tuple[list[int], list[Request]]
 # A request with its prompt, the answer's tokens (what ended it included), their log-probabilities,
 # and whether one of the stop tokens ended it.
@@ -272,22 +272,28 @@ class Client:
         Raises:
             ServerLostError, EngineError: see `choices`.
         """
-        copies, law = list(left), left[0].sampling
+        copies, sampling = list(left), left[0].sampling
         begun: list[tuple[list[int], list[float]]] = [([], []) for _ in copies]
-        async for piece in choices(client, {**completion(prompt, law), **said, "n": len(copies)}):
+        async for piece in choices(
+            client, {**completion(prompt, sampling), **said, "n": len(copies)}
+        ):
             tokens, logprobs = begun[piece["index"]]
             if new := piece["token_ids"]:
                 tokens += new
-                logprobs += [0.0] * len(new) if law.greedy else piece["logprobs"]["token_logprobs"]
+                logprobs += (
+                    [0.0] * len(new) if sampling.greedy else piece["logprobs"]["token_logprobs"]
+                )
             if piece["finish_reason"] is not None:
                 stopped = piece["finish_reason"] == "stop"
                 found.put((left, (copies[piece["index"]], prompt, tokens, logprobs, stopped)))
 
 
-def completion(prompt: list[int], law: Sampling) -> dict[str, Any]:
+def completion(prompt: list[int], sampling: Sampling) -> dict[str, Any]:
     """What is posted to /v1/completions for one answer to a prompt, but for the model and what ends
     the answer."""
-    words = {name: getattr(law, name) for name in ("temperature", "top_k", "top_p", "max_tokens")}
+    words = {
+        name: getattr(sampling, name) for name in ("temperature", "top_k", "top_p", "max_tokens")
+    }
     return {**NEUTRAL, **STREAMED, **words, "prompt": prompt, "n": 1}
 
 

@@ -187,11 +187,11 @@ def pair_evaluations(
 ) -> Pairing:
     """The pairing of an evaluation of `run` with one of `against`: its difference, or why there is
     none."""
-    law = after.sampling
+    sampling = after.sampling
     drawn = [
-        f"{key} {old} → {law[key]}"
+        f"{key} {old} → {sampling[key]}"
         for key, old in before.sampling.items()
-        if law.get(key, old) != old
+        if sampling.get(key, old) != old
     ]
     remarks = [remark, f"drawn otherwise: {', '.join(drawn)}" if drawn else ""]
     pairing = Pairing(

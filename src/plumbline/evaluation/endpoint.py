@@ -75,7 +75,7 @@ class Endpoint:
         """See `Sampler.prompt_length`: 0, for tokens are not known here."""
         return 0
 
-    def exact(self, sampling: Sampling) -> bool:  # noqa: ARG002 - whatever the law
+    def exact(self, sampling: Sampling) -> bool:  # noqa: ARG002 - whatever it is
         """See `Sampler.exact`: nothing is scored."""
         return False
 
@@ -114,20 +114,20 @@ class Endpoint:
             ) from error
 
     async def _ask(self, client: Any, gate: asyncio.Semaphore, request: Request) -> Trajectory:
-        law = request.sampling
+        sampling = request.sampling
         body: dict[str, Any] = {
             "model": self.model,
             "messages": [dict(message) for message in request.messages],
         }
-        body |= {"temperature": law.temperature, "max_tokens": law.max_tokens}
-        if law.top_p < 1:
-            body["top_p"] = law.top_p
-        if law.top_k:
-            body["top_k"] = law.top_k
+        body |= {"temperature": sampling.temperature, "max_tokens": sampling.max_tokens}
+        if sampling.top_p < 1:
+            body["top_p"] = sampling.top_p
+        if sampling.top_k:
+            body["top_k"] = sampling.top_k
         async with gate:
             try:
                 async with asyncio.timeout(self.timeout):
-                    said = await self._post(client, json.dumps(body), law.max_tokens)
+                    said = await self._post(client, json.dumps(body), sampling.max_tokens)
             except TimeoutError as error:
                 raise self._error(
                     f"gave no whole answer within {self.timeout:g} seconds"
@@ -135,9 +135,9 @@ class Endpoint:
         text, finish, tokens = self._read(said)
         return Trajectory(
             prompt=np.zeros(0, dtype=np.int64),
-            steps=(),
+            transitions=(),
             text=text,
-            sampling=law,
+            sampling=sampling,
             finish="length" if finish == "length" else "stop",
             # so many, and which is not known; one number in memory
             answer=np.broadcast_to(np.int64(-1), tokens),

@@ -251,10 +251,10 @@ def options_as_trained(model: str, options: ModelOptions) -> tuple[ModelSection,
         saved.pop("quantize", None)
     opening = ("family", "device", "dtype", "rows_at_once", "chat_template")
     given = {key: value for key in opening if (value := getattr(options, key)) is not None}
-    law = {**card.sampling} if card is not None else {}
+    sampling = {**card.sampling} if card is not None else {}
     if given.get("family", saved.get("family")) != saved.get("family"):
         # what was saved is another family's; a model that says so itself is refused
-        saved, law = {}, {}
+        saved, sampling = {}, {}
     family = options_of({"family": "autoregressive", **saved, **given}["family"])
     opened = {**saved, **given, "name": model}
     limits = {
@@ -264,7 +264,7 @@ def options_as_trained(model: str, options: ModelOptions) -> tuple[ModelSection,
     }
     if options.sampling_temperature == 0:
         limits |= {"top_k": 0, "top_p": 1.0}
-    law |= {key: value for key, value in limits.items() if value is not None}
+    sampling |= {key: value for key, value in limits.items() if value is not None}
     # more blocks than --max-tokens has tokens; a family without steps
     advice = "leave out --max-tokens or --steps"
     where = f"{model} cannot be sampled like this"
@@ -273,7 +273,12 @@ def options_as_trained(model: str, options: ModelOptions) -> tuple[ModelSection,
             family.model, opened, "the model's options", inside="model.", hint=explain_foreign_key
         ),
         section(
-            family.sampling, law, where, inside="sampling.", advice=advice, hint=explain_foreign_key
+            family.sampling,
+            sampling,
+            where,
+            inside="sampling.",
+            advice=advice,
+            hint=explain_foreign_key,
         ),
     )
 

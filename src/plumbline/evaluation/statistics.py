@@ -147,8 +147,8 @@ def is_surely_over(values: ArrayLike, limit: float, clusters: Clusters = None) -
 
 
 def t_interval(values: ArrayLike) -> Interval:
-    """The mean of a few `values` [n] and Student's interval (1908) for draws from one normal law:
-    that of seeds.
+    """The mean of a few `values` [n] and Student's interval (1908) for draws from one normal
+    distribution: that of seeds.
 
     With n = 1 there is no interval, and its ends are NaN.
     """
@@ -529,7 +529,7 @@ def count_units_within(change: PairedDifference, margin: float) -> UnitCount:
 
 
 def detectable_difference(difference: Interval, tests: int = 1) -> float:
-    """The least difference that so many examples show four times in five, by the normal law of
+    """The least difference that so many examples show four times in five, by the normal distribution of
     their mean.
 
     Args:

@@ -221,8 +221,8 @@ def changes(
         if source.run and source.run.recipe.evaluation.final
         else "test"
     )
-    _, law = options_as_trained(source.model, OPTIONS)
-    options = replace(OPTIONS, max_tokens=law.max_tokens)
+    _, sampling = options_as_trained(source.model, OPTIONS)
+    options = replace(OPTIONS, max_tokens=sampling.max_tokens)
     for name, task in tasks.items():
         examples = task.examples(split)[:n]
         before, after = (

@@ -154,7 +154,7 @@ def export(what: Export, listener: Listener) -> Exported:
         raise ModelError(
             f"{source.model} is of family {section.family}, and the readers of GGUF write from "
             "left to right: they "
-            "would open it and answer by another law",
+            "would open it and answer by another sampling distribution",
             "export it with --kind merged",
         )
     if what.evaluate is not None and source.card is None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from plumbline.policies.pretrained.gguf_writer import ReadBack, Stored
-    from plumbline.policies.pretrained.weight_sync_check import Arrived, NumberPair
+    from plumbline.policies.pretrained.weight_sync_check import NumberPair, SyncedShare
 
 OPTIONS = ModelOptions(dtype="float32", device="cpu")
 """How a model is opened to be written: merging rounds nothing, and the memory beside a GPU is the
@@ -56,7 +56,7 @@ class Merged:
     """What became of the weights."""
 
     parameters: int
-    arrived: "Arrived | None"
+    arrived: "SyncedShare | None"
     """Of the update since the base, what the stored weights hold; None where nothing is known to
     have been learnt."""
     compared_with: str
@@ -109,15 +109,15 @@ def write_merged(policy: Any, folder: Path, dtype: str, base: str | None, model:
     """
     import torch
 
-    from plumbline.policies.pretrained.adapters import rounded
+    from plumbline.policies.pretrained.adapters import round_weights
     from plumbline.policies.pretrained.policy import PretrainedPolicy
-    from plumbline.policies.pretrained.weight_sync_check import arrived
+    from plumbline.policies.pretrained.weight_sync_check import measure_sync
 
     if not isinstance(policy, PretrainedPolicy):
         return _write_own(policy, folder, dtype, model)
     stored: torch.dtype = getattr(torch, dtype)
     check_mergeable(policy)
-    _, now = rounded(policy, stored)
+    _, now = round_weights(policy, stored)
     before = None
     if policy.adapter is not None:
         before = _below(policy, stored)
@@ -126,7 +126,7 @@ def write_merged(policy: Any, folder: Path, dtype: str, base: str | None, model:
         and base is not None
         and Path(base).absolute() != Path(model).absolute()
     ):
-        _, before = rounded(opened(base), stored)
+        _, before = round_weights(opened(base), stored)
         if before.exact.shape != now.exact.shape:
             raise DataError(
                 f"{base} is of another shape than {model}",
@@ -153,7 +153,7 @@ def write_merged(policy: Any, folder: Path, dtype: str, base: str | None, model:
     gap = (meant - after).abs()
     return Merged(
         sum(weight.numel() for weight in policy.model.parameters()),
-        None if before is None else arrived(before, now),
+        None if before is None else measure_sync(before, now),
         "" if before is None else str(base),
         Gap(float(gap.mean()), float(gap.max()), len(gap)),
     )
@@ -167,9 +167,10 @@ def _write_own(policy: Any, folder: Path, dtype: str, model: str) -> Merged:
             "leave out --dtype",
         )
     chat: list[Message] = [{"role": "user", "content": "?"}]
-    law = options_as_trained(model, replace(OPTIONS, temperature=1.0))[1]
+    sampling = options_as_trained(model, replace(OPTIONS, temperature=1.0))[1]
     answers = [
-        answer for _, answer in policy.sample([Request((copy,), chat, law) for copy in range(4)])
+        answer
+        for _, answer in policy.sample([Request((copy,), chat, sampling) for copy in range(4)])
     ]
     policy.save(folder, read_object(Path(model) / CARD) if (Path(model) / CARD).is_file() else {})
     meant, after = (one.score(answers).logprobs.detach() for one in (policy, opened(str(folder))))
@@ -210,16 +211,16 @@ def logprobs(policy: Any) -> "Tensor":
     import torch
 
     from plumbline.policies.policy import Demonstration
-    from plumbline.policies.pretrained.numerics import exact_logprobs
-    from plumbline.policies.pretrained.weight_sync_check import probe
+    from plumbline.policies.pretrained.numerics import compute_float32_logprobs
+    from plumbline.policies.pretrained.weight_sync_check import encode_probe
     from plumbline.policies.sampling_distribution import noises
 
     if policy.family != "flow":
-        return exact_logprobs(policy.model, probe(policy.chat, policy.context))
+        return compute_float32_logprobs(policy.model, encode_probe(policy.chat, policy.context))
     canvas = (policy.chat.end_of_turn,) * (policy.canvas or 16)
     losses = []
     with torch.no_grad():
-        for prompt in probe(policy.chat, policy.context - len(canvas)):
+        for prompt in encode_probe(policy.chat, policy.context - len(canvas)):
             shown = Demonstration(
                 (*prompt, *canvas), (False,) * len(prompt) + (True,) * len(canvas)
             )
@@ -240,11 +241,11 @@ def check_same(meant: "Tensor", found: "Tensor", what: str) -> None:
 
 
 def _below(policy: Any, stored: Any) -> "NumberPair | None":
-    """The weights below the adapters, as `rounded` samples what is above them; None where others
-    were trained, too."""
+    """The weights below the adapters, as `round_weights` samples what is above them; None where
+    others were trained, too."""
     import torch
 
-    from plumbline.policies.pretrained.adapters import lora_layers, spread
+    from plumbline.policies.pretrained.adapters import lora_layers, sample_elements
     from plumbline.policies.pretrained.weight_sync_check import NumberPair
 
     if any(".lora_" not in name for name in policy.trainable()):
@@ -252,7 +253,8 @@ def _below(policy: Any, stored: Any) -> "NumberPair | None":
     ours = set(lora_layers(policy.model))
     weights = [layer.base_layer.weight for layer in policy.model.modules() if layer in ours]
     exact, served = (
-        [spread(weight.to(dtype)) for weight in weights] for dtype in (torch.float32, stored)
+        [sample_elements(weight.to(dtype)) for weight in weights]
+        for dtype in (torch.float32, stored)
     )
     return NumberPair(torch.cat(exact), torch.cat(served))
 

@@ -1,5 +1,5 @@
-"""Models that sample trajectories and score them by one law. `open_policy` opens one by its
-family's name.
+"""Models that sample trajectories and score them by one sampling distribution. `open_policy` opens
+one by its family's name.
 
 What a family reads of a recipe stands in its `options.py`, and which families there are in
 `plumbline.recipe.families`.

@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from plumbline.errors import DataError, ModelError, RecipeError
-from plumbline.policies.chunks import Chunk, Law
+from plumbline.policies.chunks import Chunk, SamplingT
 from plumbline.policies.options import DenoisingModel
-from plumbline.policies.policy import Demonstration, Terms, common_law
+from plumbline.policies.policy import Demonstration, Terms, common_sampling
 from plumbline.policies.pretrained.adapters import ORIGINAL, lora_layers
 from plumbline.policies.pretrained.loading import Loaded
 from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.policies.sampling_distribution import check_drawn
 from plumbline.policies.saved import saved_settings
-from plumbline.records import Finish, Message, Request, Step, SteppedSampling, Trajectory
+from plumbline.records import Finish, Message, Request, SteppedSampling, Trajectory, Transition
 
 HIDDEN = "\N{LIGHT SHADE}"
 """What a hidden place is shown as."""
@@ -37,12 +37,12 @@ HIDDEN = "\N{LIGHT SHADE}"
 class CanvasPolicy(PretrainedPolicy):
     """The part of a policy with a canvas that does not depend on how the canvas is filled.
 
-    A family has its `law` and the abstract part.
+    A family has its `sampling_type` and the abstract part.
     """
 
-    law: type[SteppedSampling]
-    exploration: "Exploration | None" = None
-    _reference_exploration: "Exploration | None" = None
+    sampling_type: type[SteppedSampling]
+    learned_temperature: "LearnedTemperature | None" = None
+    _reference_temperature: "LearnedTemperature | None" = None
     canvas: int | None
     """L in demonstrations, and the most places that an answer may have; None where neither is
     settled."""
@@ -59,19 +59,23 @@ class CanvasPolicy(PretrainedPolicy):
             "adapters": "none" if self.adapter is None else "fused" if fused else "peft",
         }
 
-    def settled(self, source: str) -> Mapping[str, Any]:
+    def read_saved_settings(self, source: str) -> Mapping[str, Any]:
         """What the model at `source` says about its use, in its own config or in its directory."""
         return {**(getattr(self.model.config, "plumbline", None) or {}), **saved_settings(source)}
 
     def chunks(
-        self, requests: Sequence[Request], law: type[Law], canvas: int | None = None
-    ) -> Iterator[Chunk[Law]]:
+        self, requests: Sequence[Request], sampling_type: type[SamplingT], canvas: int | None = None
+    ) -> Iterator[Chunk[SamplingT]]:
         """See `PretrainedPolicy.chunks`: watched, where somebody watches."""
-        for chunk in super().chunks(requests, law, canvas):
+        for chunk in super().chunks(requests, sampling_type, canvas):
             yield chunk if self.watch is None else replace(chunk, watch=self.watch)
 
-    def finished(
-        self, chunk: Chunk[Law], row: int, canvas: NDArray[np.int64], steps: Sequence[Step]
+    def finish_trajectory(
+        self,
+        chunk: Chunk[SamplingT],
+        row: int,
+        canvas: NDArray[np.int64],
+        steps: Sequence[Transition],
     ) -> tuple[Request, Trajectory]:
         """A chunk's row, and its finished canvas [L] with the steps that filled it as a trajectory.
 
@@ -82,7 +86,7 @@ class CanvasPolicy(PretrainedPolicy):
         answer, finish = answer_of(canvas, self.chat.stop_ids)
         return chunk.requests[row], Trajectory(
             prompt=np.array(chunk.prompts[int(chunk.prompt_of[row])], dtype=np.int64),
-            steps=tuple(steps),
+            transitions=tuple(steps),
             text=self.chat.text(answer.tolist()),
             sampling=chunk.sampling,
             finish=finish,
@@ -90,7 +94,7 @@ class CanvasPolicy(PretrainedPolicy):
             version=self.version,
         )
 
-    def shown(self, canvas: NDArray[np.int64]) -> str:
+    def render_canvas(self, canvas: NDArray[np.int64]) -> str:
         """What a canvas [L] reads up to its first end token, with `HIDDEN` for each hidden
         place."""
         answer, _ = answer_of(canvas, self.chat.stop_ids)
@@ -114,7 +118,7 @@ class CanvasPolicy(PretrainedPolicy):
                 "training fills a canvas, and model.canvas is not set", "set model.canvas"
             )
         whole = self.chat.demonstration(messages)
-        prompt, answer = split(whole)
+        prompt, answer = split_demonstration(whole)
         if len(answer) > self.canvas and not allow_truncation:
             raise DataError(
                 f"an answer of {len(answer)} tokens exceeds the canvas of {self.canvas}",
@@ -133,7 +137,7 @@ class CanvasPolicy(PretrainedPolicy):
     # -- scoring -----------------------------------------------------------------------------------
 
     def parts(self, trajectories: Sequence[Trajectory]) -> Iterator[Sequence[Trajectory]]:
-        """Trajectories in the parts that `score` makes a pass of; by default one."""
+        """Trajectories in the parts that `score` makes a forward pass of; by default one."""
         yield trajectories
 
     def score(
@@ -144,44 +148,54 @@ class CanvasPolicy(PretrainedPolicy):
         divergence: bool = False,
     ) -> Terms:
         """See `Policy.score`."""
-        law = self.law.of(common_law(trajectories))
+        sampling = self.sampling_type.of(common_sampling(trajectories))
         logprobs, kls = list[Tensor](), list[Tensor]()
         for part in self.parts(trajectories):
-            recorded = self.record(part, law)
+            recorded = self.record(part, sampling)
             other = None
             if reference or divergence:
                 with torch.no_grad(), self.as_reference() as model:
-                    other = self.laws(recorded, model, self._reference_exploration)
+                    other = self.distributions(recorded, model, self._reference_temperature)
                     if reference:
-                        logprobs.append(self.log_probs(recorded, other, law))
+                        logprobs.append(self.log_probs(recorded, other, sampling))
                         continue
-            laws = self.laws(recorded, self.model, self.exploration)
-            terms, kl = self.terms(recorded, laws, other, law)
+            distributions = self.distributions(recorded, self.model, self.learned_temperature)
+            terms, kl = self.terms(recorded, distributions, other, sampling)
             logprobs.append(terms)
             kls += [] if kl is None else [kl]
         return Terms.of(trajectories, torch.cat(logprobs), torch.cat(kls) if kls else None)
 
-    def terms(self, recorded: Any, laws: Any, other: Any, law: Any) -> tuple[Tensor, Tensor | None]:
+    def terms(
+        self, recorded: Any, distributions: Any, other: Any, sampling: Any
+    ) -> tuple[Tensor, Tensor | None]:
         """Log-probabilities, and where there is a reference each step's KL; in this order gradients
         are added up."""
-        kl = None if other is None else self.step_divergence(recorded, laws, other, law)
-        return self.log_probs(recorded, laws, law), kl
+        kl = (
+            None
+            if other is None
+            else self.step_divergence(recorded, distributions, other, sampling)
+        )
+        return self.log_probs(recorded, distributions, sampling), kl
 
     @abstractmethod
-    def record(self, trajectories: Sequence[Trajectory], law: Any) -> Any:
+    def record(self, trajectories: Sequence[Trajectory], sampling: Any) -> Any:
         """Recorded steps as tensors."""
 
     @abstractmethod
-    def laws(self, recorded: Any, model: Any, exploration: "Exploration | None") -> Any:
-        """The laws of all places that scoring the steps needs, under these weights."""
+    def distributions(
+        self, recorded: Any, model: Any, learned_temperature: "LearnedTemperature | None"
+    ) -> Any:
+        """The distributions of all places that scoring the steps needs, under these weights."""
 
     @abstractmethod
-    def log_probs(self, recorded: Any, laws: Any, law: Any, /) -> Tensor:
+    def log_probs(self, recorded: Any, distributions: Any, sampling: Any, /) -> Tensor:
         """Log-probabilities of the recorded terms, in the order of `Trajectory.logprobs`."""
 
     @abstractmethod
-    def step_divergence(self, recorded: Any, laws: Any, other: Any, law: Any, /) -> Tensor:
-        """KL of each step to the reference, whose laws of the same places are `other`."""
+    def step_divergence(
+        self, recorded: Any, distributions: Any, other: Any, sampling: Any, /
+    ) -> Tensor:
+        """KL of each step to the reference, whose distributions of the same places are `other`."""
 
 
 def answer_of(
@@ -195,7 +209,7 @@ def answer_of(
     return canvas[: ends[0] + 1], "stop"
 
 
-def split(demonstration: Demonstration) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def split_demonstration(demonstration: Demonstration) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Prompt and canvas [L] of a demonstration."""
     start = len(demonstration.tokens) - demonstration.num_targets
     return demonstration.tokens[:start], demonstration.tokens[start:]
@@ -208,7 +222,7 @@ def distinct_prompts(trajectories: Sequence[Trajectory]) -> tuple[list[list[int]
     }
     number = {key: index for index, key in enumerate(distinct)}
     return [*distinct.values()], [
-        number[each.prompt.tobytes()] for each in trajectories for _ in each.steps
+        number[each.prompt.tobytes()] for each in trajectories for _ in each.transitions
     ]
 
 
@@ -217,16 +231,16 @@ def distinct_prompts(trajectories: Sequence[Trajectory]) -> tuple[list[list[int]
 # ReinFlow (Zhang et al. 2025, arXiv:2505.22094) lets RL learn how much noise a flow policy adds at
 # each time, with the noise's density part of the log-probability. For discrete choices the noise is
 # the temperature: logits are divided by exp(theta_b), where b is the bin of the step's time, before
-# the sampling law's own temperature and filters. Sampler and scorer divide by the same number, so
+# the sampling distribution's own temperature and filters. Sampler and scorer divide by the same number, so
 # both laws of a policy hold and the gradient reaches theta.
 
 
 BINS = 16
 """Stretches of the time from 0 to 1 that have a temperature of their own."""
-FILE = "exploration.safetensors"
+FILE = "learned_temperature.safetensors"
 
 
-class Exploration(nn.Module):
+class LearnedTemperature(nn.Module):
     """Log-temperatures [BINS], 0 at the start."""
 
     def __init__(self) -> None:
@@ -247,16 +261,16 @@ class Exploration(nn.Module):
         )
 
     @classmethod
-    def read(cls, folder: str | Path) -> "Exploration":
+    def read(cls, folder: str | Path) -> "LearnedTemperature":
         """The temperatures in a model's directory; fresh ones where it has none."""
         from safetensors.torch import load_file
 
-        exploration = cls()
+        learned_temperature = cls()
         path = Path(folder) / FILE
         if path.is_file():
             with torch.no_grad():
-                exploration.log_temperature.copy_(load_file(path)["log_temperature"])
-        return exploration
+                learned_temperature.log_temperature.copy_(load_file(path)["log_temperature"])
+        return learned_temperature
 
 
 class DenoisingPolicy(CanvasPolicy):
@@ -267,18 +281,20 @@ class DenoisingPolicy(CanvasPolicy):
 
     def __init__(self, loaded: Loaded, section: DenoisingModel, source: str) -> None:
         super().__init__(loaded, section)
-        if not section.explore and (Path(source) / FILE).is_file():
+        if not section.learned_temperature and (Path(source) / FILE).is_file():
             raise ModelError(
-                f"{source} was trained with learnt temperatures, which model.explore: false would "
-                "leave out of its law",
-                f"set model.explore to true, or delete {FILE} there",
+                f"{source} was trained with learnt temperatures, which model.learned_temperature: "
+                "false would leave out of its sampling distribution",
+                f"set model.learned_temperature to true, or delete {FILE} there",
             )
-        self.exploration = Exploration.read(source).to(self.device) if section.explore else None
+        self.learned_temperature = (
+            LearnedTemperature.read(source).to(self.device) if section.learned_temperature else None
+        )
 
     def facts(self) -> dict[str, str]:
         """See `PretrainedPolicy.facts`."""
         return {
-            "exploration": "learnt" if self.exploration is not None else "fixed",
+            "temperature": "learnt" if self.learned_temperature is not None else "fixed",
             **super().facts(),
         }
 
@@ -290,9 +306,13 @@ class DenoisingPolicy(CanvasPolicy):
 
         By default each step reads the prompt again.
         """
-        return len(trajectory.steps) * (trajectory.sampling.max_tokens + len(trajectory.prompt)), 0
+        return len(trajectory.transitions) * (
+            trajectory.sampling.max_tokens + len(trajectory.prompt)
+        ), 0
 
-    def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:
+    def batches(
+        self, trajectories: Sequence[Trajectory], tokens_per_microbatch: int
+    ) -> list[list[int]]:
         """See `Policy.batches`: in order, as many as fit."""
         parts: list[list[int]] = []
         left, previous = 0, b""
@@ -300,7 +320,7 @@ class DenoisingPolicy(CanvasPolicy):
             key, (cost, once) = trajectory.prompt.tobytes(), self.cost(trajectory)
             if not parts or cost + (once if key != previous else 0) > left:
                 parts.append([])
-                left, previous = tokens_per_pass, b""
+                left, previous = tokens_per_microbatch, b""
             parts[-1].append(index)
             left, previous = left - cost - (once if key != previous else 0), key
         return parts
@@ -310,19 +330,21 @@ class DenoisingPolicy(CanvasPolicy):
     def keep_reference(self) -> None:
         """See `Policy.keep_reference`."""
         super().keep_reference()
-        if self.exploration is not None:
-            self._reference_exploration = Exploration().to(self.device)
-            self._reference_exploration.load_state_dict(self.exploration.state_dict())
+        if self.learned_temperature is not None:
+            self._reference_temperature = LearnedTemperature().to(self.device)
+            self._reference_temperature.load_state_dict(self.learned_temperature.state_dict())
 
     def trainable(self) -> Mapping[str, Tensor]:
-        """See `Policy.trainable`; with the exploration's temperatures where they are learnt."""
+        """See `Policy.trainable`; with the temperatures where they are learnt."""
         weights = dict(super().trainable())
-        if self.exploration is not None:
-            weights["exploration.log_temperature"] = self.exploration.log_temperature
+        if self.learned_temperature is not None:
+            weights["learned_temperature.log_temperature"] = (
+                self.learned_temperature.log_temperature
+            )
         return weights
 
     def write(self, folder: Path) -> None:
         """See `PretrainedPolicy.write`."""
         super().write(folder)
-        if self.exploration is not None:
-            self.exploration.save(folder)
+        if self.learned_temperature is not None:
+            self.learned_temperature.save(folder)

@@ -17,8 +17,8 @@ from torch import Tensor
 from plumbline.policies.sampling_distribution import generators
 from plumbline.records import Key, Request, Sampling, Trajectory
 
-Law = TypeVar("Law", bound=Sampling)
-"""The kind of law that a family draws by."""
+SamplingT = TypeVar("SamplingT", bound=Sampling)
+"""The kind of sampling distribution that a family draws by."""
 
 Watch = Callable[[Key, NDArray[np.int64]], None]
 """Hears the key of a request, and its canvas [L] after a step."""
@@ -35,16 +35,16 @@ about as much."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chunk(Generic[Law]):
+class Chunk(Generic[SamplingT]):
     """What is drawn together."""
 
-    sampling: Law
+    sampling: SamplingT
     prompts: list[list[int]]  # P, the token ids of each
     requests: list[Request]  # R, those of one prompt side by side
     counts: list[int]  # P, how many requests each prompt has
     shared: int
-    """Tokens that all prompts of this law in the call begin with, where reading them once pays;
-    else 0."""
+    """Tokens that all prompts of this sampling distribution in the call begin with, where reading
+    them once pays; else 0."""
     watch: Watch | None = None
     """Hears what a canvas holds after each step; what is drawn does not depend on it."""
 
@@ -68,7 +68,7 @@ class Chunk(Generic[Law]):
         grid[there] = torch.arange(len(self.requests))
         return grid
 
-    def by_length(self, unit: int) -> Iterator["Chunk[Law]"]:
+    def by_length(self, unit: int) -> Iterator["Chunk[SamplingT]"]:
         """The chunk in parts whose prompts leave equal rests when cut into pieces of `unit`
         tokens."""
         starts = [sum(self.counts[:index]) for index in range(len(self.counts))]
@@ -95,17 +95,17 @@ class Chunk(Generic[Law]):
 
 def chunks(
     requests: Sequence[Request],
-    law: type[Law],
+    sampling_type: type[SamplingT],
     encode: Callable[[Request], list[int]],
     rows_at_once: int,
     shared: int | None = None,
-) -> Iterator[Chunk[Law]]:
+) -> Iterator[Chunk[SamplingT]]:
     """Cut requests into chunks of at most `rows_at_once` cells of a grid, copies of a prompt side
     by side.
 
     Args:
-        requests: in any order, of any laws of that kind; their keys differ.
-        law: the family's kind.
+        requests: in any order, of any sampling of that kind; their keys differ.
+        sampling_type: the family's kind.
         encode: the token ids of a request's prompt; asked once for each distinct one, before
             anything is drawn.
         rows_at_once: what the device holds.
@@ -113,12 +113,15 @@ def chunks(
             among these.
 
     Raises:
-        RecipeError, ValueError: see `copies`.
+        RecipeError, ValueError: see `group_copies`.
     """
-    for sampling, found in copies(requests, law, encode, rows_at_once):
+    for sampling, found in group_copies(requests, sampling_type, encode, rows_at_once):
         # Prompts of equally many copies stand together, so that the grid has few empty cells.
         pairs = sorted(found, key=lambda pair: len(pair[1]))
-        start, common = 0, _shared([ids for ids, _ in pairs]) if shared is None else shared
+        start, common = (
+            0,
+            _count_shared_tokens([ids for ids, _ in pairs]) if shared is None else shared,
+        )
         for end in range(1, len(pairs) + 1):
             if end < len(pairs) and (end + 1 - start) * len(pairs[end][1]) <= rows_at_once:
                 continue
@@ -133,32 +136,38 @@ def chunks(
             start = end
 
 
-def copies(
-    requests: Sequence[Request], law: type[Law], encode: Callable[[Request], list[int]], most: int
-) -> list[tuple[Law, list[tuple[list[int], list[Request]]]]]:
-    """Requests law by law, each distinct prompt's token ids with at most so many copies of it.
+def group_copies(
+    requests: Sequence[Request],
+    sampling_type: type[SamplingT],
+    encode: Callable[[Request], list[int]],
+    most: int,
+) -> list[tuple[SamplingT, list[tuple[list[int], list[Request]]]]]:
+    """Requests by their sampling distribution, each distinct prompt's token ids with at most so
+    many copies of it.
 
     Raises:
-        RecipeError: a law is another family's.
+        RecipeError: a sampling distribution is another family's.
         ValueError: two requests have one key, and so would have one answer.
     """
     if len({request.key for request in requests}) < len(requests):
         raise ValueError("requests of one call have keys of their own")
-    laws: dict[Law, dict[tuple[tuple[str, str], ...], list[Request]]] = {}
+    groups_of: dict[SamplingT, dict[tuple[tuple[str, str], ...], list[Request]]] = {}
     for request in requests:
         content = tuple((message["role"], message["content"]) for message in request.messages)
-        laws.setdefault(law.of(request.sampling), {}).setdefault(content, []).append(request)
+        groups_of.setdefault(sampling_type.of(request.sampling), {}).setdefault(content, []).append(
+            request
+        )
     found = []
-    for one, groups in laws.items():
+    for sampling, groups in groups_of.items():
         parts: list[tuple[list[int], list[Request]]] = []
         for group in groups.values():
             ids = encode(group[0])
             parts += [(ids, group[start : start + most]) for start in range(0, len(group), most)]
-        found.append((one, parts))
+        found.append((sampling, parts))
     return found
 
 
-def _shared(prompts: Sequence[list[int]]) -> int:
+def _count_shared_tokens(prompts: Sequence[list[int]]) -> int:
     """Tokens that all begin with; at least one of each is left, because its hidden state is
     needed."""
     # what the first and the last in order share, all share
@@ -173,7 +182,7 @@ def _shared(prompts: Sequence[list[int]]) -> int:
 def pack_sizes(
     trajectories: Sequence[Trajectory],
     lengths: Sequence[int],
-    tokens_per_pass: int,
+    tokens_per_microbatch: int,
     width: int,
     pass_cost: float,
     layouts: Sequence[Layout] | None = None,
@@ -188,7 +197,8 @@ def pack_sizes(
     Args:
         trajectories: equal prompts side by side.
         lengths: tokens that each adds to its prompt in a pack.
-        tokens_per_pass: the longest pack that memory allows; one trajectory always makes a pack.
+        tokens_per_microbatch: the longest pack that memory allows; one trajectory always makes a
+            pack.
         width: H.
         pass_cost: operations of starting one more pass, per layer.
         layouts: of each trajectory; "square" by default.
@@ -212,7 +222,7 @@ def pack_sizes(
         costs = {}
         for size in range(1, count + 1):
             length = size * (prompt + longest) if "rows" in found else prompt + size * longest
-            if length > tokens_per_pass and size > 1:
+            if length > tokens_per_microbatch and size > 1:
                 break
             if "rows" in found:
                 pairs = size * (prompt + longest) ** 2
@@ -231,7 +241,7 @@ def pack_sizes(
     return packs
 
 
-def joined(
+def join_packs(
     packs: Sequence[list[int]],
     trajectories: Sequence[Trajectory],
     lengths: Sequence[int],
@@ -239,8 +249,8 @@ def joined(
 ) -> list[list[int]]:
     """Packs of several prompts, as few as hold at most so many tokens each, and about equally many.
 
-    At least two are left: signal and noise of a gradient are told from passes of different prompts.
-    For the same reason nothing is joined where a prompt needs several packs.
+    At least two are left: signal and noise of a gradient are told from micro-batches of different
+    prompts. For the same reason nothing is joined where a prompt needs several packs.
 
     Args:
         packs: of one prompt each, as `pack_sizes` gives them.

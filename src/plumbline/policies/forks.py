@@ -43,7 +43,7 @@ def may_fork() -> bool:
     return sys.platform == "linux" and threading.current_thread() is threading.main_thread()
 
 
-def forked(works: Sequence[Callable[[], Iterable[Any]]], processes: int) -> Iterator[Any]:
+def run_forked(works: Sequence[Callable[[], Iterable[Any]]], processes: int) -> Iterator[Any]:
     """What some pieces of work yield, in the order in which it comes; each process takes the next
     piece as it is free.
 
@@ -68,7 +68,7 @@ def forked(works: Sequence[Callable[[], Iterable[Any]]], processes: int) -> Iter
                 warnings.simplefilter("ignore", DeprecationWarning)
                 child = os.fork()
             if child == 0:
-                _work(works, tickets, theirs)
+                _run_work(works, tickets, theirs)
             theirs.close()
             children[mine] = child
         running = list(children)
@@ -78,9 +78,7 @@ def forked(works: Sequence[Callable[[], Iterable[Any]]], processes: int) -> Iter
                 try:
                     kind, result = connection.recv()
                 except EOFError:
-                    if (
-                        status := _ended(children.pop(connection), killed=False)
-                    ) == -signal.SIGKILL:
+                    if (status := _reap(children.pop(connection), killed=False)) == -signal.SIGKILL:
                         raise RuntimeError(
                             "a process that drew answers was killed: out of memory"
                         ) from None
@@ -97,10 +95,10 @@ def forked(works: Sequence[Callable[[], Iterable[Any]]], processes: int) -> Iter
             os.close(end)
         for connection, child in children.items():
             connection.close()
-            _ended(child, killed=True)
+            _reap(child, killed=True)
 
 
-def _ended(child: int, *, killed: bool) -> int:
+def _reap(child: int, *, killed: bool) -> int:
     """Wait for a process, killed before if need be, count its time, and give its status: of a
     signal, minus that."""
     if killed:
@@ -114,14 +112,14 @@ def _ended(child: int, *, killed: bool) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def _next(tickets: tuple[int, int]) -> int:
+def _read_next(tickets: tuple[int, int]) -> int:
     """The number of a piece of work that no other process has taken."""
     (number,) = TICKET.unpack(os.read(tickets[0], TICKET.size))
     os.write(tickets[1], TICKET.pack(number + 1))
     return int(number)
 
 
-def _work(
+def _run_work(
     works: Sequence[Callable[[], Iterable[Any]]], tickets: tuple[int, int], connection: Connection
 ) -> None:
     """In the child: take pieces until there are none, send what comes of them, and end without the
@@ -132,18 +130,18 @@ def _work(
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         torch.set_num_threads(1)
-        while (number := _next(tickets)) < len(works):
+        while (number := _read_next(tickets)) < len(works):
             for result in works[number]():
                 connection.send(("result", result))
         connection.send(("done", None))
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent raises it
         with suppress(OSError):
-            connection.send(("failed", _portable(error)))
+            connection.send(("failed", _make_portable(error)))
     finally:
         os._exit(0)
 
 
-def _portable(error: BaseException) -> BaseException:
+def _make_portable(error: BaseException) -> BaseException:
     """An error that can be sent."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - our own

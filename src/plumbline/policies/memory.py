@@ -38,14 +38,14 @@ def is_full(error: BaseException) -> bool:
     )
 
 
-def free(error: BaseException) -> None:
+def release_after_error(error: BaseException) -> None:
     """Give back what failed with an error of a full memory held, so that it can be tried again with
     less."""
     traceback.clear_frames(error.__traceback__)
-    release()
+    release_memory()
 
 
-def release() -> None:
+def release_memory() -> None:
     """Give memory that nothing refers to any more back to the device."""
     import torch
 
@@ -63,7 +63,7 @@ def _trim() -> None:
 
 def keep_pages() -> None:
     """Let the C library keep what tensors on a CPU give back, for those of the next step, until
-    `release`.
+    `release_memory`.
 
     glibc asks the system for new pages for each large tensor and returns them at once, and every
     page is filled with zeros on its first use: seven million of them in one step of SFT (8
@@ -78,7 +78,7 @@ def keep_pages() -> None:
 
 
 def begin_peak(device: Any) -> None:
-    """From here on `peak` counts. On a CPU it counts from the start of the process."""
+    """From here on `read_peak` counts. On a CPU it counts from the start of the process."""
     import torch
 
     if device.type == "cuda":
@@ -101,7 +101,7 @@ def give_back_where_scarce() -> None:
         _trim()
 
 
-def peak(device: Any) -> int:
+def read_peak(device: Any) -> int:
     """The most bytes that tensors took on a GPU since `begin_peak`; on a CPU those of the process
     since it began."""
     import torch
@@ -113,7 +113,7 @@ def peak(device: Any) -> int:
     )
 
 
-def within_reach(device: Any) -> int:
+def measure_reachable_memory(device: Any) -> int:
     """Bytes of a device that tensors of this process have or could have; other processes keep
     theirs on a GPU."""
     import torch
@@ -150,7 +150,7 @@ Say = Callable[[str, str], None]
 """Takes an event: its kind, and a message for the user."""
 
 
-def unheard(kind: str, message: str) -> None:
+def ignore_message(kind: str, message: str) -> None:
     """Where nobody asked to be told."""
 
 

@@ -55,7 +55,7 @@ loaded), those that any model may have beside them, and what a module counts as.
 
 
 @contextmanager
-def bounded(source: str, held: int) -> Iterator[None]:
+def refuse_growth(source: str, held: int) -> Iterator[None]:
     """Refuse, before it takes its memory, a model that is built in the block and far larger than
     its weights.
 

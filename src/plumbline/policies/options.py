@@ -59,12 +59,12 @@ class DenoisingModel(CanvasModel):
 
     attention: Literal["full", "prefix"] = "full"
     """Whether the prompt sees the answer (as LLaDA and Dream do), or is read once and kept."""
-    explore: bool = False
+    learned_temperature: bool = False
     """Learn a temperature for each stretch of the denoising time (ReinFlow's learnt noise)."""
 
 
 def model_section(recipe: Recipe) -> ModelSection:
-    """The recipe's model section with the canvas that its sampling law fills."""
+    """The recipe's model section with the canvas that its sampling distribution fills."""
     model = recipe.model
     if isinstance(model, CanvasModel) and model.canvas is None:
         return model.model_copy(update={"canvas": recipe.sampling.max_tokens})

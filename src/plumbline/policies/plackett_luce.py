@@ -57,11 +57,11 @@ def even_log_prob(eligible: Tensor, chosen: Tensor) -> Tensor:
 
 
 def divergence(scores_rl: Tensor, other_rl: Tensor, order_rn: Tensor) -> Tensor:
-    """KL [R] from the law of some scores to that of others: of each pick in turn, given the picks
-    made before it.
+    """KL [R] from the distribution of some scores to that of others: of each pick in turn, given
+    the picks made before it.
 
-    Its mean over choices drawn from the first law is the KL of the whole ordered choice (the chain
-    rule).
+    Its mean over choices drawn from the first distribution is the KL of the whole ordered choice
+    (the chain rule).
     """
     logs_rnl, others_rnl = _logs(scores_rl, order_rn), _logs(other_rl, order_rn)
     each_rnl = logs_rnl.exp() * (logs_rnl - others_rnl).masked_fill(logs_rnl.isneginf(), 0.0)

@@ -2,10 +2,10 @@
 
 Letters in shapes: N terms (log-probabilities of single choices, flat over a batch), n trajectories.
 
-A policy is a sampler and a learner that share their weights, and both follow one law.
-`plumbline.api.check_policy` holds every family to it:
-law 1, scoring a recorded trajectory with the weights that sampled it gives the recorded
-log-probabilities; law 2, the draws really come from the declared law.
+A policy is a sampler and a learner that share their weights, and both follow one sampling
+distribution. `plumbline.api.check_policy` holds every family to it: law 1, scoring a recorded
+trajectory with the weights that sampled it gives the recorded log-probabilities; law 2, the draws
+really come from the declared distribution.
 """
 
 from __future__ import annotations
@@ -23,36 +23,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.errors import RecipeError
-from plumbline.policies.memory import Say, unheard
-from plumbline.records import Message, Request, Sampling, Step, Trajectory
+from plumbline.policies.memory import Say, ignore_message
+from plumbline.records import Message, Request, Sampling, Trajectory, Transition
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from plumbline.policies.chunks import Watch
     from plumbline.policies.sampling_distribution import Noise
-    from plumbline.policies.token_logprobs import Places
+    from plumbline.policies.token_logprobs import TokenDistributions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Terms:
     """The log-probabilities of recorded choices under some weights, flat, and whose they are.
 
-    The order is that of `Trajectory.logprobs`: trajectory by trajectory, step by step, a step's
-    tokens and then the choice of its positions where one was made.
+    The order is that of `Trajectory.logprobs`: trajectory by trajectory, transition by transition,
+    its tokens and then the choice of its positions where one was made.
 
-    Example: two trajectories of one step with 2 and 1 tokens give logprobs [3], owner [0, 0, 1] and
-    step [0, 0, 1].
+    Example: two trajectories of one transition with 2 and 1 tokens give logprobs [3], owner [0, 0,
+        1] and
+    transition [0, 0, 1].
     """
 
     logprobs: Tensor  # [N], float32, differentiable unless scored without gradient
     recorded: Tensor  # [N], float32, what the sampler wrote down
     owner: Tensor  # [N], int64, index into the scored trajectories
-    step: Tensor  # [N], int64, index of the step among all scored steps
-    weight: Tensor  # [N], float32, the step's weight: 1 unless only some steps are scored
+    transition: Tensor  # [N], int64, index of the transition among all scored ones
+    weight: Tensor  # [N], float32, the transition's weight: 1 unless only some are scored
     selection: Tensor  # [N], bool: the term is a choice of positions, not a token
     divergence: Tensor | None = None
-    """KL of each scored step [steps] from these weights to the reference, in closed form, where it
+    """KL of each scored transition from these weights to the reference, in closed form, where it
     was asked for."""
 
     @classmethod
@@ -66,7 +67,7 @@ class Terms:
         steps = [
             (index, each)
             for index, trajectory in enumerate(trajectories)
-            for each in trajectory.steps
+            for each in trajectory.transitions
         ]
         counts = torch.tensor(
             [len(each.tokens) + (each.selection is not None) for _, each in steps]
@@ -84,7 +85,7 @@ class Terms:
                 logprobs.device
             ),
             owner=of_terms([index for index, _ in steps]),
-            step=of_terms(list(range(len(steps)))),
+            transition=of_terms(list(range(len(steps)))),
             weight=of_terms([float(each.weight) for _, each in steps]),
             selection=torch.tensor(
                 [*chain.from_iterable(choices)], dtype=torch.bool, device=logprobs.device
@@ -153,8 +154,8 @@ class Sampler(Protocol):
         ...
 
     def exact(self, sampling: Sampling) -> bool:
-        """Whether under this law the log-probabilities cover every random choice that the sampler
-        makes."""
+        """Whether under this sampling distribution the log-probabilities cover every random choice
+        that the sampler makes."""
         ...
 
     def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
@@ -167,7 +168,7 @@ class Sampler(Protocol):
         and moves borders and recorded log-probabilities (in float32 by about 1e-6).
 
         Args:
-            requests: of any prompts and laws; their keys differ.
+            requests: of any prompts and distributions; their keys differ.
 
         Raises:
             DataError: a prompt does not fit into the context (raised before anything is drawn).
@@ -195,7 +196,7 @@ class Policy(ABC):
     shared: int | None = None
     """Tokens that all prompts of what is asked next begin with and that are read once; None: found
     by itself."""
-    say: Say = staticmethod(unheard)
+    say: Say = staticmethod(ignore_message)
     """Told of events, such as an out of memory that the policy could help itself with."""
     watch: Watch | None = None
     """Hears what each canvas holds after each step, from the thread that draws; nothing that is
@@ -212,8 +213,8 @@ class Policy(ABC):
     def prompt_length(self, messages: Sequence[Message]) -> int:
         """See `Sampler.prompt_length`."""
 
-    def exact(self, sampling: Sampling) -> bool:  # noqa: ARG002 - every law is scored exactly
-        """See `Sampler.exact`; by default under every law."""
+    def exact(self, sampling: Sampling) -> bool:  # noqa: ARG002 - each is scored exactly
+        """See `Sampler.exact`; by default under every sampling distribution."""
         return True
 
     @abstractmethod
@@ -231,14 +232,18 @@ class Policy(ABC):
         """
         return [([request], 0) for request in requests]
 
-    def shown(self, canvas: NDArray[np.int64]) -> str:
+    def render_canvas(self, canvas: NDArray[np.int64]) -> str:
         """What a canvas [L] reads up to its first end token, with a sign for each hidden place, for
         who has `watch`."""
         raise NotImplementedError
 
     # -- scoring -----------------------------------------------------------------------------------
 
-    def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:  # noqa: ARG002
+    def batches(
+        self,
+        trajectories: Sequence[Trajectory],
+        tokens_per_microbatch: int,  # noqa: ARG002
+    ) -> list[list[int]]:
         """Cut trajectories into parts that one forward and backward pass can hold; by default all
         stand in one."""
         return [list(range(len(trajectories)))]
@@ -252,11 +257,11 @@ class Policy(ABC):
         divergence: bool = False,
     ) -> Terms:
         """Log-probabilities of the recorded choices under the present weights, each at its own
-        sampling law.
+        sampling distribution.
 
         Args:
             trajectories: what `sample` returned, or some of its steps; any number, of any prompts,
-                under one law.
+                under one sampling distribution.
             reference: score with the weights that `keep_reference` remembered (without gradient).
             divergence: also compute each step's KL to the reference in closed form, with gradient.
         """
@@ -274,7 +279,7 @@ class Policy(ABC):
         gradient.
 
         Args:
-            trajectories: what `sample` returned, under one law.
+            trajectories: what `sample` returned, under one sampling distribution.
             hinted: the same answers after the prompts that the teacher is given.
             teacher: another model; None: the reference's weights.
             forward: of the teacher to this policy; else the reverse.
@@ -292,12 +297,12 @@ class Policy(ABC):
             "set rl.kl to sampled",
         )
 
-    def teacher_places(
+    def teacher_distributions(
         self,
         trajectories: Sequence[Trajectory],  # noqa: ARG002
         *,
         reference: bool = False,  # noqa: ARG002
-    ) -> Places:
+    ) -> TokenDistributions:
         """What a teacher, or the `reference`, says at each token of the answers, without gradient,
         for `compare`.
 
@@ -320,15 +325,15 @@ class Policy(ABC):
             "give rl.teacher.model instead",
         )
 
-    def hide(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Step:  # noqa: ARG002
-        """See `plumbline.algorithms.views.Scores.hide`.
+    def mask_positions(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Transition:  # noqa: ARG002
+        """See `plumbline.algorithms.scoring_targets.Scores.mask_positions`.
 
         Raises:
-            RecipeError: by default, because the family cannot look at an answer with positions
+            RecipeError: by default, because the family cannot score an answer with positions
                 hidden.
         """
         raise RecipeError(
-            "this rl.algorithm looks at answers with positions hidden, which a policy of family "
+            "this rl.algorithm scores answers with positions masked, which a policy of family "
             f"{self.family} cannot do",
             "set rl.algorithm to one that scores trajectories, such as grpo",
         )
@@ -354,9 +359,10 @@ class Policy(ABC):
         """Summed loss over the batch's targets (a scalar).
 
         Args:
-            batch: demonstrations, or those of a pass that a larger batch was cut into.
+            batch: demonstrations, or those of a micro-batch that a larger batch was cut into.
             noise: each one's randomness, for families whose loss draws some. Nothing else may be
-                drawn: a sum over passes is then the loss of the whole batch, however it was cut.
+                drawn: a sum over micro-batches is then the loss of the whole batch, however it was
+                    cut.
         """
 
     @abstractmethod
@@ -411,12 +417,12 @@ class Engine(Sampler, Protocol):
 
 
 Work = Callable[[Policy], Any]
-"""What is done with a policy: some of the passes of a batch."""
+"""What is done with a policy: some of the micro-batches of a batch."""
 
 
 class Helpers(Protocol):
-    """Replicas of a learner, in other processes or threads, which do some of the passes of a
-    batch."""
+    """Replicas of a learner, in other processes or threads, which do some of the micro-batches
+    of a batch."""
 
     count: int
 
@@ -455,17 +461,17 @@ def with_gradients(policy: Policy, work: Work) -> tuple[Any, Mapping[str, Tensor
     }
 
 
-def common_law(trajectories: Sequence[Trajectory]) -> Sampling:
-    """The one law that all trajectories of a call were drawn under.
+def common_sampling(trajectories: Sequence[Trajectory]) -> Sampling:
+    """The one sampling distribution that all trajectories of a call were drawn under.
 
     Raises:
-        ValueError: there are none, or they carry several laws.
+        ValueError: there are none, or they carry several distributions.
     """
     if not trajectories:
         raise ValueError("nothing to score")
     sampling = trajectories[0].sampling
     if any(trajectory.sampling != sampling for trajectory in trajectories):
-        raise ValueError("trajectories of one call share one sampling law")
+        raise ValueError("trajectories of one call share one sampling distribution")
     return sampling
 
 

@@ -1,12 +1,12 @@
-"""The law by which a token is drawn: one function restricts the logits, for the sampler and for the
-scorer.
+"""The distribution by which a token is drawn: one function restricts the logits, for the sampler
+and for the scorer.
 
 Letters in shapes: B rows, V vocabulary, N tokens to score.
 
-The law of logits z under a `Sampling` is p = softmax(restrict(z)): z is divided by the temperature,
-then tokens outside the top k are removed, then tokens outside the smallest set that holds `top_p`
-of the remaining probability (the order in which transformers applies its warpers). Temperature 0 is
-a point mass on the largest logit.
+The distribution of logits z under a `Sampling` is p = softmax(restrict(z)): z is divided by the
+temperature, then tokens outside the top k are removed, then tokens outside the smallest set that
+holds `top_p` of the remaining probability (the order in which transformers applies its warpers).
+Temperature 0 is a point mass on the largest logit.
 
 Every family uses this module for its tokens. A sampler that drew by anything else would break law 2
 of `plumbline.api.check_policy`; a scorer that used another temperature or filter would break law 1.
@@ -26,7 +26,7 @@ from plumbline.seeds import derive, generator
 # -- draws -----------------------------------------------------------------------------------------
 #
 # Random numbers that belong to one request or one demonstration, whatever stands beside it in a
-# chunk or a pass.
+# chunk or a micro-batch.
 #
 # How many rows a device holds at once must not change what is drawn or what is learnt, so nothing
 # is drawn for a chunk as a whole: each request has a generator of its own, seeded by its key, and
@@ -45,7 +45,7 @@ class Noise:
 
 def noises(count: int, seed: int) -> list[Noise]:
     """The randomness of each demonstration of a batch, to be dealt before the batch is cut into
-    passes.
+    micro-batches.
 
     Times are stratified, (u + i / count) mod 1 with one u for all, which lowers the variance of a
     mean over times.
@@ -67,13 +67,13 @@ def uniforms(own: Sequence[torch.Generator], *shape: int) -> Tensor:
 
 
 def restrict(logits: Tensor, sampling: Sampling, keep: Tensor | None = None) -> Tensor:
-    """Unnormalised log-probabilities [..., V] of the law, in float32 (or float64 where the logits
-    are).
+    """Unnormalised log-probabilities [..., V] of the distribution, in float32 (or float64 where the
+    logits are).
 
     Args:
         logits: [..., V], any floating type; log_softmax on bfloat16 would be off by up to 0.05
             nats.
-        sampling: the law; its temperature must not be 0.
+        sampling: the sampling distribution; its temperature must not be 0.
         keep: [...] tokens that stay in the support whatever the filters say. The scorer passes the
             recorded token: it was drawn, so it was in the support, and a rounding at the filter's
             edge must not make it impossible.
@@ -114,15 +114,15 @@ def _outside(scaled: Tensor, sampling: Sampling) -> Tensor | None:
 
 
 def log_prob(logits: Tensor, tokens: Tensor, sampling: Sampling) -> Tensor:
-    """Log-probability [...] of `tokens` [...] under the law of `logits` [..., V];
+    """Log-probability [...] of `tokens` [...] under the distribution of `logits` [..., V];
     differentiable."""
     restricted = restrict(logits, sampling, keep=tokens)
     return restricted.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - restricted.logsumexp(-1)
 
 
 def kl(log_p: Tensor, log_r: Tensor) -> Tensor:
-    """KL [...] of laws from others, both as log-probabilities [..., V]; what the filters removed
-    adds 0."""
+    """KL [...] of distributions from others, both as log-probabilities [..., V]; what the filters
+    removed adds 0."""
     # Masked before it is multiplied: a token that the filters removed would have a gradient of 0
     # times no number.
     return (log_p.exp() * (log_p - log_r).masked_fill(log_p.isneginf(), 0.0)).sum(-1)
@@ -142,7 +142,7 @@ def draw(logits_bv: Tensor, uniforms_b: Tensor, sampling: Sampling) -> tuple[Ten
     Args:
         logits_bv: [B, V].
         uniforms_b: [B] in [0, 1), float64.
-        sampling: the law; at temperature 0 the uniforms are not read.
+        sampling: the sampling distribution; at temperature 0 the uniforms are not read.
 
     Returns:
         tokens [B] (int64) and their log-probabilities [B] (float32; 0 where greedy). Where logits

@@ -12,7 +12,7 @@ from typing import Any
 from plumbline.config.imports import note_file
 from plumbline.errors import ModelError, make_visible
 from plumbline.policies.options import PretrainedModel
-from plumbline.policies.pretrained.gguf_file import AGAIN, POINTER, header, is_gguf
+from plumbline.policies.pretrained.gguf_file import AGAIN, POINTER, is_gguf, read_header
 from plumbline.recipe import LoraSection, ModelSection
 from plumbline.runs.hub import check_hub, is_cached
 from plumbline.runs.metadata import CARD
@@ -98,7 +98,7 @@ def check_source(source: str, *, whole: bool = True) -> None:
         DataError: its config is not JSON.
     """
     if is_gguf(source):
-        header(source)
+        read_header(source)
         return
     path = Path(source).expanduser()
     # `models/` is where `plumbline get` puts what it fetches, and `runs/` where runs are: no hub is
@@ -206,11 +206,11 @@ def find_fault(folder: Path) -> str:
     wanted = sorted({folder / file for file in named.values()}) or [
         file for file in (single,) if file.is_file()
     ]
-    if not wanted and not pickles(folder) and "transformers_weights" not in _config(folder):
+    if not wanted and not list_pickles(folder) and "transformers_weights" not in _config(folder):
         return f"{folder} has a config and no weights (no {single.name})"
     held: dict[str, Any] = {}
     for file in wanted:
-        if why := _cut(file, held):
+        if why := _find_cut(file, held):
             return f"{file} {why}"
     integers = [name for name, entry in held.items() if _is_integer_matrix(name, entry)]
     if integers and stem == "model" and "quantization_config" not in _config(folder):
@@ -260,11 +260,11 @@ def held_bytes(source: str) -> int:
         return path.stat().st_size if path.exists() else 2**63
     return sum(
         (path / name).stat().st_size
-        for name in [*pickles(path), *(file.name for file in path.glob("*.safetensors"))]
+        for name in [*list_pickles(path), *(file.name for file in path.glob("*.safetensors"))]
     )
 
 
-def pickles(folder: Path) -> list[str]:
+def list_pickles(folder: Path) -> list[str]:
     """The files of weights in a folder whose reading may run what is in them."""
     found = (
         file.name
@@ -293,7 +293,7 @@ def _is_integer_matrix(name: str, entry: Any) -> bool:
     return name.endswith(".weight") and integer and isinstance(shape, list) and len(shape) > 1
 
 
-def _cut(file: Path, held: dict[str, Any]) -> str:
+def _find_cut(file: Path, held: dict[str, Any]) -> str:
     """Why a file of weights is not whole, and its header into `held`; that says how long the file
     is."""
     if is_pointer(file):
@@ -325,7 +325,7 @@ def check_config(values: Mapping[str, Any], where: str) -> None:
         ModelError: names the key.
     """
     fix = "use the config.json that was saved with these weights"
-    for key, value in _inner(values):
+    for key, value in _walk_keys(values):
         if key in SIZES and isinstance(value, int) and value > SIZES[key]:
             raise ModelError(f"{where} says {key}: {value}, which is no size", fix)
     for part in (values, values.get("text_config")):
@@ -356,10 +356,10 @@ def _is_size(value: object, most: int = 2**31) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= most
 
 
-def _inner(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _walk_keys(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The keys of a config and of those in it, such as that of an encoder of images."""
     for key, value in values.items():
-        yield from _inner(value) if isinstance(value, Mapping) else [(key, value)]
+        yield from _walk_keys(value) if isinstance(value, Mapping) else [(key, value)]
 
 
 def _has_windows(kinds: object) -> bool:
@@ -424,13 +424,13 @@ def saved_settings(source: str) -> Mapping[str, Any]:
     """
     if adapter_base(source) is not None:
         return {
-            **_part(Path(source) / CARD, "model"),
+            **_read_mapping(Path(source) / CARD, "model"),
             "lora": adapter_settings(source).model_dump(),
         }
-    return _part(Path(source) / "config.json", "plumbline")
+    return _read_mapping(Path(source) / "config.json", "plumbline")
 
 
-def _part(path: Path, key: str) -> dict[str, Any]:
+def _read_mapping(path: Path, key: str) -> dict[str, Any]:
     """A mapping inside a JSON file, of settings as a recipe has them; empty where either is not
     there.
 

@@ -1,5 +1,5 @@
-"""What a law says about single places, from their hidden states, without holding [places, V] at
-once.
+"""What a distribution says about single places, from their hidden states, without holding [places,
+V] at once.
 
 Letters in shapes: Q places, H hidden size, V vocabulary.
 
@@ -55,8 +55,8 @@ def head_log_prob(
 ) -> Tensor:
     """Log-probability [N] of `tokens` [N] given hidden states [N, H] and a linear head [V, H].
 
-    Equals `token_law.log_prob(hidden @ weight.T + bias, tokens, sampling)` in value and gradient (a
-    test holds it), to the bit alike with and without gradient.
+    Equals `sampling_distribution.log_prob(hidden @ weight.T + bias, tokens, sampling)` in value and
+    gradient (a test holds it), to the bit alike with and without gradient.
     """
     result: Tensor = _HeadLogProb.apply(hidden_nh, weight_vh, bias, tokens, sampling)
     return result
@@ -131,10 +131,10 @@ def _flow(
         exact_nv = exact(logits_nv[at], hidden_nh[at], weight_vh, bias)
         restricted_nv = restrict(exact_nv, sampling, keep=tokens[at])
         chosen, largest = restricted_nv.gather(-1, part), restricted_nv.amax(-1, keepdim=True)
-        law_nv = restricted_nv.sub_(largest).exp_()
-        total = law_nv.sum(-1, keepdim=True)
+        probs_nv = restricted_nv.sub_(largest).exp_()
+        total = probs_nv.sum(-1, keepdim=True)
         logprobs.append((chosen - largest - total.log()).squeeze(-1))
-        flow_nv = law_nv.div_(-total).scatter_add_(-1, part, torch.ones_like(chosen))
+        flow_nv = probs_nv.div_(-total).scatter_add_(-1, part, torch.ones_like(chosen))
         logits_nv[at] = flow_nv
     return torch.cat(logprobs), logits_nv
 
@@ -169,9 +169,9 @@ def exact(logits_nv: Tensor, hidden_nh: Tensor, weight_vh: Tensor, bias: Tensor 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Places:
-    """The laws of Q places: hidden states, a linear head, and what their logits are divided by
-    besides.
+class TokenDistributions:
+    """The distributions of Q places: hidden states, a linear head, and what their logits are
+    divided by besides.
 
     A mask is a question and never an answer: its logit is minus infinity for the sampler and for
     the scorer alike.
@@ -180,27 +180,27 @@ class Places:
     head: Any
     mask_id: int | None  # None: there is none
     hidden: Tensor  # [Q, H]
-    divisor: Tensor | None = None  # [Q], the exploration's
+    divisor: Tensor | None = None  # [Q], of the learned temperature
 
     def __len__(self) -> int:
         return len(self.hidden)
 
-    def __getitem__(self, index: Tensor | slice) -> "Places":
+    def __getitem__(self, index: Tensor | slice) -> "TokenDistributions":
         divisor = None if self.divisor is None else self.divisor[index]
         return replace(self, hidden=self.hidden[index], divisor=divisor)
 
-    def plain(self) -> Tensor:
+    def raw_logits(self) -> Tensor:
         """Logits [Q, V] as the model gives them, the mask token suppressed."""
-        return self._suppressed(self.head(self.hidden))
+        return self._suppress_mask(self.head(self.hidden))
 
     def logits(self) -> Tensor:
-        """Logits [Q, V] after exploration, before the sampling law."""
+        """Logits [Q, V] after the learned temperature, before the sampling distribution."""
         if self.divisor is None:
-            return self.plain()
+            return self.raw_logits()
         # Suppressed after the division: minus infinity times a gradient of 0 is no number.
-        return self._suppressed(self.head(self.hidden).float() / self.divisor.unsqueeze(-1))
+        return self._suppress_mask(self.head(self.hidden).float() / self.divisor.unsqueeze(-1))
 
-    def _suppressed(self, logits: Tensor) -> Tensor:
+    def _suppress_mask(self, logits: Tensor) -> Tensor:
         if self.mask_id is not None:
             logits[..., self.mask_id] = float("-inf")
         return logits
@@ -217,15 +217,17 @@ class Places:
             torch.arange(len(bias), device=bias.device) == self.mask_id, float("-inf")
         )
 
-    def _slices(self, arguments: Sequence[Tensor]) -> Iterator[tuple["Places", list[Tensor]]]:
+    def _slices(
+        self, arguments: Sequence[Tensor]
+    ) -> Iterator[tuple["TokenDistributions", list[Tensor]]]:
         rows = rows_at_once(self.head.weight)
         for start in range(0, len(self), rows):
             at = slice(start, start + rows)
             yield self[at], [argument[at] for argument in arguments]
 
-    def each(self, work: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
-        """`work(places, *arguments)` over slices of the places, joined; `arguments` are sliced
-        alike."""
+    def map_slices(self, work: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
+        """`work(distributions, *arguments)` over slices of the places, joined; `arguments` are
+        sliced alike."""
         again = torch.is_grad_enabled() and len(self) > rows_at_once(self.head.weight)
         parts = [
             checkpoint(work, part, *given, use_reentrant=False) if again else work(part, *given)
@@ -236,28 +238,30 @@ class Places:
             return self.hidden.float().sum(-1)
         return torch.cat(parts)
 
-    def several(
+    def map_slices_jointly(
         self, work: Callable[..., tuple[Tensor, ...]], *arguments: Tensor
     ) -> tuple[Tensor, ...]:
         """The same for work of several results, of at least one place, without gradient."""
         parts = [work(part, *given) for part, given in self._slices(arguments)]
         return tuple(torch.cat(results) for results in zip(*parts, strict=True))
 
-    def against(
+    def compare_slices(
         self,
-        reference: "Places",
+        reference: "TokenDistributions",
         sampling: Sampling,
         work: Callable[..., Tensor],
         *arguments: Tensor,
     ) -> Tensor:
-        """`work(restricted, theirs, *arguments)` over slices, as `each`: unnormalised laws [., V]
-        here and there.
+        """`work(restricted, theirs, *arguments)` over slices, as `map_slices`: unnormalised
+        distributions [., V] here and there.
 
         The reference's are without gradient, and within the support of those here: what the filters
         removed adds 0.
         """
 
-        def compare(part: Places, hidden: Tensor, divisor: Tensor, *given: Tensor) -> Tensor:
+        def compare(
+            part: TokenDistributions, hidden: Tensor, divisor: Tensor, *given: Tensor
+        ) -> Tensor:
             mine = restrict(part.logits(), sampling)
             with torch.no_grad():
                 theirs = (
@@ -269,93 +273,102 @@ class Places:
 
         ones = torch.ones(len(reference), device=reference.hidden.device)
         divisor = ones if reference.divisor is None else reference.divisor
-        return self.each(compare, reference.hidden, divisor, *arguments)
+        return self.map_slices(compare, reference.hidden, divisor, *arguments)
 
 
-def token_log_prob(places: Places, tokens: Tensor, sampling: Sampling) -> Tensor:
+def token_log_prob(distributions: TokenDistributions, tokens: Tensor, sampling: Sampling) -> Tensor:
     """Log-probability [Q] of tokens [Q]."""
 
-    def work(part: Places, chosen: Tensor) -> Tensor:
+    def work(part: TokenDistributions, chosen: Tensor) -> Tensor:
         restricted = restrict(part.logits(), sampling, keep=chosen)
         return restricted.gather(-1, chosen.unsqueeze(-1)).squeeze(-1) - restricted.logsumexp(-1)
 
-    return places.each(work, tokens)
+    return distributions.map_slices(work, tokens)
 
 
-def largest_log_prob(places: Places, sampling: Sampling) -> Tensor:
-    """Log-probability [Q] of each place's most probable token: its confidence, under the law."""
+def largest_log_prob(distributions: TokenDistributions, sampling: Sampling) -> Tensor:
+    """Log-probability [Q] of each place's most probable token: its confidence, under the
+    distribution."""
 
-    def work(part: Places) -> Tensor:
+    def work(part: TokenDistributions) -> Tensor:
         restricted = restrict(part.logits(), sampling)
         return restricted.amax(-1) - restricted.logsumexp(-1)
 
-    return places.each(work)
+    return distributions.map_slices(work)
 
 
-def log_confidence(places: Places, tokens: Tensor) -> Tensor:
+def log_confidence(distributions: TokenDistributions, tokens: Tensor) -> Tensor:
     """Log-probability [Q] of tokens [Q] at temperature 1 without filters: what LLaDA's sampler
     ranks places by."""
 
-    def work(part: Places, chosen: Tensor) -> Tensor:
-        return _confidence(part.plain(), chosen)
+    def work(part: TokenDistributions, chosen: Tensor) -> Tensor:
+        return _confidence(part.raw_logits(), chosen)
 
-    return places.each(work, tokens)
-
-
-def _confidence(plain: Tensor, tokens: Tensor) -> Tensor:
-    plain = plain.float()
-    return plain.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - plain.logsumexp(-1)
+    return distributions.map_slices(work, tokens)
 
 
-def draw_tokens(places: Places, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
+def _confidence(raw: Tensor, tokens: Tensor) -> Tensor:
+    raw = raw.float()
+    return raw.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - raw.logsumexp(-1)
+
+
+def draw_tokens(
+    distributions: TokenDistributions, uniforms: Tensor, sampling: Sampling
+) -> tuple[Tensor, Tensor]:
     """A token [Q] for each place, and its log-probability [Q]."""
-    tokens, logprobs = places.several(
+    tokens, logprobs = distributions.map_slices_jointly(
         lambda part, numbers: draw(part.logits(), numbers, sampling), uniforms
     )
     return tokens, logprobs
 
 
 def draw_with_confidence(
-    places: Places, uniforms: Tensor, sampling: Sampling
+    distributions: TokenDistributions, uniforms: Tensor, sampling: Sampling
 ) -> tuple[Tensor, Tensor, Tensor]:
     """A token [Q] for each place, its log-probability [Q], and its log-confidence [Q], from one
     pass of the head."""
 
-    def work(part: Places, numbers: Tensor) -> tuple[Tensor, ...]:
-        plain = part.plain()
-        tokens, logprobs = draw(plain if part.divisor is None else part.logits(), numbers, sampling)
-        return tokens, logprobs, _confidence(plain, tokens)
+    def work(part: TokenDistributions, numbers: Tensor) -> tuple[Tensor, ...]:
+        raw = part.raw_logits()
+        tokens, logprobs = draw(raw if part.divisor is None else part.logits(), numbers, sampling)
+        return tokens, logprobs, _confidence(raw, tokens)
 
-    tokens, logprobs, confidence = places.several(work, uniforms)
+    tokens, logprobs, confidence = distributions.map_slices_jointly(work, uniforms)
     return tokens, logprobs, confidence
 
 
-def log_less_confident(places: Places, sampling: Sampling, bound: Tensor, ties: Tensor) -> Tensor:
+def log_less_confident(
+    distributions: TokenDistributions, sampling: Sampling, bound: Tensor, ties: Tensor
+) -> Tensor:
     """Log-probability [Q] that a place draws a token less confident than `bound` [Q], or equally
     where `ties`."""
 
-    def work(part: Places, most: Tensor, equal: Tensor) -> Tensor:
-        plain = part.plain()
-        restricted = restrict(plain if part.divisor is None else part.logits(), sampling)
+    def work(part: TokenDistributions, most: Tensor, equal: Tensor) -> Tensor:
+        raw = part.raw_logits()
+        restricted = restrict(raw if part.divisor is None else part.logits(), sampling)
         with torch.no_grad():
-            level = plain.float()
+            level = raw.float()
             # as in `_confidence`, so equal ones are equal here
             level = level - level.logsumexp(-1, keepdim=True)
             most, equal = most.unsqueeze(-1), equal.unsqueeze(-1)
             above = (level > most) | ((level == most) & ~equal)
         return restricted.masked_fill(above, float("-inf")).logsumexp(-1) - restricted.logsumexp(-1)
 
-    return places.each(work, bound, ties)
+    return distributions.map_slices(work, bound, ties)
 
 
 def divergence(
-    places: Places, reference: Places, sampling: Sampling, *, forward: bool = False
+    distributions: TokenDistributions,
+    reference: TokenDistributions,
+    sampling: Sampling,
+    *,
+    forward: bool = False,
 ) -> Tensor:
-    """KL [Q] of each place's token law to the reference's, summed over the vocabulary; `forward`:
-    the other way."""
+    """KL [Q] of each place's token distribution to the reference's, summed over the vocabulary;
+    `forward`: the other way."""
 
     def work(mine: Tensor, theirs: Tensor) -> Tensor:
-        laws = mine.log_softmax(-1), theirs.log_softmax(-1)
-        return kl(*reversed(laws)) if forward else kl(*laws)
+        logs = mine.log_softmax(-1), theirs.log_softmax(-1)
+        return kl(*reversed(logs)) if forward else kl(*logs)
 
-    return places.against(reference, sampling, work)
+    return distributions.compare_slices(reference, sampling, work)

@@ -32,7 +32,8 @@ class FamilyOptions:
     model: type[ModelSection] = ModelSection
     """The recipe's `model`: a subclass where there are options of the family's own."""
     sampling: type[Sampling] = Sampling
-    """The recipe's `sampling`, and the law that trajectories carry: likewise a frozen dataclass."""
+    """The recipe's `sampling`, and the sampling distribution that trajectories carry: likewise a
+    frozen dataclass."""
     reads: frozenset[str] = frozenset()
     """Keys of other sections that not every family reads, such as `rl.algorithm.keep`."""
     policy: str = ""
@@ -91,15 +92,18 @@ def options_as_written(model: Mapping[str, Any], sampling: Mapping[str, Any]) ->
     if family in FAMILIES:
         return options_of(family)
     shared = FamilyOptions().defaults()
-    laws = [key for key in sampling if _is_name(key) and f"sampling.{key}" not in shared]
+    sampling_keys = [key for key in sampling if _is_name(key) and f"sampling.{key}" not in shared]
     keys: dict[str, Any] = {
         key: (Any, model[key]) for key in model if _is_name(key) and f"model.{key}" not in shared
     }
     return FamilyOptions(
         model=create_model("Model", __base__=ModelSection, **keys),
         sampling=make_dataclass(
-            "Law",
-            [(key, Any, field(default_factory=partial(copy.copy, sampling[key]))) for key in laws],
+            "OwnSampling",
+            [
+                (key, Any, field(default_factory=partial(copy.copy, sampling[key])))
+                for key in sampling_keys
+            ],
             bases=(Sampling,),
             frozen=True,
             kw_only=True,

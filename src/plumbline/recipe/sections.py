@@ -436,16 +436,16 @@ class RlSection(Section):
                 "rl.seconds counts the work of steps one after the other: leave out rl.lag"
             )
         how = self.algorithm
-        if not (how.has_ratio or how.picks) and (
+        if not (how.uses_ratio or how.selects_subset) and (
             self.inner_epochs > 1 or self.minibatch or self.beta > 0
         ):
             raise ValueError(
                 f"rl.algorithm: {how.name} has no ratio and no KL: one inner epoch, beta 0, no "
                 "minibatch"
             )
-        if not how.has_ratio and self.beta > 0:
+        if not how.uses_ratio and self.beta > 0:
             raise ValueError(f"rl.algorithm: {how.name} has no KL: leave out rl.beta")
-        if how.compares and self.group_size < 2:
+        if how.uses_group_baseline and self.group_size < 2:
             raise ValueError(
                 f"rl.algorithm: {how.name} compares the answers to a prompt: rl.group_size is 2 at "
                 "least"
@@ -456,7 +456,7 @@ class RlSection(Section):
             )
         if self.teacher is not None and self.beta == 0:
             raise ValueError("rl.teacher is who the KL is measured to: give rl.beta")
-        if not (how.exact and how.has_ratio) and (
+        if not (how.exact and how.uses_ratio) and (
             self.lag or self.old == "rescored" or self.tis is not None
         ):
             raise ValueError(
@@ -484,7 +484,7 @@ class RlSection(Section):
                 "rl.order: easy-first goes by what rl.filter measures: give it, such as {samples: "
                 "4}"
             )
-        if self.resample and not self.algorithm.compares:
+        if self.resample and not self.algorithm.uses_group_baseline:
             raise ValueError(
                 f"rl.resample is for rewards that are compared, which {self.algorithm.name} does "
                 "not do"
@@ -647,7 +647,7 @@ class Recipe(Section):
                 "while the learner "
                 "trains, and the two share the frozen weights"
             )
-        if not self.rl.algorithm.exact or not self.rl.algorithm.has_ratio:
+        if not self.rl.algorithm.exact or not self.rl.algorithm.uses_ratio:
             raise ValueError(
                 f"rl.algorithm: {self.rl.algorithm.name} has no ratio to what the sampler "
                 "recorded, so nothing "

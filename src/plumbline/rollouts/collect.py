@@ -35,7 +35,7 @@ def collect(
         examples: one may come several times (an epoch that ends within a step); its copies are then
             numbered on.
         copies: of each, G.
-        sampling: the law.
+        sampling: its sampling distribution.
         key: what each request's key begins with; the example's id, the copy's number and the turn
             follow.
 

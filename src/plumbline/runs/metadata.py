@@ -39,7 +39,8 @@ class Card:
     """The recipe's model section, as far as it decides what the weights score (family, canvas,
     quantize, dtype ...)."""
     sampling: Mapping[str, Any] = field(default_factory=dict)
-    """The law that evaluations drew by (the fields of the family's `Sampling`)."""
+    """The sampling distribution that evaluations drew by (the fields of the family's
+    `Sampling`)."""
     ends: Sequence[str] = ()
     """The tokens that end an answer."""
     trained_on: frozenset[str] = field(default_factory=frozenset)

@@ -35,11 +35,11 @@ class Asked:
     own."""
 
     request: Request
-    """Chat, law and key: the random numbers come from the client's seed and the number of the
-    answer."""
+    """Chat, sampling distribution and key: the random numbers come from the client's seed and the
+    number of the answer."""
     said: Mapping[str, Any] | None = None
-    """What of the law the client said, by the names of its fields; the rest is the model's own
-    (`law_of`). None: the request's law as a whole."""
+    """What of the sampling distribution the client said, by the names of its fields; the rest is
+    the model's own (`sampling_of`). None: the request's sampling distribution as a whole."""
     schema: Mapping[str, Any] | None = None
     """The JSON schema that the answer has to follow, {} for any object; None for free text."""
     name: str = ""
@@ -57,8 +57,8 @@ class Piece:
     text: str = ""
     tokens: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
-    """Of the tokens, under the law that drew them; empty where the family has none of single
-    tokens."""
+    """Of the tokens, under the sampling distribution that drew them; empty where the family has
+    none of single tokens."""
     spelled: tuple[str, ...] = ()
     """The tokens as texts; empty where nobody asked for them, or their tokenizer is not known."""
     canvas: str | None = None
@@ -86,7 +86,7 @@ class Backend:
     """Further tries after an answer in which no valid JSON was found."""
 
     def __init__(self, name: str, sampler: Sampler, sampling: Sampling) -> None:
-        """Take what draws, and the law where a client says nothing of it."""
+        """Take what draws, and the sampling distribution where a client says nothing of it."""
         self.name, self.family, self.context = name, sampler.family, sampler.context
         self.sampler, self.sampling = sampler, sampling
 
@@ -104,7 +104,8 @@ class Backend:
 
         Raises:
             DataError: the chat does not fit into the context, or the template refuses it.
-            RecipeError: the law, or a schema, is not one that this model can follow.
+            RecipeError: the sampling distribution, or a schema, is not one that this model can
+                follow.
         """
         return self.write(asked) if asked.schema is None else self._json(asked, asked.schema)
 
@@ -115,33 +116,40 @@ class Backend:
     async def close(self) -> None:
         """End what was started for it; what is being answered ends with an error."""
 
-    def law(self, asked: Asked) -> Sampling:
-        """The law of an answer: as the client said, and for the rest as the model's own run
-        decoded.
+    def sampling_of(self, asked: Asked) -> Sampling:
+        """The sampling distribution of an answer: as the client said, and for the rest as the
+        model's own run decoded.
 
         A limit beyond the places of the model's canvas is no limit.
 
         Raises:
-            RecipeError: the client said something that the family's law has not, or not like this.
+            RecipeError: the client said something that the family's sampling distribution has not,
+                or not like this.
         """
-        own, law = self.sampling, asked.request.sampling
-        if asked.said is not None or not isinstance(law, type(own)):
+        own, sampling = self.sampling, asked.request.sampling
+        if asked.said is not None or not isinstance(sampling, type(own)):
             shared = ("temperature", "top_k", "top_p", "max_tokens")
             said = (
-                {name: getattr(law, name) for name in shared} if asked.said is None else asked.said
+                {name: getattr(sampling, name) for name in shared}
+                if asked.said is None
+                else asked.said
             )
             if foreign := sorted(set(said) - {one.name for one in fields(own)}):
                 advice = "leave it out, or ask another model"
-                raise RecipeError(f"this model's law has no {' and no '.join(foreign)}", advice)
+                raise RecipeError(
+                    f"this model's sampling has no {' and no '.join(foreign)}", advice
+                )
             try:
-                law = replace(own, **said)
+                sampling = replace(own, **said)
             except ValueError as error:
                 raise RecipeError(
                     f"this model cannot be sampled like this: {error}", "ask for something else"
                 ) from error
         return replace(
-            law,
-            max_tokens=min(law.max_tokens, getattr(self.sampler, "canvas", None) or law.max_tokens),
+            sampling,
+            max_tokens=min(
+                sampling.max_tokens, getattr(self.sampler, "canvas", None) or sampling.max_tokens
+            ),
         )
 
     async def _json(self, asked: Asked, schema: Mapping[str, Any]) -> AsyncGenerator[Piece, None]:
@@ -183,12 +191,14 @@ def again(asked: Asked, attempt: int) -> Asked:
     greedily."""
     if attempt == 0:
         return replace(asked, schema=None)
-    said, key, law = asked.said, (*asked.request.key, "again", attempt), asked.request.sampling
+    said, key, sampling = asked.said, (*asked.request.key, "again", attempt), asked.request.sampling
     if said is None:
-        law = replace(law, temperature=law.temperature or WARM)
+        sampling = replace(sampling, temperature=sampling.temperature or WARM)
     else:
         said = {**said, "temperature": said.get("temperature") or WARM}
-    return replace(asked, schema=None, said=said, request=Request(key, asked.request.messages, law))
+    return replace(
+        asked, schema=None, said=said, request=Request(key, asked.request.messages, sampling)
+    )
 
 
 def judge_of(schema: Mapping[str, Any]) -> Judge:

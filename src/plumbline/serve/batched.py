@@ -36,10 +36,12 @@ Found = Trajectory | NDArray[np.int64] | BaseException
 class _Waiting:
     """A request, and where what is found goes: a queue of the loop that its client waits in."""
 
-    def __init__(self, asked: Asked, law: Sampling, constraint: SchemaConstraint | None) -> None:
+    def __init__(
+        self, asked: Asked, sampling: Sampling, constraint: SchemaConstraint | None
+    ) -> None:
         self.gone = threading.Event()  # set when nobody waits for it any more
         self.request = LiveRequest(
-            asked.request.key, asked.request.messages, law, self.gone, constraint
+            asked.request.key, asked.request.messages, sampling, self.gone, constraint
         )
         self.watched = asked.canvas
         self.found: asyncio.Queue[Found] = asyncio.Queue()
@@ -60,14 +62,14 @@ class BatchedBackend(Backend):
         self,
         name: str,
         sampler: Policy,
-        law: Sampling,
+        sampling: Sampling,
         *,
         at_once: int = 64,
         grammars: Grammars | None = None,
     ) -> None:
         """Take also the most requests of one batch, and the `Grammars` that JSON can follow, where
         there are some."""
-        super().__init__(name, sampler, law)
+        super().__init__(name, sampler, sampling)
         self.at_once, self.grammars = at_once, grammars
         # whether an answer's terms are its tokens, one by one
         self._single = self.family == "autoregressive"
@@ -114,7 +116,7 @@ class BatchedBackend(Backend):
                 "tokens"
             )
             raise RecipeError(what, "leave out logprobs")
-        waiting = _Waiting(asked, self.law(asked), constraint)
+        waiting = _Waiting(asked, self.sampling_of(asked), constraint)
         await asyncio.to_thread(self._check, waiting.request)
         # asked here, because what is put behind the end of the queue waits for ever
         if self._closed:
@@ -124,7 +126,7 @@ class BatchedBackend(Backend):
             while not isinstance(found := await waiting.found.get(), Trajectory):
                 if isinstance(found, BaseException):
                     raise found
-                yield Piece(canvas=self.sampler.shown(found))
+                yield Piece(canvas=self.sampler.render_canvas(found))
         finally:
             waiting.gone.set()
         if constraint is not None and constraint.failure is not None:
@@ -181,7 +183,7 @@ class BatchedBackend(Backend):
         left: list[_Waiting] = []
         while not self._closed:
             left = [one for one in left + self._gather(wait=not left) if not one.gone.is_set()]
-            # the first request, and those of its law whose keys are not there yet
+            # the first request, and those of its sampling distribution whose keys are not there yet
             batch: dict[Key, _Waiting] = {}
             for one in left:
                 if one.request.sampling == left[0].request.sampling and len(batch) < self.at_once:
@@ -205,7 +207,8 @@ class BatchedBackend(Backend):
         return [one for one in found if one is not None]
 
     def _draw(self, batch: dict[Key, _Waiting]) -> None:
-        """Draw a batch of one law; an error of it is handed to all that had no answer yet."""
+        """Draw a batch of one sampling distribution; an error of it is handed to all that had no
+        answer yet."""
         watched = any(one.watched for one in batch.values())
 
         def watch(key: Key, canvas: NDArray[np.int64]) -> None:

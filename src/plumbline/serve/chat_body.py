@@ -340,11 +340,11 @@ def askings(body: ChatBody, limits: RequestLimits) -> list[Asked]:
     }
     shared: dict[str, Any] = {name: value for name, value in said.items() if name != "steps"}
     seed = body.seed if body.seed is not None else int.from_bytes(os.urandom(8), "big")
-    law, chat = Sampling(**shared), body.chat()
+    sampling, chat = Sampling(**shared), body.chat()
     schema, name = _schema(body.response_format)
     return [
         Asked(
-            request=Request((seed, "serve", index), chat, law),
+            request=Request((seed, "serve", index), chat, sampling),
             said=said,
             schema=schema,
             name=name,

@@ -77,8 +77,8 @@ def shutting_down() -> Refusal:
 def refusal_of(error: PlumblineError) -> Refusal:
     """An error of the model as a refusal.
 
-    A chat that does not fit and a law or a schema that cannot be followed are the client's; all
-    else is the server's.
+    A chat that does not fit and a sampling distribution or a schema that cannot be followed are the
+    client's; all else is the server's.
     """
     said = " ".join(str(error).split())
     if isinstance(error, DataError):

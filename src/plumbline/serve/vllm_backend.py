@@ -77,15 +77,15 @@ class VllmBackend(Backend):
         Raises:
             EngineError: the server is gone, or refuses.
         """
-        law = self.law(asked)
+        sampling = self.sampling_of(asked)
         prompt = await asyncio.to_thread(self.chat.prompt, asked.request.messages)
-        self.engine.policy.check_length(len(prompt), law.max_tokens, self.context)
+        self.engine.policy.check_length(len(prompt), sampling.max_tokens, self.context)
         said = {
             "model": self.engine.weights.name,
             "stop_token_ids": list(self.chat.stop_ids),
             "stream_interval": 1,
         }
-        body = completion(prompt, law) | said
+        body = completion(prompt, sampling) | said
         if self._client is None:  # which belongs to the loop that serves
             timeout = (
                 10.0,

@@ -37,12 +37,12 @@ def check_finite(value: float, what: str, step: int, rate: str) -> None:
 
 
 def check_gap(gap: float, limit: float, sampling: Sampling, family: str) -> None:
-    """Stop where sampler and scorer are two laws, which makes every gradient wrong.
+    """Stop where sampler and scorer are two distributions, which makes every gradient wrong.
 
     Args:
         gap: mean nats a choice.
         limit: how much is taken for rounding.
-        sampling: the law that was asked for.
+        sampling: the sampling distribution that was asked for.
         family: of the policy.
 
     Raises:

@@ -14,7 +14,15 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from plumbline.policies.memory import Say, begin_peak, free, is_full, peak, unheard, within_reach
+from plumbline.policies.memory import (
+    Say,
+    begin_peak,
+    ignore_message,
+    is_full,
+    measure_reachable_memory,
+    read_peak,
+    release_after_error,
+)
 from plumbline.policies.policy import Helpers, Policy, Work, with_gradients
 from plumbline.policies.pretrained.policy import round_up
 from plumbline.recipe import RlSection, SftSection
@@ -151,7 +159,7 @@ class Passes:
         self.moments = ADAM[optimiser.section.name]
         self.key = "" if stage == "base" else f"{stage}.tokens_per_pass"
         """The recipe's, for messages; empty where it has none."""
-        self.say: Say = unheard if run is None else run.event
+        self.say: Say = ignore_message if run is None else run.event
         self.helpers = helpers or Threads()
         self.policy = policy
         self._measured: int | None = None
@@ -188,7 +196,7 @@ class Passes:
                 if smaller is None and not self.recompute():
                     raise
                 self.clear()
-                free(error)
+                release_after_error(error)
             if smaller is None:
                 self.say(
                     "out_of_memory",
@@ -273,8 +281,8 @@ class Passes:
         memory before as the constant.
         """
         begin_peak(self.device)
-        before = peak(self.device)
-        most = SHARE * (within_reach(self.device) - self.moments * self.count)
+        before = read_peak(self.device)
+        most = SHARE * (measure_reachable_memory(self.device) - self.moments * self.count)
         found: list[tuple[int, int]] = []  # tokens, bytes
         slope, constant = 0.0, float(before)
         for tokens in TRIALS:
@@ -287,10 +295,10 @@ class Passes:
                 if not is_full(error):
                     raise
                 self.clear()
-                free(error)
+                release_after_error(error)
                 break
             self.clear()
-            found.append((_first(cut, tokens), peak(self.device)))
+            found.append((_first(cut, tokens), read_peak(self.device)))
             if len(found) == 1 or found[1][0] > found[0][0]:
                 (less, low), (more, high) = (0, before) if len(found) == 1 else found[0], found[-1]
                 slope = max(1.0, (high - low) / (more - less))

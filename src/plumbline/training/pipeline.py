@@ -32,7 +32,7 @@ from plumbline.errors import RecipeError
 from plumbline.evaluation.evaluate import evaluate_reference, references_of
 from plumbline.evaluation.summary import summarise
 from plumbline.policies import open_policy
-from plumbline.policies.memory import clear_memory_errors, release
+from plumbline.policies.memory import clear_memory_errors, release_memory
 from plumbline.policies.options import DenoisingModel, PretrainedModel, model_section
 from plumbline.policies.policy import Engine, Helpers, Policy, limits, slowness
 from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
@@ -378,7 +378,7 @@ def _open(run: Run, source: str, *names: str) -> Policy:
     from plumbline.training.stage import stop_requests
 
     run.working(f"opening {source}", 0, 1)
-    release()  # the last stage's model and optimiser hold one another in cycles
+    release_memory()  # the last stage's model and optimiser hold one another in cycles
     # an interrupt inside safetensors would come out as an error of the model
     with stop_requests() as asked:
         policy = open_policy(

@@ -1,4 +1,4 @@
-"""RL over recorded trajectories: draw, credit, update, publish. Nothing here knows the family or
+"""RL over recorded trajectories: draw, weigh, update, publish. Nothing here knows the family or
 the algorithm.
 
 What it does not do: no value model, no reward model, no KL unless asked, and unless `rl.lag` says
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from plumbline.algorithms.advantages import has_signal
 from plumbline.algorithms.algorithm import Algorithm
 from plumbline.errors import DataError
-from plumbline.policies.memory import begin_peak, peak
+from plumbline.policies.memory import begin_peak, read_peak
 from plumbline.policies.policy import Engine, Helpers, Policy, Sampler
 from plumbline.recipe import Recipe, RlSection, TeacherSection
 from plumbline.records import Example, Group, Message
@@ -34,7 +34,13 @@ from plumbline.training.difficulty import choose_prompts
 from plumbline.training.microbatches import Passes
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.stage import Stage, StepTimer
-from plumbline.training.update import Credit, Update, credit, smoothed_ratio, update_policy
+from plumbline.training.update import (
+    Update,
+    WeightedRollout,
+    smoothed_ratio,
+    update_policy,
+    weigh_rollouts,
+)
 
 
 def step_metrics(
@@ -76,17 +82,17 @@ def step_metrics(
 
 
 def _of_algorithm(
-    algorithm: Algorithm, update: Update, credits_: Sequence[Credit]
+    algorithm: Algorithm, update: Update, weighted_rollouts: Sequence[WeightedRollout]
 ) -> dict[str, float | None]:
     """Metrics that only some algorithms have, or lack."""
-    if not algorithm.compares:
+    if not algorithm.uses_group_baseline:
         return {"train/frac_reward_zero_std": None, "train/reward_std": None}
-    if not algorithm.picks:
+    if not algorithm.selects_subset:
         return {}
-    kept = {c.prompt for c in credits_ if c.advantage != 0}
-    share = len(kept) / len({c.prompt for c in credits_})
+    kept = {c.prompt for c in weighted_rollouts if c.advantage != 0}
+    share = len(kept) / len({c.prompt for c in weighted_rollouts})
     return {"train/frac_prompts_kept": share} | (
-        {"train/reward_margin": update.margin} if algorithm.paired else {}
+        {"train/reward_margin": update.margin} if algorithm.pairwise else {}
     )
 
 
@@ -110,7 +116,7 @@ def _encoded(policy: Policy, teacher: TeacherSection, example: Example) -> NDArr
 
 
 def sample_rows(
-    groups: Sequence[Group], credits_: Sequence[Credit], step: int
+    groups: Sequence[Group], weighted_rollouts: Sequence[WeightedRollout], step: int
 ) -> list[dict[str, Any]]:
     """Every rollout of the step as a plain row."""
     rollouts = [(group, rollout) for group in groups for rollout in group.rollouts]
@@ -129,12 +135,12 @@ def sample_rows(
             "parts": dict(rollout.score.parts) if rollout.score else {},
             "readings": dict(rollout.score.readings) if rollout.score else {},
             "how": rollout.outcome.how,
-            "advantage": credited.advantage,
+            "advantage": weighted.advantage,
             "tokens": rollout.num_tokens,
             "finish": rollout.turns[-1].finish,
             "failure": rollout.failure.cause if rollout.failure else "",
         }
-        for (group, rollout), credited in zip(rollouts, credits_, strict=True)
+        for (group, rollout), weighted in zip(rollouts, weighted_rollouts, strict=True)
     ]
 
 
@@ -226,7 +232,7 @@ def train_rl(
         )
 
     with drawing(policy, draw, section, progress, engine) as rollouts_of:
-        if section.beta > 0 or section.algorithm.paired:
+        if section.beta > 0 or section.algorithm.pairwise:
             # before the stage resumes: the weights that this stage began with
             policy.keep_reference()
         for step in progress.steps():
@@ -240,17 +246,21 @@ def train_rl(
             laps.lap("rollouts")
 
             shuffle = generator(recipe.seed, STAGE, "shuffle", step)
-            credits_ = credit(drawn.groups, section, shuffle, recipe.controls, turns, encode)
-            update = update_policy(policy, optimiser, credits_, recipe, step, passes, teacher)
+            weighted_rollouts = weigh_rollouts(
+                drawn.groups, section, shuffle, recipe.controls, turns, encode
+            )
+            update = update_policy(
+                policy, optimiser, weighted_rollouts, recipe, step, passes, teacher
+            )
             laps.lap("update")
             progress.spend(laps.seconds["cpu/rollouts"] + laps.seconds["cpu/update"])
 
-            rows = sample_rows(drawn.groups, credits_, done)
+            rows = sample_rows(drawn.groups, weighted_rollouts, done)
             for row in rows:
                 run.sample(row)
             values = {
                 **step_metrics(drawn, update, section, step, source.tasks),
-                **_of_algorithm(section.algorithm, update, credits_),
+                **_of_algorithm(section.algorithm, update, weighted_rollouts),
                 **drawn.figures,
                 "train/grad_snr": smoothed_ratio(update.gradient, progress.memory),
                 "train/learning_rate": rate,
@@ -260,7 +270,9 @@ def train_rl(
             values |= _evaluated(evaluate, recipe, done, last=progress.is_last(done))
             progress.record(done, values, rows)
             laps.lap("rest")
-            run.timings(STAGE, done, laps.seconds | {"memory/peak_gb": peak(passes.device) / 1e9})
+            run.timings(
+                STAGE, done, laps.seconds | {"memory/peak_gb": read_peak(passes.device) / 1e9}
+            )
 
 
 def _evaluated(

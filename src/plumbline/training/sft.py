@@ -23,7 +23,7 @@ from itertools import islice
 import numpy as np
 
 from plumbline.errors import DataError
-from plumbline.policies.memory import begin_peak, peak
+from plumbline.policies.memory import begin_peak, read_peak
 from plumbline.policies.policy import Demonstration, Helpers, Policy
 from plumbline.policies.sampling_distribution import Noise, noises
 from plumbline.recipe import SftSection
@@ -125,7 +125,7 @@ def train_sft(
                 "train/frac_truncated": truncated / len(shown),
             },
         )
-        beside = {"cpu/step": spent, "memory/peak_gb": peak(passes.device) / 1e9}
+        beside = {"cpu/step": spent, "memory/peak_gb": read_peak(passes.device) / 1e9}
         run.timings(stage, step + 1, {"time/step": time.perf_counter() - began} | beside)
 
 

@@ -29,12 +29,14 @@ MEAN = "mean_reward"
 
 
 def modes(recipe: Recipe) -> dict[str, Sampling]:
-    """The laws by which a model is asked: greedily, and as in training (but for the number of
-    denoising steps)."""
-    law = recipe.sampling
-    if isinstance(law, SteppedSampling):
-        law = replace(law, steps=recipe.evaluation.steps or law.steps)
-    return {"greedy": law.as_greedy()} | ({"sampled": law} if recipe.evaluation.sampled else {})
+    """The sampling distributions by which a model is asked: greedily, and as in training (but for
+    the number of denoising steps)."""
+    sampling = recipe.sampling
+    if isinstance(sampling, SteppedSampling):
+        sampling = replace(sampling, steps=recipe.evaluation.steps or sampling.steps)
+    return {"greedy": sampling.as_greedy()} | (
+        {"sampled": sampling} if recipe.evaluation.sampled else {}
+    )
 
 
 def evaluate_stage(

@@ -1,7 +1,7 @@
 """One batch of credited rollouts becomes `inner_epochs` optimiser steps, whatever the family and
 the likelihood.
 
-Letters in shapes: N terms of a pass, V views.
+Letters in shapes: N terms of a pass, V scoring targets.
 """
 
 import math
@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from plumbline.algorithms.advantages import shuffled
+from plumbline.algorithms.advantages import shuffle_advantages
 from plumbline.algorithms.algorithm import Scored
 from plumbline.algorithms.dpo import Dpo
-from plumbline.algorithms.views import View
+from plumbline.algorithms.scoring_targets import ScoringTarget
 from plumbline.errors import RecipeError
 from plumbline.policies.policy import Helpers, Policy, Terms
 from plumbline.recipe import ControlsSection, Recipe, RlSection
@@ -175,9 +175,9 @@ def smoothed_ratio(measured: SignalNoise | None, memory: dict[str, Any]) -> floa
     return float(memory["grad_signal"] / memory["grad_noise"])
 
 
-# -- credit ----------------------------------------------------------------------------------------
+# -- weighted rollouts -----------------------------------------------------------------------------
 #
-# Which tokens are credited with what: every token of an answer with the answer's advantage.
+# What every token of an answer is weighted by: the answer's advantage.
 #
 # GRPO gives every token of an answer the answer's advantage (Shao et al. 2024, arXiv:2402.03300),
 # and so every token of every answer of an episode of several turns the episode's. The denominators
@@ -194,7 +194,7 @@ NO_CONTROLS = ControlsSection()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Credit:
+class WeightedRollout:
     """The turns of a rollout with its advantage, and the weight of each of their terms in the
     loss."""
 
@@ -216,14 +216,14 @@ class Credit:
         return self.weight == 0 or self.advantage == 0
 
 
-def credit(
+def weigh_rollouts(
     groups: Sequence[Group],
     section: RlSection,
     rng: np.random.Generator,
     controls: ControlsSection = NO_CONTROLS,
     turns: int = 1,
     encode: Callable[[Example], NDArray[np.int64]] | None = None,
-) -> list[Credit]:
+) -> list[WeightedRollout]:
     """Advantages and weights of all rollouts, group by group, as the section's algorithm says.
 
     Args:
@@ -234,31 +234,33 @@ def credit(
         turns: the most that an episode may have.
         encode: gives the prompt of a teacher that is told more.
     """
-    given = [section.algorithm.credit(group) for group in groups]
+    given = [section.algorithm.group_advantages(group) for group in groups]
     if controls.shuffle_advantages:
-        paired = section.algorithm.paired  # pairs stay pairs, and are turned round or not
+        paired = section.algorithm.pairwise  # pairs stay pairs, and are turned round or not
         given = (
             [float(rng.choice([-1, 1])) * each for each in given]
             if paired
-            else shuffled(given, rng)
+            else shuffle_advantages(given, rng)
         )
     count = -(-len(groups) // (section.minibatch or len(groups)))
-    found: list[list[Credit]] = [[] for _ in groups]
+    found: list[list[WeightedRollout]] = [[] for _ in groups]
     for minibatch in range(count):
         rollouts = [rollout for group in groups[minibatch::count] for rollout in group.rollouts]
         advantages = np.concatenate(given[minibatch::count])
         lengths = np.array([rollout.num_tokens for rollout in rollouts])
-        if section.algorithm.picks:
+        if section.algorithm.selects_subset:
             lengths *= advantages != 0
         most = turns * rollouts[0].turns[0].sampling.max_tokens
         weights = iter(section.algorithm.weights(lengths.tolist(), most))
         for index in range(minibatch, len(groups), count):
             told = None if encode is None else encode(groups[index].example)
             found[index] = [
-                Credit(rollout.turns, float(advantage), float(next(weights)), minibatch, told)
+                WeightedRollout(
+                    rollout.turns, float(advantage), float(next(weights)), minibatch, told
+                )
                 for rollout, advantage in zip(groups[index].rollouts, given[index], strict=True)
             ]
-    return [credit for credits_ in found for credit in credits_]
+    return [one for weighted in found for one in weighted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +290,7 @@ class Update:
 def update_policy(
     policy: Policy,
     optimiser: Optimiser,
-    credits_: Sequence[Credit],
+    weighted_rollouts: Sequence[WeightedRollout],
     recipe: Recipe,
     step: int,
     passes: Passes | None = None,
@@ -299,13 +301,13 @@ def update_policy(
     A rollout with advantage 0 has gradient 0 and is skipped, unless a KL is asked for, which has a
     gradient everywhere. Which states are looked at is drawn once: new, old and reference
     log-probabilities then differ by the weights alone. Every turn of a rollout is scored at its own
-    prompt and owned by the rollout's credit; a ratio of whole sequences is one for each turn,
+    prompt and owned by the weighted rollout; a ratio of whole sequences is one for each turn,
     because each is an answer of its own to a prompt of its own.
 
     Args:
         policy: any family.
         optimiser: of its trainable weights.
-        credits_: all rollouts of the step.
+        weighted_rollouts: all rollouts of the step.
         recipe: of the run; with the step its seed decides which steps or hidden positions are
             scored.
         step: which.
@@ -315,23 +317,23 @@ def update_policy(
     section = recipe.rl
     assert section is not None
     passes = passes or Passes(optimiser)
-    algorithm, sampling = section.algorithm, credits_[0].turns[0].sampling
+    algorithm, sampling = section.algorithm, weighted_rollouts[0].turns[0].sampling
     # at a lag the sampler's copy is held to it
     limit = section.max_gap if section.lag == 0 else math.inf
     dice = generator(recipe.seed, "rl", "likelihood", step)
     batches = []
-    for number in sorted({c.minibatch for c in credits_}):
+    for number in sorted({c.minibatch for c in weighted_rollouts}):
         useful = [
             c
-            for c in credits_
+            for c in weighted_rollouts
             if c.minibatch == number and c.weight > 0 and (section.beta > 0 or not c.is_idle)
         ]
         if useful and (batch := _batch(policy, recipe, useful, dice, passes, teacher)) is not None:
             batches.append(batch)
     if not batches:
-        gap = probe_gap(policy, credits_[0].turns)
+        gap = probe_gap(policy, weighted_rollouts[0].turns)
         guards.check_gap(gap, limit, sampling, policy.family)
-        return Update(0.0, 0.0, 0.0 if algorithm.has_ratio else None, None, gap, 0)
+        return Update(0.0, 0.0, 0.0 if algorithm.uses_ratio else None, None, gap, 0)
     cut, trial = batches[0].cut, batches[0]
     if trial.estimated:  # its reference is not scored yet
         trial = replace(trial, beta=0.0)
@@ -340,7 +342,7 @@ def update_policy(
     for batch in batches:
         if not section.uses_recorded_logprobs and updates > 1:
             batch.old = passes.fitting(batch.cut, batch.plain, tokens)
-        if batch.estimated or algorithm.paired:
+        if batch.estimated or algorithm.pairwise:
             batch.reference = passes.fitting(
                 batch.cut, partial(batch.plain, reference=True), tokens
             )
@@ -350,7 +352,7 @@ def update_policy(
         for batch in batches:
             margin = (
                 batch.pair(passes.fitting(batch.cut, batch.plain, tokens))
-                if algorithm.paired
+                if algorithm.pairwise
                 else None
             )
             sums = passes.fitting(batch.cut, partial(batch.backward, watch=not done), tokens)
@@ -361,11 +363,13 @@ def update_policy(
             norm += optimiser.step(step) / updates
             done.append(sums)
     first, units = done[0], sum(each.units for each in done)
-    groups = len({c.prompt for c in credits_ if c.minibatch == batches[0].credited[0].minibatch})
+    groups = len(
+        {c.prompt for c in weighted_rollouts if c.minibatch == batches[0].weighted[0].minibatch}
+    )
     return Update(
         sum(each.loss for each in done) / updates,
         norm,
-        sum(each.clipped for each in done) / units if algorithm.has_ratio else None,
+        sum(each.clipped for each in done) / units if algorithm.uses_ratio else None,
         sum(each.kl for each in done) / sum(each.kl_terms for each in done)
         if section.beta > 0
         else None,
@@ -380,7 +384,7 @@ def update_policy(
 def _batch(
     policy: Policy,
     recipe: Recipe,
-    useful: Sequence[Credit],
+    useful: Sequence[WeightedRollout],
     dice: np.random.Generator,
     passes: Passes,
     teacher: Policy | None,
@@ -396,12 +400,12 @@ def _batch(
         trajectories = [
             replace(t, sampling=replace(t.sampling, temperature=other)) for t in trajectories
         ]
-    views = recipe.rl.algorithm.views(policy, trajectories, dice)
-    if not views:
+    targets = recipe.rl.algorithm.targets(policy, trajectories, dice)
+    if not targets:
         return None
-    credited = [owners[view.owner] for view in views]
+    weighted = [owners[target.owner] for target in targets]
     return _Batch(
-        policy, recipe, recipe.rl.beta, views, credited, helpers=passes.helpers, teacher=teacher
+        policy, recipe, recipe.rl.beta, targets, weighted, helpers=passes.helpers, teacher=teacher
     )
 
 
@@ -432,17 +436,17 @@ class _Sums:
 @dataclass(slots=True, eq=False)
 class _Batch:
     """What a step is made of, and what it is compared with. A pass is a list of indices of its
-    views."""
+    targets."""
 
     policy: Policy
     recipe: Recipe
     beta: float
-    views: Sequence[View]
-    credited: Sequence[Credit]
-    """The credit of each view."""
+    targets: Sequence[ScoringTarget]
+    weighted: Sequence[WeightedRollout]
+    """The weighted rollout of each target."""
     old: Sequence[Tensor] | None = None
-    """Log-probabilities of each view before the first update; None where the sampler's records are,
-    or they are the new ones."""
+    """Log-probabilities of each target before the first update; None where the sampler's records
+    are, or they are the new ones."""
     reference: Sequence[Tensor] | None = None
     helpers: Helpers | None = None
     teacher: Policy | None = None
@@ -467,15 +471,15 @@ class _Batch:
 
     @property
     def cut(self) -> Cut[list[int]]:
-        """From the most tokens of a pass to the passes, as indices of views."""
-        return partial(self.policy.batches, [view.trajectory for view in self.views])
+        """From the most tokens of a pass to the passes, as indices of targets."""
+        return partial(self.policy.batches, [target.trajectory for target in self.targets])
 
     def hinted(self, indices: Sequence[int]) -> list[Trajectory]:
         """Views as the teacher, or the reference, is given them: later turns of an episode after
         their own prompts."""
         found = []
         for index in indices:
-            each, of = self.views[index].trajectory, self.credited[index]
+            each, of = self.targets[index].trajectory, self.weighted[index]
             is_first = each.prompt.tobytes() == of.prompt
             told = of.teacher_prompt if is_first else None
             found.append(each if told is None else replace(each, prompt=told))
@@ -485,21 +489,21 @@ class _Batch:
         """Weigh the answers of pairs by their log-probabilities `now`; the mean margin."""
         algorithm = cast(Dpo, self.section.algorithm)
         assert self.reference is not None
-        of_view = [float((new - old).sum()) for new, old in zip(now, self.reference, strict=True)]
-        rollouts = {id(c.turns): c for c in self.credited}
+        of_target = [float((new - old).sum()) for new, old in zip(now, self.reference, strict=True)]
+        rollouts = {id(c.turns): c for c in self.weighted}
         gained = dict.fromkeys(rollouts, 0.0)
-        for c, value in zip(self.credited, of_view, strict=True):
+        for c, value in zip(self.weighted, of_target, strict=True):
             gained[id(c.turns)] += value
         signs = np.sign([c.advantage for c in rollouts.values()])
         advantages, self.loss, margin = algorithm.pair(
             signs, np.array([gained[key] for key in rollouts])
         )
         advantage_of = dict(zip(rollouts, map(float, advantages), strict=True))
-        self.credited = [replace(c, advantage=advantage_of[id(c.turns)]) for c in self.credited]
+        self.weighted = [replace(c, advantage=advantage_of[id(c.turns)]) for c in self.weighted]
         return margin
 
     def plain(self, passes: Sequence[Sequence[int]], *, reference: bool = False) -> list[Tensor]:
-        """Log-probabilities of each view without gradient."""
+        """Log-probabilities of each target without gradient."""
         found, near = (
             dict[int, Tensor](),
             self.helpers if isinstance(self.helpers, Threads) else None,
@@ -508,13 +512,13 @@ class _Batch:
             near, self.policy, passes, partial(_plain, self._bare(), reference)
         ):
             found |= share
-        return [found[index] for index in range(len(self.views))]
+        return [found[index] for index in range(len(self.targets))]
 
     def backward(self, passes: Sequence[Sequence[int]], *, watch: bool) -> _Sums:
         """Add up the gradient of all passes in the weights; `watch` it, too. Helpers do their share
         of the passes."""
         part_of, sizes = independent_parts(
-            [[self.credited[index].prompt for index in one] for one in passes]
+            [[self.weighted[index].prompt for index in one] for one in passes]
         )
         numbered = list(zip(part_of, passes, strict=True))
         own, *others = shared_out(
@@ -534,7 +538,7 @@ class _Batch:
         """The same of some passes, each with its part, in this process."""
         sums = _Sums(GradientParts(self.policy.trainable()), {})
         for number, indices in numbered:
-            trajectories = [self.views[index].trajectory for index in indices]
+            trajectories = [self.targets[index].trajectory for index in indices]
             closed = self.beta > 0 and not self.estimated
             if closed and (self.section.teacher is not None or self.section.kl == "forward"):
                 hinted, present = self.hinted(indices), self.present
@@ -570,10 +574,10 @@ def _add_up(
 def _plain(
     batch: _Batch, reference: bool, passes: Sequence[Sequence[int]], policy: Policy
 ) -> dict[int, Tensor]:
-    """Log-probabilities of the views of a share of the passes."""
+    """Log-probabilities of the targets of a share of the passes."""
     found = dict[int, Tensor]()
     for indices in passes:
-        part = [batch.views[index].trajectory for index in indices]
+        part = [batch.targets[index].trajectory for index in indices]
         if reference:
             own = batch.teacher is None and not batch.present
             logprobs = (
@@ -588,14 +592,14 @@ def _plain(
 def _loss(terms: Terms, batch: _Batch, indices: Sequence[int], sums: _Sums) -> Tensor:
     """The loss of one pass; numbers for the metrics are added to `sums`."""
     section, beta = batch.section, batch.beta
-    credited = [batch.credited[index] for index in indices]
+    weighted = [batch.weighted[index] for index in indices]
     old, reference = (
         None if known is None else torch.cat([known[index] for index in indices])
         for known in (batch.old, batch.reference)
     )
     if old is None:
         old = terms.recorded if section.uses_recorded_logprobs else terms.logprobs.detach()
-    given = terms.logprobs.new_tensor([(c.advantage, c.weight) for c in credited])
+    given = terms.logprobs.new_tensor([(c.advantage, c.weight) for c in weighted])
     advantage, weight = given[terms.owner].unbind(1)
     scored = Scored(
         new=terms.logprobs,
@@ -603,9 +607,9 @@ def _loss(terms: Terms, batch: _Batch, indices: Sequence[int], sums: _Sums) -> T
         advantage=advantage,
         weight=weight,
         owner=terms.owner,
-        step=terms.step,
-        step_weight=terms.weight,
-        views=[batch.views[index] for index in indices],
+        transition=terms.transition,
+        transition_weight=terms.weight,
+        targets=[batch.targets[index] for index in indices],
         reference=reference,
         beta=beta,
         sampled=None if section.tis is None else terms.recorded,
@@ -627,7 +631,9 @@ def _loss(terms: Terms, batch: _Batch, indices: Sequence[int], sums: _Sums) -> T
         sums.kl_terms += len(scored.new)
     if terms.divergence is not None:
         of_step = torch.zeros(len(terms.divergence), dtype=torch.long, device=loss.device)
-        of_step = of_step.scatter_(0, terms.step, torch.arange(len(terms.step), device=loss.device))
+        of_step = of_step.scatter_(
+            0, terms.transition, torch.arange(len(terms.transition), device=loss.device)
+        )
         per_step = given[terms.owner[of_step], 1] * terms.weight[of_step]
         loss = loss + beta * (terms.divergence * per_step).sum()
         sums.kl += float(terms.divergence.detach().sum())
@@ -637,7 +643,7 @@ def _loss(terms: Terms, batch: _Batch, indices: Sequence[int], sums: _Sums) -> T
 
 @torch.no_grad()
 def probe_gap(policy: Policy, trajectories: Sequence[Trajectory]) -> float:
-    """The gap on one rollout, where not all have to be scored: the two laws are watched at every
-    step."""
+    """The gap on one rollout, where not all have to be scored: the two distributions are watched at
+    every step."""
     terms = policy.score(trajectories)
     return float((terms.logprobs - terms.recorded).abs().mean())

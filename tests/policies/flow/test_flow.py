@@ -14,13 +14,13 @@ from plumbline.errors import ModelError
 from plumbline.policies.flow.network import FlowNetwork
 from plumbline.policies.flow.options import FlowSampling
 from plumbline.policies.sampling_distribution import noises
-from tests.policies.families import LAWS, assert_both_laws_hold, drawn
+from tests.policies.families import SAMPLINGS, assert_both_laws_hold, drawn
 from tests.policies.flow.conftest import make, opened
 
 CHATS = [
     [{"role": "user", "content": text}] for text in ("nota?", "o produto chegou atrasado?", "sim")
 ]
-LAW = LAWS["flow"]
+SAMPLING = SAMPLINGS["flow"]
 
 
 @pytest.fixture(scope="module", params=["uniform", "mask"])
@@ -34,8 +34,8 @@ def test_both_laws_hold(tmp_path, kernel, options, monkeypatch):
     """With a start that is always the same (the noise has no term), one place, and few tokens that
     matter."""
     policy = opened(make(tmp_path / "m", source="mask"))
-    law = FlowSampling(max_tokens=1, steps=3, top_k=4, kernel=kernel, **options)
-    assert_both_laws_hold(policy, CHATS[0], law, draws=1500, gap=1e-5, least=0.97)
+    sampling = FlowSampling(max_tokens=1, steps=3, top_k=4, kernel=kernel, **options)
+    assert_both_laws_hold(policy, CHATS[0], sampling, draws=1500, gap=1e-5, least=0.97)
 
 
 @pytest.mark.parametrize("kernel", ["conditional", "marginal"])
@@ -78,12 +78,12 @@ def test_a_scorer_of_another_kernel_breaks_them(flow_folder, monkeypatch):
 
 def test_steps_follow_one_another_and_the_prompt_is_left_alone(sourced):
     for trajectory in drawn(sourced):
-        for step, after in zip(trajectory.steps, trajectory.steps[1:], strict=False):
+        for step, after in zip(trajectory.transitions, trajectory.transitions[1:], strict=False):
             assert step.tokens.tolist() == after.state.tolist()
             assert step.until == after.time
-        assert trajectory.steps[-1].until == 1
+        assert trajectory.transitions[-1].until == 1
         assert (
-            trajectory.steps[-1].tokens[: trajectory.num_tokens].tolist()
+            trajectory.transitions[-1].tokens[: trajectory.num_tokens].tolist()
             == trajectory.answer.tolist()
         )
     if sourced.mask_id is not None:
@@ -94,10 +94,10 @@ def test_greedy_ends_with_the_most_probable_tokens(policy):
     ((trajectory,),) = sample_trajectories(
         policy, [CHATS[0]], 1, FlowSampling(temperature=0, max_tokens=4, steps=3), seed=0
     )
-    last = trajectory.steps[-1]
+    last = trajectory.transitions[-1]
     prefix = policy.network.encode([trajectory.prompt.tolist()])
     with torch.no_grad():
-        hidden = policy.network.places(
+        hidden = policy.network.hidden_states(
             prefix,
             torch.from_numpy(last.state)[None],
             torch.tensor([last.time]),
@@ -108,14 +108,14 @@ def test_greedy_ends_with_the_most_probable_tokens(policy):
 
 
 def test_gradients_are_those_of_finite_differences(flow_folder):
-    policy = opened(flow_folder, explore=True)
-    trajectories = drawn(policy, replace(LAW, kernel="marginal", temperature=0.8), copies=1)
+    policy = opened(flow_folder, learned_temperature=True)
+    trajectories = drawn(policy, replace(SAMPLING, kernel="marginal", temperature=0.8), copies=1)
     policy.score(trajectories).logprobs.sum().backward()
     for name in (
         "head.bias",
         "layers.0.query.weight",
         "time.outer.weight",
-        "exploration.log_temperature",
+        "learned_temperature.log_temperature",
     ):
         weight = policy.trainable()[name]
         index = np.unravel_index(int(weight.grad.abs().argmax()), weight.shape)
@@ -134,7 +134,7 @@ def test_the_divergence_has_a_gradient_where_the_present_token_is_filtered_out(f
     sides."""
     policy = opened(flow_folder)
     policy.keep_reference()
-    trajectories = drawn(policy, replace(LAW, kernel=kernel, top_k=2))
+    trajectories = drawn(policy, replace(SAMPLING, kernel=kernel, top_k=2))
     with torch.no_grad():
         for weight in policy.trainable().values():
             weight.add_(0.02)

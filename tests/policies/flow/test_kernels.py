@@ -60,8 +60,8 @@ def test_rows_sum_to_one_and_are_the_direct_ones(kernel, step, scale):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_whole_trajectories_sum_to_one(kernel):
-    """V = 3, two places, three steps: all 6,561 trajectories from one start, each place's law
-    depending on both."""
+    """V = 3, two places, three steps: all 6,561 trajectories from one start, each place's
+    distribution depending on both."""
     weights = (
         torch.randn(
             (3, 3, 3, 2, 3), dtype=torch.float64, generator=torch.Generator().manual_seed(0)

@@ -127,7 +127,7 @@ def far(folder, weights):
     with torch.no_grad():
         prefix = network.encode([ids[:2].tolist()])
         found = network.head(
-            network.places(prefix, ids[None, 2:], torch.tensor([0.3]), torch.tensor([0.125]))
+            network.hidden_states(prefix, ids[None, 2:], torch.tensor([0.3]), torch.tensor([0.125]))
         )[0]
     return float((found.double() - plain(weights, ids, 0.3, 0.125)[2:]).abs().max())
 
@@ -198,8 +198,8 @@ def test_it_gives_a_plain_pass_s_logits_and_obeys_both_laws(
     if source == "uniform":
         start = torch.tensor([5, 60])
         monkeypatch.setattr(policy, "_noise", lambda places, generator: start[:places])
-    law = FlowSampling(max_tokens=2, steps=2, kernel="marginal", top_k=2)
-    assert_both_laws_hold(policy, CHAT, law, draws=600, gap=1e-4)
+    sampling = FlowSampling(max_tokens=2, steps=2, kernel="marginal", top_k=2)
+    assert_both_laws_hold(policy, CHAT, sampling, draws=600, gap=1e-4)
 
 
 class Evil:

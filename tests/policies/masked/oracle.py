@@ -13,10 +13,10 @@ import numpy as np
 import torch
 
 from plumbline.policies.masked.scorer import slices
-from plumbline.records import Step, Trajectory
+from plumbline.records import Trajectory, Transition
 
 
-def laws(policy, prompt, state, temperature=1.0):
+def token_logprobs(policy, prompt, state, temperature=1.0):
     """Log-probabilities {place: {token: log p}} of the two best tokens of each hidden place,
     differentiable."""
     logits = logits_of(policy, prompt, state)
@@ -52,41 +52,43 @@ def logits_of_many(policy, prompt, states):
 
 
 def ways(
-    policy, prompt, law, temperature=1.0
+    policy, prompt, sampling, temperature=1.0
 ) -> Iterator[tuple[tuple, torch.Tensor, tuple[int, ...]]]:
     """(key, log-probability, canvas) of every trajectory; a key is a tuple of steps ((places),
     (tokens))."""
-    start = (policy.mask_id,) * law.max_tokens
+    start = (policy.mask_id,) * sampling.max_tokens
     todo = [((), torch.zeros((), dtype=torch.float64), start)]
-    for piece in slices(law):
+    for piece in slices(sampling):
         found = []
         for key, total, state in todo:
-            for action, log_p in steps(policy, prompt, state, piece, law, temperature):
+            for action, log_p in steps(policy, prompt, state, piece, sampling, temperature):
                 canvas = list(state)
                 for place, token in zip(*action, strict=True):
                     canvas[place] = token
-                end_early(policy, canvas, piece, law)
+                end_early(policy, canvas, piece, sampling)
                 hidden = policy.mask_id in state[piece.start : piece.end]
                 found.append(((*key, action) if hidden else key, total + log_p, tuple(canvas)))
         todo = found
     yield from todo
 
 
-def end_early(policy, canvas, piece, law):
+def end_early(policy, canvas, piece, sampling):
     """Fill what stands behind a finished block with an end token in it; of the leftmost selector,
     behind the token."""
     done = (
-        piece.end if law.selector != "leftmost" else [*canvas, policy.mask_id].index(policy.mask_id)
+        piece.end
+        if sampling.selector != "leftmost"
+        else [*canvas, policy.mask_id].index(policy.mask_id)
     )
-    if (piece.last or law.selector == "leftmost") and set(canvas[:done]) & set(
+    if (piece.last or sampling.selector == "leftmost") and set(canvas[:done]) & set(
         policy.chat.stop_ids
     ):
         canvas[done:] = [policy.chat.end_of_turn] * (len(canvas) - done)
 
 
-def steps(policy, prompt, state, piece, law, temperature):
+def steps(policy, prompt, state, piece, sampling, temperature):
     """Every action of a step with its log-probability."""
-    table = laws(policy, prompt, state, temperature)
+    table = token_logprobs(policy, prompt, state, temperature)
     hidden = [place for place in sorted(table) if piece.start <= place < piece.end]
     if not hidden:
         yield ((), ()), torch.zeros((), dtype=torch.float64)
@@ -104,12 +106,12 @@ def steps(policy, prompt, state, piece, law, temperature):
         left, log_s = dict(best), 0.0
         for place in order:
             rest = torch.stack(
-                [value / law.position_temperature for value in left.values()]
+                [value / sampling.position_temperature for value in left.values()]
             ).logsumexp(0)
-            log_s = log_s + left.pop(place) / law.position_temperature - rest
+            log_s = log_s + left.pop(place) / sampling.position_temperature - rest
         return log_s
 
-    if law.selector == "random":
+    if sampling.selector == "random":
         sets = list(itertools.combinations(hidden, piece.count))
         for places in sets:
             for tokens, log_p in tokens_of(places):
@@ -117,10 +119,10 @@ def steps(policy, prompt, state, piece, law, temperature):
                     (places, tokens),
                     log_p - torch.tensor(float(len(sets)), dtype=torch.float64).log(),
                 )
-    elif law.selector == "leftmost":
+    elif sampling.selector == "leftmost":
         for tokens, log_p in tokens_of(hidden[: piece.count]):
             yield (tuple(hidden[: piece.count]), tokens), log_p
-    elif law.selector == "ancestral":
+    elif sampling.selector == "ancestral":
         for size in range(len(hidden) + 1):
             for places in itertools.combinations(hidden, size):
                 q = 1.0 if piece.last else piece.share
@@ -128,23 +130,23 @@ def steps(policy, prompt, state, piece, law, temperature):
                 if chance > 0:
                     for tokens, log_p in tokens_of(places):
                         yield (places, tokens), math.log(chance) + log_p
-    elif law.selector == "plackett_luce":
+    elif sampling.selector == "plackett_luce":
         for order in itertools.permutations(hidden, piece.count):
             for tokens, log_p in tokens_of(order):
                 yield (order, tokens), in_order(order) + log_p
-    elif law.selector == "plackett_luce_set":
+    elif sampling.selector == "plackett_luce_set":
         grouped = {}
         for order in itertools.permutations(hidden, piece.count):
             grouped.setdefault(tuple(sorted(order)), []).append(in_order(order))
         for places, parts in grouped.items():
             for tokens, log_p in tokens_of(places):
                 yield (places, tokens), torch.stack(parts).logsumexp(0) + log_p
-    elif law.selector == "threshold":
+    elif sampling.selector == "threshold":
         passes = {
-            p: torch.sigmoid((best[p].exp() - law.threshold) / law.position_temperature)
+            p: torch.sigmoid((best[p].exp() - sampling.threshold) / sampling.position_temperature)
             for p in hidden
         }
-        weights = {p: (best[p].exp() / law.position_temperature).exp() for p in hidden}
+        weights = {p: (best[p].exp() / sampling.position_temperature).exp() for p in hidden}
         for size in range(1, len(hidden) + 1):
             for places in itertools.combinations(hidden, size):
                 chance = torch.ones((), dtype=torch.float64)
@@ -159,7 +161,7 @@ def steps(policy, prompt, state, piece, law, temperature):
                 if chance > 0:
                     for tokens, log_p in tokens_of(places):
                         yield (places, tokens), chance.log() + log_p
-    elif law.selector == "low_confidence":
+    elif sampling.selector == "low_confidence":
         plain = logits_of(policy, prompt, state).softmax(-1).detach()
         grouped = {}
         for tokens, log_p in tokens_of(tuple(hidden)):
@@ -173,16 +175,18 @@ def steps(policy, prompt, state, piece, law, temperature):
             yield action, torch.stack(parts).logsumexp(0)
 
 
-def trajectory_of(policy, prompt, key, law):
+def trajectory_of(policy, prompt, key, sampling):
     """The record of a way to fill a canvas, as a sampler that took it would have written it
     (log-probabilities: 0)."""
-    state, steps, actions = [policy.mask_id] * law.max_tokens, [], list(key)
-    for piece in slices(law):
+    state, steps, actions = [policy.mask_id] * sampling.max_tokens, [], list(key)
+    for piece in slices(sampling):
         if policy.mask_id in state[piece.start : piece.end]:
             places, tokens = (np.array(part, dtype=np.int64) for part in actions.pop(0))
-            settled = law.selector == "leftmost" or (law.selector == "threshold" and piece.last)
+            settled = sampling.selector == "leftmost" or (
+                sampling.selector == "threshold" and piece.last
+            )
             steps.append(
-                Step(
+                Transition(
                     positions=places,
                     tokens=tokens,
                     logprobs=np.zeros(len(places), dtype=np.float32),
@@ -193,8 +197,12 @@ def trajectory_of(policy, prompt, key, law):
             )
             for place, token in zip(places, tokens, strict=True):
                 state[place] = int(token)
-        end_early(policy, state, piece, law)
+        end_early(policy, state, piece, sampling)
     assert not actions
     return Trajectory(
-        prompt=np.array(prompt), steps=tuple(steps), text="", sampling=law, finish="length"
+        prompt=np.array(prompt),
+        transitions=tuple(steps),
+        text="",
+        sampling=sampling,
+        finish="length",
     )

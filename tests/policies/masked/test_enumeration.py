@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from plumbline.algorithms.just_grpo import JustGrpo
-from plumbline.algorithms.views import trajectory_views
+from plumbline.algorithms.scoring_targets import make_trajectory_targets
 from plumbline.api import sample_trajectories
 from plumbline.policies import plackett_luce
 from plumbline.policies.masked.options import MaskedSampling
 from tests.policies.families import assert_both_laws_hold
 from tests.policies.masked.conftest import opened
-from tests.policies.masked.oracle import laws, trajectory_of, ways
+from tests.policies.masked.oracle import token_logprobs, trajectory_of, ways
 
 CHAT = [{"role": "user", "content": "nota?"}]
 KINDS = (
@@ -32,7 +32,7 @@ noise."""
 BLOCKS = MaskedSampling(max_tokens=4, steps=3, blocks=2, top_k=2, selector="plackett_luce")
 
 
-def law(selector, **options):
+def make_sampling(selector, **options):
     extra = {"threshold": 0.6, "position_temperature": 0.3} if selector == "threshold" else {}
     return replace(
         MaskedSampling(max_tokens=3, steps=2, top_k=2), selector=selector, **{**extra, **options}
@@ -65,7 +65,7 @@ def totals(terms):
 
 @pytest.mark.parametrize("selector", KINDS)
 def test_both_laws_hold(policy, selector):
-    assert_both_laws_hold(policy, CHAT, law(selector), draws=1200, least=0.97)
+    assert_both_laws_hold(policy, CHAT, make_sampling(selector), draws=1200, least=0.97)
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,10 @@ def test_both_laws_hold(policy, selector):
         {"blocks": 2, "steps": 3, "max_tokens": 4, "selector": "plackett_luce"},
     ],
 )
-def test_temperatures_filters_and_blocks_are_part_of_the_law(policy, options):
-    assert_both_laws_hold(policy, CHAT, replace(law("random"), **options), draws=1200, seed=3)
+def test_temperatures_filters_and_blocks_are_part_of_the_distribution(policy, options):
+    assert_both_laws_hold(
+        policy, CHAT, replace(make_sampling("random"), **options), draws=1200, seed=3
+    )
 
 
 def test_gradients_are_finite_at_extreme_scores():
@@ -90,14 +92,14 @@ def test_gradients_are_finite_at_extreme_scores():
     assert scores.grad.isfinite().all()
 
 
-def test_the_learnt_temperature_is_inside_the_law(masked_folder):
-    policy = opened(masked_folder, explore=True)
+def test_the_learnt_temperature_is_inside_the_distribution(masked_folder):
+    policy = opened(masked_folder, learned_temperature=True)
     with torch.no_grad():
-        policy.exploration.log_temperature.copy_(torch.linspace(-0.8, 0.8, 16))
-    asked = law("plackett_luce")
+        policy.learned_temperature.log_temperature.copy_(torch.linspace(-0.8, 0.8, 16))
+    asked = make_sampling("plackett_luce")
     assert_both_laws_hold(policy, CHAT, asked, draws=1200)
     (drawn,) = sample_trajectories(policy, [CHAT], 4, asked, seed=0)
-    theta = policy.trainable()["exploration.log_temperature"]
+    theta = policy.trainable()["learned_temperature.log_temperature"]
     policy.score(drawn).logprobs.sum().backward()
     assert theta.grad.abs().sum() > 0
     for index in theta.grad.nonzero().flatten().tolist():
@@ -119,7 +121,7 @@ def test_the_learnt_temperature_is_inside_the_law(masked_folder):
 def test_all_trajectories_have_their_probability_and_sum_to_one(
     policies, selector, attention, temperature
 ):
-    wide, asked = policies[attention], law(selector, temperature=temperature)
+    wide, asked = policies[attention], make_sampling(selector, temperature=temperature)
     prompt = wide.chat.prompt(CHAT)
     with torch.no_grad():
         found = list(ways(wide, prompt, asked, temperature))
@@ -137,7 +139,7 @@ def test_all_trajectories_have_their_probability_and_sum_to_one(
 @pytest.mark.parametrize("selector", KINDS)
 def test_the_gradient_is_the_enumerated_one_and_a_baseline_does_not_change_it(wide, selector):
     """grad sum P R by the oracle is sum P R grad log P by the scorer; sum P grad log P is 0."""
-    asked, prompt = law(selector, max_tokens=2), wide.chat.prompt(CHAT)
+    asked, prompt = make_sampling(selector, max_tokens=2), wide.chat.prompt(CHAT)
     found = list(ways(wide, prompt, asked))
     rewards = torch.rand(
         len(found), dtype=torch.float64, generator=torch.Generator().manual_seed(0)
@@ -157,7 +159,7 @@ def test_the_gradient_is_the_enumerated_one_and_a_baseline_does_not_change_it(wi
 def test_the_gradient_of_the_tokens_alone_is_not_that_of_the_native_sampler(wide):
     """Negative control of the test above: without the choice of places a baseline changes the
     gradient."""
-    asked, prompt = law("low_confidence"), wide.chat.prompt(CHAT)
+    asked, prompt = make_sampling("low_confidence"), wide.chat.prompt(CHAT)
     terms = wide.score(
         [trajectory_of(wide, prompt, key, asked) for key, _, _ in ways(wide, prompt, asked)]
     )
@@ -181,7 +183,7 @@ def test_the_gradient_of_the_tokens_alone_is_not_that_of_the_native_sampler(wide
 def test_just_grpo_scores_the_product_of_left_to_right_conditionals(wide):
     """By hand, not by steps: every answer has one trajectory, and its terms are log p(token | what
     is to its left)."""
-    asked, prompt = law("leftmost", steps=3), wide.chat.prompt(CHAT)
+    asked, prompt = make_sampling("leftmost", steps=3), wide.chat.prompt(CHAT)
     wanted = {}
     with torch.no_grad():
         todo = [((), 0.0)]
@@ -190,17 +192,17 @@ def test_just_grpo_scores_the_product_of_left_to_right_conditionals(wide):
             todo = [
                 ((*answer, token), total + float(log_p))
                 for answer, total in todo
-                for token, log_p in laws(wide, prompt, states[answer])[place].items()
+                for token, log_p in token_logprobs(wide, prompt, states[answer])[place].items()
             ]
         wanted = dict(todo)
         drawn = [
             trajectory_of(wide, prompt, tuple(((i,), (t,)) for i, t in enumerate(a)), asked)
             for a in wanted
         ]
-        views = JustGrpo().views(wide, drawn, np.random.default_rng(0))
-        terms = wide.score([view.trajectory for view in views])
+        targets = JustGrpo().targets(wide, drawn, np.random.default_rng(0))
+        terms = wide.score([target.trajectory for target in targets])
     assert not bool(terms.selection.any())
-    owner = torch.tensor([view.owner for view in views])[terms.owner]
+    owner = torch.tensor([target.owner for target in targets])[terms.owner]
     found = torch.zeros(8, dtype=torch.float64).index_add(0, owner, terms.logprobs.double())
     assert found.tolist() == pytest.approx(list(wanted.values()), abs=1e-9)
     assert float(found.exp().sum()) == pytest.approx(1, abs=1e-9)
@@ -213,15 +215,15 @@ def test_the_leftmost_places_are_filled_and_nothing_behind_an_end_is_drawn(
     policy = opened(masked_folder)
     asked = MaskedSampling(max_tokens=4, steps=4, selector="leftmost", temperature=temperature)
     (plain,) = sample_trajectories(policy, [CHAT], 64, asked, seed=0)
-    assert {tuple(int(step.positions[0]) for step in t.steps) for t in plain} <= {
+    assert {tuple(int(step.positions[0]) for step in t.transitions) for t in plain} <= {
         tuple(range(n)) for n in range(1, 5)
     }
-    policy.chat.stop_ids = (int(plain[0].steps[0].tokens[0]),)
+    policy.chat.stop_ids = (int(plain[0].transitions[0].tokens[0]),)
     (ended,) = sample_trajectories(policy, [CHAT], 64, asked, seed=0)
-    assert len(ended[0].steps) == 1
+    assert len(ended[0].transitions) == 1
     assert ended[0].finish == "stop"
     for trajectory in ended:
-        tokens = [int(step.tokens[0]) for step in trajectory.steps]
+        tokens = [int(step.tokens[0]) for step in trajectory.transitions]
         assert not set(tokens[:-1]) & set(policy.chat.stop_ids)
 
 
@@ -233,7 +235,9 @@ class TestAnAnswerThatEndsEarly:
         """One of the two best tokens of the first place ends an answer."""
         policy = opened(masked_folder)
         with torch.no_grad():
-            likely = laws(policy, policy.chat.prompt(CHAT), [policy.mask_id] * BLOCKS.max_tokens)[0]
+            likely = token_logprobs(
+                policy, policy.chat.prompt(CHAT), [policy.mask_id] * BLOCKS.max_tokens
+            )[0]
         policy.chat.stop_ids = (next(iter(likely)),)
         return policy
 
@@ -266,7 +270,7 @@ class TestAnAnswerThatEndsEarly:
         (short,), (whole,) = (
             sample_trajectories(policy, [CHAT], 64, BLOCKS, seed=3) for policy in (ending, never)
         )
-        ended = [t for t in short if len(t.steps) < 3]
+        ended = [t for t in short if len(t.transitions) < 3]
         assert 0 < len(ended) < 64
         for mine, full in zip(short, whole, strict=True):
             assert mine.answer.tolist() == full.answer[: len(mine.answer)].tolist()
@@ -274,6 +278,10 @@ class TestAnAnswerThatEndsEarly:
 
     def test_a_ratio_over_more_steps_than_it_made_takes_those(self, ending):
         (drawn,) = sample_trajectories(ending, [CHAT], 64, BLOCKS, seed=3)
-        views = trajectory_views(drawn, 3, "uniform", np.random.default_rng(0), split=False)
-        for trajectory, view in zip(drawn, views, strict=True):
-            assert [step.weight for step in view.trajectory.steps] == [1.0] * len(trajectory.steps)
+        targets = make_trajectory_targets(
+            drawn, 3, "uniform", np.random.default_rng(0), split=False
+        )
+        for trajectory, target in zip(drawn, targets, strict=True):
+            assert [step.weight for step in target.trajectory.transitions] == [1.0] * len(
+                trajectory.transitions
+            )

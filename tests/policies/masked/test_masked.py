@@ -1,4 +1,4 @@
-"""The masked policy around its law: places, batches, losses, what is opened, and what is
+"""The masked policy around its distribution: places, batches, losses, what is opened, and what is
 refused."""
 
 import json
@@ -14,32 +14,32 @@ from plumbline.errors import DataError, ModelError
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.masked.policy import check_model
 from plumbline.policies.sampling_distribution import noises
-from tests.policies.families import LAWS, drawn
+from tests.policies.families import SAMPLINGS, drawn
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import logits_of, ways
 
 CHAT = [{"role": "user", "content": "nota?"}]
-LAW = LAWS["masked"]
+SAMPLING = SAMPLINGS["masked"]
 
 
 def test_every_place_is_filled_once_and_never_with_the_mask(policy):
-    for law in (
-        LAW,
-        replace(LAW, selector="ancestral"),
-        replace(LAW, selector="threshold", threshold=0.2),
+    for sampling in (
+        SAMPLING,
+        replace(SAMPLING, selector="ancestral"),
+        replace(SAMPLING, selector="threshold", threshold=0.2),
     ):
-        for trajectory in drawn(policy, law):
-            places = np.concatenate([step.positions for step in trajectory.steps])
+        for trajectory in drawn(policy, sampling):
+            places = np.concatenate([step.positions for step in trajectory.transitions])
             assert sorted(places) == list(range(8))
-            last = trajectory.steps[-1]
+            last = trajectory.transitions[-1]
             assert (last.state[last.positions] == policy.mask_id).all()
 
 
 def test_greedy_takes_the_most_confident_places_and_their_best_tokens(policy):
-    law = MaskedSampling(temperature=0, max_tokens=4, steps=4)
-    ((trajectory,),) = sample_trajectories(policy, [CHAT], 1, law, seed=0)
+    sampling = MaskedSampling(temperature=0, max_tokens=4, steps=4)
+    ((trajectory,),) = sample_trajectories(policy, [CHAT], 1, sampling, seed=0)
     state = [policy.mask_id] * 4
-    for step in trajectory.steps:
+    for step in trajectory.transitions:
         assert step.state.tolist() == state
         with torch.no_grad():
             p = logits_of(policy, policy.chat.prompt(CHAT), state).softmax(-1)
@@ -57,14 +57,14 @@ def test_the_divergence_is_the_enumerated_one(masked_folder):
     """One step of one place: KL over (place, token) pairs, against the mean of the closed form over
     places."""
     policy = opened(masked_folder)
-    law = MaskedSampling(max_tokens=2, steps=2, top_k=2, selector="plackett_luce")
+    sampling = MaskedSampling(max_tokens=2, steps=2, top_k=2, selector="plackett_luce")
     policy.keep_reference()
     before = {}
     prompt = policy.chat.prompt(CHAT)
 
     def first_steps():
         found = {}
-        for key, log_p, _ in ways(policy, prompt, replace(law, steps=2)):
+        for key, log_p, _ in ways(policy, prompt, replace(sampling, steps=2)):
             found.setdefault(key[0], []).append(log_p)
         return {key: float(torch.stack(parts).logsumexp(0)) for key, parts in found.items()}
 
@@ -77,8 +77,10 @@ def test_the_divergence_is_the_enumerated_one(masked_folder):
         after = first_steps()
     assert set(before) == set(after), "the perturbation must not change the two best tokens"
     exact = sum(np.exp(after[key]) * (after[key] - before[key]) for key in after)
-    (group,) = sample_trajectories(policy, [CHAT], 300, law, seed=0)
-    by_place = {int(t.steps[0].positions[0]): replace(t, steps=t.steps[:1]) for t in group}
+    (group,) = sample_trajectories(policy, [CHAT], 300, sampling, seed=0)
+    by_place = {
+        int(t.transitions[0].positions[0]): replace(t, transitions=t.transitions[:1]) for t in group
+    }
     terms = policy.score(list(by_place.values()), divergence=True)
     chance = [
         sum(np.exp(v) for key, v in after.items() if key[0][0] == place) for place in by_place
@@ -119,14 +121,16 @@ def test_an_answer_is_followed_by_end_tokens(policy):
 
 def test_a_hidden_view_of_an_answer_has_its_own_tokens(policy):
     trajectory = drawn(policy)[0]
-    step = policy.hide(trajectory, np.array([True, False] * 4))
+    step = policy.mask_positions(trajectory, np.array([True, False] * 4))
     assert step.positions.tolist() == [0, 2, 4, 6]
     assert (step.state[step.positions] == policy.mask_id).all()
-    view = replace(trajectory, steps=(step,), sampling=MaskedSampling(max_tokens=8, steps=4))
-    assert policy.score([view]).logprobs.shape == (4,)
+    target = replace(
+        trajectory, transitions=(step,), sampling=MaskedSampling(max_tokens=8, steps=4)
+    )
+    assert policy.score([target]).logprobs.shape == (4,)
 
 
-def test_no_steps_at_all_are_refused_where_the_law_is_made():
+def test_no_steps_at_all_are_refused_where_the_distribution_is_made():
     with pytest.raises(ValueError, match="at least 1"):
         MaskedSampling(max_tokens=8, steps=0)
 
@@ -170,9 +174,11 @@ def test_a_window_of_attention_and_a_config_without_cache_are_no_obstacle(masked
     torch.testing.assert_close(terms.logprobs.detach(), terms.recorded, atol=2e-5, rtol=0)
     last = trajectories[-1]
     with torch.no_grad():
-        plain = logits_of(policy, last.prompt.tolist(), last.steps[1].state.tolist())
+        plain = logits_of(policy, last.prompt.tolist(), last.transitions[1].state.tolist())
         rows = policy.network.encode([last.prompt.tolist()])
-        hidden = policy.network.hidden(rows, torch.from_numpy(last.steps[1].state).unsqueeze(0))[0]
+        hidden = policy.network.hidden(
+            rows, torch.from_numpy(last.transitions[1].state).unsqueeze(0)
+        )[0]
         found = policy.model.get_output_embeddings()(hidden).double()
     kept = [token for token in range(found.shape[1]) if token != policy.mask_id]
     torch.testing.assert_close(found[:, kept], plain[:, kept], atol=1e-5, rtol=0)
@@ -211,6 +217,6 @@ def test_a_kept_prompt_that_changes_something_is_refused(policy, monkeypatch):
 
 
 def test_learnt_temperatures_are_never_left_out_silently(masked_folder, tmp_path):
-    opened(masked_folder, explore=True).save(tmp_path / "explored", {})
-    with pytest.raises(ModelError, match=r"set model\.explore to true"):
+    opened(masked_folder, learned_temperature=True).save(tmp_path / "explored", {})
+    with pytest.raises(ModelError, match=r"set model\.learned_temperature to true"):
         opened(tmp_path / "explored")

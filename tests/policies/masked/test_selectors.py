@@ -12,7 +12,7 @@ from plumbline.policies import plackett_luce
 from plumbline.policies.masked import sampler as selectors
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.masked.scorer import selection_log_prob, slices
-from plumbline.policies.token_logprobs import Places, token_log_prob
+from plumbline.policies.token_logprobs import TokenDistributions, token_log_prob
 
 GAPS = (-30.0, -3.0, 0.0, 3.0, 5.0, 8.0, 10.0, 13.0, 30.0)
 """How far the chosen places lead."""
@@ -122,8 +122,10 @@ def test_the_native_sampler_has_its_enumerated_probability(which, temperature, c
     """Every token at every place is drawn, the most confident are kept: all draws, one by one. Ties
     go by index."""
     logits, mask = LOGITS[which], 4
-    laws = Places(Identity(5), mask, logits, None)
-    law = MaskedSampling(max_tokens=4, steps=1, temperature=temperature, selector="low_confidence")
+    distributions = TokenDistributions(Identity(5), mask, logits, None)
+    sampling = MaskedSampling(
+        max_tokens=4, steps=1, temperature=temperature, selector="low_confidence"
+    )
     plain = logits[:, :mask].float().softmax(-1)
     log_p = (logits[:, :mask] / temperature).log_softmax(-1)
     wanted = {}
@@ -137,9 +139,11 @@ def test_the_native_sampler_has_its_enumerated_probability(which, temperature, c
     order = torch.tensor([[place for place, _ in action] for action in wanted])
     kept = torch.tensor([[token for _, token in action] for action in wanted])
     chosen = torch.zeros((len(wanted), 4), dtype=torch.bool).scatter(1, order, value=True)
-    rows = replace(laws, hidden=logits.repeat(len(wanted), 1))
-    found = selection_log_prob(rows, torch.ones_like(chosen), chosen, order, kept, law)
-    tokens = token_log_prob(replace(laws, hidden=logits[order.flatten()]), kept.flatten(), law)
+    rows = replace(distributions, hidden=logits.repeat(len(wanted), 1))
+    found = selection_log_prob(rows, torch.ones_like(chosen), chosen, order, kept, sampling)
+    tokens = token_log_prob(
+        replace(distributions, hidden=logits[order.flatten()]), kept.flatten(), sampling
+    )
     found = found + tokens.view_as(kept).sum(1)
     exact = torch.tensor(list(wanted.values()), dtype=torch.float64)
     torch.testing.assert_close(found.exp(), exact, atol=1e-12, rtol=0)

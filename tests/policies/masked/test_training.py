@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.algorithms.views import bound_views, trajectory_views
-from plumbline.algorithms.wd1 import LOOKS
+from plumbline.algorithms.scoring_targets import make_bound_targets, make_trajectory_targets
+from plumbline.algorithms.wd1 import MASK_SAMPLERS
 from plumbline.api import sample_trajectories
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.update import Credit, update_policy
+from plumbline.training.update import WeightedRollout, update_policy
 from tests.policies.families import drawn
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import logits_of, logits_of_many, trajectory_of
@@ -27,23 +27,25 @@ def test_some_steps_have_the_gradient_of_all_on_average(policy):
     weights = list(policy.trainable().values())
 
     def gradient(steps):
-        terms = policy.score([replace(trajectory, steps=tuple(steps))])
+        terms = policy.score([replace(trajectory, transitions=tuple(steps))])
         return torch.autograd.grad((terms.logprobs * terms.weight).sum(), weights)
 
-    whole = gradient(trajectory.steps)
-    single = [gradient([replace(step, weight=4.0)]) for step in trajectory.steps]
+    whole = gradient(trajectory.transitions)
+    single = [gradient([replace(step, weight=4.0)]) for step in trajectory.transitions]
     for index, wanted in enumerate(whole):
         mean = torch.stack([found[index] for found in single]).mean(0)
         torch.testing.assert_close(mean, wanted, atol=1e-5, rtol=1e-4)
-    views = trajectory_views([trajectory], 1, "uniform", np.random.default_rng(0), split=True)
-    assert [step.weight for step in views[0].trajectory.steps] == [4.0]
+    targets = make_trajectory_targets(
+        [trajectory], 1, "uniform", np.random.default_rng(0), split=True
+    )
+    assert [step.weight for step in targets[0].trajectory.transitions] == [4.0]
 
 
 class TestBounds:
     """ELBOs of an answer on three places against all orders of filling it in, by plain forward
     passes."""
 
-    law = MaskedSampling(max_tokens=3, steps=3)
+    sampling = MaskedSampling(max_tokens=3, steps=3)
 
     def orders(self, policy, trajectory):
         """log p(answer | order) of each order."""
@@ -67,16 +69,18 @@ class TestBounds:
     def test_hidden_views_weigh_up_to_the_bound_of_all_orders(self, masked_folder, attention):
         """Exactly: the expectation of ESPO's estimator, over every size and every set."""
         policy = opened(masked_folder, attention=attention)
-        (trajectory,) = sample_trajectories(policy, [CHAT], 1, self.law, 0)[0]
+        (trajectory,) = sample_trajectories(policy, [CHAT], 1, self.sampling, 0)[0]
         expected = 0.0
         for size in (1, 2, 3):
             sets = list(itertools.combinations(range(3), size))
             for places in sets:
                 hidden = np.isin(np.arange(3), places)
-                view = replace(trajectory, steps=(policy.hide(trajectory, hidden),))
+                target = replace(
+                    trajectory, transitions=(policy.mask_positions(trajectory, hidden),)
+                )
                 with torch.no_grad():
                     expected += (
-                        float(policy.score([view]).logprobs.sum()) * (3 / size) / len(sets) / 3
+                        float(policy.score([target]).logprobs.sum()) * (3 / size) / len(sets) / 3
                     )
         orders = self.orders(policy, trajectory)
         assert expected == pytest.approx(orders.mean(), abs=2e-5)
@@ -87,7 +91,7 @@ class TestBounds:
         answer = self.canvas(policy, trajectory)
         ways = [
             trajectory_of(
-                policy, trajectory.prompt, tuple(((i,), (answer[i],)) for i in order), self.law
+                policy, trajectory.prompt, tuple(((i,), (answer[i],)) for i in order), self.sampling
             )
             for order in itertools.permutations(range(3))
         ]
@@ -103,7 +107,7 @@ def test_a_reward_is_learnt_step_by_step(masked_folder):
     """A bandit: the share of places that hold one token. Its exact expectation rises at each
     update, and reaches 1."""
     policy = opened(masked_folder)
-    law = MaskedSampling(max_tokens=2, steps=2, selector="plackett_luce")
+    sampling = MaskedSampling(max_tokens=2, steps=2, selector="plackett_luce")
     prompt, mask = policy.chat.prompt(CHAT), policy.mask_id
     with torch.no_grad():
         token = int(logits_of(policy, prompt, [mask, mask])[0].topk(2).indices[1])
@@ -130,18 +134,18 @@ def test_a_reward_is_learnt_step_by_step(masked_folder):
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 24)
     values = [expected()]
     for step in range(24):
-        (group,) = sample_trajectories(policy, [CHAT], 128, law, seed=step)
+        (group,) = sample_trajectories(policy, [CHAT], 128, sampling, seed=step)
         rewards = np.array(
             [
-                np.mean([t == token for s in trajectory.steps for t in s.tokens])
+                np.mean([t == token for s in trajectory.transitions for t in s.tokens])
                 for trajectory in group
             ]
         )
-        credits_ = [
-            Credit((trajectory,), float(reward - rewards.mean()), 1 / (128 * 2))
+        weighted_rollouts = [
+            WeightedRollout((trajectory,), float(reward - rewards.mean()), 1 / (128 * 2))
             for trajectory, reward in zip(group, rewards, strict=True)
         ]
-        update_policy(policy, optimiser, credits_, recipe, step)
+        update_policy(policy, optimiser, weighted_rollouts, recipe, step)
         if step < 10 or step == 23:
             values.append(expected())
     assert all(later > sooner for sooner, later in itertools.pairwise(values)), values
@@ -151,20 +155,28 @@ def test_a_reward_is_learnt_step_by_step(masked_folder):
 
 def test_a_rollout_none_of_whose_looks_hides_anything_adds_nothing(masked_folder):
     """On a canvas of one place GDPO's two nodes leave every sixth rollout whole."""
-    policy, law = opened(masked_folder), MaskedSampling(max_tokens=1, steps=1)
+    policy, sampling = opened(masked_folder), MaskedSampling(max_tokens=1, steps=1)
     rate = {"learning_rate": 1e-9}
     recipe = toy_recipe(
-        family="masked", max_tokens=1, algorithm={"name": "gdpo", "draws": 2}, optimiser=rate
+        family="masked", max_tokens=1, algorithm={"name": "gdpo", "mask_samples": 2}, optimiser=rate
     )
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 4)
-    credits_ = [Credit((each,), 1.0, 0.1) for each in drawn(policy, law, copies=8)]
-    views = bound_views(
-        policy, [c.turns[0] for c in credits_], LOOKS["gdpo"], 2, np.random.default_rng(0)
+    weighted_rollouts = [
+        WeightedRollout((each,), 1.0, 0.1) for each in drawn(policy, sampling, copies=8)
+    ]
+    targets = make_bound_targets(
+        policy,
+        [c.turns[0] for c in weighted_rollouts],
+        MASK_SAMPLERS["gdpo"],
+        2,
+        np.random.default_rng(0),
     )
-    assert 0 < len(views) < len(credits_)
-    assert all(view.trajectory.steps for view in views)
-    found = [update_policy(policy, optimiser, credits_, recipe, 0)]
-    found += [update_policy(policy, optimiser, credits_[:1], recipe, step) for step in range(12)]
+    assert 0 < len(targets) < len(weighted_rollouts)
+    assert all(target.trajectory.transitions for target in targets)
+    found = [update_policy(policy, optimiser, weighted_rollouts, recipe, 0)]
+    found += [
+        update_policy(policy, optimiser, weighted_rollouts[:1], recipe, step) for step in range(12)
+    ]
     assert found[0].terms > 0
     assert {one.terms > 0 for one in found[1:]} == {True, False}, (
         "a step without any look is one without a signal"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from plumbline.records import Sampling, Step, Trajectory
+from plumbline.records import Sampling, Trajectory, Transition
 from tests.policies.slots.models import END, MASK
 
 
@@ -61,17 +61,17 @@ def behind(context, ids, positions, sees=None):
     return made
 
 
-def token_logs(row, law):
-    """Log-probabilities of one token's law, filters included, written plainly."""
-    values = row / law.temperature
-    if law.top_k:
-        kept = values.topk(min(law.top_k, len(values))).values[-1]
+def token_logs(row, sampling):
+    """Log-probabilities of one token's distribution, filters included, written plainly."""
+    values = row / sampling.temperature
+    if sampling.top_k:
+        kept = values.topk(min(sampling.top_k, len(values))).values[-1]
         values = values.masked_fill(values < kept, float("-inf"))
-    if law.top_p < 1:
+    if sampling.top_p < 1:
         order = sorted(range(len(values)), key=lambda token: -float(values[token]))
         chances, total, nucleus = values.softmax(-1), 0.0, []
         for token in order:
-            if total < law.top_p:
+            if total < sampling.top_p:
                 nucleus.append(token)
             total += float(chances[token])
         values = values.masked_fill(
@@ -80,10 +80,10 @@ def token_logs(row, law):
     return values.log_softmax(-1)
 
 
-def everything(model, prompt, law: Sampling, width, counts):
-    """Every trajectory under a law of one block, with its log-probability (a scalar with
+def everything(model, prompt, sampling: Sampling, width, counts):
+    """Every trajectory under a distribution of one block, with its log-probability (a scalar with
     gradient)."""
-    size = law.max_tokens
+    size = sampling.max_tokens
     start = (
         prompt_tokens(prompt),
         np.full(size, MASK),
@@ -92,19 +92,21 @@ def everything(model, prompt, law: Sampling, width, counts):
         torch.zeros((), dtype=model.dtype),
     )
     return [
-        (trajectory(prompt, canvas, steps, law), total)
-        for _, canvas, _, steps, total in _rounds(model, start, law, width, counts, len(prompt))
+        (trajectory(prompt, canvas, steps, sampling), total)
+        for _, canvas, _, steps, total in _rounds(
+            model, start, sampling, width, counts, len(prompt)
+        )
     ]
 
 
-def trajectory(prompt, canvas, steps, law):
+def trajectory(prompt, canvas, steps, sampling):
     return Trajectory(
-        prompt=np.array(prompt), steps=steps, text="", sampling=law,
+        prompt=np.array(prompt), transitions=steps, text="", sampling=sampling,
         finish="stop" if END in canvas else "length", answer=canvas,
     )  # fmt: skip
 
 
-def _rounds(model, state, law, width, counts, length):
+def _rounds(model, state, sampling, width, counts, length):
     context, canvas, filled, steps, total = state
     if all(filled >= 0) or _decided(canvas, filled, width):
         done = canvas.copy()
@@ -117,14 +119,14 @@ def _rounds(model, state, law, width, counts, length):
     plan = logits(
         model, behind(context, [MASK] * len(places), [length + place for place in places])
     )[len(context) :]
-    first = {slot: token_logs(plan[index * width], law) for index, slot in enumerate(empty)}
+    first = {slot: token_logs(plan[index * width], sampling) for index, slot in enumerate(empty)}
     chosen_all = count == len(empty)
-    scores = {slot: first[slot].max() / law.position_temperature for slot in empty}
+    scores = {slot: first[slot].max() / sampling.position_temperature for slot in empty}
     for order in [tuple(empty)] if chosen_all else itertools.permutations(empty, count):
-        if law.selector == "random" and list(order) != sorted(order):
+        if sampling.selector == "random" and list(order) != sorted(order):
             continue
         choice = None
-        if not chosen_all and law.selector == "random":
+        if not chosen_all and sampling.selector == "random":
             choice = torch.tensor(-math.log(math.comb(len(empty), count)), dtype=model.dtype)
         elif not chosen_all:
             choice = sum(
@@ -135,7 +137,8 @@ def _rounds(model, state, law, width, counts, length):
                 for rank, slot in enumerate(order)
             )
         fills = [
-            list(_fills(model, context, slot, first[slot], law, width, length)) for slot in order
+            list(_fills(model, context, slot, first[slot], sampling, width, length))
+            for slot in order
         ]
         for combination in itertools.product(*fills):
             new, after, round_of = list(context), canvas.copy(), filled.copy()
@@ -148,7 +151,7 @@ def _rounds(model, state, law, width, counts, length):
                 positions += at[: len(drawn)]
                 tokens += drawn
                 logs += each
-            step = Step(
+            step = Transition(
                 positions=np.array(positions), tokens=np.array(tokens),
                 logprobs=np.array([float(log.detach()) for log in logs], np.float32),
                 selection=None if choice is None else float(choice.detach()),
@@ -156,26 +159,31 @@ def _rounds(model, state, law, width, counts, length):
             )  # fmt: skip
             chance = total + sum(logs) + (0 if choice is None else choice)
             yield from _rounds(
-                model, (new, after, round_of, (*steps, step), chance), law, width, counts, length
+                model,
+                (new, after, round_of, (*steps, step), chance),
+                sampling,
+                width,
+                counts,
+                length,
             )
 
 
-def _fills(model, context, slot, first, law, width, length):
+def _fills(model, context, slot, first, sampling, width, length):
     """What a slot may be filled with, up to its end token, and the log-probability of each
     token."""
     unfinished = [((), (), first)]
     while unfinished:
-        drawn, logs, law_here = unfinished.pop()
-        for token in range(len(law_here)):
-            if bool(law_here[token].isneginf()):
+        drawn, logs, logprobs_here = unfinished.pop()
+        for token in range(len(logprobs_here)):
+            if bool(logprobs_here[token].isneginf()):
                 continue
-            now, now_logs = (*drawn, token), (*logs, law_here[token])
+            now, now_logs = (*drawn, token), (*logs, logprobs_here[token])
             if token == END or len(now) == width:
                 yield list(now), list(now_logs)
                 continue
             at = [length + slot * width + offset for offset in range(len(now))]
             row = logits(model, behind(context, now, at))[-1]
-            unfinished.append((now, now_logs, token_logs(row, law)))
+            unfinished.append((now, now_logs, token_logs(row, sampling)))
 
 
 def _decided(canvas, filled, width):

@@ -16,12 +16,12 @@ from plumbline.policies.slots.packing import Grid
 from plumbline.recipe import TinySection
 from tests.policies.slots.models import PROMPT, opened, save_mini, save_outlier
 
-LAW = SlotSampling(max_tokens=8, steps=2, selector="plackett_luce")
+SAMPLING = SlotSampling(max_tokens=8, steps=2, selector="plackett_luce")
 
 
 def test_other_causal_models_work_too(tmp_path):
     policy = opened(save_mini(tmp_path / "llama", model_type="llama"))
-    terms = policy.score(sample_trajectories(policy, [PROMPT], 4, LAW, 0)[0])
+    terms = policy.score(sample_trajectories(policy, [PROMPT], 4, SAMPLING, 0)[0])
     torch.testing.assert_close(terms.logprobs, terms.recorded, atol=1e-5, rtol=0)
 
 
@@ -74,7 +74,7 @@ def test_the_tiny_model_of_the_recipes_opens(tmp_path):
     make_tiny(tmp_path / "tiny", sizes, WORDS, seed=0, family="slots")
     policy = opened(tmp_path / "tiny", slot=4, canvas=16)
     chats = [[{"role": "user", "content": words}] for words in ("sim", "o produto chegou")]
-    groups = sample_trajectories(policy, chats, 3, replace(LAW, max_tokens=16, steps=3), 0)
+    groups = sample_trajectories(policy, chats, 3, replace(SAMPLING, max_tokens=16, steps=3), 0)
     terms = policy.score([each for group in groups for each in group])
     torch.testing.assert_close(terms.logprobs, terms.recorded, atol=1e-5, rtol=0)
     assert policy.engine["mask_token"] == str(policy.chat.tokenizer.mask_token_id)
@@ -84,7 +84,9 @@ def test_sizes_that_do_not_fit_are_errors(mini):
     with pytest.raises(RecipeError, match=r"model\.canvas is 7, which is no whole number"):
         opened(mini, canvas=7)
     with pytest.raises(DataError, match="exceed the context of 64"):
-        sample_trajectories(opened(mini), [[{"role": "user", "content": "a " * 60}]], 1, LAW, 0)
+        sample_trajectories(
+            opened(mini), [[{"role": "user", "content": "a " * 60}]], 1, SAMPLING, 0
+        )
 
 
 def test_rounds_are_as_even_as_they_can_be():

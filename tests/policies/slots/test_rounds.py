@@ -17,32 +17,32 @@ from plumbline.policies.slots.packing import Grid, pack, read_packed
 from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened, save_mini
 from tests.policies.slots.oracle import behind, logits, prompt_tokens
 
-LAW = SlotSampling(
+SAMPLING = SlotSampling(
     max_tokens=12, steps=2, selector="plackett_luce", temperature=0.8, position_temperature=0.5
 )
-LAWS = {
-    "4 slots in 2 rounds": (LAW, 3),
-    "blocks": (replace(LAW, blocks=2, steps=4), 2),
-    "evenly": (replace(LAW, selector="random", steps=3), 2),
-    "one token a slot": (replace(LAW, steps=5), 1),
-    "one slot": (replace(LAW, steps=1), 12),
+SAMPLINGS = {
+    "4 slots in 2 rounds": (SAMPLING, 3),
+    "blocks": (replace(SAMPLING, blocks=2, steps=4), 2),
+    "evenly": (replace(SAMPLING, selector="random", steps=3), 2),
+    "one token a slot": (replace(SAMPLING, steps=5), 1),
+    "one slot": (replace(SAMPLING, steps=1), 12),
 }
 
 
-def drawn(policy, law, copies=4, seed=0):
+def drawn(policy, sampling, copies=4, seed=0):
     return [
         each
-        for group in sample_trajectories(policy, [PROMPT, LONGER], copies, law, seed)
+        for group in sample_trajectories(policy, [PROMPT, LONGER], copies, sampling, seed)
         for each in group
     ]
 
 
 @torch.no_grad()
-def by_definition(model, trajectory, law, width):
+def by_definition(model, trajectory, sampling, width):
     """Each term by a plain pass over a written-out context: the slots of a round see what was there
     before it."""
     start, context, found = len(trajectory.prompt), prompt_tokens(trajectory.prompt.tolist()), []
-    for step in trajectory.steps:
+    for step in trajectory.transitions:
         slots = len(step.history) // width
         at = {
             slot: [start + slot * width + offset for offset in range(width)]
@@ -50,15 +50,17 @@ def by_definition(model, trajectory, law, width):
         }
         empty = [slot for slot in at if step.history[slot * width] < 0]
         empty = [
-            slot for slot in empty if slot * law.blocks // slots == empty[0] * law.blocks // slots
+            slot
+            for slot in empty
+            if slot * sampling.blocks // slots == empty[0] * sampling.blocks // slots
         ]
         asked = [place for slot in empty for place in at[slot]]
         plan = (
             logits(model, behind(context, [MASK] * len(asked), asked))[len(context) :: width]
-            / law.temperature
+            / sampling.temperature
         )
         first = dict(zip(empty, plan.log_softmax(-1), strict=True))
-        scores = {slot: row.max() / law.position_temperature for slot, row in first.items()}
+        scores = {slot: row.max() / sampling.position_temperature for slot, row in first.items()}
         choice, new = 0.0, context
         for slot in dict.fromkeys((step.positions // width).tolist()):
             choice = choice + scores[slot] - torch.stack(list(scores.values())).logsumexp(0)
@@ -67,11 +69,11 @@ def by_definition(model, trajectory, law, width):
             following = logits(model, behind(context, tokens, at[slot][: len(tokens)]))[
                 len(context) : -1
             ]
-            rows = [first[slot], *(following / law.temperature).log_softmax(-1)]
+            rows = [first[slot], *(following / sampling.temperature).log_softmax(-1)]
             found += [row[token] for row, token in zip(rows, tokens, strict=True)]
             whole = [*tokens, *[END] * (width - len(tokens))]
             new = behind(new, whole, at[slot], range(len(context)))
-        if step.selection is not None and law.selector == "random":
+        if step.selection is not None and sampling.selector == "random":
             choice = choice.new_tensor(-math.log(math.comb(len(empty), len(empty) - len(scores))))
         if step.selection is not None:
             found.append(choice)
@@ -79,18 +81,22 @@ def by_definition(model, trajectory, law, width):
     return torch.stack(found)
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", SAMPLINGS)
 def test_packed_scoring_is_the_rollout_by_definition_and_a_pass_for_every_round(mini, name):
     """Values against written-out contexts and the sampler's cache, gradients against a pass for
     every round."""
-    law, width = LAWS[name]
+    sampling, width = SAMPLINGS[name]
     policy = opened(mini, double=True, slot=width)
-    trajectories = drawn(policy, law)
+    trajectories = drawn(policy, sampling)
     terms = policy.score(trajectories)
-    wanted = torch.cat([by_definition(policy.model, each, law, width) for each in trajectories])
+    wanted = torch.cat(
+        [by_definition(policy.model, each, sampling, width) for each in trajectories]
+    )
     torch.testing.assert_close(terms.logprobs.detach(), wanted, atol=1e-10, rtol=0)
     torch.testing.assert_close(terms.recorded.double(), wanted, atol=1e-6, rtol=0)
-    apart = torch.cat(by_rounds(policy.model, trajectories, Grid.of(law, width), MASK, law))
+    apart = torch.cat(
+        by_rounds(policy.model, trajectories, Grid.of(sampling, width), MASK, sampling)
+    )
     weights = policy.trainable()
     factors = torch.arange(len(wanted)) % 3 - 0.7
     one, other = (
@@ -103,10 +109,13 @@ def test_packed_scoring_is_the_rollout_by_definition_and_a_pass_for_every_round(
         )
 
 
-def test_slots_that_see_one_another_are_another_law(policy, monkeypatch):
+def test_slots_that_see_one_another_are_another_distribution(policy, monkeypatch):
     """The control of the mask: causal attention over the pack gives other numbers."""
-    trajectories = drawn(policy, LAW)
-    assert max(len(step.positions) for each in trajectories for step in each.steps) > policy.width
+    trajectories = drawn(policy, SAMPLING)
+    assert (
+        max(len(step.positions) for each in trajectories for step in each.transitions)
+        > policy.width
+    )
     honest = policy.score(trajectories)
     monkeypatch.setattr(
         packing, "_visible", lambda at: torch.ones((len(at), len(at)), dtype=torch.bool).tril()
@@ -116,27 +125,34 @@ def test_slots_that_see_one_another_are_another_law(policy, monkeypatch):
 
 
 def test_any_of_a_trajectorys_rounds_can_be_scored_by_themselves(exact):
-    trajectories = drawn(exact, replace(LAW, steps=5))
+    trajectories = drawn(exact, replace(SAMPLING, steps=5))
     whole = exact.score(trajectories)
     for index, trajectory in enumerate(trajectories):
         mine = whole.logprobs[whole.owner == index].split(
-            [len(s.tokens) + (s.selection is not None) for s in trajectory.steps]
+            [len(s.tokens) + (s.selection is not None) for s in trajectory.transitions]
         )
         for some in ([0], [1], [len(mine) - 1], list(range(0, len(mine), 2))):
-            part = replace(trajectory, steps=tuple(trajectory.steps[number] for number in some))
+            part = replace(
+                trajectory, transitions=tuple(trajectory.transitions[number] for number in some)
+            )
             wanted = torch.cat([mine[number] for number in some])
             torch.testing.assert_close(exact.score([part]).logprobs, wanted, atol=1e-10, rtol=0)
     with pytest.raises(ValueError, match="in the order in which they were drawn"):
-        exact.score([replace(trajectories[0], steps=trajectories[0].steps[::-1])])
+        exact.score([replace(trajectories[0], transitions=trajectories[0].transitions[::-1])])
     with pytest.raises(ValueError, match="has no history"):
         exact.score(
-            [replace(trajectories[0], steps=(replace(trajectories[0].steps[0], history=None),))]
+            [
+                replace(
+                    trajectories[0],
+                    transitions=(replace(trajectories[0].transitions[0], history=None),),
+                )
+            ]
         )
 
 
 def test_order_changes_no_score(policy):
     """Of trajectories in a batch, and of tokens in a pack of two prompts."""
-    trajectories = drawn(policy, LAW, copies=5)
+    trajectories = drawn(policy, SAMPLING, copies=5)
     for order in (range(9, -1, -1), [5, 0, 6, 1, 7, 2, 8, 3, 9, 4]):
         terms = policy.score([trajectories[index] for index in order])
         for place, index in enumerate(order):
@@ -144,7 +160,7 @@ def test_order_changes_no_score(policy):
             torch.testing.assert_close(
                 terms.logprobs[terms.owner == place], each, atol=1e-5, rtol=0
             )
-    packed = pack(trajectories, Grid.of(LAW, policy.width), MASK, policy.device)
+    packed = pack(trajectories, Grid.of(SAMPLING, policy.width), MASK, policy.device)
     hidden = read_packed(policy.model, packed.ids, packed.positions, packed.mask)[0]
     order = torch.randperm(len(hidden), generator=torch.Generator().manual_seed(0))
     shuffled = packed.mask[:, :, order][:, :, :, order]
@@ -155,19 +171,19 @@ def test_order_changes_no_score(policy):
 def test_how_an_answer_ends(policy):
     """Behind an end token a slot is filled without terms; a row is done when no slot before its end
     is empty."""
-    law = replace(LAW, steps=6, temperature=1.3)
-    trajectories = drawn(policy, law, copies=40)
+    sampling = replace(SAMPLING, steps=6, temperature=1.3)
+    trajectories = drawn(policy, sampling, copies=40)
     kinds = set()
     for each in trajectories:
-        canvas = each.steps[-1].state.copy()
-        for step in each.steps:
+        canvas = each.transitions[-1].state.copy()
+        for step in each.transitions:
             assert np.array_equal(step.state == MASK, step.history < 0)
             for slot in dict.fromkeys((step.positions // 2).tolist()):
                 mine = step.tokens[step.positions // 2 == slot].tolist()
                 assert END not in mine[:-1]
                 assert len(mine) == 2 or mine == [END]
                 kinds.add(len(mine))
-        last = each.steps[-1]
+        last = each.transitions[-1]
         for slot in (last.positions // 2).tolist():
             canvas[slot * 2 : slot * 2 + 2] = END
         canvas[last.positions] = last.tokens
@@ -220,12 +236,19 @@ def plainly_greedy(model, prompt, places, width, counts):
 @pytest.mark.parametrize("seed", range(3))
 def test_greedy_answers_are_the_most_probable_choices(tmp_path, steps, seed):
     policy = opened(save_mini(tmp_path / "m", seed=seed), double=True, slot=3)
-    law = replace(LAW, temperature=0.0, steps=steps)
-    one, other = drawn(policy, law, copies=2, seed=0), drawn(policy, law, copies=2, seed=9)
+    sampling = replace(SAMPLING, temperature=0.0, steps=steps)
+    one, other = (
+        drawn(policy, sampling, copies=2, seed=0),
+        drawn(policy, sampling, copies=2, seed=9),
+    )
     assert [t.answer.tolist() for t in one] == [t.answer.tolist() for t in other]
-    assert all(step.selection is None and not step.logprobs.any() for t in one for step in t.steps)
+    assert all(
+        step.selection is None and not step.logprobs.any() for t in one for step in t.transitions
+    )
     for each in one:
-        wanted = plainly_greedy(policy.model, each.prompt.tolist(), 12, 3, Grid.of(law, 3).counts())
+        wanted = plainly_greedy(
+            policy.model, each.prompt.tolist(), 12, 3, Grid.of(sampling, 3).counts()
+        )
         assert each.answer.tolist() == wanted.tolist()
     with pytest.raises(ValueError, match="greedy trajectory cannot be scored"):
         policy.score(one)
@@ -248,10 +271,10 @@ class TestMasksAreAlwaysGiven:
             )
 
         monkeypatch.setattr(Qwen3Model, "forward", watched)
-        trajectories = drawn(policy, LAW)
+        trajectories = drawn(policy, SAMPLING)
         policy.score(trajectories)
         sample_trajectories(
-            policy, [PROMPT], 1, replace(LAW, selector="threshold", temperature=0.0), 0
+            policy, [PROMPT], 1, replace(SAMPLING, selector="threshold", temperature=0.0), 0
         )
         policy.supervised_loss(
             [policy.demonstrate([*PROMPT, {"role": "assistant", "content": "a b a"}])], noises(1, 0)

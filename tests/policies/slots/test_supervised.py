@@ -8,7 +8,7 @@ from plumbline.api import sample_trajectories
 from plumbline.errors import DataError, RecipeError
 from plumbline.policies.sampling_distribution import noises
 from plumbline.policies.slots.options import SlotSampling
-from plumbline.policies.slots.policy import noised
+from plumbline.policies.slots.policy import noise_demonstration
 from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened
 from tests.policies.slots.oracle import behind, logits, prompt_tokens
 
@@ -93,7 +93,7 @@ def test_every_place_is_a_target_or_a_context_once(mini):
     policy = opened(mini, canvas=8)
     demonstration = shown(policy, LONGER)
     for seed in range(10):
-        made = noised(demonstration, 2, MASK, noises(1, seed)[0])
+        made = noise_demonstration(demonstration, 2, MASK, noises(1, seed)[0])
         assert sorted(made.positions.tolist()) == list(range(len(demonstration.tokens)))
         clean = made.ids != MASK
         tokens = torch.tensor(demonstration.tokens)
@@ -111,17 +111,17 @@ def test_a_demonstration_is_learnt_and_then_answered_in_any_number_of_rounds(min
         (policy.supervised_loss(batch * 4, noises(8, step)) / 64).backward()
         optimiser.step()
         falling.step()
-    laws = [
+    samplings = [
         SlotSampling(max_tokens=8, steps=steps, selector="plackett_luce", temperature=0.0)
         for steps in (1, 2, 4)
     ]
-    laws += [
+    samplings += [
         SlotSampling(max_tokens=8, selector="threshold", threshold=t, temperature=0.0)
         for t in (0.5, 0.9)
     ]
-    for law in laws:
+    for sampling in samplings:
         texts = [
-            group[0].text for group in sample_trajectories(policy, [PROMPT, LONGER], 1, law, 0)
+            group[0].text for group in sample_trajectories(policy, [PROMPT, LONGER], 1, sampling, 0)
         ]
         assert texts == ["a b b a b", "b b a"]
 

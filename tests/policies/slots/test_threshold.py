@@ -12,7 +12,7 @@ from plumbline.policies.slots.options import SlotSampling
 from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened, save_mini
 from tests.policies.slots.oracle import behind, logits, prompt_tokens
 
-LAW = SlotSampling(max_tokens=12, selector="threshold", temperature=0.0)
+SAMPLING = SlotSampling(max_tokens=12, selector="threshold", temperature=0.0)
 
 
 def published(model, prompt, places, width, threshold, blocks=1):
@@ -111,24 +111,24 @@ def whole(canvas):
 @pytest.mark.parametrize("threshold", [0.05, 0.45, 0.6, 0.8, 1 - 1e-12])
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_any_threshold_is_the_algorithm_without_a_cache(model, threshold, blocks):
-    law = replace(LAW, threshold=threshold, blocks=blocks)
-    groups = sample_trajectories(model, [PROMPT, LONGER], 2, law, 0)
+    sampling = replace(SAMPLING, threshold=threshold, blocks=blocks)
+    groups = sample_trajectories(model, [PROMPT, LONGER], 2, sampling, 0)
     for chat, (one, two) in zip((PROMPT, LONGER), groups, strict=True):
         canvas, rounds = published(model.model, model.chat.prompt(chat), 12, 3, threshold, blocks)
         assert one.answer.tolist() == two.answer.tolist() == whole(canvas)
-        assert len(one.steps) == rounds
+        assert len(one.transitions) == rounds
         if threshold > 0.9:  # which nothing passes: one slot at a time
-            assert all(len(set((step.positions // 3).tolist())) == 1 for step in one.steps)
+            assert all(len(set((step.positions // 3).tolist())) == 1 for step in one.transitions)
         # What stands behind an end token is dropped, the slots that were filled beside it included.
-        assert all(END not in step.tokens[:-1] for step in one.steps)
+        assert all(END not in step.tokens[:-1] for step in one.transitions)
 
 
 def test_it_is_not_scored_and_not_random(policy):
-    law = replace(LAW, threshold=0.5)
-    (answers,) = sample_trajectories(policy, [PROMPT], 2, law, 0)
-    assert not policy.exact(law)
-    assert policy.exact(replace(law, selector="random"))
+    sampling = replace(SAMPLING, threshold=0.5)
+    (answers,) = sample_trajectories(policy, [PROMPT], 2, sampling, 0)
+    assert not policy.exact(sampling)
+    assert policy.exact(replace(sampling, selector="random"))
     with pytest.raises(RecipeError, match="no density, so it cannot be scored"):
         policy.score(answers)
     with pytest.raises(RecipeError, match="never draws, so it has no temperature"):
-        sample_trajectories(policy, [PROMPT], 2, replace(law, temperature=1.0), 0)
+        sample_trajectories(policy, [PROMPT], 2, replace(sampling, temperature=1.0), 0)

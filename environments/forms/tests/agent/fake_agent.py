@@ -150,10 +150,10 @@ class FakeAgent:
 
     def asked(self, wanted):
         """The step as the server asks it."""
-        law = Sampling(temperature=0.2, max_tokens=4096)
+        sampling = Sampling(temperature=0.2, max_tokens=4096)
         said = {"temperature": 0.2, "max_tokens": 4096}
         return Asked(
-            request=Request((1, "serve", 0), self.messages(), law),
+            request=Request((1, "serve", 0), self.messages(), sampling),
             schema=wanted,
             name="agent_output",
             said=said,

@@ -260,13 +260,13 @@ def test_what_a_page_says_cannot_move_a_plan(forms, examples):
 
 def test_what_is_no_step_of_an_agent_is_refused():
     served = AgentServed(Saying("x"))
-    law = Request((0,), [{"role": "user", "content": "What is the verdict?"}], Sampling())
+    sampling = Request((0,), [{"role": "user", "content": "What is the verdict?"}], Sampling())
 
     async def first(asked):
         return [piece async for piece in served.answer(asked)]
 
     with pytest.raises(DataError, match="browser_state"):
-        asyncio.run(first(Asked(request=law, schema=schema())))
+        asyncio.run(first(Asked(request=sampling, schema=schema())))
     long = [{"role": "user", "content": "<browser_state>\n" + "x" * 500_001}]
     with pytest.raises(DataError, match="500,000"):
         asyncio.run(first(Asked(request=Request((0,), long, Sampling()))))

@@ -240,7 +240,7 @@ def standard_error_of_mean(values: NDArray[np.float64], count: int, most: float 
 
 def step_deviation(values: NDArray[np.float64], over: int = 1) -> float:
     """The standard deviation of differences by their median, which is 0.6745 of them for a normal
-    law."""
+    sampling distribution."""
     return float(np.median(np.abs(values[over:] - values[:-over])) / 0.6745)
 
 

@@ -201,12 +201,16 @@ class BeforeRun(Context):
             raise MissingDataError("the model, which is not here")
         if absent := [name for name in NEEDED if find_spec(name) is None]:
             raise MissingDataError(f"the package {absent[0]}")
-        from plumbline.policies.pretrained.loading import load_tokenizer, open_chat, quieten
+        from plumbline.policies.pretrained.loading import (
+            load_tokenizer,
+            open_chat,
+            quieten_transformers,
+        )
 
         own = Path(local_model(section.name))
         if not has_tokenizer(own) and not has_tokenizer(self.model_folder):
             raise MissingDataError("a tokenizer beside the model")
-        quieten()
+        quieten_transformers()
         source = (
             own
             if is_adapter(own) and (own / "tokenizer_config.json").is_file()

@@ -225,7 +225,7 @@ def find_equal_groups(before: BeforeRun) -> Iterator[Finding]:
     """Whether groups will often have equal rewards: by their size, and by what the same model
     earned before."""
     rl = before.recipe.rl
-    if rl is None or not rl.algorithm.compares:
+    if rl is None or not rl.algorithm.uses_group_baseline:
         return
     size = rl.group_size
     if size < FEW_ANSWERS:

@@ -18,7 +18,7 @@ from plumbline.policies.saved import (
     find_unread,
     has_tokenizer,
     is_adapter,
-    pickles,
+    list_pickles,
 )
 from plumbline.records import Example
 from plumbline.seeds import derive
@@ -240,7 +240,7 @@ def find_broken_checkpoint(before: BeforeRun) -> Iterator[Finding]:
 def _find_broken_weights(folder: Path) -> Iterator[Finding]:
     if fault := find_fault(folder):
         yield _broken_finding(fault, folder)
-    elif not any(folder.glob("*.safetensors")) and (pickled := pickles(folder)):
+    elif not any(folder.glob("*.safetensors")) and (pickled := list_pickles(folder)):
         what = (
             f"the weights in {folder} are pickles only ({', '.join(pickled[:3])}): to read them "
             "may run what is in "
@@ -392,7 +392,7 @@ def _find_control_tokens(
     """Data that writes the template's own marks, which a model is shown as ordinary text."""
     for example in examples:
         texts = [*(message["content"] for message in example.messages), example.gold or ""]
-        found = [token for text in texts for token in chat.spelled(text)]
+        found = [token for text in texts for token in chat.find_control_tokens(text)]
         if found:
             what = (
                 f"{one.called}the text of {example.id} has the control token {found[0]} in it: "
@@ -414,7 +414,7 @@ def _find_opened_mark(
     """A reward that wants the mark which the prompt has written already: no answer can begin with
     it."""
     golds = [
-        (example, example.gold, chat.in_thought(example.gold or ""))
+        (example, example.gold, chat.strip_opened_thought(example.gold or ""))
         for example in examples[:JUDGED]
     ]
     tried = [

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from plumbline.policies.pretrained.policy import padded, round_up
+from plumbline.policies.pretrained.policy import pad_rows, round_up
 from plumbline.records import Trajectory
 
 # -- bands -----------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class _Bands(torch.autograd.Function):
         width = keys.shape[2] - key.shape[2]
         # Its shape is [R, 1, 1, P].
         hidden = None if there is None or bool(there.all()) else ~there[:, None, None]
-        parts, laws = [], []
+        parts, attentions = [], []
         for start, end, seen in _bands(query.shape[3], key.shape[2]):
             band = rows[..., start:end, :]
             scores = band.flatten(2, 3) @ keys[:, :, : width + seen].mT
@@ -127,21 +127,21 @@ class _Bands(torch.autograd.Function):
             )
             if hidden is not None:
                 each[..., :width].masked_fill_(hidden, float("-inf"))
-            law = scores.softmax(-1)  # [K, R, Q x band, P + seen], summed in float32
-            mixed = law[..., width:] @ value[:, :, :seen]
+            attention = scores.softmax(-1)  # [K, R, Q x band, P + seen], summed in float32
+            mixed = attention[..., width:] @ value[:, :, :seen]
             if prompt:
-                mixed = law[..., :width] @ prompt[1] + mixed
+                mixed = attention[..., :width] @ prompt[1] + mixed
             parts.append(mixed.view(band.shape))
-            laws += [law] if kept else []
+            attentions += [attention] if kept else []
         if kept:
             values = torch.cat([prompt[1], value], dim=2) if prompt else value
-            ctx.save_for_backward(rows, keys, values, *laws)
+            ctx.save_for_backward(rows, keys, values, *attentions)
             ctx.scale, ctx.width, ctx.behind = scale, width, bool(prompt)
         return (parts[0] if len(parts) == 1 else torch.cat(parts, dim=3)).transpose(1, 2)
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        rows, keys, values, *laws = ctx.saved_tensors
+        rows, keys, values, *attentions = ctx.saved_tensors
         width = ctx.width
         flow = upstream[0].transpose(1, 2)  # [K, R, Q, C, D]
         # Summed over bands in float32 at least, and turned round, so that what a product transposes
@@ -152,15 +152,15 @@ class _Bands(torch.autograd.Function):
         )
         flow_q = torch.empty_like(rows, memory_format=torch.contiguous_format)
         bands = _bands(rows.shape[3], keys.shape[2] - width)
-        for (start, end, seen), law in zip(bands, laws, strict=True):
+        for (start, end, seen), attention in zip(bands, attentions, strict=True):
             band = flow[..., start:end, :].flatten(2, 3)  # [K, R, Q x band, D]
-            flow_law = band @ values[:, :, : width + seen].mT
-            flow_s = torch._softmax_backward_data(flow_law, law, -1, law.dtype)  # noqa: SLF001
+            flow_attention = band @ values[:, :, : width + seen].mT
+            flow_s = torch._softmax_backward_data(flow_attention, attention, -1, attention.dtype)  # noqa: SLF001
             flow_q[..., start:end, :] = (flow_s @ keys[:, :, : width + seen]).view_as(
                 flow_q[..., start:end, :]
             )
             flow_k[..., : width + seen] += rows[..., start:end, :].flatten(2, 3).mT @ flow_s
-            flow_v[..., : width + seen] += band.mT @ law
+            flow_v[..., : width + seen] += band.mT @ attention
         flow_k, flow_v = (each.mT.to(keys.dtype) for each in (flow_k, flow_v))
         before = (flow_k[:, :, :width], flow_v[:, :, :width]) if ctx.behind else ()
         own = flow_q.mul_(ctx.scale).transpose(1, 2), flow_k[:, :, width:], flow_v[:, :, width:]
@@ -243,10 +243,10 @@ class Groups:
             for tokens in lengths:
                 behind.append(range(at, at := at + tokens))
                 owners.append(index)
-        first, first_there = padded(
+        first, first_there = pad_rows(
             [range(start, start + length) for start, length in prompts], rounded=rounded
         )
-        own, own_there = padded(behind, rounded=rounded)
+        own, own_there = pad_rows(behind, rounded=rounded)
         there = torch.cat([first_there.flatten(), own_there.flatten()])
         places = torch.cat([first.flatten(), own.flatten()])[there]
         order = places.new_zeros(round_up(len(places), UNIT) if rounded else len(places))

@@ -1,10 +1,11 @@
-"""The autoregressive policy: samples by decoding, scores by one forward pass, under one token law.
+"""The autoregressive policy: samples by decoding, scores by one forward pass, under one token
+distribution.
 
 Letters in shapes: N terms, P prompts, G copies.
 
 A trajectory is a single step that holds the whole answer, the token that ends it included: its
 log-probability is the sum over its tokens of log p(token | prompt, earlier tokens) under
-`token_law`, and it is exact.
+`sampling_distribution`, and it is exact.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,14 +29,14 @@ from plumbline.policies.autoregressive.packing import (
     pack_demonstrations,
     windows,
 )
-from plumbline.policies.autoregressive.probe import probe_once, see
-from plumbline.policies.chunks import LAUNCHES, Chunk, Layout, joined, pack_sizes
-from plumbline.policies.policy import Demonstration, LiveRequest, Policy, Terms, common_law
+from plumbline.policies.autoregressive.probe import make_mask_arguments, probe_once
+from plumbline.policies.chunks import LAUNCHES, Chunk, Layout, join_packs, pack_sizes
+from plumbline.policies.policy import Demonstration, LiveRequest, Policy, Terms, common_sampling
 from plumbline.policies.pretrained.loading import Loaded, load
-from plumbline.policies.pretrained.policy import PretrainedPolicy, by_onednn, padded
+from plumbline.policies.pretrained.policy import PretrainedPolicy, pad_rows, uses_onednn
 from plumbline.policies.sampling_distribution import Noise, check_drawn, draw, log_prob, uniforms
-from plumbline.policies.token_logprobs import Places, divergence, head_log_prob
-from plumbline.records import Message, Request, Sampling, Step, Trajectory
+from plumbline.policies.token_logprobs import TokenDistributions, divergence, head_log_prob
+from plumbline.records import Message, Request, Sampling, Trajectory, Transition
 
 # -- sampler ---------------------------------------------------------------------------------------
 #
@@ -63,7 +64,8 @@ def decode(
 
     Args:
         decoder: the engine.
-        chunk: its prompts and its law's `max_tokens` fit into the model's context.
+        chunk: its prompts and its sampling distribution's `max_tokens` fit into the model's
+            context.
         stop_ids: tokens that end a completion (the token itself is part of it).
         device: where the decoder's tensors are.
 
@@ -185,7 +187,7 @@ WORTH_LAYING_OUT = 16
 """Answers for which the weights are laid out once: that takes as long as three tokens of that
 many."""
 PLAIN = Sampling()
-"""The law of supervised training: temperature 1, no filter."""
+"""The sampling distribution of supervised training: temperature 1, no filter."""
 Targets = tuple[Sequence[int], Sequence[bool]]
 """A sequence's ids, and which of them are scored."""
 
@@ -222,7 +224,7 @@ class AutoregressivePolicy(PretrainedPolicy):
         # A pack says with its own mask, or with groups, who sees whom, so it is right up to a
         # layer's window only.
         self._reach = min(windows(self.model), default=None)
-        self._rounded = by_onednn(self.model)
+        self._rounded = uses_onednn(self.model)
         self._lean = self._abilities.lean and section.decoder != "transformers"
         self._packed = self._abilities.packing and section.scoring != "rows"
         self._ready: LeanDecoder | None = None
@@ -294,21 +296,23 @@ class AutoregressivePolicy(PretrainedPolicy):
         stopped: bool,
     ) -> Trajectory:
         """An answer, drawn here or by an engine with these weights, as `score` takes it."""
-        step = Step(
+        step = Transition(
             positions=np.arange(len(tokens)),
             tokens=np.array(tokens, dtype=np.int64),
             logprobs=np.array(logprobs, dtype=np.float32),
         )
         return Trajectory(
             prompt=np.array(prompt, dtype=np.int64),
-            steps=(step,),
+            transitions=(step,),
             text=self.chat.text(tokens),
             sampling=sampling,
             finish="stop" if stopped else "length",
             version=self.version,
         )
 
-    def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:
+    def batches(
+        self, trajectories: Sequence[Trajectory], tokens_per_microbatch: int
+    ) -> list[list[int]]:
         """See `Policy.batches`: of each prompt as many as are cheapest together, and small ones of
         several prompts."""
         width = self.model.config.get_text_config().hidden_size
@@ -319,11 +323,14 @@ class AutoregressivePolicy(PretrainedPolicy):
         layouts = [
             packed if self._goes_in_packs([trajectory]) else "rows" for trajectory in trajectories
         ]
-        packs = pack_sizes(trajectories, lengths, tokens_per_pass, width, pass_cost, layouts)
+        packs = pack_sizes(trajectories, lengths, tokens_per_microbatch, width, pass_cost, layouts)
         if not self._goes_in_packs(trajectories) or (slow and square):
             return packs  # rows repeat their prompt, and a mask is of the whole square
-        return joined(
-            packs, trajectories, lengths, min(tokens_per_pass, JOINED) if slow else tokens_per_pass
+        return join_packs(
+            packs,
+            trajectories,
+            lengths,
+            min(tokens_per_microbatch, JOINED) if slow else tokens_per_microbatch,
         )
 
     def score(
@@ -336,7 +343,7 @@ class AutoregressivePolicy(PretrainedPolicy):
         """See `Policy.score`."""
         if divergence:
             return self.compare(trajectories, trajectories, None)
-        sampling = common_law(trajectories)
+        sampling = common_sampling(trajectories)
         if not reference:
             return Terms.of(trajectories, self._score(self.model, trajectories, sampling))
         with torch.no_grad(), self.as_reference() as model:
@@ -352,13 +359,13 @@ class AutoregressivePolicy(PretrainedPolicy):
         present: bool = False,
     ) -> Terms:
         """See `Policy.compare`."""
-        sampling = common_law(trajectories)
+        sampling = common_sampling(trajectories)
         if not self._abilities.linear_head:
             raise RecipeError(
                 "rl.kl: closed needs a model whose last layer is linear", "set rl.kl to sampled"
             )
-        theirs = (teacher or self).teacher_places(hinted, reference=not (teacher or present))
-        mine, targets = self._places(self.model, trajectories)
+        theirs = (teacher or self).teacher_distributions(hinted, reference=not (teacher or present))
+        mine, targets = self._distributions(self.model, trajectories)
         logprobs = _log_probs(mine, targets, sampling)
         per_token = divergence(mine, theirs, sampling, forward=forward)
         owner = torch.repeat_interleave(
@@ -371,18 +378,22 @@ class AutoregressivePolicy(PretrainedPolicy):
         )
 
     @torch.no_grad()
-    def teacher_places(
+    def teacher_distributions(
         self, trajectories: Sequence[Trajectory], *, reference: bool = False
-    ) -> Places:
-        """See `Policy.teacher_places`."""
+    ) -> TokenDistributions:
+        """See `Policy.teacher_distributions`."""
         with self.as_reference() if reference else nullcontext(self.model) as model:
-            return self._places(model, trajectories)[0]
+            return self._distributions(model, trajectories)[0]
 
-    def _places(self, model: Any, trajectories: Sequence[Trajectory]) -> tuple[Places, Tensor]:
+    def _distributions(
+        self, model: Any, trajectories: Sequence[Trajectory]
+    ) -> tuple[TokenDistributions, Tensor]:
         """Where a pass says the answers' tokens, and these tokens [N]; for a linear head."""
         if self._goes_in_packs(trajectories):
-            return self._pack_places(model, pack(trajectories, self.device, rounded=self._rounded))
-        return self._row_places(model, *self._rows(_sequences(trajectories)))
+            return self._pack_distributions(
+                model, pack(trajectories, self.device, rounded=self._rounded)
+            )
+        return self._row_distributions(model, *self._rows(_sequences(trajectories)))
 
     def encode(self, messages: Sequence[Message]) -> NDArray[np.int64]:
         """See `Policy.encode`."""
@@ -390,7 +401,7 @@ class AutoregressivePolicy(PretrainedPolicy):
 
     def _score(self, model: Any, trajectories: Sequence[Trajectory], sampling: Sampling) -> Tensor:
         if self._goes_in_packs(trajectories):
-            return _log_probs(*self._places(model, trajectories), sampling)
+            return _log_probs(*self._distributions(model, trajectories), sampling)
         return self._score_rows(model, _sequences(trajectories), sampling)
 
     def _goes_in_packs(self, trajectories: Sequence[Trajectory]) -> bool:
@@ -402,37 +413,37 @@ class AutoregressivePolicy(PretrainedPolicy):
         """Whether no layer's window cuts off any token of sequences of these lengths."""
         return self._reach is None or all(length <= self._reach for length in lengths)
 
-    def _pack_places(self, model: Any, packed: Pack) -> tuple[Places, Tensor]:
+    def _pack_distributions(self, model: Any, packed: Pack) -> tuple[TokenDistributions, Tensor]:
         """The places of a pack's targets, and these [N]."""
         hidden = model.get_decoder()(
             packed.ids,
-            **see(packed, model.dtype, shared=self._abilities.shared),
+            **make_mask_arguments(packed, model.dtype, shared=self._abilities.shared),
             position_ids=packed.positions,
             use_cache=False,
         ).last_hidden_state[0, packed.predictors]
-        return Places(model.get_output_embeddings(), None, hidden), packed.targets
+        return TokenDistributions(model.get_output_embeddings(), None, hidden), packed.targets
 
     def _rows(self, sequences: Sequence[Targets]) -> tuple[Tensor, Tensor, Tensor]:
         """Ids as padded rows, and the row and column of each target [N]; padding is on the right,
         unseen."""
         ids, is_target = (
-            padded(parts)[0].to(self.device) for parts in zip(*sequences, strict=True)
+            pad_rows(parts)[0].to(self.device) for parts in zip(*sequences, strict=True)
         )
         row, column = is_target.nonzero(as_tuple=True)
         return ids, row, column
 
-    def _row_places(
+    def _row_distributions(
         self, model: Any, ids: Tensor, row: Tensor, column: Tensor
-    ) -> tuple[Places, Tensor]:
+    ) -> tuple[TokenDistributions, Tensor]:
         """The places of the targets of padded rows, and these [N]."""
         hidden = model.get_decoder()(ids, use_cache=False).last_hidden_state[row, column - 1]
-        return Places(model.get_output_embeddings(), None, hidden), ids[row, column]
+        return TokenDistributions(model.get_output_embeddings(), None, hidden), ids[row, column]
 
     def _score_rows(self, model: Any, sequences: Sequence[Targets], sampling: Sampling) -> Tensor:
         """Log-probabilities [N] of the targets of padded rows."""
         ids, row, column = self._rows(sequences)
         if self._abilities.linear_head:
-            return _log_probs(*self._row_places(model, ids, row, column), sampling)
+            return _log_probs(*self._row_distributions(model, ids, row, column), sampling)
         return log_prob(
             model(ids, use_cache=False).logits[row, column - 1], ids[row, column], sampling
         )
@@ -469,7 +480,7 @@ class AutoregressivePolicy(PretrainedPolicy):
             and self._within_reach(len(tokens) for tokens, _ in sequences)
         ):
             packed = pack_demonstrations(sequences, self.device, rounded=self._rounded)
-            return -_log_probs(*self._pack_places(self.model, packed), PLAIN).sum()
+            return -_log_probs(*self._pack_distributions(self.model, packed), PLAIN).sum()
         return -self._score_rows(self.model, sequences, PLAIN).sum()
 
 
@@ -480,5 +491,7 @@ def _sequences(trajectories: Sequence[Trajectory]) -> list[Targets]:
     ]
 
 
-def _log_probs(places: Places, targets: Tensor, sampling: Sampling) -> Tensor:
-    return head_log_prob(places.hidden, places.head.weight, places.head.bias, targets, sampling)
+def _log_probs(distributions: TokenDistributions, targets: Tensor, sampling: Sampling) -> Tensor:
+    return head_log_prob(
+        distributions.hidden, distributions.head.weight, distributions.head.bias, targets, sampling
+    )

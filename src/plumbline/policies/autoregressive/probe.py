@@ -31,11 +31,11 @@ from plumbline.policies.autoregressive.packing import (
     remove_shared_attention,
     windows,
 )
-from plumbline.policies.pretrained.adapters import filled
+from plumbline.policies.pretrained.adapters import randomise_adapters
 from plumbline.policies.pretrained.fused import fuse, unfuse
-from plumbline.policies.pretrained.numerics import Trial
-from plumbline.policies.pretrained.policy import additive, by_onednn, padded
-from plumbline.records import Sampling, Step, Trajectory
+from plumbline.policies.pretrained.numerics import AgreementCheck
+from plumbline.policies.pretrained.policy import make_additive_mask, pad_rows, uses_onednn
+from plumbline.records import Sampling, Trajectory, Transition
 
 ANSWER = 8
 SHARED_TOKENS = 4
@@ -119,37 +119,45 @@ def probe(model: Any, *, cached: bool = False) -> Abilities:
         model: with or without adapters.
         cached: try the model's own cache, even where the lean decoder fits.
     """
-    prompts, answers = _texts(model, (15, 9))
-    with filled(model):
-        trial = Trial.of(model, lambda: _plain(model, prompts, answers))
+    prompts, answers = _draw_texts(model, (15, 9))
+    with randomise_adapters(model):
+        trial = AgreementCheck.from_model(model, lambda: _run_plain_pass(model, prompts, answers))
         fuse(model)
-        adapters = trial.agrees(_plain(model, prompts, answers))
+        adapters = trial.agrees(_run_plain_pass(model, prompts, answers))
         if not adapters:
             unfuse(model)
         linear_head = _head_is_linear(model, prompts, answers, trial)
-        why_not_rows = trial.why_not(lambda: _in_rows(model, prompts, answers))
-        packing = linear_head and _packs(model, prompts, answers, trial)
+        why_not_rows = trial.explain_disagreement(lambda: _score_in_rows(model, prompts, answers))
+        packing = linear_head and _packs_alike(model, prompts, answers, trial)
         shared = (
             packing
             and install_shared_attention(model)
-            and _packs(model, prompts, answers, trial, shared=True)
+            and _packs_alike(model, prompts, answers, trial, shared=True)
         )
         if not shared:
             remove_shared_attention(model)
             packing = packing and all(_packs_beyond(model, window) for window in windows(model))
-        reason = unsupported(model) or trial.why_not(lambda: _decoded(model, prompts, answers))
-        if not reason and by_onednn(model):
-            reason = trial.why_not(lambda: _decoded(model, prompts, answers, lay_out=True))
+        reason = unsupported(model) or trial.explain_disagreement(
+            lambda: _run_decoder(model, prompts, answers)
+        )
+        if not reason and uses_onednn(model):
+            reason = trial.explain_disagreement(
+                lambda: _run_decoder(model, prompts, answers, lay_out=True)
+            )
         why_not_cached = ""
         if cached or reason:
-            why_not_cached = trial.why_not(
-                lambda: _cached(model, prompts, answers), _roughly_agrees
+            why_not_cached = trial.explain_disagreement(
+                lambda: _run_cached_decoder(model, prompts, answers), _roughly_agrees
             )
             for window in windows(model):
                 if not why_not_cached and _is_cheap(model, 4 * (window + 2 * ANSWER)):
-                    longer = _texts(model, (window + ANSWER // 2, window // 2 + 1))
-                    beyond = Trial.of(model, partial(_plain, model, *longer))
-                    found = beyond.why_not(partial(_cached, model, *longer), _roughly_agrees)
+                    longer = _draw_texts(model, (window + ANSWER // 2, window // 2 + 1))
+                    beyond = AgreementCheck.from_model(
+                        model, partial(_run_plain_pass, model, *longer)
+                    )
+                    found = beyond.explain_disagreement(
+                        partial(_run_cached_decoder, model, *longer), _roughly_agrees
+                    )
                     why_not_cached = found and f"{found}, past a window of {window} tokens"
     return Abilities(
         linear_head=linear_head,
@@ -163,7 +171,7 @@ def probe(model: Any, *, cached: bool = False) -> Abilities:
     )
 
 
-def _texts(model: Any, lengths: tuple[int, int]) -> tuple[Tokens, NDArray[np.int64]]:
+def _draw_texts(model: Any, lengths: tuple[int, int]) -> tuple[Tokens, NDArray[np.int64]]:
     """Two prompts of these lengths that begin alike, and two answers to each."""
     vocabulary = model.config.get_text_config().vocab_size
     rng = np.random.default_rng(0)
@@ -179,7 +187,7 @@ def _rows(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> list[Tenso
     return [torch.tensor(row[None], device=model.device) for row in joined]
 
 
-def _plain(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
+def _run_plain_pass(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
     """Logits [M, V] of every token of the answers, by one plain forward pass a row."""
     rows = _rows(model, prompts, answers)
     return torch.cat(
@@ -187,7 +195,9 @@ def _plain(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
     )
 
 
-def _head_is_linear(model: Any, prompts: Tokens, answers: NDArray[np.int64], trial: Trial) -> bool:
+def _head_is_linear(
+    model: Any, prompts: Tokens, answers: NDArray[np.int64], trial: AgreementCheck
+) -> bool:
     head = model.get_output_embeddings()
     if type(head) is not nn.Linear or not head.weight.dtype.is_floating_point:
         return False
@@ -201,39 +211,54 @@ def _head_is_linear(model: Any, prompts: Tokens, answers: NDArray[np.int64], tri
             raise TypeError("the model casts between its layers and its head")
         return torch.cat([head(each[0, -ANSWER - 1 : -1]) for each in hidden])
 
-    return not trial.why_not(by_head)
+    return not trial.explain_disagreement(by_head)
 
 
-def _packs(
-    model: Any, prompts: Tokens, answers: NDArray[np.int64], trial: Trial, *, shared: bool = False
+def _packs_alike(
+    model: Any,
+    prompts: Tokens,
+    answers: NDArray[np.int64],
+    trial: AgreementCheck,
+    *,
+    shared: bool = False,
 ) -> bool:
     nothing = np.zeros(ANSWER, np.float32)
     steps = [
-        Step(positions=np.arange(ANSWER), tokens=answer, logprobs=nothing) for answer in answers
+        Transition(positions=np.arange(ANSWER), tokens=answer, logprobs=nothing)
+        for answer in answers
     ]
     trajectories = [
         Trajectory(
-            prompt=prompts[index // 2], steps=(step,), text="", sampling=Sampling(), finish="length"
+            prompt=prompts[index // 2],
+            transitions=(step,),
+            text="",
+            sampling=Sampling(),
+            finish="length",
         )
         for index, step in enumerate(steps)
     ]
-    packed = pack(trajectories, model.device, rounded=by_onednn(model))
-    seen = see(packed, model.dtype, shared=shared)
+    packed = pack(trajectories, model.device, rounded=uses_onednn(model))
+    seen = make_mask_arguments(packed, model.dtype, shared=shared)
     given = {
         "position_ids": packed.positions,
         "use_cache": False,
         "logits_to_keep": packed.predictors,
     }
-    return not trial.why_not(lambda: model(packed.ids, **seen, **given).logits[0])
+    return not trial.explain_disagreement(lambda: model(packed.ids, **seen, **given).logits[0])
 
 
 def _packs_beyond(model: Any, window: int) -> bool:
     """Whether a pack longer than a window is right where no sequence of it is; False where trying
     takes too long."""
-    prompts, answers = _texts(model, (max(window - ANSWER, 1), max(window - ANSWER, 1)))
+    prompts, answers = _draw_texts(model, (max(window - ANSWER, 1), max(window - ANSWER, 1)))
     if not _is_cheap(model, sum(map(len, prompts)) + answers.size):
         return False
-    return _packs(model, prompts, answers, Trial.of(model, lambda: _plain(model, prompts, answers)))
+    return _packs_alike(
+        model,
+        prompts,
+        answers,
+        AgreementCheck.from_model(model, lambda: _run_plain_pass(model, prompts, answers)),
+    )
 
 
 def _is_cheap(model: Any, tokens: int) -> bool:
@@ -241,13 +266,13 @@ def _is_cheap(model: Any, tokens: int) -> bool:
     return bool(tokens * model.num_parameters() <= WORK.get(model.device.type, 2e11))
 
 
-def _in_rows(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
+def _score_in_rows(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
     """Logits [M, V] by one forward pass of rows that are padded on the right."""
     joined = [
         np.concatenate([prompts[index // 2], answer]).tolist()
         for index, answer in enumerate(answers)
     ]
-    ids, _ = padded(joined)
+    ids, _ = pad_rows(joined)
     logits = model(ids.to(model.device), use_cache=False).logits
     return torch.cat(
         [
@@ -257,18 +282,18 @@ def _in_rows(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
     )
 
 
-def _roughly_agrees(trial: Trial, logits: Tensor) -> bool:
-    """As `Trial.agrees` for what a model is refused by: of each prompt's answers the nearer one
-    counts."""
+def _roughly_agrees(trial: AgreementCheck, logits: Tensor) -> bool:
+    """As `AgreementCheck.agrees` for what a model is refused by: of each prompt's answers the
+    nearer one counts."""
     parts = (each.chunk(2) for each in (trial.logprobs, trial.tokens, logits))
     allowed = 2 * trial.allowed + CACHE_ROUNDS
     return all(
-        Trial(logprobs, tokens, allowed, sequences=2).agrees(part)
+        AgreementCheck(logprobs, tokens, allowed, sequences=2).agrees(part)
         for logprobs, tokens, part in zip(*parts, strict=True)
     )
 
 
-def _cached(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
+def _run_cached_decoder(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
     """Logits [M, V] by the model's own cache: prompts are copied, and rows dropped and put into
     another order."""
     decoder = CachedDecoder(model, pad_id=0)
@@ -288,7 +313,7 @@ def _cached(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
     return torch.stack(logits, dim=1).flatten(0, 1)
 
 
-def _decoded(
+def _run_decoder(
     model: Any, prompts: Tokens, answers: NDArray[np.int64], *, lay_out: bool = False
 ) -> Tensor:
     """Logits [M, V] by the lean decoder."""
@@ -300,7 +325,7 @@ def _decoded(
     return torch.stack(logits, dim=1).flatten(0, 1)
 
 
-def see(packed: Pack, dtype: torch.dtype, *, shared: bool) -> dict[str, Any]:
+def make_mask_arguments(packed: Pack, dtype: torch.dtype, *, shared: bool) -> dict[str, Any]:
     """The arguments that say what each token of a pack attends to."""
     if shared:
         # With no mask transformers would make one over the whole square; one of four dimensions it
@@ -309,4 +334,4 @@ def see(packed: Pack, dtype: torch.dtype, *, shared: bool) -> dict[str, Any]:
             "attention_mask": torch.zeros((1, 1, 1, 1), dtype=dtype, device=packed.ids.device),
             "groups": packed.groups,
         }
-    return {"attention_mask": additive(packed.mask, dtype)}
+    return {"attention_mask": make_additive_mask(packed.mask, dtype)}

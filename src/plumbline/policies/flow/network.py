@@ -29,9 +29,9 @@ from plumbline.policies.flow.options import FlowModel
 from plumbline.policies.flow.sampler import sinusoid
 from plumbline.policies.masked.network import Network
 from plumbline.policies.masked.policy import CANVAS, PROMPT, SEQUENCES, check_model
-from plumbline.policies.opening import bounded, clear_opening_errors
+from plumbline.policies.opening import clear_opening_errors, refuse_growth
 from plumbline.policies.pretrained.loading import check_finite
-from plumbline.policies.pretrained.policy import additive, padded
+from plumbline.policies.pretrained.policy import make_additive_mask, pad_rows
 from plumbline.policies.saved import held_bytes, saved_settings
 from plumbline.storage import read_object
 
@@ -42,7 +42,7 @@ Size = Annotated[int, Field(gt=0, le=2**26)]
 
 @dataclass(frozen=True, slots=True)
 class FlowConfig:
-    """Everything that decides the shape and the law of a flow model."""
+    """Everything that decides the shape and the sampling distribution of a flow model."""
 
     vocabulary: Size
     hidden: Size
@@ -118,7 +118,7 @@ class FlowNetwork(nn.Module):
 
     def encode(self, prompts: Sequence[Sequence[int]]) -> Prefix:
         """Pad prompts on the right, and under prefix attention run them through the layers."""
-        ids, there = (each.to(self.device) for each in padded(prompts))
+        ids, there = (each.to(self.device) for each in pad_rows(prompts))
         lengths = there.sum(1)
         if self.config.attention == "full":
             return Prefix(ids, lengths)
@@ -148,7 +148,7 @@ class FlowNetwork(nn.Module):
             own.append((key, value))
         return states, own
 
-    def places(self, prefix: Prefix, canvas: Tensor, time: Tensor, width: Tensor) -> Tensor:
+    def hidden_states(self, prefix: Prefix, canvas: Tensor, time: Tensor, width: Tensor) -> Tensor:
         """Hidden states [R, L, H] before the head of canvases [R, L], each behind its row's prompt.
 
         Args:
@@ -237,7 +237,7 @@ class FlowNetwork(nn.Module):
         with clear_opening_errors(
             f"the weights in {folder} are of another model", "use the config.json saved with them"
         ):
-            with bounded(str(folder), held_bytes(str(folder))), torch.device("meta"):
+            with refuse_growth(str(folder), held_bytes(str(folder))), torch.device("meta"):
                 network = cls(read_config(read_object(config), str(config)))
             network.load_state_dict(
                 {name: each.float() for name, each in load_file(path).items()}, assign=True
@@ -534,7 +534,9 @@ class TimedLayer(nn.Module):
         mixed, _ = layer.self_attn(
             hidden_states=inner,
             position_embeddings=rotation,
-            attention_mask=additive(seen, states.dtype).expand(-1, -1, states.shape[1], -1),
+            attention_mask=make_additive_mask(seen, states.dtype).expand(
+                -1, -1, states.shape[1], -1
+            ),
             past_key_values=cache,
         )
         states = states + _gated(mixed, gate_a)
@@ -582,7 +584,7 @@ def check_backbone(network: TimedBackbone, source: str) -> None:
     tokens = torch.randint(0, config.vocabulary, (SEQUENCES, PROMPT + CANVAS), generator=generator)
     prompts, canvas = tokens[:, :PROMPT].tolist(), tokens[:, PROMPT:].to(network.device)
     time = torch.linspace(0, 1, SEQUENCES, device=network.device)
-    mine = network.places(network.encode(prompts), canvas, time, torch.zeros_like(time))
+    mine = network.hidden_states(network.encode(prompts), canvas, time, torch.zeros_like(time))
     theirs = plain.hidden(plain.encode(prompts), canvas)
     if float((mine - theirs).abs().max()) > NEAR * float(theirs.abs().max()):
         raise ModelError(

@@ -23,7 +23,7 @@ class FlowModel(PretrainedModel, DenoisingModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowSampling(SteppedSampling):
-    """Its sampling law."""
+    """Its sampling distribution."""
 
     kernel: Kernel = "conditional"
     """How a step jumps."""

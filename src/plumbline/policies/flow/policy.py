@@ -21,7 +21,12 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from plumbline.errors import ModelError
-from plumbline.policies.canvas import DenoisingPolicy, Exploration, distinct_prompts, split
+from plumbline.policies.canvas import (
+    DenoisingPolicy,
+    LearnedTemperature,
+    distinct_prompts,
+    split_demonstration,
+)
 from plumbline.policies.flow.network import MODEL_TYPE, FlowNetwork, Prefix, TimedBackbone
 from plumbline.policies.flow.options import FlowModel, FlowSampling
 from plumbline.policies.flow.sampler import (
@@ -44,11 +49,11 @@ from plumbline.policies.pretrained.loading import (
     load,
     load_tokenizer,
     open_chat,
-    quieten,
+    quieten_transformers,
 )
 from plumbline.policies.sampling_distribution import Noise, restrict, uniforms
 from plumbline.policies.saved import check_source
-from plumbline.policies.token_logprobs import Places
+from plumbline.policies.token_logprobs import TokenDistributions
 from plumbline.records import Request, Trajectory
 from plumbline.storage import read_object
 
@@ -74,7 +79,7 @@ class FlowPolicy(DenoisingPolicy):
     """A flow network as a `Policy`. Open one with `FlowPolicy.open`."""
 
     family = "flow"
-    law = FlowSampling
+    sampling_type = FlowSampling
 
     def __init__(self, loaded: Loaded, section: FlowModel, source: str) -> None:
         super().__init__(loaded, section, source)
@@ -112,7 +117,7 @@ class FlowPolicy(DenoisingPolicy):
                 f"{source} is a flow network, whose weights are all trained, and in 16 or 32 bits",
                 "leave out model.lora and model.quantize, or give a causal model",
             )
-        quieten()
+        quieten_transformers()
         if section.threads is not None:
             torch.set_num_threads(section.threads)
         network = FlowNetwork.from_pretrained(source)
@@ -152,18 +157,23 @@ class FlowPolicy(DenoisingPolicy):
             with torch.no_grad():
                 prefix = self.network.encode(chunk.prompts).rows(chunk.prompt_of.to(self.device))
 
-            def law_of(
+            def read_distributions(
                 canvas: Tensor, step: ClockStep, prefix: Prefix = prefix, rows: int = rows
-            ) -> Places:
+            ) -> TokenDistributions:
                 times, widths = (
                     torch.full((rows,), value) for value in (step.time, step.until - step.time)
                 )
-                return self._places(self.network, prefix, canvas, (times, widths), self.exploration)
+                return self._distributions(
+                    self.network, prefix, canvas, (times, widths), self.learned_temperature
+                )
 
             start = torch.stack([self._noise(chunk.sampling.max_tokens, each) for each in own])
-            drawn = zip(*flow(law_of, start, chunk, self.network.config.exponent, own), strict=True)
+            drawn = zip(
+                *flow(read_distributions, start, chunk, self.network.config.exponent, own),
+                strict=True,
+            )
             for row, (canvas, steps) in enumerate(drawn):
-                yield self.finished(chunk, row, canvas, steps)
+                yield self.finish_trajectory(chunk, row, canvas, steps)
 
     def _noise(self, places: int, generator: torch.Generator) -> Tensor:
         """What an empty canvas holds, [L]."""
@@ -171,18 +181,18 @@ class FlowPolicy(DenoisingPolicy):
             return torch.full((places,), self.mask_id, dtype=torch.long)
         return torch.randint(0, self.network.config.vocabulary, (places,), generator=generator)
 
-    def _places(
+    def _distributions(
         self,
         network: FlowNetwork,
         prefix: Prefix,
         canvas: Tensor,
         clock: tuple[Tensor, Tensor],
-        exploration: Exploration | None = None,
-    ) -> Places:
-        """The laws of all places of canvases [R, L], row by row, each in a step that begins and
-        takes `clock` [R]."""
+        learned_temperature: LearnedTemperature | None = None,
+    ) -> TokenDistributions:
+        """The distributions of all places of canvases [R, L], row by row, each in a step that
+        begins and takes `clock` [R]."""
         times, widths = clock
-        hidden = network.places(
+        hidden = network.hidden_states(
             prefix,
             canvas.to(self.device),
             times.to(self.device).float(),
@@ -190,20 +200,20 @@ class FlowPolicy(DenoisingPolicy):
         )
         divisor = (
             None
-            if exploration is None
-            else exploration.divisor(times).repeat_interleave(canvas.shape[1])
+            if learned_temperature is None
+            else learned_temperature.divisor(times).repeat_interleave(canvas.shape[1])
         )
-        return Places(network.head, self.mask_id, hidden.flatten(0, 1), divisor)
+        return TokenDistributions(network.head, self.mask_id, hidden.flatten(0, 1), divisor)
 
     # -- scoring -----------------------------------------------------------------------------------
 
-    def record(self, trajectories: Sequence[Trajectory], law: FlowSampling) -> Moves:
+    def record(self, trajectories: Sequence[Trajectory], sampling: FlowSampling) -> Moves:
         """See `CanvasPolicy.record`."""
         prompts, prompt_of = distinct_prompts(trajectories)
-        known = {piece.time: piece for piece in ticks(law, self.network.config.exponent)}
+        known = {piece.time: piece for piece in ticks(sampling, self.network.config.exponent)}
         states, clock = [], []
         of_tick: dict[ClockStep, list[int]] = {}
-        steps = [step for trajectory in trajectories for step in trajectory.steps]
+        steps = [step for trajectory in trajectories for step in trajectory.transitions]
         start = 0
         for step in steps:
             if step.state is None or step.time is None or step.until is None:
@@ -232,20 +242,24 @@ class FlowPolicy(DenoisingPolicy):
             },
         )
 
-    def laws(self, recorded: Moves, model: FlowNetwork, exploration: Exploration | None) -> Places:
-        """See `CanvasPolicy.laws`."""
+    def distributions(
+        self, recorded: Moves, model: FlowNetwork, learned_temperature: LearnedTemperature | None
+    ) -> TokenDistributions:
+        """See `CanvasPolicy.distributions`."""
         prefix = model.encode(recorded.prompts).rows(recorded.prompt_of.to(self.device))
-        return self._places(
-            model, prefix, recorded.states, (recorded.times, recorded.widths), exploration
+        return self._distributions(
+            model, prefix, recorded.states, (recorded.times, recorded.widths), learned_temperature
         )
 
-    def log_probs(self, recorded: Moves, laws: Places, law: FlowSampling) -> Tensor:
+    def log_probs(
+        self, recorded: Moves, distributions: TokenDistributions, sampling: FlowSampling
+    ) -> Tensor:
         """See `CanvasPolicy.log_probs`."""
         result = torch.zeros(len(recorded.now), device=self.device)
         for step, index in recorded.of_tick.items():
 
             def work(
-                part: Places, current: Tensor, after: Tensor, step: ClockStep = step
+                part: TokenDistributions, current: Tensor, after: Tensor, step: ClockStep = step
             ) -> Tensor:
                 logits = part.logits()
                 # A jump's token was drawn, so it is in the support whatever a rounding says; a stay
@@ -254,15 +268,21 @@ class FlowPolicy(DenoisingPolicy):
                 drawn = (
                     after if step.last else torch.where(after == current, logits.argmax(-1), after)
                 )
-                restricted = restrict(logits, law, keep=drawn)
-                return log_prob(restricted, current, after, law.kernel, step)
+                restricted = restrict(logits, sampling, keep=drawn)
+                return log_prob(restricted, current, after, sampling.kernel, step)
 
-            values = laws[index].each(work, recorded.now[index], recorded.following[index])
+            values = distributions[index].map_slices(
+                work, recorded.now[index], recorded.following[index]
+            )
             result = result.index_put((index,), values)
         return result
 
     def step_divergence(
-        self, recorded: Moves, laws: Places, other: Places, law: FlowSampling
+        self,
+        recorded: Moves,
+        distributions: TokenDistributions,
+        other: TokenDistributions,
+        sampling: FlowSampling,
     ) -> Tensor:
         """KL [S] of each step, summed over its places."""
         per_place = torch.zeros(len(recorded.now), device=self.device)
@@ -271,11 +291,13 @@ class FlowPolicy(DenoisingPolicy):
             def work(
                 mine: Tensor, theirs: Tensor, current: Tensor, step: ClockStep = step
             ) -> Tensor:
-                return divergence(mine, theirs, current, law.kernel, step)
+                return divergence(mine, theirs, current, sampling.kernel, step)
 
-            values = laws[index].against(other[index], law, work, recorded.now[index])
+            values = distributions[index].compare_slices(
+                other[index], sampling, work, recorded.now[index]
+            )
             per_place = per_place.index_put((index,), values)
-        return per_place.view(-1, law.max_tokens).sum(1)
+        return per_place.view(-1, sampling.max_tokens).sum(1)
 
     # -- training ----------------------------------------------------------------------------------
 
@@ -315,7 +337,7 @@ class FlowPolicy(DenoisingPolicy):
     def supervised_loss(self, batch: Sequence[Demonstration], noise: Sequence[Noise]) -> Tensor:
         """See `Policy.supervised_loss`: the generalised KL of the path (`path_loss`) at
         `Noise.time`."""
-        prompts, canvases = zip(*map(split, batch), strict=True)
+        prompts, canvases = zip(*map(split_demonstration, batch), strict=True)
         canvas = torch.tensor(canvases)
         exponent = self.network.config.exponent
         times = torch.tensor([each.time for each in noise], dtype=torch.float64) * LATEST
@@ -327,10 +349,12 @@ class FlowPolicy(DenoisingPolicy):
         )
         rate = exponent * times.clamp_min(1e-12) ** (exponent - 1) / (1 - stands)
         widths = torch.zeros(len(batch))
-        laws = self._places(self.network, self.network.encode(prompts), noisy, (times, widths))
+        distributions = self._distributions(
+            self.network, self.network.encode(prompts), noisy, (times, widths)
+        )
 
-        def work(part: Places, now: Tensor, clean: Tensor, pace: Tensor) -> Tensor:
+        def work(part: TokenDistributions, now: Tensor, clean: Tensor, pace: Tensor) -> Tensor:
             return path_loss(part.logits().float().log_softmax(-1), now, clean, pace)
 
         flat = (noisy.flatten(), canvas.flatten(), rate.float().repeat_interleave(canvas.shape[1]))
-        return laws.each(work, *(value.to(self.device) for value in flat)).sum()
+        return distributions.map_slices(work, *(value.to(self.device) for value in flat)).sum()

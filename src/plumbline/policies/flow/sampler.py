@@ -17,8 +17,8 @@ from plumbline.errors import RecipeError
 from plumbline.policies.chunks import Chunk
 from plumbline.policies.flow.options import FlowSampling, Kernel
 from plumbline.policies.sampling_distribution import draw, kl, restrict, uniforms
-from plumbline.policies.token_logprobs import Places
-from plumbline.records import Sampling, Step
+from plumbline.policies.token_logprobs import TokenDistributions
+from plumbline.records import Sampling, Transition
 
 # -- schedule --------------------------------------------------------------------------------------
 #
@@ -32,7 +32,7 @@ from plumbline.records import Sampling, Step
 #     q = 1 - e^-a = (kappa_{t+h} - kappa_t) / (1 - kappa_t)
 #
 # which at the last step is q = 1 and a infinite: there every place takes a token from the model's
-# law.
+# distribution.
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ def log_other(restricted: Tensor, current: Tensor, total: Tensor | None = None) 
     """log m [N]: the log-probability of any token but `current` [N]; `total` [N] is the
     log-sum-exp, where known."""
     others = restricted.scatter(-1, current.unsqueeze(-1), float("-inf"))
-    # A law of a single token leaves nothing else: its log is minus infinity, without a gradient of
-    # inf - inf.
+    # A distribution of a single token leaves nothing else: its log is minus infinity, without a
+    # gradient of inf - inf.
     nothing = others.amax(-1, keepdim=True).isneginf()
     total = restricted.logsumexp(-1) if total is None else total
     log_m = others.masked_fill(nothing, 0.0).logsumexp(-1) - total
@@ -141,8 +141,8 @@ def log_prob(
 def divergence(
     restricted: Tensor, reference: Tensor, current: Tensor, kernel: Kernel, step: ClockStep
 ) -> Tensor:
-    """KL [N] of the step's law under `restricted` from that under `reference` [N, V], in closed
-    form.
+    """KL [N] of the step's distribution under `restricted` from that under `reference` [N, V], in
+    closed form.
 
     With D = sum over j != c of p_j (l_j - l'_j):
         A: s log(s / s') + q D,  s = (1 - q) + q p_c
@@ -198,7 +198,9 @@ def marginal_move(
     total = restricted.logsumexp(-1)
     others = restricted.scatter(-1, current.unsqueeze(-1), float("-inf"))
     rest = others.logsumexp(-1)
-    alone = rest.isneginf()  # a law of a single token: it never leaves, so any other will do
+    alone = (
+        rest.isneginf()
+    )  # a distribution of a single token: it never leaves, so any other will do
     drawn, _ = draw(
         others.masked_fill(alone.unsqueeze(-1), 0.0) if bool(alone.any()) else others,
         first,
@@ -241,18 +243,19 @@ def sinusoid(time: Tensor, size: int) -> Tensor:
     return functional.pad(torch.cat([angle.cos(), angle.sin()], dim=-1), (0, size % 2))
 
 
-LawOf = Callable[[Tensor, ClockStep], Places]
-"""From canvases [R, L] and a step of the clock to the laws of all their places, row by row."""
+ReadDistributions = Callable[[Tensor, ClockStep], TokenDistributions]
+"""From canvases [R, L] and a step of the clock to the distributions of all their places, row by
+row."""
 
 
 @torch.no_grad()
 def flow(
-    law_of: LawOf,
+    read_distributions: ReadDistributions,
     start_rl: Tensor,
     chunk: Chunk[FlowSampling],
     exponent: float,
     own: Sequence[torch.Generator],
-) -> tuple[NDArray[np.int64], list[list[Step]]]:
+) -> tuple[NDArray[np.int64], list[list[Transition]]]:
     """Carry canvases from noise to text [R, L], with the steps of each row.
 
     At temperature 0 a place that jumps takes the most probable token, and the last step takes it
@@ -260,28 +263,28 @@ def flow(
     half" would leave every place as noise until the last step).
 
     Args:
-        law_of: the model.
+        read_distributions: the model.
         start_rl: [R, L] on the CPU, the noise.
-        chunk: whose rows they are; its law is greedy where its temperature is 0.
+        chunk: whose rows they are; its distribution is greedy where its temperature is 0.
         exponent: of the schedule.
         own: a CPU generator for each row, the only source of randomness.
     """
     canvas_rl, sampling = start_rl.clone(), chunk.sampling
     rows, places = canvas_rl.shape
-    steps: list[list[Step]] = [[] for _ in range(rows)]
+    steps: list[list[Transition]] = [[] for _ in range(rows)]
     for step in ticks(sampling, exponent):
         numbers = uniforms(own, 2, places).transpose(0, 1).flatten(1)
-        laws = law_of(canvas_rl, step)
-        moved = laws.several(
+        distributions = read_distributions(canvas_rl, step)
+        moved = distributions.map_slices_jointly(
             lambda part, now, first, second, step=step: _move(
                 part, now, first, second, sampling, step
             ),
-            *(value.to(laws.hidden.device) for value in (canvas_rl.flatten(), *numbers)),
+            *(value.to(distributions.hidden.device) for value in (canvas_rl.flatten(), *numbers)),
         )
         following_rl, logprobs_rl = (value.cpu().view_as(canvas_rl) for value in moved)
         for row in range(rows):
             steps[row].append(
-                Step(
+                Transition(
                     positions=np.arange(places),
                     tokens=following_rl[row].numpy().copy(),
                     logprobs=logprobs_rl[row].numpy().copy(),
@@ -296,7 +299,7 @@ def flow(
 
 
 def _move(
-    part: Places,
+    part: TokenDistributions,
     now: Tensor,
     first: Tensor,
     second: Tensor,

@@ -25,7 +25,7 @@ from transformers import DynamicCache
 
 from plumbline.errors import ModelError
 from plumbline.policies.pretrained.loading import FOREIGN, refuse_unread, stock_config
-from plumbline.policies.pretrained.policy import additive, padded
+from plumbline.policies.pretrained.policy import make_additive_mask, pad_rows
 from plumbline.storage import read_object
 
 Attention = Literal["full", "prefix", "blocks"]
@@ -55,7 +55,7 @@ class Prompts:
         )
 
 
-class Behind(DynamicCache):
+class BlockCache(DynamicCache):
     """Lets each layer see given keys and values [R, K, N, D] in front of its own [R, K, L, D], and
     forgets its own.
 
@@ -106,17 +106,19 @@ class Network:
         cuts = [self._kept(len(prompt)) for prompt in prompts]
         halves = [[prompt[cut:] for prompt, cut in zip(prompts, cuts, strict=True)]]
         halves += [[prompt[:cut] for prompt, cut in zip(prompts, cuts, strict=True)]]
-        (rest, there), (ids, seen) = ((each.to(device) for each in padded(half)) for half in halves)
+        (rest, there), (ids, seen) = (
+            (each.to(device) for each in pad_rows(half)) for half in halves
+        )
         kept, lengths = torch.tensor(cuts, device=device), there.sum(1)
         if not any(cuts):
             return Prompts(kept, rest, lengths)
-        gathered = Behind()
+        gathered = BlockCache()
         sees = seen[:, None, None]
         if self.block is not None:
             sees = sees & self._earlier(
                 torch.arange(ids.shape[1], device=device).unsqueeze(0)
             ).unsqueeze(1)
-        mask = additive(sees, model.dtype).expand(-1, -1, ids.shape[1], -1)
+        mask = make_additive_mask(sees, model.dtype).expand(-1, -1, ids.shape[1], -1)
         states = model.get_decoder()(
             ids, attention_mask=mask, past_key_values=gathered, use_cache=True
         )
@@ -166,7 +168,7 @@ class Network:
         width = prompts.keys[0].shape[-2] if prompts.keys else 0
         past = torch.arange(width, device=device) < prompts.kept.unsqueeze(1)  # [R, N]
         sees = torch.cat([past, own], dim=1).unsqueeze(1)  # [R, 1, keys]
-        ids = self._behind(prompts, canvas, at)
+        ids = self._append_canvas(prompts, canvas, at)
         if self.block is not None:
             earlier = self._earlier(positions)
             sees = sees & torch.cat([past.unsqueeze(1).expand(-1, len(index), -1), earlier], dim=2)
@@ -185,10 +187,10 @@ class Network:
                 sees = torch.cat(
                     [upper, torch.cat([before, own.unsqueeze(1) & same], dim=2)], dim=1
                 )
-                ids = torch.cat([self._behind(prompts, clean, at), ids], dim=1)
+                ids = torch.cat([self._append_canvas(prompts, clean, at), ids], dim=1)
                 positions, at = positions.repeat(1, 2), at + len(index)
-        mask = additive(sees.unsqueeze(1), model.dtype).expand(-1, -1, ids.shape[1], -1)
-        cache = Behind(prompts.keys, prompts.values) if prompts.keys else None
+        mask = make_additive_mask(sees.unsqueeze(1), model.dtype).expand(-1, -1, ids.shape[1], -1)
+        cache = BlockCache(prompts.keys, prompts.values) if prompts.keys else None
         states = model.get_decoder()(
             ids,
             attention_mask=mask,
@@ -206,7 +208,7 @@ class Network:
             result = torch.where(alone, prompts.last.unsqueeze(1), result)
         return result
 
-    def _behind(self, prompts: Prompts, canvas: Tensor, at: Tensor) -> Tensor:
+    def _append_canvas(self, prompts: Prompts, canvas: Tensor, at: Tensor) -> Tensor:
         """Ids [R, Q]: what is left of each prompt, and at the places `at` [R, L] behind it the
         canvas."""
         ids = torch.zeros(

@@ -53,7 +53,7 @@ class MaskedModel(PretrainedModel, HidingModel, DenoisingModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskedSampling(SteppedSampling):
-    """Its sampling law."""
+    """Its sampling distribution."""
 
     blocks: int = 1
     """Parts of the canvas that are filled one after the other, each in an equal share of the steps.

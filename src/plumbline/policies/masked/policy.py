@@ -4,8 +4,8 @@ itself.
 Letters in shapes: S scored steps, L places, N chosen tokens.
 
 A trajectory is the sequence of its steps; each step's probability is that of its tokens, under
-`token_law`, times that of the choice of its places, where the model has a say in it (`selectors`).
-Both are exact.
+`sampling_distribution`, times that of the choice of its places, where the model has a say in it
+(`selectors`). Both are exact.
 """
 
 import math
@@ -18,24 +18,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plumbline.errors import ModelError, RecipeError
-from plumbline.policies.canvas import DenoisingPolicy, Exploration, split
+from plumbline.policies.canvas import DenoisingPolicy, LearnedTemperature, split_demonstration
 from plumbline.policies.chunks import Chunk
 from plumbline.policies.masked.network import BLOCKWISE, LLADA_NAMES, Network, Prompts, config_of
 from plumbline.policies.masked.options import MaskedModel, MaskedSampling
-from plumbline.policies.masked.sampler import LawOf, denoise
+from plumbline.policies.masked.sampler import ReadDistributions, denoise
 from plumbline.policies.masked.scorer import Recorded, log_probs, slices, step_divergence
 from plumbline.policies.opening import clear_opening_errors
 from plumbline.policies.policy import Demonstration
 from plumbline.policies.pretrained.fused import fuse_if_right
 from plumbline.policies.pretrained.loading import Loaded, load
-from plumbline.policies.pretrained.numerics import Trial
-from plumbline.policies.pretrained.policy import additive, mask_token, padded
+from plumbline.policies.pretrained.numerics import AgreementCheck
+from plumbline.policies.pretrained.policy import make_additive_mask, mask_token, pad_rows
 from plumbline.policies.sampling_distribution import Noise, uniforms
-from plumbline.policies.token_logprobs import Places, token_log_prob
-from plumbline.records import Request, Sampling, Step, Trajectory
+from plumbline.policies.token_logprobs import TokenDistributions, token_log_prob
+from plumbline.records import Request, Sampling, Trajectory, Transition
 
 SEQUENCES, PROMPT, CANVAS = 6, 9, 12
-"""That are tried (see `Trial`), tokens of their prompts, and places behind them."""
+"""That are tried (see `AgreementCheck`), tokens of their prompts, and places behind them."""
 # -- probe -----------------------------------------------------------------------------------------
 #
 # What a model must be able to do, tried out on the loaded weights: nothing that the sampler relies
@@ -71,9 +71,9 @@ def check_model(network: Network, source: str) -> None:
             number = torch.arange(size, device=tokens.device) // network.block
             allowed = number <= number.unsqueeze(1)
         back = int(network is not None and network.shifted)
-        # that in which this pass runs: `Trial` has one in float32
+        # that in which this pass runs: `AgreementCheck` has one in float32
         dtype = model.get_input_embeddings()(tokens).dtype
-        mask = additive(allowed.expand(SEQUENCES, 1, size, size), dtype)
+        mask = make_additive_mask(allowed.expand(SEQUENCES, 1, size, size), dtype)
         hidden = model.get_decoder()(tokens, attention_mask=mask, use_cache=False).last_hidden_state
         logits = model(tokens, attention_mask=mask, use_cache=False).logits
         at = slice(PROMPT - back, size - back)
@@ -98,14 +98,14 @@ def check_model(network: Network, source: str) -> None:
                 "masked-diffusion model",
                 FAMILIES,
             )
-        if not Trial.of(model, lambda: plain()[1], SEQUENCES).agrees(head(hidden)):
+        if not AgreementCheck.from_model(model, lambda: plain()[1], SEQUENCES).agrees(head(hidden)):
             raise ModelError(
                 f"the logits of {source} are not those of its linear head (they are capped or "
                 "scaled behind it)",
                 FAMILIES,
             )
         kept = network.encode(tokens[:, :PROMPT].tolist())
-        trial = Trial.of(model, lambda: plain(network)[1], SEQUENCES)
+        trial = AgreementCheck.from_model(model, lambda: plain(network)[1], SEQUENCES)
         if not trial.agrees(head(network.hidden(kept, tokens[:, PROMPT:]).flatten(0, 1))):
             raise ModelError(
                 f"{source} computes something else when its prompt is read once and kept",
@@ -120,20 +120,20 @@ the backward pass.
 Measured on a Llama with as many key as query heads: 0.09; fewer key heads cost less.
 """
 PLAIN = Sampling()
-"""The law of supervised training."""
+"""The sampling distribution of supervised training."""
 
 
 class MaskedPolicy(DenoisingPolicy):
     """A bidirectional model with a mask token as a `Policy`. Open one with `MaskedPolicy.open`."""
 
     family = "masked"
-    law = MaskedSampling
+    sampling_type = MaskedSampling
     mask_id: int
 
     def __init__(self, loaded: Loaded, section: MaskedModel, source: str) -> None:
         super().__init__(loaded, section, source)
         self.mask_id = mask_token(self.model, self.chat.tokenizer, source)
-        self.canvas = section.canvas or self.settled(source).get("canvas")
+        self.canvas = section.canvas or self.read_saved_settings(source).get("canvas")
         if section.predicts_next is not None:
             self.model.config.predicts_next = section.predicts_next
         shifted = bool(getattr(self.model.config, "predicts_next", False))
@@ -185,19 +185,21 @@ class MaskedPolicy(DenoisingPolicy):
             for chunk in [whole] if block is None else whole.by_length(block):
                 pieces = slices(chunk.sampling, block, len(chunk.prompts[0]))
                 for row, canvas, steps in denoise(
-                    self._law_of(chunk), chunk, pieces, self.mask_id, ends
+                    self._make_reader(chunk), chunk, pieces, self.mask_id, ends
                 ):
-                    yield self.finished(chunk, row, canvas, steps)
+                    yield self.finish_trajectory(chunk, row, canvas, steps)
 
     @torch.no_grad()
-    def _law_of(self, chunk: Chunk[MaskedSampling]) -> LawOf:
+    def _make_reader(self, chunk: Chunk[MaskedSampling]) -> ReadDistributions:
         """The model on a chunk's prompts, each of them encoded once."""
         encoded = self.network.encode(chunk.prompts)
         prompt_of = chunk.prompt_of
         everyone = torch.arange(len(prompt_of))
         rows = encoded.rows(prompt_of.to(self.device))
 
-        def law_of(active: Tensor, canvas: Tensor, which: Tensor, time: float) -> Places:
+        def read_distributions(
+            active: Tensor, canvas: Tensor, which: Tensor, time: float
+        ) -> TokenDistributions:
             mine = (
                 rows
                 if torch.equal(active, everyone)
@@ -206,12 +208,14 @@ class MaskedPolicy(DenoisingPolicy):
             hidden = self.network.hidden(mine, canvas.to(self.device))[which.to(self.device)]
             divisor = (
                 None
-                if self.exploration is None
-                else self.exploration.divisor([time]).expand(len(hidden))
+                if self.learned_temperature is None
+                else self.learned_temperature.divisor([time]).expand(len(hidden))
             )
-            return Places(self.model.get_output_embeddings(), self.mask_id, hidden, divisor)
+            return TokenDistributions(
+                self.model.get_output_embeddings(), self.mask_id, hidden, divisor
+            )
 
-        return law_of
+        return read_distributions
 
     # -- scoring -----------------------------------------------------------------------------------
 
@@ -222,16 +226,19 @@ class MaskedPolicy(DenoisingPolicy):
         if self.network.attention == "full":
             return super().cost(trajectory)
         prompt = len(trajectory.prompt)
-        return len(trajectory.steps) * (
+        return len(trajectory.transitions) * (
             trajectory.sampling.max_tokens + math.ceil(KEPT * prompt)
         ), prompt
 
-    def record(self, trajectories: Sequence[Trajectory], law: MaskedSampling) -> Recorded:
+    def record(self, trajectories: Sequence[Trajectory], sampling: MaskedSampling) -> Recorded:
         """See `CanvasPolicy.record`."""
-        return Recorded.of(trajectories, law, self.mask_id, self.network.block)
+        return Recorded.of(trajectories, sampling, self.mask_id, self.network.block)
 
-    def laws(self, recorded: Recorded, model: Any, exploration: Exploration | None) -> Places:
-        """The laws of all places that any recorded step could have filled, step by step."""
+    def distributions(
+        self, recorded: Recorded, model: Any, learned_temperature: LearnedTemperature | None
+    ) -> TokenDistributions:
+        """The distributions of all places that any recorded step could have filled, step by
+        step."""
         prompts: Prompts = self.network.encode(recorded.prompts, model).rows(
             recorded.prompt_of.to(self.device)
         )
@@ -239,16 +246,18 @@ class MaskedPolicy(DenoisingPolicy):
         looked_at = recorded.looked_at.to(self.device)
         divisor = (
             None
-            if exploration is None
-            else exploration.divisor(recorded.times)[looked_at.nonzero()[:, 0]]
+            if learned_temperature is None
+            else learned_temperature.divisor(recorded.times)[looked_at.nonzero()[:, 0]]
         )
-        return Places(model.get_output_embeddings(), self.mask_id, hidden[looked_at], divisor)
+        return TokenDistributions(
+            model.get_output_embeddings(), self.mask_id, hidden[looked_at], divisor
+        )
 
     log_probs = staticmethod(log_probs)
     step_divergence = staticmethod(step_divergence)
 
-    def hide(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Step:
-        """See `Policy.hide`; behind its end an answer's canvas is filled with end tokens.
+    def mask_positions(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Transition:
+        """See `Policy.mask_positions`; behind its end an answer's canvas is filled with end tokens.
 
         Raises:
             RecipeError: the answer was drawn by a model that never sees hidden places in earlier
@@ -264,7 +273,7 @@ class MaskedPolicy(DenoisingPolicy):
         whole = np.full(trajectory.sampling.max_tokens, self.chat.end_of_turn, dtype=np.int64)
         whole[: len(answer)] = answer
         positions = np.flatnonzero(hidden)
-        return Step(
+        return Transition(
             positions=positions,
             tokens=whole[positions],
             logprobs=np.full(len(positions), np.nan, dtype=np.float32),
@@ -284,8 +293,8 @@ class MaskedPolicy(DenoisingPolicy):
         weight 1/t, would bias the mean. A model with blocks sees the finished blocks before the one
         that it fills (`Network.training_hidden`), as SDAR was trained.
         """
-        prompts, canvases = zip(*map(split, batch), strict=True)
-        canvas, present = padded(canvases, self.chat.end_of_turn)
+        prompts, canvases = zip(*map(split_demonstration, batch), strict=True)
+        canvas, present = pad_rows(canvases, self.chat.end_of_turn)
         share = torch.tensor([each.time for each in noise], dtype=torch.float64).clamp_min(1e-3)
         numbers = uniforms([each.generator for each in noise], canvas.shape[1])
         hidden = present & (numbers < share.unsqueeze(1))
@@ -295,8 +304,8 @@ class MaskedPolicy(DenoisingPolicy):
         )
         at = read[hidden.to(self.device)]
         weight = (1 / share)[hidden.nonzero()[:, 0]].to(self.device, torch.float32)
-        laws = Places(self.model.get_output_embeddings(), self.mask_id, at)
-        log_p = token_log_prob(laws, canvas[hidden].to(self.device), PLAIN)
+        distributions = TokenDistributions(self.model.get_output_embeddings(), self.mask_id, at)
+        log_p = token_log_prob(distributions, canvas[hidden].to(self.device), PLAIN)
         return -(log_p * weight).sum()
 
 

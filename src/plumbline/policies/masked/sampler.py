@@ -2,9 +2,9 @@
 
 Letters in shapes: R rows, L places, n places filled in a step.
 
-Each step looks at the hidden places of the present block. The head runs only where the law needs
-it: at the chosen places where the choice does not depend on the model, at all hidden places of the
-block otherwise.
+Each step looks at the hidden places of the present block. The head runs only where the sampling
+distribution needs it: at the chosen places where the choice does not depend on the model, at all
+hidden places of the block otherwise.
 
 An answer ends at its first end token. Once one stands in a finished block (of the leftmost
 selector: anywhere), what is still hidden cannot change the answer: it is filled with end tokens,
@@ -33,12 +33,12 @@ from plumbline.policies.masked.scorer import (
 )
 from plumbline.policies.sampling_distribution import check_drawn, draw, uniforms
 from plumbline.policies.token_logprobs import (
-    Places,
+    TokenDistributions,
     draw_with_confidence,
     largest_log_prob,
     log_confidence,
 )
-from plumbline.records import Step
+from plumbline.records import Transition
 
 # -- filling ---------------------------------------------------------------------------------------
 #
@@ -46,9 +46,9 @@ from plumbline.records import Step
 #
 # Letters in shapes: R rows, L places, n places filled in a step, Q places looked at.
 
-Settled = Callable[[Tensor, Tensor, float], Places]
-"""From canvases [R, L], the places to look at [R, L] (bool) and the time to the laws of these
-places, row by row."""
+Settled = Callable[[Tensor, Tensor, float], TokenDistributions]
+"""From canvases [R, L], the places to look at [R, L] (bool) and the time to the distributions of
+these places, row by row."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,10 +61,10 @@ class Filling:
     logprobs: Tensor  # [R, L]
     selection: Tensor | None  # [R]
 
-    def step(self, row: int, canvas: Tensor, time: float) -> Step:
+    def step(self, row: int, canvas: Tensor, time: float) -> Transition:
         """The record of a row's step, that began at `time` with `canvas` [L]."""
         positions = self.order[row, : int(self.counts[row])]
-        return Step(
+        return Transition(
             positions=positions.numpy(),
             tokens=self.tokens[row, positions].numpy(),
             logprobs=self.logprobs[row, positions].numpy(),
@@ -93,16 +93,16 @@ def _ascending(chosen_rl: Tensor) -> tuple[Tensor, Tensor]:
     return (~chosen_rl).to(torch.int8).sort(dim=1, stable=True).indices[:, :width], counts
 
 
-LawOf = Callable[[Tensor, Tensor, Tensor, float], Places]
+ReadDistributions = Callable[[Tensor, Tensor, Tensor, float], TokenDistributions]
 """From the numbers of rows [A], their canvases [A, L], the places to look at [A, L] (bool) and the
-time to the laws of these places, row by row."""
-Denoised = tuple[int, NDArray[np.int64], list[Step]]
+time to the distributions of these places, row by row."""
+Denoised = tuple[int, NDArray[np.int64], list[Transition]]
 """A row's number, its canvas [L], and the steps that filled it."""
 
 
 @torch.no_grad()
 def denoise(
-    law_of: LawOf,
+    read_distributions: ReadDistributions,
     chunk: Chunk[MaskedSampling],
     pieces: Sequence[Slice],
     mask_id: int,
@@ -112,9 +112,9 @@ def denoise(
     finished.
 
     Args:
-        law_of: the model.
-        chunk: its law is greedy where its temperature is 0.
-        pieces: the law's steps.
+        read_distributions: the model.
+        chunk: its sampling distribution is greedy where its temperature is 0.
+        pieces: the sampling distribution's steps.
         mask_id: the token of a hidden place.
         ends: tokens that end an answer; what is behind an ended one is filled with the first.
     """
@@ -124,7 +124,7 @@ def denoise(
     hidden_rl = canvas_rl == mask_id
     unfinished = torch.ones((rows,), dtype=torch.bool)
     stops = torch.tensor(ends, dtype=torch.long)
-    steps: list[list[Step]] = [[] for _ in range(rows)]
+    steps: list[list[Transition]] = [[] for _ in range(rows)]
     for piece in pieces:
         eligible_rl = hidden_rl.clone()
         eligible_rl[:, : piece.start] = False
@@ -133,7 +133,7 @@ def denoise(
         if len(active):
             numbers_ru = uniforms([own[row] for row in active.tolist()], 2 * places + 1)
             look, canvas_al, eligible_al = (
-                partial(law_of, active),
+                partial(read_distributions, active),
                 canvas_rl[active],
                 eligible_rl[active],
             )
@@ -158,7 +158,7 @@ def denoise(
 
 
 def _step(
-    law_of: Settled,
+    read_distributions: Settled,
     canvas_rl: Tensor,
     eligible_rl: Tensor,
     piece: Slice,
@@ -171,10 +171,14 @@ def _step(
     if selector == "leftmost":
         chosen_rl = eligible_rl & (eligible_rl.cumsum(1) <= piece.count)
         return _fill(
-            law_of(canvas_rl, chosen_rl, piece.time), chosen_rl, for_tokens_rl, sampling, None
+            read_distributions(canvas_rl, chosen_rl, piece.time),
+            chosen_rl,
+            for_tokens_rl,
+            sampling,
+            None,
         )
     if sampling.greedy:
-        return _greedy(law_of, canvas_rl, eligible_rl, piece, sampling)
+        return _greedy(read_distributions, canvas_rl, eligible_rl, piece, sampling)
     if selector in {"random", "ancestral"}:
         if selector == "random":
             order_rn = plackett_luce.choose(
@@ -185,28 +189,39 @@ def _step(
             chosen_rl = eligible_rl if piece.last else eligible_rl & (for_places_rl < piece.share)
         selection = free_log_prob(eligible_rl, chosen_rl, [piece] * len(canvas_rl), sampling)
         return _fill(
-            law_of(canvas_rl, chosen_rl, piece.time), chosen_rl, for_tokens_rl, sampling, selection
+            read_distributions(canvas_rl, chosen_rl, piece.time),
+            chosen_rl,
+            for_tokens_rl,
+            sampling,
+            selection,
         )
 
-    laws = law_of(canvas_rl, eligible_rl, piece.time)
+    distributions = read_distributions(canvas_rl, eligible_rl, piece.time)
     if selector == "low_confidence":
-        return _keep_most_confident(laws, eligible_rl, piece, sampling, for_tokens_rl)
-    best_rl = spread(largest_log_prob(laws, sampling), eligible_rl)
+        return _keep_most_confident(distributions, eligible_rl, piece, sampling, for_tokens_rl)
+    best_rl = spread(largest_log_prob(distributions, sampling), eligible_rl)
     if selector == "threshold":
-        law = (sampling.threshold, sampling.position_temperature)
+        threshold_and_temperature = (sampling.threshold, sampling.position_temperature)
         confidence_rl = best_rl.exp()
         chosen_rl = eligible_rl
         if not piece.last:
             chosen_rl = threshold_draw(
-                confidence_rl, eligible_rl, law, torch.cat([for_places_rl, uniforms_ru[:, -1:]], 1)
+                confidence_rl,
+                eligible_rl,
+                threshold_and_temperature,
+                torch.cat([for_places_rl, uniforms_ru[:, -1:]], 1),
             )
         # In a block's last step everything that is left is filled, whatever the model thinks: no
         # choice, no term.
         passed = (
-            None if piece.last else threshold_log_prob(confidence_rl, eligible_rl, law, chosen_rl)
+            None
+            if piece.last
+            else threshold_log_prob(
+                confidence_rl, eligible_rl, threshold_and_temperature, chosen_rl
+            )
         )
         return _fill(
-            laws[chosen_rl[eligible_rl].to(laws.hidden.device)],
+            distributions[chosen_rl[eligible_rl].to(distributions.hidden.device)],
             chosen_rl,
             for_tokens_rl,
             sampling,
@@ -219,8 +234,11 @@ def _step(
     else:
         order_rn = order_rn.sort(1).values
         selection = plackett_luce.set_log_prob(scores_rl, _at(order_rn, eligible_rl))
-    device, index_rl = laws.hidden.device, spread(torch.arange(len(laws)), eligible_rl, -1)
-    picked = laws[index_rl.gather(1, order_rn).flatten().to(device)]
+    device, index_rl = (
+        distributions.hidden.device,
+        spread(torch.arange(len(distributions)), eligible_rl, -1),
+    )
+    picked = distributions[index_rl.gather(1, order_rn).flatten().to(device)]
     drawn = draw(picked.logits(), for_tokens_rl.gather(1, order_rn).flatten().to(device), sampling)
     tokens_rn, logprobs_rn = (part.cpu().view_as(order_rn) for part in drawn)
     tokens_rl = order_rn.new_zeros(eligible_rl.shape).scatter(1, order_rn, tokens_rn)
@@ -230,43 +248,53 @@ def _step(
 
 
 def _fill(
-    laws: Places,
+    distributions: TokenDistributions,
     chosen_rl: Tensor,
     uniforms_rl: Tensor,
     sampling: MaskedSampling,
     selection: Tensor | None,
 ) -> Filling:
-    """Draw a token for every chosen place; `laws` are theirs, row by row."""
-    tokens, logprobs = draw(laws.logits(), uniforms_rl[chosen_rl].to(laws.hidden.device), sampling)
+    """Draw a token for every chosen place; `distributions` are theirs, row by row."""
+    tokens, logprobs = draw(
+        distributions.logits(), uniforms_rl[chosen_rl].to(distributions.hidden.device), sampling
+    )
     return Filling(
         *_ascending(chosen_rl), spread(tokens, chosen_rl, 0), spread(logprobs, chosen_rl), selection
     )
 
 
 def _keep_most_confident(
-    laws: Places, eligible_rl: Tensor, piece: Slice, sampling: MaskedSampling, uniforms_rl: Tensor
+    distributions: TokenDistributions,
+    eligible_rl: Tensor,
+    piece: Slice,
+    sampling: MaskedSampling,
+    uniforms_rl: Tensor,
 ) -> Filling:
     """A token for every hidden place; the most confident ones stay."""
     tokens, logprobs, sure = draw_with_confidence(
-        laws, uniforms_rl[eligible_rl].to(laws.hidden.device), sampling
+        distributions, uniforms_rl[eligible_rl].to(distributions.hidden.device), sampling
     )
     chosen_rl = _at(plackett_luce.choose(spread(sure, eligible_rl), None, piece.count), eligible_rl)
     order_rn, counts = _ascending(chosen_rl)
     tokens_rl = spread(tokens, eligible_rl, 0)
     selection = selection_log_prob(
-        laws, eligible_rl, chosen_rl, order_rn, tokens_rl.gather(1, order_rn), sampling
+        distributions, eligible_rl, chosen_rl, order_rn, tokens_rl.gather(1, order_rn), sampling
     )
     return Filling(order_rn, counts, tokens_rl, spread(logprobs, eligible_rl), selection.cpu())
 
 
 def _greedy(
-    law_of: Settled, canvas_rl: Tensor, eligible_rl: Tensor, piece: Slice, sampling: MaskedSampling
+    read_distributions: Settled,
+    canvas_rl: Tensor,
+    eligible_rl: Tensor,
+    piece: Slice,
+    sampling: MaskedSampling,
 ) -> Filling:
     """The most probable tokens at the most confident places; nothing is drawn and nothing has a
     probability."""
-    laws = law_of(canvas_rl, eligible_rl, piece.time)
-    tokens = laws.each(lambda part: part.plain().argmax(-1))
-    confidence = log_confidence(laws, tokens)
+    distributions = read_distributions(canvas_rl, eligible_rl, piece.time)
+    tokens = distributions.map_slices(lambda part: part.raw_logits().argmax(-1))
+    confidence = log_confidence(distributions, tokens)
     check_drawn(confidence.tolist())
     confidence_rl = spread(confidence, eligible_rl)
     count, sure_rl = piece.count, torch.zeros_like(eligible_rl)

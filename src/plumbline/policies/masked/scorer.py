@@ -1,4 +1,4 @@
-"""The log-probability of recorded denoising steps, from the laws of their places.
+"""The log-probability of recorded denoising steps, from the distributions of their places.
 
 Letters in shapes: S steps (rows), L places, n filled places, Q looked-at places.
 """
@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 
 from plumbline.errors import RecipeError
-from plumbline.policies import plackett_luce
-from plumbline.policies import token_logprobs as at_places
+from plumbline.policies import plackett_luce, token_logprobs
 from plumbline.policies.canvas import distinct_prompts
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.token_logprobs import (
-    Places,
+    TokenDistributions,
     largest_log_prob,
     log_confidence,
     log_less_confident,
@@ -26,8 +25,8 @@ from plumbline.records import Trajectory
 
 # -- schedule --------------------------------------------------------------------------------------
 #
-# How many places are filled in when: fixed in advance, so no part of the law depends on the
-# weights.
+# How many places are filled in when: fixed in advance, so no part of the distribution depends on
+# the weights.
 #
 # Letters: L places, T steps, B blocks.
 
@@ -52,18 +51,18 @@ class Slice:
 
 
 def slices(sampling: MaskedSampling, block: int | None = None, start: int = 0) -> list[Slice]:
-    """The steps of a law, block after block, places and steps dealt as evenly as whole numbers
-    allow.
+    """The steps of a `MaskedSampling`, block after block, places and steps dealt as evenly as whole
+    numbers allow.
 
     Args:
-        sampling: the law.
+        sampling: the sampling distribution.
         block: tokens of a block, of a model that has its own; they are counted from the prompt's
             first token.
         start: tokens of the prompt, of which the last ones may stand in the canvas's first block.
 
     Raises:
-        RecipeError: there are no steps, or fewer than blocks, or more than places; or the law has
-            blocks, and the model its own.
+        RecipeError: there are no steps, or fewer than blocks, or more than places; or the
+            distribution has blocks, and the model its own.
     """
     places, steps = sampling.max_tokens, sampling.steps
     if block is not None and sampling.blocks != 1:
@@ -153,17 +152,20 @@ gradient, or none."""
 
 
 def threshold_draw(
-    confidence: Tensor, eligible: Tensor, law: tuple[float, float], uniforms: Tensor
+    confidence: Tensor,
+    eligible: Tensor,
+    threshold_and_temperature: tuple[float, float],
+    uniforms: Tensor,
 ) -> Tensor:
     """Chosen places [R, L] (bool).
 
     Args:
         confidence: [R, L], in [0, 1].
         eligible: [R, L], bool.
-        law: threshold and temperature.
+        threshold_and_temperature: of the selector.
         uniforms: [R, L + 1]: one for each place, and one for the single place where none passed.
     """
-    threshold, temperature = law
+    threshold, temperature = threshold_and_temperature
     chosen = eligible & (
         uniforms[:, :-1] < torch.sigmoid((confidence - threshold) / temperature).double()
     )
@@ -179,10 +181,13 @@ def threshold_draw(
 
 
 def threshold_log_prob(
-    confidence: Tensor, eligible: Tensor, law: tuple[float, float], chosen: Tensor
+    confidence: Tensor,
+    eligible: Tensor,
+    threshold_and_temperature: tuple[float, float],
+    chosen: Tensor,
 ) -> Tensor:
     """Log-probability [R] of the chosen places; those of all sets that are not empty sum to 1."""
-    threshold, temperature = law
+    threshold, temperature = threshold_and_temperature
     margin = (confidence - threshold) / temperature
     log_in, log_out = (
         torch.nn.functional.logsigmoid(margin),
@@ -211,7 +216,7 @@ class Recorded:
     times: list[float]  # [S]
     pieces: list[Slice]  # [S], where a choice of places has a term
     eligible: Tensor  # [S, L] bool: places that could have been filled
-    looked_at: Tensor  # [S, L] bool: places whose laws are needed
+    looked_at: Tensor  # [S, L] bool: places whose distributions are needed
     chosen: Tensor  # [S, L] bool
     # [S, n] filled places in the order drawn, the first repeated where there are fewer
     order: Tensor
@@ -230,7 +235,7 @@ class Recorded:
         mask_id: int,
         block: int | None = None,
     ) -> "Recorded":
-        """Lay out the steps of trajectories that share the law `sampling`.
+        """Lay out the steps of trajectories that share `sampling`.
 
         `block` is that of a model with blocks of its own (see `slices`).
 
@@ -239,7 +244,7 @@ class Recorded:
         """
         result = cls()
         prompts, prompt_of = distinct_prompts(trajectories)
-        steps = [step for trajectory in trajectories for step in trajectory.steps]
+        steps = [step for trajectory in trajectories for step in trajectory.transitions]
         known = [step.state for step in steps if step.state is not None]
         if len(known) != len(steps):
             raise ValueError("a step without its state cannot be scored")
@@ -260,7 +265,7 @@ class Recorded:
             phases = [
                 len(trajectory.prompt) % (block or 1)
                 for trajectory in trajectories
-                for _ in trajectory.steps
+                for _ in trajectory.transitions
             ]
             known_at = {
                 phase: {piece.time: piece for piece in slices(sampling, block, phase)}
@@ -308,17 +313,19 @@ class Recorded:
         return result
 
 
-def log_probs(recorded: Recorded, laws: Places, sampling: MaskedSampling) -> Tensor:
+def log_probs(
+    recorded: Recorded, distributions: TokenDistributions, sampling: MaskedSampling
+) -> Tensor:
     """Log-probabilities of recorded steps in the order of `Trajectory.logprobs`.
 
     Args:
         recorded: the steps.
-        laws: of their looked-at places, row by row.
-        sampling: their law.
+        distributions: of their looked-at places, row by row.
+        sampling: their sampling distribution.
     """
-    device = laws.hidden.device
-    filled = laws[recorded.filled.to(device)]
-    tokens = at_places.token_log_prob(filled, recorded.tokens.to(device), sampling)
+    device = distributions.hidden.device
+    filled = distributions[recorded.filled.to(device)]
+    tokens = token_logprobs.token_log_prob(filled, recorded.tokens.to(device), sampling)
     if not bool(recorded.selected.any()):
         return tokens
     if sampling.selector in FREE:
@@ -327,7 +334,7 @@ def log_probs(recorded: Recorded, laws: Places, sampling: MaskedSampling) -> Ten
         )
     else:
         chosen = selection_log_prob(
-            laws,
+            distributions,
             recorded.eligible,
             recorded.chosen,
             recorded.order,
@@ -349,7 +356,7 @@ def free_log_prob(
         eligible_sl: [S, L] bool.
         chosen_sl: [S, L] bool.
         pieces: the step of each row.
-        sampling: the law.
+        sampling: the sampling distribution.
     """
     m, n = eligible_sl.sum(1).double(), chosen_sl.sum(1).double()
     if sampling.selector == "random":
@@ -362,7 +369,7 @@ def free_log_prob(
 
 
 def selection_log_prob(
-    laws: Places,
+    distributions: TokenDistributions,
     eligible_sl: Tensor,
     chosen_sl: Tensor,
     order_sn: Tensor,
@@ -374,29 +381,29 @@ def selection_log_prob(
     Rows may fill different numbers of places: only those of `chosen_sl` count.
 
     Args:
-        laws: of the eligible places, row by row.
+        distributions: of the eligible places, row by row.
         eligible_sl: [S, L] bool: what could have been filled.
         chosen_sl: [S, L] bool: what was.
         order_sn: [S, n] the filled places in the order drawn (padded with any place where rows
             differ in length and the selector does not look at the order).
         tokens_sn: [S, n] what they were filled with.
-        sampling: the law.
+        sampling: the sampling distribution.
     """
-    device = laws.hidden.device
+    device = distributions.hidden.device
     eligible_sl, chosen_sl, order_sn, tokens_sn = (
         value.to(device) for value in (eligible_sl, chosen_sl, order_sn, tokens_sn)
     )
     if sampling.selector == "low_confidence":
-        return _low_confidence(laws, eligible_sl, chosen_sl, order_sn, tokens_sn, sampling)
-    best = largest_log_prob(laws, sampling)
+        return _low_confidence(distributions, eligible_sl, chosen_sl, order_sn, tokens_sn, sampling)
+    best = largest_log_prob(distributions, sampling)
     dense_sl = best.new_full(eligible_sl.shape, float("-inf"))
     dense_sl = dense_sl.index_put(tuple(eligible_sl.nonzero().T), best)
     if sampling.selector == "threshold":
         # exp of minus infinity at places that are not eligible has a gradient of 0 * inf; they are
         # masked out anyway.
         confidence_sl = dense_sl.masked_fill(~eligible_sl, 0.0).exp()
-        law = (sampling.threshold, sampling.position_temperature)
-        return threshold_log_prob(confidence_sl, eligible_sl, law, chosen_sl)
+        threshold_and_temperature = (sampling.threshold, sampling.position_temperature)
+        return threshold_log_prob(confidence_sl, eligible_sl, threshold_and_temperature, chosen_sl)
     scores_sl = dense_sl / sampling.position_temperature
     if sampling.selector == "plackett_luce":
         return plackett_luce.log_prob(scores_sl, _ended(order_sn, chosen_sl))
@@ -404,7 +411,7 @@ def selection_log_prob(
 
 
 def _low_confidence(
-    laws: Places,
+    distributions: TokenDistributions,
     eligible_sl: Tensor,
     chosen_sl: Tensor,
     order_sn: Tensor,
@@ -414,10 +421,10 @@ def _low_confidence(
     """That every other hidden place drew something less confident than the least confident kept
     token."""
     index_sl = torch.full(eligible_sl.shape, -1, dtype=torch.long, device=eligible_sl.device)
-    index_sl[eligible_sl] = torch.arange(len(laws), device=eligible_sl.device)
+    index_sl[eligible_sl] = torch.arange(len(distributions), device=eligible_sl.device)
     with torch.no_grad():
         kept_sn = log_confidence(
-            laws[index_sl.gather(1, order_sn).flatten()], tokens_sn.flatten()
+            distributions[index_sl.gather(1, order_sn).flatten()], tokens_sn.flatten()
         ).view_as(order_sn)
         least_s1 = kept_sn.amin(1, keepdim=True)
         # Of equally confident places the first are kept, so one behind the last kept of them may be
@@ -428,7 +435,7 @@ def _low_confidence(
     others_sl = eligible_sl & ~chosen_sl
     row, place = others_sl.nonzero().T
     below = log_less_confident(
-        laws[index_sl[others_sl]],
+        distributions[index_sl[others_sl]],
         sampling,
         least_s1[row].squeeze(1),
         place > edge_s1[row].squeeze(1),
@@ -437,36 +444,42 @@ def _low_confidence(
 
 
 def step_divergence(
-    recorded: Recorded, laws: Places, other: Places, sampling: MaskedSampling
+    recorded: Recorded,
+    distributions: TokenDistributions,
+    other: TokenDistributions,
+    sampling: MaskedSampling,
 ) -> Tensor:
-    """KL [S] of each step to the reference, whose laws of the same places are `other`.
+    """KL [S] of each step to the reference, whose distributions of the same places are `other`.
 
     It is that of the filled places' tokens and of an ordered Plackett-Luce choice; the choices of
     the other selectors are left out.
     """
-    device = laws.hidden.device
+    device = distributions.hidden.device
     filled = recorded.filled.to(device)
-    kl = at_places.divergence(laws[filled], other[filled], sampling)
+    kl = token_logprobs.divergence(distributions[filled], other[filled], sampling)
     total = kl.new_zeros(len(recorded.states)).index_add(0, recorded.step_of.to(device), kl)
     if sampling.selector != "plackett_luce":
         return total
-    return total + _order_divergence(recorded, laws, other, sampling)
+    return total + _order_divergence(recorded, distributions, other, sampling)
 
 
 def _order_divergence(
-    recorded: Recorded, laws: Places, other: Places, sampling: MaskedSampling
+    recorded: Recorded,
+    distributions: TokenDistributions,
+    other: TokenDistributions,
+    sampling: MaskedSampling,
 ) -> Tensor:
     """KL [S] of the draws of places, one categorical after the other along the order that was
     drawn."""
-    device = laws.hidden.device
+    device = distributions.hidden.device
     at = tuple(recorded.eligible.nonzero().T.to(device))
     shape, order_sn = recorded.eligible.shape, recorded.order.to(device)
 
-    def scores_of(of: Places) -> Tensor:
+    def scores_of(of: TokenDistributions) -> Tensor:
         best = largest_log_prob(of, sampling) / sampling.position_temperature
         return best.new_full(shape, float("-inf")).index_put(at, best)
 
-    mine_sl = scores_of(laws)
+    mine_sl = scores_of(distributions)
     with torch.no_grad():
         theirs_sl = scores_of(other)
     return plackett_luce.divergence(

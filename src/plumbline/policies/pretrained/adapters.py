@@ -45,16 +45,16 @@ def lora_layers(model: Any) -> list[Any]:
     return [module for module in model.modules() if isinstance(module, Linear)]
 
 
-def adapted(model: Any) -> set[str]:
+def find_adapted_modules(model: Any) -> set[str]:
     """Names of the modules of a model that have LoRA adapters."""
     from peft.tuners.lora import LoraLayer
 
     return {name for name, module in model.named_modules() if isinstance(module, LoraLayer)}
 
 
-def without_adapters(model: Any) -> list[str]:
+def list_unadapted_layers(model: Any) -> list[str]:
     """Names of the linear layers of a model that have no adapter, its head left out."""
-    inside = tuple(f"{name}." for name in adapted(model))
+    inside = tuple(f"{name}." for name in find_adapted_modules(model))
     return [
         name
         for name in _linear(model)
@@ -139,7 +139,7 @@ def _is_special(layer: nn.Linear) -> bool:
 
 
 @contextmanager
-def filled(model: Any) -> Iterator[None]:
+def randomise_adapters(model: Any) -> Iterator[None]:
     """While open, adapters do something: new ones start as 0, and a wrong scale on 0 would not be
     seen."""
     before: list[tuple[Tensor, Tensor]] = []
@@ -186,7 +186,7 @@ class Projection:
             # quantised: the products run in the adapter's own dtype
             if not dtype.is_floating_point:
                 dtype = down.dtype
-            downs.append(halves(down.detach(), dtype).flatten(0, 1))
+            downs.append(split_halves(down.detach(), dtype).flatten(0, 1))
             self.ups.append(_spread(up.detach(), dtype).contiguous())
             self.ranks.append(down.shape[0])
         self.widths = [len(down) for down in downs]  # r or 2r each
@@ -268,7 +268,7 @@ def _times(hidden: Tensor, laid_out: Tensor, base: Tensor | None = None) -> Tens
     return found
 
 
-def halves(matrix: Tensor, dtype: torch.dtype) -> Tensor:
+def split_halves(matrix: Tensor, dtype: torch.dtype) -> Tensor:
     """A matrix [a, b] as [1, a, b] in its own dtype, or as [2, a, b] of a narrower one whose sum it
     is (nearly).
 
@@ -305,7 +305,7 @@ def _is_idle(dropout: Any) -> bool:
 def _spread(up: Tensor, dtype: torch.dtype) -> Tensor:
     """s B [O, r] as the factor of what `_add` makes of A x: [r, O], or [3r, O] as high, high and
     low."""
-    summands = halves(up, dtype).transpose(1, 2)
+    summands = split_halves(up, dtype).transpose(1, 2)
     return summands[0] if len(summands) == 1 else torch.cat([summands[0], summands[0], summands[1]])
 
 
@@ -379,7 +379,7 @@ def _obstacles(policy: Any) -> Iterator[str]:
             )
 
 
-def merged(policy: Any) -> Iterator[tuple[str, Tensor, bool]]:
+def merge_adapters(policy: Any) -> Iterator[tuple[str, Tensor, bool]]:
     """Every weight of a policy's model in float32, adapters added in, and whether training changes
     it.
 
@@ -417,7 +417,7 @@ def merged(policy: Any) -> Iterator[tuple[str, Tensor, bool]]:
                 yield f"{owner}.{rest}" if rest else name, weight.float(), name in trained
 
 
-def spread(matrix: Tensor) -> Tensor:
+def sample_elements(matrix: Tensor) -> Tensor:
     """Some elements [S] of a matrix, always those at the same places, on the CPU."""
     flat = matrix.detach().flatten()
     return flat[:: max(1, len(flat) // SPREAD)].float().cpu().clone()
@@ -432,7 +432,7 @@ def write_full(policy: Any, folder: Path, dtype: torch.dtype) -> NumberPair:
         folder: what a server has opened may stand there; it keeps reading what it has open.
         dtype: of the server.
     """
-    state, sampled = rounded(policy, dtype)
+    state, sampled = round_weights(policy, dtype)
     with clear_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         temporary = Path(
@@ -451,15 +451,15 @@ def write_full(policy: Any, folder: Path, dtype: torch.dtype) -> NumberPair:
     return sampled
 
 
-def rounded(policy: Any, dtype: torch.dtype) -> tuple[dict[str, Tensor], NumberPair]:
+def round_weights(policy: Any, dtype: torch.dtype) -> tuple[dict[str, Tensor], NumberPair]:
     """All weights in the server's dtype by name, and what rounding did to those that are
     trained."""
     state: dict[str, Tensor] = {}
     pairs = list[tuple[Tensor, Tensor]]()
-    for name, weight, trained in merged(policy):
+    for name, weight, trained in merge_adapters(policy):
         state[name] = weight.to(dtype)
         if trained:
-            pairs.append((spread(weight), spread(state[name])))
+            pairs.append((sample_elements(weight), sample_elements(state[name])))
     return state, NumberPair(*map(torch.cat, zip(*pairs, strict=True)))
 
 
@@ -478,11 +478,11 @@ def write_adapter(policy: Any, folder: Path, dtype: torch.dtype) -> NumberPair:
         a, b = (part["default"].weight.detach() for part in (layer.lora_A, layer.lora_B))
         scale = layer.scaling["default"]
         served = scale * (b.to(dtype).float() @ a.to(dtype).float())
-        pairs.append((spread(scale * (b.float() @ a.float())), spread(served)))
+        pairs.append((sample_elements(scale * (b.float() @ a.float())), sample_elements(served)))
     return NumberPair(*map(torch.cat, zip(*pairs, strict=True)))
 
 
-def handles(state: Mapping[str, Tensor]) -> list[dict[str, Any]]:
+def list_ipc_handles(state: Mapping[str, Tensor]) -> list[dict[str, Any]]:
     """Where another process finds weights in the memory of a GPU, for as long as they are kept
     here.
 

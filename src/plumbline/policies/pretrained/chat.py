@@ -102,10 +102,16 @@ class Chat:
             int(i): str(token)
             for i, token in getattr(tokenizer, "added_tokens_decoder", {}).items()
         }
-        asked, finished = self._tried()
+        asked, finished = self._render_trial()
         self.end_of_turn = self._find_end_of_turn(finished.rpartition(ANSWER)[2].lstrip())
         self.stop_ids = tuple(
-            sorted({self.end_of_turn, *_ids_of(generation_stops, rows), *_own_stops(tokenizer)})
+            sorted(
+                {
+                    self.end_of_turn,
+                    *_read_stop_ids(generation_stops, rows),
+                    *_read_own_stops(tokenizer),
+                }
+            )
         )
         # with a finished answer, a template may write what is before otherwise
         begun = finished.rpartition(ANSWER)[0]
@@ -120,7 +126,7 @@ class Chat:
         """The control tokens' texts by id: special ones, stop tokens, and what else the template
         marks turns with."""
 
-    def _tried(self) -> tuple[str, str]:
+    def _render_trial(self) -> tuple[str, str]:
         """A question up to where the answer begins, and with the answer; behind a system message
         where one may be."""
         system: Message = {"role": "system", "content": "."}
@@ -180,7 +186,7 @@ class Chat:
                 hold, or without what the generation prompt ends with. An empty thought, and one
                 that is opened, may differ.
         """
-        left, inserted = self._apart(asked, begun)
+        left, inserted = self._split_endings(asked, begun)
         closing = ""
         if opened := _OPENED.search(asked):
             closes = re.match(rf"\s*</{re.escape(opened[1])}>\s*", inserted)
@@ -200,10 +206,10 @@ class Chat:
             )
         return closing
 
-    def _apart(self, one: str, other: str) -> list[str]:
+    def _split_endings(self, one: str, other: str) -> list[str]:
         """What two texts end with behind their common beginning, which cuts through no added
         token."""
-        unit = re.compile(f"{_any_of(self._added.values()).pattern}|[\\s\\S]")
+        unit = re.compile(f"{_match_any(self._added.values()).pattern}|[\\s\\S]")
         units = [[found[0] for found in unit.finditer(text)] for text in (one, other)]
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*units, strict=False)))
         return ["".join(each[same:]) for each in units]
@@ -250,13 +256,13 @@ class Chat:
             self.rows,
         )
 
-    def spelled(self, text: str) -> list[str]:
+    def find_control_tokens(self, text: str) -> list[str]:
         """The control tokens that the tokenizer would read in a text."""
         return [self.control[token] for token in self._ids(text) if token in self.control]
 
     @cached_property
-    def _plain(self) -> "_Plain":
-        return _Plain(self.tokenizer, self.control)
+    def _escaper(self) -> "_ControlEscaper":
+        return _ControlEscaper(self.tokenizer, self.control)
 
     def prompt(self, messages: Sequence[Message]) -> list[int]:
         """Ids of a chat up to where the answer begins.
@@ -266,12 +272,12 @@ class Chat:
                 write as text.
             ModelError: the template or the tokenizer fails.
         """
-        if not any(self.spelled(message["content"]) for message in messages):
+        if not any(self.find_control_tokens(message["content"]) for message in messages):
             return self._ids(self._render(messages, prompt=True))
         hidden: list[Message] = [
-            {**each, "content": self._plain.hide(each["content"])} for each in messages
+            {**each, "content": self._escaper.escape(each["content"])} for each in messages
         ]
-        return self._plain.ids(self._render(hidden, prompt=True))
+        return self._escaper.ids(self._render(hidden, prompt=True))
 
     def demonstration(self, messages: Sequence[Message]) -> Demonstration:
         """Ids of a chat whose last answer is the target, with the token that ends it; all before it
@@ -288,22 +294,26 @@ class Chat:
             raise DataError("a demonstration ends with the assistant's answer")
         prompt, (closing, said) = (
             self.prompt(messages[:-1]),
-            self._continued(messages[-1]["content"]),
+            self._split_thought(messages[-1]["content"]),
         )
-        own = self._plain.ids(self._plain.hide(said)) if self.spelled(said) else self._ids(said)
+        own = (
+            self._escaper.ids(self._escaper.escape(said))
+            if self.find_control_tokens(said)
+            else self._ids(said)
+        )
         answer = [*self._ids(closing), *own, self.end_of_turn]
         return Demonstration((*prompt, *answer), (False,) * len(prompt) + (True,) * len(answer))
 
-    def _continued(self, answer: str) -> tuple[str, str]:
+    def _split_thought(self, answer: str) -> tuple[str, str]:
         """What closes the thought that the generation prompt opens, and what of the answer
         follows."""
-        if (thought := self.in_thought(answer)) is not None:
+        if (thought := self.strip_opened_thought(answer)) is not None:
             return "", thought
         ends = self.opened.strip().replace("<", "</")
         goes_on = ends and ends in answer and self.opened.strip() not in answer
         return "" if goes_on else self._closing, answer
 
-    def in_thought(self, answer: str) -> str | None:
+    def strip_opened_thought(self, answer: str) -> str | None:
         """An answer that begins with a thought, as it is sampled behind a prompt that opens it;
         None for any other."""
         mark, begun = self.opened.strip(), answer.lstrip()
@@ -312,7 +322,7 @@ class Chat:
         rest, blanks = begun[len(mark) :], self.opened[len(mark) :]
         return rest.removeprefix(blanks) if rest.startswith(blanks) else rest.lstrip()
 
-    def ends(self) -> list[str]:
+    def stop_texts(self) -> list[str]:
         """The stop tokens' texts."""
         return [str(text) for text in self.tokenizer.convert_ids_to_tokens(list(self.stop_ids))]
 
@@ -329,7 +339,7 @@ class Chat:
             )
 
 
-class _Plain:
+class _ControlEscaper:
     """A copy of a tokenizer to which control tokens have other names, so that what spells one is
     text like any other.
 
@@ -342,10 +352,10 @@ class _Plain:
         self._control = control
         self._own = {text: f"<{mark}={i}>" for i, text in control.items()}
         self._held = {text: f"<{mark}:{i}>" for i, text in control.items()}
-        self._spelled = _any_of(control.values())
+        self._spelled = _match_any(control.values())
         backend = getattr(tokenizer, "backend_tokenizer", None)
         try:
-            self._copy = _renamed(backend, self._own)
+            self._copy = _rename_tokens(backend, self._own)
         except Exception as error:  # it has no such backend, or one with parts in Python
             raise self._refused([*control.values()][:3]) from error
         added = {i: str(token) for i, token in tokenizer.added_tokens_decoder.items()}
@@ -359,7 +369,7 @@ class _Plain:
             f"take {' and '.join(texts)} out of the messages",
         )
 
-    def hide(self, text: str) -> str:
+    def escape(self, text: str) -> str:
         """A message in which nothing spells a control token, as a template may take it."""
         return self._spelled.sub(lambda found: self._held[found[0]], text)
 
@@ -381,7 +391,7 @@ class _Plain:
         return ids
 
 
-def _renamed(backend: Any, names: Mapping[str, str]) -> Any:
+def _rename_tokens(backend: Any, names: Mapping[str, str]) -> Any:
     """A copy of a tokenizers.Tokenizer in which some tokens have other names, and no merge leads to
     them."""
     from tokenizers import Tokenizer
@@ -405,14 +415,14 @@ def _renamed(backend: Any, names: Mapping[str, str]) -> Any:
     return Tokenizer.from_str(json.dumps(state))
 
 
-def _any_of(texts: Any) -> re.Pattern[str]:
+def _match_any(texts: Any) -> re.Pattern[str]:
     """Finds any of some texts, the longest first; nothing where there are none."""
     return re.compile(
         f"({'|'.join(map(re.escape, sorted(texts, key=len, reverse=True))) or '(?!)'})"
     )
 
 
-def _ids_of(stops: Any, rows: int | None) -> list[int]:
+def _read_stop_ids(stops: Any, rows: int | None) -> list[int]:
     """The stop ids of a generation config that a model of so many embeddings can give.
 
     Raises:
@@ -429,5 +439,5 @@ def _ids_of(stops: Any, rows: int | None) -> list[int]:
     return [one for one in found if one >= 0 and (rows is None or one < rows)]
 
 
-def _own_stops(tokenizer: Any) -> list[int]:
+def _read_own_stops(tokenizer: Any) -> list[int]:
     return [] if tokenizer.eos_token_id is None else [int(tokenizer.eos_token_id)]

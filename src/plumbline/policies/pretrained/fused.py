@@ -24,12 +24,12 @@ from plumbline.policies.pretrained.adapters import (
     ORIGINAL,
     _add,
     _spread,
-    filled,
-    halves,
     lora_layers,
     low_rank,
+    randomise_adapters,
+    split_halves,
 )
-from plumbline.policies.pretrained.numerics import Trial
+from plumbline.policies.pretrained.numerics import AgreementCheck
 
 MODELS = {f"transformers.models.{name}.modeling_{name}" for name in MODEL_TYPES}
 """Modules with RMS norms and MLPs that are taken over."""
@@ -42,7 +42,7 @@ tried, 1536 wide)."""
 def fuse(model: Any) -> None:
     """Give a model's parts the forward passes of this module; a part that has more to it keeps its
     own."""
-    for module, forward in _parts(model):
+    for module, forward in _fused_modules(model):
         if not hasattr(module, ORIGINAL):
             setattr(module, ORIGINAL, module.forward)
             module.forward = partial(forward, module)
@@ -63,15 +63,15 @@ def fuse_if_right(model: Any, plain: Callable[[], Tensor], sequences: int) -> bo
     Args:
         model: with or without adapters.
         plain: a forward pass of it, which gives logits [M, V].
-        sequences: how many the M positions are of (see `Trial`).
+        sequences: how many the M positions are of (see `AgreementCheck`).
 
     Returns:
         Whether they are in place; False where there are no such parts.
     """
-    if not any(_parts(model)):
+    if not any(_fused_modules(model)):
         return False
-    with filled(model), torch.no_grad():
-        trial = Trial.of(model, plain, sequences)
+    with randomise_adapters(model), torch.no_grad():
+        trial = AgreementCheck.from_model(model, plain, sequences)
         fuse(model)
         if trial.agrees(plain()):
             return True
@@ -79,7 +79,7 @@ def fuse_if_right(model: Any, plain: Callable[[], Tensor], sequences: int) -> bo
     return False
 
 
-def _parts(model: Any) -> Iterator[tuple[Any, Callable[..., Tensor]]]:
+def _fused_modules(model: Any) -> Iterator[tuple[Any, Callable[..., Tensor]]]:
     """The modules of a model that have a forward pass here, with that."""
     for layer in lora_layers(model):
         yield layer, _forward
@@ -97,7 +97,7 @@ def _forward(layer: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """A LoRA layer's outputs [..., O] for inputs [..., H], with gradient."""
     part = None if args or kwargs else low_rank(layer)
     if part is None:
-        return _own(layer, hidden, *args, **kwargs)
+        return _run_original(layer, hidden, *args, **kwargs)
     base = layer.base_layer
     plain = (
         type(base) is nn.Linear and base.weight.is_floating_point() and hidden.device.type == "cpu"
@@ -113,7 +113,7 @@ def _forward(layer: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 def _norm(module: Any, hidden: Tensor) -> Tensor:
     """RMS norm of [..., H]."""
     if hidden.device.type != "cpu" or hidden.dtype != module.weight.dtype:
-        return _own(module, hidden)
+        return _run_original(module, hidden)
     normed: Tensor = _Norm.apply(hidden, module.weight, module.variance_epsilon)
     return normed
 
@@ -121,19 +121,19 @@ def _norm(module: Any, hidden: Tensor) -> Tensor:
 def _mlp(module: Any, hidden: Tensor) -> Tensor:
     """down(silu(gate) * up) for inputs [..., H]."""
     if hidden.device.type != "cpu":
-        return _own(module, hidden)
+        return _run_original(module, hidden)
     result: Tensor = module.down_proj(
         _Gated.apply(module.gate_proj(hidden), module.up_proj(hidden))
     )
     return result
 
 
-def _own(module: Any, *args: Any, **kwargs: Any) -> Tensor:
+def _run_original(module: Any, *args: Any, **kwargs: Any) -> Tensor:
     result: Tensor = getattr(module, ORIGINAL)(*args, **kwargs)
     return result
 
 
-def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+def _split_blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Views of the same rows of contiguous tensors [..., size], block by block; the first says how
     many rows."""
     rows = max(1, BLOCK // tensors[0].shape[-1])
@@ -154,7 +154,7 @@ class _LowRank(torch.autograd.Function):
         ctx: Any, base: Tensor, hidden: Tensor, weight: Tensor | None, down: Tensor, up: Tensor
     ) -> Tensor:
         rank = len(down)
-        low = functional.linear(hidden, halves(down, hidden.dtype).flatten(0, 1))
+        low = functional.linear(hidden, split_halves(down, hidden.dtype).flatten(0, 1))
         _add(base, low, _spread(up, hidden.dtype), rank)
         ctx.mark_dirty(base)
         low = low if low.shape[1] == rank else low[:, :rank] + low[:, rank:]
@@ -197,7 +197,7 @@ class _Norm(torch.autograd.Function):
             torch.empty_like(hidden),
             hidden.new_empty((*hidden.shape[:-1], 1), dtype=wide),
         )
-        for x, y, scale in _blocks(hidden, output, inverse):
+        for x, y, scale in _split_blocks(hidden, output, inverse):
             exact = x.to(wide)
             scale.copy_(exact.square().mean(-1, keepdim=True).add_(epsilon).rsqrt_())
             y.copy_(exact * scale).mul_(weight)
@@ -209,7 +209,7 @@ class _Norm(torch.autograd.Function):
         hidden, inverse, weight = ctx.saved_tensors
         wide, flow = weight.to(inverse.dtype), torch.empty_like(hidden)
         total = torch.zeros_like(wide) if ctx.needs_input_grad[1] else None
-        for x, g, scale, back in _blocks(hidden, upstream[0].contiguous(), inverse, flow):
+        for x, g, scale, back in _split_blocks(hidden, upstream[0].contiguous(), inverse, flow):
             normed = x * scale
             if total is not None:
                 total += (g * normed).sum(0)
@@ -228,7 +228,7 @@ class _Gated(torch.autograd.Function):
     def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
         gate, up = gate.contiguous(), up.contiguous()
         output = torch.empty_like(gate)
-        for a, b, y in _blocks(gate, up, output):
+        for a, b, y in _split_blocks(gate, up, output):
             torch.mul(functional.silu(a), b, out=y)
         ctx.save_for_backward(gate, up)
         return output
@@ -237,7 +237,9 @@ class _Gated(torch.autograd.Function):
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, Tensor]:
         gate, up = ctx.saved_tensors
         to_gate, to_up = torch.empty_like(gate), torch.empty_like(up)
-        for a, b, g, flow_a, flow_b in _blocks(gate, up, upstream[0].contiguous(), to_gate, to_up):
+        for a, b, g, flow_a, flow_b in _split_blocks(
+            gate, up, upstream[0].contiguous(), to_gate, to_up
+        ):
             torch.mul(functional.silu(a), g, out=flow_b)
             torch.ops.aten.silu_backward.grad_input(g * b, a, grad_input=flow_a)
         return to_gate, to_up

@@ -28,7 +28,7 @@ def is_gguf(source: str) -> bool:
     return source.lower().endswith(".gguf") and not Path(source).is_dir()
 
 
-def where(source: str) -> tuple[str, dict[str, str]]:
+def make_source_arguments(source: str) -> tuple[str, dict[str, str]]:
     """How `from_pretrained` is told of a source: its first argument and the further ones."""
     return (
         (str(Path(source).parent), {"gguf_file": Path(source).name})
@@ -37,7 +37,7 @@ def where(source: str) -> tuple[str, dict[str, str]]:
     )
 
 
-def header(source: str) -> tuple[str, str]:
+def read_header(source: str) -> tuple[str, str]:
     """Architecture ("llama") and splitting of text ("smollm", empty where it is not said) of a
     whole GGUF file.
 
@@ -68,7 +68,7 @@ def _read(path: str, modified: int) -> tuple[str, str]:  # noqa: ARG001 - part o
         raise missing(f"reading {path}", error) from error
     size = Path(path).stat().st_size
 
-    class Bounded(GGUFReader):
+    class SizeCheckedReader(GGUFReader):
         """An array that claims more entries than the file has bytes would be read for hours."""
 
         def _get(self, offset: Any, dtype: Any, count: Any = 1, override_order: Any = None) -> Any:
@@ -87,7 +87,7 @@ def _read(path: str, modified: int) -> tuple[str, str]:  # noqa: ARG001 - part o
 
     fix = "compare its size with where it came from, and download it again"
     with clear_opening_errors(f"{path} ends too early or is damaged ({size:,} bytes)", fix):
-        fields = Bounded(path).fields
+        fields = SizeCheckedReader(path).fields
         architecture = str(fields["general.architecture"].contents())
         split = fields.get("tokenizer.ggml.pre")
         return architecture, "" if split is None else str(split.contents())
@@ -99,20 +99,20 @@ def split_as_trained(tokenizer: Any, source: str) -> None:
 
     Without it, the blanks before a number (indented JSON) get other tokens than in training.
     """
-    if header(source)[1] == "smollm":
+    if read_header(source)[1] == "smollm":
         from tokenizers.pre_tokenizers import Digits, Sequence
 
         backend = tokenizer.backend_tokenizer
         backend.pre_tokenizer = Sequence([Digits(individual_digits=True), backend.pre_tokenizer])
 
 
-def without_bars(source: str) -> AbstractContextManager[Any]:
+def silence_bars(source: str) -> AbstractContextManager[Any]:
     """Keep the bar off the terminal that transformers draws over a GGUF file whatever its settings;
     errors raise."""
     return redirect_stderr(io.StringIO()) if is_gguf(source) else nullcontext()
 
 
-def as_plain(model: Any, source: str) -> None:
+def unmark_quantisation(model: Any, source: str) -> None:
     """Take the marks of quantisation off a model, and name the file itself as where it is from."""
     model.hf_quantizer, model.is_quantized = None, False
     for owner, mark in ((model.config, "quantization_config"), (model, "quantization_method")):

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plumbline.errors import ModelError
-from plumbline.policies.pretrained.adapters import merged
-from plumbline.policies.pretrained.numerics import exact_logprobs
+from plumbline.policies.pretrained.adapters import merge_adapters
+from plumbline.policies.pretrained.numerics import compute_float32_logprobs
 from plumbline.storage import clear_os_errors
 
 Stored = Literal["f32", "f16", "bf16", "q8_0"]
@@ -71,7 +71,7 @@ def check_writable(policy: Any) -> str:
     config = policy.model.config
     rope = getattr(config, "rope_parameters", None) or {}
     windows = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
-    shape, law = config.model_type, config.to_dict().get("hidden_act")
+    shape, activation = config.model_type, config.to_dict().get("hidden_act")
     reasons = (
         (
             policy.family != "autoregressive",
@@ -83,7 +83,7 @@ def check_writable(policy: Any) -> str:
             f"its rotary embedding is stretched ({rope.get('rope_type')})",
         ),
         (bool(windows), "it attends within a window"),
-        (law != "silu", f"its activation is {law}, not silu"),
+        (activation != "silu", f"its activation is {activation}, not silu"),
         (
             shape == "qwen3" and config.head_dim != HEAD,
             (
@@ -168,7 +168,7 @@ def write_gguf(policy: Any, path: Path, stored: Stored, about: Mapping[str, str]
         gguf.MODEL_ARCH[config.model_type.upper()], config.num_hidden_layers
     )
     with clear_os_errors(path):
-        for own, weight, _ in merged(policy):
+        for own, weight, _ in merge_adapters(policy):
             name = names.get_name(own, try_suffixes=(".weight", ".bias"))
             if name is None:
                 raise _refused(f"nothing there is called {own}")
@@ -238,7 +238,7 @@ def compare(policy: Any, read: Any, stored: Stored) -> ReadBack:
         ModelError: a weight is not there, or differs by more than the kind of storage rounds.
     """
     weights, found = (
-        {name: weight for name, weight, _ in merged(policy)},
+        {name: weight for name, weight, _ in merge_adapters(policy)},
         dict(read.model.state_dict()),
     )
     worst = widest = 0.0
@@ -260,7 +260,7 @@ def compare(policy: Any, read: Any, stored: Stored) -> ReadBack:
         messages = [{"role": "user", "content": text}]
         ids = [*policy.chat.prompt(messages)][-policy.context :]
         same &= list(read.chat.prompt(messages))[-policy.context :] == ids
-        ours, theirs = (exact_logprobs(one.model, [ids]) for one in (policy, read))
+        ours, theirs = (compute_float32_logprobs(one.model, [ids]) for one in (policy, read))
         gaps.append((ours - theirs).abs())
     gap = torch.cat(gaps)
     parameters = sum(weight.numel() for weight in weights.values())

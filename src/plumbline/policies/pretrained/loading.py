@@ -25,17 +25,17 @@ from torch.utils.checkpoint import checkpoint
 
 from plumbline.config.imports import check_consent
 from plumbline.errors import DataError, ModelError
-from plumbline.policies.opening import bounded, check_tokenizer, clear_opening_errors
+from plumbline.policies.opening import check_tokenizer, clear_opening_errors, refuse_growth
 from plumbline.policies.options import HidingModel, PretrainedModel
-from plumbline.policies.pretrained.adapters import adapted, not_for_adapters
+from plumbline.policies.pretrained.adapters import find_adapted_modules, not_for_adapters
 from plumbline.policies.pretrained.chat import Chat
 from plumbline.policies.pretrained.gguf_file import (
-    as_plain,
-    header,
     is_gguf,
+    make_source_arguments,
+    read_header,
+    silence_bars,
     split_as_trained,
-    where,
-    without_bars,
+    unmark_quantisation,
 )
 from plumbline.policies.saved import (
     ADAPTER,
@@ -155,7 +155,7 @@ def load(
     """
     from transformers import GenerationConfig
 
-    quieten()
+    quieten_transformers()
     if section.threads is not None:
         torch.set_num_threads(section.threads)
     base = adapter_base(source) or source
@@ -168,17 +168,17 @@ def load(
     if is_adapter(source):
         _try_patterns(model, source)
         wanted = None
-        if section.lora is not None and _names(section.lora.targets) != _names(
+        if section.lora is not None and _count_names(section.lora.targets) != _count_names(
             adapter_settings(source).targets
         ):
             asked = _with_lora(model, section.lora, seed, empty=True)
-            wanted = adapted(model)
+            wanted = find_adapted_modules(model)
             asked.unload()
         adapter = _adapter(model, source)
         check_finite(model, source)
         # The layers that the adapter has, against those that peft chooses for what the recipe asks
         # for. Its own names are not asked for: they are not all that peft chose by.
-        if wanted is not None and (odd := sorted(wanted ^ adapted(model))):
+        if wanted is not None and (odd := sorted(wanted ^ find_adapted_modules(model))):
             raise ModelError(
                 f"the adapter in {source} is on other layers than model.lora.targets asks for: "
                 f"{len(odd)} differ "
@@ -200,7 +200,7 @@ def load(
         config.eos_token_id = list(chat.stop_ids)
         try:
             config.validate(strict=True)
-        except ValueError:  # of laws of drawing that transformers reads, and would not write
+        except ValueError:  # of sampling settings that transformers reads, and would not write
             ids = {
                 name: getattr(config, name)
                 for name in ("eos_token_id", "bos_token_id", "pad_token_id")
@@ -250,7 +250,7 @@ def load_tokenizer(source: str, section: ModelSection) -> Any:
     check_source(source, whole=False)
     if section.trust_remote_code:  # a check of a recipe opens a tokenizer and no model
         check_consent("trust_remote_code=", "model.trust_remote_code", "trust_remote_code", source)
-    folder, file = where(source)
+    folder, file = make_source_arguments(source)
     fix = "save the model's tokenizer into the same directory (tokenizer.save_pretrained)"
     if is_gguf(source):
         fix = _gguf_fix(source)
@@ -312,7 +312,7 @@ def is_here(source: str) -> bool:
 
 def _gguf_fix(source: str) -> str:
     return (
-        f"the file is of architecture {header(source)[0]}; if this transformers cannot read that "
+        f"the file is of architecture {read_header(source)[0]}; if this transformers cannot read that "
         "from GGUF, use the "
         "model's own directory (config.json and safetensors)"
     )
@@ -354,7 +354,7 @@ def _model(
     dtype = choose_dtype(section, device)
     options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": section.trust_remote_code}
     options |= {"local_files_only": is_here(source), "output_loading_info": True}
-    folder, file = where(source)
+    folder, file = make_source_arguments(source)
     with clear_opening_errors(f"{UNLOADABLE} {source}", _gguf_fix(source) if file else CAUSAL):
         if not file and config_of is not None and (config := config_of(source)) is not None:
             options |= {"config": config, "key_mapping": dict(renames) if renames else None}
@@ -367,7 +367,7 @@ def _model(
             )
             options |= {"quantization_config": four_bits, "device_map": {"": device}}
         try:
-            with without_bars(source), bounded(source, held_bytes(source)):
+            with silence_bars(source), refuse_growth(source, held_bytes(source)):
                 model, info = AutoModelForCausalLM.from_pretrained(folder, **file, **options)
         except RuntimeError as error:
             if "ignore_mismatched_sizes" not in str(error):
@@ -385,7 +385,7 @@ def _model(
         # copy must know.
         model.config.get_text_config().tie_word_embeddings = False
     if file:
-        as_plain(model, source)
+        unmark_quantisation(model, source)
     if "key_mapping" in options:
         # Else transformers would save under the checkpoint's own names, beside a stock config:
         # nobody could load that.
@@ -492,8 +492,8 @@ def open_chat(
 
 
 def _without_dropout(model: Any) -> None:
-    """Sampler and scorer are one law only without dropout, so it is off everywhere, in training as
-    well."""
+    """Sampler and scorer are one sampling distribution only without dropout, so it is off
+    everywhere, in training as well."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
@@ -521,7 +521,7 @@ def _recomputed(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return checkpoint(forward, *args, use_reentrant=False, **kwargs)
 
 
-def _names(targets: str | list[str]) -> set[str]:
+def _count_names(targets: str | list[str]) -> set[str]:
     return {targets} if isinstance(targets, str) else {*targets}
 
 
@@ -554,7 +554,10 @@ def _adapter(model: Any, folder: str) -> Any:
         _check_adapter(config, folder)
         # what training began with may be costly, and is overwritten
         config.init_lora_weights = True
-        with warnings.catch_warnings(record=True) as said, bounded(folder, held_bytes(folder)):
+        with (
+            warnings.catch_warnings(record=True) as said,
+            refuse_growth(folder, held_bytes(folder)),
+        ):
             warnings.simplefilter("always")
             adapter = PeftModel.from_pretrained(model, folder, is_trainable=True, config=config)
         if any("missing adapter keys" in str(each.message) for each in said):
@@ -668,7 +671,7 @@ def _context(model: Any, section: ModelSection) -> int:
     return section.context or most
 
 
-def quieten() -> None:
+def quieten_transformers() -> None:
     """Keep transformers' progress bars and advice off the terminal, where they would cut through
     the run's own view."""
     from transformers.utils import logging

@@ -31,7 +31,7 @@ EXACT = 1e-4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trial:
+class AgreementCheck:
     """What a short cut has to reproduce, and how exactly."""
 
     logprobs: Tensor  # [M, K], of the float32 pass
@@ -42,20 +42,22 @@ class Trial:
     """How many the M positions are of, equally many each."""
 
     @classmethod
-    def of(cls, model: Any, plain: Callable[[], Tensor], sequences: int = 1) -> "Trial":
+    def from_model(
+        cls, model: Any, plain: Callable[[], Tensor], sequences: int = 1
+    ) -> "AgreementCheck":
         """From a plain pass of a model, which gives logits [M, V]; it is run in float32, too."""
         own = plain()
         try:
-            with in_float32(model):
+            with cast_to_float32(model):
                 exact = plain().float()
         # a module that reads another's weights (Mamba's its convolution's) finds them in 16 bits
         except RuntimeError:
-            with in_float32(model, at_once=True):
+            with cast_to_float32(model, at_once=True):
                 exact = plain().float()
-        return cls.between(exact, own, sequences)
+        return cls.from_logits(exact, own, sequences)
 
     @classmethod
-    def between(cls, exact: Tensor, own: Tensor, sequences: int = 1) -> "Trial":
+    def from_logits(cls, exact: Tensor, own: Tensor, sequences: int = 1) -> "AgreementCheck":
         """From the logits [M, V] of the float32 pass and of the model's own."""
         logprobs, tokens = exact.log_softmax(-1).topk(min(PLAUSIBLE, exact.shape[-1]), dim=-1)
         trial = cls(logprobs, tokens, 0.0, sequences)
@@ -72,8 +74,8 @@ class Trial:
         """Whether logits [M, V] are as near to the float32 pass as they should be."""
         return logits.shape[0] == self.tokens.shape[0] and self.distance(logits) <= self.allowed
 
-    def why_not(
-        self, way: Callable[[], Tensor], agrees: Callable[["Trial", Tensor], bool] = agrees
+    def explain_disagreement(
+        self, way: Callable[[], Tensor], agrees: Callable[["AgreementCheck", Tensor], bool] = agrees
     ) -> str:
         """Why the logits [M, V] that a way gives are not to be relied on; empty where they are."""
         try:
@@ -96,7 +98,7 @@ class Trial:
 
 
 @contextmanager
-def in_float32(model: Any, *, at_once: bool = False) -> Iterator[None]:
+def cast_to_float32(model: Any, *, at_once: bool = False) -> Iterator[None]:
     """While open, 16-bit weights are cast to float32 where they are used, one module at a time, or
     all `at_once`."""
     kept: dict[nn.Module, dict[str, Tensor]] = {}
@@ -136,7 +138,7 @@ STEADY = 8
 
 
 @torch.no_grad()
-def steady_context(model: Any, context: int) -> int:
+def find_steady_context(model: Any, context: int) -> int:
     """Tokens, of a model's context, up to which a row's logits do not depend on how long another
     row of its pass is.
 
@@ -176,14 +178,14 @@ def steady_context(model: Any, context: int) -> int:
 
 
 @torch.no_grad()
-def exact_logprobs(model: Any, sequences: Sequence[Sequence[int]]) -> Tensor:
+def compute_float32_logprobs(model: Any, sequences: Sequence[Sequence[int]]) -> Tensor:
     """Log-probabilities [N], float64, of every token but the first of some sequences, in a float32
     pass of each.
 
     In 16 bits the rounding of the activations would hide what one step of RL changes.
     """
     found = []
-    with in_float32(model):
+    with cast_to_float32(model):
         for tokens in sequences:
             ids = torch.tensor([list(tokens)], device=model.device)
             logprobs = model(ids, use_cache=False).logits[0, :-1].float().log_softmax(-1)

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from plumbline.errors import DataError, ModelError, RecipeError
-from plumbline.policies.chunks import Chunk, Law, chunks
-from plumbline.policies.forks import forked, may_fork
-from plumbline.policies.memory import free, give_back_where_scarce, is_full
+from plumbline.policies.chunks import Chunk, SamplingT, chunks
+from plumbline.policies.forks import may_fork, run_forked
+from plumbline.policies.memory import give_back_where_scarce, is_full, release_after_error
 from plumbline.policies.policy import LiveRequest, Policy
-from plumbline.policies.pretrained.adapters import without_adapters
+from plumbline.policies.pretrained.adapters import list_unadapted_layers
 from plumbline.policies.pretrained.loading import Loaded, checkpoint_layers
-from plumbline.policies.pretrained.numerics import steady_context
+from plumbline.policies.pretrained.numerics import find_steady_context
 from plumbline.policies.saved import ADAPTER
 from plumbline.recipe import ModelSection
 from plumbline.records import Key, Message, Request, Trajectory
@@ -36,7 +36,7 @@ from plumbline.storage import apply_umask, clear_os_errors, read_object, sync_fo
 # Letters in shapes: R rows, T tokens of the longest row.
 
 
-def by_onednn(model: Any) -> bool:
+def uses_onednn(model: Any) -> bool:
     """Whether oneDNN multiplies a model's matrices, as it does in 16 bits on a CPU; lengths are
     then rounded up.
 
@@ -56,13 +56,13 @@ def round_up(length: int, unit: int) -> int:
     return -(-length // unit) * unit
 
 
-def padded(
+def pad_rows(
     rows: Sequence[Sequence[int]], fill: int = 0, *, left: bool = False, rounded: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Rows as a rectangle [R, T] (int64, on the CPU), `fill` behind or `left` of each, and which
     entries are theirs.
 
-    With `rounded` T is a multiple of `LANES`.
+    With `round_weights` T is a multiple of `LANES`.
     """
     lengths = torch.tensor([len(row) for row in rows], dtype=torch.long)
     longest = max(map(len, rows), default=0)
@@ -74,7 +74,7 @@ def padded(
     return ids_rt, there_rt
 
 
-def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
+def make_additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """A bool mask (may attend) as the additive one that every attention of transformers takes."""
     return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min)
 
@@ -152,7 +152,7 @@ class PretrainedPolicy(Policy):
 
     def __init__(self, loaded: Loaded, section: ModelSection) -> None:
         self.model, self.adapter, self.chat = loaded.model, loaded.adapter, loaded.chat
-        self.context = steady_context(loaded.model, loaded.context)
+        self.context = find_steady_context(loaded.model, loaded.context)
         self._context_ends = ""
         if self.context < loaded.context:
             self._context_ends = (
@@ -209,7 +209,7 @@ class PretrainedPolicy(Policy):
 
     def facts(self) -> dict[str, str]:
         """What every family says about its engine."""
-        bare = [] if self.adapter is None else without_adapters(self.model)
+        bare = [] if self.adapter is None else list_unadapted_layers(self.model)
         return {
             "context_ends": self._context_ends,
             "without_adapters": f"{len(bare)} linear layers ({', '.join(bare[:3])})"
@@ -267,7 +267,7 @@ class PretrainedPolicy(Policy):
                 )
                 if before == 1 or not is_full(error):
                     raise
-                free(error)
+                release_after_error(error)
                 self.rows_at_once = before // 2
             else:
                 return
@@ -303,7 +303,7 @@ class PretrainedPolicy(Policy):
                 self.rows_at_once = rows
             by_key = {request.key: request for request in requests}
             works = [partial(self._drawn, *part) for part in parts]
-            for key, trajectory in forked(works, processes):
+            for key, trajectory in run_forked(works, processes):
                 yield by_key[key], trajectory
 
     def _drawn(self, requests: Sequence[Request], shared: int) -> Iterator[tuple[Key, Trajectory]]:
@@ -323,18 +323,18 @@ class PretrainedPolicy(Policy):
         raise NotImplementedError
 
     def chunks(
-        self, requests: Sequence[Request], law: type[Law], canvas: int | None = None
-    ) -> Iterator[Chunk[Law]]:
+        self, requests: Sequence[Request], sampling_type: type[SamplingT], canvas: int | None = None
+    ) -> Iterator[Chunk[SamplingT]]:
         """Requests as they are drawn together.
 
         Args:
             requests: see `Sampler.sample`.
-            law: the family's kind.
+            sampling_type: the family's kind of sampling distribution.
             canvas: places that the model was trained with, for families that have them.
 
         Raises:
             DataError: a prompt does not fit into the context, or an answer into the canvas.
-            RecipeError: a law is another family's.
+            RecipeError: a sampling distribution is another family's.
         """
 
         def encode(request: Request) -> list[int]:
@@ -348,7 +348,7 @@ class PretrainedPolicy(Policy):
             self.check_length(len(ids), longest)
             return ids
 
-        for chunk in chunks(requests, law, encode, self.rows_at_once, self.shared):
+        for chunk in chunks(requests, sampling_type, encode, self.rows_at_once, self.shared):
             # a CPU kills a process whose memory is full, and raises nothing
             give_back_where_scarce()
             yield chunk
@@ -356,8 +356,8 @@ class PretrainedPolicy(Policy):
     def cut(self, requests: Sequence[Request]) -> list[tuple[list[Request], int]]:
         """See `Policy.cut`: chunks of `rows_at_once` rows. A chunk that is cut again stays as it
         is."""
-        laws = {type(request.sampling) for request in requests}
-        return [(one.requests, one.shared) for law in laws for one in self.chunks(requests, law)]
+        kinds = {type(request.sampling) for request in requests}
+        return [(one.requests, one.shared) for kind in kinds for one in self.chunks(requests, kind)]
 
     def recompute(self) -> bool:
         """See `Policy.recompute`; only where the recipe leaves it to the memory (auto)."""
@@ -441,7 +441,9 @@ class PretrainedPolicy(Policy):
             try:
                 self.write(temporary)
                 model = {**own, **card.get("model", {})}
-                write_json(temporary / CARD, {**card, "ends": self.chat.ends(), "model": model})
+                write_json(
+                    temporary / CARD, {**card, "ends": self.chat.stop_texts(), "model": model}
+                )
                 apply_umask(temporary)
                 if folder.exists():
                     shutil.rmtree(folder)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 
 from plumbline.policies.pretrained.chat import CHATML
-from plumbline.policies.pretrained.loading import quieten
+from plumbline.policies.pretrained.loading import quieten_transformers
 from plumbline.recipe import TinySection
 from plumbline.storage import clear_os_errors
 
@@ -41,7 +41,7 @@ def make_tiny(
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
-    quieten()
+    quieten_transformers()
     masks = family in {"masked", "slots"}
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(

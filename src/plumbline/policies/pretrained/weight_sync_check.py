@@ -64,7 +64,7 @@ class NumberPair:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class SyncedShare:
     """How much of a change the server has; all are shares."""
 
     share: float
@@ -83,7 +83,7 @@ class Arrived:
     """Norm of what arrived beside the wanted, over the norm of the wanted."""
 
 
-def arrived(before: NumberPair, now: NumberPair) -> Arrived | None:
+def measure_sync(before: NumberPair, now: NumberPair) -> SyncedShare | None:
     """What of the change from `before` to `now` the server has; None where the learner has not
     changed."""
     wanted, got = (now.exact - before.exact).double(), (now.served - before.served).double()
@@ -91,7 +91,7 @@ def arrived(before: NumberPair, now: NumberPair) -> Arrived | None:
     if not size:
         return None
     share = float(wanted @ got) / size**2
-    return Arrived(
+    return SyncedShare(
         share=share,
         bound=2 * float((before.served - before.exact).double().norm()) / size,
         elements=float((got[wanted != 0] != 0).double().mean()),
@@ -111,7 +111,7 @@ def check_tokenizer(chat: Any, theirs: list[int]) -> None:
         )
 
 
-def probe(chat: Any, context: int) -> list[list[int]]:
+def encode_probe(chat: Any, context: int) -> list[list[int]]:
     """The token ids of the probe's texts, each one token shorter than a context at most."""
     chats: list[list[Message]] = [
         [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
@@ -120,7 +120,7 @@ def probe(chat: Any, context: int) -> list[list[int]]:
     return [list(chat.demonstration(one).tokens)[: context - 1] for one in chats]
 
 
-class Arrivals:
+class WeightSyncCheck:
     """What one server has of the versions that it was handed, told from those that it had
     before."""
 
@@ -138,7 +138,7 @@ class Arrivals:
             EngineError: too little.
         """
         self._first = self._first or weights
-        found = arrived(self._first, weights)
+        found = measure_sync(self._first, weights)
         if found is None:
             return {}
         if found.share < LEAST:
@@ -174,7 +174,7 @@ class Arrivals:
             )
         figures = {"engine/probe_gap": gap}
         anchor, last = self._anchor or now, self._last or now
-        found, latest = arrived(anchor, now), arrived(last, now)
+        found, latest = measure_sync(anchor, now), measure_sync(last, now)
         if found is not None:
             if (latest is not None and not latest.elements) or found.share + found.bound < due / 2:
                 raise EngineError(

@@ -19,8 +19,8 @@ class SlotModel(PretrainedModel, HidingModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotSampling(MaskedSampling):
-    """Its sampling law: that of masked diffusion with slots for positions, rounds for steps, and
-    fewer selectors."""
+    """Its sampling distribution: that of masked diffusion with slots for positions, rounds for
+    steps, and fewer selectors."""
 
     selector: Literal["plackett_luce", "random", "threshold"] = "random"
 

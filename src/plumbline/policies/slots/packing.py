@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plumbline.errors import RecipeError
-from plumbline.policies.pretrained.policy import additive, padded
+from plumbline.policies.pretrained.policy import make_additive_mask, pad_rows
 from plumbline.policies.slots.options import SlotSampling
-from plumbline.records import Step, Trajectory
+from plumbline.records import Trajectory, Transition
 
 # -- grid ------------------------------------------------------------------------------------------
 #
@@ -55,7 +55,7 @@ class Grid:
 
     @classmethod
     def of(cls, sampling: SlotSampling, width: int) -> "Grid":
-        """The grid of a law on a model with slots of `width` tokens.
+        """The grid of a sampling distribution on a model with slots of `width` tokens.
 
         Raises:
             RecipeError: the canvas is no whole number of slots, or the blocks or the rounds do not
@@ -133,7 +133,10 @@ def read_packed(model: Any, ids: Tensor, positions: Tensor, mask: Tensor) -> Ten
     """Hidden states [B, T, H] of `ids` [B, T] at `positions` [B, T] under a bool mask [B or 1, 1,
     T, T]."""
     hidden: Tensor = model.get_decoder()(
-        ids, attention_mask=additive(mask, model.dtype), position_ids=positions, use_cache=False
+        ids,
+        attention_mask=make_additive_mask(mask, model.dtype),
+        position_ids=positions,
+        use_cache=False,
     ).last_hidden_state
     return hidden
 
@@ -174,7 +177,7 @@ class KeyValues:
         sees &= (self.tags != PAD).unsqueeze(1) & (column <= column[before:].unsqueeze(1))
         hidden: Tensor = self.model.get_decoder()(
             ids,
-            attention_mask=additive(sees.unsqueeze(1), self.model.dtype),
+            attention_mask=make_additive_mask(sees.unsqueeze(1), self.model.dtype),
             position_ids=positions.expand_as(ids),
             past_key_values=self.cache,
             use_cache=True,
@@ -203,7 +206,7 @@ def pad_prompts(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Ids, positions and tags [P, longest] of prompts padded on the left, where nothing sees the
     padding."""
-    ids, there = (each.to(device) for each in padded(prompts, left=True))
+    ids, there = (each.to(device) for each in pad_rows(prompts, left=True))
     return ids, (there.cumsum(1) - 1).clamp(min=0), torch.where(there, ALL, PAD)
 
 
@@ -246,14 +249,15 @@ class _Layout:
                 drawn.
         """
         held = {
-            _round(step): (index, step) for index, step in enumerate(trajectory.steps, self.steps)
+            _round(step): (index, step)
+            for index, step in enumerate(trajectory.transitions, self.steps)
         }
         numbers = list(held)
-        if not numbers or numbers != sorted(numbers) or len(numbers) < len(trajectory.steps):
+        if not numbers or numbers != sorted(numbers) or len(numbers) < len(trajectory.transitions):
             raise ValueError(
                 "a trajectory holds its rounds once each, in the order in which they were drawn"
             )
-        final = trajectory.steps[-1]
+        final = trajectory.transitions[-1]
         assert final.state is not None
         assert final.history is not None
         state, width = final.state, self.grid.width
@@ -269,7 +273,7 @@ class _Layout:
                 for slot in np.flatnonzero(round_of == number).tolist():
                     at = range(slot * width, (slot + 1) * width)
                     self._add_tokens(state[at.start : at.stop].tolist(), at, number, slot)
-        self.steps += len(trajectory.steps)
+        self.steps += len(trajectory.transitions)
 
     def _add_tokens(self, ids: Sequence[int], places: Sequence[int], number: int, slot: int) -> int:
         """Tokens at places of the canvas; the index of the first."""
@@ -282,7 +286,7 @@ class _Layout:
     def _add_round(
         self,
         index: int,
-        step: Step,
+        step: Transition,
         number: int,
         open_slots: NDArray[np.int64],
         whole: NDArray[np.int64] | None,
@@ -329,7 +333,7 @@ def packed_length(trajectory: Trajectory, grid: Grid, mask_id: int) -> int:
     return len(laid.ids)
 
 
-def _round(step: Step) -> int:
+def _round(step: Transition) -> int:
     if step.history is None or step.state is None:
         raise ValueError(
             "a slot policy scores rounds that a slot policy drew: this step has no history"
@@ -368,7 +372,7 @@ def pack(
             laid.add(trajectory)
     step = torch.tensor(laid.step + [step for step, _, _ in laid.choices])
     kind = torch.tensor([0] * len(laid.step) + [1] * len(laid.choices))
-    queries, there = padded([queries for _, queries, _ in laid.choices])
+    queries, there = pad_rows([queries for _, queries, _ in laid.choices])
     return SlotPack(
         ids=torch.tensor([laid.ids], device=device),
         positions=torch.tensor([laid.positions], device=device),
@@ -377,7 +381,7 @@ def pack(
         targets=torch.tensor(laid.targets, device=device),
         queries=queries.to(device),
         there=there.to(device),
-        chosen=padded([chosen for _, _, chosen in laid.choices], -1)[0].to(device),
+        chosen=pad_rows([chosen for _, _, chosen in laid.choices], -1)[0].to(device),
         step=step.to(device),
         order=(step * 2 + kind).argsort(stable=True).to(device),
         num_steps=laid.steps,

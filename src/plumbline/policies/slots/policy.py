@@ -25,11 +25,11 @@ from plumbline.errors import ModelError, RecipeError
 from plumbline.policies import plackett_luce
 from plumbline.policies.canvas import CanvasPolicy
 from plumbline.policies.chunks import LAUNCHES, pack_sizes
-from plumbline.policies.policy import Demonstration, common_law
+from plumbline.policies.policy import Demonstration, common_sampling
 from plumbline.policies.pretrained.fused import fuse_if_right
 from plumbline.policies.pretrained.loading import Loaded, load, stock_config
-from plumbline.policies.pretrained.numerics import Trial
-from plumbline.policies.pretrained.policy import mask_token, padded
+from plumbline.policies.pretrained.numerics import AgreementCheck
+from plumbline.policies.pretrained.policy import mask_token, pad_rows
 from plumbline.policies.sampling_distribution import Noise
 from plumbline.policies.slots.options import SlotModel, SlotSampling
 from plumbline.policies.slots.packing import (
@@ -43,8 +43,13 @@ from plumbline.policies.slots.packing import (
     packed_length,
     read_packed,
 )
-from plumbline.policies.slots.sampler import Rollout, decide
-from plumbline.policies.token_logprobs import Places, divergence, head_log_prob, largest_log_prob
+from plumbline.policies.slots.sampler import RoundSampler, decode_by_threshold
+from plumbline.policies.token_logprobs import (
+    TokenDistributions,
+    divergence,
+    head_log_prob,
+    largest_log_prob,
+)
 from plumbline.records import Request, Sampling, Trajectory
 
 # -- loading ---------------------------------------------------------------------------------------
@@ -72,7 +77,7 @@ def plain_config(source: str) -> Any:
 
 
 SEQUENCES = 5
-"""That are tried; see `Trial`."""
+"""That are tried; see `AgreementCheck`."""
 
 
 @torch.no_grad()
@@ -127,9 +132,10 @@ def check_attention(model: Any, source: str, context: int) -> None:
         cached,
     )
     exact = type(head) is nn.Linear and head.weight.dtype.is_floating_point
-    trial = Trial.of(model, plain, SEQUENCES)
+    trial = AgreementCheck.from_model(model, plain, SEQUENCES)
     exact = exact and not any(
-        trial.why_not(partial(lambda way: head(way().flatten(0, 1)), way)) for way in ways
+        trial.explain_disagreement(partial(lambda way: head(way().flatten(0, 1)), way))
+        for way in ways
     )
     if not exact:
         raise ModelError(
@@ -160,10 +166,10 @@ def check_attention(model: Any, source: str, context: int) -> None:
 # The published code takes the first mean over all targets of a batch at once, so what a slot counts
 # depends on how much was masked elsewhere, and it is 0/0 where every slot of the batch is masked.
 # Here the mean is each demonstration's own, and 0 where it has no target, so a batch may be cut
-# into any passes.
+# into any micro-batches.
 
 PLAIN = Sampling()
-"""The law of supervised training: temperature 1, no filter."""
+"""The sampling distribution of supervised training: temperature 1, no filter."""
 LEAST = 1e-3
 """The smallest probability of a mask, which bounds its weight."""
 
@@ -179,7 +185,9 @@ class Noised:
     weights: Tensor  # [N]: what each target's -log p counts; the sum is L times the mean
 
 
-def noised(demonstration: Demonstration, width: int, mask_id: int, noise: Noise) -> Noised:
+def noise_demonstration(
+    demonstration: Demonstration, width: int, mask_id: int, noise: Noise
+) -> Noised:
     """Draw masked slots and the order of the others."""
     prompt = len(demonstration.tokens) - demonstration.num_targets
     tokens = torch.tensor(demonstration.tokens)
@@ -207,7 +215,7 @@ def noised(demonstration: Demonstration, width: int, mask_id: int, noise: Noise)
     )
 
 
-def summed_loss(
+def sum_loss(
     model: Any, batch: Sequence[Demonstration], width: int, mask_id: int, noise: Sequence[Noise]
 ) -> Tensor:
     """The loss above, summed over the batch and times L: divided by the batch's targets it is the
@@ -220,10 +228,13 @@ def summed_loss(
         mask_id: the mask token.
         noise: of each demonstration, the only source of randomness.
     """
-    rows = [noised(each, width, mask_id, own) for each, own in zip(batch, noise, strict=True)]
+    rows = [
+        noise_demonstration(each, width, mask_id, own)
+        for each, own in zip(batch, noise, strict=True)
+    ]
     # Padded on the right, where nothing that counts looks.
     ids, positions = (
-        padded([part.tolist() for part in parts])[0]
+        pad_rows([part.tolist() for part in parts])[0]
         for parts in zip(*((one.ids, one.positions) for one in rows), strict=True)
     )
     longest, device = ids.shape[1], model.device
@@ -246,51 +257,59 @@ def summed_loss(
 # Letters in shapes: N terms, T packed tokens, H hidden size.
 
 
-PackLaws = tuple[Places, Places]
+PackDistributions = tuple[TokenDistributions, TokenDistributions]
 """What weights say about a pack: at the predictors [N], and at the queries [B m], choice by
 choice."""
 
 
-def laws_of(model: Any, mask_id: int, packed: SlotPack) -> PackLaws:
+def read_distributions(model: Any, mask_id: int, packed: SlotPack) -> PackDistributions:
     """One forward pass over a pack."""
     hidden = read_packed(model, packed.ids, packed.positions, packed.mask)[0]
-    tokens = Places(model.get_output_embeddings(), mask_id, hidden[packed.predictors])
+    tokens = TokenDistributions(model.get_output_embeddings(), mask_id, hidden[packed.predictors])
     return tokens, replace(tokens, hidden=hidden[packed.queries].flatten(0, 1))
 
 
-def log_probs(packed: SlotPack, laws: PackLaws, law: SlotSampling) -> Tensor:
+def log_probs(packed: SlotPack, distributions: PackDistributions, sampling: SlotSampling) -> Tensor:
     """Log-probabilities [N + B] of a pack's terms, in the order of `Trajectory.logprobs`."""
-    of, _ = laws
-    tokens = head_log_prob(of.hidden, of.head.weight, of.bias, packed.targets, law)
+    of, _ = distributions
+    tokens = head_log_prob(of.hidden, of.head.weight, of.bias, packed.targets, sampling)
     if len(packed.queries) == 0:
         return tokens[packed.order]
-    if law.selector == "random":
+    if sampling.selector == "random":
         chosen = plackett_luce.even_log_prob(packed.there.sum(1), (packed.chosen >= 0).sum(1))
     else:
-        chosen = plackett_luce.log_prob(_scores(packed, laws, law), packed.chosen)
+        chosen = plackett_luce.log_prob(_scores(packed, distributions, sampling), packed.chosen)
     return torch.cat([tokens, chosen.to(tokens.dtype)])[packed.order]
 
 
-def divergences(packed: SlotPack, laws: PackLaws, other: PackLaws, law: SlotSampling) -> Tensor:
-    """KL [steps] from the law of `laws` to that of `other`, in closed form at the states that were
-    visited.
+def round_divergences(
+    packed: SlotPack,
+    distributions: PackDistributions,
+    other: PackDistributions,
+    sampling: SlotSampling,
+) -> Tensor:
+    """KL [steps] from the sampling distribution of `distributions` to that of `other`, in closed
+    form at the states that were visited.
 
-    A round's KL is the sum over its drawn tokens of the KL of their laws, given the tokens before
-    them in their slot, and over its picks of slots, given the picks before them. The mean over
-    trajectories of the sum over rounds is the KL of the trajectories (the chain rule; a test
+    A round's KL is the sum over its drawn tokens of the KL of their distributions, given the tokens
+    before them in their slot, and over its picks of slots, given the picks before them. The mean
+    over trajectories of the sum over rounds is the KL of the trajectories (the chain rule; a test
     enumerates it).
     """
-    each = divergence(laws[0], other[0], law)
-    if len(packed.queries) and law.selector != "random":
-        scores, others = _scores(packed, laws, law), _scores(packed, other, law)
+    each = divergence(distributions[0], other[0], sampling)
+    if len(packed.queries) and sampling.selector != "random":
+        scores, others = _scores(packed, distributions, sampling), _scores(packed, other, sampling)
         of_choice = plackett_luce.divergence(scores, others, packed.chosen)
         each = torch.cat([each, of_choice.to(each.dtype)])
     return each.new_zeros(packed.num_steps).index_add(0, packed.step[: len(each)], each)
 
 
-def _scores(packed: SlotPack, laws: PackLaws, law: SlotSampling) -> Tensor:
+def _scores(packed: SlotPack, distributions: PackDistributions, sampling: SlotSampling) -> Tensor:
     """Scores [B, m] of open slots; minus infinity where there is none."""
-    scores = largest_log_prob(laws[1], law).view(packed.queries.shape) / law.position_temperature
+    scores = (
+        largest_log_prob(distributions[1], sampling).view(packed.queries.shape)
+        / sampling.position_temperature
+    )
     return scores.masked_fill(~packed.there, float("-inf"))
 
 
@@ -302,14 +321,14 @@ class SlotPolicy(CanvasPolicy):
     """A causal model with slots as a `Policy`. Open one with `SlotPolicy.open`."""
 
     family = "slots"
-    law = SlotSampling
+    sampling_type = SlotSampling
     mask_id: int
 
     def __init__(self, loaded: Loaded, section: SlotModel, source: str) -> None:
         super().__init__(loaded, section)
         self.width = section.slot
         self.mask_id = mask_token(self.model, self.chat.tokenizer, source)
-        saved = self.settled(source)
+        saved = self.read_saved_settings(source)
         if saved.get("slot", self.width) != self.width:
             raise ModelError(
                 f"the model in {source} was trained with slots of {saved['slot']} tokens, not of "
@@ -360,23 +379,26 @@ class SlotPolicy(CanvasPolicy):
 
         Raises:
             DataError: a prompt does not fit into the context.
-            RecipeError: a law does not fit the slots (see `Grid.of`), is longer than the model's
-                canvas, or asks for random threshold decoding.
+            RecipeError: a sampling distribution does not fit the slots (see `Grid.of`), is longer
+                than the model's canvas, or asks for random threshold decoding.
         """
         grids = {
-            law: self._grid(law)
-            for law in dict.fromkeys(SlotSampling.of(each.sampling) for each in requests)
+            sampling: self._grid(sampling)
+            for sampling in dict.fromkeys(SlotSampling.of(each.sampling) for each in requests)
         }
         for chunk in self.chunks(requests, SlotSampling):
             grid = grids[chunk.sampling]
             by_threshold = chunk.sampling.selector == "threshold"
             for drawn in (
-                decide(self, chunk, grid) if by_threshold else Rollout(self, chunk, grid).run()
+                decode_by_threshold(self, chunk, grid)
+                if by_threshold
+                else RoundSampler(self, chunk, grid).run()
             ):
-                yield self.finished(chunk, *drawn)
+                yield self.finish_trajectory(chunk, *drawn)
 
     def _grid(self, sampling: SlotSampling) -> Grid:
-        """The law's grid, or the error that says why this model cannot follow it."""
+        """The sampling distribution's grid, or the error that says why this model cannot follow
+        it."""
         if self.canvas is not None and sampling.max_tokens > self.canvas:
             raise RecipeError(
                 f"sampling.max_tokens is {sampling.max_tokens}, but the model's canvas has "
@@ -391,18 +413,20 @@ class SlotPolicy(CanvasPolicy):
             )
         return Grid.of(sampling, self.width)
 
-    def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:
+    def batches(
+        self, trajectories: Sequence[Trajectory], tokens_per_microbatch: int
+    ) -> list[list[int]]:
         """See `Policy.batches`: consecutive trajectories of one prompt, as many as are cheapest
         together."""
         if not trajectories:
             return []
-        grid = self._scored_grid(SlotSampling.of(common_law(trajectories)))
+        grid = self._scored_grid(SlotSampling.of(common_sampling(trajectories)))
         width = self.model.config.get_text_config().hidden_size
         lengths = [packed_length(trajectory, grid, self.mask_id) for trajectory in trajectories]
         return pack_sizes(
             trajectories,
             lengths,
-            tokens_per_pass,
+            tokens_per_microbatch,
             width,
             PASS_COST if self.device.type == "cpu" else LAUNCHES,
         )
@@ -412,39 +436,50 @@ class SlotPolicy(CanvasPolicy):
         for part in self.batches(trajectories, TOKENS_AT_ONCE):
             yield [trajectories[index] for index in part]
 
-    def record(self, trajectories: Sequence[Trajectory], law: SlotSampling) -> SlotPack:
+    def record(self, trajectories: Sequence[Trajectory], sampling: SlotSampling) -> SlotPack:
         """See `CanvasPolicy.record`.
 
         Raises:
             RecipeError: the trajectories were decoded by threshold.
             ValueError: they are greedy, or not this family's.
         """
-        return pack(trajectories, self._scored_grid(law), self.mask_id, self.device)
+        return pack(trajectories, self._scored_grid(sampling), self.mask_id, self.device)
 
-    def laws(self, recorded: SlotPack, model: Any, exploration: Any) -> PackLaws:  # noqa: ARG002
-        """See `CanvasPolicy.laws`."""
-        return laws_of(model, self.mask_id, recorded)
+    def distributions(
+        self,
+        recorded: SlotPack,
+        model: Any,
+        learned_temperature: Any,  # noqa: ARG002
+    ) -> PackDistributions:
+        """See `CanvasPolicy.distributions`."""
+        return read_distributions(model, self.mask_id, recorded)
 
     def terms(
-        self, recorded: SlotPack, laws: PackLaws, other: PackLaws | None, law: SlotSampling
+        self,
+        recorded: SlotPack,
+        distributions: PackDistributions,
+        other: PackDistributions | None,
+        sampling: SlotSampling,
     ) -> tuple[Tensor, Tensor | None]:
         """See `CanvasPolicy.terms`; the log-probabilities come first."""
-        logprobs = log_probs(recorded, laws, law)
-        return logprobs, None if other is None else divergences(recorded, laws, other, law)
+        logprobs = log_probs(recorded, distributions, sampling)
+        return logprobs, None if other is None else round_divergences(
+            recorded, distributions, other, sampling
+        )
 
     log_probs = staticmethod(log_probs)
-    step_divergence = staticmethod(divergences)
+    step_divergence = staticmethod(round_divergences)
 
-    def _scored_grid(self, law: SlotSampling) -> Grid:
-        if not self.exact(law):
+    def _scored_grid(self, sampling: SlotSampling) -> Grid:
+        if not self.exact(sampling):
             raise RecipeError(
                 "a trajectory decoded by threshold has no density, so it cannot be scored",
                 "set sampling.selector to plackett_luce (or random) for training",
             )
-        if law.greedy:
+        if sampling.greedy:
             raise ValueError("temperature 0 has no density: a greedy trajectory cannot be scored")
-        return Grid.of(law, self.width)
+        return Grid.of(sampling, self.width)
 
     def supervised_loss(self, batch: Sequence[Demonstration], noise: Sequence[Noise]) -> Tensor:
         """See `Policy.supervised_loss`, and `supervised` for the formula."""
-        return summed_loss(self.model, batch, self.width, self.mask_id, noise)
+        return sum_loss(self.model, batch, self.width, self.mask_id, noise)

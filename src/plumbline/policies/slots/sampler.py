@@ -35,14 +35,14 @@ from plumbline.policies.chunks import Chunk
 from plumbline.policies.sampling_distribution import check_drawn, uniforms
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.packing import ALL, PAD, Grid, KeyValues, pad_prompts
-from plumbline.policies.token_logprobs import Places, draw_tokens, largest_log_prob
-from plumbline.records import Sampling, Step
+from plumbline.policies.token_logprobs import TokenDistributions, draw_tokens, largest_log_prob
+from plumbline.records import Sampling, Transition
 
-Drawn = tuple[int, NDArray[np.int64], list[Step]]
+Drawn = tuple[int, NDArray[np.int64], list[Transition]]
 """A row's number, its finished canvas [L], and the rounds that filled it."""
 
 
-class Rollout:
+class RoundSampler:
     """The rows that still run: their canvases, their context, and the numbers that they have yet to
     use.
 
@@ -72,7 +72,7 @@ class Rollout:
         # last tokens of the round before, not yet read
         self.pending: tuple[Tensor, Tensor, Tensor] | None = None
         self.live = torch.arange(rows)
-        self.steps: list[list[Step]] = [[] for _ in range(rows)]
+        self.steps: list[list[Transition]] = [[] for _ in range(rows)]
 
     @torch.no_grad()
     def run(self) -> Iterator[Drawn]:
@@ -107,7 +107,7 @@ class Rollout:
             uniforms = self.token_uniforms.gather(1, where_rn).flatten()[rows]
             if len(uniforms):
                 new, logprob = draw_tokens(
-                    self._laws(ask_rnh.flatten(0, 1)[rows]), uniforms, self.sampling
+                    self._distributions_at(ask_rnh.flatten(0, 1)[rows]), uniforms, self.sampling
                 )
                 tokens_rnk[:, :, place][~ended_rn], logprobs_rnk[:, :, place][~ended_rn] = (
                     new,
@@ -179,19 +179,19 @@ class Rollout:
             )
             sizes = torch.tensor([[open_slots], [count]]).expand(-1, rows)
             return columns_rn, plackett_luce.even_log_prob(*sizes)
-        law = Sampling() if self.sampling.greedy else self.sampling
-        scores_rm = largest_log_prob(self._laws(hidden_rmh.flatten(0, 1)), law).view(
-            rows, open_slots
-        )
+        sampling = Sampling() if self.sampling.greedy else self.sampling
+        scores_rm = largest_log_prob(
+            self._distributions_at(hidden_rmh.flatten(0, 1)), sampling
+        ).view(rows, open_slots)
         if self.sampling.greedy:
             return plackett_luce.choose(scores_rm, None, count), None
         scores_rm = scores_rm / self.sampling.position_temperature
         columns_rn = plackett_luce.choose(scores_rm, uniforms, count)
         return columns_rn, plackett_luce.log_prob(scores_rm, columns_rn)
 
-    def _laws(self, hidden_nh: Tensor) -> Places:
-        """The laws at hidden states [N, H]."""
-        return Places(self.head, self.mask, hidden_nh)
+    def _distributions_at(self, hidden_nh: Tensor) -> TokenDistributions:
+        """The distributions at hidden states [N, H]."""
+        return TokenDistributions(self.head, self.mask, hidden_nh)
 
     def _record(
         self,
@@ -210,7 +210,7 @@ class Rollout:
         history = self.round_of.cpu().numpy().repeat(self.grid.width, axis=1)
         for row, index in enumerate(self.live.tolist()):
             self.steps[index].append(
-                Step(
+                Transition(
                     positions=places[row][drawn[row]],
                     tokens=tokens[row][drawn[row]],
                     logprobs=logprobs[row][drawn[row]].astype(np.float32),
@@ -280,8 +280,9 @@ class Rollout:
 
 
 @torch.no_grad()
-def decide(policy: Any, chunk: Chunk[SlotSampling], grid: Grid) -> Iterator[Drawn]:
-    """Fill a canvas for each prompt of a chunk, and yield it for each of its rows; see `Rollout`.
+def decode_by_threshold(policy: Any, chunk: Chunk[SlotSampling], grid: Grid) -> Iterator[Drawn]:
+    """Fill a canvas for each prompt of a chunk, and yield it for each of its rows; see
+    `RoundSampler`.
 
     Each settled part of a round is a step.
     """
@@ -308,7 +309,7 @@ class _Decoding:
         self.canvas = np.full(grid.slots * grid.width, self.mask, dtype=np.int64)
         self.round_of = np.full(grid.slots, -1)
         self.last = grid.slots  # slots from here on lie behind an end token
-        self.steps: list[Step] = []
+        self.steps: list[Transition] = []
         self.context = KeyValues(policy.model, 1)
         self._read(torch.tensor(prompt), torch.arange(-self.start, 0), ALL)
         self.context.settle()
@@ -393,7 +394,7 @@ class _Decoding:
             placed += list(range(at, at + size))
         positions = np.array(placed, dtype=np.int64)
         self.steps.append(
-            Step(
+            Transition(
                 positions=positions,
                 tokens=self.canvas[positions],
                 logprobs=np.zeros(len(positions), dtype=np.float32),
@@ -417,11 +418,11 @@ class _Decoding:
     def _best(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """The most probable tokens [N] and their probabilities [N]."""
 
-        def work(part: Places) -> tuple[Tensor, ...]:
-            top = part.plain().float().softmax(-1).max(-1)
+        def work(part: TokenDistributions) -> tuple[Tensor, ...]:
+            top = part.raw_logits().float().softmax(-1).max(-1)
             return top.indices, top.values
 
-        best, sure = self._laws(hidden).several(work)
+        best, sure = self._distributions_at(hidden).map_slices_jointly(work)
         check_drawn(sure.tolist())
         return best, sure
 
@@ -429,17 +430,18 @@ class _Decoding:
         """Which of `tokens` [n, k], read with hidden states [n k, H], are probable enough after
         those before them."""
 
-        def work(part: Places, wanted: Tensor) -> Tensor:
-            return part.plain().float().softmax(-1).gather(1, wanted.unsqueeze(1)).squeeze(1)
+        def work(part: TokenDistributions, wanted: Tensor) -> Tensor:
+            return part.raw_logits().float().softmax(-1).gather(1, wanted.unsqueeze(1)).squeeze(1)
 
         probable = torch.ones_like(tokens, dtype=torch.bool)
         if tokens.shape[1] > 1:
-            before = self._laws(after.view(*tokens.shape, -1)[:, :-1].flatten(0, 1))
+            before = self._distributions_at(after.view(*tokens.shape, -1)[:, :-1].flatten(0, 1))
             probable[:, 1:] = (
-                before.each(work, tokens[:, 1:].flatten()).view(len(tokens), -1) > self.threshold
+                before.map_slices(work, tokens[:, 1:].flatten()).view(len(tokens), -1)
+                > self.threshold
             )
         return probable
 
-    def _laws(self, hidden: Tensor) -> Places:
-        """The laws at hidden states [N, H]."""
-        return Places(self.head, self.mask, hidden)
+    def _distributions_at(self, hidden: Tensor) -> TokenDistributions:
+        """The distributions at hidden states [N, H]."""
+        return TokenDistributions(self.head, self.mask, hidden)

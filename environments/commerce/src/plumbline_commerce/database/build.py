@@ -5,8 +5,8 @@ The rows of `orders_enriched`: one for each order, with its review and the revie
 
 Review scores and who writes a message, so that the shares hold over the whole database.
 
-Bad experiences have their own score laws; ordinary orders get what is left of the published shares.
-The same goes for messages: who is still waiting nearly always writes one.
+Bad experiences have their own score distributions; ordinary orders get what is left of the
+published shares. The same goes for messages: who is still waiting nearly always writes one.
 """
 
 from collections import Counter
@@ -114,7 +114,9 @@ def draw_scores(
             count[situation] * shares[place] for situation, shares in BAD_EXPERIENCES.items()
         )
         rest.append(max(0.002, (SCORE_SHARES[score] * total - taken) / ordinary))
-    laws = {situation: _law(shares) for situation, shares in BAD_EXPERIENCES.items()}
+    experiences = {
+        situation: _weigh_scores(shares) for situation, shares in BAD_EXPERIENCES.items()
+    }
     numbers = Counter(
         category or ""
         for situation, category in zip(situations, categories, strict=True)
@@ -128,16 +130,18 @@ def draw_scores(
     by_category = {}
     for name, factor in factors.items():
         bad = [share * factor / mean for share in rest[:3]]
-        by_category[name] = _law(
+        by_category[name] = _weigh_scores(
             (*bad, *(share * (sum(rest) - sum(bad)) / sum(rest[3:]) for share in rest[3:]))
         )
     return [
-        dice.weighted(laws[situation] if situation in laws else by_category[category or ""])
+        dice.weighted(
+            experiences[situation] if situation in experiences else by_category[category or ""]
+        )
         for situation, category in zip(situations, categories, strict=True)
     ]
 
 
-def _law(shares: Sequence[float]) -> Weighted[int]:
+def _weigh_scores(shares: Sequence[float]) -> Weighted[int]:
     return Weighted(zip(SCORES, shares, strict=True))
 
 

@@ -364,7 +364,7 @@ def draw_occasion(dice: Dice, order: Order) -> Occasion | None:
 
 
 def situation(order: Order, occasion: Occasion) -> str:
-    """Which kind of experience this was, for the law of the scores."""
+    """Which kind of experience this was, for the distribution of the scores."""
     if order.delivered is None:
         return "undelivered"
     if order.delivered > occasion.answered:

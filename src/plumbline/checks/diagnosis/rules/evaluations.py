@@ -240,7 +240,8 @@ def find_decoding(history: History) -> Iterator[Finding]:
                 )
                 if better == "sampled"
                 else ("a high temperature: few sampled answers are the likeliest one",),
-                fix="deploy the sampling distribution that was evaluated; say which one a figure is of",
+                fix="deploy the sampling distribution that was evaluated; say which one a "
+                " figure is of",
             )
     yield from _compare_sampling(history)
 

@@ -621,7 +621,7 @@ def find_stuck_prompts(history: History) -> Iterator[Finding]:
 
 SURE = 6.0
 """Standard deviations of the steps around, that 0 lies below them: with a chance of 10^-9 of a
-normal law, and small batches of rewards of 0 and 1 never come to more than 4."""
+normal distribution, and small batches of rewards of 0 and 1 never come to more than 4."""
 LEAST = 0.02
 """Of the highest value, that this standard deviation is taken to be at least."""
 AROUND = 20

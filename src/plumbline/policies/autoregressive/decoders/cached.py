@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from plumbline.policies.autoregressive.decoders import Decoder
-from plumbline.policies.pretrained.policy import padded
+from plumbline.policies.pretrained.policy import pad_rows
 
 
 class CachedDecoder(Decoder):
@@ -36,7 +36,7 @@ class CachedDecoder(Decoder):
     ) -> Tensor:
         """See `Decoder.begin`."""
         ids, mask = (
-            each.long().to(self.model.device) for each in padded(prompts, self.pad_id, left=True)
+            each.long().to(self.model.device) for each in pad_rows(prompts, self.pad_id, left=True)
         )
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
         output = self.model(

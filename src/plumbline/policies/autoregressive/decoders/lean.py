@@ -23,7 +23,7 @@ from torch.nn import functional
 from plumbline.policies.autoregressive.decoders import Decoder, threads_for
 from plumbline.policies.autoregressive.packing import has_shared_attention
 from plumbline.policies.pretrained.adapters import Projection
-from plumbline.policies.pretrained.policy import by_onednn, padded
+from plumbline.policies.pretrained.policy import pad_rows, uses_onednn
 from plumbline.policies.token_logprobs import exact, logits_of
 
 MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
@@ -63,7 +63,7 @@ class LeanDecoder(Decoder):
         self.scale = self.layers[0].self_attn.scaling
         # tokens; of each layer keys and values
         self.shared: tuple[list[int], list[tuple[Tensor, Tensor]]] = [], []
-        lay_out = lay_out and by_onednn(model)
+        lay_out = lay_out and uses_onednn(model)
         self.projections = [_projections(layer, lay_out=lay_out) for layer in self.layers]
         self.head = Projection([model.get_output_embeddings()], lay_out=lay_out)
 
@@ -74,7 +74,9 @@ class LeanDecoder(Decoder):
         """See `Decoder.begin`. Padding stands on the right, where causal attention never sees
         it."""
         device, dtype = self.model.device, self.model.dtype
-        ids, there = (each.to(device) for each in padded(prompts, rounded=by_onednn(self.model)))
+        ids, there = (
+            each.to(device) for each in pad_rows(prompts, rounded=uses_onednn(self.model))
+        )
         before = self._behind(list(prompts[0][:shared]), len(prompts)) if shared else None
         output = self.read(ids[:, shared:], before)
         cache = output.past_key_values.layers
@@ -102,7 +104,7 @@ class LeanDecoder(Decoder):
         from transformers import DynamicCache
 
         if self.shared[0] != shared:
-            ids, _ = padded([shared], rounded=by_onednn(self.model))
+            ids, _ = pad_rows([shared], rounded=uses_onednn(self.model))
             read = self.read(ids.to(self.model.device)).past_key_values.layers
             self.shared = (
                 shared,
@@ -116,7 +118,7 @@ class LeanDecoder(Decoder):
     def read(self, ids: Tensor, before: Any = None) -> Any:
         """The body's output for ids [P, L] behind a cache: on a CPU, in 16 bits, rounded as a
         scored pack is."""
-        if not (by_onednn(self.model) and has_shared_attention(self.model)):
+        if not (uses_onednn(self.model) and has_shared_attention(self.model)):
             return self.body(ids, past_key_values=before, use_cache=True)
         # with None transformers makes one
         no_mask = torch.zeros((1, 1, 1, 1), dtype=self.model.dtype)

@@ -1,5 +1,5 @@
-"""The law of the slot policy by full enumeration: nothing is left out, nothing counted twice,
-gradients are true."""
+"""The distribution of the slot policy by full enumeration: nothing is left out, nothing counted
+twice, gradients are true."""
 
 import itertools
 from collections import Counter
@@ -18,25 +18,25 @@ from tests.policies.slots.models import PROMPT, A
 from tests.policies.slots.oracle import everything
 
 DRAWS = 1500
-LAW = SlotSampling(
+SAMPLING = SlotSampling(
     max_tokens=4, steps=2, selector="plackett_luce", temperature=0.7, position_temperature=0.5
 )
-LAWS = {
-    "two rounds": (LAW, [1, 1]),
-    "one round": (replace(LAW, steps=1, temperature=1.3), [2]),
-    "evenly": (replace(LAW, selector="random"), [1, 1]),
-    "filters": (replace(LAW, top_k=2, temperature=1.0), [1, 1]),
-    "nucleus": (replace(LAW, top_p=0.8, temperature=1.5), [1, 1]),
-    "sure of places": (replace(LAW, position_temperature=0.05), [1, 1]),
-    "three slots": (replace(LAW, max_tokens=6), [1, 2]),
-    "three slots evenly": (replace(LAW, max_tokens=6, selector="random"), [1, 2]),
+SAMPLINGS = {
+    "two rounds": (SAMPLING, [1, 1]),
+    "one round": (replace(SAMPLING, steps=1, temperature=1.3), [2]),
+    "evenly": (replace(SAMPLING, selector="random"), [1, 1]),
+    "filters": (replace(SAMPLING, top_k=2, temperature=1.0), [1, 1]),
+    "nucleus": (replace(SAMPLING, top_p=0.8, temperature=1.5), [1, 1]),
+    "sure of places": (replace(SAMPLING, position_temperature=0.05), [1, 1]),
+    "three slots": (replace(SAMPLING, max_tokens=6), [1, 2]),
+    "three slots evenly": (replace(SAMPLING, max_tokens=6, selector="random"), [1, 2]),
 }
 
 
-def listed(policy, law, counts):
+def listed(policy, sampling, counts):
     prompt = policy.chat.prompt(PROMPT)
     with torch.no_grad():
-        pairs = everything(policy.model, prompt, law, policy.width, counts)
+        pairs = everything(policy.model, prompt, sampling, policy.width, counts)
     return [trajectory for trajectory, _ in pairs], torch.stack([total for _, total in pairs])
 
 
@@ -45,34 +45,34 @@ def totals(policy, trajectories):
     return terms.logprobs.new_zeros(len(trajectories)).index_add(0, terms.owner, terms.logprobs)
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", SAMPLINGS)
 def test_the_scorer_is_the_oracle_and_sums_to_one(exact, name):
-    law, counts = LAWS[name]
-    trajectories, wanted = listed(exact, law, counts)
+    sampling, counts = SAMPLINGS[name]
+    trajectories, wanted = listed(exact, sampling, counts)
     with torch.no_grad():
         found = totals(exact, trajectories)
     torch.testing.assert_close(found, wanted, atol=1e-10, rtol=0)
     # The filters' support is found in either code by its own comparison of rounded numbers.
-    assert found.exp().sum().item() == pytest.approx(1, abs=1e-12 if law.top_p == 1 else 1e-9)
+    assert found.exp().sum().item() == pytest.approx(1, abs=1e-12 if sampling.top_p == 1 else 1e-9)
 
 
 def test_tokens_alone_do_not_sum_to_one(exact):
-    """The control: without the choice of slots the probabilities are of no law."""
-    trajectories, _ = listed(exact, *LAWS["two rounds"])
+    """The control: without the choice of slots the probabilities are of no distribution."""
+    trajectories, _ = listed(exact, *SAMPLINGS["two rounds"])
     terms = exact.score(trajectories)
     tokens = terms.logprobs.masked_fill(terms.selection, 0.0).detach()
     sums = tokens.new_zeros(len(trajectories)).index_add(0, terms.owner, tokens)
     assert sums.exp().sum().item() > 1.5
 
 
-@pytest.mark.parametrize("name", LAWS)
-def test_the_sampler_draws_the_oracles_law(policy, name):
-    law, counts = LAWS[name]
-    trajectories, wanted = listed(policy, law, counts)
+@pytest.mark.parametrize("name", SAMPLINGS)
+def test_the_sampler_draws_the_oracles_distribution(policy, name):
+    sampling, counts = SAMPLINGS[name]
+    trajectories, wanted = listed(policy, sampling, counts)
     chances = dict(
         zip((_key([one]) for one in trajectories), wanted.double().exp().tolist(), strict=True)
     )
-    (drawn,) = sample_trajectories(policy, [PROMPT], DRAWS, law, seed=3)
+    (drawn,) = sample_trajectories(policy, [PROMPT], DRAWS, sampling, seed=3)
     counted = Counter(_key([one]) for one in drawn)
     assert set(counted) <= set(chances)
     scored = policy.score(list({_key([one]): one for one in drawn}.values()))
@@ -83,12 +83,12 @@ def test_the_sampler_draws_the_oracles_law(policy, name):
 
 @pytest.mark.parametrize("selector", get_args(SlotSampling.__annotations__["selector"]))
 def test_both_laws_hold_under_every_selector_or_it_says_that_it_has_none(policy, selector):
-    law = replace(LAW, selector=selector)
-    if not policy.exact(law):
+    sampling = replace(SAMPLING, selector=selector)
+    if not policy.exact(sampling):
         with pytest.raises(RecipeError):
-            check_policy(policy, PROMPT, law, draws=10)
+            check_policy(policy, PROMPT, sampling, draws=10)
         return
-    laws = check_policy(policy, PROMPT, law, draws=DRAWS)
+    laws = check_policy(policy, PROMPT, sampling, draws=DRAWS)
     assert laws.gap < 1e-5
     assert laws.chi_square_p > 1e-3
     assert laws.mass == pytest.approx(1, abs=0.01)
@@ -98,9 +98,9 @@ def test_an_even_choice_moves_no_weight(exact):
     """Its term is a number: loss and gradient are those of the tokens alone, and its divergence is
     none."""
     exact.keep_reference()
-    (drawn,) = sample_trajectories(exact, [PROMPT], 6, LAWS["three slots evenly"][0], seed=0)
+    (drawn,) = sample_trajectories(exact, [PROMPT], 6, SAMPLINGS["three slots evenly"][0], seed=0)
     bare = [
-        replace(each, steps=tuple(replace(step, selection=None) for step in each.steps))
+        replace(each, transitions=tuple(replace(step, selection=None) for step in each.transitions))
         for each in drawn
     ]
     with torch.no_grad():
@@ -124,15 +124,15 @@ def test_a_sampler_of_other_slots_fails_law_2(policy, monkeypatch):
     monkeypatch.setattr(
         plackett_luce, "choose", lambda scores, uniforms, count: honest(scores * 3, uniforms, count)
     )
-    laws = check_policy(policy, PROMPT, LAW, draws=DRAWS, seed=0)
+    laws = check_policy(policy, PROMPT, SAMPLING, draws=DRAWS, seed=0)
     assert laws.gap < 1e-5
     assert laws.chi_square_p < 1e-6
 
 
 def test_a_scorer_of_other_slots_fails_law_1(policy):
-    (drawn,) = sample_trajectories(policy, [PROMPT], 20, LAW, seed=0)
+    (drawn,) = sample_trajectories(policy, [PROMPT], 20, SAMPLING, seed=0)
     scored = policy.score(
-        [replace(each, sampling=replace(LAW, position_temperature=2.0)) for each in drawn]
+        [replace(each, sampling=replace(SAMPLING, position_temperature=2.0)) for each in drawn]
     )
     assert (scored.logprobs - scored.recorded).abs().max() > 0.05
 
@@ -141,7 +141,7 @@ def test_the_policy_gradient_is_the_gradient_of_the_expected_reward(exact):
     """The oracle's gradient is of sum p R by brute force; the scorer's is of sum p R log p. A
     baseline changes none."""
     prompt = exact.chat.prompt(PROMPT)
-    pairs = everything(exact.model, prompt, LAW, exact.width, [1, 1])
+    pairs = everything(exact.model, prompt, SAMPLING, exact.width, [1, 1])
     rewards = torch.tensor(
         [float((trajectory.answer == A).sum()) for trajectory, _ in pairs], dtype=torch.float64
     )
@@ -167,14 +167,16 @@ def test_the_closed_form_divergence_is_the_enumerated_one(exact):
         for index, weight in enumerate(exact.trainable().values()):
             noise = torch.Generator().manual_seed(index)
             weight.add_(0.1 * torch.randn(weight.shape, generator=noise, dtype=weight.dtype))
-    for law, counts in (LAWS["two rounds"], LAWS["one round"]):
-        trajectories, mine = listed(exact, law, counts)
+    for sampling, counts in (SAMPLINGS["two rounds"], SAMPLINGS["one round"]):
+        trajectories, mine = listed(exact, sampling, counts)
         with torch.no_grad():
             terms = exact.score(trajectories, divergence=True)
             reference = exact.score(trajectories, reference=True)
         theirs = mine.new_zeros(len(mine)).index_add(0, reference.owner, reference.logprobs)
         wanted = (mine.exp() * (mine - theirs)).sum()
-        steps = torch.tensor([index for index, each in enumerate(trajectories) for _ in each.steps])
+        steps = torch.tensor(
+            [index for index, each in enumerate(trajectories) for _ in each.transitions]
+        )
         each = mine.new_zeros(len(mine)).index_add(0, steps, terms.divergence)
         assert wanted > 0.05
         assert bool((terms.divergence >= -1e-6).all())
@@ -186,7 +188,9 @@ def test_the_divergence_has_the_gradient_of_its_finite_difference(exact):
     weight = exact.model.get_decoder().layers[0].mlp.down_proj.weight
     with torch.no_grad():
         weight.mul_(1.5)
-    (drawn,) = sample_trajectories(exact, [PROMPT], 3, replace(LAW, max_tokens=8, steps=2), seed=0)
+    (drawn,) = sample_trajectories(
+        exact, [PROMPT], 3, replace(SAMPLING, max_tokens=8, steps=2), seed=0
+    )
     exact.score(drawn, divergence=True).divergence.sum().backward()
     sums = []
     for change in (1e-5, -2e-5):
@@ -201,7 +205,7 @@ def test_the_divergence_has_the_gradient_of_its_finite_difference(exact):
 def test_reinforce_on_enumerated_trajectories_reaches_the_optimum(exact):
     """Reward: places that hold the first token. The expected reward only rises, and ends near 4 of
     4."""
-    trajectories, _ = listed(exact, LAW, [1, 1])
+    trajectories, _ = listed(exact, SAMPLING, [1, 1])
     rewards = torch.tensor(
         [float((t.answer == A).sum()) for t in trajectories], dtype=torch.float64
     )

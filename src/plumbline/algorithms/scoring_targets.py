@@ -1,5 +1,5 @@
-"""A view: some of a rollout's states, with weights. The policy scores views; the surrogate sums
-them."""
+"""A scoring target: some of a rollout's states, with weights. The policy scores targets; the
+surrogate sums them."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,35 +9,35 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.records import Step, Trajectory
+from plumbline.records import Trajectory, Transition
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class View:
+class ScoringTarget:
     """States to score for one trajectory: for a rollout, or one of its turns."""
 
     owner: int
-    """Index of the trajectory among those that views were made of."""
+    """Index of the trajectory among those that targets were made of."""
     trajectory: Trajectory
     """The trajectory with the steps to score; each step has its weight."""
 
 
 class Scores(Protocol):
-    """What an algorithm asks of the policy that will score its views."""
+    """What an algorithm asks of the policy that will score its targets."""
 
     family: str
     stepwise: bool
     """Whether each step is scored by a forward pass of its own; False: one pass scores a whole
     trajectory."""
 
-    def hide(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Step:
+    def mask_positions(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Transition:
         """A step that fills in the `hidden` positions [L] of the answer's canvas from the others.
 
         Its state is the canvas with these positions masked; its tokens are the answer's own; its
         recorded log-probabilities are not a number, because nobody sampled them.
 
         Raises:
-            RecipeError: the policy cannot hide positions.
+            RecipeError: the policy cannot mask positions.
         """
         ...
 
@@ -59,40 +59,43 @@ class Scores(Protocol):
 Pick = Literal["stratified", "uniform"]
 
 
-def trajectory_views(
+def make_trajectory_targets(
     trajectories: Sequence[Trajectory],
     keep: int | None,
     pick: Pick,
     rng: np.random.Generator,
     *,
     split: bool,
-) -> list[View]:
-    """Views of every trajectory.
+) -> list[ScoringTarget]:
+    """Targets of every trajectory.
 
-    A trajectory that ended in fewer than K steps, though its law allows K, is scored whole.
+    A trajectory that ended in fewer than K steps, though its sampling distribution allows K, is
+    scored whole.
 
     Args:
         trajectories: what was sampled.
         keep: K; None scores all steps.
         pick: how K steps are drawn.
         rng: draws them.
-        split: a view for each step (a policy that scores each in a forward pass of its own can then
-            put any of them into a pass); else one view holds all.
+        split: a target for each step (a policy that scores each in a forward pass of its own can
+            then put any of them into a micro-batch); else one target holds all.
 
     Raises:
-        ValueError: K exceeds the steps that a trajectory's law allows.
+        ValueError: K exceeds the steps that a trajectory's sampling distribution allows.
     """
-    views = []
+    targets = []
     for owner, trajectory in enumerate(trajectories):
-        steps = trajectory.steps
+        steps = trajectory.transitions
         if keep is not None and not len(steps) < keep <= (trajectory.sampling.most_steps or 0):
-            steps = tuple(_some(steps, keep, pick, rng))
+            steps = tuple(_draw_transitions(steps, keep, pick, rng))
         for part in ([step] for step in steps) if split else [steps]:
-            views.append(View(owner, replace(trajectory, steps=tuple(part))))
-    return views
+            targets.append(ScoringTarget(owner, replace(trajectory, transitions=tuple(part))))
+    return targets
 
 
-def _some(steps: Sequence[Step], keep: int, pick: Pick, rng: np.random.Generator) -> Iterator[Step]:
+def _draw_transitions(
+    steps: Sequence[Transition], keep: int, pick: Pick, rng: np.random.Generator
+) -> Iterator[Transition]:
     total = len(steps)
     if keep > total:
         raise ValueError(f"cannot score {keep} of {total} steps")
@@ -107,55 +110,60 @@ def _some(steps: Sequence[Step], keep: int, pick: Pick, rng: np.random.Generator
 
 # -- bound -----------------------------------------------------------------------------------------
 #
-# Bounds on an answer's log-likelihood, from a few looks at it with some positions hidden.
+# Bounds on an answer's log-likelihood, from a few samples of masked positions.
 #
 # Letters: L positions of the canvas, S a set of hidden positions, H = |S|.
 #
 # A masked model that fills in positions in random order has log p(y) >= E_S [ weight * sum_{i in S}
 # log p(y_i | rest) ]. What differs between the algorithms is how S is drawn and what it counts:
-# each has its `looks`.
+# each has its `sample_masks`.
 #
 # None is the log-probability of the trajectory that was sampled, so a report says that they are not
 # exact. Tokens are scored at temperature 1, as published: the bound is one of the model, not of the
-# sampler's law.
+# sampler's distribution.
 
-Look = tuple[NDArray[np.bool_], float]
+MaskSample = tuple[NDArray[np.bool_], float]
 """A hidden set [L], and what it counts."""
-Looks = Callable[[int, int, np.random.Generator], Iterable[Look]]
-"""From L, the number of draws, and who draws them."""
+MaskSampler = Callable[[int, int, np.random.Generator], Iterable[MaskSample]]
+"""From L, the number of samples, and who draws them."""
 
 
-def bound_views(
+def make_bound_targets(
     policy: Scores,
     trajectories: Sequence[Trajectory],
-    looks: Looks,
-    draws: int,
+    sample_masks: MaskSampler,
+    mask_samples: int,
     rng: np.random.Generator,
-) -> list[View]:
-    """One view for each rollout, that holds all of its looks.
+) -> list[ScoringTarget]:
+    """One target for each rollout, that holds all of its mask samples.
 
-    A look that hides nothing says nothing and is left out, and so is a rollout all of whose looks
-    do.
+    A sample that hides nothing says nothing and is left out, and so is a rollout all of whose
+    samples do.
 
     Args:
         policy: hides positions.
         trajectories: what was sampled.
-        looks: of the algorithm.
-        draws: Monte Carlo draws or quadrature nodes.
+        sample_masks: of the algorithm.
+        mask_samples: Monte Carlo samples or quadrature nodes.
         rng: draws the sets.
 
     Raises:
-        RecipeError: the policy cannot hide positions.
+        RecipeError: the policy cannot mask positions.
     """
-    views = []
+    targets = []
     for owner, trajectory in enumerate(trajectories):
         length = trajectory.sampling.max_tokens
-        seen = [(hidden, weight) for hidden, weight in looks(length, draws, rng) if hidden.any()]
+        seen = [
+            (hidden, weight)
+            for hidden, weight in sample_masks(length, mask_samples, rng)
+            if hidden.any()
+        ]
         if not seen:
             continue
         steps = tuple(
-            replace(policy.hide(trajectory, hidden), weight=weight) for hidden, weight in seen
+            replace(policy.mask_positions(trajectory, hidden), weight=weight)
+            for hidden, weight in seen
         )
         plain = type(trajectory.sampling)(max_tokens=length)
-        views.append(View(owner, replace(trajectory, steps=steps, sampling=plain)))
-    return views
+        targets.append(ScoringTarget(owner, replace(trajectory, transitions=steps, sampling=plain)))
+    return targets

@@ -1,4 +1,4 @@
-"""The token law against transformers' own warpers and against counted draws."""
+"""The token distribution against transformers' own warpers and against counted draws."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from plumbline.policies.sampling_distribution import draw, log_prob, restrict
 from plumbline.records import Sampling
 
 DRAWS = 15_000
-LAWS = [
+SAMPLINGS = [
     Sampling(),
     Sampling(temperature=0.3),
     Sampling(temperature=2.0),
@@ -21,7 +21,7 @@ LAWS = [
 ]
 
 
-def transformers_law(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
+def transformers_distribution(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
     """Probabilities by the peer's warpers, in the order in which `generate` applies them."""
     scores = (
         TemperatureLogitsWarper(sampling.temperature)(None, logits)
@@ -35,16 +35,18 @@ def transformers_law(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
     return scores.softmax(-1)
 
 
-@pytest.mark.parametrize("sampling", LAWS, ids=str)
-def test_the_law_is_transformers_law(sampling):
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
+def test_the_distribution_is_transformers_distribution(sampling):
     logits = torch.randn(20, 211, generator=torch.Generator().manual_seed(1)) * 3
     ours = restrict(logits, sampling).softmax(-1)
-    torch.testing.assert_close(ours, transformers_law(logits, sampling), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(
+        ours, transformers_distribution(logits, sampling), atol=1e-6, rtol=1e-5
+    )
 
 
-@pytest.mark.parametrize("sampling", LAWS, ids=str)
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
 @pytest.mark.parametrize("vocabulary", [7, 128, 300])
-def test_draws_follow_the_law(sampling, vocabulary):
+def test_draws_follow_the_distribution(sampling, vocabulary):
     """A chi-square; scipy is the oracle of its tail."""
     from scipy import stats
 
@@ -52,22 +54,22 @@ def test_draws_follow_the_law(sampling, vocabulary):
     logits = torch.randn(1, vocabulary, generator=generator) * 2
     uniforms = torch.rand(DRAWS, dtype=torch.float64, generator=generator)
     tokens, logprobs = draw(logits.expand(DRAWS, -1), uniforms, sampling)
-    law = restrict(logits, sampling).softmax(-1)[0].double()
+    probabilities = restrict(logits, sampling).softmax(-1)[0].double()
     counts = torch.bincount(tokens, minlength=vocabulary).double()
-    assert counts[law == 0].sum() == 0
-    often = law * DRAWS >= 5
+    assert counts[probabilities == 0].sum() == 0
+    often = probabilities * DRAWS >= 5
     observed = torch.cat([counts[often], counts[~often].sum()[None]])
-    expected = torch.cat([law[often], law[~often].sum()[None]]) * DRAWS
+    expected = torch.cat([probabilities[often], probabilities[~often].sum()[None]]) * DRAWS
     kept = expected > 0
     if kept.sum() > 1:
         assert (
             stats.chisquare(observed[kept], expected[kept] * observed.sum() / expected.sum()).pvalue
             > 1e-3
         )
-    torch.testing.assert_close(logprobs.double(), law[tokens].log(), atol=1e-5, rtol=0)
+    torch.testing.assert_close(logprobs.double(), probabilities[tokens].log(), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("sampling", LAWS)
+@pytest.mark.parametrize("sampling", SAMPLINGS)
 def test_rows_drawn_in_slices_are_drawn_as_they_are_together(sampling, monkeypatch):
     generator = torch.Generator().manual_seed(4)
     logits = torch.randn(7, 300, generator=generator) * 4
@@ -87,7 +89,7 @@ def test_rows_drawn_in_slices_are_drawn_as_they_are_together(sampling, monkeypat
 
 
 def test_draws_at_another_temperature_fail_the_same_test():
-    """The negative control: the chi-square above has the power to see a wrong law."""
+    """The negative control: the chi-square above has the power to see a wrong distribution."""
     from scipy import stats
 
     logits = torch.randn(1, 40, generator=torch.Generator().manual_seed(0)) * 2
@@ -137,7 +139,7 @@ def test_a_recorded_token_stays_in_the_support_of_the_scorer():
     assert outside.item() < -1
 
 
-@pytest.mark.parametrize("sampling", LAWS, ids=str)
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
 def test_scores_do_not_depend_on_how_the_rows_are_arranged(sampling):
     """[2, 3, V] and [V] are scored as [6, V] is, and each row keeps its own token in the
     support."""
