@@ -31,7 +31,7 @@ from plumbline.recipe import parse
 from plumbline.records import Example, Outcome, Sampling, Score, Step, Trajectory
 from plumbline.rollouts.collect import collect
 from plumbline.tasks.task import Task
-from plumbline.training.microbatches import Passes
+from plumbline.training.microbatches import Microbatches
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import credit, update_policy
 
@@ -104,10 +104,10 @@ def stepping(policy, chats, law, copies):
     """One of our RL steps, of any family; it returns the seconds of its rollouts and of its
     update."""
     rates = {"learning_rate": RATE, "schedule": "constant", "betas": (0.9, 0.999)}
-    rl = {"steps": 10**6, "group_size": copies, "optimiser": rates, "tokens_per_pass": 16384}
+    rl = {"steps": 10**6, "group_size": copies, "optimiser": rates, "tokens_per_microbatch": 16384}
     recipe = parse({"name": "ours", "model": {"name": "any", "family": policy.family}, "rl": rl})
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, recipe.rl.steps)
-    passes = Passes(optimiser, policy)
+    microbatches = Microbatches(optimiser, policy)
     examples = [Example(id=str(i), messages=chat, gold="") for i, chat in enumerate(chats)]
     count = [0]
 
@@ -117,7 +117,7 @@ def stepping(policy, chats, law, copies):
         groups = collect(policy, AnyText(), examples, copies=copies, sampling=law, key=(count[0],))
         drawn = time.perf_counter()
         credits_ = credit(groups, recipe.rl, np.random.default_rng(0))
-        update_policy(policy, optimiser, credits_, recipe, count[0], passes)
+        update_policy(policy, optimiser, credits_, recipe, count[0], microbatches)
         return drawn - began, time.perf_counter() - drawn
 
     return step

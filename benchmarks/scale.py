@@ -32,7 +32,7 @@ from plumbline.engines.workers import open_samplers, spread_verdicts, workers
 from plumbline.policies import open_policy
 from plumbline.recipe import parse
 from plumbline.records import Request, Sampling
-from plumbline.rollouts.reward_workers import Judging
+from plumbline.rollouts.reward_workers import RewardWorkers
 from plumbline.tasks import open_task
 
 COPIES, VOCABULARY = 8, 4096
@@ -98,17 +98,17 @@ def verdicts(folder: Path, count: int, options: argparse.Namespace) -> Iterator[
     recipe = _recipe(wanted, verdicts=count)
 
     def work(number: int) -> list[Any]:
-        with Judging(judged, examples) as judging:
+        with RewardWorkers(judged, examples) as workers:
             # as a sampler tells them: whole groups wait where a worker is late
             for copy in range(COPIES):
                 for prompt, answers in enumerate(texts):
-                    judging.tell(
+                    workers.submit(
                         prompt,
                         copy,
                         answers[copy % 4].replace("SELECT", f"SELECT /* {number} {copy} */", 1),
                     )
         return [
-            judging.verdict(prompt, copy)[1]
+            workers.result(prompt, copy)[1]
             for prompt in range(len(examples))
             for copy in range(COPIES)
         ]

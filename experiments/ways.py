@@ -2,12 +2,13 @@
 and their controls.
 
     plumbline get smollm2-135m
-    python experiments/ways.py run strict-json sft grpo --seed 0   # a row to ways.jsonl as an arm ends; resumes
-    python experiments/ways.py run strict-json all --seed 0 1 2 --start 300 --seconds 600    # after a little SFT
-    python experiments/ways.py table strict-json --start 300 --seconds 600                   # as in docs/which-way.md
-    python experiments/ways.py figure docs/which-way.svg --start 300 --seconds 600
-    python experiments/ways.py signal short-answers                # what 64, 256 or 1,024 answers a step buy
-    python experiments/ways.py parses strict-json                  # what "it parses" accepts and the verifier does not
+    python experiments/ways.py run strict-json sft grpo --seed 0   # a row to ways.jsonl as an arm
+    ends; resumes python experiments/ways.py run strict-json all --seed 0 1 2 --start 300 --seconds
+    600    # after a little SFT python experiments/ways.py table strict-json --start 300 --seconds
+    600                   # as in docs/which-way.md python experiments/ways.py figure
+    docs/which-way.svg --start 300 --seconds 600 python experiments/ways.py signal short-answers
+               # what 64, 256 or 1,024 answers a step buy python experiments/ways.py parses
+    strict-json                  # what "it parses" accepts and the verifier does not
 
 The arms are the recipes strict-json-*, with another task where it is asked for. All are trained for
 as many processor-seconds, whatever steps their recipe says, and asked the same held-out prompts,
@@ -337,7 +338,7 @@ def measure_signal(name: str, model: str | None, sizes: list[int]) -> str:
 
     from plumbline.policies import open_policy
     from plumbline.rollouts.collect import collect
-    from plumbline.training.microbatches import Passes
+    from plumbline.training.microbatches import Microbatches
     from plumbline.training.optimiser import Optimiser
     from plumbline.training.update import credit, update_policy
 
@@ -355,7 +356,7 @@ def measure_signal(name: str, model: str | None, sizes: list[int]) -> str:
     drawn = time.perf_counter() - began
     still = recipe.rl.optimiser.model_copy(update={"learning_rate": 1e-30})
     optimiser = Optimiser(policy.trainable(), still, 1)
-    passes = Passes(optimiser, policy)
+    microbatches = Microbatches(optimiser, policy)
     lengths = [rollout.num_tokens for each in groups for rollout in each.rollouts]
     lines = [
         f"{len(lengths)} answers of {np.mean(lengths):.1f} tokens drawn in {drawn:.0f} s",
@@ -368,7 +369,9 @@ def measure_signal(name: str, model: str | None, sizes: list[int]) -> str:
             credits_ = credit(
                 groups[start : start + size // group], recipe.rl, np.random.default_rng(0)
             )
-            found.append(update_policy(policy, optimiser, credits_, recipe, 0, passes).gradient)
+            found.append(
+                update_policy(policy, optimiser, credits_, recipe, 0, microbatches).gradient
+            )
         signal, noise = np.mean(
             [[each.signal, each.noise] for each in found if each is not None], axis=0
         )

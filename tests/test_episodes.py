@@ -30,7 +30,7 @@ from plumbline.training.update import credit, independent_parts, update_policy
 from tests.evaluation.shown_toy import ShownToy
 from tests.policies import families
 from tests.policies.conftest import family_folders, masked_folder  # noqa: F401 - fixtures
-from tests.test_judging import trajectory
+from tests.test_reward_workers import trajectory
 from tests.toy import ToyTask
 from tests.training.toy_runs import toy_recipe
 
@@ -269,7 +269,7 @@ def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(family, folders, 
     """Against a plain sum over all terms; the signal is measured over groups, not over prompts of
     later turns."""
     policy = opened(family, folders)
-    task, recipe = Varied({"size": 3}), toy_recipe(steps=1, tokens_per_pass=100)
+    task, recipe = Varied({"size": 3}), toy_recipe(steps=1, tokens_per_microbatch=100)
     groups = collect(
         policy, task, task.examples("train"), copies=4, sampling=LONGER[family], key=(0,)
     )

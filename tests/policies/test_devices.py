@@ -10,7 +10,7 @@ from plumbline.api import sampled
 from plumbline.policies.autoregressive.decoders import graphs
 from plumbline.policies.pretrained import loading
 from plumbline.policies.sampling_distribution import noises
-from plumbline.training import microbatches as passes
+from plumbline.training import microbatches
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import Credit, update_policy
 from tests.fake_gpu import Tape, fake_gpu, is_there
@@ -50,7 +50,7 @@ def family(request, family_folders, monkeypatch):
     monkeypatch.setattr(graphs, "_memory", lambda buffers: 8e10)
     monkeypatch.setattr(loading, "count_devices", lambda kind: 1)
     for planted, value in {"begin_peak": None, "peak": 10**6, "within_reach": 10**9}.items():
-        monkeypatch.setattr(passes, planted, lambda device, value=value: value)
+        monkeypatch.setattr(microbatches, planted, lambda device, value=value: value)
     with fake_gpu():
         yield (
             name,

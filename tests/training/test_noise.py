@@ -93,7 +93,7 @@ def test_there_is_nothing_to_compare_in_one_part(sizes, groups):
     assert signal_and_noise(4.0, [4.0], sizes, groups) is None
 
 
-def test_passes_that_share_a_group_are_one_part_and_a_late_pass_joins_earlier_ones():
+def test_micro_batches_that_share_a_group_are_one_part_and_a_late_one_joins_earlier_ones():
     assert independent_parts([[b"a"], [b"b", b"c"]]) == ([0, 1], {0: 1, 1: 2})
     part_of, sizes = independent_parts([[b"a"], [b"a", b"b"], [b"c"], [b"c"], [b"d"]])
     assert part_of[0] == part_of[1] != part_of[2] == part_of[3] != part_of[4] != part_of[0]
@@ -128,23 +128,25 @@ class TestGradientParts:
 
 
 def test_a_batch_cut_differently_measures_the_same(tiny_folder):
-    """Groups of 4 whole in a pass, or in halves, or each rollout by itself: the parts are the
-    groups all the same."""
+    """Groups of 4 whole in a micro-batch, or in halves, or each rollout by itself: the parts are
+    the groups all the same."""
     chats = [[{"role": "user", "content": word}] for word in ("um", "dois", "três")]
     found = []
-    for tokens_per_pass in (1, 60, 10_000):
+    for tokens_per_microbatch in (1, 60, 10_000):
         policy = fresh_policy(tiny_folder)
         groups = sampled(policy, chats, 4, Sampling(max_tokens=8), seed=0)
-        recipe = toy_recipe(steps=1, tokens_per_pass=tokens_per_pass)
+        recipe = toy_recipe(steps=1, tokens_per_microbatch=tokens_per_microbatch)
         credits_ = [
             Credit((trajectory,), [1.0, -0.5, -0.25, -0.25][copy] * (number < 2), 0.01)
             for number, group in enumerate(groups)
             for copy, trajectory in enumerate(group)
         ]
         optimiser = Optimiser(policy.trainable(), OptimiserSection(), 1)
-        passes = len(policy.batches([turn for c in credits_ for turn in c.turns], tokens_per_pass))
+        microbatches = len(
+            policy.batches([turn for c in credits_ for turn in c.turns], tokens_per_microbatch)
+        )
         update = update_policy(policy, optimiser, credits_, recipe, 0)
-        found.append((passes, update.gradient))
+        found.append((microbatches, update.gradient))
     assert found[0][0] == 12
     assert found[2][0] < 12
     assert found[0][1].noise > 0

@@ -13,7 +13,7 @@ from typing import Any
 from plumbline.config.imports import missing
 from plumbline.errors import DataError
 from plumbline.records import Example, Score
-from plumbline.rollouts.reward_workers import Judging, judge
+from plumbline.rollouts.reward_workers import RewardWorkers, judge
 from plumbline.seeds import generator
 from plumbline.tasks.task import Task, as_task
 
@@ -213,28 +213,28 @@ def to_openenv(task: Task) -> tuple[Any, Any, Any]:
 
         def __init__(self) -> None:
             super().__init__()
-            self.judging: Judging | None = None
+            self.workers: RewardWorkers | None = None
             self.now = State()
 
         def reset(
             self, seed: int | None = None, episode_id: str | None = None, **chosen: Any
         ) -> Asked:
             example = _chosen(task, seed or 0, chosen)
-            self.judging = Judging(task, [example])
+            self.workers = RewardWorkers(task, [example])
             self.now = State(episode_id=episode_id, step_count=0)
             return Asked(
                 messages=[dict(one) for one in example.messages], metadata={"id": example.id}
             )
 
         def step(self, action: Answer, timeout_s: float | None = None, **more: Any) -> Asked:  # noqa: ARG002
-            if self.judging is None:
+            if self.workers is None:
                 raise DataError("no episode was begun, or it is over", "call reset first")
-            judging, self.now.step_count = self.judging, self.now.step_count + 1
-            judging.judge(0, [(0, action.text)])
-            if (asked := judging.asked().get((0, 0))) is not None:
+            workers, self.now.step_count = self.workers, self.now.step_count + 1
+            workers.judge_texts(0, [(0, action.text)])
+            if (asked := workers.next_prompts().get((0, 0))) is not None:
                 return Asked(messages=[dict(one) for one in asked])
-            self.judging = None
-            _, score, failure = judging.verdict(0, 0)
+            self.workers = None
+            _, score, failure = workers.result(0, 0)
             if score is None:
                 return Asked(done=True, reward=None, metadata={"failure": str(failure)})
             return Asked(done=True, reward=score.total, metadata=_details(score))

@@ -2,7 +2,7 @@
 surrogate is.
 
 Letters in shapes: G rollouts of a group, K items of a reward, n rollouts of a step, N terms of a
-pass.
+micro-batch.
 
 An algorithm is a frozen object whose fields are its options, and the loop asks it three things:
 `advantages` with `weights`, `views`, and `surrogate`. It sees rewards, recorded trajectories and
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored(ComparedTerms):
-    """The terms [N] of one pass, as far as they count, and whose they are."""
+    """The terms [N] of one micro-batch, as far as they count, and whose they are."""
 
     owner: Tensor  # [N] index of the view
     step: Tensor  # [N] index of the step among all scored ones
@@ -66,8 +66,8 @@ class Algorithm(Section, ABC):
     """What is scored of a rollout: `trajectory`, exactly the choices that were sampled; or what
     stands for it."""
     has_ratio: ClassVar[bool] = True
-    """Whether new log-probabilities are set against old ones: only then do a lag and a KL mean
-    something, and inner epochs where it does not pick."""
+    """Whether new log-probabilities are set against old ones: only then do async rollouts and a KL
+    mean something, and inner epochs where it does not pick."""
     compares: ClassVar[bool] = True
     """Whether the answers to a prompt are compared with each other, so that one is not enough."""
     picks: ClassVar[bool] = False
@@ -126,8 +126,8 @@ class Algorithm(Section, ABC):
 
     @abstractmethod
     def surrogate(self, scored: Scored) -> Losses:
-        """The loss of one pass. The sum over passes is the batch's, however it was cut into
-        them."""
+        """The loss of one micro-batch. The sum over micro-batches is the batch's, however it was
+        cut into them."""
 
 
 class Clipped(Algorithm):

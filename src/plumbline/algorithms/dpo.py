@@ -3,7 +3,7 @@
 Rule. loss = mean over pairs of -log sigmoid(m), m = beta * [(new - reference)(best) - (new -
 reference)(worst)], with log-probabilities of whole answers. Its gradient is that of -sum of w A log
 p with A = beta * sigmoid(-m) for the best and -A for the worst. So once their log-probabilities are
-known, the two answers may stand in different passes.
+known, the two answers may stand in different micro-batches.
 
 Reason. A verifier gives pairs for nothing, and a pair needs no scale of the reward.
 

@@ -1,18 +1,18 @@
 """What a recipe's `scale` asks for: Ray, and on it workers for verdicts, for rollouts and for an
-update's passes.
+update's micro-batches.
 
-**Verdicts.** Each worker has opened the same task for itself. The threads of `training.judging`
-ask, one for each worker; all else is answered by the task in this process. An episode lives in one
-worker, which is told its next text. Where that died, another one is told all texts so far: what an
-episode comes to depends on its texts alone.
+**Verdicts.** Each worker has opened the same task for itself. The threads of
+`rollouts.reward_workers` ask, one for each worker; all else is answered by the task in this
+process. An episode lives in one worker, which is told its next text. Where that died, another one
+is told all texts so far: what an episode comes to depends on its texts alone.
 
-**Rollouts and passes.** Each worker is a replica of the policy, opened from the stage's own model
-directory. It is handed the trainable weights by the version: whoever has another one takes it over
-before it does anything, so a worker that replaces one that died has the latest. Rollouts are dealt
-in whole chunks, cut as one process cuts them: the same matrix products are done then, and round to
-the same bits on the same kind of processor with the same number of threads. Between machines of two
-kinds, and on GPUs, what is drawn is the same but for what lies within rounding of a border (see
-`Sampler.sample`).
+**Rollouts and micro-batches.** Each worker is a replica of the policy, opened from the stage's own
+model directory. It is handed the trainable weights by the version: whoever has another one takes it
+over before it does anything, so a worker that replaces one that died has the latest. Rollouts are
+dealt in whole chunks, cut as one process cuts them: the same matrix products are done then, and
+round to the same bits on the same kind of processor with the same number of threads. Between
+machines of two kinds, and on GPUs, what is drawn is the same but for what lies within rounding of a
+border (see `Sampler.sample`).
 """
 
 import os
@@ -437,7 +437,7 @@ class TaskWorker:
         return asks, episode.result()
 
 
-# -- rollouts and passes ---------------------------------------------------------------------------
+# -- rollouts and micro-batches --------------------------------------------------------------------
 
 
 def open_samplers(recipe: Recipe, policy: Policy, model: str, run: Run) -> "Samplers":
@@ -450,8 +450,8 @@ def open_samplers(recipe: Recipe, policy: Policy, model: str, run: Run) -> "Samp
 
 
 def open_learners(recipe: Recipe, policy: Policy, model: str, run: Run) -> "Learners":  # noqa: ARG001
-    """Workers that share the passes of an update with this process: one fewer than `scale.learners`
-    says."""
+    """Workers that share the micro-batches of an update with this process: one fewer than
+    `scale.learners` says."""
     return Learners("learners", recipe, policy, model, recipe.scale.learners - 1)
 
 
@@ -531,7 +531,7 @@ def _drawn(policy: Any, requests: Sequence[Request], shared: int) -> bytes:
 
 
 class Learners(Replicas):
-    """Replicas that share an update's passes; see `Helpers`."""
+    """Replicas that share an update's micro-batches; see `Helpers`."""
 
     @contextmanager
     def working(

@@ -133,7 +133,7 @@ class CanvasPolicy(PretrainedPolicy):
     # -- scoring -----------------------------------------------------------------------------------
 
     def parts(self, trajectories: Sequence[Trajectory]) -> Iterator[Sequence[Trajectory]]:
-        """Trajectories in the parts that `score` makes a pass of; by default one."""
+        """Trajectories in the parts that `score` makes a micro-batch of; by default one."""
         yield trajectories
 
     def score(
@@ -283,7 +283,9 @@ class DenoisingPolicy(CanvasPolicy):
         """
         return len(trajectory.steps) * (trajectory.sampling.max_tokens + len(trajectory.prompt)), 0
 
-    def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:
+    def batches(
+        self, trajectories: Sequence[Trajectory], tokens_per_microbatch: int
+    ) -> list[list[int]]:
         """See `Policy.batches`: in order, as many as fit."""
         parts: list[list[int]] = []
         left, previous = 0, b""
@@ -291,7 +293,7 @@ class DenoisingPolicy(CanvasPolicy):
             key, (cost, once) = trajectory.prompt.tobytes(), self.cost(trajectory)
             if not parts or cost + (once if key != previous else 0) > left:
                 parts.append([])
-                left, previous = tokens_per_pass, b""
+                left, previous = tokens_per_microbatch, b""
             parts[-1].append(index)
             left, previous = left - cost - (once if key != previous else 0), key
         return parts

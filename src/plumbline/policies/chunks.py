@@ -184,7 +184,7 @@ def _shared(prompts: Sequence[list[int]]) -> int:
 def pack_sizes(
     trajectories: Sequence[Trajectory],
     lengths: Sequence[int],
-    tokens_per_pass: int,
+    tokens_per_microbatch: int,
     width: int,
     pass_cost: float,
     layouts: Sequence[Layout] | None = None,
@@ -199,7 +199,8 @@ def pack_sizes(
     Args:
         trajectories: equal prompts side by side.
         lengths: tokens that each adds to its prompt in a pack.
-        tokens_per_pass: the longest pack that memory allows; one trajectory always makes a pack.
+        tokens_per_microbatch: the longest pack that memory allows; one trajectory always makes a
+            pack.
         width: H.
         pass_cost: operations of starting one more pass, per layer.
         layouts: of each trajectory; "square" by default.
@@ -223,7 +224,7 @@ def pack_sizes(
         costs = {}
         for size in range(1, count + 1):
             length = size * (prompt + longest) if "rows" in found else prompt + size * longest
-            if length > tokens_per_pass and size > 1:
+            if length > tokens_per_microbatch and size > 1:
                 break
             if "rows" in found:
                 pairs = size * (prompt + longest) ** 2
@@ -250,8 +251,8 @@ def joined(
 ) -> list[list[int]]:
     """Packs of several prompts, as few as hold at most so many tokens each, and about equally many.
 
-    At least two are left: signal and noise of a gradient are told from passes of different prompts.
-    For the same reason nothing is joined where a prompt needs several packs.
+    At least two are left: signal and noise of a gradient are told from micro-batches of different
+    prompts. For the same reason nothing is joined where a prompt needs several packs.
 
     Args:
         packs: of one prompt each, as `pack_sizes` gives them.

@@ -238,7 +238,11 @@ class Policy(ABC):
 
     # -- scoring -----------------------------------------------------------------------------------
 
-    def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:  # noqa: ARG002
+    def batches(
+        self,
+        trajectories: Sequence[Trajectory],
+        tokens_per_microbatch: int,  # noqa: ARG002
+    ) -> list[list[int]]:
         """Cut trajectories into parts that one forward and backward pass can hold; by default all
         stand in one."""
         return [list(range(len(trajectories)))]
@@ -354,9 +358,10 @@ class Policy(ABC):
         """Summed loss over the batch's targets (a scalar).
 
         Args:
-            batch: demonstrations, or those of a pass that a larger batch was cut into.
+            batch: demonstrations, or those of a micro-batch that a larger batch was cut into.
             noise: each one's randomness, for families whose loss draws some. Nothing else may be
-                drawn: a sum over passes is then the loss of the whole batch, however it was cut.
+                drawn: a sum over micro-batches is then the loss of the whole batch, however it was
+                    cut.
         """
 
     @abstractmethod
@@ -411,11 +416,11 @@ class Engine(Sampler, Protocol):
 
 
 Work = Callable[[Policy], Any]
-"""What is done with a policy: some of the passes of a batch."""
+"""What is done with a policy: some of the micro-batches of a batch."""
 
 
 class Helpers(Protocol):
-    """Replicas of a learner, in other processes or threads, which do some of the passes of a
+    """Replicas of a learner, in other processes or threads, which do some of the micro-batches of a
     batch."""
 
     count: int

@@ -39,8 +39,8 @@ ELSEWHERE = {
 }
 """What a folder is that has such a file."""
 HOW = (
-    "sft.tokens_per_pass",
-    "rl.tokens_per_pass",
+    "sft.tokens_per_microbatch",
+    "rl.tokens_per_microbatch",
     "rl.max_gap",
     "rl.patience",
     "evaluation.untrained",

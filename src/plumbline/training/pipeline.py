@@ -154,10 +154,10 @@ def _mixed(recipe: Recipe, tasks: Mapping[str, tuple[Task, Sequence[Example]]]) 
 def _less_memory(recipe: Recipe) -> str:
     """What to do where the memory of the device is not enough: each of it may change at a
     resume."""
-    passes = {"sft.tokens_per_pass": recipe.sft, "rl.tokens_per_pass": recipe.rl}
+    microbatches = {"sft.tokens_per_microbatch": recipe.sft, "rl.tokens_per_microbatch": recipe.rl}
     advice = [
-        f"lower {key} ({section.tokens_per_pass} now)"
-        for key, section in passes.items()
+        f"lower {key} ({section.tokens_per_microbatch} now)"
+        for key, section in microbatches.items()
         if section is not None
     ]
     if isinstance(recipe.model, PretrainedModel) and recipe.model.gradient_checkpointing is False:
@@ -272,7 +272,8 @@ def _rl(recipe: Recipe, run: Run, train: Source, grounds: Sequence[TaskData], mo
 
         def evaluate(done: int) -> dict[str, float]:
             assert recipe.rl is not None
-            idle = None if recipe.rl.lag > 0 else engine  # at a lag it draws in a thread of its own
+            # off-policy it draws in a thread of its own
+            idle = None if recipe.rl.off_policy_steps > 0 else engine
             hand_over(policy, done, idle)
             return evaluate_inside(run, idle or policy, grounds, done)
 
@@ -344,7 +345,7 @@ def _engine(run: Run, policy: Policy, model: str) -> Iterator[Engine | None]:
 
 @contextmanager
 def _learners(run: Run, policy: Policy, model: str) -> Iterator[Helpers | None]:
-    """What shares an update's passes with this process, where the recipe asks for it."""
+    """What shares an update's micro-batches with this process, where the recipe asks for it."""
     if run.recipe.scale.learners == 1:
         yield None
         return

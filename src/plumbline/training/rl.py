@@ -1,8 +1,8 @@
 """RL over recorded trajectories: draw, credit, update, publish. Nothing here knows the family or
 the algorithm.
 
-What it does not do: no value model, no reward model, no KL unless asked, and unless `rl.lag` says
-so no sampling with weights that are older than this step.
+What it does not do: no value model, no reward model, no KL unless asked, and unless
+`rl.off_policy_steps` says so no sampling with weights that are older than this step.
 Groups without signal cost neither a forward nor a backward pass; the denominator counts them all
 the same.
 """
@@ -29,9 +29,9 @@ from plumbline.runs.run import Run
 from plumbline.seeds import generator
 from plumbline.tasks.source import Source
 from plumbline.tasks.task import gold_of
-from plumbline.training.async_rollouts import StepRollouts, drawing
+from plumbline.training.async_rollouts import StepRollouts, open_rollouts
 from plumbline.training.difficulty import choose_prompts
-from plumbline.training.microbatches import Passes
+from plumbline.training.microbatches import Microbatches
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.stage import Stage, StepTimer
 from plumbline.training.update import Credit, Update, credit, smoothed_ratio, update_policy
@@ -71,7 +71,9 @@ def step_metrics(
             [step - turn.version for rollout in rollouts for turn in rollout.turns]
         ),
         "train/sampler_scorer_gap": update.gap if drawn.gap is None else drawn.gap,
-        "train/tis_gap": update.gap if section.lag or section.tis is not None else None,
+        "train/tis_gap": update.gap
+        if section.off_policy_steps or section.tis is not None
+        else None,
     }
 
 
@@ -197,7 +199,7 @@ def train_rl(
         evaluate: called as often as the recipe's `evaluation.every` says; where that is not 0, also
             before the first step and after the last.
         engine: draws in place of the policy.
-        helpers: do some of the passes of each update.
+        helpers: do some of the micro-batches of each update.
         teacher: another model that the KL is measured to.
 
     Raises:
@@ -211,7 +213,7 @@ def train_rl(
         raise DataError("there is nothing to train on: the training split is empty")
     turns = max(task.turns for task in source.tasks.values())
     optimiser = Optimiser(policy.trainable(), section.optimiser, section.steps, RATES[STAGE])
-    passes = Passes(optimiser, policy, run, STAGE, helpers)
+    microbatches = Microbatches(optimiser, policy, run, STAGE, helpers)
     progress = Stage(run, STAGE, optimiser, section.seconds)
     encode = None
     if section.teacher is not None and section.teacher.has_hint:
@@ -225,7 +227,7 @@ def train_rl(
             _resample(sampler, prompts, recipe, step, groups) if section.resample else (groups, {})
         )
 
-    with drawing(policy, draw, section, progress, engine) as rollouts_of:
+    with open_rollouts(policy, draw, section, progress, engine) as rollouts_of:
         if section.beta > 0 or section.algorithm.paired:
             # before the stage resumes: the weights that this stage began with
             policy.keep_reference()
@@ -235,13 +237,13 @@ def train_rl(
                 run.metrics(STAGE, 0, before)
 
             rate, laps = optimiser.learning_rate(step), StepTimer()
-            begin_peak(passes.device)
+            begin_peak(microbatches.device)
             drawn = rollouts_of(step)
             laps.lap("rollouts")
 
             shuffle = generator(recipe.seed, STAGE, "shuffle", step)
             credits_ = credit(drawn.groups, section, shuffle, recipe.controls, turns, encode)
-            update = update_policy(policy, optimiser, credits_, recipe, step, passes, teacher)
+            update = update_policy(policy, optimiser, credits_, recipe, step, microbatches, teacher)
             laps.lap("update")
             progress.spend(laps.seconds["cpu/rollouts"] + laps.seconds["cpu/update"])
 
@@ -260,7 +262,9 @@ def train_rl(
             values |= _evaluated(evaluate, recipe, done, last=progress.is_last(done))
             progress.record(done, values, rows)
             laps.lap("rest")
-            run.timings(STAGE, done, laps.seconds | {"memory/peak_gb": peak(passes.device) / 1e9})
+            run.timings(
+                STAGE, done, laps.seconds | {"memory/peak_gb": peak(microbatches.device) / 1e9}
+            )
 
 
 def _evaluated(

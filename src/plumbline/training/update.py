@@ -1,7 +1,7 @@
 """One batch of credited rollouts becomes `inner_epochs` optimiser steps, whatever the family and
 the likelihood.
 
-Letters in shapes: N terms of a pass, V views.
+Letters in shapes: N terms of a micro-batch, V views.
 """
 
 import math
@@ -25,13 +25,13 @@ from plumbline.recipe import ControlsSection, Recipe, RlSection
 from plumbline.records import Example, Group, Trajectory
 from plumbline.seeds import generator
 from plumbline.training import guards
-from plumbline.training.microbatches import Cut, Passes, Threads, shared_out
+from plumbline.training.microbatches import Cut, Microbatches, Threads, shared_out
 from plumbline.training.optimiser import Optimiser
 
 # -- noise -----------------------------------------------------------------------------------------
 #
-# How much of a step's gradient is signal, from the parts that the batch was cut into: no pass more
-# than the step has.
+# How much of a step's gradient is signal, from the parts that the batch was cut into: no
+# micro-batch more than the step has.
 #
 # Letters in shapes: C parts of a batch, P groups (prompts) in it, M of them in the parts; the
 # others' gradient is 0.
@@ -94,7 +94,7 @@ def signal_and_noise(
 
 
 class GradientParts:
-    """Watches gradients add up over the passes of a batch."""
+    """Watches gradients add up over the micro-batches of a batch."""
 
     def __init__(self, weights: Mapping[str, Tensor]) -> None:
         """Take the weights whose gradients add up, cleared."""
@@ -139,19 +139,19 @@ class GradientParts:
         )
 
 
-def independent_parts(passes: Sequence[Sequence[bytes]]) -> tuple[list[int], dict[int, int]]:
-    """Put passes together that share a group, so that parts are independent of each other.
+def independent_parts(microbatches: Sequence[Sequence[bytes]]) -> tuple[list[int], dict[int, int]]:
+    """Put micro-batches together that share a group, so that parts are independent of each other.
 
     Args:
-        passes: the groups (by their prompt) that each pass holds something of.
+        microbatches: the groups (by their prompt) that each micro-batch holds something of.
 
     Returns:
-        The part of each pass, and how many groups each part holds.
+        The part of each micro-batch, and how many groups each part holds.
     """
     part_of: dict[bytes, int] = {}
     members: dict[int, set[bytes]] = {}
     found: list[int] = []
-    for number, groups in enumerate(passes):
+    for number, groups in enumerate(microbatches):
         merged = set(groups)
         for old in {part_of[group] for group in merged if group in part_of}:
             merged |= members.pop(old)
@@ -272,7 +272,7 @@ class Update:
     """Mean nats: for each term where it is sampled, for each step where it is in closed form."""
     gap: float | None
     """Mean |scored - recorded| log-probability [nats] before the first update. Where the weights
-    that are trained drew the rollouts it is 0 up to rounding, by law 1; at a lag it has what was
+    that are trained drew the rollouts it is 0 up to rounding, by law 1; off-policy it has what was
     learnt since in it, too."""
     terms: int
     """Choices that were scored with gradient; 0 where no group had a signal."""
@@ -291,7 +291,7 @@ def update_policy(
     credits_: Sequence[Credit],
     recipe: Recipe,
     step: int,
-    passes: Passes | None = None,
+    microbatches: Microbatches | None = None,
     teacher: Policy | None = None,
 ) -> Update:
     """`inner_epochs` times an optimiser step on each minibatch of rollouts.
@@ -309,15 +309,15 @@ def update_policy(
         recipe: of the run; with the step its seed decides which steps or hidden positions are
             scored.
         step: which.
-        passes: how the batch is cut; by default as the recipe says, in this process.
+        microbatches: how the batch is cut; by default as the recipe says, in this process.
         teacher: what the KL is measured to in place of the reference.
     """
     section = recipe.rl
     assert section is not None
-    passes = passes or Passes(optimiser)
+    microbatches = microbatches or Microbatches(optimiser)
     algorithm, sampling = section.algorithm, credits_[0].turns[0].sampling
-    # at a lag the sampler's copy is held to it
-    limit = section.max_gap if section.lag == 0 else math.inf
+    # off-policy the sampler's copy is held to it
+    limit = section.max_gap if section.off_policy_steps == 0 else math.inf
     dice = generator(recipe.seed, "rl", "likelihood", step)
     batches = []
     for number in sorted({c.minibatch for c in credits_}):
@@ -326,7 +326,10 @@ def update_policy(
             for c in credits_
             if c.minibatch == number and c.weight > 0 and (section.beta > 0 or not c.is_idle)
         ]
-        if useful and (batch := _batch(policy, recipe, useful, dice, passes, teacher)) is not None:
+        if (
+            useful
+            and (batch := _batch(policy, recipe, useful, dice, microbatches, teacher)) is not None
+        ):
             batches.append(batch)
     if not batches:
         gap = probe_gap(policy, credits_[0].turns)
@@ -335,13 +338,13 @@ def update_policy(
     cut, trial = batches[0].cut, batches[0]
     if trial.estimated:  # its reference is not scored yet
         trial = replace(trial, beta=0.0)
-    tokens = passes.tokens(cut, partial(trial.backward, watch=False), section)
+    tokens = microbatches.max_tokens(cut, partial(trial.backward, watch=False), section)
     updates = len(batches) * section.inner_epochs
     for batch in batches:
         if not section.recorded and updates > 1:
-            batch.old = passes.fitting(batch.cut, batch.plain, tokens)
+            batch.old = microbatches.run_fitting(batch.cut, batch.plain, tokens)
         if batch.estimated or algorithm.paired:
-            batch.reference = passes.fitting(
+            batch.reference = microbatches.run_fitting(
                 batch.cut, partial(batch.plain, reference=True), tokens
             )
     done: list[_Sums] = []
@@ -349,11 +352,13 @@ def update_policy(
     for _ in range(section.inner_epochs):
         for batch in batches:
             margin = (
-                batch.pair(passes.fitting(batch.cut, batch.plain, tokens))
+                batch.pair(microbatches.run_fitting(batch.cut, batch.plain, tokens))
                 if algorithm.paired
                 else None
             )
-            sums = passes.fitting(batch.cut, partial(batch.backward, watch=not done), tokens)
+            sums = microbatches.run_fitting(
+                batch.cut, partial(batch.backward, watch=not done), tokens
+            )
             sums.margin = margin
             if not done and algorithm.exact:
                 guards.check_gap(sums.gap / sums.terms, limit, sampling, policy.family)
@@ -382,7 +387,7 @@ def _batch(
     recipe: Recipe,
     useful: Sequence[Credit],
     dice: np.random.Generator,
-    passes: Passes,
+    microbatches: Microbatches,
     teacher: Policy | None,
 ) -> "_Batch | None":
     """A minibatch of the rollouts that have a gradient, as it is scored; None where nothing is to
@@ -401,13 +406,19 @@ def _batch(
         return None
     credited = [owners[view.owner] for view in views]
     return _Batch(
-        policy, recipe, recipe.rl.beta, views, credited, helpers=passes.helpers, teacher=teacher
+        policy,
+        recipe,
+        recipe.rl.beta,
+        views,
+        credited,
+        helpers=microbatches.helpers,
+        teacher=teacher,
     )
 
 
 @dataclass(slots=True)
 class _Sums:
-    """Sums over the passes of an epoch."""
+    """Sums over the micro-batches of an epoch."""
 
     watched: GradientParts
     sizes: Mapping[int, int]
@@ -423,7 +434,7 @@ class _Sums:
     margin: float | None = None
 
     def join(self, other: "_Sums") -> None:
-        """Add the sums over other passes of the same epoch."""
+        """Add the sums over other micro-batches of the same epoch."""
         for name in ("loss", "gap", "terms", "clipped", "capped", "units", "kl", "kl_terms"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.watched.join(other.watched)
@@ -431,8 +442,8 @@ class _Sums:
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """What a step is made of, and what it is compared with. A pass is a list of indices of its
-    views."""
+    """What a step is made of, and what it is compared with. A micro-batch is a list of indices of
+    its views."""
 
     policy: Policy
     recipe: Recipe
@@ -447,7 +458,7 @@ class _Batch:
     helpers: Helpers | None = None
     teacher: Policy | None = None
     loss: float | None = None
-    """Of pairs, which no pass has whole."""
+    """Of pairs, which no micro-batch has whole."""
 
     @property
     def section(self) -> RlSection:
@@ -467,7 +478,7 @@ class _Batch:
 
     @property
     def cut(self) -> Cut[list[int]]:
-        """From the most tokens of a pass to the passes, as indices of views."""
+        """From the most tokens of a micro-batch to the micro-batches, as indices of views."""
         return partial(self.policy.batches, [view.trajectory for view in self.views])
 
     def hinted(self, indices: Sequence[int]) -> list[Trajectory]:
@@ -498,25 +509,27 @@ class _Batch:
         self.credited = [replace(c, advantage=advantage_of[id(c.turns)]) for c in self.credited]
         return margin
 
-    def plain(self, passes: Sequence[Sequence[int]], *, reference: bool = False) -> list[Tensor]:
+    def plain(
+        self, microbatches: Sequence[Sequence[int]], *, reference: bool = False
+    ) -> list[Tensor]:
         """Log-probabilities of each view without gradient."""
         found, near = (
             dict[int, Tensor](),
             self.helpers if isinstance(self.helpers, Threads) else None,
         )
         for share in shared_out(
-            near, self.policy, passes, partial(_plain, self._bare(), reference)
+            near, self.policy, microbatches, partial(_plain, self._bare(), reference)
         ):
             found |= share
         return [found[index] for index in range(len(self.views))]
 
-    def backward(self, passes: Sequence[Sequence[int]], *, watch: bool) -> _Sums:
-        """Add up the gradient of all passes in the weights; `watch` it, too. Helpers do their share
-        of the passes."""
+    def backward(self, microbatches: Sequence[Sequence[int]], *, watch: bool) -> _Sums:
+        """Add up the gradient of all micro-batches in the weights; `watch` it, too. Helpers do
+        their share of the micro-batches."""
         part_of, sizes = independent_parts(
-            [[self.credited[index].prompt for index in one] for one in passes]
+            [[self.credited[index].prompt for index in one] for one in microbatches]
         )
-        numbered = list(zip(part_of, passes, strict=True))
+        numbered = list(zip(part_of, microbatches, strict=True))
         own, *others = shared_out(
             self.helpers, self.policy, numbered, partial(_add_up, self._bare(), watch)
         )
@@ -531,7 +544,7 @@ class _Batch:
         return replace(self, policy=cast(Policy, None), helpers=None)
 
     def add_up(self, numbered: Sequence[tuple[int, Sequence[int]]], *, watch: bool) -> _Sums:
-        """The same of some passes, each with its part, in this process."""
+        """The same of some micro-batches, each with its part, in this process."""
         sums = _Sums(GradientParts(self.policy.trainable()), {})
         for number, indices in numbered:
             trajectories = [self.views[index].trajectory for index in indices]
@@ -560,7 +573,7 @@ class _Batch:
 def _add_up(
     batch: _Batch, watch: bool, numbered: Sequence[tuple[int, Sequence[int]]], policy: Policy
 ) -> _Sums:
-    """A share of a batch's passes, as sums that can be sent."""
+    """A share of a batch's micro-batches, as sums that can be sent."""
     sums = replace(batch, policy=policy).add_up(numbered, watch=watch)
     sums.watched.weights = []
     return sums
@@ -568,11 +581,11 @@ def _add_up(
 
 @torch.no_grad()
 def _plain(
-    batch: _Batch, reference: bool, passes: Sequence[Sequence[int]], policy: Policy
+    batch: _Batch, reference: bool, microbatches: Sequence[Sequence[int]], policy: Policy
 ) -> dict[int, Tensor]:
-    """Log-probabilities of the views of a share of the passes."""
+    """Log-probabilities of the views of a share of the micro-batches."""
     found = dict[int, Tensor]()
-    for indices in passes:
+    for indices in microbatches:
         part = [batch.views[index].trajectory for index in indices]
         if reference:
             own = batch.teacher is None and not batch.present
@@ -586,7 +599,7 @@ def _plain(
 
 
 def _loss(terms: Terms, batch: _Batch, indices: Sequence[int], sums: _Sums) -> Tensor:
-    """The loss of one pass; numbers for the metrics are added to `sums`."""
+    """The loss of one micro-batch; numbers for the metrics are added to `sums`."""
     section, beta = batch.section, batch.beta
     credited = [batch.credited[index] for index in indices]
     old, reference = (

@@ -182,9 +182,9 @@ def laws(before: BeforeRun) -> Iterator[Finding]:
         yield Finding(
             "warning", what, check="law", evidence=evidence, causes=causes, fix=fix, change=change
         )
-    if rl.lag and rl.old == "rescored" and rl.tis is None:
+    if rl.off_policy_steps and rl.old == "rescored" and rl.tis is None:
         what = (
-            f"answers are drawn with weights that are {rl.lag} versions old, and nothing corrects "
+            f"answers are drawn with weights that are {rl.off_policy_steps} versions old, and nothing corrects "
             "for it (rl.old: "
         )
         what += "rescored without rl.tis)"
@@ -195,20 +195,20 @@ def laws(before: BeforeRun) -> Iterator[Finding]:
             "warning",
             what,
             check="law",
-            evidence={"lag": rl.lag},
+            evidence={"off_policy_steps": rl.off_policy_steps},
             causes=causes,
             fix=fix,
             change=change,
         )
     clips = {key for key in ("clip_low", "clip_high") if key in rl.algorithm.model_fields_set}
-    if clips and rl.inner_epochs == 1 and rl.lag == 0 and rl.recorded:
+    if clips and rl.inner_epochs == 1 and rl.off_policy_steps == 0 and rl.recorded:
         what = (
-            f"{' and '.join(sorted(clips))} can never act: each batch is used once, at lag 0, so "
+            f"{' and '.join(sorted(clips))} can never act: each batch is used once, on-policy, so "
             "every ratio is 1"
         )
         causes = ("settings of a recipe with several updates a batch",)
         fix = "leave the clip out, or use each batch several times"
-        evidence = {"inner_epochs": 1, "lag": 0}
+        evidence = {"inner_epochs": 1, "off_policy_steps": 0}
         change = {"rl.inner_epochs": 2}
         yield Finding(
             "note",

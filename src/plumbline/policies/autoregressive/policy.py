@@ -316,7 +316,9 @@ class AutoregressivePolicy(PretrainedPolicy):
             version=self.version,
         )
 
-    def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:
+    def batches(
+        self, trajectories: Sequence[Trajectory], tokens_per_microbatch: int
+    ) -> list[list[int]]:
         """See `Policy.batches`: of each prompt as many as are cheapest together, and small ones of
         several prompts."""
         width = self.model.config.get_text_config().hidden_size
@@ -327,11 +329,14 @@ class AutoregressivePolicy(PretrainedPolicy):
         layouts = [
             packed if self._goes_in_packs([trajectory]) else "rows" for trajectory in trajectories
         ]
-        packs = pack_sizes(trajectories, lengths, tokens_per_pass, width, pass_cost, layouts)
+        packs = pack_sizes(trajectories, lengths, tokens_per_microbatch, width, pass_cost, layouts)
         if not self._goes_in_packs(trajectories) or (slow and square):
             return packs  # rows repeat their prompt, and a mask is of the whole square
         return joined(
-            packs, trajectories, lengths, min(tokens_per_pass, JOINED) if slow else tokens_per_pass
+            packs,
+            trajectories,
+            lengths,
+            min(tokens_per_microbatch, JOINED) if slow else tokens_per_microbatch,
         )
 
     def score(

@@ -41,7 +41,7 @@ def by_onednn(model: Any) -> bool:
     then rounded up.
 
     It makes code for every shape that it has not met, and keeps 0.6 MB of it, half of them for
-    good; the passes of a run have hundreds of lengths, and 30 products each.
+    good; the micro-batches of a run have hundreds of lengths, and 30 products each.
     """
     return bool(model.device.type == "cpu" and model.dtype != torch.float32)
 

@@ -155,12 +155,12 @@ def check_attention(model: Any, source: str, context: int) -> None:
 # causally, every token at its own position. A token of a clean slot predicts the next one of its
 # slot, and a mask the token that it hides:
 #
-#     loss = mean over the clean slots' targets of -log p   +   (1/L) sum over masked places of -log p / p_mask
-#
+#     loss = mean over the clean slots' targets of -log p   +   (1/L) sum over masked places of -log
+# p / p_mask
 # The published code takes the first mean over all targets of a batch at once, so what a slot counts
 # depends on how much was masked elsewhere, and it is 0/0 where every slot of the batch is masked.
 # Here the mean is each demonstration's own, and 0 where it has no target, so a batch may be cut
-# into any passes.
+# into any micro-batches.
 
 PLAIN = Sampling()
 """The law of supervised training: temperature 1, no filter."""
@@ -391,7 +391,9 @@ class SlotPolicy(CanvasPolicy):
             )
         return Grid.of(sampling, self.width)
 
-    def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:
+    def batches(
+        self, trajectories: Sequence[Trajectory], tokens_per_microbatch: int
+    ) -> list[list[int]]:
         """See `Policy.batches`: consecutive trajectories of one prompt, as many as are cheapest
         together."""
         if not trajectories:
@@ -402,7 +404,7 @@ class SlotPolicy(CanvasPolicy):
         return pack_sizes(
             trajectories,
             lengths,
-            tokens_per_pass,
+            tokens_per_microbatch,
             width,
             PASS_COST if self.device.type == "cpu" else LAUNCHES,
         )

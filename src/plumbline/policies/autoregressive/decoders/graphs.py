@@ -43,8 +43,8 @@ def capture(work: Callable[[], object], pool: Any) -> Any:
         work()  # because it writes the same numbers to the same place
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
-    # thread_local: what a learner allocates in another thread meanwhile (`rl.lag`) must not end the
-    # capture.
+    # thread_local: what a learner allocates in another thread meanwhile (`rl.off_policy_steps`)
+    # must not end the capture.
     with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
         work()
     return graph
