@@ -2,9 +2,10 @@
 and a soak.
 
     plumbline get smollm2-135m
-    python benchmarks/serve.py                                                     # 1 and 32 clients, one at a time
-    PLUMBLINE_VLLM_PYTHON=~/vllm/bin/python python benchmarks/serve.py --vllm      # and the vLLM server, in turns
-    python benchmarks/serve.py --soak 10000        # small requests to a tiny model, and the memory at every tenth
+    python benchmarks/serve.py                                                     # 1 and 32
+    clients, one at a time PLUMBLINE_VLLM_PYTHON=~/vllm/bin/python python benchmarks/serve.py --vllm
+         # and the vLLM server, in turns python benchmarks/serve.py --soak 10000        # small
+    requests to a tiny model, and the memory at every tenth
 
 Each server is a process of its own, and clients stream. In a pair every server is given the same
 chats, one after another, and which begins alternates. Ours is started without ends of an answer,
@@ -103,8 +104,8 @@ def serve(options: argparse.Namespace) -> None:
     from plumbline.records import Sampling
     from plumbline.serve.batched import BatchedBackend
     from plumbline.serve.limits import RequestLimits
-    from plumbline.serve.running import Serving
-    from plumbline.serve.running import serve as run
+    from plumbline.serve.server import ServerOptions
+    from plumbline.serve.server import serve as run
 
     section = AutoregressiveModel(
         name=options.endless, dtype=options.dtype, device="cpu", rows_at_once=options.rows
@@ -112,7 +113,7 @@ def serve(options: argparse.Namespace) -> None:
     policy = open_policy(section, options.endless, 0)
     policy.chat.stop_ids = (-1,)  # type: ignore[attr-defined]
     served = BatchedBackend("m", policy, Sampling(), at_once=options.rows)
-    serving = Serving(
+    serving = ServerOptions(
         host=options.host, port=options.port, limits=RequestLimits(requests=256, seconds=600.0)
     )
     run(lambda: [served], serving, print)

@@ -2,9 +2,10 @@
 in turns.
 
     plumbline get smollm2-135m
-    PLUMBLINE_VLLM_PYTHON=~/vllm/bin/python python benchmarks/vllm_http.py                     # 16 prompts x 8 answers
-    PLUMBLINE_VLLM_PYTHON=~/vllm/bin/python python benchmarks/vllm_http.py --publications 5    # and weights handed over
-    python benchmarks/vllm_http.py --rounding                    # how much of an RL step 16 bits keep; needs no vLLM
+    PLUMBLINE_VLLM_PYTHON=~/vllm/bin/python python benchmarks/vllm_http.py                     # 16
+    prompts x 8 answers PLUMBLINE_VLLM_PYTHON=~/vllm/bin/python python benchmarks/vllm_http.py
+    --publications 5    # and weights handed over python benchmarks/vllm_http.py --rounding
+              # how much of an RL step 16 bits keep; needs no vLLM
 
 The two sides are processes of the same interpreter with the same arguments; while one draws, the
 other waits, and which begins alternates. Every answer runs to its limit, so both write the same
@@ -34,7 +35,7 @@ from plumbline.policies.pretrained import adapters as weights
 from plumbline.policies.pretrained.weight_sync_check import arrived
 from plumbline.recipe.execution import EngineSection
 from plumbline.records import Request, Sampling
-from plumbline.runs.run import Silent
+from plumbline.runs.run import Observer
 
 SENTENCE = "the product came late and the box was broken, but the seller answered quickly. "
 OFFLINE = """
@@ -88,7 +89,7 @@ def main() -> None:
     eager = ["--enforce-eager"] if options.eager else []
     engine = EngineSection(name="vllm", arguments=["--dtype", options.dtype, *eager])
     with tempfile.TemporaryDirectory() as folder:
-        sampler = VllmSampler(engine, policy, Place(Path(folder), 0, Silent()))
+        sampler = VllmSampler(engine, policy, Place(Path(folder), 0, Observer()))
         try:
             throughput(sampler, policy, options)
         finally:
@@ -281,7 +282,7 @@ def publications(options: argparse.Namespace) -> None:
     policy.context = 1024  # type: ignore[attr-defined]
     seconds: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
-        place = Place(Path(folder), 0, Silent(), lambda _, spent: seconds.append(spent))
+        place = Place(Path(folder), 0, Observer(), lambda _, spent: seconds.append(spent))
         sampler = VllmSampler(EngineSection(name="vllm"), policy, place)
         try:
             for version in trained(policy, 7e-5, options.publications):

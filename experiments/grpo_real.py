@@ -2,15 +2,17 @@
 controls.
 
     plumbline get smollm2-135m
-    plumbline run commerce-smollm2-extraction --set rl=null --set sft.steps=150 --set 'evaluation.final=[]' \\
+    plumbline run commerce-smollm2-extraction --set rl=null --set sft.steps=150 --set
+    'evaluation.final=[]' \\
         --out runs/grpo-real/sft-150
-    python experiments/grpo_real.py run long-3e-5 long-1e-4-32 --seed 0  # 15 to 20 minutes each; runs resume
-    python experiments/grpo_real.py run trl-1e-4 --seed 0  # the same by TRL's GRPOTrainer
-    python experiments/grpo_real.py signal runs/grpo-real/sft-150/models/sft  # gradients of two halves of a batch
-    python experiments/grpo_real.py same runs/grpo-real/sft-150/models/sft  # one batch of TRL's through both
-    python experiments/grpo_real.py classes runs/grpo-real/long-1e-4-32-seed0  # what answers say, class by class
-    python experiments/grpo_real.py collect  # finished arms -> grpo_real.jsonl
-    python experiments/grpo_real.py table  # that of docs/research/grpo-on-real-models.md
+    python experiments/grpo_real.py run long-3e-5 long-1e-4-32 --seed 0  # 15 to 20 minutes each;
+    runs resume python experiments/grpo_real.py run trl-1e-4 --seed 0  # the same by TRL's
+    GRPOTrainer python experiments/grpo_real.py signal runs/grpo-real/sft-150/models/sft  #
+    gradients of two halves of a batch python experiments/grpo_real.py same
+    runs/grpo-real/sft-150/models/sft  # one batch of TRL's through both python
+    experiments/grpo_real.py classes runs/grpo-real/long-1e-4-32-seed0  # what answers say, class by
+    class python experiments/grpo_real.py collect  # finished arms -> grpo_real.jsonl python
+    experiments/grpo_real.py table  # that of docs/research/grpo-on-real-models.md
 
 The arms are data: grpo_real.yaml says what they set over the recipe commerce-smollm2-extraction.
 All have the same held-out prompts; arms of one seed see the same training prompts in the same
@@ -37,7 +39,7 @@ from plumbline.evaluation.statistics import mean_interval, paired
 from plumbline.recipe import Recipe, load
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey
-from plumbline.runs.metadata import CARD, Card, trained_on
+from plumbline.runs.metadata import METADATA, ModelMetadata, add_trained_prompts
 from plumbline.runs.observers import LiveView
 from plumbline.runs.run import Run
 from plumbline.storage import read_jsonl, write_json, write_jsonl
@@ -126,7 +128,7 @@ def run_arm(name: str, arm: dict[str, Any], seed: int, threads: int) -> None:
     if (folder / "result.json").is_file():
         return
     share_start(recipe, folder)
-    if arm.get("trainer") == "trl" and not (folder / "models" / "rl" / CARD).is_file():
+    if arm.get("trainer") == "trl" and not (folder / "models" / "rl" / METADATA).is_file():
         train_with_trl(recipe, folder)
     run_recipe(recipe, folder, resume=(folder / "recipe.yaml").is_file(), observers=[LiveView()])
 
@@ -177,17 +179,17 @@ def train_with_trl(recipe: Recipe, folder: Path) -> None:
         saved = run.model("rl")
         trainer.model.save_pretrained(saved)
         trainer.processing_class.save_pretrained(saved)
-        card = Card(
+        card = ModelMetadata(
             recipe=f"{recipe.name} {recipe.identity()} by TRL {trl.__version__}",
             stage="rl",
             task=recipe.task.name,
             options=recipe.task.options,
             model=recipe.model.meaning(),
-            trained_on=trained_on(
+            trained_on=add_trained_prompts(
                 recipe.model.name, (example.fingerprint() for example in task.examples("train"))
             ),
         )
-        write_json(saved / CARD, card.to_json())
+        write_json(saved / METADATA, card.to_json())
 
 
 def trl_trainer(recipe: Recipe, task: Any, folder: Path) -> Any:

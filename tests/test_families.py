@@ -14,7 +14,7 @@ from plumbline.evaluation.models import ModelOptions, as_trained, evaluate_model
 from plumbline.policies import open_policy
 from plumbline.policies.saved import saved_settings
 from plumbline.recipe import ModelSection, parse
-from plumbline.runs.run import Silent
+from plumbline.runs.run import Observer
 from plumbline.storage import read_json, write_json
 from plumbline.training.pipeline import run_recipe
 from plumbline.training.sft import _backward, cut_microbatches
@@ -107,7 +107,7 @@ def test_a_sampler_behind_is_a_copy_that_draws_by_its_own_law(family, runs, tmp_
 
 def evaluated(saved):
     task = ToyTask({"size": 4})
-    return evaluate_model(str(saved), task, task.examples("val"), "val", ModelOptions(), Silent())
+    return evaluate_model(str(saved), task, task.examples("val"), "val", ModelOptions(), Observer())
 
 
 def assert_answers_as_in_its_run(run):

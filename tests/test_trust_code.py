@@ -304,7 +304,7 @@ def test_a_task_of_a_file_is_no_module(word, command, there, plumbline):
     ],
 )
 def test_what_is_typed_is_a_whole_name(word, names):
-    imports.typed([word])
+    imports.note_typed([word])
     noted = os.environ[imports.CONSENT].split("\n")
     assert [one for one in noted if ":" in one and "://" not in one] == names
 
@@ -337,12 +337,12 @@ def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
 def test_a_worker_of_a_cluster_is_told_what_was_consented_to(there, monkeypatch):
     from plumbline.engines.workers import here, stand
 
-    imports.typed(["payload:score"])
+    imports.note_typed(["payload:score"])
     home = here()
     monkeypatch.setenv(imports.CONSENT, "")
     sys.path.insert(0, str(there))
     stand(home)
-    assert imports.allowed("payload:score")
+    assert imports.is_allowed("payload:score")
     assert str(there) not in sys.path
 
 
@@ -449,7 +449,7 @@ def test_what_is_typed_or_trusted_is_asked(file, key, asked, plumbline, there, m
     ],
 )
 def test_an_address_that_is_typed_counts_for_what_is_below_it(typed, place, reached):
-    imports.typed([typed])
+    imports.note_typed([typed])
     with nullcontext() if reached else pytest.raises(UntrustedCodeError):
         imports.check_reach(place, "rows")
 
@@ -518,22 +518,22 @@ def test_a_package_that_declares_plumbline_needs_no_consent(
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.syspath_prepend(tmp_path / "site")
-    assert imports.allowed(f"{name}:fn") is allowed
+    assert imports.is_allowed(f"{name}:fn") is allowed
     assert name not in sys.modules, "nothing is imported to decide it"
     monkeypatch.chdir(tmp_path / "site")
-    assert not imports.allowed(f"{name}:fn"), (
+    assert not imports.is_allowed(f"{name}:fn"), (
         "the working directory is no place of installed packages"
     )
     monkeypatch.chdir(tmp_path / "work")
-    imports.note_file(tmp_path / "site" / "recipe.yaml", "")
-    assert not imports.allowed(f"{name}:fn"), "nor is the folder of a recipe"
+    imports.note_file_text(tmp_path / "site" / "recipe.yaml", "")
+    assert not imports.is_allowed(f"{name}:fn"), "nor is the folder of a recipe"
 
 
 @pytest.mark.parametrize(
     "name", ["os:system", "pandas:read_pickle", "subprocess:run", "numpy:load", "builtins:eval"]
 )
 def test_other_packages_need_it(name):
-    assert not imports.allowed(name)
+    assert not imports.is_allowed(name)
 
 
 @pytest.mark.parametrize(
@@ -549,17 +549,17 @@ def test_other_packages_need_it(name):
     ],
 )
 def test_of_ours_what_opens_a_task_needs_none(name, allowed):
-    assert imports.allowed(name) is allowed
+    assert imports.is_allowed(name) is allowed
 
 
 def test_our_own_code_leaves_the_folder_alone(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = [*sys.path]
-    assert callable(imports.of_ours("plumbline.tasks.jsonl.task:open_jsonl", "task"))
+    assert callable(imports.import_own("plumbline.tasks.jsonl.task:open_jsonl", "task"))
     assert sys.path == before
     (tmp_path / "mine_in_front.py").write_text("fn = 1")
-    imports.typed(["mine_in_front:fn"])
-    assert imports.named("mine_in_front:fn", "task") == 1
+    imports.note_typed(["mine_in_front:fn"])
+    assert imports.import_named("mine_in_front:fn", "task") == 1
     assert sys.path == [*before, str(tmp_path)], "the working directory is searched last"
 
 
@@ -708,11 +708,11 @@ def test_an_adapter_names_no_module(evil, said, tmp_path, monkeypatch, plumbline
     from plumbline.policies import open_policy
     from plumbline.policies.autoregressive.options import OPTIONS
     from plumbline.recipe import LoraSection
-    from plumbline.runs.metadata import Card
+    from plumbline.runs.metadata import ModelMetadata
 
     monkeypatch.chdir(tmp_path)
     section = OPTIONS.model(name=str(tiny_folder), lora=LoraSection(rank=2))
-    card = Card(
+    card = ModelMetadata(
         recipe="x 0", stage="rl", task="forms", options=FORMS["options"], model=section.meaning()
     )
     open_policy(section, str(tiny_folder)).save(tmp_path / "adapter", card.to_json())
@@ -743,7 +743,7 @@ def test_code_beside_a_recipe_is_found_from_another_folder_with_consent_to_all(
     load(recipe)
 
     def score():
-        return imports.named("code_beside:score", "scoring function")
+        return imports.import_named("code_beside:score", "scoring function")
 
     with pytest.raises(UntrustedCodeError, match="is not found") as error:
         score()
@@ -752,7 +752,7 @@ def test_code_beside_a_recipe_is_found_from_another_folder_with_consent_to_all(
     code.write_text(PAYLOAD.format(mark=str(tmp_path / "RAN")))
     with pytest.raises(UntrustedCodeError, match=f"whose code is {code}"):
         score()
-    imports.typed(["code_beside:score"])  # what was typed is code here, not there
+    imports.note_typed(["code_beside:score"])  # what was typed is code here, not there
     with pytest.raises(RecipeError, match="No module named 'code_beside'"):
         score()
     assert not (tmp_path / "RAN").exists()

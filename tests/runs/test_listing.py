@@ -12,7 +12,7 @@ import pytest
 from plumbline.errors import RunError, TrainingStopped
 from plumbline.recipe import value_differences
 from plumbline.runs.lineage import changes, in_order, in_words, list_runs, origins, predecessors
-from plumbline.runs.metadata import Card
+from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.record import RunRecord, read_record
 from plumbline.runs.run import Run
 from plumbline.storage import write_json, write_text
@@ -210,7 +210,9 @@ def test_a_model_is_found_by_its_path_its_card_or_the_names_in_its_path(tmp_path
     place = tmp_path / "runs"
     stored(place / "sft")
     first = read_record(place / "sft", "sft")
-    card = Card(recipe=f"commerce-demo {first.identity}", stage="sft", task="forms", options={})
+    card = ModelMetadata(
+        recipe=f"commerce-demo {first.identity}", stage="sft", task="forms", options={}
+    )
     moved = tmp_path / "kept"
     write_json(moved / "plumbline.json", card.to_json())
     for name, model in {

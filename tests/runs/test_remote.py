@@ -42,7 +42,7 @@ from plumbline.runs.remote import (  # noqa: E402
     portable,
     read_manifest,
 )
-from plumbline.runs.remote_sync import Publisher, files_of, published  # noqa: E402
+from plumbline.runs.remote_sync import Publisher, open_remote_run, published_files  # noqa: E402
 from plumbline.runs.run import Run  # noqa: E402
 from plumbline.storage import write_json, write_text  # noqa: E402
 from plumbline.training import rl  # noqa: E402
@@ -230,19 +230,19 @@ class TestAWholeRun:
         assert Store("memory://b/data").sizes() == {"rows.csv": 1}
 
     def test_that_went_on_elsewhere_sets_the_older_folder_aside(self, stopped, place, monkeypatch):
-        with published(stopped, resume=True, tell=print) as (began, _):
+        with open_remote_run(stopped, resume=True, tell=print) as (began, _):
             began = began.resolve()
         elsewhere(monkeypatch, place)
-        with published(stopped, resume=True, tell=print) as (folder, _):
+        with open_remote_run(stopped, resume=True, tell=print) as (folder, _):
             write_text(folder / "metrics.jsonl", "more\n")
         monkeypatch.chdir(place)
-        with published(stopped, resume=True, tell=print) as (folder, keeper):
+        with open_remote_run(stopped, resume=True, tell=print) as (folder, sync):
             assert (folder / "metrics.jsonl").read_text() == "more\n"
-            assert len(keeper.notes) == 1
+            assert len(sync.notes) == 1
         assert (began.with_name(f"{began.name}.aside-1") / "metrics.jsonl").read_text() != "more\n"
         # nothing has changed since
-        with published(stopped, resume=True, tell=print) as (_, keeper):
-            assert not keeper.notes
+        with open_remote_run(stopped, resume=True, tell=print) as (_, sync):
+            assert not sync.notes
 
     def test_without_anything_of_it_published_is_not_there(self, recipe):
         with pytest.raises(RecipeError):
@@ -251,10 +251,10 @@ class TestAWholeRun:
 
     def test_in_a_folder_by_its_file_address(self, stopped, place, monkeypatch):
         address = f"file://{place}/far/x"
-        with published(address, resume=False, tell=print) as (folder, _):
+        with open_remote_run(address, resume=False, tell=print) as (folder, _):
             shutil.copytree(local_run(stopped), folder, dirs_exist_ok=True)
         elsewhere(monkeypatch, place)
-        with published(address, resume=True, tell=print) as (folder, _):
+        with open_remote_run(address, resume=True, tell=print) as (folder, _):
             assert results(folder) == results(local_run(stopped))
         assert not list((place / "far").rglob("*.tmp"))
 
@@ -281,7 +281,7 @@ class TestFaults:
         before = whole_state(Store(address))
         assert "result.json" not in before
         elsewhere(monkeypatch, place)
-        with published(address, resume=True, tell=print) as (folder, _):
+        with open_remote_run(address, resume=True, tell=print) as (folder, _):
             said = before["metrics.jsonl"]
             assert hashlib.sha256((folder / "metrics.jsonl").read_bytes()).hexdigest() == said
 
@@ -443,7 +443,7 @@ class TestFaults:
 class TestTwoWriters:
     def test_a_second_process_of_this_machine_is_refused(self, recipe, stopped):
         with (
-            published(stopped, resume=True, tell=print) as (folder, _),
+            open_remote_run(stopped, resume=True, tell=print) as (folder, _),
             Run.start(parse(recipe), folder, resume=True),
             pytest.raises(RunError, match="another process is writing"),
         ):
@@ -452,10 +452,10 @@ class TestTwoWriters:
     def test_who_puts_second_learns_of_the_first_and_changes_nothing(
         self, stopped, place, monkeypatch
     ):
-        with published(stopped, resume=True, tell=print) as (folder, _):
+        with open_remote_run(stopped, resume=True, tell=print) as (folder, _):
             late = Publisher(place / folder, Store(stopped))
             elsewhere(monkeypatch, place)
-            with published(stopped, resume=True, tell=print) as (other, _):
+            with open_remote_run(stopped, resume=True, tell=print) as (other, _):
                 write_text(other / "metrics.jsonl", "more\n")
             before = Store(stopped).sizes()
             write_text(place / folder / "metrics.jsonl", "of the first\n")
@@ -659,10 +659,11 @@ class TestAddresses:
 
     @pytest.mark.parametrize(
         "address",
-        """zip://x::file://{0}/a.zip zip://{0}/a.zip tar://x::file://{0}/a.zip reference://::file://{0}/a.zip
-        simplecache://x filecache://x::file://{0} reference://x github://x dir://x dir://x::file://{0} generic://x
-        jupyter://h/x data://x local:///x ftp://127.0.0.1:1/x webhdfs://127.0.0.1:1/x http://127.0.0.1:1/x
-        http://127.0.0.1:99999/x http://[1/x http://[::1/x file://a\0b HTTP://x ::zip://x a+b://x""".split(),  # noqa: SIM905
+        """zip://x::file://{0}/a.zip zip://{0}/a.zip tar://x::file://{0}/a.zip
+        reference://::file://{0}/a.zip simplecache://x filecache://x::file://{0} reference://x
+        github://x dir://x dir://x::file://{0} generic://x jupyter://h/x data://x local:///x
+        ftp://127.0.0.1:1/x webhdfs://127.0.0.1:1/x http://127.0.0.1:1/x http://127.0.0.1:99999/x
+        http://[1/x http://[::1/x file://a\0b HTTP://x ::zip://x a+b://x""".split(),  # noqa: SIM905
     )
     def test_whatever_a_file_system_raises_is_one_error(self, address, place):
         (place / "a.zip").write_text("no archive")
@@ -746,7 +747,7 @@ def test_whatever_write_fails_a_reader_finds_a_whole_state(tmp_path_factory, dat
         had.append(
             {
                 path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-                for path in files_of(folder)
+                for path in published_files(folder)
             }
         )
         fail_after(data.draw(st.integers(0, 12)))
@@ -786,7 +787,7 @@ def test_only_what_changed_is_sent(tmp_path):
 def test_what_an_engine_serves_and_logs_is_not_published(tmp_path):
     put(tmp_path / "metrics.jsonl", "{}")
     put(tmp_path / "engine" / "served" / "model.safetensors", "weights")
-    assert [path.name for path in files_of(tmp_path)] == ["metrics.jsonl"]
+    assert [path.name for path in published_files(tmp_path)] == ["metrics.jsonl"]
 
 
 def change(folder: Path, number: int, what: int) -> None:

@@ -18,7 +18,7 @@ from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.policy import LiveRequest
 from plumbline.recipe import ModelSection
 from plumbline.records import Request, Sampling
-from plumbline.serve.backend import Asked
+from plumbline.serve.backend import AnswerRequest
 from plumbline.serve.batched import BatchedBackend
 from plumbline.serve.constrained import COUNT, Grammars, SchemaConstraint, check
 
@@ -82,7 +82,9 @@ async def opened(policy, **options):
 
 
 def asked(number, schema=None, law=LAW, **more):
-    return Asked(request=Request((number,), CHATS[number % len(CHATS)], law), schema=schema, **more)
+    return AnswerRequest(
+        request=Request((number,), CHATS[number % len(CHATS)], law), schema=schema, **more
+    )
 
 
 def parses(text, one):

@@ -26,10 +26,12 @@ from plumbline.policies.saved import adapter_base
 from plumbline.recipe import LoraSection, TinySection, options_of
 from plumbline.recipe.execution import EngineSection
 from plumbline.records import Request, Sampling
-from plumbline.runs.metadata import Card
-from plumbline.runs.run import Silent
+from plumbline.runs.metadata import ModelMetadata
+from plumbline.runs.run import Observer
 
-PLAIN = Card(recipe="toy 0", stage="sft", task="tests.toy:open_toy", options={"size": 20}).to_json()
+PLAIN = ModelMetadata(
+    recipe="toy 0", stage="sft", task="tests.toy:open_toy", options={"size": 20}
+).to_json()
 CHAT = [{"role": "user", "content": "nota 12, sim"}]
 
 
@@ -63,7 +65,7 @@ def adapter(tiny_folder, tmp_path_factory):
         torch.nn.init.normal_(weight, std=0.05, generator=torch.Generator().manual_seed(0))
     folder = tmp_path_factory.mktemp("adapters") / "adapter"
     options = {"size": 20}
-    card = Card(
+    card = ModelMetadata(
         recipe="toy 0",
         stage="sft",
         task="tests.toy:open_toy",
@@ -75,7 +77,7 @@ def adapter(tiny_folder, tmp_path_factory):
 
 
 def exported(model, out, **options):
-    return export(Export(model=str(model), out=out, **options), Silent())
+    return export(Export(model=str(model), out=out, **options), Observer())
 
 
 def head_of(folder):
@@ -95,7 +97,9 @@ def test_a_merged_model_is_an_ordinary_directory_and_the_same_model(adapter, tmp
         AutoModelForCausalLM.from_pretrained(tmp_path / "out").num_parameters()
         == done.figures["parameters"]
     )
-    assert Card.read(tmp_path / "out").recipe == "toy 0", "what it was trained on goes with it"
+    assert ModelMetadata.read(tmp_path / "out").recipe == "toy 0", (
+        "what it was trained on goes with it"
+    )
     assert {path.name for path in tmp_path.iterdir()} == {"out"}, "nothing half written is left"
     assert (tmp_path / "out" / "LICENSE").read_text() == "Do what you like.\n"
     assert head_of(tmp_path / "out")["license"] == "apache-2.0"
@@ -421,7 +425,7 @@ def test_adapters_of_other_families_on_a_causal_model_are_merged_too(tiny_folder
     policy = opened(base, family, lora=LoraSection(rank=2), **section)
     for weight in policy.trainable().values():
         torch.nn.init.normal_(weight, std=0.05, generator=torch.Generator().manual_seed(0))
-    card = Card(
+    card = ModelMetadata(
         recipe="toy 0", stage="sft", task="tests.toy:open_toy", options={"size": 20}, model=section
     )
     policy.save(tmp_path / "adapter", card.to_json())
@@ -454,8 +458,9 @@ def test_what_an_export_made_is_written_over(tiny_folder, tmp_path, plumbline):
 
 @pytest.mark.parametrize(
     "name",
-    """adapter/LICENSE adapter/notes.txt adapter/tokenizer.model adapter/adapter_model.safetensors base/LICENSE
-    base/README.md base/tokenizer.model base/spiece.model base/additional_chat_templates/x.jinja""".split(),  # noqa: SIM905
+    """adapter/LICENSE adapter/notes.txt adapter/tokenizer.model adapter/adapter_model.safetensors
+    base/LICENSE base/README.md base/tokenizer.model base/spiece.model
+    base/additional_chat_templates/x.jinja""".split(),  # noqa: SIM905
 )
 @pytest.mark.parametrize("kind", ["adapter", "merged"])
 def test_no_link_out_of_a_models_folder_is_followed(adapter, tmp_path, name, kind):

@@ -11,7 +11,7 @@ import pytest
 from plumbline.checks.diagnosis.routes import VERSION, Route, RoutingTable
 from plumbline.errors import DataError, EngineError, PlumblineError, RecipeError, StorageError
 from plumbline.records import Request, Sampling
-from plumbline.serve.backend import Asked, Backend, Piece
+from plumbline.serve.backend import AnswerChunk, AnswerRequest, Backend
 from plumbline.serve.router import DecisionLog, Router, as_named, open_router
 from plumbline.storage import JsonLines
 from plumbline.tasks import open_task
@@ -56,7 +56,7 @@ class Fake(Backend):
                     raise self.fails
                 await asyncio.sleep(self.waits)
                 last = place + 1 == len(self.words)
-                yield Piece(
+                yield AnswerChunk(
                     text=word, finish="stop" if last else None, facts={"tries": 1} if last else {}
                 )
         finally:
@@ -69,7 +69,7 @@ class Fake(Backend):
 
 def asked(text="oi", *, number=0, schema=None, **metadata):
     request = Request((0, number), [{"role": "user", "content": text}], Sampling())
-    return Asked(request=request, schema=schema, metadata=metadata)
+    return AnswerRequest(request=request, schema=schema, metadata=metadata)
 
 
 def table(routes, default=None):
@@ -457,7 +457,7 @@ def test_real_requests_of_each_job_find_their_model(tmp_path, monkeypatch):
     for job in counts:
         task = open_task("commerce", {"job": job}, tmp_path)
         for example in (one for split in task.splits for one in task.examples(split)):
-            asked = Asked(request=Request((0,), example.messages, Sampling()))
+            asked = AnswerRequest(request=Request((0,), example.messages, Sampling()))
             found.append((job, router.destination(asked).route.model))
     assert len(found) >= 150
     assert [(job, model) for job, model in found if job != model] == []

@@ -29,7 +29,7 @@ def stage(folder, keep):
         ),
         checkpoints=lambda name: folder / name,
         marks=dict,
-        landmark=lambda: None,
+        on_checkpoint=lambda: None,
     )
     made = Stage.__new__(Stage)
     made.run, made.name, made.section, made.folder = run, "rl", run.recipe.run, folder / "rl"

@@ -14,7 +14,7 @@ from plumbline.tasks.baselines import WITH_GOLD, WITHOUT_GOLD
 from plumbline.tasks.task import Control, Task
 
 
-class DealtOptions(Section):
+class SplitOptions(Section):
     """Options of every task of another package."""
 
     size: int = Field(default=500, ge=3)
@@ -32,13 +32,13 @@ class DealtOptions(Section):
         return self
 
 
-class DealtTask(Task):
+class SplitTask(Task):
     """A task whose examples come as one sequence. A prompt is in one split only, and which one
     depends on its text and the seed alone."""
 
     splits = ("train", "val", "test")
 
-    def __init__(self, options: DealtOptions) -> None:
+    def __init__(self, options: SplitOptions) -> None:
         self.shares = options
 
     def load(self) -> Iterable[Example]:

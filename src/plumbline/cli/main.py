@@ -491,7 +491,7 @@ def evaluate(
 
     model_options = take.picked(ModelOptions, locals())
     short = {"executor": executor, "suite": suite, "path": None if path is None else str(path)}
-    imports.typed(f"{key}={value}" for key, value in short.items())
+    imports.note_typed(f"{key}={value}" for key, value in short.items())
     named = task_section(task, overrides or ())
     spec = EvaluationSpec(
         model=local_model(last_model(model)),
@@ -692,7 +692,7 @@ def report(
     from plumbline.runs.run import RUN, Run, is_run
 
     folder = local_run(run)
-    output_guard.check(folder, RUN, is_run)
+    output_guard.check_folder(folder, RUN, is_run)
     print_text(f"{write_report(Run.read(folder))}\n")
 
 
@@ -841,7 +841,9 @@ class _Declared(take.CommandGroup):
         """One of them, imported."""
         declared = imports.plugins("plumbline.data").get(cmd_name)
         if declared is not None and cmd_name not in self.commands:
-            self.commands[cmd_name] = typer.main.get_command(imports.loaded(declared, "command"))
+            self.commands[cmd_name] = typer.main.get_command(
+                imports.load_entry_point(declared, "command")
+            )
         return super().get_command(ctx, cmd_name)
 
 

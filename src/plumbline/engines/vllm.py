@@ -27,7 +27,7 @@ from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 from typing import Any
 
-from plumbline.config.imports import check_consent, check_reach, needed
+from plumbline.config.imports import check_consent, check_reach, import_needed
 from plumbline.engines import processes
 from plumbline.engines.vllm_client import Client, Part, ServerLostError, check_address, healthy
 from plumbline.errors import EngineError
@@ -99,7 +99,7 @@ def check_engine(section: EngineSection, family: str, *, ask: bool = True) -> No
     """
     if family != VllmSampler.family:
         raise EngineError(f"vLLM has no model of the family {family}", "leave out engine")
-    needed("httpx", "an engine over HTTP", EngineError)
+    import_needed("httpx", "an engine over HTTP", EngineError)
     if section.address is None:
         if section.python is not None:
             check_consent(f"python={section.python}", "engine.python", "python", section.python)

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from plumbline.config.imports import needed
+from plumbline.config.imports import import_needed
 from plumbline.errors import EngineError
 from plumbline.records import Request, Sampling
 
@@ -64,7 +64,7 @@ def open_http(
     Raises:
         EngineError: httpx is not installed.
     """
-    httpx = needed("httpx", "an engine over HTTP", EngineError)
+    httpx = import_needed("httpx", "an engine over HTTP", EngineError)
     limits = httpx.Limits() if at_once is None else httpx.Limits(max_connections=at_once)
     kind, transport = (
         (httpx.AsyncClient, httpx.AsyncHTTPTransport)
@@ -85,7 +85,7 @@ def healthy(address: str, socket: Path | None = None) -> bool:
     Raises:
         EngineError: httpx is not installed.
     """
-    httpx = needed("httpx", "an engine over HTTP", EngineError)
+    httpx = import_needed("httpx", "an engine over HTTP", EngineError)
     try:
         with open_http(address, socket, 10.0) as client:
             return bool(client.get("/health").is_success)
@@ -100,7 +100,7 @@ async def choices(client: Any, body: Mapping[str, Any]) -> AsyncGenerator[dict[s
         Lost: the server broke, or ended before every answer had.
         EngineError: it refuses.
     """
-    httpx = needed("httpx", "an engine over HTTP", EngineError)
+    httpx = import_needed("httpx", "an engine over HTTP", EngineError)
     missing, last = body["n"], ""
     try:
         async with client.stream("POST", "/v1/completions", json=body) as answer:
@@ -133,7 +133,7 @@ def check_address(address: str, key: str) -> None:
     Raises:
         EngineError: says what is wrong; httpx is not installed.
     """
-    httpx = needed("httpx", "an engine over HTTP", EngineError)
+    httpx = import_needed("httpx", "an engine over HTTP", EngineError)
     try:
         url = httpx.URL(address)
     except (httpx.InvalidURL, UnicodeError) as error:
@@ -164,7 +164,7 @@ class Client:
             EngineError: httpx is not installed.
         """
         self.address, self.timeout, self.socket = address.rstrip("/"), timeout, socket
-        self._httpx = needed("httpx", "an engine over HTTP", EngineError)
+        self._httpx = import_needed("httpx", "an engine over HTTP", EngineError)
         self._http = open_http(
             address, socket, self._httpx.Timeout(timeout, connect=min(10.0, timeout))
         )

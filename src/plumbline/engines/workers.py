@@ -73,7 +73,7 @@ def stand(home: Home) -> None:
     """In a process of the cluster: look for paths and modules where the run was started.
 
     Ray puts the driver's folder on the path, in front of what is installed; it is searched last
-    (see `imports.named`).
+    (see `imports.import_named`).
     """
     folder, os.environ[CONSENT] = home
     sys.path[:] = [one for one in sys.path if one not in {"", str(folder)}]

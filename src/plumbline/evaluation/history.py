@@ -47,7 +47,7 @@ class StageResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class ComparedRun:
     """A run (or a single evaluation) of the table."""
 
     name: str
@@ -68,7 +68,7 @@ class Member:
 class Lineage:
     """Runs in order, their comparisons, and what else lies in their folders."""
 
-    members: tuple[Member, ...]
+    members: tuple[ComparedRun, ...]
     pairings: tuple[Pairing, ...]
     lineage: bool = False
     """Whether they are the runs of folders; else they are runs and evaluations that were named one
@@ -110,13 +110,13 @@ def history(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFilter(
     before = predecessors(runs, begun)
     by_name = {run.name: run for run in runs}
     read = cache(read_evaluation)
-    members: list[Member] = []
+    members: list[ComparedRun] = []
     pairings: list[Pairing] = []
     for run, depth in in_order(runs, begun):
         results, problems = _results(run, asked)
         earlier = by_name.get(before.get(run.name, ""))
         members.append(
-            Member(
+            ComparedRun(
                 name=run.name,
                 listed=run,
                 origin=begun[run.name] if run.recipe else None,
@@ -135,7 +135,7 @@ def history(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFilter(
     return Lineage(members=tuple(members), pairings=beside, lineage=True, others=others)
 
 
-def _spread(one: Pairing, same: Sequence[Sequence[str]], members: Sequence[Member]) -> float:
+def _spread(one: Pairing, same: Sequence[Sequence[str]], members: Sequence[ComparedRun]) -> float:
     """How far apart the seeds of one recipe are, the run's or its predecessor's, in what the
     pairing asks."""
     spread = 0.0
@@ -272,7 +272,7 @@ def plain_history(found: Lineage) -> dict[str, Any]:
     }
 
 
-def _plain_member(member: Member, pairings: Sequence[Pairing]) -> dict[str, Any]:
+def _plain_member(member: ComparedRun, pairings: Sequence[Pairing]) -> dict[str, Any]:
     run, origin = member.listed, member.origin
     assert run is not None
     return {
@@ -331,7 +331,7 @@ def compare_paths(first: Path, *others: Path) -> Lineage:
         results = tuple(_result(evaluation, key, {}) for key, evaluation in found[at].values())
         against = names[0] if at else ""
         members.append(
-            Member(name=name, listed=run, against=against, changes=differing, results=results)
+            ComparedRun(name=name, listed=run, against=against, changes=differing, results=results)
         )
         if at:
             pairings += _shared((first, names[0], found[0]), (path, name, found[at]))

@@ -23,7 +23,7 @@ from plumbline.records import clusters_of
 from plumbline.reports.templating import markdown, render
 from plumbline.reports.view import RunView
 from plumbline.runs.evaluations import EvaluationKey
-from plumbline.runs.metadata import Card
+from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.record import STAGES
 from plumbline.runs.remote import check_named, local_model
 from plumbline.runs.run import Listener, Run
@@ -65,7 +65,7 @@ class ExportSource:
     run: Run | None
     """Where its run's records are still beside it."""
     stage: str
-    card: Card | None
+    metadata: ModelMetadata | None
     base: Base | None
     """None where the weights were made on the spot, from random numbers."""
 
@@ -97,20 +97,22 @@ def find(given: str, public: str | None = None) -> ExportSource:
         )
     if Path(model).is_dir():
         check_links(Path(model))
-    card, base = Card.read(model), adapter_base(model)
+    metadata, base = ModelMetadata.read(model), adapter_base(model)
     if base is None and run is not None:
         base = run.recipe.model.name
         if base is not None:
             check_named(base, "a model")
             base = local_model(base)
-    elif base is None and card is None:  # nothing was trained here: it is its own base
+    elif base is None and metadata is None:  # nothing was trained here: it is its own base
         base = model
     if base is not None and Path(base).is_dir() and _run_of(base) and Path(base).name == "base":
         base = None  # made on the spot by a run
     known = None if base is None else base_of(base, public)
     if known is None and public is not None:
         known = Base("", public, True, _listed_licence(public))
-    return ExportSource(model, run, stage or (card.stage if card is not None else ""), card, known)
+    return ExportSource(
+        model, run, stage or (metadata.stage if metadata is not None else ""), metadata, known
+    )
 
 
 def _run_of(model: str) -> Path | None:
@@ -265,8 +267,8 @@ def model_card(
         head |= {"base_model": base.name} if base.public else {}
     head |= {"library_name": LIBRARIES[kind] if family != "flow" else "plumbline"}
     head |= {"pipeline_tag": "text-generation", "tags": ["plumbline", family]}
-    card = source.card
-    known = {} if card is None else card.tasks or {card.task: {"name": card.task}}
+    metadata = source.metadata
+    known = {} if metadata is None else metadata.tasks or {metadata.task: {"name": metadata.task}}
     checked = read_histories(run.folder) if run is not None and run.files["metrics"].size() else []
     examined = [(history.name, examine(history, CHECKS)) for history in checked]
     return (

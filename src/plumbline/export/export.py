@@ -136,7 +136,7 @@ def export(what: Export, listener: Listener) -> Exported:
         StorageError: the folder holds something else, or the disk is full; nothing is left half
             written.
     """
-    output_guard.check(what.out, EXPORT)
+    output_guard.check_folder(what.out, EXPORT)
     out = Path(os.path.realpath(what.out))  # a link that the user gave stays one
     if theirs := sorted(
         path.name
@@ -157,7 +157,7 @@ def export(what: Export, listener: Listener) -> Exported:
             "would open it and answer by another law",
             "export it with --kind merged",
         )
-    if what.evaluate is not None and source.card is None:
+    if what.evaluate is not None and source.metadata is None:
         raise RecipeError(
             f"{source.model} does not say which task it was trained on, so --evaluate has none",
             "leave it out",

@@ -11,7 +11,7 @@ from plumbline.evaluation.models import ModelOptions, as_trained
 from plumbline.policies import open_policy
 from plumbline.policies.saved import ADAPTER, TOKENIZERS, is_adapter
 from plumbline.records import Message, Request
-from plumbline.runs.metadata import CARD
+from plumbline.runs.metadata import METADATA
 from plumbline.storage import read_object, write_json
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ SAME = 1e-3
 1e-6 to 1e-4."""
 COPIED = {
     ADAPTER,
-    CARD,
+    METADATA,
     *TOKENIZERS,
     "adapter_model.safetensors",
     "generation_config.json",
@@ -140,10 +140,10 @@ def write_merged(policy: Any, folder: Path, dtype: str, base: str | None, model:
     policy.model.to(stored)
     policy.write(folder)
     # what it says of the weights' use; 4 bits and adapters are gone
-    if (Path(model) / CARD).is_file():
-        card = read_object(Path(model) / CARD)
-        use = {key: value for key, value in card.get("model", {}).items() if key != "quantize"}
-        write_json(folder / CARD, {**card, "model": use})
+    if (Path(model) / METADATA).is_file():
+        metadata = read_object(Path(model) / METADATA)
+        use = {key: value for key, value in metadata.get("model", {}).items() if key != "quantize"}
+        write_json(folder / METADATA, {**metadata, "model": use})
     read = opened(str(folder))
     found = read.model.state_dict()
     for name, weight in policy.model.state_dict().items():
@@ -171,7 +171,9 @@ def _write_own(policy: Any, folder: Path, dtype: str, model: str) -> Merged:
     answers = [
         answer for _, answer in policy.sample([Request((copy,), chat, law) for copy in range(4)])
     ]
-    policy.save(folder, read_object(Path(model) / CARD) if (Path(model) / CARD).is_file() else {})
+    policy.save(
+        folder, read_object(Path(model) / METADATA) if (Path(model) / METADATA).is_file() else {}
+    )
     meant, after = (one.score(answers).logprobs.detach() for one in (policy, opened(str(folder))))
     check_same(meant, after, "what was read back")
     gap = (meant - after).abs()

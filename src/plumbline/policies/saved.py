@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from plumbline.config.imports import note_file
+from plumbline.config.imports import note_file_text
 from plumbline.errors import ModelError, visible
 from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.gguf_file import AGAIN, POINTER, header, is_gguf
 from plumbline.recipe import LoraSection, ModelSection
 from plumbline.runs.hub import check_hub, is_cached
-from plumbline.runs.metadata import CARD
+from plumbline.runs.metadata import METADATA
 from plumbline.runs.remote import instead_here, is_address, is_known, local_model, portable
 from plumbline.storage import (
     LARGEST_JSON,
@@ -424,7 +424,7 @@ def saved_settings(source: str) -> Mapping[str, Any]:
     """
     if adapter_base(source) is not None:
         return {
-            **_part(Path(source) / CARD, "model"),
+            **_part(Path(source) / METADATA, "model"),
             "lora": adapter_settings(source).model_dump(),
         }
     return _part(Path(source) / "config.json", "plumbline")
@@ -438,7 +438,7 @@ def _part(path: Path, key: str) -> dict[str, Any]:
         ModelError: it is no mapping, or one of them is of another type.
     """
     found = read_object(path).get(key) if path.is_file() else None
-    note_file(path, str(found))
+    note_file_text(path, str(found))
     for name, value in (
         found.items() if isinstance(found, dict) else [(key, found)] if found is not None else ()
     ):

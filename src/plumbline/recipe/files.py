@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from plumbline.config.imports import consent, note_file, plugins, typed
+from plumbline.config.imports import consent, note_file_text, note_typed, plugins
 from plumbline.config.overrides import as_mapping, read_own, read_yaml, set_value, task_options
 from plumbline.config.section import section
 from plumbline.errors import RecipeError
@@ -65,7 +65,7 @@ def load(
     for override in overrides:
         set_value(values, override)
     with consent(everything=trust_code):
-        typed(overrides)
+        note_typed(overrides)
         return parse(values, str(path), written=written)
 
 
@@ -130,7 +130,7 @@ def parse(values: Mapping[str, Any], name: str = "recipe", *, written: bool = Fa
         name: what an error calls the place that they are from.
         written: they are of a run, so they were checked: a family of one's own need not be there
             any more. The options of a family that may not be imported (see
-            `plumbline.config.imports.allowed`) are not checked either.
+            `plumbline.config.imports.is_allowed`) are not checked either.
 
     Raises:
         RecipeError: names every value that is `TODO`; or every wrong key, with the nearest right
@@ -361,7 +361,7 @@ def _read(path: Path, seen: tuple[Path, ...], read: list[Path]) -> dict[str, Any
             "write some of them into one",
         )
     text = read_text(path, RecipeError, SMALL)
-    note_file(path, text)
+    note_file_text(path, text)
     values = copy.deepcopy(_parsed(text, str(path)))
     if not isinstance(values, dict):
         what = "empty" if values is None else f"a {type(values).__name__}"

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from plumbline.errors import visible
 from plumbline.evaluation.comparison import Pairing
-from plumbline.evaluation.history import Lineage, Member, StageResult
+from plumbline.evaluation.history import ComparedRun, Lineage, StageResult
 from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe
 from plumbline.reports import numbers
@@ -67,7 +67,7 @@ def runs_table(found: Lineage) -> Table:
     )
 
 
-def _run_cells(member: Member) -> tuple[Cell, ...]:
+def _run_cells(member: ComparedRun) -> tuple[Cell, ...]:
     run = member.listed
     assert run is not None
     steps = []
@@ -216,7 +216,7 @@ def history_terminal(found: Lineage) -> RenderableType:
     )
 
 
-def _narrow_cells(member: Member, number: Mapping[str, str]) -> tuple[Cell, ...]:
+def _narrow_cells(member: ComparedRun, number: Mapping[str, str]) -> tuple[Cell, ...]:
     """Those of `runs_table` that a terminal holds."""
     name, origin, began, trained, steps, status, _ = _run_cells(member)
     if member.origin:

@@ -20,7 +20,7 @@ from plumbline.errors import DataError, PlumblineError, RunError
 from plumbline.recipe import Recipe, differences, value_differences
 from plumbline.recipe.sections import NO_RESULT
 from plumbline.runs import output_guard
-from plumbline.runs.metadata import Card
+from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.record import RunRecord, read_record
 from plumbline.storage import begins_with, clear_read_errors, dumps
 
@@ -200,8 +200,8 @@ def origins(runs: Sequence[RunRecord]) -> dict[str, Origin]:
     """What each run began from, by its name.
 
     A model that lies in a listed run is found by its path, which may be relative to any folder
-    above the run; one that was moved by its card, which names recipe and stage; one whose files are
-    gone by the names in its path.
+    above the run; one that was moved by its metadata, which names recipe and stage; one whose files
+    are gone by the names in its path.
     """
     places = {run.folder.resolve(): run for run in runs}
     return {run.name: _origin(run, places) for run in runs}
@@ -220,14 +220,14 @@ def _origin(run: RunRecord, places: Mapping[Path, RunRecord]) -> Origin:
     others = [one for one in places.values() if one is not run]
     for place in tried:
         with suppress(PlumblineError):
-            if card := Card.read(place):
+            if metadata := ModelMetadata.read(place):
                 same = [
                     one
                     for one in others
-                    if card.recipe == f"{one.recipe.get('name')} {one.identity}"
+                    if metadata.recipe == f"{one.recipe.get('name')} {one.identity}"
                 ]
                 if len(same) == 1:
-                    return Origin(model, same[0].name, card.stage)
+                    return Origin(model, same[0].name, metadata.stage)
     if len(path.parts) > 2 and path.parts[-2] == "models":
         alike = [one for one in others if one.folder.name == path.parts[-3]]
         if len(alike) == 1:

@@ -360,7 +360,7 @@ def open_trackers(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> S
     for name in recipe.run.trackers:
         _imported(name)
     if recipe.run.trackers:  # they write into the folder before the run does
-        output_guard.claim(folder, RUN, is_run)
+        output_guard.claim_folder(folder, RUN, is_run)
         for name in ("wandb", "tensorboard"):
             output_guard.check_link(folder / name, folder)
     for name in recipe.run.trackers:

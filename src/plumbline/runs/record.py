@@ -25,7 +25,7 @@ from plumbline.recipe import Recipe, load
 from plumbline.records import Evaluation
 from plumbline.runs import output_guard
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
-from plumbline.runs.metadata import CARD
+from plumbline.runs.metadata import METADATA
 from plumbline.storage import SMALL, JsonLines, clear_read_errors, read_object, read_text
 
 STAGES = ("base", "sft", "rl")
@@ -242,8 +242,8 @@ class RunFolder:
         return self.folder / "models" / stage
 
     def is_done(self, stage: str) -> bool:
-        """Whether a stage is finished: its model is renamed into place whole, card included."""
-        return (self.model(stage) / CARD).is_file()
+        """Whether a stage is finished: its model is renamed into place whole, metadata included."""
+        return (self.model(stage) / METADATA).is_file()
 
     def checkpoints(self, stage: str) -> Path:
         """Where a stage's checkpoints are."""

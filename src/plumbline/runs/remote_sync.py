@@ -1,12 +1,13 @@
 """A run at an address: it works in a folder of this machine, and what it leaves there is put at the
 address.
 
-    files that changed  ->  run.json, the manifest  ->  what neither it nor the manifest before it names, removed
+    files that changed  ->  run.json, the manifest  ->  what neither it nor the manifest before it
+    names, removed
 
-A thread puts: training tells it of every landmark (a checkpoint, an evaluation, the end of a stage)
-and goes on; while it is busy, landmarks that come are one. A kill between any two writes leaves the
-state before. What the store refuses is tried again, then said in an event, and at the next landmark
-tried again; at the end of the run it is an error.
+A thread puts: training tells it of every checkpoint, evaluation and end of a stage
+and goes on; while it is busy, those that come are one. A kill between any two writes leaves the
+state before. What the store refuses is tried again, then said in an event, and at the next
+checkpoint tried again; at the end of the run it is an error.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ from pathlib import Path
 
 from plumbline.errors import PlumblineError, RunError, StorageError
 from plumbline.runs import output_guard, remote
-from plumbline.runs.metadata import CARD
+from plumbline.runs.metadata import METADATA
 from plumbline.runs.record import in_use, is_blank
 from plumbline.runs.remote import (
     NOTE,
@@ -78,7 +79,7 @@ class Publisher:
     def _put(self) -> None:
         if self._present() is None:
             self.store.write(remote.RUN, EMPTY)  # which says whose place this is
-        paths = [path.relative_to(self.folder).as_posix() for path in files_of(self.folder)]
+        paths = [path.relative_to(self.folder).as_posix() for path in published_files(self.folder)]
         sizes = self.store.sizes()
         with ThreadPoolExecutor(remote.AT_ONCE) as pool:
             files = dict(
@@ -86,7 +87,7 @@ class Publisher:
             )
         now, content = self._present() or EMPTY, remote.manifest_bytes(files)
         if now != content:
-            _note(self.folder, self.store, now, content)
+            _note_manifests(self.folder, self.store, now, content)
             self.store.write(remote.RUN, content)
         before = parse_manifest(now, remote.RUN)  # somebody may still be reading it
         needed = {
@@ -100,7 +101,7 @@ class Publisher:
         content = self.store.read(remote.RUN)
         if (
             content is not None
-            and _digest(content) not in _seen(self.folder)
+            and _digest(content) not in _noted_manifests(self.folder)
             and parse_manifest(content, remote.RUN)
         ):
             raise RunError(
@@ -135,7 +136,7 @@ class Publisher:
         return entry
 
 
-class Keeper(Observer):
+class RemoteSync(Observer):
     """The observer of a run that has it published; the end is put by `finish`, after the run's own
     last words."""
 
@@ -144,8 +145,9 @@ class Keeper(Observer):
         self._pool = ThreadPoolExecutor(1, "plumbline-publish")
         self._last: Future[None] | None = None
 
-    def landmark(self, run: Run) -> None:
-        """See `Observer.landmark`: let the thread put the folder, and say what it could not."""
+    def on_checkpoint(self, run: Run) -> None:
+        """See `Observer.on_checkpoint`: let the thread put the folder, and say what it could
+        not."""
         while self.notes:
             run.event("remote", self.notes.popleft())
         if not is_blank(run.folder):
@@ -181,9 +183,9 @@ class Keeper(Observer):
 
 
 @contextmanager
-def published(
+def open_remote_run(
     address: str, *, resume: bool, tell: Callable[[str], None]
-) -> Iterator[tuple[Path, Keeper]]:
+) -> Iterator[tuple[Path, RemoteSync]]:
     """The folder in which the run at an address works, and the observer that publishes it.
 
     Where the run goes on that was written by another machine, it is fetched first: recipe, records,
@@ -220,26 +222,26 @@ def published(
             "touched",
             "give an address where nothing is yet",
         )
-    if manifest and _digest(content or b"") not in _seen(folder):
+    if manifest and _digest(content or b"") not in _noted_manifests(folder):
         tell(f"fetching the run at {store.address}")
-        notes = _bring(store, manifest, folder)
-    output_guard.claim(folder, KIND, is_run)
-    _note(folder, store, content or EMPTY)
+        notes = _fetch_run(store, manifest, folder)
+    output_guard.claim_folder(folder, KIND, is_run)
+    _note_manifests(folder, store, content or EMPTY)
     where = f"{folder} (for {store.address})"
     WRITTEN_HERE[store.address] = folder
     try:
-        keeper = Keeper(Publisher(folder, store), notes)
+        sync = RemoteSync(Publisher(folder, store), notes)
         try:
-            yield folder, keeper
+            yield folder, sync
         except BaseException:
             try:
-                keeper.finish()
+                sync.finish()
             # what stopped the run is what is said; this stands before it
             except PlumblineError as error:
                 print(f"not all of {where} was published: {error}", file=sys.stderr)  # noqa: T201
             raise
         try:
-            keeper.finish()
+            sync.finish()
         except StorageError as error:
             raise StorageError(
                 f"the run is finished in {where}, and not all of it could be published: "
@@ -251,20 +253,20 @@ def published(
         WRITTEN_HERE.pop(store.address, None)
 
 
-def files_of(folder: Path) -> Iterator[Path]:
+def published_files(folder: Path) -> Iterator[Path]:
     """The files of a run that are published; checkpoints first, so that no record is older than
     they are."""
     for pattern in ("begin.json", "step-*/*"):
         yield from sorted(folder.glob(f"{remote.CHECKPOINTS}/*/{pattern}"))
     for place in sorted(folder.iterdir()):
         if place.name not in NOT_PUBLISHED:
-            yield from _whole(place)
-    for card in sorted(folder.glob(f"{remote.MODELS}/*/{CARD}")):
-        if not card.parent.name.startswith("."):
-            yield from _whole(card.parent)
+            yield from _finished_files(place)
+    for path in sorted(folder.glob(f"{remote.MODELS}/*/{METADATA}")):
+        if not path.parent.name.startswith("."):
+            yield from _finished_files(path.parent)
 
 
-def _whole(place: Path) -> Iterator[Path]:
+def _finished_files(place: Path) -> Iterator[Path]:
     """A file or those in a folder, but for what is being written, and locks on what is being
     built."""
     for path in [place] if place.is_file() else sorted(place.rglob("*")):
@@ -281,7 +283,7 @@ def _whole(place: Path) -> Iterator[Path]:
             yield path
 
 
-def _bring(store: Store, manifest: Files, folder: Path) -> list[str]:
+def _fetch_run(store: Store, manifest: Files, folder: Path) -> list[str]:
     """Fetch a run in its folder's place; returns what there is to say about it."""
     sizes, notes = store.sizes(), []
     removed = {
@@ -322,7 +324,7 @@ def _bring(store: Store, manifest: Files, folder: Path) -> list[str]:
     return notes
 
 
-def _note(folder: Path, store: Store, *manifests: bytes) -> None:
+def _note_manifests(folder: Path, store: Store, *manifests: bytes) -> None:
     """Keep which manifests at the address this folder writes, or goes on from."""
     write_json(
         folder / NOTE,
@@ -330,7 +332,7 @@ def _note(folder: Path, store: Store, *manifests: bytes) -> None:
     )
 
 
-def _seen(folder: Path) -> list[str]:
+def _noted_manifests(folder: Path) -> list[str]:
     """Those manifests by their sha256."""
     note = folder / NOTE
     return list(read_object(note).get("seen", [])) if note.is_file() else []

@@ -1,19 +1,19 @@
 """The run directory: everything that happened, as plain records.
 
     runs/mine/
-      recipe.yaml          what the run does, resolved; a resume may change some keys, and events.jsonl says which
-      environment.json     versions, machine, engines, data fingerprints, of the process that wrote last
-      metrics.jsonl        a row for each training step (deterministic: no clock in it)
-      timings.jsonl        where the seconds went, step by step
+      recipe.yaml          what the run does, resolved; a resume may change some keys, and
+      events.jsonl says which environment.json     versions, machine, engines, data fingerprints, of
+      the process that wrote last metrics.jsonl        a row for each training step (deterministic:
+      no clock in it) timings.jsonl        where the seconds went, step by step
       samples.jsonl        every rollout of training with its score parts
-      events.jsonl         when it began and what stopped it; warnings, counted skips, keys that changed at a resume
-      difficulty.jsonl     with rl.filter: what the model earned on each training prompt before RL
-      evaluations/         one JSON file for each evaluation; rows of one that is not finished in .part.jsonl
-      replays/             pictures of failed episodes, where the recipe asks for them
-      checkpoints/         of the stage in progress
+      events.jsonl         when it began and what stopped it; warnings, counted skips, keys that
+      changed at a resume difficulty.jsonl     with rl.filter: what the model earned on each
+      training prompt before RL evaluations/         one JSON file for each evaluation; rows of one
+      that is not finished in .part.jsonl replays/             pictures of failed episodes, where
+      the recipe asks for them checkpoints/         of the stage in progress
       models/              base, sft, rl: standard model directories
-      result.json          the outcome; its absence means that the run is not finished, and its status stopped that a
-                           check or a watch rule stopped it
+      result.json          the outcome; its absence means that the run is not finished, and its
+                           status stopped that a check or a watch rule stopped it
       report.html ...
 
 A run is its records: reports, checks and comparisons are functions of these files, on a live run, a
@@ -61,7 +61,9 @@ PACKAGES = ("torch", "transformers", "peft", "numpy", "tokenizers", "safetensors
 
 
 class Listener(Protocol):
-    """Somebody who is told how far something has come."""
+    """Somebody who is told how far something has come, in a run or outside of one: what an
+    `Observer` and a `Run` have in common. `tasks.Progress` is its `working` alone, `memory.Say` its
+    `event` alone."""
 
     def working(self, what: str, done: int, total: int) -> None:
         """Something that takes a while and leaves no metrics (building records, evaluating) has
@@ -74,8 +76,8 @@ class Listener(Protocol):
 
 
 class Observer:
-    """Somebody who is told what happens in a run: the terminal, a tracker. By default nothing comes
-    of it."""
+    """A `Listener` who is told all that happens in a run: the terminal, a tracker. This class
+    itself does nothing with it, where nobody is to be told."""
 
     def working(self, what: str, done: int, total: int) -> None:
         """See `Listener`."""
@@ -89,16 +91,12 @@ class Observer:
     def metrics(self, row: Mapping[str, Any]) -> None:
         """A row of metrics was recorded."""
 
-    def landmark(self, run: "Run") -> None:
+    def on_checkpoint(self, run: "Run") -> None:
         """The folder holds something new to go on from, or to look at: a checkpoint, an evaluation,
         a model."""
 
     def close(self) -> None:
         """The run is over, well or badly."""
-
-
-class Silent(Observer):
-    """An observer who does nothing with what it is told."""
 
 
 RUN = output_guard.RUN
@@ -155,7 +153,7 @@ class Run(RunFolder):
             StorageError: the folder holds what is no run's, or a link that leads out of it; nothing
                 was touched.
         """
-        output_guard.check(folder, RUN, is_run)
+        output_guard.check_folder(folder, RUN, is_run)
         output_guard.check_links(folder, *WRITTEN)
         run = cls(folder, recipe, observers)
         started = (folder / "recipe.yaml").is_file() and not is_blank(folder)
@@ -164,7 +162,7 @@ class Run(RunFolder):
                 f"{folder} already holds a run",
                 "add --resume to continue it, or --out to write somewhere else",
             )
-        output_guard.claim(folder, RUN, is_run)
+        output_guard.claim_folder(folder, RUN, is_run)
         run._acquire()
         try:
             if started:
@@ -365,16 +363,16 @@ class Run(RunFolder):
     def evaluation(self, key: EvaluationKey, evaluation: Evaluation) -> None:
         """Record an evaluation."""
         write_evaluation(self.evaluation_file(key), evaluation)
-        self.landmark()
+        self.on_checkpoint()
 
     def evaluated(self, key: EvaluationKey) -> bool:
         """Whether an evaluation is recorded: a run that is resumed does not make it again."""
         return self.evaluation_file(key).is_file()
 
-    def landmark(self) -> None:
+    def on_checkpoint(self) -> None:
         """Tell who copies the run that there is something new in its folder."""
         for observer in self.observers:
-            observer.landmark(self)
+            observer.on_checkpoint(self)
 
     def environment(self, extra: Mapping[str, Any]) -> None:
         """Record versions and machine, and what else the pipeline knows."""

@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from plumbline.records import Message, Request, Sampling
-from plumbline.serve.backend import Asked
+from plumbline.serve.backend import AnswerRequest
 from plumbline.serve.limits import Refusal, RequestLimits
 
 Text = Annotated[str, Field(min_length=1)]
@@ -309,7 +309,7 @@ def read_chat(raw: bytes) -> ChatBody:
         ) from error
 
 
-def askings(body: ChatBody, limits: RequestLimits) -> list[Asked]:
+def askings(body: ChatBody, limits: RequestLimits) -> list[AnswerRequest]:
     """Each of the `n` answers that the body asks for, with a key of its own.
 
     Raises:
@@ -343,7 +343,7 @@ def askings(body: ChatBody, limits: RequestLimits) -> list[Asked]:
     law, chat = Sampling(**shared), body.chat()
     schema, name = _schema(body.response_format)
     return [
-        Asked(
+        AnswerRequest(
             request=Request((seed, "serve", index), chat, law),
             said=said,
             schema=schema,

@@ -20,7 +20,7 @@ from concurrent.futures import TimeoutError as TooSlow
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from plumbline.config.imports import needed
+from plumbline.config.imports import import_needed
 from plumbline.errors import EngineError, RecipeError
 from plumbline.serve.backend import validator_of
 
@@ -59,7 +59,7 @@ class Grammars:
 
     @cached_property
     def _compiler(self) -> Any:
-        xgrammar: Any = needed("xgrammar", "a response_format", RecipeError)
+        xgrammar: Any = import_needed("xgrammar", "a response_format", RecipeError)
         information = xgrammar.TokenizerInfo.from_huggingface(
             self._policy.chat.tokenizer,
             vocab_size=self._width,

@@ -15,7 +15,7 @@ from plumbline.policies.policy import Policy
 from plumbline.recipe.execution import EngineSection
 from plumbline.records import Sampling
 from plumbline.runs.run import Listener
-from plumbline.serve.backend import Asked, Backend, Piece
+from plumbline.serve.backend import AnswerChunk, AnswerRequest, Backend
 
 AT_ONCE = 256
 """Connections to the server."""
@@ -71,7 +71,7 @@ class VllmBackend(Backend):
         self.chat: Any = self.engine.policy.chat
         self._client: Any = None
 
-    async def write(self, asked: Asked) -> AsyncGenerator[Piece, None]:
+    async def write(self, asked: AnswerRequest) -> AsyncGenerator[AnswerChunk, None]:
         """See `Backend.write`.
 
         Raises:
@@ -100,10 +100,10 @@ class VllmBackend(Backend):
             async for choice in coming:
                 yield self._piece(choice, spelling, spell=asked.logprobs)
 
-    def _piece(self, choice: Mapping[str, Any], spelling: Spelling, *, spell: bool) -> Piece:
+    def _piece(self, choice: Mapping[str, Any], spelling: Spelling, *, spell: bool) -> AnswerChunk:
         tokens, finish = tuple(choice["token_ids"] or ()), choice["finish_reason"]
         facts = {"model": self.name, "family": self.family, "engine": "vllm", "seed": False}
-        return Piece(
+        return AnswerChunk(
             text=spelling.add(tokens, last=finish is not None),
             tokens=tokens,
             logprobs=tuple(choice["logprobs"]["token_logprobs"]) if tokens else (),

@@ -27,7 +27,7 @@ from plumbline.checks.refusals import (
     for_pretraining,
     try_verifier,
 )
-from plumbline.config.imports import of_ours, reach
+from plumbline.config.imports import import_own, note_addresses
 from plumbline.config.overrides import as_mapping
 from plumbline.errors import RecipeError
 from plumbline.evaluation.evaluate import evaluate_reference, references_of
@@ -43,7 +43,7 @@ from plumbline.reports.write import write_report
 from plumbline.rollouts.collect import check_prompts
 from plumbline.runs import output_guard
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
-from plumbline.runs.metadata import Card, trained_on
+from plumbline.runs.metadata import ModelMetadata, add_trained_prompts
 from plumbline.runs.remote import local_model, portable
 from plumbline.runs.run import RUN, Observer, Run, is_run
 from plumbline.seeds import derive
@@ -72,8 +72,8 @@ def run_recipe(
         PlumblineError: what is wrong with the recipe, its records or its model, or why the run was
             stopped.
     """
-    output_guard.check(folder, RUN, is_run)
-    reach([str(recipe.plain())])
+    output_guard.check_folder(folder, RUN, is_run)
+    note_addresses([str(recipe.plain())])
     know(recipe.checks)
     # what a run goes on with was there when it began
     if not (resume and (folder / "recipe.yaml").is_file()):
@@ -120,7 +120,7 @@ def _open_ground(run: Run, name: str) -> TaskData:
     task = open_task(section.name, section.options, run.folder / "data" / name, run.working)
     check_task(recipe, task)
     if recipe.scale.verdicts:
-        task = of_ours(f"{WORKERS}:spread_verdicts", "pool of workers")(recipe, task, name, run)
+        task = import_own(f"{WORKERS}:spread_verdicts", "pool of workers")(recipe, task, name, run)
     train = task.examples("train")
     check_gold(recipe, train)
     finals = final_splits(recipe, task)
@@ -335,7 +335,7 @@ def _engine(run: Run, policy: Policy, model: str) -> Iterator[Engine | None]:
     if recipe.engine is None and not recipe.scale.samplers:
         yield None
         return
-    engine: Engine = of_ours(opener, "engine")(recipe, policy, model, run)
+    engine: Engine = import_own(opener, "engine")(recipe, policy, model, run)
     try:
         run.environment({"sampler": dict(engine.engine)})
         yield engine
@@ -349,7 +349,7 @@ def _learners(run: Run, policy: Policy, model: str) -> Iterator[Helpers | None]:
     if run.recipe.scale.learners == 1:
         yield None
         return
-    helpers: Helpers = of_ours(f"{WORKERS}:open_learners", "learner")(
+    helpers: Helpers = import_own(f"{WORKERS}:open_learners", "learner")(
         run.recipe, policy, model, run
     )
     try:
@@ -362,7 +362,9 @@ def _workers(recipe: Recipe) -> AbstractContextManager[None]:
     """The cluster of a run that has workers, for as long as it lasts."""
     if not recipe.scale.spread:
         return nullcontext()
-    cluster: AbstractContextManager[None] = of_ours(f"{WORKERS}:workers", "cluster")(recipe.scale)
+    cluster: AbstractContextManager[None] = import_own(f"{WORKERS}:workers", "cluster")(
+        recipe.scale
+    )
     return cluster
 
 
@@ -384,7 +386,7 @@ def _open(run: Run, source: str, *names: str) -> Policy:
     policy.say = run.event
     _record_move(run, policy)
     if run.recipe.rl is not None and run.recipe.engine is not None:
-        of_ours("plumbline.engines.vllm:check_publication", "engine")(run.recipe.engine, policy)
+        import_own("plumbline.engines.vllm:check_publication", "engine")(run.recipe.engine, policy)
     run.environment({"engine": dict(policy.engine), **_likelihood(run.recipe, policy)})
     said = {event["message"] for event in run.files["events"].rows()}
     for kind, messages in (("slow", [slowness(policy)]), ("note", limits(policy))):
@@ -421,7 +423,7 @@ def _likelihood(recipe: Recipe, policy: Policy) -> dict[str, Any]:
 def _finish_stage(
     run: Run, policy: Policy, section: ModelSection, stage: str, source: str, trained: Source
 ) -> None:
-    """Save a stage's model with its card; of its checkpoints only one that was better than the
+    """Save a stage's model with its metadata; of its checkpoints only one that was better than the
     model stays."""
     from plumbline.training.checkpoints import leave_best
 
@@ -429,7 +431,7 @@ def _finish_stage(
     model = section.meaning()
     if section.dtype == "auto" and (dtype := policy.engine.get("dtype")) in {"float32", "bfloat16"}:
         model["dtype"] = dtype  # what auto was here: on another device it is something else
-    card = Card(
+    metadata = ModelMetadata(
         recipe=f"{recipe.name} {recipe.identity()}",
         stage=stage,
         task=recipe.task.name if recipe.task is not None else "",
@@ -440,7 +442,7 @@ def _finish_stage(
         },
         model=model,
         sampling=asdict(list(modes(recipe).values())[-1]),  # as in training, where that is asked
-        trained_on=trained_on(
+        trained_on=add_trained_prompts(
             source,
             (
                 example.fingerprint()
@@ -449,9 +451,9 @@ def _finish_stage(
             ),
         ),
     )
-    policy.save(run.model(stage), card.to_json())
+    policy.save(run.model(stage), metadata.to_json())
     leave_best(run.checkpoints(stage))
-    run.landmark()
+    run.on_checkpoint()
 
 
 def _result(run: Run, source: str) -> dict[str, Any]:

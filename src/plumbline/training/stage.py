@@ -224,7 +224,7 @@ class Stage:
             self.section.keep_checkpoints,
             self.memory.get(checkpoints.BEST, (None, None))[1],
         )
-        self.run.landmark()
+        self.run.on_checkpoint()
 
 
 @contextmanager

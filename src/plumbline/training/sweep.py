@@ -125,7 +125,7 @@ def run_sweep(
         StorageError: the folder holds what is not ours.
         PlumblineError: none of them ended well; the first error.
     """
-    output_guard.check(folder, "sweep", _holds_runs)
+    output_guard.check_folder(folder, "sweep", _holds_runs)
     if not resume:
         _check_some(recipes.values())
     places = {label: folder / label.replace(" ", "+").replace("/", "_") for label in recipes}
@@ -133,7 +133,7 @@ def run_sweep(
     if spread is not None:
         failures = _run_side_by_side(recipes, places, spread, resume=resume)
     else:
-        output_guard.claim(folder, "sweep", _holds_runs)
+        output_guard.claim_folder(folder, "sweep", _holds_runs)
         for label, recipe in recipes.items():
             place = places[label]
             try:
@@ -179,7 +179,7 @@ def _run_side_by_side(
         one.scale.verdicts + one.scale.samplers + one.scale.learners for one in recipes.values()
     )
     with cluster(spread.address, spread.at_once * each, "a sweep side by side"):
-        output_guard.claim(next(iter(places.values())).parent, "sweep", _holds_runs)
+        output_guard.claim_folder(next(iter(places.values())).parent, "sweep", _holds_runs)
         import ray
         from ray.exceptions import RayError
 

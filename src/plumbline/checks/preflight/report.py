@@ -277,7 +277,7 @@ def _looked_at(known: BeforeRun) -> Iterator[str]:
 
 def _folder(folder: Path, *, resume: bool) -> Iterator[Finding]:
     try:
-        output_guard.check(folder, RUN, is_run)
+        output_guard.check_folder(folder, RUN, is_run)
     except PlumblineError as error:
         yield Finding("fatal", error.cause, check="folder", fix=error.fix)
     if not resume and any(

@@ -21,7 +21,7 @@ from plumbline.policies.downloads.get import ENTRIES
 from plumbline.policies.options import PretrainedModel
 from plumbline.recipe import OptimiserSection, Recipe, extended, leaves, names
 from plumbline.records import SteppedSampling
-from plumbline.runs.metadata import Card
+from plumbline.runs.metadata import ModelMetadata
 
 # -- rates -----------------------------------------------------------------------------------------
 
@@ -225,10 +225,12 @@ def _as_before(before: BeforeRun) -> Iterator[Finding]:
     """The sampling distribution of the run that made the model, where it says so."""
     name, sampling = before.recipe.model.name, before.recipe.sampling
     model = None if name is None else place_of(name)
-    card = Card.read(model) if model is not None and model.is_dir() else None
+    metadata = ModelMetadata.read(model) if model is not None and model.is_dir() else None
     now = asdict(sampling) | {"steps": before.recipe.evaluation.steps or sampling.most_steps}
     then = (
-        {key: card.sampling[key] for key in LAW if key in card.sampling} if card is not None else {}
+        {key: metadata.sampling[key] for key in LAW if key in metadata.sampling}
+        if metadata is not None
+        else {}
     )
     # it was evaluated greedily alone, which says nothing of how it drew
     if then.get("temperature") == 0:

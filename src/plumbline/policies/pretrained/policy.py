@@ -25,7 +25,7 @@ from plumbline.policies.pretrained.numerics import steady_context
 from plumbline.policies.saved import ADAPTER
 from plumbline.recipe import ModelSection
 from plumbline.records import Key, Message, Request, Trajectory
-from plumbline.runs.metadata import CARD
+from plumbline.runs.metadata import METADATA
 from plumbline.runs.remote import portable
 from plumbline.storage import as_umask_says, clear_os_errors, read_object, sync_folder, write_json
 
@@ -426,10 +426,10 @@ class PretrainedPolicy(Policy):
                 write_json(folder / ADAPTER, {**said, "base_model_name_or_path": base})
         self.chat.tokenizer.save_pretrained(folder)
 
-    def save(self, folder: Path, card: Mapping[str, Any]) -> None:
+    def save(self, folder: Path, metadata: Mapping[str, Any]) -> None:
         """See `Policy.save`: a model directory, or an adapter directory where LoRA was trained.
 
-        Whatever the card says, it knows the ends of answers, and the family: an adapter has no
+        Whatever the metadata says, it knows the ends of answers, and the family: an adapter has no
         config.json that could.
         """
         own = {"family": self.family, **(getattr(self.model.config, "plumbline", None) or {})}
@@ -440,8 +440,10 @@ class PretrainedPolicy(Policy):
             )
             try:
                 self.write(temporary)
-                model = {**own, **card.get("model", {})}
-                write_json(temporary / CARD, {**card, "ends": self.chat.ends(), "model": model})
+                model = {**own, **metadata.get("model", {})}
+                write_json(
+                    temporary / METADATA, {**metadata, "ends": self.chat.ends(), "model": model}
+                )
                 as_umask_says(temporary)
                 if folder.exists():
                     shutil.rmtree(folder)

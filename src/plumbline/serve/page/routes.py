@@ -20,7 +20,7 @@ from plumbline.evaluation.summary import part_means
 from plumbline.records import Evaluation, Example
 from plumbline.reports.templating import read_template
 from plumbline.rollouts.reward_workers import judge
-from plumbline.runs.metadata import Card
+from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.remote import local_model
 from plumbline.serve.limits import Refusal, RequestLimits, read_body
 from plumbline.tasks import find_opener, silent
@@ -169,7 +169,7 @@ class Trials:
     plain JSON values.
 
     A task is opened when the page first asks for it. Nothing is built: a task whose records are not
-    there has no examples, and says so; so does one whose code a model's card names (see
+    there has no examples, and says so; so does one whose code a model's metadata names (see
     `config.imports`). What stands beside a score are the best control (floor) and the oracle
     (ceiling) on the first examples of the same stratum. Not for several threads at once.
     """
@@ -286,15 +286,15 @@ class Trials:
         if model not in self.sources:
             raise DataError(f"there is no model {model[:100]!r}", "/v1/models lists them")
         source = self.sources[model]
-        card = Card.read(local_model(source)) if source else None
-        return [] if card is None else list(card.tasks) or [card.task]
+        metadata = ModelMetadata.read(local_model(source)) if source else None
+        return [] if metadata is None else list(metadata.tasks) or [metadata.task]
 
     def _task(self, model: str, name: str) -> Task:
         key = (model, name)
         if key not in self._tasks:
             source = local_model(self.sources[model])
-            card = Card.read(source)
-            kind = card.tasks[name]["name"] if card is not None and card.tasks else name
+            metadata = ModelMetadata.read(source)
+            kind = metadata.tasks[name]["name"] if metadata is not None and metadata.tasks else name
             # Nothing heavy, such as a browser, is started for somebody who asks over HTTP.
             options = getattr(find_opener(kind), "served", {})
             self._tasks[key] = open_task_for(str(source), name, options, None, silent)

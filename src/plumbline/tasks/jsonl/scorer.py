@@ -3,9 +3,10 @@ them is noticed.
 
 Three signatures are known, by the parameters' names:
 
-    def score(completion, answer): ...                     # one answer; any columns of the row, and prompt, by name
-    def score(prompts, completions, answer, **columns): ... # TRL's: lists, one entry for each answer
-    def compute_score(data_source, solution_str, ground_truth, extra_info=None): ... # verl's: one answer
+    def score(completion, answer): ...                     # one answer; any columns of the row, and
+    prompt, by name def score(prompts, completions, answer, **columns): ... # TRL's: lists, one
+    entry for each answer def compute_score(data_source, solution_str, ground_truth,
+    extra_info=None): ... # verl's: one answer
 
 The first returns a number, or named parts: a mapping of name to number. The second returns a list
 of these. verl's returns a number, or a mapping whose `score` is the number; the rest is not read.
@@ -42,7 +43,7 @@ from functools import cache, partial
 from numbers import Real
 from typing import Any
 
-from plumbline.config.imports import named
+from plumbline.config.imports import import_named
 from plumbline.errors import DataError, RecipeError, RewardError
 from plumbline.records import Score
 from plumbline.tasks.jsonl.rows import JsonlOptions
@@ -70,7 +71,7 @@ class Scorer:
                 does not.
         """
         self.name, self.part = name, name.partition(":")[2]
-        self.function = function = named(name, "scoring function")
+        self.function = function = import_named(name, "scoring function")
         while isinstance(function, partial):
             function = function.func
         self.written = function
