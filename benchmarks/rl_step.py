@@ -33,7 +33,7 @@ from plumbline.rollouts.collect import collect
 from plumbline.tasks.task import Task
 from plumbline.training.microbatches import Microbatches
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.update import credit, update_policy
+from plumbline.training.update import update_policy, weigh_rollouts
 
 CPU_POINTS = [(64, 64, 8, 4096), (256, 64, 8, 4096), (512, 64, 8, 32768)]
 GPU_POINTS = [(512, 256, 16, 151_936), (128, 512, 8, 151_936)]
@@ -116,8 +116,8 @@ def stepping(policy, chats, law, copies):
         began = time.perf_counter()
         groups = collect(policy, AnyText(), examples, copies=copies, sampling=law, key=(count[0],))
         drawn = time.perf_counter()
-        credits_ = credit(groups, recipe.rl, np.random.default_rng(0))
-        update_policy(policy, optimiser, credits_, recipe, count[0], microbatches)
+        weighted = weigh_rollouts(groups, recipe.rl, np.random.default_rng(0))
+        update_policy(policy, optimiser, weighted, recipe, count[0], microbatches)
         return drawn - began, time.perf_counter() - drawn
 
     return step

@@ -44,7 +44,7 @@ from plumbline.rollouts.collect import collect
 from plumbline.training import sft
 from plumbline.training.microbatches import Microbatches
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.update import credit, update_policy
+from plumbline.training.update import update_policy, weigh_rollouts
 from real import chats, machine
 from rl_step import RATE, AnyText
 
@@ -152,8 +152,8 @@ class Work:
         )
 
     def update(self) -> None:
-        credits_ = credit(self.groups, self.recipe.rl, np.random.default_rng(0))
-        update_policy(self.policy, self.optimiser, credits_, self.recipe, 1, self.microbatches)
+        weighted = weigh_rollouts(self.groups, self.recipe.rl, np.random.default_rng(0))
+        update_policy(self.policy, self.optimiser, weighted, self.recipe, 1, self.microbatches)
 
     def rounds(self, count: int) -> dict[str, dict[str, float]]:
         """Median seconds of each step, of the wall and of the processors, and the process's

@@ -396,7 +396,7 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
     from plumbline.policies import open_policy
     from plumbline.rollouts.collect import collect
     from plumbline.tasks.source import Source
-    from plumbline.training.update import credit
+    from plumbline.training.update import weigh_rollouts
 
     recipe = load(RECIPE, [*ALONE, f"model.name={source}", f"model.threads={threads}"])
     assert recipe.rl is not None
@@ -426,17 +426,19 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
         f"{np.mean([np.nanstd(group.rewards()) for group in groups]):.3f}, entropy {entropy:.3f} "
         "nats a token\n"
     )
-    gradients = group_gradients(policy, credit(groups, recipe.rl, np.random.default_rng(0)), copies)
+    gradients = group_gradients(
+        policy, weigh_rollouts(groups, recipe.rl, np.random.default_rng(0)), copies
+    )
     return f"{text}\n{halves(gradients @ gradients.T, copies)}\n"
 
 
-def group_gradients(policy: Any, credits_: list[Any], copies: int) -> Any:
+def group_gradients(policy: Any, weighted: list[Any], copies: int) -> Any:
     """The gradient of each group [groups, elements watched]."""
     from plumbline.training.update import GradientParts
 
     watched = GradientParts(policy.trainable())
-    for number in range(len(credits_) // copies):
-        part = [c for c in credits_[number * copies : (number + 1) * copies] if not c.is_idle]
+    for number in range(len(weighted) // copies):
+        part = [c for c in weighted[number * copies : (number + 1) * copies] if not c.is_idle]
         if part:
             terms = policy.score([turn for c in part for turn in c.turns])
             lengths = [sum(len(turn.logprobs) for turn in c.turns) for c in part]

@@ -3,7 +3,8 @@ several machines.
 
     plumbline run miniwob-smollm2 --set seed=1 --out runs/miniwob-smollm2-seed1
     python -m experiments.kept record runs/miniwob-smollm2-seed1
-    python -m experiments.kept tables                              # kept_rewards/miniwob-pages.md, forms-seeds.md
+    python -m experiments.kept tables                              # kept_rewards/miniwob-pages.md,
+    forms-seeds.md
 
 A run's folder is named after its arm and seed (`ARM-seedN`; seed 0 may go without), and its recipe
 is the arm's but for the seed, how its weights are held and what changes no result. A table has the
@@ -26,7 +27,7 @@ from plumbline.recipe import load
 from plumbline.records import Evaluation
 from plumbline.reports.tables import Column, Row, Table
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
-from plumbline.runs.lineage import more_than_seed
+from plumbline.runs.lineage import changes_beside_seed
 from plumbline.runs.run import Run
 from plumbline.storage import dumps, read_jsonl, write_text
 
@@ -220,7 +221,7 @@ def refuse_another_recipe(run: Run, arm: str, page: Page) -> None:
     model = run.recipe.model
     absent = [f"{stage}=null" for stage in ("sft", "rl") if getattr(run.recipe, stage) is None]
     here = (*absent, f"model.name={model.name}", f"model.dtype={model.dtype}")
-    if changes := more_than_seed(
+    if changes := changes_beside_seed(
         load(next(iter(page.arms)), (*page.arms[arm].over, *here)), run.recipe
     ):
         raise DataError(

@@ -340,7 +340,7 @@ def measure_signal(name: str, model: str | None, sizes: list[int]) -> str:
     from plumbline.rollouts.collect import collect
     from plumbline.training.microbatches import Microbatches
     from plumbline.training.optimiser import Optimiser
-    from plumbline.training.update import credit, update_policy
+    from plumbline.training.update import update_policy, weigh_rollouts
 
     recipe = load(name, [] if NATIVE else ["model.dtype=float32"])
     assert recipe.rl is not None
@@ -366,11 +366,11 @@ def measure_signal(name: str, model: str | None, sizes: list[int]) -> str:
     for size in sizes:
         found, began = [], time.perf_counter()
         for start in range(0, len(groups), size // group):
-            credits_ = credit(
+            weighted = weigh_rollouts(
                 groups[start : start + size // group], recipe.rl, np.random.default_rng(0)
             )
             found.append(
-                update_policy(policy, optimiser, credits_, recipe, 0, microbatches).gradient
+                update_policy(policy, optimiser, weighted, recipe, 0, microbatches).gradient
             )
         signal, noise = np.mean(
             [[each.signal, each.noise] for each in found if each is not None], axis=0

@@ -26,7 +26,7 @@ from plumbline.tasks.task import Task, as_task, episode_of
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rl import train_rl
 from plumbline.training.sft import demonstrate
-from plumbline.training.update import credit, independent_parts, update_policy
+from plumbline.training.update import independent_parts, update_policy, weigh_rollouts
 from tests.evaluation.shown_toy import ShownToy
 from tests.policies import families
 from tests.policies.conftest import family_folders, masked_folder  # noqa: F401 - fixtures
@@ -256,10 +256,10 @@ def test_denominators_count_the_tokens_of_all_turns(normaliser, expected):
     example = ToyTask({}).examples("train")[0]
     group = Group(example=example, rollouts=(rollout([2, 3], 1.0), rollout([1], 0.0)))
     section = RlSection(steps=1, algorithm={"name": "grpo", "normaliser": normaliser})
-    credits_ = credit([group], section, np.random.default_rng(0), turns=3)
-    np.testing.assert_allclose([c.weight for c in credits_], expected)
-    assert [len(c.turns) for c in credits_] == [2, 1]
-    assert {c.prompt for c in credits_} == {np.array([1, 0]).tobytes()}, (
+    weighted = weigh_rollouts([group], section, np.random.default_rng(0), turns=3)
+    np.testing.assert_allclose([c.weight for c in weighted], expected)
+    assert [len(c.turns) for c in weighted] == [2, 1]
+    assert {c.prompt for c in weighted} == {np.array([1, 0]).tobytes()}, (
         "one group, whatever later turns ask"
     )
 
@@ -273,8 +273,8 @@ def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(family, folders, 
     groups = collect(
         policy, task, task.examples("train"), copies=4, sampling=LONGER[family], key=(0,)
     )
-    credits_ = credit(groups, recipe.rl, np.random.default_rng(0), turns=2)
-    assert {len(c.turns) for c in credits_ if not c.is_idle} >= {2}
+    weighted = weigh_rollouts(groups, recipe.rl, np.random.default_rng(0), turns=2)
+    assert {len(c.turns) for c in weighted if not c.is_idle} >= {2}
     gradients = []
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 1)
     optimiser.step = lambda step: (
@@ -285,17 +285,17 @@ def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(family, folders, 
         "plumbline.training.update.independent_parts",
         lambda of: parts.extend(of) or independent_parts(of),
     )
-    update = update_policy(policy, optimiser, credits_, recipe, 0)
+    update = update_policy(policy, optimiser, weighted, recipe, 0)
     assert update.gap < 2e-5
     assert len(parts) > 1
     assert {prompt for part in parts for prompt in part} <= {
-        c.turns[0].prompt.tobytes() for c in credits_
+        c.turns[0].prompt.tobytes() for c in weighted
     }
 
     plain = opened(family, folders, scoring="rows")
-    scored = plain.score([turn for c in credits_ for turn in c.turns])
-    counts = [sum(len(turn.logprobs) for turn in c.turns) for c in credits_]
-    given = torch.tensor(np.repeat([c.advantage for c in credits_], counts), dtype=torch.float32)
+    scored = plain.score([turn for c in weighted for turn in c.turns])
+    counts = [sum(len(turn.logprobs) for turn in c.turns) for c in weighted]
+    given = torch.tensor(np.repeat([c.advantage for c in weighted], counts), dtype=torch.float32)
     (-scored.logprobs * given).sum().div(12 * 4 * 2).backward()
     for name, weight in plain.trainable().items():
         torch.testing.assert_close(gradients[0][name], weight.grad, atol=2e-6, rtol=1e-3)

@@ -311,15 +311,15 @@ def test_what_is_typed_is_a_whole_name(word, names):
 
 def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
     from plumbline.checks.preflight.report import preflight_of
-    from plumbline.jobs.job import specify
-    from plumbline.jobs.package import Examined, refuse
+    from plumbline.jobs.job import specify_job
+    from plumbline.jobs.package import Examination, refuse_job
 
     asked = {
         "recipe": "score.yaml",
         "on": "process",
         "overrides": ["task.options.score=payload:score"],
     }
-    spec, _ = specify(**asked)
+    spec, _ = specify_job(**asked)
     assert "--trust-code" not in spec.command()
     assert "task.options.score=payload:score" in spec.command(), (
         "the job is typed what the user typed"
@@ -328,20 +328,20 @@ def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
     with pytest.raises(
         api.PlumblineError, match=r"score\.yaml names the scoring function payload:score"
     ):
-        refuse(Examined(findings=findings, package=None, looked_at=()))
+        refuse_job(Examination(findings=findings, package=None, looked_at=()))
     assert not (there / "RAN").exists()
     monkeypatch.setenv(imports.CONSENT, imports.ALL)
-    assert specify(**asked)[0].command()[-1] == "--trust-code"
+    assert specify_job(**asked)[0].command()[-1] == "--trust-code"
 
 
 def test_a_worker_of_a_cluster_is_told_what_was_consented_to(there, monkeypatch):
-    from plumbline.engines.workers import here, stand
+    from plumbline.engines.workers import adopt_home, process_home
 
     imports.note_typed(["payload:score"])
-    home = here()
+    home = process_home()
     monkeypatch.setenv(imports.CONSENT, "")
     sys.path.insert(0, str(there))
-    stand(home)
+    adopt_home(home)
     assert imports.is_allowed("payload:score")
     assert str(there) not in sys.path
 
@@ -612,14 +612,14 @@ def plant(folder: Path) -> Path:
 
 def test_a_job_and_its_dry_run_take_no_module_of_the_folder(tmp_path, monkeypatch):
     from plumbline.jobs.job import JobSpec
-    from plumbline.jobs.package import _checked
+    from plumbline.jobs.package import _run_dry
 
     mark = plant(tmp_path)
     monkeypatch.chdir(tmp_path)
     spec = JobSpec(
         id="x", name="x", on="process", recipe="no.yaml", out="runs/x", working_dir=str(tmp_path)
     )
-    findings, _ = _checked(spec, tmp_path)
+    findings, _ = _run_dry(spec, tmp_path)
     assert "no.yaml" in findings[0].what
     done = in_a_process(*spec.command()[1:], at=tmp_path)
     assert "no.yaml" in done.stderr

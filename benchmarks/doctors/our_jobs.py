@@ -51,13 +51,13 @@ class Kind:
 def _credited(change: Callable[[int, Any], Any]) -> Iterator[None]:
     from plumbline.training import rl
 
-    original, calls = rl.credit, []
+    original, calls = rl.weigh_rollouts, []
 
     def changed(*arguments: Any) -> Any:
         calls.append(1)
         return [change(len(calls), one) for one in original(*arguments)]
 
-    with mock.patch.object(rl, "credit", changed):
+    with mock.patch.object(rl, "weigh_rollouts", changed):
         yield
 
 
@@ -168,7 +168,7 @@ def other_law() -> Iterator[None]:
     """Answers are drawn at 0.3 in the last evaluation."""
     from plumbline.training import stage_evaluations
 
-    original, modes = stage_evaluations._evaluate, stage_evaluations.modes
+    original, modes = stage_evaluations._evaluate, stage_evaluations.evaluation_modes
 
     def colder(recipe: Any) -> Any:
         return {

@@ -29,7 +29,7 @@ from plumbline.recipe import Recipe, section
 from plumbline.records import Evaluation, Example, Message, Request, Sampling, Trajectory
 from plumbline.rollouts.collect import collect
 from plumbline.runs.observers import LiveView, open_trackers
-from plumbline.runs.remote import folder_for, is_address, join, local_model
+from plumbline.runs.remote import folder_for, is_address, join_address, local_model
 from plumbline.runs.remote_sync import open_remote_run
 from plumbline.runs.run import Observer, Run
 from plumbline.tasks.precheck import HOSTILE
@@ -122,7 +122,7 @@ def _loaded(
         # what its family reads may have been unchecked when it was loaded
         recipe = recipes.parse(recipe.plain())
     loaded = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, overrides)
-    return loaded, str(out) if out is not None else join(loaded.run.folder, loaded.name)
+    return loaded, str(out) if out is not None else join_address(loaded.run.folder, loaded.name)
 
 
 def open_task(name: str, *, folder: str | Path | None = None, **options: Any) -> Task:

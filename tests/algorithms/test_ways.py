@@ -21,7 +21,7 @@ from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rl import teacher_chat
 from plumbline.training.stage import Stage
-from plumbline.training.update import credit, update_policy
+from plumbline.training.update import update_policy, weigh_rollouts
 from tests.training.toy_runs import fresh_policy, train_toy
 
 CHATS = [
@@ -97,8 +97,10 @@ def gradients(policy, groups, recipe, monkeypatch, teacher=None, encode=None):
         return 0.0
 
     monkeypatch.setattr(optimiser, "step", step)
-    credits_ = credit(groups, recipe.rl, np.random.default_rng(0), recipe.controls, encode=encode)
-    update = update_policy(policy, optimiser, credits_, recipe, 0, teacher=teacher)
+    weighted = weigh_rollouts(
+        groups, recipe.rl, np.random.default_rng(0), recipe.controls, encode=encode
+    )
+    update = update_policy(policy, optimiser, weighted, recipe, 0, teacher=teacher)
     return update, caught
 
 
@@ -245,7 +247,8 @@ def test_shuffled_pairs_are_pairs_that_are_turned_round(drawn):
     seen = set()
     for seed in range(8):
         signs = [
-            c.advantage for c in credit(groups, recipe.rl, np.random.default_rng(seed), control)
+            c.advantage
+            for c in weigh_rollouts(groups, recipe.rl, np.random.default_rng(seed), control)
         ]
         assert np.abs(signs).tolist() == [1, 1, 0, 0, 1, 1, 0, 0]
         assert sum(signs[:4]) == sum(signs[4:]) == 0

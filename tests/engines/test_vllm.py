@@ -387,7 +387,7 @@ def own(policy, tmp_path, monkeypatch, module, *, timeout=60, **told):
 def relayed(policy, tmp_path, monkeypatch):
     """Starts a server of the run: a process that hands on to a stand-in on a thread, which has a
     model of its own."""
-    opened, honest = [], processes.start
+    opened, honest = [], processes.start_process
 
     def start(command, environment, log):
         folder, dtype, name = (
@@ -398,7 +398,7 @@ def relayed(policy, tmp_path, monkeypatch):
         told = {**json.loads(os.environ["STAND_IN"]), "at": opened[-1].server_address}
         return honest(command, {**environment, "STAND_IN": json.dumps(told)}, log)
 
-    monkeypatch.setattr(processes, "start", start)
+    monkeypatch.setattr(processes, "start_process", start)
     yield lambda **told: own(policy, tmp_path, monkeypatch, "tests.engines.vllm_relay", **told)
     for server in opened:
         server.shutdown()
@@ -435,7 +435,7 @@ def test_nobody_else_reaches_a_server_of_the_run(policy):
     """vLLM's calls that change weights ask for no key, and one of them unpickles: no port, and no
     other user."""
     for how in ("full", "lora", "transfer"):
-        words, said = servers.command(how, policy, "served", "float32", Path("/x/socket"), 0)
+        words, said = servers.server_command(how, policy, "served", "float32", Path("/x/socket"), 0)
         assert words[words.index("--uds") + 1] == "/x/socket"
         assert not {"--host", "--port"} & set(words)
         assert ("VLLM_ALLOW_INSECURE_SERIALIZATION" in said) == (how == "transfer")
@@ -446,7 +446,7 @@ def test_a_path_that_is_too_long_for_a_socket_is_an_error(tmp_path, monkeypatch)
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
     with pytest.raises(EngineError, match="too long a path"):
-        servers.socket_for_own()
+        servers.reserve_socket()
     assert list(long.iterdir()) == []
 
 
@@ -462,7 +462,7 @@ def test_a_server_of_the_run_that_hangs_or_ends_between_two_steps_is_started_aga
         request.key for request in asked
     }
     assert [running.state.asked for running in started] == [[4], [2]]
-    processes.stop(sampler.server)
+    processes.stop_process(sampler.server)
     change(policy)
     sampler.take(policy, 1)
     got = dict(sampler.sample(asked))
@@ -855,18 +855,18 @@ def test_a_recipe_with_an_engine_corrects_for_its_rounding_and_is_refused_where_
 ):
     from plumbline.checks.refusals import problems
     from plumbline.recipe import load
-    from plumbline.runs.lineage import same_but_seed
+    from plumbline.runs.lineage import is_other_seed
 
     monkeypatch.delenv("PLUMBLINE_VLLM_PYTHON", raising=False)
     recipe = load("commerce-tiny", ["engine=vllm"])
     assert (recipe.rl.old, recipe.rl.tis) == ("rescored", 2.0)
     assert load("commerce-tiny", ["engine=vllm", "rl.tis=5", "rl.old=rescored"]).rl.tis == 5
     assert load("commerce-tiny", []).rl.tis is None
-    assert same_but_seed(
+    assert is_other_seed(
         recipe,
         load("commerce-tiny", ["engine.name=vllm", "engine.publish=lora", "engine.timeout=9"]),
     )
-    assert not same_but_seed(recipe, load("commerce-tiny", []))
+    assert not is_other_seed(recipe, load("commerce-tiny", []))
     monkeypatch.setattr(servers, "MODULE", "no_such_engine.server")
     assert any("has no no_such_engine" in str(problem) for problem in problems(recipe))
     masked = load("demo-masked", []).model

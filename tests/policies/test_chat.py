@@ -27,7 +27,7 @@ from plumbline.api import sampled
 from plumbline.errors import DataError, ModelError
 from plumbline.evaluation.models import ModelOptions, as_trained
 from plumbline.export.export import Export, export
-from plumbline.export.weights import opened, write_merged
+from plumbline.export.weights import open_float32, write_merged
 from plumbline.policies import open_policy
 from plumbline.policies.pretrained import render_process, rendering
 from plumbline.policies.pretrained.chat import CHATML, Chat
@@ -686,13 +686,13 @@ def test_a_template_in_a_file_and_several_by_name(tiny_folder, tmp_path):
     for name, said in (("file", other), ("list", named)):
         edit(tmp_path / name / "tokenizer_config.json", chat_template=said)
     for name in ("file", "folder", "list"):
-        assert opened(str(tmp_path / name)).chat.prompt(USER) == expected
+        assert open_float32(str(tmp_path / name)).chat.prompt(USER) == expected
     export(
         Export(model=str(tmp_path / "folder"), out=tmp_path / "out", kind="gguf", gguf="f32"),
         Observer(),
     )
     (path,) = (tmp_path / "out").glob("*.gguf")
-    assert opened(str(path)).chat.prompt(USER) == expected
+    assert open_float32(str(path)).chat.prompt(USER) == expected
 
 
 def test_messages_that_a_template_refuses_and_those_it_fails_at():
@@ -772,7 +772,7 @@ def test_what_is_saved_ends_where_our_sampler_does(base, tmp_path, lora):
     assert ModelMetadata.read(tmp_path / "saved").ends == ("<|endoftext|>", "<|im_end|>")
     if lora is not None:
         write_merged(
-            opened(str(tmp_path / "saved")),
+            open_float32(str(tmp_path / "saved")),
             tmp_path / "merged",
             "float32",
             None,

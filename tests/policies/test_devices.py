@@ -12,7 +12,7 @@ from plumbline.policies.pretrained import loading
 from plumbline.policies.sampling_distribution import noises
 from plumbline.training import microbatches
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.update import Credit, update_policy
+from plumbline.training.update import WeightedRollout, update_policy
 from tests.fake_gpu import Tape, fake_gpu, is_there
 from tests.policies.families import LAWS, opened
 from tests.training.toy_runs import toy_recipe
@@ -68,11 +68,13 @@ def test_every_family_samples_scores_and_learns_on_a_gpu(family, tmp_path):
     closed = {"beta": 0.1, "kl": "sampled" if name == "autoregressive" else "closed"}
     for law in laws:
         trajectories = [t for group in sampled(policy, CHATS, 2, law, 0) for t in group]
-        credits_ = [Credit((t,), (-1.0) ** index, 1 / 32) for index, t in enumerate(trajectories)]
+        weighted = [
+            WeightedRollout((t,), (-1.0) ** index, 1 / 32) for index, t in enumerate(trajectories)
+        ]
         for settings in ({"algorithm": "gspo", "inner_epochs": 2}, closed):
             recipe = toy_recipe(family=name, steps=2, optimiser={"learning_rate": 5e-6}, **settings)
             optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 2)
-            update = update_policy(policy, optimiser, credits_, recipe, 0)
+            update = update_policy(policy, optimiser, weighted, recipe, 0)
             assert update.terms > 0
         greedy = (
             replace(law, temperature=0.0, selector="threshold")

@@ -35,12 +35,12 @@ from plumbline.runs.remote import (  # noqa: E402
     Store,
     folder_for,
     is_address,
-    key_of,
     local_model,
     local_run,
     manifest_bytes,
-    portable,
+    portable_path,
     read_manifest,
+    storage_key,
 )
 from plumbline.runs.remote_sync import Publisher, open_remote_run, published_files  # noqa: E402
 from plumbline.runs.run import Run  # noqa: E402
@@ -198,7 +198,7 @@ def whole_state(store: Store) -> dict[str, str]:
     put."""
     found = {}
     for path, entry in read_manifest(store).items():
-        content = store.read(key_of(path, entry.sha256))
+        content = store.read(storage_key(path, entry.sha256))
         assert content is not None, path
         assert (len(content), hashlib.sha256(content).hexdigest()) == entry
         found[path] = entry.sha256
@@ -356,7 +356,7 @@ class TestFaults:
     def test_a_damaged_record_is_named(self, recipe, stopped):
         store = Store(stopped)
         entry = read_manifest(store)["metrics.jsonl"]
-        store.write(key_of("metrics.jsonl", entry.sha256), b"x" * entry.size)
+        store.write(storage_key("metrics.jsonl", entry.sha256), b"x" * entry.size)
         for read in (lambda: run(recipe, stopped, resume=True), lambda: local_run(stopped)):
             with pytest.raises(DataError, match=r"metrics\.jsonl at memory://b/runs/x is damaged"):
                 read()
@@ -568,9 +568,9 @@ class TestReaders:
             if not asked:
                 asked.append(key)
                 new = ManifestEntry(2, hashlib.sha256(b"{}").hexdigest())
-                store.write(key_of("result.json", new.sha256), b"{}")
+                store.write(storage_key("result.json", new.sha256), b"{}")
                 store.write("run.json", manifest_bytes({**old, "result.json": new}))
-                store.remove([key_of("result.json", old["result.json"].sha256)])
+                store.remove([storage_key("result.json", old["result.json"].sha256)])
             return honest(self, key, *place)
 
         monkeypatch.setattr(Store, "get", get)
@@ -616,22 +616,22 @@ class TestReaders:
             store.write(path.name, path.read_bytes())
         store.write(".remote.json", b'{"address": "s3://evil/x"}')
         here = local_model(store.address)
-        assert portable(here) == store.address
-        assert portable(f"{here}/config.json") == f"{store.address}/config.json"
+        assert portable_path(here) == store.address
+        assert portable_path(f"{here}/config.json") == f"{store.address}/config.json"
 
     def test_a_note_counts_where_we_leave_notes_alone(self, tiny_folder, finished, place):
         model = shutil.copytree(tiny_folder, place / "model")
         write_json(model / ".remote.json", {"address": "s3://evil/x"})
-        assert portable(str(model)) == str(model)
-        assert portable(str(model / "config.json")) == str(model / "config.json")
-        assert portable("model") == "model"
+        assert portable_path(str(model)) == str(model)
+        assert portable_path(str(model / "config.json")) == str(model / "config.json")
+        assert portable_path("model") == "model"
         inside = local_run(finished) / "models"
         shutil.copytree(model, inside / "planted")
-        assert portable(str(inside / "planted")) == f"{finished}/models/planted"
+        assert portable_path(str(inside / "planted")) == f"{finished}/models/planted"
         working = folder_for("memory://b/runs/y")
         shutil.copytree(model, working / "models" / "sft")
         write_json(working / ".remote.json", {"address": "memory://b/runs/y"})
-        assert portable(str(working / "models/sft")) == "memory://b/runs/y/models/sft"
+        assert portable_path(str(working / "models/sft")) == "memory://b/runs/y/models/sft"
 
     def test_a_plain_model_directory(self, tiny_folder, place):
         store = Store("memory://b/plain")
@@ -757,14 +757,14 @@ def test_whatever_write_fails_a_reader_finds_a_whole_state(tmp_path_factory, dat
         Faulty.fail = staticmethod(lambda what, path: None)
         assert whole_state(store) in [{}, *had]
         assert {
-            key_of(path, entry.sha256) for path, entry in earlier.items()
+            storage_key(path, entry.sha256) for path, entry in earlier.items()
         } <= store.sizes().keys(), "somebody may still be reading it"
         if data.draw(st.booleans()):  # the process dies, and another takes up the folder
             publisher = Publisher(folder, store)
     publisher.put()
     assert whole_state(store) == had[-1]
     publisher.put()
-    needed = {key_of(path, entry.sha256) for path, entry in read_manifest(store).items()}
+    needed = {storage_key(path, entry.sha256) for path, entry in read_manifest(store).items()}
     assert store.sizes().keys() == {*needed, "run.json"}, "what nobody needs is removed"
 
 

@@ -20,7 +20,7 @@ from plumbline.recipe import ModelSection
 from plumbline.records import Request, Sampling
 from plumbline.serve.backend import AnswerRequest
 from plumbline.serve.batched import BatchedBackend
-from plumbline.serve.constrained import COUNT, Grammars, SchemaConstraint, check
+from plumbline.serve.constrained import COUNT, Grammars, SchemaConstraint, check_schema
 
 LAW = Sampling(max_tokens=40)
 CHATS = [
@@ -389,7 +389,7 @@ HOSTILE = {
 @pytest.mark.parametrize("why", HOSTILE)
 def test_a_schema_that_would_take_for_ever_is_refused(why):
     with pytest.raises(RecipeError, match=why):
-        check(HOSTILE[why])
+        check_schema(HOSTILE[why])
 
 
 def test_a_schema_is_compiled_once_and_within_a_time(policy, monkeypatch):

@@ -14,7 +14,7 @@ from conftest import WORDS
 from plumbline.engines.vllm import check_publication
 from plumbline.errors import EngineError, ModelError
 from plumbline.export import weights
-from plumbline.export.card import UNKNOWN, base_of
+from plumbline.export.card import UNKNOWN, find_base
 from plumbline.export.export import Export, export
 from plumbline.export.weights import write_merged
 from plumbline.policies import open_policy
@@ -192,7 +192,8 @@ def test_what_cannot_be_merged_exactly_is_refused_before_anything_is_written(
     )
     with pytest.raises(EngineError, match=said):  # a run says the same before its first stage
         check_publication(
-            EngineSection(name="vllm", publish="full"), weights.opened(str(tmp_path / "adapter"))
+            EngineSection(name="vllm", publish="full"),
+            weights.open_float32(str(tmp_path / "adapter")),
         )
 
 
@@ -431,7 +432,7 @@ def test_adapters_of_other_families_on_a_causal_model_are_merged_too(tiny_folder
     policy.save(tmp_path / "adapter", card.to_json())
     exported(tmp_path / "adapter", tmp_path / "out", dtype="bfloat16")
     ours = opened(tmp_path / "out", family, **section)
-    assert (weights.logprobs(ours) - weights.logprobs(policy)).abs().mean() < 0.05
+    assert (weights.measure_logprobs(ours) - weights.measure_logprobs(policy)).abs().mean() < 0.05
 
 
 @pytest.mark.parametrize("family", ["masked", "slots", "flow"])
@@ -523,12 +524,12 @@ def test_of_an_adapter_nothing_of_its_trainer_is_exported(adapter, tmp_path):
 def test_a_licence_is_the_one_that_the_files_or_the_catalogue_say_or_unknown(tmp_path):
     folder = tmp_path / "somebody"
     folder.mkdir()
-    assert (base_of(str(folder)).licence, base_of(str(folder)).public) == (UNKNOWN, False)
+    assert (find_base(str(folder)).licence, find_base(str(folder)).public) == (UNKNOWN, False)
     (folder / "README.md").write_text("---\nlicense: mit\n---\n")
-    assert base_of(str(folder)).licence == "mit"
+    assert find_base(str(folder)).licence == "mit"
     (folder / "origin.json").write_text('{"model": "smollm2-135m", "licence": "Apache-2.0"}')
-    found = base_of(str(folder))
+    found = find_base(str(folder))
     assert (found.name, found.licence) == ("HuggingFaceTB/SmolLM2-135M-Instruct", "Apache-2.0")
-    assert base_of("org/nobody-knows").licence == UNKNOWN
-    assert base_of("HuggingFaceTB/SmolLM2-135M-Instruct").licence == "Apache-2.0"
+    assert find_base("org/nobody-knows").licence == UNKNOWN
+    assert find_base("HuggingFaceTB/SmolLM2-135M-Instruct").licence == "Apache-2.0"
     assert Path(found.source) == folder

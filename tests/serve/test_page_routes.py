@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from plumbline.serve.app import application
 from plumbline.serve.page import routes as page
-from plumbline.serve.page.routes import AT_ONCE, plain
+from plumbline.serve.page.routes import AT_ONCE, to_json_value
 from tests.serve.page_models import FORMS, trained_on_forms
 
 HOSTILE = (
@@ -259,7 +259,7 @@ def test_facts_of_any_kind_become_plain():
     deep = []
     for _ in range(10_000):
         deep = [deep]
-    found = plain(
+    found = to_json_value(
         {
             "a": float("nan"),
             1: {2},

@@ -14,9 +14,9 @@ from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import (
     MEMORY,
     WATCHED,
-    Credit,
     GradientParts,
     SignalNoise,
+    WeightedRollout,
     independent_parts,
     signal_and_noise,
     smoothed_ratio,
@@ -136,16 +136,16 @@ def test_a_batch_cut_differently_measures_the_same(tiny_folder):
         policy = fresh_policy(tiny_folder)
         groups = sampled(policy, chats, 4, Sampling(max_tokens=8), seed=0)
         recipe = toy_recipe(steps=1, tokens_per_microbatch=tokens_per_microbatch)
-        credits_ = [
-            Credit((trajectory,), [1.0, -0.5, -0.25, -0.25][copy] * (number < 2), 0.01)
+        weighted = [
+            WeightedRollout((trajectory,), [1.0, -0.5, -0.25, -0.25][copy] * (number < 2), 0.01)
             for number, group in enumerate(groups)
             for copy, trajectory in enumerate(group)
         ]
         optimiser = Optimiser(policy.trainable(), OptimiserSection(), 1)
         microbatches = len(
-            policy.batches([turn for c in credits_ for turn in c.turns], tokens_per_microbatch)
+            policy.batches([turn for c in weighted for turn in c.turns], tokens_per_microbatch)
         )
-        update = update_policy(policy, optimiser, credits_, recipe, 0)
+        update = update_policy(policy, optimiser, weighted, recipe, 0)
         found.append((microbatches, update.gradient))
     assert found[0][0] == 12
     assert found[2][0] < 12

@@ -23,7 +23,7 @@ from plumbline.training.optimiser import Optimiser
 from plumbline.training.pipeline import run_recipe
 from plumbline.training.rl import train_rl
 from plumbline.training.stage import Stage
-from plumbline.training.update import credit, update_policy
+from plumbline.training.update import update_policy, weigh_rollouts
 from tests.toy import ToyTask
 from tests.training.toy_runs import fresh_policy, samplers, toy_recipe, train_toy
 
@@ -97,20 +97,20 @@ def test_skipping_what_has_no_signal_leaves_the_gradient_as_it_is(tiny_folder):
         key=(0,),
     )
     dull = replace(groups[1], rollouts=(groups[1].rollouts[0],) * 4)
-    credits_ = credit([groups[0], dull, *groups[2:]], recipe.rl, np.random.default_rng(0))
-    assert sum(c.advantage == 0 for c in credits_) >= 4
+    weighted = weigh_rollouts([groups[0], dull, *groups[2:]], recipe.rl, np.random.default_rng(0))
+    assert sum(c.advantage == 0 for c in weighted) >= 4
 
     gradients = []
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 1)
     optimiser.step = lambda step: (
         gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
     )
-    update = update_policy(policy, optimiser, credits_, recipe, 0)
-    assert update.terms < sum(turn.num_tokens for c in credits_ for turn in c.turns)
+    update = update_policy(policy, optimiser, weighted, recipe, 0)
+    assert update.terms < sum(turn.num_tokens for c in weighted for turn in c.turns)
 
     plain = fresh_policy(tiny_folder, scoring="rows")
-    scored = plain.score([turn for c in credits_ for turn in c.turns])
-    advantage = torch.tensor([c.advantage for c in credits_], dtype=torch.float32)[scored.owner]
+    scored = plain.score([turn for c in weighted for turn in c.turns])
+    advantage = torch.tensor([c.advantage for c in weighted], dtype=torch.float32)[scored.owner]
     total = (-(scored.logprobs - scored.recorded).exp() * advantage).sum() / (16 * 8)
     total.backward()
     for name, weight in plain.trainable().items():
@@ -244,7 +244,7 @@ def test_an_interrupt_while_a_checkpoint_is_read_is_no_error_of_the_checkpoint(
         broken.setattr(Stage, "spend", lambda *_: os.kill(os.getpid(), signal.SIGINT) or ())
         with pytest.raises(KeyboardInterrupt):
             train_toy(tiny_folder, tmp_path / "run")
-    honest = checkpoints.read
+    honest = checkpoints.read_checkpoint
 
     def interrupted(checkpoint):
         try:
@@ -256,7 +256,7 @@ def test_an_interrupt_while_a_checkpoint_is_read_is_no_error_of_the_checkpoint(
         return honest(checkpoint)
 
     with monkeypatch.context() as slow:
-        slow.setattr(checkpoints, "read", interrupted)
+        slow.setattr(checkpoints, "read_checkpoint", interrupted)
         with pytest.raises(KeyboardInterrupt):
             train_toy(tiny_folder, tmp_path / "run", resume=True)
     assert [row["step"] for row in Run.read(tmp_path / "run").rows("rl")] == [1], (

@@ -402,24 +402,24 @@ def sweep(
 ) -> None:
     """Run a recipe several times with some values varied, and compare the outcomes."""
     from plumbline.reports.run_comparison import seeds_terminal, sweep_table
-    from plumbline.runs.remote import only_here
+    from plumbline.runs.remote import require_local
     from plumbline.training.sweep import (
         SideBySide,
-        over_seeds,
+        list_variants,
+        open_observers,
         run_sweep,
-        shown_live,
-        variants,
+        summarise_seeds,
         write_page,
     )
 
-    recipes = variants(source, overrides or (), vary or (), seeds)
+    recipes = list_variants(source, overrides or (), vary or (), seeds)
     first = next(iter(recipes.values()))
-    folder = only_here(out or f"{first.run.folder}/{first.name}-sweep", "a sweep")
+    folder = require_local(out or f"{first.run.folder}/{first.name}-sweep", "a sweep")
     spread = None
     if at_once > 1 or address is not None:
         spread = SideBySide(at_once=at_once, address=address, told=tell)
-    rows = run_sweep(recipes, folder, resume=resume, observers=shown_live, spread=spread)
-    summed = None if seeds is None else over_seeds(rows)
+    rows = run_sweep(recipes, folder, resume=resume, observers=open_observers, spread=spread)
+    summed = None if seeds is None else summarise_seeds(rows)
     page = (
         None
         if summed is None
@@ -826,7 +826,7 @@ def export(
     )
     with progress() as view:
         done = write(what, view)
-    print_json(done.plain()) if as_json else print_text(done.text())
+    print_json(done.to_json()) if as_json else print_text(done.text())
 
 
 class _Declared(take.CommandGroup):

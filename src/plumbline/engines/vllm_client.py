@@ -79,7 +79,7 @@ def open_http(
     return kind(base_url=address.rstrip("/"), trust_env=False, timeout=timeout, **how)
 
 
-def healthy(address: str, socket: Path | None = None) -> bool:
+def is_healthy(address: str, socket: Path | None = None) -> bool:
     """Whether a server says that it is well, within ten seconds.
 
     Raises:
@@ -93,7 +93,9 @@ def healthy(address: str, socket: Path | None = None) -> bool:
         return False
 
 
-async def choices(client: Any, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+async def read_choices(
+    client: Any, body: Mapping[str, Any]
+) -> AsyncGenerator[dict[str, Any], None]:
     """What a server says of the answers to one request, piece by piece.
 
     Raises:
@@ -270,11 +272,13 @@ class Client:
         `found`.
 
         Raises:
-            Lost, EngineError: see `choices`.
+            Lost, EngineError: see `read_choices`.
         """
         copies, law = list(left), left[0].sampling
         begun: list[tuple[list[int], list[float]]] = [([], []) for _ in copies]
-        async for piece in choices(client, {**completion(prompt, law), **said, "n": len(copies)}):
+        async for piece in read_choices(
+            client, {**completion(prompt, law), **said, "n": len(copies)}
+        ):
             tokens, logprobs = begun[piece["index"]]
             if new := piece["token_ids"]:
                 tokens += new

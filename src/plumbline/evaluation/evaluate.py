@@ -13,7 +13,7 @@ from plumbline.policies.policy import Sampler
 from plumbline.records import Evaluation, Example, Group, Judged, Key, Rollout, Sampling, Unjudged
 from plumbline.rollouts.collect import collect
 from plumbline.rollouts.reward_workers import RewardWorkers, Verdict, check_failures
-from plumbline.runs.evaluations import BegunEvaluation
+from plumbline.runs.evaluations import PartialEvaluation
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.task import Task, gold_of
 
@@ -42,7 +42,7 @@ def evaluate_policy(
     examples: Sequence[Example],
     under: Conditions,
     progress: Callable[[int, int], None] | None = None,
-    begun: BegunEvaluation | None = None,
+    begun: PartialEvaluation | None = None,
 ) -> Evaluation:
     """One episode of the policy with each example; `progress` is told how many of how
     many are judged.

@@ -18,12 +18,12 @@ from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
 from plumbline.runs.lineage import (
     KeyChange,
     Origin,
-    changes,
-    in_order,
+    find_origins,
+    find_predecessors,
+    group_versions,
+    list_changes,
     list_runs,
-    origins,
-    predecessors,
-    versions,
+    order_runs,
 )
 from plumbline.runs.record import EvaluationSummary, RunRecord, read_recipe, read_record
 
@@ -106,13 +106,13 @@ def history(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFilter(
         RunError: a folder is not there, or none holds a run.
     """
     runs, others = list_runs(folders)
-    begun = origins(runs)
-    before = predecessors(runs, begun)
+    begun = find_origins(runs)
+    before = find_predecessors(runs, begun)
     by_name = {run.name: run for run in runs}
     read = cache(read_evaluation)
     members: list[ComparedRun] = []
     pairings: list[Pairing] = []
-    for run, depth in in_order(runs, begun):
+    for run, depth in order_runs(runs, begun):
         results, problems = _results(run, asked)
         earlier = by_name.get(before.get(run.name, ""))
         members.append(
@@ -122,7 +122,7 @@ def history(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFilter(
                 origin=begun[run.name] if run.recipe else None,
                 depth=depth,
                 against=earlier.name if earlier else "",
-                changes=changes(earlier, run)
+                changes=list_changes(earlier, run)
                 if earlier and earlier.name != begun[run.name].run
                 else (),
                 results=results,
@@ -130,7 +130,7 @@ def history(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFilter(
             )
         )
         pairings += _pairings(run, earlier, begun[run.name], asked, read)
-    names = [[run.name for run in version] for version in versions(runs, begun)]
+    names = [[run.name for run in version] for version in group_versions(runs, begun)]
     beside = tuple(_beside_seeds(one, _spread(one, names, members)) for one in adjusted(pairings))
     return Lineage(members=tuple(members), pairings=beside, lineage=True, others=others)
 
@@ -327,7 +327,9 @@ def compare_paths(first: Path, *others: Path) -> Lineage:
     found = [find_evaluations(path, run) for path, run in zip(paths, runs, strict=True)]
     members, pairings = [], []
     for at, (path, name, run) in enumerate(zip(paths, names, runs, strict=True)):
-        differing = changes(runs[0], run) if at and runs[0] is not None and run is not None else ()
+        differing = (
+            list_changes(runs[0], run) if at and runs[0] is not None and run is not None else ()
+        )
         results = tuple(_result(evaluation, key, {}) for key, evaluation in found[at].values())
         against = names[0] if at else ""
         members.append(

@@ -70,7 +70,7 @@ class ExportSource:
     """None where the weights were made on the spot, from random numbers."""
 
 
-def find(given: str, public: str | None = None) -> ExportSource:
+def find_source(given: str, public: str | None = None) -> ExportSource:
     """The model of a run's last finished stage, or a model as it is named.
 
     Args:
@@ -107,7 +107,7 @@ def find(given: str, public: str | None = None) -> ExportSource:
         base = model
     if base is not None and Path(base).is_dir() and _run_of(base) and Path(base).name == "base":
         base = None  # made on the spot by a run
-    known = None if base is None else base_of(base, public)
+    known = None if base is None else find_base(base, public)
     if known is None and public is not None:
         known = Base("", public, True, _listed_licence(public))
     return ExportSource(
@@ -122,7 +122,7 @@ def _run_of(model: str) -> Path | None:
     return place.parents[1] if ours else None
 
 
-def base_of(source: str, public: str | None = None) -> Base:
+def find_base(source: str, public: str | None = None) -> Base:
     """What a base's directory says of it, else what the catalogue does."""
     folder = Path(source)
     if not folder.exists():
@@ -133,7 +133,7 @@ def base_of(source: str, public: str | None = None) -> Base:
     origin = read_object(folder / ORIGIN) if (folder / ORIGIN).is_file() else {}
     entry = next((one for one in ENTRIES if one.name == origin.get("model")), None)
     name = public or (entry.hub if entry is not None else "")
-    licence = origin.get("licence") or _said_in(folder / "README.md") or _listed_licence(name)
+    licence = origin.get("licence") or _read_licence(folder / "README.md") or _listed_licence(name)
     file = next(
         (path for path in (folder / "LICENSE", folder / "LICENSE.txt") if path.is_file()), None
     )
@@ -151,7 +151,7 @@ def _listed_licence(name: str) -> str:
     return next((one.licence for one in ENTRIES if name and name in {one.name, one.hub}), UNKNOWN)
 
 
-def _said_in(readme: Path) -> str | None:
+def _read_licence(readme: Path) -> str | None:
     """The licence in the head of a model card, as the hub writes it."""
     if not readme.is_file():
         return None
@@ -202,7 +202,7 @@ def open_tasks(model: str, listener: Listener) -> dict[str, Task]:
     return {name or task.name: task for name, task in opened}
 
 
-def changes(
+def measure_changes(
     source: ExportSource, exported: Path, tasks: Mapping[str, Task], n: int, listener: Listener
 ) -> list[RewardChange]:
     """Evaluate both on the first `n` examples of each task.
@@ -286,7 +286,7 @@ def model_card(
                 (name, counted(one.findings, one.clear, one.not_run), one.findings)
                 for name, one in examined
             ],
-            licence=licence(base),
+            licence=licence_text(base),
             version=__version__,
         )
         + "\n"
@@ -309,7 +309,7 @@ def _rows(view: RunView, stage: str) -> Iterator[dict[str, object]]:
                     yield {**row, "n": summary["n"], "reward": summary["reward"]}
 
 
-def licence(base: Base | None) -> str:
+def licence_text(base: Base | None) -> str:
     """What is known about whose terms the weights are under."""
     if base is None:
         return (

@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.config.imports import consent, note_file_text, note_typed, plugins
-from plumbline.config.overrides import as_mapping, read_own, read_yaml, set_value, task_options
+from plumbline.config.overrides import (
+    as_mapping,
+    read_package_yaml,
+    read_yaml,
+    set_value,
+    task_options,
+)
 from plumbline.config.section import section
 from plumbline.errors import RecipeError
 from plumbline.recipe.families import (
@@ -269,7 +275,7 @@ def listing(every: bool) -> str:
 
 def _description(path: Path) -> str:
     """A recipe's own, or that of what it extends, which is read for nothing else."""
-    own = read_own(path)
+    own = read_package_yaml(path)
     has_own = isinstance(own, dict) and "description" in own
     return str((own if has_own else _read(path, (), [])).get("description", ""))
 

@@ -20,7 +20,7 @@ from plumbline.reports import numbers
 from plumbline.reports.charts import Layer, Mark, dot_chart, numbers_of, smoothed, wide_chart
 from plumbline.reports.tables import Cell, Column, Row, Table
 from plumbline.reports.templating import ChartFigure, page, section
-from plumbline.runs.lineage import in_words
+from plumbline.runs.lineage import changes_text
 from plumbline.runs.run import Run
 from plumbline.storage import dumps
 
@@ -85,7 +85,7 @@ def _run_cells(member: ComparedRun) -> tuple[Cell, ...]:
         numbers.duration(run.seconds) if run.seconds else None,
         ", ".join(steps) or None,
         "; ".join([status + control, *member.problems]),
-        f"{in_words(member.changes, FEW)} (than {member.against})" if member.against else None,
+        f"{changes_text(member.changes, FEW)} (than {member.against})" if member.against else None,
     )
 
 
@@ -181,7 +181,7 @@ def history_terminal(found: Lineage) -> RenderableType:
             results.append((at, asked, one.reward.n, one.reward, one.floor, one.ceiling))
         if member.against and member.changes:
             words.append(
-                f"{at} has otherwise than {number[member.against]}: {in_words(member.changes)}"
+                f"{at} has otherwise than {number[member.against]}: {changes_text(member.changes)}"
             )
         wrong += [f"{member.name}: {what}" for what in member.problems]
     differences = []
@@ -395,7 +395,7 @@ def sweep_page(
 
     Args:
         recipe: the first variant's.
-        summed: what `sweep.over_seeds` gave.
+        summed: what `sweep.summarise_seeds` gave.
         runs: label, seed and records of each run that ended well.
         failed: the rows of those that did not, with `error`.
         command: that made the sweep.

@@ -117,7 +117,7 @@ KINDS: Mapping[str, type[_Row]] = {
 """By the name of the file."""
 
 
-def checker(name: str) -> Callable[[Mapping[str, Any]], None]:
+def make_checker(name: str) -> Callable[[Mapping[str, Any]], None]:
     """What raises ValueError for a row that the file `name` cannot hold, and says which key is
     wrong."""
     kind = KINDS[name]
@@ -176,7 +176,9 @@ class RunFolder:
     @cached_property
     def files(self) -> dict[str, JsonLines]:
         """Metrics, timings, samples and events."""
-        return {name: JsonLines(self.folder / f"{name}.jsonl", checker(name)) for name in KINDS}
+        return {
+            name: JsonLines(self.folder / f"{name}.jsonl", make_checker(name)) for name in KINDS
+        }
 
     def evaluation_file(self, key: EvaluationKey) -> Path:
         """Where an evaluation is."""
@@ -388,16 +390,16 @@ def read_recipe(folder: Path) -> tuple[Mapping[str, Any], str]:
         model = values.get("model") if isinstance(values, dict) else None
         if not isinstance(model, dict) or not isinstance(model.get("name", ""), str | None):
             raise
-        return _plain(values), ""
-    return _plain(recipe.model_dump(mode="json")), recipe.identity()
+        return _to_json_value(values), ""
+    return _to_json_value(recipe.model_dump(mode="json")), recipe.identity()
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     """What JSON can say: YAML has dates, numbers as keys, and NaN."""
     if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _to_json_value(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_to_json_value(one) for one in value]
     known = (
         value is None
         or isinstance(value, str | int)

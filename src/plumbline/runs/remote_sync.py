@@ -32,9 +32,9 @@ from plumbline.runs.remote import (
     ManifestEntry,
     Store,
     folder_for,
-    join,
-    key_of,
+    join_address,
     parse_manifest,
+    storage_key,
 )
 from plumbline.runs.run import RUN as KIND
 from plumbline.runs.run import Observer, Run, is_run
@@ -91,7 +91,9 @@ class Publisher:
             self.store.write(remote.RUN, content)
         before = parse_manifest(now, remote.RUN)  # somebody may still be reading it
         needed = {
-            key_of(path, entry.sha256) for one in (files, before) for path, entry in one.items()
+            storage_key(path, entry.sha256)
+            for one in (files, before)
+            for path, entry in one.items()
         }
         self.store.remove(sorted(sizes.keys() - needed - {remote.RUN}))
 
@@ -118,10 +120,10 @@ class Publisher:
         signature = (found.st_ino, found.st_size, found.st_mtime_ns)
         if path in self.sent:
             before, entry = self.sent[path]
-            if before == signature and sizes.get(key_of(path, entry.sha256)) == entry.size:
+            if before == signature and sizes.get(storage_key(path, entry.sha256)) == entry.size:
                 return entry
         content: Path | bytes = place
-        if key_of(path, "") == path:
+        if storage_key(path, "") == path:
             with place.open("rb") as file:
                 entry = ManifestEntry(
                     found.st_size, hashlib.file_digest(file, "sha256").hexdigest()
@@ -129,7 +131,7 @@ class Publisher:
         else:  # it may grow meanwhile
             content = place.read_bytes()
             entry = ManifestEntry(len(content), _digest(content))
-        key = key_of(path, entry.sha256)
+        key = storage_key(path, entry.sha256)
         if self.there.get(path) != entry or sizes.get(key) != entry.size:
             self.store.write(key, content)
         self.sent[path] = signature, entry
@@ -210,7 +212,9 @@ def open_remote_run(
             f"another process is writing {folder}, for {store.address}", "wait for it, or use --out"
         )
     content = store.read(remote.RUN)
-    manifest = {} if content is None else parse_manifest(content, join(store.address, remote.RUN))
+    manifest = (
+        {} if content is None else parse_manifest(content, join_address(store.address, remote.RUN))
+    )
     if manifest and not resume:
         raise RunError(
             f"{store.address} already holds a run",
@@ -304,7 +308,7 @@ def _fetch_run(store: Store, manifest: Files, folder: Path) -> list[str]:
         folder.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
     try:
-        remote.fetch(store, files, beside)
+        remote.fetch_files(store, files, beside)
         with clear_os_errors(folder):
             if folder.exists() and any(path.name != NOTE for path in folder.iterdir()):
                 aside = next(

@@ -264,10 +264,10 @@ class Run(RunFolder):
             self.recipe = before
             return
         present = next((stage for stage in self._stages() if stage not in finished), None)
-        if any(change.asked for change in changes):
+        if any(change.is_question for change in changes):
             self.event("changed", "what `plumbline decide` asks of the run")
         for change in changes:
-            if change.asked:
+            if change.is_question:
                 continue
             stage = change.stage(present)
             step = None if stage is None else self._checkpoint_step(stage)

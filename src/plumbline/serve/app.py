@@ -24,8 +24,8 @@ from starlette.routing import BaseRoute, Route
 
 from plumbline.errors import PlumblineError
 from plumbline.serve.backend import Backend
-from plumbline.serve.chat_body import ChatBody, askings, read_chat
-from plumbline.serve.limits import Refusal, RequestLimits, read_body, refusal_of, shutting_down
+from plumbline.serve.chat_body import ChatBody, read_chat, split_request
+from plumbline.serve.limits import Refusal, RequestLimits, read_body, shutdown_refusal, to_refusal
 from plumbline.serve.metrics import GONE, RequestMetrics, RequestRecord, find_model
 from plumbline.serve.streaming import NumberedChunk, Reply, encode_event, merge_answers
 from plumbline.version import __version__
@@ -164,13 +164,13 @@ class ChatRoute:
                     raise
                 entry.status = 503
                 if not entry.begun:
-                    raise shutting_down() from None
+                    raise shutdown_refusal() from None
 
     async def _answer(self, request: Request, send: Any, entry: RequestRecord) -> None:
         body = read_chat(await read_body(request, self.limits))
         served = find_model(self.models, body.model)
         entry.model = served.name
-        asked = askings(body, self.limits)
+        asked = split_request(body, self.limits)
         with self.metrics.take_slot():
             messages = asked[0].request.messages
             with _clear():
@@ -249,7 +249,7 @@ class ChatRoute:
             ) from None
         except asyncio.CancelledError:
             if self.metrics.closing:
-                raise shutting_down() from None
+                raise shutdown_refusal() from None
             raise
 
 
@@ -259,7 +259,7 @@ def _clear() -> Iterator[None]:
     try:
         yield
     except PlumblineError as error:
-        raise refusal_of(error) from error
+        raise to_refusal(error) from error
 
 
 async def _run_while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:

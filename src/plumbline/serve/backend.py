@@ -164,11 +164,11 @@ class Backend:
                 "its own",
                 "leave out logprobs or response_format",
             )
-        judge = await asyncio.to_thread(judge_of, schema)
+        judge = await asyncio.to_thread(make_reader, schema)
         tokens: tuple[int, ...] = ()
         for attempt in range(self.retries + 1):
             found: list[AnswerChunk] = []
-            async with contextlib.aclosing(self.write(again(asked, attempt))) as pieces:
+            async with contextlib.aclosing(self.write(retry_request(asked, attempt))) as pieces:
                 async for piece in pieces:
                     found.append(piece)
             last, text = found[-1], "".join(piece.text for piece in found)
@@ -184,7 +184,7 @@ class Backend:
         )
 
 
-def again(asked: AnswerRequest, attempt: int) -> AnswerRequest:
+def retry_request(asked: AnswerRequest, attempt: int) -> AnswerRequest:
     """What is asked in a try: text, with numbers of the try's own from the second on, and never
     greedily."""
     if attempt == 0:
@@ -197,13 +197,13 @@ def again(asked: AnswerRequest, attempt: int) -> AnswerRequest:
     return replace(asked, schema=None, said=said, request=Request(key, asked.request.messages, law))
 
 
-def judge_of(schema: Mapping[str, Any]) -> Judge:
+def make_reader(schema: Mapping[str, Any]) -> Judge:
     """What reads a text by a schema; {} takes any object.
 
     Raises:
-        RecipeError: see `validator_of`.
+        RecipeError: see `make_validator`.
     """
-    validator, expected = validator_of(schema)
+    validator, expected = make_validator(schema)
 
     def judge(text: str) -> tuple[Reading, bool]:
         reading = read_json(text, expected)
@@ -218,7 +218,7 @@ def judge_of(schema: Mapping[str, Any]) -> Judge:
     return judge
 
 
-def validator_of(schema: Mapping[str, Any]) -> tuple[Any, Schema]:
+def make_validator(schema: Mapping[str, Any]) -> tuple[Any, Schema]:
     """What says whether a value is right by a schema, and what a lenient reader expects; {} takes
     any object.
 

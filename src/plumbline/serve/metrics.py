@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from plumbline.errors import StorageError
 from plumbline.serve.backend import Backend
-from plumbline.serve.limits import Refusal, RequestLimits, shutting_down
+from plumbline.serve.limits import Refusal, RequestLimits, shutdown_refusal
 from plumbline.storage import clear_os_errors
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -186,7 +186,7 @@ class RequestMetrics:
             Refusal: there are as many as there may be, or the server ends.
         """
         if self.closing:
-            raise shutting_down()
+            raise shutdown_refusal()
         if self.busy >= self.limits.requests:
             said = (
                 f"{self.limits.requests} requests are being answered, which is all that this "

@@ -10,7 +10,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 from plumbline.engines.vllm import Place, VllmSampler
-from plumbline.engines.vllm_client import choices, completion, open_http
+from plumbline.engines.vllm_client import completion, open_http, read_choices
 from plumbline.policies.policy import Policy
 from plumbline.recipe.execution import EngineSection
 from plumbline.records import Sampling
@@ -96,7 +96,7 @@ class VllmBackend(Backend):
             address, socket = self.engine.client.address, self.engine.socket
             self._client = open_http(address, socket, timeout, AT_ONCE, loop=True)
         spelling = Spelling(self.chat.text)
-        async with contextlib.aclosing(choices(self._client, body)) as coming:
+        async with contextlib.aclosing(read_choices(self._client, body)) as coming:
             async for choice in coming:
                 yield self._piece(choice, spelling, spell=asked.logprobs)
 

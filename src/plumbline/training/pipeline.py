@@ -44,14 +44,19 @@ from plumbline.rollouts.collect import check_prompts
 from plumbline.runs import output_guard
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 from plumbline.runs.metadata import ModelMetadata, add_trained_prompts
-from plumbline.runs.remote import local_model, portable
+from plumbline.runs.remote import local_model, portable_path
 from plumbline.runs.run import RUN, Observer, Run, is_run
 from plumbline.seeds import derive
 from plumbline.storage import read_object
 from plumbline.tasks import open_task
 from plumbline.tasks.source import Source, shares
 from plumbline.tasks.task import Task, gold_of
-from plumbline.training.stage_evaluations import evaluate_inside, evaluate_stage, modes, replay_last
+from plumbline.training.stage_evaluations import (
+    evaluate_inside,
+    evaluate_stage,
+    evaluation_modes,
+    replay_last,
+)
 
 
 def run_recipe(
@@ -93,7 +98,7 @@ def run_recipe(
             try_verifier(run, ground)
         _evaluate_references(run, grounds)
 
-        train = _mixed(recipe, {ground.name: (ground.task, ground.train) for ground in grounds})
+        train = _mix_tasks(recipe, {ground.name: (ground.task, ground.train) for ground in grounds})
         model = local_model(recipe.model.name) if recipe.model.name else _base(recipe, run, grounds)
         check_start(model, grounds)
         if recipe.evaluates_untrained():
@@ -138,7 +143,7 @@ def _by_id(ground: TaskData) -> dict[str, Example]:
     return {example.id: example for split in ground.held_out.values() for example in split}
 
 
-def _mixed(recipe: Recipe, tasks: Mapping[str, tuple[Task, Sequence[Example]]]) -> Source:
+def _mix_tasks(recipe: Recipe, tasks: Mapping[str, tuple[Task, Sequence[Example]]]) -> Source:
     """The source of a stage's prompts, with the shares that the recipe gives its tasks."""
     weights = {name: one.weight for name, one in (recipe.tasks or {}).items() if name in tasks} or {
         "": 1.0
@@ -197,7 +202,7 @@ def _base(recipe: Recipe, run: Run, grounds: Sequence[TaskData]) -> str:
             one.name, recipe.tiny_options(name), run.folder / "data" / "base" / name, run.working
         )
         tasks[name] = (task, for_pretraining(run, name, task.examples("train"), grounds))
-    source = _mixed(recipe, tasks)
+    source = _mix_tasks(recipe, tasks)
     examples = [example for found in source.examples.values() for example in found]
     untrained = run.model("untrained")
     texts = (
@@ -232,7 +237,7 @@ def _sft(recipe: Recipe, run: Run, train: Source, model: str) -> str:
         if recipe.rl is not None:  # now, because it could not be changed after SFT
             for examples in train.examples.values():
                 check_prompts(policy, examples, recipe.sampling)
-        shown = _mixed(
+        shown = _mix_tasks(
             recipe,
             {
                 name: (train.tasks[name], train.examples[name])
@@ -425,7 +430,7 @@ def _finish_stage(
 ) -> None:
     """Save a stage's model with its metadata; of its checkpoints only one that was better than the
     model stays."""
-    from plumbline.training.checkpoints import leave_best
+    from plumbline.training.checkpoints import keep_best
 
     recipe = run.recipe
     model = section.meaning()
@@ -441,7 +446,9 @@ def _finish_stage(
             for name, one in (recipe.tasks or {}).items()
         },
         model=model,
-        sampling=asdict(list(modes(recipe).values())[-1]),  # as in training, where that is asked
+        sampling=asdict(
+            list(evaluation_modes(recipe).values())[-1]
+        ),  # as in training, where that is asked
         trained_on=add_trained_prompts(
             source,
             (
@@ -452,7 +459,7 @@ def _finish_stage(
         ),
     )
     policy.save(run.model(stage), metadata.to_json())
-    leave_best(run.checkpoints(stage))
+    keep_best(run.checkpoints(stage))
     run.on_checkpoint()
 
 
@@ -472,6 +479,6 @@ def _result(run: Run, source: str) -> dict[str, Any]:
     return {
         "status": "finished",
         "recipe": {"name": run.recipe.name, "identity": run.recipe.identity()},
-        "model": portable(source),
+        "model": portable_path(source),
         "evaluations": summaries,
     }

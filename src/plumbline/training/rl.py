@@ -1,4 +1,4 @@
-"""RL over recorded trajectories: draw, credit, update, publish. Nothing here knows the family or
+"""RL over recorded trajectories: draw, weigh, update, publish. Nothing here knows the family or
 the algorithm.
 
 What it does not do: no value model, no reward model, no KL unless asked, and unless
@@ -34,7 +34,13 @@ from plumbline.training.difficulty import choose_prompts
 from plumbline.training.microbatches import Microbatches
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.stage import Stage, StepTimer
-from plumbline.training.update import Credit, Update, credit, smoothed_ratio, update_policy
+from plumbline.training.update import (
+    Update,
+    WeightedRollout,
+    smoothed_ratio,
+    update_policy,
+    weigh_rollouts,
+)
 
 
 def step_metrics(
@@ -77,16 +83,16 @@ def step_metrics(
     }
 
 
-def _of_algorithm(
-    algorithm: Algorithm, update: Update, credits_: Sequence[Credit]
+def _algorithm_metrics(
+    algorithm: Algorithm, update: Update, weighted: Sequence[WeightedRollout]
 ) -> dict[str, float | None]:
     """Metrics that only some algorithms have, or lack."""
     if not algorithm.compares:
         return {"train/frac_reward_zero_std": None, "train/reward_std": None}
     if not algorithm.picks:
         return {}
-    kept = {c.prompt for c in credits_ if c.advantage != 0}
-    share = len(kept) / len({c.prompt for c in credits_})
+    kept = {c.prompt for c in weighted if c.advantage != 0}
+    share = len(kept) / len({c.prompt for c in weighted})
     return {"train/frac_prompts_kept": share} | (
         {"train/reward_margin": update.margin} if algorithm.paired else {}
     )
@@ -107,12 +113,12 @@ def teacher_chat(example: Example, teacher: TeacherSection) -> list[Message]:
     return [*before, {**last, "content": f"{last['content']}\n\n{told}"}]
 
 
-def _encoded(policy: Policy, teacher: TeacherSection, example: Example) -> NDArray[np.int64]:
+def _encode_hint(policy: Policy, teacher: TeacherSection, example: Example) -> NDArray[np.int64]:
     return policy.encode(teacher_chat(example, teacher))
 
 
 def sample_rows(
-    groups: Sequence[Group], credits_: Sequence[Credit], step: int
+    groups: Sequence[Group], weighted: Sequence[WeightedRollout], step: int
 ) -> list[dict[str, Any]]:
     """Every rollout of the step as a plain row."""
     rollouts = [(group, rollout) for group in groups for rollout in group.rollouts]
@@ -136,7 +142,7 @@ def sample_rows(
             "finish": rollout.turns[-1].finish,
             "failure": rollout.failure.cause if rollout.failure else "",
         }
-        for (group, rollout), credited in zip(rollouts, credits_, strict=True)
+        for (group, rollout), credited in zip(rollouts, weighted, strict=True)
     ]
 
 
@@ -217,7 +223,7 @@ def train_rl(
     progress = Stage(run, STAGE, optimiser, section.seconds)
     encode = None
     if section.teacher is not None and section.teacher.has_hint:
-        encode = partial(_encoded, policy, section.teacher)
+        encode = partial(_encode_hint, policy, section.teacher)
 
     prompts = choose_prompts(source, policy, engine, progress)
 
@@ -233,7 +239,7 @@ def train_rl(
             policy.keep_reference()
         for step in progress.steps():
             done = step + 1
-            if step == 0 and (before := _evaluated(evaluate, recipe, 0, last=False)):
+            if step == 0 and (before := _evaluate_if_due(evaluate, recipe, 0, last=False)):
                 run.metrics(STAGE, 0, before)
 
             rate, laps = optimiser.learning_rate(step), StepTimer()
@@ -242,24 +248,26 @@ def train_rl(
             laps.lap("rollouts")
 
             shuffle = generator(recipe.seed, STAGE, "shuffle", step)
-            credits_ = credit(drawn.groups, section, shuffle, recipe.controls, turns, encode)
-            update = update_policy(policy, optimiser, credits_, recipe, step, microbatches, teacher)
+            weighted = weigh_rollouts(
+                drawn.groups, section, shuffle, recipe.controls, turns, encode
+            )
+            update = update_policy(policy, optimiser, weighted, recipe, step, microbatches, teacher)
             laps.lap("update")
             progress.spend(laps.seconds["cpu/rollouts"] + laps.seconds["cpu/update"])
 
-            rows = sample_rows(drawn.groups, credits_, done)
+            rows = sample_rows(drawn.groups, weighted, done)
             for row in rows:
                 run.sample(row)
             values = {
                 **step_metrics(drawn, update, section, step, source.tasks),
-                **_of_algorithm(section.algorithm, update, credits_),
+                **_algorithm_metrics(section.algorithm, update, weighted),
                 **drawn.figures,
                 "train/grad_snr": smoothed_ratio(update.gradient, progress.memory),
                 "train/learning_rate": rate,
                 "train/epoch": done * section.prompts_per_step / prompts.size,
                 **prompts.epochs(section.prompts_per_step, done, STAGE, recipe.seed),
             }
-            values |= _evaluated(evaluate, recipe, done, last=progress.is_last(done))
+            values |= _evaluate_if_due(evaluate, recipe, done, last=progress.is_last(done))
             progress.record(done, values, rows)
             laps.lap("rest")
             run.timings(
@@ -267,7 +275,7 @@ def train_rl(
             )
 
 
-def _evaluated(
+def _evaluate_if_due(
     evaluate: Evaluator | None, recipe: Recipe, done: int, *, last: bool
 ) -> Mapping[str, float]:
     """The metrics of an evaluation after so many steps; none where none is due."""
@@ -285,10 +293,10 @@ def _collect(sampler: Sampler, source: Source, recipe: Recipe, step: int) -> lis
     """
     assert recipe.rl is not None
     prompts = source.draw(recipe.rl.prompts_per_step, step, STAGE, recipe.seed)
-    return _judged(sampler, source, recipe, prompts, "sample", step)
+    return _collect_judged(sampler, source, recipe, prompts, "sample", step)
 
 
-def _judged(
+def _collect_judged(
     sampler: Sampler,
     source: Source,
     recipe: Recipe,
@@ -343,7 +351,7 @@ def _resample(
             break
         counts = Counter(groups[index].task for index in silent)
         prompts = {task: list(islice(further[task], count)) for task, count in counts.items()}
-        more = _judged(sampler, source, recipe, prompts, "resample", step, attempt)
+        more = _collect_judged(sampler, source, recipe, prompts, "resample", step, attempt)
         drawn += more
         better = [group for group in more if has_signal(group.rewards())]
         for index in silent:

@@ -141,7 +141,7 @@ def demonstrate(
     own = derive(seed, "demonstration", example.id)
     chats = task.demonstrations(example, own)
     shown = []
-    for chat in _gone_through(task, example, own) if chats is None else chats:
+    for chat in _episode_chats(task, example, own) if chats is None else chats:
         try:
             shown.append(policy.demonstrate(chat, allow_truncation=section.allow_truncation))
         except DataError as error:
@@ -149,7 +149,7 @@ def demonstrate(
     return shown
 
 
-def _gone_through(task: Task, example: Example, seed: int) -> Iterator[list[Message]]:
+def _episode_chats(task: Task, example: Example, seed: int) -> Iterator[list[Message]]:
     """The chats of an episode, with the demonstration first and the gold answer to whatever is
     asked after it."""
     answer = task.demonstration(example, seed)

@@ -84,7 +84,7 @@ class Stage:
 
     def resume(self) -> int:
         """Take up the newest checkpoint, if there is one; the number of steps already done."""
-        checkpoint = checkpoints.latest(self.folder)
+        checkpoint = checkpoints.find_latest(self.folder)
         if checkpoint is None:
             marks = self.folder / "begin.json"
             if marks.is_file():
@@ -92,7 +92,7 @@ class Stage:
             else:
                 write_json(marks, self._begin)
             return 0
-        tensors, state = checkpoints.read(checkpoint)
+        tensors, state = checkpoints.read_checkpoint(checkpoint)
         self.optimiser.load(tensors)
         self.older = {
             key: tensor for key, tensor in tensors.items() if key.partition(":")[0].isdigit()
@@ -216,7 +216,7 @@ class Stage:
             self.memory[checkpoints.BEST] = [value, step]
 
     def _save(self, step: int) -> None:
-        checkpoints.save(
+        checkpoints.save_checkpoint(
             self.folder,
             step,
             self.optimiser.state() | self.older,

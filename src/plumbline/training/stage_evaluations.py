@@ -15,9 +15,9 @@ from plumbline.records import Evaluation, Example, Sampling, SteppedSampling
 from plumbline.rollouts.collect import check_prompts
 from plumbline.runs.evaluations import (
     INDEX,
-    BegunEvaluation,
     EvaluationKey,
-    begun_file,
+    PartialEvaluation,
+    partial_file,
     read_evaluation,
     write_replays,
 )
@@ -29,7 +29,7 @@ from plumbline.tasks.task import Task
 MEAN = "mean_reward"
 
 
-def modes(recipe: Recipe) -> dict[str, Sampling]:
+def evaluation_modes(recipe: Recipe) -> dict[str, Sampling]:
     """The laws by which a model is asked: greedily, and as in training (but for the number of
     denoising steps)."""
     law = recipe.sampling
@@ -53,7 +53,7 @@ def evaluate_stage(
         EvaluationKey(stage, split, mode, task=ground.name): ground
         for ground in grounds
         for split in ground.finals
-        for mode in modes(run.recipe)
+        for mode in evaluation_modes(run.recipe)
     }
     later = sum(len(ground.held_out[key.split]) for key, ground in keys.items())
     limit = run.recipe.untrained_limit() if stage == "base" else None
@@ -61,7 +61,7 @@ def evaluate_stage(
         keys = {key: ground for key, ground in keys.items() if key.mode == "greedy"}
     missing = [key for key in keys if not run.evaluated(key)]
     for key in keys.keys() - set(missing):  # a kill may have come between the two
-        begun_file(run.evaluation_file(key)).unlink(missing_ok=True)
+        partial_file(run.evaluation_file(key)).unlink(missing_ok=True)
     if not missing:
         return
     policy = opened()
@@ -105,7 +105,7 @@ def _evaluate(
     under = Conditions(
         source=key.stage if key.step is None else f"{key.stage}@{key.step}",
         split=key.split,
-        sampling=modes(run.recipe)[key.mode],
+        sampling=evaluation_modes(run.recipe)[key.mode],
         seed=derive(
             run.recipe.seed, "evaluation", *([key.task] if key.task else []), key.split, key.mode
         ),
@@ -113,7 +113,9 @@ def _evaluate(
     check_prompts(policy, examples, under.sampling)
     place, begun = run.evaluation_file(key), None
     if key.step is None:
-        begun = BegunEvaluation(place, {**asdict(under), "task": task.name, "rubric": task.rubric})
+        begun = PartialEvaluation(
+            place, {**asdict(under), "task": task.name, "rubric": task.rubric}
+        )
     evaluation = evaluate_policy(
         policy,
         task,
@@ -144,7 +146,7 @@ def evaluate_inside(
         for task, one in found.items()
         for name, value in one.items()
     }
-    for name in (MEAN, f"sampled_{MEAN}")[: len(modes(run.recipe))]:
+    for name in (MEAN, f"sampled_{MEAN}")[: len(evaluation_modes(run.recipe))]:
         values[f"eval/{name}"] = _mean([one[name] for one in found.values()])
     return values
 
@@ -155,7 +157,7 @@ def _evaluate_task_inside(
     section = run.recipe.evaluation
     examples = ground.held_out[section.split][: section.limit]
     values: dict[str, float] = {}
-    for mode in modes(run.recipe):
+    for mode in evaluation_modes(run.recipe):
         key = EvaluationKey("rl", section.split, mode, step, ground.name)
         evaluation = _evaluate(run, policy, ground.task, examples, key)
         mean = mean_interval(evaluation.rewards(), evaluation.clusters())

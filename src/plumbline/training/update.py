@@ -1,4 +1,4 @@
-"""One batch of credited rollouts becomes `inner_epochs` optimiser steps, whatever the family and
+"""One batch of weighted rollouts becomes `inner_epochs` optimiser steps, whatever the family and
 the likelihood.
 
 Letters in shapes: N terms of a micro-batch, V views.
@@ -28,7 +28,7 @@ from plumbline.training import guards
 from plumbline.training.microbatches import Cut, Microbatches, Threads, shared_out
 from plumbline.training.optimiser import Optimiser
 
-# -- noise -----------------------------------------------------------------------------------------
+# -- signal and noise ------------------------------------------------------------------------------
 #
 # How much of a step's gradient is signal, from the parts that the batch was cut into: no
 # micro-batch more than the step has.
@@ -71,7 +71,8 @@ class SignalNoise(NamedTuple):
 def signal_and_noise(
     total: float, parts: Sequence[float], sizes: Sequence[int], groups: int
 ) -> SignalNoise | None:
-    """Signal and noise of a batch; see the module.
+    """Signal and noise of a batch, from the products between its parts: the derivation stands
+    above, under "signal and noise".
 
     Args:
         total: |sum of all gradients|^2.
@@ -175,9 +176,9 @@ def smoothed_ratio(measured: SignalNoise | None, memory: dict[str, Any]) -> floa
     return float(memory["grad_signal"] / memory["grad_noise"])
 
 
-# -- credit ----------------------------------------------------------------------------------------
+# -- advantages and weights ------------------------------------------------------------------------
 #
-# Which tokens are credited with what: every token of an answer with the answer's advantage.
+# Every token of an answer has the answer's advantage.
 #
 # GRPO gives every token of an answer the answer's advantage (Shao et al. 2024, arXiv:2402.03300),
 # and so every token of every answer of an episode of several turns the episode's. The denominators
@@ -194,7 +195,7 @@ NO_CONTROLS = ControlsSection()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Credit:
+class WeightedRollout:
     """The turns of a rollout with its advantage, and the weight of each of their terms in the
     loss."""
 
@@ -216,14 +217,14 @@ class Credit:
         return self.weight == 0 or self.advantage == 0
 
 
-def credit(
+def weigh_rollouts(
     groups: Sequence[Group],
     section: RlSection,
     rng: np.random.Generator,
     controls: ControlsSection = NO_CONTROLS,
     turns: int = 1,
     encode: Callable[[Example], NDArray[np.int64]] | None = None,
-) -> list[Credit]:
+) -> list[WeightedRollout]:
     """Advantages and weights of all rollouts, group by group, as the section's algorithm says.
 
     Args:
@@ -243,7 +244,7 @@ def credit(
             else shuffled(given, rng)
         )
     count = -(-len(groups) // (section.minibatch or len(groups)))
-    found: list[list[Credit]] = [[] for _ in groups]
+    found: list[list[WeightedRollout]] = [[] for _ in groups]
     for minibatch in range(count):
         rollouts = [rollout for group in groups[minibatch::count] for rollout in group.rollouts]
         advantages = np.concatenate(given[minibatch::count])
@@ -255,10 +256,12 @@ def credit(
         for index in range(minibatch, len(groups), count):
             told = None if encode is None else encode(groups[index].example)
             found[index] = [
-                Credit(rollout.turns, float(advantage), float(next(weights)), minibatch, told)
+                WeightedRollout(
+                    rollout.turns, float(advantage), float(next(weights)), minibatch, told
+                )
                 for rollout, advantage in zip(groups[index].rollouts, given[index], strict=True)
             ]
-    return [credit for credits_ in found for credit in credits_]
+    return [rollout for rollouts in found for rollout in rollouts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +291,7 @@ class Update:
 def update_policy(
     policy: Policy,
     optimiser: Optimiser,
-    credits_: Sequence[Credit],
+    weighted: Sequence[WeightedRollout],
     recipe: Recipe,
     step: int,
     microbatches: Microbatches | None = None,
@@ -299,13 +302,13 @@ def update_policy(
     A rollout with advantage 0 has gradient 0 and is skipped, unless a KL is asked for, which has a
     gradient everywhere. Which states are looked at is drawn once: new, old and reference
     log-probabilities then differ by the weights alone. Every turn of a rollout is scored at its own
-    prompt and owned by the rollout's credit; a ratio of whole sequences is one for each turn,
+    prompt and owned by the rollout; a ratio of whole sequences is one for each turn,
     because each is an answer of its own to a prompt of its own.
 
     Args:
         policy: any family.
         optimiser: of its trainable weights.
-        credits_: all rollouts of the step.
+        weighted: all rollouts of the step.
         recipe: of the run; with the step its seed decides which steps or hidden positions are
             scored.
         step: which.
@@ -315,15 +318,15 @@ def update_policy(
     section = recipe.rl
     assert section is not None
     microbatches = microbatches or Microbatches(optimiser)
-    algorithm, sampling = section.algorithm, credits_[0].turns[0].sampling
+    algorithm, sampling = section.algorithm, weighted[0].turns[0].sampling
     # off-policy the sampler's copy is held to it
     limit = section.max_gap if section.off_policy_steps == 0 else math.inf
     dice = generator(recipe.seed, "rl", "likelihood", step)
     batches = []
-    for number in sorted({c.minibatch for c in credits_}):
+    for number in sorted({c.minibatch for c in weighted}):
         useful = [
             c
-            for c in credits_
+            for c in weighted
             if c.minibatch == number and c.weight > 0 and (section.beta > 0 or not c.is_idle)
         ]
         if (
@@ -332,7 +335,7 @@ def update_policy(
         ):
             batches.append(batch)
     if not batches:
-        gap = probe_gap(policy, credits_[0].turns)
+        gap = probe_gap(policy, weighted[0].turns)
         guards.check_gap(gap, limit, sampling, policy.family)
         return Update(0.0, 0.0, 0.0 if algorithm.has_ratio else None, None, gap, 0)
     cut, trial = batches[0].cut, batches[0]
@@ -342,17 +345,17 @@ def update_policy(
     updates = len(batches) * section.inner_epochs
     for batch in batches:
         if not section.recorded and updates > 1:
-            batch.old = microbatches.run_fitting(batch.cut, batch.plain, tokens)
+            batch.old = microbatches.run_fitting(batch.cut, batch.score_views, tokens)
         if batch.estimated or algorithm.paired:
             batch.reference = microbatches.run_fitting(
-                batch.cut, partial(batch.plain, reference=True), tokens
+                batch.cut, partial(batch.score_views, reference=True), tokens
             )
     done: list[_Sums] = []
     norm = 0.0
     for _ in range(section.inner_epochs):
         for batch in batches:
             margin = (
-                batch.pair(microbatches.run_fitting(batch.cut, batch.plain, tokens))
+                batch.weigh_pairs(microbatches.run_fitting(batch.cut, batch.score_views, tokens))
                 if algorithm.paired
                 else None
             )
@@ -366,7 +369,7 @@ def update_policy(
             norm += optimiser.step(step) / updates
             done.append(sums)
     first, units = done[0], sum(each.units for each in done)
-    groups = len({c.prompt for c in credits_ if c.minibatch == batches[0].credited[0].minibatch})
+    groups = len({c.prompt for c in weighted if c.minibatch == batches[0].rollouts[0].minibatch})
     return Update(
         sum(each.loss for each in done) / updates,
         norm,
@@ -385,7 +388,7 @@ def update_policy(
 def _batch(
     policy: Policy,
     recipe: Recipe,
-    useful: Sequence[Credit],
+    useful: Sequence[WeightedRollout],
     dice: np.random.Generator,
     microbatches: Microbatches,
     teacher: Policy | None,
@@ -404,13 +407,13 @@ def _batch(
     views = recipe.rl.algorithm.views(policy, trajectories, dice)
     if not views:
         return None
-    credited = [owners[view.owner] for view in views]
+    rollouts = [owners[view.owner] for view in views]
     return _Batch(
         policy,
         recipe,
         recipe.rl.beta,
         views,
-        credited,
+        rollouts,
         helpers=microbatches.helpers,
         teacher=teacher,
     )
@@ -449,8 +452,8 @@ class _Batch:
     recipe: Recipe
     beta: float
     views: Sequence[View]
-    credited: Sequence[Credit]
-    """The credit of each view."""
+    rollouts: Sequence[WeightedRollout]
+    """The rollout of each view."""
     old: Sequence[Tensor] | None = None
     """Log-probabilities of each view before the first update; None where the sampler's records are,
     or they are the new ones."""
@@ -481,35 +484,35 @@ class _Batch:
         """From the most tokens of a micro-batch to the micro-batches, as indices of views."""
         return partial(self.policy.batches, [view.trajectory for view in self.views])
 
-    def hinted(self, indices: Sequence[int]) -> list[Trajectory]:
+    def hinted_trajectories(self, indices: Sequence[int]) -> list[Trajectory]:
         """Views as the teacher, or the reference, is given them: later turns of an episode after
         their own prompts."""
         found = []
         for index in indices:
-            each, of = self.views[index].trajectory, self.credited[index]
+            each, of = self.views[index].trajectory, self.rollouts[index]
             is_first = each.prompt.tobytes() == of.prompt
             told = of.teacher_prompt if is_first else None
             found.append(each if told is None else replace(each, prompt=told))
         return found
 
-    def pair(self, now: Sequence[Tensor]) -> float:
+    def weigh_pairs(self, now: Sequence[Tensor]) -> float:
         """Weigh the answers of pairs by their log-probabilities `now`; the mean margin."""
         algorithm = cast(Dpo, self.section.algorithm)
         assert self.reference is not None
         of_view = [float((new - old).sum()) for new, old in zip(now, self.reference, strict=True)]
-        rollouts = {id(c.turns): c for c in self.credited}
-        gained = dict.fromkeys(rollouts, 0.0)
-        for c, value in zip(self.credited, of_view, strict=True):
+        distinct = {id(c.turns): c for c in self.rollouts}
+        gained = dict.fromkeys(distinct, 0.0)
+        for c, value in zip(self.rollouts, of_view, strict=True):
             gained[id(c.turns)] += value
-        signs = np.sign([c.advantage for c in rollouts.values()])
+        signs = np.sign([c.advantage for c in distinct.values()])
         advantages, self.loss, margin = algorithm.pair(
-            signs, np.array([gained[key] for key in rollouts])
+            signs, np.array([gained[key] for key in distinct])
         )
-        advantage_of = dict(zip(rollouts, map(float, advantages), strict=True))
-        self.credited = [replace(c, advantage=advantage_of[id(c.turns)]) for c in self.credited]
+        advantage_of = dict(zip(distinct, map(float, advantages), strict=True))
+        self.rollouts = [replace(c, advantage=advantage_of[id(c.turns)]) for c in self.rollouts]
         return margin
 
-    def plain(
+    def score_views(
         self, microbatches: Sequence[Sequence[int]], *, reference: bool = False
     ) -> list[Tensor]:
         """Log-probabilities of each view without gradient."""
@@ -518,7 +521,10 @@ class _Batch:
             self.helpers if isinstance(self.helpers, Threads) else None,
         )
         for share in shared_out(
-            near, self.policy, microbatches, partial(_plain, self._bare(), reference)
+            near,
+            self.policy,
+            microbatches,
+            partial(_score_share, self._without_policy(), reference),
         ):
             found |= share
         return [found[index] for index in range(len(self.views))]
@@ -527,11 +533,11 @@ class _Batch:
         """Add up the gradient of all micro-batches in the weights; `watch` it, too. Helpers do
         their share of the micro-batches."""
         part_of, sizes = independent_parts(
-            [[self.credited[index].prompt for index in one] for one in microbatches]
+            [[self.rollouts[index].prompt for index in one] for one in microbatches]
         )
         numbered = list(zip(part_of, microbatches, strict=True))
         own, *others = shared_out(
-            self.helpers, self.policy, numbered, partial(_add_up, self._bare(), watch)
+            self.helpers, self.policy, numbered, partial(_add_up, self._without_policy(), watch)
         )
         own.sizes = sizes
         for theirs in others:
@@ -539,7 +545,7 @@ class _Batch:
         own.loss = own.loss if self.loss is None else self.loss
         return own
 
-    def _bare(self) -> "_Batch":
+    def _without_policy(self) -> "_Batch":
         """What a process of its own can be sent."""
         return replace(self, policy=cast(Policy, None), helpers=None)
 
@@ -550,7 +556,7 @@ class _Batch:
             trajectories = [self.views[index].trajectory for index in indices]
             closed = self.beta > 0 and not self.estimated
             if closed and (self.section.teacher is not None or self.section.kl == "forward"):
-                hinted, present = self.hinted(indices), self.present
+                hinted, present = self.hinted_trajectories(indices), self.present
                 terms = self.policy.compare(
                     trajectories,
                     hinted,
@@ -580,7 +586,7 @@ def _add_up(
 
 
 @torch.no_grad()
-def _plain(
+def _score_share(
     batch: _Batch, reference: bool, microbatches: Sequence[Sequence[int]], policy: Policy
 ) -> dict[int, Tensor]:
     """Log-probabilities of the views of a share of the micro-batches."""
@@ -590,7 +596,9 @@ def _plain(
         if reference:
             own = batch.teacher is None and not batch.present
             logprobs = (
-                (batch.teacher or policy).score(batch.hinted(indices), reference=own).logprobs
+                (batch.teacher or policy)
+                .score(batch.hinted_trajectories(indices), reference=own)
+                .logprobs
             )
         else:
             logprobs = policy.score(part).logprobs
@@ -601,14 +609,14 @@ def _plain(
 def _loss(terms: Terms, batch: _Batch, indices: Sequence[int], sums: _Sums) -> Tensor:
     """The loss of one micro-batch; numbers for the metrics are added to `sums`."""
     section, beta = batch.section, batch.beta
-    credited = [batch.credited[index] for index in indices]
+    rollouts = [batch.rollouts[index] for index in indices]
     old, reference = (
         None if known is None else torch.cat([known[index] for index in indices])
         for known in (batch.old, batch.reference)
     )
     if old is None:
         old = terms.recorded if section.recorded else terms.logprobs.detach()
-    given = terms.logprobs.new_tensor([(c.advantage, c.weight) for c in credited])
+    given = terms.logprobs.new_tensor([(c.advantage, c.weight) for c in rollouts])
     advantage, weight = given[terms.owner].unbind(1)
     scored = Scored(
         new=terms.logprobs,

@@ -12,7 +12,7 @@ from plumbline.algorithms.wd1 import LOOKS
 from plumbline.api import sampled
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.update import Credit, update_policy
+from plumbline.training.update import WeightedRollout, update_policy
 from tests.policies.families import drawn
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import logits_of, logits_of_many, trajectory_of
@@ -137,11 +137,11 @@ def test_a_reward_is_learnt_step_by_step(masked_folder):
                 for trajectory in group
             ]
         )
-        credits_ = [
-            Credit((trajectory,), float(reward - rewards.mean()), 1 / (128 * 2))
+        weighted = [
+            WeightedRollout((trajectory,), float(reward - rewards.mean()), 1 / (128 * 2))
             for trajectory, reward in zip(group, rewards, strict=True)
         ]
-        update_policy(policy, optimiser, credits_, recipe, step)
+        update_policy(policy, optimiser, weighted, recipe, step)
         if step < 10 or step == 23:
             values.append(expected())
     assert all(later > sooner for sooner, later in itertools.pairwise(values)), values
@@ -157,14 +157,14 @@ def test_a_rollout_none_of_whose_looks_hides_anything_adds_nothing(masked_folder
         family="masked", max_tokens=1, algorithm={"name": "gdpo", "draws": 2}, optimiser=rate
     )
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 4)
-    credits_ = [Credit((each,), 1.0, 0.1) for each in drawn(policy, law, copies=8)]
+    weighted = [WeightedRollout((each,), 1.0, 0.1) for each in drawn(policy, law, copies=8)]
     views = bound_views(
-        policy, [c.turns[0] for c in credits_], LOOKS["gdpo"], 2, np.random.default_rng(0)
+        policy, [c.turns[0] for c in weighted], LOOKS["gdpo"], 2, np.random.default_rng(0)
     )
-    assert 0 < len(views) < len(credits_)
+    assert 0 < len(views) < len(weighted)
     assert all(view.trajectory.steps for view in views)
-    found = [update_policy(policy, optimiser, credits_, recipe, 0)]
-    found += [update_policy(policy, optimiser, credits_[:1], recipe, step) for step in range(12)]
+    found = [update_policy(policy, optimiser, weighted, recipe, 0)]
+    found += [update_policy(policy, optimiser, weighted[:1], recipe, step) for step in range(12)]
     assert found[0].terms > 0
     assert {one.terms > 0 for one in found[1:]} == {True, False}, (
         "a step without any look is one without a signal"

@@ -30,7 +30,7 @@ from plumbline.errors import IncomparableError, RecipeError, RunError
 from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe, differences, load
 from plumbline.recipe.decision_rules import Change, Condition, DecideSection, Question
-from plumbline.runs.lineage import same_but_seed
+from plumbline.runs.lineage import is_other_seed
 from plumbline.runs.run import Run
 from plumbline.storage import begins_with, dumps, write_text
 
@@ -116,7 +116,7 @@ def gather(folders: Sequence[Path]) -> Evidence:
         if not folder.is_dir():
             raise RunError(f"{folder} is no folder", "give the folder of a run")
         run = Run.read(folder)
-        group = next((one for one in groups if same_but_seed(one[0].run.recipe, run.recipe)), None)
+        group = next((one for one in groups if is_other_seed(one[0].run.recipe, run.recipe)), None)
         if group is None:
             groups.append(group := [])
         group.append(RunFigures(run))

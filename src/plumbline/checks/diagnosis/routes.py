@@ -9,7 +9,8 @@ routes:
     said: ...
     candidates: ...   # every model with its figure, the best first
     fallback: [runs/large/models/rl]   # by hand, as all that follows: asked where the model fails
-    shadow: runs/next/models/rl        # gets a copy of a share of the requests; nobody sees its answers
+    shadow: runs/next/models/rl        # gets a copy of a share of the requests; nobody sees its
+    answers
     shadow_share: 0.1
 default: extraction   # a job or a model, for requests that nothing says the job of
 
@@ -31,7 +32,7 @@ from plumbline.evaluation.statistics import Interval, mean_interval, paired
 from plumbline.records import Evaluation, clusters_of
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.record import STAGES
-from plumbline.runs.remote import portable
+from plumbline.runs.remote import portable_path
 from plumbline.runs.run import Run
 from plumbline.storage import SMALL, begins_with, read_text, write_text
 
@@ -160,7 +161,7 @@ def _evaluated(folder: Path) -> dict[str, tuple[str, Evaluation]]:
         )
     stage = max((key.stage for key in found), key=STAGES.index)
     return {
-        _job(key, one, run): (portable(str(_model(run, stage))), one)
+        _job(key, one, run): (portable_path(str(_model(run, stage))), one)
         for key, one in found.items()
         if key.stage == stage
     }

@@ -33,7 +33,7 @@ from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.recipe import Recipe, find, load
 from plumbline.runs import output_guard
-from plumbline.runs.remote import folder_for, join
+from plumbline.runs.remote import folder_for, join_address
 from plumbline.runs.run import RUN, is_run
 
 CHECKS: tuple[Check[BeforeRun], ...] = (
@@ -185,7 +185,7 @@ def preflight_of(source: str, overrides: Sequence[str] = ()) -> Preflight:
         RecipeError: it cannot be read.
     """
     recipe = load(source, overrides)
-    return preflight(recipe, folder_for(join(recipe.run.folder, recipe.name)), find(source))
+    return preflight(recipe, folder_for(join_address(recipe.run.folder, recipe.name)), find(source))
 
 
 def dry_run(recipe: Recipe, folder: Path, *, resume: bool = False) -> DryRun:

@@ -26,7 +26,7 @@ from plumbline.policies.saved import ADAPTER
 from plumbline.recipe import ModelSection
 from plumbline.records import Key, Message, Request, Trajectory
 from plumbline.runs.metadata import METADATA
-from plumbline.runs.remote import portable
+from plumbline.runs.remote import portable_path
 from plumbline.storage import as_umask_says, clear_os_errors, read_object, sync_folder, write_json
 
 # -- inputs ----------------------------------------------------------------------------------------
@@ -420,7 +420,7 @@ class PretrainedPolicy(Policy):
             if (generation := getattr(self.model, "generation_config", None)) is not None:
                 generation.save_pretrained(folder)
             said = read_object(folder / ADAPTER)
-            if (base := portable(str(said["base_model_name_or_path"]))) != said[
+            if (base := portable_path(str(said["base_model_name_or_path"]))) != said[
                 "base_model_name_or_path"
             ]:
                 write_json(folder / ADAPTER, {**said, "base_model_name_or_path": base})

@@ -272,11 +272,11 @@ class Trials:
         said = task.said(asked, text)
         return {
             "how": outcome.how,
-            "said": plain(sorted(said or (), key=str)),
+            "said": to_json_value(sorted(said or (), key=str)),
             "score": None if score is None else score.total,
             "parts": {} if score is None else dict(score.parts),
             "failure": "" if failure is None else str(failure),
-            "facts": plain(outcome.facts),
+            "facts": to_json_value(outcome.facts),
             **self._bounds(place, asked.stratum),
             "pages": list(task.shown(asked, text)),
         }
@@ -338,7 +338,7 @@ def _bound(evaluation: Evaluation | None) -> dict[str, Any] | None:
     }
 
 
-def plain(value: Any, depth: int = 0) -> Any:
+def to_json_value(value: Any, depth: int = 0) -> Any:
     """A value as JSON can hold it, cut where it is deep or wide; what JSON does not know becomes
     text."""
     if value is None or isinstance(value, bool):
@@ -353,6 +353,6 @@ def plain(value: Any, depth: int = 0) -> Any:
         if depth == DEEPEST or len(value) > WIDEST:
             return f"({len(value)} entries)"
         if isinstance(value, Mapping):
-            return {str(key): plain(one, depth + 1) for key, one in value.items()}
-        return [plain(one, depth + 1) for one in value]
+            return {str(key): to_json_value(one, depth + 1) for key, one in value.items()}
+        return [to_json_value(one, depth + 1) for one in value]
     return str(value)
