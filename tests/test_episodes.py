@@ -26,7 +26,7 @@ from plumbline.tasks.task import Task, as_task, episode_of
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rl import train_rl
 from plumbline.training.sft import demonstrate
-from plumbline.training.update import independent_parts, update_policy, weigh_rollouts
+from plumbline.training.update import group_independent_parts, update_policy, weigh_rollouts
 from tests.evaluation.shown_toy import ShownToy
 from tests.policies import families
 from tests.policies.conftest import family_folders, masked_folder  # noqa: F401 - fixtures
@@ -282,8 +282,8 @@ def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(family, folders, 
     )
     parts = []
     monkeypatch.setattr(
-        "plumbline.training.update.independent_parts",
-        lambda of: parts.extend(of) or independent_parts(of),
+        "plumbline.training.update.group_independent_parts",
+        lambda of: parts.extend(of) or group_independent_parts(of),
     )
     update = update_policy(policy, optimiser, weighted, recipe, 0)
     assert update.gap < 2e-5

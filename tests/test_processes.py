@@ -37,8 +37,8 @@ def test_what_a_process_started_ends_with_it_though_it_takes_no_sigterm(tmp_path
 
 def test_a_run_that_is_killed_leaves_no_server_and_nothing_that_it_started(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from plumbline.engines.processes import start;"
-        "got = start([sys.executable, '-m', 'tests.engines.sleeper'], {}, "
+        "import sys, time; from pathlib import Path; from plumbline.engines.processes import start_process;"
+        "got = start_process([sys.executable, '-m', 'tests.engines.sleeper'], {}, "
         f"Path({str(tmp_path / 'log')!r}));"
         "print(got.keeper.pid, flush=True); time.sleep(60)"
     )

@@ -149,7 +149,7 @@ def test_an_interrupt_waits_for_the_verdict_in_progress_and_for_none_that_nobody
 
 
 def test_a_task_without_threads_is_judged_by_one_at_a_time():
-    """Also where two ask at once: an evaluation, and a sampler that is ahead of its learner."""
+    """Also where two ask at once: an evaluation, and an async sampler."""
 
     class Watching(ToyTask):
         inside, most = 0, 0

@@ -541,7 +541,7 @@ def test_other_packages_need_it(name):
     [
         ("plumbline.adapters.verifiers:open_verifiers", True),
         ("plumbline_forms.task:open_forms", True),
-        ("plumbline.engines.processes:start", False),
+        ("plumbline.engines.processes:start_process", False),
         ("plumbline.tasks.jsonl.task:open_jsonl", False),
         ("plumbline:run", False),
         ("plumbline_forms.command:app", False),

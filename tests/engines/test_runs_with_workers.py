@@ -145,9 +145,9 @@ ASKS = (
 )
 LOCAL = f"""
     import json, os, subprocess, sys
-    from plumbline.engines.workers import cluster
+    from plumbline.engines.workers import connect_cluster
 
-    with cluster(None, 1, "this test"):
+    with connect_cluster(None, 1, "this test"):
         import ray
         address = sys.argv[1:] = [ray.get_runtime_context().gcs_address]
         exec({ASKS!r})  # this process has the token

@@ -19,7 +19,7 @@ import torch
 
 from plumbline.engines import processes
 from plumbline.engines import vllm as servers
-from plumbline.engines.vllm import Place, VllmSampler, check_engine
+from plumbline.engines.vllm import EngineContext, VllmSampler, check_engine
 from plumbline.errors import DataError, EngineError
 from plumbline.evaluation import endpoint
 from plumbline.policies import open_policy
@@ -81,7 +81,9 @@ def served(policy, tmp_path):
             **section,
         }
         heard = Heard()
-        sampler = VllmSampler(EngineSection(**values), policy, Place(tmp_path / "engine", 0, heard))
+        sampler = VllmSampler(
+            EngineSection(**values), policy, EngineContext(tmp_path / "engine", 0, heard)
+        )
         opened.append(sampler.close)
         sampler.heard = heard
         return sampler
@@ -378,7 +380,7 @@ def own(policy, tmp_path, monkeypatch, module, *, timeout=60, **told):
     monkeypatch.setenv("PYTHONPATH", f"{Path.cwd()}:{Path.cwd() / 'src'}")
     heard = Heard()
     section = EngineSection(name="vllm", publish="full", timeout=timeout)
-    sampler = VllmSampler(section, policy, Place(tmp_path / "engine", 0, heard))
+    sampler = VllmSampler(section, policy, EngineContext(tmp_path / "engine", 0, heard))
     sampler.heard = heard
     return sampler
 
@@ -455,7 +457,7 @@ def test_a_server_of_the_run_that_hangs_or_ends_between_two_steps_is_started_aga
 ):
     started, heard = stand_in.on_threads(monkeypatch, hangs=2), Heard()
     sampler = VllmSampler(
-        EngineSection(name="vllm", timeout=1), policy, Place(tmp_path / "engine", 0, heard)
+        EngineSection(name="vllm", timeout=1), policy, EngineContext(tmp_path / "engine", 0, heard)
     )
     asked = requests(["sim"], 4, Sampling(max_tokens=3))
     assert {request.key for request, _ in sampler.sample(asked)} == {
@@ -499,11 +501,11 @@ def test_what_is_missing_is_said_with_how_to_get_it(policy, tmp_path, monkeypatc
     section = EngineSection(name="vllm", python=sys.executable)
     monkeypatch.setattr(servers, "MODULE", "no_such_engine.server")
     with pytest.raises(EngineError, match="has no no_such_engine") as told:
-        VllmSampler(section, policy, Place(tmp_path, 0, Heard()))
+        VllmSampler(section, policy, EngineContext(tmp_path, 0, Heard()))
     assert "engine.python" in told.value.fix
     section = EngineSection(name="vllm", python="/no/such/python")
     with pytest.raises(EngineError, match="cannot start /no/such/python"):
-        VllmSampler(section, policy, Place(tmp_path, 0, Heard()))
+        VllmSampler(section, policy, EngineContext(tmp_path, 0, Heard()))
     with pytest.raises(EngineError, match="no vLLM server is well at http"):
         check_engine(EngineSection(name="vllm", address="http://127.0.0.1:1"), "autoregressive")
     monkeypatch.setitem(sys.modules, "httpx", None)
@@ -511,7 +513,7 @@ def test_what_is_missing_is_said_with_how_to_get_it(policy, tmp_path, monkeypatc
         VllmSampler(
             EngineSection(name="vllm", address="http://127.0.0.1:1"),
             policy,
-            Place(tmp_path, 0, Heard()),
+            EngineContext(tmp_path, 0, Heard()),
         )
 
 

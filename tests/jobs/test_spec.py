@@ -31,9 +31,9 @@ def test_a_specification_is_recorded_and_read_again(project, monkeypatch):
 
 def test_a_job_on_this_machine_writes_where_the_shell_stands(project):
     assert spec_of(out="runs/b").out == str(project / "runs" / "b")
-    assert spec_of(on="process").here
-    assert spec_of(address="http://127.0.0.1:8265").here
-    assert not spec_of(address="http://head:8265", out="/mnt/shared/b").here
+    assert spec_of(on="process").is_local
+    assert spec_of(address="http://127.0.0.1:8265").is_local
+    assert not spec_of(address="http://head:8265", out="/mnt/shared/b").is_local
     assert spec_of(address="http://head:8265", out="s3://bucket/b").out == "s3://bucket/b"
 
 

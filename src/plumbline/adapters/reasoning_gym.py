@@ -120,7 +120,7 @@ class ReasoningGymTask(SplitTask):
             random.setstate(before)
 
     def load(self) -> Iterable[Example]:
-        """See `DealtTask.load`."""
+        """See `SplitTask.load`."""
         system: list[Message] = (
             [{"role": "system", "content": self.options.system}] if self.options.system else []
         )

@@ -1,4 +1,4 @@
-"""What tasks of other packages share: their distinct prompts, dealt to train, val and test."""
+"""What tasks of other packages share: their distinct prompts, split into train, val and test."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -26,7 +26,7 @@ class SplitOptions(Section):
     """Of the problems, where they are generated, and of which prompts are held out."""
 
     @model_validator(mode="after")
-    def _rest(self) -> Self:
+    def _check_shares(self) -> Self:
         if self.val + self.test >= 1:
             raise ValueError("val and test hold out all of the examples")
         return self
@@ -50,7 +50,7 @@ class SplitTask(Task):
         raise NotImplementedError
 
     @cached_property
-    def _dealt(self) -> Mapping[str, Sequence[Example]]:
+    def _split_examples(self) -> Mapping[str, Sequence[Example]]:
         distinct = {one.fingerprint(): one for one in reversed([*self.load()])}
         order = sorted(distinct, key=lambda prompt: derive(self.shares.seed, "split", prompt))
         val, test = (
@@ -78,10 +78,10 @@ class SplitTask(Task):
             raise DataError(
                 f"the task {self.name} has no split {split!r}", f"it has {', '.join(self.splits)}"
             )
-        return self._dealt[split]
+        return self._split_examples[split]
 
     @property
     def controls(self) -> Mapping[str, Control]:
         """See `Task.controls`: those from gold answers where every example has one."""
-        every = (one for split in self._dealt.values() for one in split)
+        every = (one for split in self._split_examples.values() for one in split)
         return WITHOUT_GOLD if any(one.gold is None for one in every) else WITH_GOLD

@@ -132,7 +132,7 @@ class VerifiersTask(SplitTask):
         return f"verifiers/{self.name}/{version('verifiers')}"
 
     def load(self) -> Iterable[Example]:
-        """See `DealtTask.load`."""
+        """See `SplitTask.load`."""
         examples = []
         for number, task in enumerate(islice(iter(self._taskset), self.options.size)):
             if not number:

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-from plumbline.config.imports import extra_of, missing
+from plumbline.config.imports import extra_of, missing_module_error
 from plumbline.errors import PlumblineError, StorageError
 
 _RESUMED = frozenset({"run", "sweep"})
@@ -78,7 +78,7 @@ def _ends() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if extra_of(error.name or "") is None:
             raise
-        _fail(missing("this command", error))
+        _fail(missing_module_error("this command", error))
 
 
 def _stopped() -> NoReturn:

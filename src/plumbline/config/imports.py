@@ -93,7 +93,7 @@ def extra_of(module: str) -> str | None:
     return next((extra for extra, modules in extras().items() if root in modules), None)
 
 
-def missing(
+def missing_module_error(
     what: str,
     error: ImportError | str,
     kind: type[PlumblineError] = ModelError,
@@ -133,7 +133,7 @@ def import_needed(module: str, what: str, kind: type[PlumblineError] = ModelErro
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise missing(what, error, kind) from error
+        raise missing_module_error(what, error, kind) from error
 
 
 def check_installed(what: str, modules: Sequence[str]) -> None:
@@ -144,7 +144,7 @@ def check_installed(what: str, modules: Sequence[str]) -> None:
     """
     for module in modules:
         if find_spec(module) is None:
-            raise missing(what, module)
+            raise missing_module_error(what, module)
 
 
 def module_names(names: str) -> str:
@@ -237,7 +237,7 @@ def _import_attribute(name: str, what: str, advice: str) -> Any:
         return getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
         if extra_of(error.name or "") is not None:
-            raise missing(f"the {what} {name}", error, RecipeError) from error
+            raise missing_module_error(f"the {what} {name}", error, RecipeError) from error
         raise RecipeError(f"cannot open the {what} {name}: {error}", advice) from error
     except AttributeError as error:
         if module not in sys.modules:  # it broke while it was imported

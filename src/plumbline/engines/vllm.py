@@ -75,7 +75,7 @@ FURTHER: Mapping[str, tuple[str, Mapping[str, str]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class EngineContext:
     """Where an engine works, and who is told."""
 
     folder: Path  # for its log and the weights that it is handed
@@ -167,7 +167,7 @@ def open_engine(recipe: Recipe, policy: Any, model: str, run: Run) -> "VllmSampl
         run.timings("engine", version, {"time/publish": seconds})
 
     assert recipe.engine is not None
-    place = Place(run.folder / "engine", derive(recipe.seed, "engine", model), run, timed)
+    place = EngineContext(run.folder / "engine", derive(recipe.seed, "engine", model), run, timed)
     return VllmSampler(recipe.engine, policy, place)
 
 
@@ -176,7 +176,7 @@ class VllmSampler:
 
     family = "autoregressive"
 
-    def __init__(self, section: EngineSection, policy: Any, place: Place) -> None:
+    def __init__(self, section: EngineSection, policy: Any, place: EngineContext) -> None:
         """Start or find the server, and hand it the policy's weights as version 0.
 
         Raises:

@@ -229,12 +229,12 @@ def _drawing(policy: Policy, options: ModelOptions, listener: Listener) -> Itera
     if options.engine is None:
         yield policy
         return
-    from plumbline.engines.vllm import Place, VllmSampler, check_engine
+    from plumbline.engines.vllm import EngineContext, VllmSampler, check_engine
 
     section = EngineSection(name="vllm")
     check_engine(section, policy.family)
     folder = Path(mkdtemp(prefix="plumbline-"))
-    engine = VllmSampler(section, policy, Place(folder, options.seed, listener))
+    engine = VllmSampler(section, policy, EngineContext(folder, options.seed, listener))
     try:
         yield engine
     finally:

@@ -195,7 +195,7 @@ def _fill(
     listener: Listener,
 ) -> ExportResult:
     listener.working(f"writing {what.kind}", 0, 1)
-    write = {"merged": _merged, "adapter": _adapter, "gguf": _gguf}[what.kind]
+    write = {"merged": _export_merged, "adapter": _export_adapter, "gguf": _export_gguf}[what.kind]
     said, figures, lines = write(what, source, family, folder)
     listener.working(f"writing {what.kind}", 1, 1)
     changed: Sequence[RewardChange] = ()
@@ -225,7 +225,7 @@ Written = tuple[list[str], dict[str, Any], str]
 """Sentences about what was measured, the same as figures, and lines that open the export."""
 
 
-def _merged(what: Export, source: ExportSource, family: str, folder: Path) -> Written:
+def _export_merged(what: Export, source: ExportSource, family: str, folder: Path) -> Written:
     base = None if source.base is None else source.base.source or None
     if base is None and source.run is not None and source.run.is_done("base"):
         base = str(source.run.model("base"))
@@ -267,7 +267,7 @@ def _merged(what: Export, source: ExportSource, family: str, folder: Path) -> Wr
     return said, figures, lines if family == "autoregressive" else f"plumbline eval {what.out.name}"
 
 
-def _adapter(what: Export, source: ExportSource, family: str, folder: Path) -> Written:  # noqa: ARG001
+def _export_adapter(what: Export, source: ExportSource, family: str, folder: Path) -> Written:  # noqa: ARG001
     base = source.base
     name = "" if base is None else base.name if base.public else base.source
     parameters = weights.write_adapter(source.model, folder, name)
@@ -288,7 +288,7 @@ def _adapter(what: Export, source: ExportSource, family: str, folder: Path) -> W
     return said, {"parameters": parameters, "base": name}, lines
 
 
-def _gguf(what: Export, source: ExportSource, family: str, folder: Path) -> Written:  # noqa: ARG001
+def _export_gguf(what: Export, source: ExportSource, family: str, folder: Path) -> Written:  # noqa: ARG001
     name = what.out.absolute().name
     path = folder / f"{name}-{what.stored}.gguf"
     about = {"name": name, "licence": "" if source.base is None else source.base.licence}

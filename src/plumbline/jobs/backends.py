@@ -238,6 +238,6 @@ def runtime_env(spec: JobSpec) -> dict[str, Any]:
         "working_dir": spec.working_dir,
         "env_vars": {**spec.env, "PYTHONUNBUFFERED": "1"},
     }
-    own = None if spec.here else own_folders()
+    own = None if spec.is_local else own_folders()
     made |= {"excludes": list(spec.excludes), "py_modules": own, "pip": spec.requirements}
     return {name: value for name, value in made.items() if value}

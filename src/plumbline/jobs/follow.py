@@ -105,7 +105,9 @@ def follow_job(job: SentJob, show: Say, say: Say) -> JobOutcome:
 
 def settle_job(job: SentJob, now: State, log: str) -> JobOutcome:
     """Judge a job, and record that where it is over."""
-    outcome = judge_outcome(job.spec.id, now, _hide_secrets(job, log), job.spec.out, job.spec.here)
+    outcome = judge_outcome(
+        job.spec.id, now, _hide_secrets(job, log), job.spec.out, job.spec.is_local
+    )
     if now.is_over:
         if job.spec.on == "ray":
             write_text(job.log, _hide_secrets(job, log))

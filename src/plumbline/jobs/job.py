@@ -79,7 +79,7 @@ class JobSpec(BaseModel):
     """Seconds after which Anyscale ends the job."""
 
     @property
-    def here(self) -> bool:
+    def is_local(self) -> bool:
         """Whether the job runs on this machine, and so sees its files."""
         near = self.address == "auto" or urlsplit(str(self.address)).hostname in LOOPBACK
         return self.on == "process" or (self.on == "ray" and near)
@@ -95,7 +95,7 @@ class JobSpec(BaseModel):
             *(word for one in self.overrides for word in ("--set", one)),
         ]
         run += ["--resume"] * self.resume + ["--trust-code"] * self.trust_code
-        python = sys.executable if self.here else "python"
+        python = sys.executable if self.is_local else "python"
         # -P: a folder `plumbline` in the working directory is none of ours; modules are looked for
         # there last.
         return [
@@ -283,7 +283,7 @@ def specify_job(
     )
     if is_address(spec.out):
         return spec, loaded
-    if not spec.here and not Path(spec.out).is_absolute():
+    if not spec.is_local and not Path(spec.out).is_absolute():
         what = (
             f"--out {out} is"
             if out is not None
@@ -295,7 +295,7 @@ def specify_job(
         shared = "a folder that all machines share, such as /mnt/shared/runs/a"
         raise RecipeError(what, f"give --out {shared}, or an address, such as s3://bucket/runs/a")
     return spec.model_copy(
-        update={"out": str((where / spec.out).resolve())} if spec.here else {}
+        update={"out": str((where / spec.out).resolve())} if spec.is_local else {}
     ), loaded
 
 

@@ -199,11 +199,11 @@ def examine_job(spec: JobSpec, recipe: Recipe) -> Examination:
             inside, looked_at = _check_opening(spec, package)
             found += inside
     if spec.requirements is not None:
-        found += _requirements(Path(spec.requirements), spec.here)
+        found += _requirements(Path(spec.requirements), spec.is_local)
     for at, finding in enumerate(found):
         if (
             finding.level == "fatal"
-            and not spec.here
+            and not spec.is_local
             and any(one in finding.what for one in spec.there)
         ):
             what = f"not looked at, because it is on the cluster (--there): {finding.what}"
@@ -297,7 +297,7 @@ def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]
         if key == "--needs" and not path.exists():
             what, fix = f"there is no {path}, which --needs names", "correct it, or leave it out"
             yield Finding("fatal", what, check="files", fix=fix)
-        elif not inside_only and spec.here:
+        elif not inside_only and spec.is_local:
             continue  # the job is on this machine
         elif not inside_only or not (Path.cwd() / path).is_relative_to(package.folder):
             what = f"{path} ({key}) is a place of this machine, outside of what is sent"
@@ -313,7 +313,7 @@ def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]
             elsewhere = "put it where the cluster reads it, and say so with --there"
             where = (
                 "name it by its absolute path, which a job on this machine reads"
-                if spec.here
+                if spec.is_local
                 else elsewhere
             )
             cause = (
@@ -346,7 +346,7 @@ def _run_dry(spec: JobSpec, folder: Path) -> tuple[list[Finding], tuple[str, ...
     command = [sys.executable, "-P", "-m", "plumbline", "run", spec.recipe, "--dry-run", "--json"]
     command += [
         "--out",
-        spec.out if spec.here and not is_address(spec.out) else str(folder / ".plumbline-run"),
+        spec.out if spec.is_local and not is_address(spec.out) else str(folder / ".plumbline-run"),
     ]
     command += [word for one in spec.overrides for word in ("--set", one)] + [
         "--resume"
@@ -387,10 +387,10 @@ def _run_dry(spec: JobSpec, folder: Path) -> tuple[list[Finding], tuple[str, ...
             )
         ], ()
     # of this machine, which is another one
-    unsaid = {"ignored-files"} | (set() if spec.here else {"memory"})
+    unsaid = {"ignored-files"} | (set() if spec.is_local else {"memory"})
     kept = [one for one in found if one.check not in unsaid]
     lacking = [
-        Finding("warning" if spec.here else "note", one, check="needs") for one in said["needs"]
+        Finding("warning" if spec.is_local else "note", one, check="needs") for one in said["needs"]
     ]
     return [*kept, *lacking], tuple(_caps(one, said["recipe"]) for one in said["prompts"])
 

@@ -229,7 +229,7 @@ class RunFolder:
         found = self._outcome()
         return None if found.get("status") == STOPPED else found or None
 
-    def stopped(self) -> dict[str, Any] | None:
+    def read_stop(self) -> dict[str, Any] | None:
         """Which check or watch rule stopped the run, where and why; None where none did, or it has
         gone on since."""
         found = self._outcome()

@@ -26,7 +26,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from plumbline.config.imports import check_reach, missing
+from plumbline.config.imports import check_reach, missing_module_error
 from plumbline.errors import (
     DataError,
     ModelError,
@@ -230,7 +230,9 @@ class Store:
             self.fs, root = url_to_fs(self.address)
         except ImportError as error:
             module = error.name or getattr(error.__cause__, "name", None) or "fsspec"
-            raise missing(f"the address {self.address}", module.partition(".")[0]) from error
+            raise missing_module_error(
+                f"the address {self.address}", module.partition(".")[0]
+            ) from error
         except Exception as error:  # each file system has its own
             raise RecipeError(
                 f"{self.address} cannot be used: {one_line(error) or type(error).__name__}",

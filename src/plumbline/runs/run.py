@@ -258,7 +258,7 @@ class Run(RunFolder):
         changes = allowed_changes(before, self.recipe, finished, self.folder)
         self._sweep()
         self.event("resumed", "the run resumes from its last checkpoint")
-        if self.stopped() is not None:
+        if self.read_stop() is not None:
             (self.folder / "result.json").unlink()
         if self.result() is not None:  # nothing is left that a change could act on
             self.recipe = before
@@ -365,7 +365,7 @@ class Run(RunFolder):
         write_evaluation(self.evaluation_file(key), evaluation)
         self.on_checkpoint()
 
-    def evaluated(self, key: EvaluationKey) -> bool:
+    def has_evaluation(self, key: EvaluationKey) -> bool:
         """Whether an evaluation is recorded: a run that is resumed does not make it again."""
         return self.evaluation_file(key).is_file()
 

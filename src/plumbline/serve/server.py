@@ -241,11 +241,11 @@ def make_server(
 def serve(
     opening: Callable[[], Sequence[Backend]],
     serving: ServerOptions,
-    told: Callable[[str], None],
+    tell: Callable[[str], None],
     routes: Sequence[BaseRoute] = (),
     public: Collection[str] = PUBLIC,
 ) -> None:
-    """Serve until a signal says to end; `told` hears the address and how to ask.
+    """Serve until a signal says to end; `tell` hears the address and how to ask.
 
     The models are opened when the port is known to be free; who asks before they are waits for
     them.
@@ -260,18 +260,18 @@ def serve(
         server = make_server(models, serving, routes, public)
         port = listening.getsockname()[1]
         host = f"[{serving.host}]" if ":" in serving.host else serving.host
-        told(
+        tell(
             f"serving {', '.join(one.name for one in models)} at http://{host}:{port}/v1 (Ctrl-C "
             "ends it)"
         )
         if any(getattr(route, "path", "") == "/" for route in routes):
-            told(f"  a page to try it: http://{host}:{port}/")
-        told(
+            tell(f"  a page to try it: http://{host}:{port}/")
+        tell(
             "  try: "
             f"{example_call(models[0].name, f'http://{host}:{port}', token=serving.token is not None)}"
         )
         asyncio.run(server.serve([listening]))
-    told("ended")
+    tell("ended")
 
 
 def example_call(model: str, address: str, *, token: bool) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from plumbline.engines.vllm import Place, VllmSampler
+from plumbline.engines.vllm import EngineContext, VllmSampler
 from plumbline.engines.vllm_client import completion, open_http, read_choices
 from plumbline.policies.policy import Policy
 from plumbline.recipe.execution import EngineSection
@@ -65,7 +65,7 @@ class VllmBackend(Backend):
         # stays after a failure: the error names the log in it
         self._folder = Path(mkdtemp(prefix="plumbline-serve-"))
         self.engine = VllmSampler(
-            EngineSection(name="vllm"), policy, Place(self._folder, 0, listener)
+            EngineSection(name="vllm"), policy, EngineContext(self._folder, 0, listener)
         )
         super().__init__(name, self.engine, sampling)
         self.chat: Any = self.engine.policy.chat

@@ -177,7 +177,7 @@ class Microbatches:
         Raises:
             RuntimeError: torch's error of a full memory, where no micro-batch can be made smaller.
         """
-        cut, tokens = self._balanced(cut), min(tokens, self._limit or tokens)
+        cut, tokens = self._balance(cut), min(tokens, self._limit or tokens)
         parts = cut(tokens)
         while True:
             try:
@@ -185,7 +185,7 @@ class Microbatches:
             except RuntimeError as error:
                 if not is_full(error):
                     raise
-                smaller = _smaller(cut, parts, tokens)
+                smaller = _cut_smaller(cut, parts, tokens)
                 if smaller is None and not self.recompute():
                     raise
                 self.clear()
@@ -250,7 +250,7 @@ class Microbatches:
             self.helpers.replicas.clear()
         return True
 
-    def _balanced(self, cut: Cut[Part]) -> Cut[Part]:
+    def _balance(self, cut: Cut[Part]) -> Cut[Part]:
         """A cut into as many micro-batches for each thread, about equally long, which together hold
         so many tokens at once."""
         if not (
@@ -323,7 +323,7 @@ RECOMPUTED = (
 )
 
 
-def _smaller(
+def _cut_smaller(
     cut: Cut[Part], parts: Sequence[Part], tokens: int
 ) -> tuple[int, Sequence[Part]] | None:
     """Half of the tokens, or half of that, until the batch is cut otherwise; None where nothing is

@@ -178,7 +178,7 @@ def _evaluate_references(run: Run, grounds: Sequence[TaskData]) -> None:
         for split, examples in ground.held_out.items():
             for name in references_of(ground.task, examples):
                 key = EvaluationKey(REFERENCE, split, name, task=ground.name)
-                if not run.evaluated(key):
+                if not run.has_evaluation(key):
                     found = evaluate_reference(
                         ground.task, examples, source=name, split=split, progress=run.working
                     )
@@ -367,7 +367,7 @@ def _workers(recipe: Recipe) -> AbstractContextManager[None]:
     """The cluster of a run that has workers, for as long as it lasts."""
     if not recipe.scale.spread:
         return nullcontext()
-    cluster: AbstractContextManager[None] = import_own(f"{WORKERS}:workers", "cluster")(
+    cluster: AbstractContextManager[None] = import_own(f"{WORKERS}:open_workers", "cluster")(
         recipe.scale
     )
     return cluster

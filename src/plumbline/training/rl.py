@@ -37,7 +37,7 @@ from plumbline.training.stage import Stage, StepTimer
 from plumbline.training.update import (
     Update,
     WeightedRollout,
-    smoothed_ratio,
+    smooth_ratio,
     update_policy,
     weigh_rollouts,
 )
@@ -262,7 +262,7 @@ def train_rl(
                 **step_metrics(drawn, update, section, step, source.tasks),
                 **_algorithm_metrics(section.algorithm, update, weighted),
                 **drawn.figures,
-                "train/grad_snr": smoothed_ratio(update.gradient, progress.memory),
+                "train/grad_snr": smooth_ratio(update.gradient, progress.memory),
                 "train/learning_rate": rate,
                 "train/epoch": done * section.prompts_per_step / prompts.size,
                 **prompts.epochs(section.prompts_per_step, done, STAGE, recipe.seed),

@@ -109,7 +109,7 @@ class Stage:
             self.memory[SPENT] = self.memory.get(SPENT, 0.0) + seconds
             self.optimiser.gone = min(1.0, self.memory[SPENT] / self.seconds)
 
-    def expected(self, done: int) -> int:
+    def expected_steps(self, done: int) -> int:
         """The steps that the stage will have had: all of them, or what its budget allows at the
         pace so far."""
         gone, total = self.optimiser.gone, self.optimiser.total
@@ -169,7 +169,7 @@ class Stage:
             samples: the rollouts of the step, which were recorded.
         """
         if self.seconds is not None:
-            self._checker.total = self.expected(step)
+            self._checker.total = self.expected_steps(step)
             values = {**values, "train/expected_steps": self._checker.total}
         self.run.metrics(self.name, step, values)
         self.remember_best(step, values)

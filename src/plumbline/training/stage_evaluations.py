@@ -59,7 +59,7 @@ def evaluate_stage(
     limit = run.recipe.untrained_limit() if stage == "base" else None
     if limit is not None:
         keys = {key: ground for key, ground in keys.items() if key.mode == "greedy"}
-    missing = [key for key in keys if not run.evaluated(key)]
+    missing = [key for key in keys if not run.has_evaluation(key)]
     for key in keys.keys() - set(missing):  # a kill may have come between the two
         partial_file(run.evaluation_file(key)).unlink(missing_ok=True)
     if not missing:

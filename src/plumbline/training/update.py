@@ -68,7 +68,7 @@ class SignalNoise(NamedTuple):
     """Unbiased, too."""
 
 
-def signal_and_noise(
+def estimate_signal_noise(
     total: float, parts: Sequence[float], sizes: Sequence[int], groups: int
 ) -> SignalNoise | None:
     """Signal and noise of a batch, from the products between its parts: the derivation stands
@@ -135,12 +135,14 @@ class GradientParts:
             return None
         squares = {part: float(gained.square().sum()) for part, gained in self.sums.items()}
         total = float(self.before.square().sum())
-        return signal_and_noise(
+        return estimate_signal_noise(
             total, list(squares.values()), [sizes[part] for part in squares], groups
         )
 
 
-def independent_parts(microbatches: Sequence[Sequence[bytes]]) -> tuple[list[int], dict[int, int]]:
+def group_independent_parts(
+    microbatches: Sequence[Sequence[bytes]],
+) -> tuple[list[int], dict[int, int]]:
     """Put micro-batches together that share a group, so that parts are independent of each other.
 
     Args:
@@ -163,7 +165,7 @@ def independent_parts(microbatches: Sequence[Sequence[bytes]]) -> tuple[list[int
     return found, {part: len(groups) for part, groups in members.items()}
 
 
-def smoothed_ratio(measured: SignalNoise | None, memory: dict[str, Any]) -> float | None:
+def smooth_ratio(measured: SignalNoise | None, memory: dict[str, Any]) -> float | None:
     """Signal over noise of about the last ten steps; `memory` carries the sums from step to step.
 
     A step without any measure leaves it as it was. None until there was one with noise in it.
@@ -532,7 +534,7 @@ class _Batch:
     def backward(self, microbatches: Sequence[Sequence[int]], *, watch: bool) -> _Sums:
         """Add up the gradient of all micro-batches in the weights; `watch` it, too. Helpers do
         their share of the micro-batches."""
-        part_of, sizes = independent_parts(
+        part_of, sizes = group_independent_parts(
             [[self.rollouts[index].prompt for index in one] for one in microbatches]
         )
         numbered = list(zip(part_of, microbatches, strict=True))

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from plumbline.config.imports import missing
+from plumbline.config.imports import missing_module_error
 from plumbline.errors import RecipeError
 from plumbline.tasks.tables import read_table
 
@@ -40,7 +40,7 @@ def folder() -> Path:
             "`pip install --no-deps miniwob` and '.[browser]', which leaves out selenium and "
             "gymnasium"
         )
-        raise missing(
+        raise missing_module_error(
             "the miniwob task", "miniwob", RecipeError, extra="miniwob", lighter=lighter
         ) from error
     if not (found / "click-button.html").is_file():

@@ -214,7 +214,7 @@ def decide(evidence: Evidence, tree: DecideSection) -> Decision:
         stopped=tuple(
             f"{records.run.folder} was stopped at step {stop.get('step')} by the {_what(stop)}"
             for records in evidence.runs
-            if (stop := records.run.stopped()) is not None
+            if (stop := records.run.read_stop()) is not None
         ),
         answers=tuple(
             QuestionAnswer(name, question.ask, *_answer(question, evidence, tree.conditions))

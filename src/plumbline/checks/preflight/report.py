@@ -18,7 +18,7 @@ from plumbline.checks.preflight import data, model, overlap, settings
 from plumbline.checks.preflight.before import BeforeRun, TaskPrompts, before
 from plumbline.checks.preflight.shapes import Shapes, folder_of, is_hub_name
 from plumbline.checks.refusals import TaskData
-from plumbline.config.imports import missing
+from plumbline.config.imports import missing_module_error
 from plumbline.errors import (
     DataError,
     ModelError,
@@ -326,6 +326,6 @@ def _packages(recipe: Recipe) -> Iterator[str]:
             )
             is None
         ):
-            lacking[missing("this recipe", name).fix].append(name)
+            lacking[missing_module_error("this recipe", name).fix].append(name)
     for fix, names in lacking.items():
         yield f"this recipe needs {', '.join(names)}: {fix}"

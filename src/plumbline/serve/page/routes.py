@@ -76,10 +76,12 @@ def routes(sources: Mapping[str, str]) -> list[Route]:
         ),
         Route(
             "/try/examples",
-            partial(_answered, partial(_examples, trials, queue)),
+            partial(_answer_json, partial(_examples, trials, queue)),
             methods=["GET", "POST"],
         ),
-        Route("/try/judge", partial(_answered, partial(_judge, trials, queue)), methods=["POST"]),
+        Route(
+            "/try/judge", partial(_answer_json, partial(_judge, trials, queue)), methods=["POST"]
+        ),
     ]
 
 
@@ -87,7 +89,7 @@ async def _file(content: bytes, kind: str, request: Request) -> Response:  # noq
     return Response(content, media_type=kind, headers=HEADERS)
 
 
-async def _answered(handle: Callable[[Request], Awaitable[Any]], request: Request) -> Response:
+async def _answer_json(handle: Callable[[Request], Awaitable[Any]], request: Request) -> Response:
     """What a handler gives, as JSON; what there is not is refused."""
     try:
         value = await handle(request)
@@ -108,7 +110,7 @@ async def _examples(trials: "Trials", queue: "_Queue", request: Request) -> Any:
         raise Refusal(400, "offset is a number from 0 on")
     given = (asked.get("model", ""), asked.get("task", ""), asked.get("split", ""))
     opens = request.method == "POST"
-    return await queue.run(lambda: trials.listing(*given, int(offset), opens=opens))
+    return await queue.run(lambda: trials.list_examples(*given, int(offset), opens=opens))
 
 
 async def _judge(trials: "Trials", queue: "_Queue", request: Request) -> Any:
@@ -122,7 +124,7 @@ async def _judge(trials: "Trials", queue: "_Queue", request: Request) -> Any:
     model, task, split, example, text = (value[name] for name in names)
     if len(text) > LONGEST:
         raise Refusal(413, f"an answer may have {LONGEST} characters")
-    return await queue.run(lambda: trials.verdict((model, task, split), example, text))
+    return await queue.run(lambda: trials.judge_answer((model, task, split), example, text))
 
 
 class _Queue:
@@ -186,7 +188,7 @@ class Trials:
         self._examples: dict[tuple[str, str, str], Mapping[str, Example]] = {}
         self._beside: dict[tuple[str, str, str, str], dict[str, Any]] = {}
 
-    def listing(
+    def list_examples(
         self, model: str, task: str = "", split: str = "", offset: int = 0, *, opens: bool = True
     ) -> dict[str, Any]:
         """Some examples of a task that a model was trained on.
@@ -240,7 +242,7 @@ class Trials:
         ]
         return found
 
-    def verdict(self, place: tuple[str, str, str], example: str, text: str) -> dict[str, Any]:
+    def judge_answer(self, place: tuple[str, str, str], example: str, text: str) -> dict[str, Any]:
         """What an answer to an example comes to, whoever gave it.
 
         Args:

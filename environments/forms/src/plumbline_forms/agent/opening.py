@@ -4,7 +4,7 @@ trained to."""
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from plumbline.config.imports import missing
+from plumbline.config.imports import missing_module_error
 from plumbline.errors import RecipeError
 from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.remote import local_model
@@ -28,7 +28,9 @@ def with_agents(models: Sequence[Backend], sources: Mapping[str, str]) -> list[B
     try:
         from plumbline_forms.agent.served import AgentServed
     except ImportError as error:
-        raise missing("answering a browser agent", error, RecipeError, extra="forms") from error
+        raise missing_module_error(
+            "answering a browser agent", error, RecipeError, extra="forms"
+        ) from error
     return [*models, *(AgentServed(model, planning_of(sources[model.name])) for model in models)]
 
 
