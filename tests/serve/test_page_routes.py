@@ -242,7 +242,7 @@ def test_a_verdict_that_takes_too_long_is_not_waited_for(client, monkeypatch):
     monkeypatch.setattr(page, "WAITING", 2)
     free = threading.Event()
     trials = page.Trials({})
-    monkeypatch.setattr(trials, "listing", lambda *_, **__: free.wait(20) and None)
+    monkeypatch.setattr(trials, "list_examples", lambda *_, **__: free.wait(20) and None)
     monkeypatch.setattr(page, "Trials", lambda _: trials)
     with TestClient(application([], routes=page.routes({}))) as slow:
         said = [slow.get("/try/examples") for _ in range(3)]
