@@ -46,5 +46,5 @@ class Gspo(Clipped):
         rng: np.random.Generator,
     ) -> list[View]:
         """See `Algorithm.views`: one view holds all of a rollout, because its ratio needs all terms
-        in one pass."""
+        in one micro-batch."""
         return trajectory_views(trajectories, None, "stratified", rng, split=False)

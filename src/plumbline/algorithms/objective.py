@@ -16,8 +16,8 @@ and keeps a unit of many choices from counting as one of few.
 The surrogate is PPO's (Schulman et al. 2017, arXiv:1707.06347, eq. 7). The weights w name the
 denominator:
 
-    dr_grpo   1 / (n * max_tokens)     a constant, so a long wrong answer is not punished less per token
-    grpo      1 / (n * len_i)          each rollout counts once
+    dr_grpo   1 / (n * max_tokens)     a constant, so a long wrong answer is not punished less per
+    token grpo      1 / (n * len_i)          each rollout counts once
     dapo      1 / sum of lengths       each token counts once
 
 Truncated importance sampling (`rl.tis`), where the sampler's law is not the one that is trained
@@ -28,9 +28,9 @@ RL training") and TRL's `token_truncate`; of steps and sequences it is a mean li
 that weight times ratio is always the ratio to the sampler's records. The KL is weighted, too: with
 the factor r in it its gradient stays that of the KL under the weights that are trained.
 
-The sum runs over all n rollouts of the batch, whether a pass holds some of them or all, and whether
-groups without signal were skipped: the gradient is the same (a test holds it), and so are TRL's
-loss and gradient on its batches.
+The sum runs over all n rollouts of the batch, whether a micro-batch holds some of them or all, and
+whether groups without signal were skipped: the gradient is the same (a test holds it), and so are
+TRL's loss and gradient on its batches.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def units(
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What one pass contributes: the loss to differentiate, and sums over its units for the
+    """What one micro-batch contributes: the loss to differentiate, and sums over its units for the
     metrics."""
 
     loss: Tensor  # scalar
@@ -132,7 +132,7 @@ class Losses:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ComparedTerms:
-    """The terms [N] of one pass under the weights being trained, and what they are compared
+    """The terms [N] of one micro-batch under the weights being trained, and what they are compared
     with."""
 
     new: Tensor  # [N] log-probabilities under the weights being trained, with gradient
@@ -159,7 +159,7 @@ def clipped_surrogate(
     """The weighted sum above.
 
     Args:
-        terms: of the pass.
+        terms: of the micro-batch.
         clip_low: the ratio may fall to 1 - clip_low before the gradient stops.
         clip_high: the ratio may rise to 1 + clip_high.
         grouping: from `units`; None takes each term by itself.

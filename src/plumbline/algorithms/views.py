@@ -77,7 +77,7 @@ def trajectory_views(
         pick: how K steps are drawn.
         rng: draws them.
         split: a view for each step (a policy that scores each in a forward pass of its own can then
-            put any of them into a pass); else one view holds all.
+            put any of them into a micro-batch); else one view holds all.
 
     Raises:
         ValueError: K exceeds the steps that a trajectory's law allows.
