@@ -2,10 +2,9 @@
 and a soak.
 
     plumbline get smollm2-135m
-    python benchmarks/serve.py                                                     # 1 and 32
-    clients, one at a time PLUMBLINE_VLLM_PYTHON=~/vllm/bin/python python benchmarks/serve.py --vllm
-         # and the vLLM server, in turns python benchmarks/serve.py --soak 10000        # small
-    requests to a tiny model, and the memory at every tenth
+    python benchmarks/serve.py                                                     # 1 and 32 clients, one at a time
+    PLUMBLINE_VLLM_PYTHON=~/vllm/bin/python python benchmarks/serve.py --vllm      # and the vLLM server, in turns
+    python benchmarks/serve.py --soak 10000        # small requests to a tiny model, and the memory at every tenth
 
 Each server is a process of its own, and clients stream. In a pair every server is given the same
 chats, one after another, and which begins alternates. Ours is started without ends of an answer,

@@ -2,10 +2,9 @@
 in turns.
 
     plumbline get smollm2-135m
-    PLUMBLINE_VLLM_PYTHON=~/vllm/bin/python python benchmarks/vllm_http.py                     # 16
-    prompts x 8 answers PLUMBLINE_VLLM_PYTHON=~/vllm/bin/python python benchmarks/vllm_http.py
-    --publications 5    # and weights handed over python benchmarks/vllm_http.py --rounding
-              # how much of an RL step 16 bits keep; needs no vLLM
+    PLUMBLINE_VLLM_PYTHON=~/vllm/bin/python python benchmarks/vllm_http.py                     # 16 prompts x 8 answers
+    PLUMBLINE_VLLM_PYTHON=~/vllm/bin/python python benchmarks/vllm_http.py --publications 5    # and weights handed over
+    python benchmarks/vllm_http.py --rounding                    # how much of an RL step 16 bits keep; needs no vLLM
 
 The two sides are processes of the same interpreter with the same arguments; while one draws, the
 other waits, and which begins alternates. Every answer runs to its limit, so both write the same

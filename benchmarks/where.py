@@ -4,8 +4,7 @@ version.
     plumbline get smollm2-135m
     python benchmarks/where.py                              # the table, in a minute
     git worktree add ../before COMMIT
-    python benchmarks/where.py --against ../before --pairs 5    # seconds of each, in turn, in
-    processes of their own
+    python benchmarks/where.py --against ../before --pairs 5    # seconds of each, in turn, in processes of their own
 
 The shapes are those of `commerce-demo`: SFT on 16 sequences of 128 tokens of which 40 are learnt,
 rollouts of 8 prompts with 8 answers of 40 tokens, and an update on them; bfloat16, LoRA of rank 16

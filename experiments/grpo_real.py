@@ -2,17 +2,15 @@
 controls.
 
     plumbline get smollm2-135m
-    plumbline run commerce-smollm2-extraction --set rl=null --set sft.steps=150 --set
-    'evaluation.final=[]' \\
+    plumbline run commerce-smollm2-extraction --set rl=null --set sft.steps=150 --set 'evaluation.final=[]' \\
         --out runs/grpo-real/sft-150
-    python experiments/grpo_real.py run long-3e-5 long-1e-4-32 --seed 0  # 15 to 20 minutes each;
-    runs resume python experiments/grpo_real.py run trl-1e-4 --seed 0  # the same by TRL's
-    GRPOTrainer python experiments/grpo_real.py signal runs/grpo-real/sft-150/models/sft  #
-    gradients of two halves of a batch python experiments/grpo_real.py same
-    runs/grpo-real/sft-150/models/sft  # one batch of TRL's through both python
-    experiments/grpo_real.py classes runs/grpo-real/long-1e-4-32-seed0  # what answers say, class by
-    class python experiments/grpo_real.py collect  # finished arms -> grpo_real.jsonl python
-    experiments/grpo_real.py table  # that of docs/research/grpo-on-real-models.md
+    python experiments/grpo_real.py run long-3e-5 long-1e-4-32 --seed 0  # 15 to 20 minutes each; runs resume
+    python experiments/grpo_real.py run trl-1e-4 --seed 0  # the same by TRL's GRPOTrainer
+    python experiments/grpo_real.py signal runs/grpo-real/sft-150/models/sft  # gradients of two halves of a batch
+    python experiments/grpo_real.py same runs/grpo-real/sft-150/models/sft  # one batch of TRL's through both
+    python experiments/grpo_real.py classes runs/grpo-real/long-1e-4-32-seed0  # what answers say, class by class
+    python experiments/grpo_real.py collect  # finished arms -> grpo_real.jsonl
+    python experiments/grpo_real.py table  # that of docs/research/grpo-on-real-models.md
 
 The arms are data: grpo_real.yaml says what they set over the recipe commerce-smollm2-extraction.
 All have the same held-out prompts; arms of one seed see the same training prompts in the same

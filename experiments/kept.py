@@ -3,8 +3,7 @@ several machines.
 
     plumbline run miniwob-smollm2 --set seed=1 --out runs/miniwob-smollm2-seed1
     python -m experiments.kept record runs/miniwob-smollm2-seed1
-    python -m experiments.kept tables                              # kept_rewards/miniwob-pages.md,
-    forms-seeds.md
+    python -m experiments.kept tables                              # kept_rewards/miniwob-pages.md, forms-seeds.md
 
 A run's folder is named after its arm and seed (`ARM-seedN`; seed 0 may go without), and its recipe
 is the arm's but for the seed, how its weights are held and what changes no result. A table has the

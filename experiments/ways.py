@@ -2,13 +2,12 @@
 and their controls.
 
     plumbline get smollm2-135m
-    python experiments/ways.py run strict-json sft grpo --seed 0   # a row to ways.jsonl as an arm
-    ends; resumes python experiments/ways.py run strict-json all --seed 0 1 2 --start 300 --seconds
-    600    # after a little SFT python experiments/ways.py table strict-json --start 300 --seconds
-    600                   # as in docs/which-way.md python experiments/ways.py figure
-    docs/which-way.svg --start 300 --seconds 600 python experiments/ways.py signal short-answers
-               # what 64, 256 or 1,024 answers a step buy python experiments/ways.py parses
-    strict-json                  # what "it parses" accepts and the verifier does not
+    python experiments/ways.py run strict-json sft grpo --seed 0   # a row to ways.jsonl as an arm ends; resumes
+    python experiments/ways.py run strict-json all --seed 0 1 2 --start 300 --seconds 600    # after a little SFT
+    python experiments/ways.py table strict-json --start 300 --seconds 600                   # as in docs/which-way.md
+    python experiments/ways.py figure docs/which-way.svg --start 300 --seconds 600
+    python experiments/ways.py signal short-answers                # what 64, 256 or 1,024 answers a step buy
+    python experiments/ways.py parses strict-json                  # what "it parses" accepts and the verifier does not
 
 The arms are the recipes strict-json-*, with another task where it is asked for. All are trained for
 as many processor-seconds, whatever steps their recipe says, and asked the same held-out prompts,

@@ -10,9 +10,9 @@ from plumbline.jobs.job import specify_job
 from plumbline.jobs.package import plan_files
 
 FIELDS = set(
-    """name entrypoint image_uri containerfile compute_config working_dir excludes requirements
-    env_vars py_modules py_executable cloud project registry_login_secret ray_version connections
-    priority max_retries timeout_s job_queue_config tags""".split()  # noqa: SIM905 - a name a line would be a page
+    """name entrypoint image_uri containerfile compute_config working_dir excludes requirements env_vars py_modules
+    py_executable cloud project registry_login_secret ray_version connections priority max_retries timeout_s
+    job_queue_config tags""".split()  # noqa: SIM905 - a name a line would be a page
 )
 """Of Anyscale's `JobConfig`; its command line refuses any other."""
 ASKED = {"recipe": "tickets.yaml", "on": "anyscale", "out": "/mnt/shared_storage/a"}

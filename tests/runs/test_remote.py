@@ -659,11 +659,10 @@ class TestAddresses:
 
     @pytest.mark.parametrize(
         "address",
-        """zip://x::file://{0}/a.zip zip://{0}/a.zip tar://x::file://{0}/a.zip
-        reference://::file://{0}/a.zip simplecache://x filecache://x::file://{0} reference://x
-        github://x dir://x dir://x::file://{0} generic://x jupyter://h/x data://x local:///x
-        ftp://127.0.0.1:1/x webhdfs://127.0.0.1:1/x http://127.0.0.1:1/x http://127.0.0.1:99999/x
-        http://[1/x http://[::1/x file://a\0b HTTP://x ::zip://x a+b://x""".split(),  # noqa: SIM905
+        """zip://x::file://{0}/a.zip zip://{0}/a.zip tar://x::file://{0}/a.zip reference://::file://{0}/a.zip
+        simplecache://x filecache://x::file://{0} reference://x github://x dir://x dir://x::file://{0} generic://x
+        jupyter://h/x data://x local:///x ftp://127.0.0.1:1/x webhdfs://127.0.0.1:1/x http://127.0.0.1:1/x
+        http://127.0.0.1:99999/x http://[1/x http://[::1/x file://a\0b HTTP://x ::zip://x a+b://x""".split(),  # noqa: SIM905
     )
     def test_whatever_a_file_system_raises_is_one_error(self, address, place):
         (place / "a.zip").write_text("no archive")

@@ -459,9 +459,8 @@ def test_what_an_export_made_is_written_over(tiny_folder, tmp_path, plumbline):
 
 @pytest.mark.parametrize(
     "name",
-    """adapter/LICENSE adapter/notes.txt adapter/tokenizer.model adapter/adapter_model.safetensors
-    base/LICENSE base/README.md base/tokenizer.model base/spiece.model
-    base/additional_chat_templates/x.jinja""".split(),  # noqa: SIM905
+    """adapter/LICENSE adapter/notes.txt adapter/tokenizer.model adapter/adapter_model.safetensors base/LICENSE
+    base/README.md base/tokenizer.model base/spiece.model base/additional_chat_templates/x.jinja""".split(),  # noqa: SIM905
 )
 @pytest.mark.parametrize("kind", ["adapter", "merged"])
 def test_no_link_out_of_a_models_folder_is_followed(adapter, tmp_path, name, kind):

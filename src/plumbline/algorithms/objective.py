@@ -16,8 +16,8 @@ and keeps a unit of many choices from counting as one of few.
 The surrogate is PPO's (Schulman et al. 2017, arXiv:1707.06347, eq. 7). The weights w name the
 denominator:
 
-    dr_grpo   1 / (n * max_tokens)     a constant, so a long wrong answer is not punished less per
-    token grpo      1 / (n * len_i)          each rollout counts once
+    dr_grpo   1 / (n * max_tokens)     a constant, so a long wrong answer is not punished less per token
+    grpo      1 / (n * len_i)          each rollout counts once
     dapo      1 / sum of lengths       each token counts once
 
 Truncated importance sampling (`rl.tis`), where the sampler's law is not the one that is trained

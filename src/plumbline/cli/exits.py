@@ -8,8 +8,8 @@ sections, `imports.import_named`); here is the end of all of them.
     0    the result is on standard output
     1    an error of `plumbline.errors`
     2    the command line itself is wrong (typer says how)
-    3-7  what became of a job that was submitted or followed: failed, never started, produced
-         nothing, stopped, unknown (`plumbline.jobs.follow`)
+    3-7  what became of a job that was submitted or followed: failed, never started, produced nothing, stopped,
+         unknown (`plumbline.jobs.follow`)
     130  interrupted; a job that was followed goes on
     141  the reader of our output went away
 """

@@ -1,8 +1,7 @@
 """A run at an address: it works in a folder of this machine, and what it leaves there is put at the
 address.
 
-    files that changed  ->  run.json, the manifest  ->  what neither it nor the manifest before it
-    names, removed
+    files that changed  ->  run.json, the manifest  ->  what neither it nor the manifest before it names, removed
 
 A thread puts: training tells it of every checkpoint, evaluation and end of a stage
 and goes on; while it is busy, those that come are one. A kill between any two writes leaves the

@@ -1,19 +1,19 @@
 """The run directory: everything that happened, as plain records.
 
     runs/mine/
-      recipe.yaml          what the run does, resolved; a resume may change some keys, and
-      events.jsonl says which environment.json     versions, machine, engines, data fingerprints, of
-      the process that wrote last metrics.jsonl        a row for each training step (deterministic:
-      no clock in it) timings.jsonl        where the seconds went, step by step
+      recipe.yaml          what the run does, resolved; a resume may change some keys, and events.jsonl says which
+      environment.json     versions, machine, engines, data fingerprints, of the process that wrote last
+      metrics.jsonl        a row for each training step (deterministic: no clock in it)
+      timings.jsonl        where the seconds went, step by step
       samples.jsonl        every rollout of training with its score parts
-      events.jsonl         when it began and what stopped it; warnings, counted skips, keys that
-      changed at a resume difficulty.jsonl     with rl.filter: what the model earned on each
-      training prompt before RL evaluations/         one JSON file for each evaluation; rows of one
-      that is not finished in .part.jsonl replays/             pictures of failed episodes, where
-      the recipe asks for them checkpoints/         of the stage in progress
+      events.jsonl         when it began and what stopped it; warnings, counted skips, keys that changed at a resume
+      difficulty.jsonl     with rl.filter: what the model earned on each training prompt before RL
+      evaluations/         one JSON file for each evaluation; rows of one that is not finished in .part.jsonl
+      replays/             pictures of failed episodes, where the recipe asks for them
+      checkpoints/         of the stage in progress
       models/              base, sft, rl: standard model directories
-      result.json          the outcome; its absence means that the run is not finished, and its
-                           status stopped that a check or a watch rule stopped it
+      result.json          the outcome; its absence means that the run is not finished, and its status stopped that a
+                           check or a watch rule stopped it
       report.html ...
 
 A run is its records: reports, checks and comparisons are functions of these files, on a live run, a

@@ -9,8 +9,7 @@ routes:
     said: ...
     candidates: ...   # every model with its figure, the best first
     fallback: [runs/large/models/rl]   # by hand, as all that follows: asked where the model fails
-    shadow: runs/next/models/rl        # gets a copy of a share of the requests; nobody sees its
-    answers
+    shadow: runs/next/models/rl        # gets a copy of a share of the requests; nobody sees its answers
     shadow_share: 0.1
 default: extraction   # a job or a model, for requests that nothing says the job of
 

@@ -155,8 +155,8 @@ def check_attention(model: Any, source: str, context: int) -> None:
 # causally, every token at its own position. A token of a clean slot predicts the next one of its
 # slot, and a mask the token that it hides:
 #
-#     loss = mean over the clean slots' targets of -log p   +   (1/L) sum over masked places of -log
-# p / p_mask
+#     loss = mean over the clean slots' targets of -log p   +   (1/L) sum over masked places of -log p / p_mask
+#
 # The published code takes the first mean over all targets of a batch at once, so what a slot counts
 # depends on how much was masked elsewhere, and it is 0/0 where every slot of the batch is masked.
 # Here the mean is each demonstration's own, and 0 where it has no target, so a batch may be cut

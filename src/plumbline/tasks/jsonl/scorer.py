@@ -3,10 +3,9 @@ them is noticed.
 
 Three signatures are known, by the parameters' names:
 
-    def score(completion, answer): ...                     # one answer; any columns of the row, and
-    prompt, by name def score(prompts, completions, answer, **columns): ... # TRL's: lists, one
-    entry for each answer def compute_score(data_source, solution_str, ground_truth,
-    extra_info=None): ... # verl's: one answer
+    def score(completion, answer): ...                     # one answer; any columns of the row, and prompt, by name
+    def score(prompts, completions, answer, **columns): ... # TRL's: lists, one entry for each answer
+    def compute_score(data_source, solution_str, ground_truth, extra_info=None): ... # verl's: one answer
 
 The first returns a number, or named parts: a mapping of name to number. The second returns a list
 of these. verl's returns a number, or a mapping whose `score` is the number; the rest is not read.
