@@ -118,9 +118,8 @@ def connect_cluster(address: str | None, wanted: int, what: str) -> Iterator[Non
     if not address:
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     try:
-        if address not in {"", "auto"} and not is_listening(
-            address
-        ):  # else Ray would try for as long
+        # else Ray would try for as long
+        if address not in {"", "auto"} and not is_listening(address):
             raise ConnectionError("nothing listens there")
         ray.init(
             address or "local",

@@ -133,7 +133,7 @@ class CanvasPolicy(PretrainedPolicy):
     # -- scoring -----------------------------------------------------------------------------------
 
     def parts(self, trajectories: Sequence[Trajectory]) -> Iterator[Sequence[Trajectory]]:
-        """Trajectories in the parts that `score` makes a micro-batch of; by default one."""
+        """Trajectories in the parts that `score` makes a pass of; by default one."""
         yield trajectories
 
     def score(

@@ -361,7 +361,7 @@ class Policy(ABC):
             batch: demonstrations, or those of a micro-batch that a larger batch was cut into.
             noise: each one's randomness, for families whose loss draws some. Nothing else may be
                 drawn: a sum over micro-batches is then the loss of the whole batch, however it was
-                    cut.
+                cut.
         """
 
     @abstractmethod
