@@ -32,7 +32,7 @@ from plumbline.errors import DataError
 from plumbline.evaluation.statistics import mean_interval, rate_interval
 from plumbline.records import Example, Message
 from plumbline.serve.app import application
-from plumbline.serve.backend import Asked, Backend, Piece
+from plumbline.serve.backend import AnswerChunk, AnswerRequest, Backend
 from plumbline.tasks import silent
 from plumbline.tasks.task import gold_of
 from plumbline_browser.chromium import find_chromium
@@ -80,7 +80,7 @@ class OraclePlanner(Backend):
         """See `Backend`: words, because it has no tokens."""
         return sum(len(one["content"].split()) for one in messages)
 
-    async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
+    async def answer(self, asked: AnswerRequest) -> AsyncGenerator[AnswerChunk, None]:
         """See `Backend`.
 
         Raises:
@@ -92,7 +92,7 @@ class OraclePlanner(Backend):
                 "the oracle knows no example with these values",
                 "ask it for one of its own examples",
             )
-        yield Piece(text=gold, finish="stop", facts={"model": self.name})
+        yield AnswerChunk(text=gold, finish="stop", facts={"model": self.name})
 
 
 def _user(messages: Sequence[Message]) -> str:
@@ -117,7 +117,7 @@ class Slipping(Backend):
         """See `Backend`."""
         return self.oracle.prompt_length(messages)
 
-    async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
+    async def answer(self, asked: AnswerRequest) -> AsyncGenerator[AnswerChunk, None]:
         """See `Backend`."""
         chat = asked.request.messages
         if any(one["role"] == "assistant" for one in chat):
@@ -125,7 +125,7 @@ class Slipping(Backend):
                 yield piece
         else:
             user = next(one["content"] for one in chat if one["role"] == "user")
-            yield Piece(text=self.wrong[given_of(user)[0]], finish="stop")
+            yield AnswerChunk(text=self.wrong[given_of(user)[0]], finish="stop")
 
     async def close(self) -> None:
         """See `Backend`."""
@@ -167,7 +167,7 @@ class Remembering(Backend):
         """See `Backend`."""
         return self.planner.prompt_length(messages)
 
-    async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
+    async def answer(self, asked: AnswerRequest) -> AsyncGenerator[AnswerChunk, None]:
         """See `Backend`."""
         text = ""
         async for piece in self.planner.answer(asked):

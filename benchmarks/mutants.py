@@ -43,7 +43,7 @@ TESTS = {
     "plumbline/runs/run.py": (
         "tests/runs/test_run.py",
         "tests/runs/test_changes.py",
-        "tests/test_claims.py",
+        "tests/test_output_guard.py",
     ),
     "plumbline_forms/rubric.py": (
         "environments/forms/tests/test_rubric.py",

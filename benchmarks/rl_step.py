@@ -31,7 +31,7 @@ from plumbline.recipe import parse_recipe
 from plumbline.records import Example, Outcome, Sampling, Score, Trajectory, Transition
 from plumbline.rollouts.collect import collect
 from plumbline.tasks.task import Task
-from plumbline.training.microbatches import Passes
+from plumbline.training.microbatches import Microbatches
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import update_policy, weigh_rollouts
 
@@ -104,12 +104,12 @@ def stepping(policy, chats, sampling, copies):
     """One of our RL steps, of any family; it returns the seconds of its rollouts and of its
     update."""
     rates = {"learning_rate": RATE, "schedule": "constant", "betas": (0.9, 0.999)}
-    rl = {"steps": 10**6, "group_size": copies, "optimiser": rates, "tokens_per_pass": 16384}
+    rl = {"steps": 10**6, "group_size": copies, "optimiser": rates, "tokens_per_microbatch": 16384}
     recipe = parse_recipe(
         {"name": "ours", "model": {"name": "any", "family": policy.family}, "rl": rl}
     )
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, recipe.rl.steps)
-    passes = Passes(optimiser, policy)
+    microbatches = Microbatches(optimiser, policy)
     examples = [Example(id=str(i), messages=chat, gold="") for i, chat in enumerate(chats)]
     count = [0]
 
@@ -121,7 +121,7 @@ def stepping(policy, chats, sampling, copies):
         )
         drawn = time.perf_counter()
         weighted_rollouts = weigh_rollouts(groups, recipe.rl, np.random.default_rng(0))
-        update_policy(policy, optimiser, weighted_rollouts, recipe, count[0], passes)
+        update_policy(policy, optimiser, weighted_rollouts, recipe, count[0], microbatches)
         return drawn - began, time.perf_counter() - drawn
 
     return step

@@ -28,11 +28,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import torch
 
 from models import SMALL, prompts, save_model
-from plumbline.engines.workers import open_samplers, spread_verdicts, workers
+from plumbline.engines.workers import open_samplers, open_workers, spread_verdicts
 from plumbline.policies import open_policy
 from plumbline.recipe import parse_recipe
 from plumbline.records import Request, Sampling
-from plumbline.rollouts.reward_workers import Judging
+from plumbline.rollouts.reward_workers import RewardWorkers
 from plumbline.tasks import open_task
 
 COPIES, VOCABULARY = 8, 4096
@@ -98,22 +98,22 @@ def verdicts(folder: Path, count: int, options: argparse.Namespace) -> Iterator[
     recipe = _recipe(wanted, verdicts=count)
 
     def work(number: int) -> list[Any]:
-        with Judging(judged, examples) as judging:
+        with RewardWorkers(judged, examples) as judges:
             # as a sampler tells them: whole groups wait where a worker is late
             for copy in range(COPIES):
                 for prompt, answers in enumerate(texts):
-                    judging.tell(
+                    judges.submit(
                         prompt,
                         copy,
                         answers[copy % 4].replace("SELECT", f"SELECT /* {number} {copy} */", 1),
                     )
         return [
-            judging.verdict(prompt, copy)[1]
+            judges.result(prompt, copy)[1]
             for prompt in range(len(examples))
             for copy in range(COPIES)
         ]
 
-    with workers(recipe.scale) if count else nullcontext():
+    with open_workers(recipe.scale) if count else nullcontext():
         run = SimpleNamespace(folder=folder)
         judged = spread_verdicts(recipe, task, "", run) if count else task
         yield work
@@ -142,7 +142,7 @@ def rollouts(folder: Path, count: int, options: argparse.Namespace) -> Iterator[
         }
         return [drawn[request.key] for request in requests]
 
-    with workers(recipe.scale) if count else nullcontext():
+    with open_workers(recipe.scale) if count else nullcontext():
         run = SimpleNamespace(event=print)
         sampler: Any = policy
         if count:

@@ -45,7 +45,7 @@ class Side:
     """A server, and what a request to it says beside the rest."""
 
     name: str
-    server: processes.Kept
+    server: processes.ChildProcess
     address: str
     extra: dict[str, object]
 
@@ -103,8 +103,8 @@ def serve(options: argparse.Namespace) -> None:
     from plumbline.records import Sampling
     from plumbline.serve.batched import BatchedBackend
     from plumbline.serve.limits import RequestLimits
-    from plumbline.serve.running import Serving
-    from plumbline.serve.running import serve as run
+    from plumbline.serve.server import ServerOptions
+    from plumbline.serve.server import serve as run
 
     section = AutoregressiveModel(
         name=options.endless, dtype=options.dtype, device="cpu", rows_at_once=options.rows
@@ -112,7 +112,7 @@ def serve(options: argparse.Namespace) -> None:
     policy = open_policy(section, options.endless, 0)
     policy.chat.stop_ids = (-1,)  # type: ignore[attr-defined]
     served = BatchedBackend("m", policy, Sampling(), at_once=options.rows)
-    serving = Serving(
+    serving = ServerOptions(
         host=options.host, port=options.port, limits=RequestLimits(requests=256, seconds=600.0)
     )
     run(lambda: [served], serving, print)
@@ -125,11 +125,16 @@ def started(
     is_vllm = module == vllm.MODULE
     extra = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1"} if is_vllm else {}
     port = processes.free_port()
-    command = [vllm.interpreter(python) if is_vllm else sys.executable, "-m", module, *arguments]
+    command = [
+        vllm.find_interpreter(python) if is_vllm else sys.executable,
+        "-m",
+        module,
+        *arguments,
+    ]
     command += ["--host", "127.0.0.1", "--port", str(port)]
     side = Side(
         name,
-        processes.start(command, extra, folder / f"{name}.log"),
+        processes.start_process(command, extra, folder / f"{name}.log"),
         f"http://127.0.0.1:{port}",
         {"ignore_eos": True} if is_vllm else {},
     )
@@ -139,7 +144,7 @@ def started(
                 return side
         except httpx.TransportError:
             time.sleep(0.25)
-    raise SystemExit(f"{name} ended: {side.server.said()}")
+    raise SystemExit(f"{name} ended: {side.server.read_output()}")
 
 
 def ours(name: str, options: argparse.Namespace, folder: Path, rows: int = 64) -> Side:
@@ -237,7 +242,7 @@ def compare(folder: Path, options: argparse.Namespace) -> None:
                     )
     finally:
         for side in sides:
-            processes.stop(side.server)
+            processes.stop_process(side.server)
     print(
         f"\n{options.model}, {options.dtype}, answers of {options.answer} tokens, n = "
         f"{options.pairs} loads each\n"
@@ -302,7 +307,7 @@ def soak(folder: Path, requests: int) -> None:
             rate, done = len(one.latency) / one.seconds, (part + 1) * (requests // 10)
             print(f"| {done} | {memory / 1024:.1f} MiB | {rate:.0f} |", flush=True)
     finally:
-        processes.stop(side.server)
+        processes.stop_process(side.server)
     if lost:
         raise SystemExit(f"{lost} answers were lost")
 

@@ -27,14 +27,14 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import torch
 
-from plumbline.engines.vllm import Place, VllmSampler
+from plumbline.engines.vllm import EngineContext, VllmSampler
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained import adapters as weights
 from plumbline.policies.pretrained.weight_sync_check import measure_sync
 from plumbline.recipe.execution import EngineSection
 from plumbline.records import Request, Sampling
-from plumbline.runs.run import Silent
+from plumbline.runs.run import Observer
 
 SENTENCE = "the product came late and the box was broken, but the seller answered quickly. "
 OFFLINE = """
@@ -88,7 +88,7 @@ def main() -> None:
     eager = ["--enforce-eager"] if options.eager else []
     engine = EngineSection(name="vllm", arguments=["--dtype", options.dtype, *eager])
     with tempfile.TemporaryDirectory() as folder:
-        sampler = VllmSampler(engine, policy, Place(Path(folder), 0, Silent()))
+        sampler = VllmSampler(engine, policy, EngineContext(Path(folder), 0, Observer()))
         try:
             throughput(sampler, policy, options)
         finally:
@@ -283,7 +283,7 @@ def publications(options: argparse.Namespace) -> None:
     policy.context = 1024  # type: ignore[attr-defined]
     seconds: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
-        place = Place(Path(folder), 0, Silent(), lambda _, spent: seconds.append(spent))
+        place = EngineContext(Path(folder), 0, Observer(), lambda _, spent: seconds.append(spent))
         sampler = VllmSampler(EngineSection(name="vllm"), policy, place)
         try:
             for version in trained(policy, 7e-5, options.publications):

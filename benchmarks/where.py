@@ -41,7 +41,7 @@ from plumbline.recipe import parse_recipe
 from plumbline.records import Example, Sampling
 from plumbline.rollouts.collect import collect
 from plumbline.training import sft
-from plumbline.training.microbatches import Passes
+from plumbline.training.microbatches import Microbatches
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import update_policy, weigh_rollouts
 from real import chats, machine
@@ -112,13 +112,13 @@ class Work:
         values["sft"] = {
             "steps": 100,
             "batch_size": SEQUENCES,
-            "tokens_per_pass": 2048,
+            "tokens_per_microbatch": 2048,
             "optimiser": rates,
         }
         values["rl"] = {"steps": 100, "group_size": COPIES, "optimiser": rates}
         self.recipe = parse_recipe(values)
         self.optimiser = Optimiser(policy.trainable(), self.recipe.rl.optimiser, 100)
-        self.passes = Passes(self.optimiser, policy)
+        self.microbatches = Microbatches(self.optimiser, policy)
         numbers = np.random.default_rng(0)
         self.batch = [
             Demonstration(
@@ -135,10 +135,12 @@ class Work:
 
     def sft(self) -> None:
         helped = (
-            {"helpers": self.passes.helpers} if "helpers" in sft._backward.__annotations__ else {}
+            {"helpers": self.microbatches.helpers}
+            if "helpers" in sft._backward.__annotations__
+            else {}
         )
         work = partial(sft._backward, self.policy, seed=0, **helped)
-        self.passes.fitting(partial(sft._passes, self.batch), work, 2048)
+        self.microbatches.run_fitting(partial(sft.cut_microbatches, self.batch), work, 2048)
         self.optimiser.step(1)
 
     def rollouts(self) -> None:
@@ -155,7 +157,9 @@ class Work:
 
     def update(self) -> None:
         weighted_rollouts = weigh_rollouts(self.groups, self.recipe.rl, np.random.default_rng(0))
-        update_policy(self.policy, self.optimiser, weighted_rollouts, self.recipe, 1, self.passes)
+        update_policy(
+            self.policy, self.optimiser, weighted_rollouts, self.recipe, 1, self.microbatches
+        )
 
     def rounds(self, count: int) -> dict[str, dict[str, float]]:
         """Median seconds of each step, of the wall and of the processors, and the process's

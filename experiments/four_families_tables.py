@@ -184,7 +184,7 @@ def over_seeds(values: Mapping[int, Sequence[float]], clusters: Clusters = None)
 
 
 def share(values: Mapping[int, Sequence[float]], clusters: Clusters = None) -> Interval | None:
-    """`over_seeds` of what lies between 0 and 1, and so does the interval."""
+    """`summarise_seeds` of what lies between 0 and 1, and so does the interval."""
     found = over_seeds(values, clusters)
     return found and replace(found, low=max(0.0, found.low), high=min(1.0, found.high))
 

@@ -37,7 +37,7 @@ from plumbline.evaluation.statistics import mean_interval, paired_difference
 from plumbline.recipe import Recipe, load_recipe
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey
-from plumbline.runs.metadata import CARD, Card, trained_on
+from plumbline.runs.metadata import METADATA, ModelMetadata, add_trained_prompts
 from plumbline.runs.observers import LiveView
 from plumbline.runs.run import Run
 from plumbline.storage import read_jsonl, write_json, write_jsonl
@@ -126,7 +126,7 @@ def run_arm(name: str, arm: dict[str, Any], seed: int, threads: int) -> None:
     if (folder / "result.json").is_file():
         return
     share_start(recipe, folder)
-    if arm.get("trainer") == "trl" and not (folder / "models" / "rl" / CARD).is_file():
+    if arm.get("trainer") == "trl" and not (folder / "models" / "rl" / METADATA).is_file():
         train_with_trl(recipe, folder)
     run_recipe(recipe, folder, resume=(folder / "recipe.yaml").is_file(), observers=[LiveView()])
 
@@ -177,17 +177,17 @@ def train_with_trl(recipe: Recipe, folder: Path) -> None:
         saved = run.model("rl")
         trainer.model.save_pretrained(saved)
         trainer.processing_class.save_pretrained(saved)
-        card = Card(
+        card = ModelMetadata(
             recipe=f"{recipe.name} {recipe.identity()} by TRL {trl.__version__}",
             stage="rl",
             task=recipe.task.name,
             options=recipe.task.options,
             model=recipe.model.meaning(),
-            trained_on=trained_on(
+            trained_on=add_trained_prompts(
                 recipe.model.name, (example.fingerprint() for example in task.examples("train"))
             ),
         )
-        write_json(saved / CARD, card.to_json())
+        write_json(saved / METADATA, card.to_json())
 
 
 def trl_trainer(recipe: Recipe, task: Any, folder: Path) -> Any:

@@ -26,7 +26,7 @@ from plumbline.recipe import load_recipe
 from plumbline.records import Evaluation
 from plumbline.reports.tables import Column, Row, Table
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
-from plumbline.runs.lineage import more_than_seed
+from plumbline.runs.lineage import changes_beside_seed
 from plumbline.runs.run import Run
 from plumbline.storage import dumps, read_jsonl, write_text
 
@@ -220,7 +220,7 @@ def refuse_another_recipe(run: Run, arm: str, page: Page) -> None:
     model = run.recipe.model
     absent = [f"{stage}=null" for stage in ("sft", "rl") if getattr(run.recipe, stage) is None]
     here = (*absent, f"model.name={model.name}", f"model.dtype={model.dtype}")
-    if changes := more_than_seed(
+    if changes := changes_beside_seed(
         load_recipe(next(iter(page.arms)), (*page.arms[arm].over, *here)), run.recipe
     ):
         raise DataError(

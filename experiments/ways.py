@@ -337,7 +337,7 @@ def measure_signal(name: str, model: str | None, sizes: list[int]) -> str:
 
     from plumbline.policies import open_policy
     from plumbline.rollouts.collect import collect
-    from plumbline.training.microbatches import Passes
+    from plumbline.training.microbatches import Microbatches
     from plumbline.training.optimiser import Optimiser
     from plumbline.training.update import update_policy, weigh_rollouts
 
@@ -355,7 +355,7 @@ def measure_signal(name: str, model: str | None, sizes: list[int]) -> str:
     drawn = time.perf_counter() - began
     still = recipe.rl.optimiser.model_copy(update={"learning_rate": 1e-30})
     optimiser = Optimiser(policy.trainable(), still, 1)
-    passes = Passes(optimiser, policy)
+    microbatches = Microbatches(optimiser, policy)
     lengths = [rollout.num_tokens for each in groups for rollout in each.rollouts]
     lines = [
         f"{len(lengths)} answers of {np.mean(lengths):.1f} tokens drawn in {drawn:.0f} s",
@@ -369,7 +369,9 @@ def measure_signal(name: str, model: str | None, sizes: list[int]) -> str:
                 groups[start : start + size // group], recipe.rl, np.random.default_rng(0)
             )
             found.append(
-                update_policy(policy, optimiser, weighted_rollouts, recipe, 0, passes).gradient
+                update_policy(
+                    policy, optimiser, weighted_rollouts, recipe, 0, microbatches
+                ).gradient
             )
         signal, noise = np.mean(
             [[each.signal, each.noise] for each in found if each is not None], axis=0

@@ -16,7 +16,7 @@ from statistics import median
 import pytest
 
 import plumbline
-from plumbline.config.imports import extras, missing
+from plumbline.config.imports import extras, missing_module_error
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "plumbline"
@@ -431,9 +431,9 @@ def test_only_named_boundaries_catch_everything():
 
 
 def test_a_module_of_no_extra_is_advised_by_its_own_name():
-    assert missing("a task", "nowhere.part").fix == "pip install nowhere"
-    assert missing("a task", "torch.nn").fix.startswith("pip install '.[train]'")
-    assert missing("a task", "sqlglot").fix.startswith(
+    assert missing_module_error("a task", "nowhere.part").fix == "pip install nowhere"
+    assert missing_module_error("a task", "torch.nn").fix.startswith("pip install '.[train]'")
+    assert missing_module_error("a task", "sqlglot").fix.startswith(
         "pip install ./environments/commerce in a clone"
     )
     assert missing("a task", "flask").fix.startswith(

@@ -17,7 +17,7 @@ from environments.commerce.tests.conftest import OPTIONS
 from plumbline.cli import main as cli
 from plumbline.cli.exits import clear_exits
 from plumbline.runs.evaluations import read_evaluation
-from plumbline.runs.metadata import Card
+from plumbline.runs.metadata import ModelMetadata
 from plumbline.storage import read_jsonl, write_json, write_jsonl
 from plumbline.tasks import open_task, task_names
 from plumbline_commerce.build import build_commerce
@@ -378,7 +378,9 @@ def test_a_model_is_not_evaluated_on_what_it_was_trained_on(plumbline, data, tmp
     model = tmp_path / "run" / "models" / "rl"
     shutil.copytree(tiny_folder, model)
     trained_on = frozenset(e.fingerprint() for e in examples[:2])
-    card = Card(recipe="x 0", stage="rl", task="commerce", options=OPTIONS, trained_on=trained_on)
+    card = ModelMetadata(
+        recipe="x 0", stage="rl", task="commerce", options=OPTIONS, trained_on=trained_on
+    )
     write_json(model / "plumbline.json", card.to_json())
     code, _, err = plumbline("eval", model, "--data", data)
     assert code == 1
@@ -393,7 +395,7 @@ def test_a_folder_data_beside_a_model_is_its_runs_only_if_there_is_a_run(
 
     model = tmp_path / "models" / "mine"
     model.mkdir(parents=True)
-    card = Card(recipe="x 0", stage="rl", task="commerce", options=OPTIONS)
+    card = ModelMetadata(recipe="x 0", stage="rl", task="commerce", options=OPTIONS)
     write_json(model / "plumbline.json", card.to_json())
     shutil.copytree(data, tmp_path / "data")
     found = open_task_for(str(model), "commerce", {}, None, lambda *_: None)

@@ -26,11 +26,11 @@ from plumbline.tasks.task import Task, as_task, episode_of
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rl import train_rl
 from plumbline.training.sft import demonstrate
-from plumbline.training.update import independent_parts, update_policy, weigh_rollouts
+from plumbline.training.update import group_independent_parts, update_policy, weigh_rollouts
 from tests.evaluation.shown_toy import ShownToy
 from tests.policies import families
 from tests.policies.conftest import family_folders, masked_folder  # noqa: F401 - fixtures
-from tests.test_judging import trajectory
+from tests.test_reward_workers import trajectory
 from tests.toy import ToyTask
 from tests.training.toy_runs import toy_recipe
 
@@ -270,7 +270,7 @@ def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(family, folders, 
     """Against a plain sum over all terms; the signal is measured over groups, not over prompts of
     later turns."""
     policy = opened(family, folders)
-    task, recipe = Varied({"size": 3}), toy_recipe(steps=1, tokens_per_pass=100)
+    task, recipe = Varied({"size": 3}), toy_recipe(steps=1, tokens_per_microbatch=100)
     groups = collect(
         policy, task, task.examples("train"), copies=4, sampling=LONGER[family], key=(0,)
     )
@@ -283,8 +283,8 @@ def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(family, folders, 
     )
     parts = []
     monkeypatch.setattr(
-        "plumbline.training.update.independent_parts",
-        lambda of: parts.extend(of) or independent_parts(of),
+        "plumbline.training.update.group_independent_parts",
+        lambda of: parts.extend(of) or group_independent_parts(of),
     )
     update = update_policy(policy, optimiser, weighted_rollouts, recipe, 0)
     assert update.gap < 2e-5

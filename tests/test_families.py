@@ -14,10 +14,10 @@ from plumbline.evaluation.models import ModelOptions, evaluate_model, options_as
 from plumbline.policies import open_policy
 from plumbline.policies.saved import saved_settings
 from plumbline.recipe import ModelSection, parse_recipe
-from plumbline.runs.run import Silent
+from plumbline.runs.run import Observer
 from plumbline.storage import read_json, write_json
 from plumbline.training.pipeline import run_recipe
-from plumbline.training.sft import _backward, _passes
+from plumbline.training.sft import _backward, cut_microbatches
 from tests.toy import ToyTask
 from tests.training.toy_runs import fresh_policy
 
@@ -96,7 +96,8 @@ def test_a_sampler_behind_is_a_copy_that_draws_by_its_own_distribution(family, r
         "optimiser": {"learning_rate": 1e-2, "schedule": "constant"},
     }
     run = run_recipe(
-        recipe(family, start=runs(family), lag=1, old="rescored", tis=2.0, **learns), tmp_path
+        recipe(family, start=runs(family), off_policy_steps=1, old="rescored", tis=2.0, **learns),
+        tmp_path,
     )
     rows = [row for row in run.rows("rl") if "train/reward" in row]
     assert [row["train/staleness"] for row in rows] == [0, 1, 1]
@@ -106,7 +107,7 @@ def test_a_sampler_behind_is_a_copy_that_draws_by_its_own_distribution(family, r
 
 def evaluated(saved):
     task = ToyTask({"size": 4})
-    return evaluate_model(str(saved), task, task.examples("val"), "val", ModelOptions(), Silent())
+    return evaluate_model(str(saved), task, task.examples("val"), "val", ModelOptions(), Observer())
 
 
 def assert_answers_as_in_its_run(run):
@@ -261,7 +262,7 @@ def test_what_a_family_cannot_do_is_said(family, rl, message, runs, tmp_path, mo
 
 @pytest.mark.parametrize("family", ["autoregressive", *sorted(SAMPLING)])
 def test_how_a_batch_is_cut_into_passes_changes_no_loss(family, runs, tiny_folder):
-    """Times were stratified in each pass anew, so a smaller `tokens_per_pass` was another
+    """Times were stratified in each pass anew, so a smaller `tokens_per_microbatch` was another
     training."""
     if family == "autoregressive":
         opened = fresh_policy(tiny_folder)
@@ -274,9 +275,12 @@ def test_how_a_batch_is_cut_into_passes_changes_no_loss(family, runs, tiny_folde
     ]
     batch = [opened.demonstrate(chat) for chat in chats]
     found = []
-    for tokens_per_pass in (10_000, 80, 1):
-        assert len(_passes(batch, tokens_per_pass)) == {10_000: 1, 80: 3, 1: 6}[tokens_per_pass]
-        loss = _backward(opened, _passes(batch, tokens_per_pass), seed=3)
+    for tokens_per_microbatch in (10_000, 80, 1):
+        assert (
+            len(cut_microbatches(batch, tokens_per_microbatch))
+            == {10_000: 1, 80: 3, 1: 6}[tokens_per_microbatch]
+        )
+        loss = _backward(opened, cut_microbatches(batch, tokens_per_microbatch), seed=3)
         found.append(
             (loss, {name: weight.grad.clone() for name, weight in opened.trainable().items()})
         )
@@ -286,7 +290,7 @@ def test_how_a_batch_is_cut_into_passes_changes_no_loss(family, runs, tiny_folde
         assert loss == pytest.approx(found[0][0], rel=1e-5)
         for name, gradient in gradients.items():
             torch.testing.assert_close(gradient, found[0][1][name], atol=1e-6, rtol=1e-4)
-    other = _backward(opened, _passes(batch, 80), seed=4)
+    other = _backward(opened, cut_microbatches(batch, 80), seed=4)
     assert (other == pytest.approx(found[0][0], rel=1e-3)) == (family == "autoregressive"), (
         "whose loss draws nothing"
     )

@@ -20,8 +20,8 @@ from plumbline.policies import open_policy
 from plumbline.policies.downloads import get as catalogue
 from plumbline.policies.downloads import get as getting
 from plumbline.recipe import ModelSection
-from plumbline.runs.metadata import Card
-from plumbline.runs.output_guard import locked
+from plumbline.runs.metadata import ModelMetadata
+from plumbline.runs.output_guard import lock_folder
 from tests.gguf_files import write_gguf, write_wheel
 from tests.test_never_lost import needs_small_disks
 
@@ -85,7 +85,7 @@ def test_it_makes_an_ordinary_model_directory_and_finds_it_again(
     assert not [text for text in texts if str(tmp_path) in text or ".tmp" in text], (
         "no path of this machine stays"
     )
-    assert Card.read(folder) is None, "a fetched model is no stage of a run"
+    assert ModelMetadata.read(folder) is None, "a fetched model is no stage of a run"
     assert open_policy(ModelSection(name=str(folder)), str(folder)).chat.prompt(
         [{"role": "user", "content": "oi"}]
     )
@@ -231,7 +231,7 @@ def test_a_folder_that_holds_anything_else_is_refused_before_anything_is_done(
 def test_two_at_once_fetch_once(entry, tmp_path):
     told = []
     with ThreadPoolExecutor(2) as both:
-        with locked(tmp_path / "m", lambda: None):
+        with lock_folder(tmp_path / "m", lambda: None):
             got = [
                 both.submit(
                     getting.get, "tiny-model", tmp_path / "m", lambda *said: told.append(said)

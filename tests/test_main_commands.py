@@ -21,7 +21,7 @@ from plumbline.cli import main as cli
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import TinySection
 from plumbline.runs.evaluations import read_evaluation
-from plumbline.serve import running as running_module
+from plumbline.serve import server as server_module
 from plumbline.storage import write_json, write_jsonl
 from plumbline.tasks import NOWHERE, open_task
 from tests.runs.test_hub import stand_in as stand_in
@@ -142,9 +142,9 @@ def test_an_export_of_each_kind_is_a_model_again(plumbline, place, stand_in):
 
 
 def test_a_run_is_served(place, monkeypatch, capfd):
-    opened, honest = [], running_module.server_of
+    opened, honest = [], server_module.make_server
     monkeypatch.setattr(
-        running_module, "server_of", lambda *given: opened.append(honest(*given)) or opened[0]
+        server_module, "make_server", lambda *given: opened.append(honest(*given)) or opened[0]
     )
     command = ["serve", RUN, "--port", "0"]
     thread = threading.Thread(target=lambda: cli.app(command, standalone_mode=False), daemon=True)

@@ -27,7 +27,7 @@ from plumbline.reports.verdict import run_verdict
 from plumbline.reports.view import RunView
 from plumbline.rollouts.collect import collect
 from plumbline.runs.evaluations import EvaluationKey
-from plumbline.runs.metadata import Card
+from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
 from plumbline.tasks.source import Source, task_shares
@@ -293,7 +293,7 @@ def test_two_runs_are_compared_task_by_task_and_a_file_finds_its_own(finished):
 
 def test_the_model_knows_its_tasks_and_asks_which_one_is_meant(finished):
     model = str(finished.model("rl"))
-    card = Card.read(model)
+    card = ModelMetadata.read(model)
     assert card is not None
     assert card.task == ""
     assert card.tasks["words"] == {
@@ -375,7 +375,7 @@ def test_a_tiny_model_is_not_pretrained_on_what_is_held_out(tmp_path):
     assert told.startswith(
         "3 of 8 prompts for the tiny model's pretraining are held out in this run"
     )
-    card = Card.read(run.model("base"))
+    card = ModelMetadata.read(run.model("base"))
     assert card is not None
     assert card.trained_on == {
         example.fingerprint() for example in ToyTask({"size": 8}).examples("train")[3:]

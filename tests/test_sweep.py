@@ -14,7 +14,7 @@ from plumbline.cli.main import main
 from plumbline.errors import EngineError, RunError
 from plumbline.evaluation.statistics import t_interval, t_quantile
 from plumbline.reports.run_comparison import seeds_terminal, sweep_table
-from plumbline.training.sweep import SideBySide, _on_gpu, over_seeds, run_sweep, variants
+from plumbline.training.sweep import SideBySide, _on_gpu, list_variants, run_sweep, summarise_seeds
 
 RECIPE = """
 name: swept
@@ -35,7 +35,7 @@ def recipe(tmp_path):
 
 def swept(recipe, folder, *varied, overrides=(), resume=False):
     return run_sweep(
-        variants(recipe, overrides, varied), folder, resume=resume, observers=lambda *_: []
+        list_variants(recipe, overrides, varied), folder, resume=resume, observers=lambda *_: []
     )
 
 
@@ -104,7 +104,7 @@ def test_one_that_fails_has_its_error_and_the_others_their_figures(recipe, tmp_p
 def test_side_by_side_they_come_to_the_same_though_a_process_is_killed(recipe, tmp_path):
     pytest.importorskip("ray", reason="needs the extra ray")
     once = tmp_path / "once"
-    recipes = variants(recipe, [f"task.options.kills_once={once}"], ["seed=0,1"])
+    recipes = list_variants(recipe, [f"task.options.kills_once={once}"], ["seed=0,1"])
     once.touch()
     alone = run_sweep(recipes, tmp_path / "alone", resume=False, observers=lambda *_: [])
     once.unlink()
@@ -126,9 +126,9 @@ def test_side_by_side_a_head_that_is_gone_ends_the_sweep(recipe, tmp_path, monke
     monkeypatch.setattr(workers, "PATIENCE", 0.2)
 
     def begun(said):  # from now on nothing answers
-        monkeypatch.setattr(workers, "answers", lambda address: False)
+        monkeypatch.setattr(workers, "is_listening", lambda address: False)
 
-    recipes = variants(recipe, ["rl.steps=100000", "checks.every=0"], ["seed=0"])
+    recipes = list_variants(recipe, ["rl.steps=100000", "checks.every=0"], ["seed=0"])
     spread = SideBySide(at_once=1, told=begun)
     with pytest.raises(
         EngineError, match=r"the head of the Ray cluster, .* has not answered for 0\.2 s"
@@ -149,7 +149,7 @@ def test_a_run_that_takes_what_there_is_takes_a_gpu_of_a_cluster_that_has_some()
 
 
 def test_values_are_yaml(recipe):
-    found = variants(
+    found = list_variants(
         recipe, [], ["evaluation.final=[val],[val, test]", "rl.optimiser.learning_rate=5e-6,1e-4"]
     )
     assert [len(one.evaluation.final) for one in found.values()] == [1, 1, 2, 2]
@@ -195,7 +195,7 @@ def test_seeds_of_the_same_values_are_summed_up_by_task_and_mode():
         row("rl.beta=1 seed=1", 1, **{"forms greedy": -0.1}),
         {"variant": "rl.beta=1 seed=12", "seed": 12, "folder": "x", "error": "it broke"},
     ]
-    found = {(one["variant"], one["asked"]): one for one in over_seeds(rows)}
+    found = {(one["variant"], one["asked"]): one for one in summarise_seeds(rows)}
     assert list(found) == [
         ("rl.beta=0", "forms greedy"),
         ("rl.beta=0", "forms sampled"),
@@ -212,7 +212,7 @@ def test_seeds_of_the_same_values_are_summed_up_by_task_and_mode():
     alone = found["rl.beta=1", "forms greedy"]
     assert (alone["low"], alone["high"], alone["n"], alone["failed"]) == (None, None, 1, [12])
     page = io.StringIO()
-    Console(file=page, width=80).print(seeds_terminal(over_seeds(rows)))
+    Console(file=page, width=80).print(seeds_terminal(summarise_seeds(rows)))
     for figure in (
         "+0.200 [-1.071, +1.471]",
         "+0.300 [+0.000, +0.200]",
@@ -223,6 +223,6 @@ def test_seeds_of_the_same_values_are_summed_up_by_task_and_mode():
 
 
 def test_seeds_are_the_last_values_of_a_label(recipe):
-    assert list(variants(recipe, [], ["rl.beta=0,1"], "4,5")) == [
+    assert list(list_variants(recipe, [], ["rl.beta=0,1"], "4,5")) == [
         f"rl.beta={b} seed={s}" for b in (0, 1) for s in (4, 5)
     ]

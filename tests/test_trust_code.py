@@ -304,22 +304,22 @@ def test_a_task_of_a_file_is_no_module(word, command, there, plumbline):
     ],
 )
 def test_what_is_typed_is_a_whole_name(word, names):
-    imports.typed([word])
+    imports.note_typed([word])
     noted = os.environ[imports.CONSENT].split("\n")
     assert [one for one in noted if ":" in one and "://" not in one] == names
 
 
 def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
     from plumbline.checks.preflight.report import preflight_source
-    from plumbline.jobs.job import specify
-    from plumbline.jobs.package import Examined, refuse
+    from plumbline.jobs.job import specify_job
+    from plumbline.jobs.package import Examination, refuse_job
 
     asked = {
         "recipe": "score.yaml",
         "on": "process",
         "overrides": ["task.options.score=payload:score"],
     }
-    spec, _ = specify(**asked)
+    spec, _ = specify_job(**asked)
     assert "--trust-code" not in spec.command()
     assert "task.options.score=payload:score" in spec.command(), (
         "the job is typed what the user typed"
@@ -328,21 +328,21 @@ def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
     with pytest.raises(
         api.PlumblineError, match=r"score\.yaml names the scoring function payload:score"
     ):
-        refuse(Examined(findings=findings, package=None, looked_at=()))
+        refuse_job(Examination(findings=findings, package=None, looked_at=()))
     assert not (there / "RAN").exists()
     monkeypatch.setenv(imports.CONSENT, imports.ALL)
-    assert specify(**asked)[0].command()[-1] == "--trust-code"
+    assert specify_job(**asked)[0].command()[-1] == "--trust-code"
 
 
 def test_a_worker_of_a_cluster_is_told_what_was_consented_to(there, monkeypatch):
-    from plumbline.engines.workers import here, stand
+    from plumbline.engines.workers import adopt_home, process_home
 
-    imports.typed(["payload:score"])
-    home = here()
+    imports.note_typed(["payload:score"])
+    home = process_home()
     monkeypatch.setenv(imports.CONSENT, "")
     sys.path.insert(0, str(there))
-    stand(home)
-    assert imports.allowed("payload:score")
+    adopt_home(home)
+    assert imports.is_allowed("payload:score")
     assert str(there) not in sys.path
 
 
@@ -449,7 +449,7 @@ def test_what_is_typed_or_trusted_is_asked(file, key, asked, plumbline, there, m
     ],
 )
 def test_an_address_that_is_typed_counts_for_what_is_below_it(typed, place, reached):
-    imports.typed([typed])
+    imports.note_typed([typed])
     with nullcontext() if reached else pytest.raises(UntrustedCodeError):
         imports.check_reach(place, "rows")
 
@@ -518,22 +518,22 @@ def test_a_package_that_declares_plumbline_needs_no_consent(
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.syspath_prepend(tmp_path / "site")
-    assert imports.allowed(f"{name}:fn") is allowed
+    assert imports.is_allowed(f"{name}:fn") is allowed
     assert name not in sys.modules, "nothing is imported to decide it"
     monkeypatch.chdir(tmp_path / "site")
-    assert not imports.allowed(f"{name}:fn"), (
+    assert not imports.is_allowed(f"{name}:fn"), (
         "the working directory is no place of installed packages"
     )
     monkeypatch.chdir(tmp_path / "work")
-    imports.note_file(tmp_path / "site" / "recipe.yaml", "")
-    assert not imports.allowed(f"{name}:fn"), "nor is the folder of a recipe"
+    imports.note_file_text(tmp_path / "site" / "recipe.yaml", "")
+    assert not imports.is_allowed(f"{name}:fn"), "nor is the folder of a recipe"
 
 
 @pytest.mark.parametrize(
     "name", ["os:system", "pandas:read_pickle", "subprocess:run", "numpy:load", "builtins:eval"]
 )
 def test_other_packages_need_it(name):
-    assert not imports.allowed(name)
+    assert not imports.is_allowed(name)
 
 
 @pytest.mark.parametrize(
@@ -541,7 +541,7 @@ def test_other_packages_need_it(name):
     [
         ("plumbline.adapters.verifiers:open_verifiers", True),
         ("plumbline_forms.task:open_forms", True),
-        ("plumbline.engines.processes:start", False),
+        ("plumbline.engines.processes:start_process", False),
         ("plumbline.tasks.jsonl.task:open_jsonl", False),
         ("plumbline:run", False),
         ("plumbline_forms.command:app", False),
@@ -549,17 +549,17 @@ def test_other_packages_need_it(name):
     ],
 )
 def test_of_ours_what_opens_a_task_needs_none(name, allowed):
-    assert imports.allowed(name) is allowed
+    assert imports.is_allowed(name) is allowed
 
 
 def test_our_own_code_leaves_the_folder_alone(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = [*sys.path]
-    assert callable(imports.of_ours("plumbline.tasks.jsonl.task:open_jsonl", "task"))
+    assert callable(imports.import_own("plumbline.tasks.jsonl.task:open_jsonl", "task"))
     assert sys.path == before
     (tmp_path / "mine_in_front.py").write_text("fn = 1")
-    imports.typed(["mine_in_front:fn"])
-    assert imports.named("mine_in_front:fn", "task") == 1
+    imports.note_typed(["mine_in_front:fn"])
+    assert imports.import_named("mine_in_front:fn", "task") == 1
     assert sys.path == [*before, str(tmp_path)], "the working directory is searched last"
 
 
@@ -612,14 +612,14 @@ def plant(folder: Path) -> Path:
 
 def test_a_job_and_its_dry_run_take_no_module_of_the_folder(tmp_path, monkeypatch):
     from plumbline.jobs.job import JobSpec
-    from plumbline.jobs.package import _checked
+    from plumbline.jobs.package import _run_dry
 
     mark = plant(tmp_path)
     monkeypatch.chdir(tmp_path)
     spec = JobSpec(
         id="x", name="x", on="process", recipe="no.yaml", out="runs/x", working_dir=str(tmp_path)
     )
-    findings, _ = _checked(spec, tmp_path)
+    findings, _ = _run_dry(spec, tmp_path)
     assert "no.yaml" in findings[0].what
     done = in_a_process(*spec.command()[1:], at=tmp_path)
     assert "no.yaml" in done.stderr
@@ -708,11 +708,11 @@ def test_an_adapter_names_no_module(evil, said, tmp_path, monkeypatch, plumbline
     from plumbline.policies import open_policy
     from plumbline.policies.autoregressive.options import OPTIONS
     from plumbline.recipe import LoraSection
-    from plumbline.runs.metadata import Card
+    from plumbline.runs.metadata import ModelMetadata
 
     monkeypatch.chdir(tmp_path)
     section = OPTIONS.model(name=str(tiny_folder), lora=LoraSection(rank=2))
-    card = Card(
+    card = ModelMetadata(
         recipe="x 0", stage="rl", task="forms", options=FORMS["options"], model=section.meaning()
     )
     open_policy(section, str(tiny_folder)).save(tmp_path / "adapter", card.to_json())
@@ -743,7 +743,7 @@ def test_code_beside_a_recipe_is_found_from_another_folder_with_consent_to_all(
     load_recipe(recipe)
 
     def score():
-        return imports.named("code_beside:score", "scoring function")
+        return imports.import_named("code_beside:score", "scoring function")
 
     with pytest.raises(UntrustedCodeError, match="is not found") as error:
         score()
@@ -752,7 +752,7 @@ def test_code_beside_a_recipe_is_found_from_another_folder_with_consent_to_all(
     code.write_text(PAYLOAD.format(mark=str(tmp_path / "RAN")))
     with pytest.raises(UntrustedCodeError, match=f"whose code is {code}"):
         score()
-    imports.typed(["code_beside:score"])  # what was typed is code here, not there
+    imports.note_typed(["code_beside:score"])  # what was typed is code here, not there
     with pytest.raises(RecipeError, match="No module named 'code_beside'"):
         score()
     assert not (tmp_path / "RAN").exists()

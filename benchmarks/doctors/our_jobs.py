@@ -168,7 +168,7 @@ def plant_other_sampling() -> Iterator[None]:
     """Answers are drawn at 0.3 in the last evaluation."""
     from plumbline.training import stage_evaluations
 
-    original, modes = stage_evaluations._evaluate, stage_evaluations.modes
+    original, modes = stage_evaluations._evaluate, stage_evaluations.evaluation_modes
 
     def colder(recipe: Any) -> Any:
         return {
@@ -248,7 +248,7 @@ HEALTHY: Mapping[str, Kind] = {
     "cosine": Kind(rl={"optimiser": {"learning_rate": 1e-3, "schedule": "cosine"}}),
     "twice": Kind(rl={"inner_epochs": 2, "optimiser": {"learning_rate": 5e-4}}),
     "commas read": Kind(task={"comma": 0.4}),
-    "lag": Kind(rl={"lag": 1}),
+    "lag": Kind(rl={"off_policy_steps": 1}),
 }
 """Of the autoregressive family; the others have the first."""
 

@@ -17,7 +17,7 @@ from plumbline.recipe import Recipe, load_recipe
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.record import STAGES
-from plumbline.runs.run import Run, Silent
+from plumbline.runs.run import Observer, Run
 from plumbline.tasks import open_task
 from plumbline.training.pipeline import run_recipe
 
@@ -172,7 +172,7 @@ def on_seen(run: Run) -> float:
     examples = task.examples("train")[: len(task.examples("test"))]
     options = ModelOptions(allow_overlap=True)
     model = str(run.model("sft"))
-    return of_part(evaluate_model(model, task, examples, "train", options, Silent()), "share")
+    return of_part(evaluate_model(model, task, examples, "train", options, Observer()), "share")
 
 
 MEASURES: dict[str, tuple[str, Callable[[Run], float]]] = {

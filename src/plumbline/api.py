@@ -20,7 +20,7 @@ from plumbline import tasks
 from plumbline.checks.preflight.report import DryRun
 from plumbline.checks.preflight.report import dry_run as look_ahead
 from plumbline.checks.refusals import check_recipe
-from plumbline.config.imports import consent, named, typed
+from plumbline.config.imports import consent, import_named, note_typed
 from plumbline.errors import RecipeError
 from plumbline.evaluation.evaluate import ORACLE, evaluate_references
 from plumbline.evaluation.models import ModelOptions, check_name, evaluate_model
@@ -29,9 +29,9 @@ from plumbline.recipe import Recipe, section
 from plumbline.records import Evaluation, Example, Message, Request, Sampling, Trajectory
 from plumbline.rollouts.collect import collect
 from plumbline.runs.observers import LiveView, open_trackers
-from plumbline.runs.remote import folder_for, is_address, join, local_model
-from plumbline.runs.remote_sync import published
-from plumbline.runs.run import Observer, Run, Silent
+from plumbline.runs.remote import folder_for, is_address, join_address, local_model
+from plumbline.runs.remote_sync import open_remote_run
+from plumbline.runs.run import Observer, Run
 from plumbline.tasks.precheck import HOSTILE
 from plumbline.tasks.task import Task, as_task
 from plumbline.training.pipeline import run_recipe
@@ -75,10 +75,12 @@ def run(
         if is_address(place):
             if not resume:
                 check_recipe(loaded)  # before anything is written to the address
-            tell = Silent() if quiet else view
-            kept = published(place, resume=resume, tell=lambda message: tell.event("note", message))
-            folder, keeper = opened.enter_context(kept)
-            observers.append(keeper)
+            tell = Observer() if quiet else view
+            kept = open_remote_run(
+                place, resume=resume, tell=lambda message: tell.event("note", message)
+            )
+            folder, sync = opened.enter_context(kept)
+            observers.append(sync)
         elif loaded.run.trackers and not resume:
             # the run does so itself, but after a tracker has written into the folder
             check_recipe(loaded)
@@ -113,14 +115,14 @@ def _load_with_folder(
     """The recipe, and the run's directory or address."""
     if isinstance(recipe, Recipe | Mapping) and overrides:
         raise RecipeError("overrides are for recipes in files", "change the recipe itself")
-    typed(overrides)
+    note_typed(overrides)
     if isinstance(recipe, Mapping):
         recipe = recipes.parse_recipe(_name_functions(recipe))
     elif isinstance(recipe, Recipe) and ":" in recipe.model.family:
         # what its family reads may have been unchecked when it was loaded
         recipe = recipes.parse_recipe(recipe.to_dict())
     loaded = recipe if isinstance(recipe, Recipe) else recipes.load_recipe(recipe, overrides)
-    return loaded, str(out) if out is not None else join(loaded.run.folder, loaded.name)
+    return loaded, str(out) if out is not None else join_address(loaded.run.folder, loaded.name)
 
 
 def open_task(name: str, *, folder: str | Path | None = None, **options: Any) -> Task:
@@ -135,7 +137,7 @@ def open_task(name: str, *, folder: str | Path | None = None, **options: Any) ->
         RecipeError: no such task, or an option that it does not know.
         DataError: its records are missing or malformed.
     """
-    typed([name])
+    note_typed([name])
     place = Path(folder) if folder is not None else Path("data") / name
     return tasks.open_task(name, _name_functions(options), place)
 
@@ -187,16 +189,16 @@ def evaluate(
         source = str(result["model"])
     source = local_model(str(source))
     with consent(everything=trust_code):
-        typed([how.family or ""])
+        note_typed([how.family or ""])
         check_name(source, task, how)
-        return evaluate_model(source, task, task.examples(split)[:limit], split, how, Silent())
+        return evaluate_model(source, task, task.examples(split)[:limit], split, how, Observer())
 
 
 def _name_functions(values: Any) -> Any:
     """Values with every function in them as `module:name`, which a recipe can keep; all of them are
     the user's."""
     if isinstance(values, Mapping):
-        typed(f"{key}={value}" for key, value in values.items())
+        note_typed(f"{key}={value}" for key, value in values.items())
         return {key: _name_functions(value) for key, value in values.items()}
     if isinstance(values, list | tuple):
         return [_name_functions(value) for value in values]
@@ -205,8 +207,8 @@ def _name_functions(values: Any) -> Any:
 
 def _name_of(function: Callable[..., Any]) -> str:
     name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
-    typed([name])
-    if not name.rpartition(":")[2].isidentifier() or named(name, "function") is not function:
+    note_typed([name])
+    if not name.rpartition(":")[2].isidentifier() or import_named(name, "function") is not function:
         raise RecipeError(
             f"{name} cannot be found again by its name",
             "define it with def at the top of a module, script or notebook",

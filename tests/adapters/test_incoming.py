@@ -8,7 +8,7 @@ import pytest
 
 from plumbline.checks.audit.audit import audit, open_targets
 from plumbline.config import imports
-from plumbline.config.imports import consent, typed
+from plumbline.config.imports import consent, note_typed
 from plumbline.errors import DataError, RecipeError, RewardError, UntrustedCodeError
 from plumbline.tasks import find_opener, open_task, silent
 from plumbline.tasks.jsonl.rows import read_options, read_records
@@ -254,7 +254,7 @@ def test_an_environment_that_a_file_names_needs_consent(
     monkeypatch.delenv(imports.CONSENT)
     with pytest.raises(UntrustedCodeError, match="nothing of it was run"):
         opened("verifiers", tmp_path, environment=name)
-    typed([f"verifiers:{name}"])
+    note_typed([f"verifiers:{name}"])
     assert opened("verifiers", tmp_path, environment=name).examples("val")
 
 

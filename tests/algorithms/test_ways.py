@@ -406,7 +406,7 @@ def test_a_way_learns_and_resumes_to_the_bit(tiny_folder, tmp_path, monkeypatch,
         ({"beta": 1, "teacher": {"hint": "x", "again": "y"}}, "leave out one of them"),
         ({"teacher": {"hint": "x"}}, "rl.teacher is who the KL is measured to: give rl.beta"),
         ({"algorithm": "rft", "beta": 0.1}, "rft has no KL"),
-        ({"algorithm": "rft", "lag": 1}, "rft has no ratio"),
+        ({"algorithm": "rft", "off_policy_steps": 1}, "rft has no ratio"),
         ({"algorithm": "rft", "group_size": 1}, "rl.group_size is 2 at least"),
         (
             {"beta": 1, "teacher": {"model": "m", "weights": "present"}},

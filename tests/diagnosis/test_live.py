@@ -239,7 +239,7 @@ def test_a_planted_fault_stops_the_run_after_a_checkpoint_and_without_the_check_
         own(tiny_folder, tmp_path / "run", options=DULL)
     assert "checks.ignore=[truncation, no-signal]" in error.value.fix
     run = Run.read(tmp_path / "run")
-    stopped = run.stopped()
+    stopped = run.read_stop()
     wanted = {"status": "stopped", "check": "no-signal", "stage": "rl", "step": 10}
     assert {name: stopped[name] for name in wanted} == wanted
     assert [path.name for path in run.checkpoints("rl").glob("step-*")] == ["step-000010"]
@@ -254,7 +254,7 @@ def test_a_planted_fault_stops_the_run_after_a_checkpoint_and_without_the_check_
     run = own(
         tiny_folder, tmp_path / "run", options=DULL, checks={"ignore": ["no-signal"]}, resume=True
     )
-    assert (run.stopped(), run.result()["status"], len(run.rows("rl"))) == (None, "finished", 14)
+    assert (run.read_stop(), run.result()["status"], len(run.rows("rl"))) == (None, "finished", 14)
     assert events(run, "fatal", "warning") == [("fatal", "no-signal", 10)], "and only once"
 
 
@@ -295,7 +295,7 @@ def test_supervised_training_that_falls_apart_is_stopped(tiny_folder, tmp_path):
             run,
             source=Source.of(ToyTask({}), shown),
         )
-    assert Run.read(tmp_path / "run").stopped()["stage"] == "sft"
+    assert Run.read(tmp_path / "run").read_stop()["stage"] == "sft"
 
 
 # -- noise -----------------------------------------------------------------------------------------

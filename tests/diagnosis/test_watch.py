@@ -133,7 +133,7 @@ def test_a_live_stop_leaves_a_checkpoint_a_result_and_an_event_and_the_run_can_g
     assert "--set watch.length=null" in error.value.fix
     run = Run.read(tmp_path / "run")
     assert run.result() is None
-    stopped = run.stopped()
+    stopped = run.read_stop()
     assert (stopped["status"], stopped["rule"], stopped["stage"], stopped["step"]) == (
         "stopped",
         "length",
@@ -146,7 +146,7 @@ def test_a_live_stop_leaves_a_checkpoint_a_result_and_an_event_and_the_run_can_g
     with pytest.raises(TrainingStopped, match="at step 4"):
         train(tiny_folder, tmp_path / "run", toy({"length": rule}), resume=True)
     gone_on = train(tiny_folder, tmp_path / "run", toy({"length": None}), resume=True)
-    assert gone_on.stopped() is None
+    assert gone_on.read_stop() is None
     assert gone_on.rows("rl") == whole.rows("rl"), "a stop and a resume change nothing"
 
 
@@ -180,7 +180,7 @@ def test_a_rule_on_an_evaluation_stops_the_whole_run_and_without_it_the_run_ends
         TrainingStopped, match=r"eval/mean_reward at step 1 is .*n = 12 examples: below 0\.99"
     ):
         run_recipe(toy({"letters": rule}, **values), tmp_path / "run")
-    assert Run.read(tmp_path / "run").stopped()["rule"] == "letters"
+    assert Run.read(tmp_path / "run").read_stop()["rule"] == "letters"
     run = run_recipe(toy({}, **values), tmp_path / "run", resume=True)
     assert run.result()["status"] == "finished"
     assert [row["step"] for row in run.rows("rl")] == [0, 1, 2]
@@ -190,7 +190,7 @@ def test_at_the_last_step_there_is_nothing_left_to_stop(tiny_folder, tmp_path):
     rule = {**LONG, "stop_if": {"metric": "train/completion_length", "above": 1, "sustained": 6}}
     run = train(tiny_folder, tmp_path / "run", toy({"length": rule}))
     assert len(run.rows("rl")) == 6
-    assert run.stopped() is None
+    assert run.read_stop() is None
 
 
 def test_the_report_has_a_table_of_the_rules_and_says_what_to_do_next(tmp_path):

@@ -129,12 +129,12 @@ def test_a_run_that_loses_its_cluster_or_is_interrupted_resumes_to_the_same(
 
 
 def test_where_no_cluster_answers():
-    from plumbline.engines.workers import workers
+    from plumbline.engines.workers import open_workers
 
     nowhere = ScaleSection(verdicts=1, address="127.0.0.1:9")
     with (
         pytest.raises(EngineError, match=r"no Ray cluster answers at 127\.0\.0\.1:9"),
-        workers(nowhere),
+        open_workers(nowhere),
     ):
         pass
 
@@ -145,9 +145,9 @@ ASKS = (
 )
 LOCAL = f"""
     import json, os, subprocess, sys
-    from plumbline.engines.workers import cluster
+    from plumbline.engines.workers import connect_cluster
 
-    with cluster(None, 1, "this test"):
+    with connect_cluster(None, 1, "this test"):
         import ray
         address = sys.argv[1:] = [ray.get_runtime_context().gcs_address]
         exec({ASKS!r})  # this process has the token
@@ -170,11 +170,11 @@ def test_a_local_cluster_takes_nobody_who_does_not_show_its_token():
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):
-    from plumbline.engines.workers import workers
+    from plumbline.engines.workers import open_workers
 
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
         pytest.raises(ModelError, match=r"scale needs ray.*\n.*\.\[ray\]"),
-        workers(ScaleSection(samplers=1)),
+        open_workers(ScaleSection(samplers=1)),
     ):
         pass

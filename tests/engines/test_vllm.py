@@ -19,7 +19,7 @@ import torch
 
 from plumbline.engines import processes
 from plumbline.engines import vllm as servers
-from plumbline.engines.vllm import Place, VllmSampler, check_engine
+from plumbline.engines.vllm import EngineContext, VllmSampler, check_engine
 from plumbline.errors import DataError, EngineError
 from plumbline.evaluation import endpoint
 from plumbline.policies import open_policy
@@ -85,7 +85,9 @@ def served(policy, tmp_path):
             **section,
         }
         heard = Heard()
-        sampler = VllmSampler(EngineSection(**values), policy, Place(tmp_path / "engine", 0, heard))
+        sampler = VllmSampler(
+            EngineSection(**values), policy, EngineContext(tmp_path / "engine", 0, heard)
+        )
         opened.append(sampler.close)
         sampler.heard = heard
         return sampler
@@ -384,7 +386,7 @@ def own(policy, tmp_path, monkeypatch, module, *, timeout=60, **told):
     monkeypatch.setenv("PYTHONPATH", f"{Path.cwd()}:{Path.cwd() / 'src'}")
     heard = Heard()
     section = EngineSection(name="vllm", publish="full", timeout=timeout)
-    sampler = VllmSampler(section, policy, Place(tmp_path / "engine", 0, heard))
+    sampler = VllmSampler(section, policy, EngineContext(tmp_path / "engine", 0, heard))
     sampler.heard = heard
     return sampler
 
@@ -393,7 +395,7 @@ def own(policy, tmp_path, monkeypatch, module, *, timeout=60, **told):
 def relayed(policy, tmp_path, monkeypatch):
     """Starts a server of the run: a process that hands on to a stand-in on a thread, which has a
     model of its own."""
-    opened, honest = [], processes.start
+    opened, honest = [], processes.start_process
 
     def start(command, environment, log):
         folder, dtype, name = (
@@ -404,7 +406,7 @@ def relayed(policy, tmp_path, monkeypatch):
         told = {**json.loads(os.environ["STAND_IN"]), "at": opened[-1].server_address}
         return honest(command, {**environment, "STAND_IN": json.dumps(told)}, log)
 
-    monkeypatch.setattr(processes, "start", start)
+    monkeypatch.setattr(processes, "start_process", start)
     yield lambda **told: own(policy, tmp_path, monkeypatch, "tests.engines.vllm_relay", **told)
     for server in opened:
         server.shutdown()
@@ -441,7 +443,7 @@ def test_nobody_else_reaches_a_server_of_the_run(policy):
     """vLLM's calls that change weights ask for no key, and one of them unpickles: no port, and no
     other user."""
     for how in ("full", "lora", "transfer"):
-        words, said = servers.command(how, policy, "served", "float32", Path("/x/socket"), 0)
+        words, said = servers.server_command(how, policy, "served", "float32", Path("/x/socket"), 0)
         assert words[words.index("--uds") + 1] == "/x/socket"
         assert not {"--host", "--port"} & set(words)
         assert ("VLLM_ALLOW_INSECURE_SERIALIZATION" in said) == (how == "transfer")
@@ -452,7 +454,7 @@ def test_a_path_that_is_too_long_for_a_socket_is_an_error(tmp_path, monkeypatch)
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
     with pytest.raises(EngineError, match="too long a path"):
-        servers.socket_for_own()
+        servers.reserve_socket()
     assert list(long.iterdir()) == []
 
 
@@ -461,14 +463,14 @@ def test_a_server_of_the_run_that_hangs_or_ends_between_two_steps_is_started_aga
 ):
     started, heard = stand_in.on_threads(monkeypatch, hangs=2), Heard()
     sampler = VllmSampler(
-        EngineSection(name="vllm", timeout=1), policy, Place(tmp_path / "engine", 0, heard)
+        EngineSection(name="vllm", timeout=1), policy, EngineContext(tmp_path / "engine", 0, heard)
     )
     asked = requests(["sim"], 4, Sampling(max_tokens=3))
     assert {request.key for request, _ in sampler.sample(asked)} == {
         request.key for request in asked
     }
     assert [running.state.asked for running in started] == [[4], [2]]
-    processes.stop(sampler.server)
+    processes.stop_process(sampler.server)
     change(policy)
     sampler.take(policy, 1)
     got = dict(sampler.sample(asked))
@@ -505,11 +507,11 @@ def test_what_is_missing_is_said_with_how_to_get_it(policy, tmp_path, monkeypatc
     section = EngineSection(name="vllm", python=sys.executable)
     monkeypatch.setattr(servers, "MODULE", "no_such_engine.server")
     with pytest.raises(EngineError, match="has no no_such_engine") as told:
-        VllmSampler(section, policy, Place(tmp_path, 0, Heard()))
+        VllmSampler(section, policy, EngineContext(tmp_path, 0, Heard()))
     assert "engine.python" in told.value.fix
     section = EngineSection(name="vllm", python="/no/such/python")
     with pytest.raises(EngineError, match="cannot start /no/such/python"):
-        VllmSampler(section, policy, Place(tmp_path, 0, Heard()))
+        VllmSampler(section, policy, EngineContext(tmp_path, 0, Heard()))
     with pytest.raises(EngineError, match="no vLLM server is well at http"):
         check_engine(EngineSection(name="vllm", address="http://127.0.0.1:1"), "autoregressive")
     monkeypatch.setitem(sys.modules, "httpx", None)
@@ -517,7 +519,7 @@ def test_what_is_missing_is_said_with_how_to_get_it(policy, tmp_path, monkeypatc
         VllmSampler(
             EngineSection(name="vllm", address="http://127.0.0.1:1"),
             policy,
-            Place(tmp_path, 0, Heard()),
+            EngineContext(tmp_path, 0, Heard()),
         )
 
 
@@ -861,20 +863,20 @@ def test_a_recipe_with_an_engine_corrects_for_its_rounding_and_is_refused_where_
 ):
     from plumbline.checks.refusals import find_problems
     from plumbline.recipe import load_recipe
-    from plumbline.runs.lineage import same_but_seed
+    from plumbline.runs.lineage import is_other_seed
 
     monkeypatch.delenv("PLUMBLINE_VLLM_PYTHON", raising=False)
     recipe = load_recipe("commerce-tiny", ["engine=vllm"])
     assert (recipe.rl.old, recipe.rl.tis) == ("rescored", 2.0)
     assert load_recipe("commerce-tiny", ["engine=vllm", "rl.tis=5", "rl.old=rescored"]).rl.tis == 5
     assert load_recipe("commerce-tiny", []).rl.tis is None
-    assert same_but_seed(
+    assert is_other_seed(
         recipe,
         load_recipe(
             "commerce-tiny", ["engine.name=vllm", "engine.publish=lora", "engine.timeout=9"]
         ),
     )
-    assert not same_but_seed(recipe, load_recipe("commerce-tiny", []))
+    assert not is_other_seed(recipe, load_recipe("commerce-tiny", []))
     monkeypatch.setattr(servers, "MODULE", "no_such_engine.server")
     assert any("has no no_such_engine" in str(problem) for problem in find_problems(recipe))
     masked = load_recipe("demo-masked", []).model

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from plumbline.engines.vllm import Place, VllmSampler
+from plumbline.engines.vllm import EngineContext, VllmSampler
 from plumbline.errors import EngineError
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
@@ -37,7 +37,7 @@ def test_a_real_server_samples_by_the_distribution_is_handed_weights_and_survive
     policy.context = 512
     heard = Heard()
     sampler = VllmSampler(
-        EngineSection(name="vllm", timeout=240), policy, Place(tmp_path, 0, heard)
+        EngineSection(name="vllm", timeout=240), policy, EngineContext(tmp_path, 0, heard)
     )
     try:
         assert sampler.engine["dtype"] == "float32"
@@ -87,7 +87,7 @@ def test_weights_that_16_bits_round_away_are_an_error_with_a_real_server_too(tmp
     policy = open_policy(section, str(MODEL), 0)
     policy.context = 512
     engine = EngineSection(name="vllm", timeout=240, arguments=["--dtype", "bfloat16"])
-    sampler = VllmSampler(engine, policy, Place(tmp_path, 0, Heard()))
+    sampler = VllmSampler(engine, policy, EngineContext(tmp_path, 0, Heard()))
     try:
         with torch.no_grad():
             for name, weight in policy.trainable().items():

@@ -18,7 +18,7 @@ from plumbline.policies import open_policy
 from plumbline.recipe import parse_recipe
 from plumbline.records import Request, Sampling
 from plumbline.rollouts.collect import collect
-from plumbline.rollouts.reward_workers import Judging, judge
+from plumbline.rollouts.reward_workers import RewardWorkers, judge
 from plumbline.tasks import open_task
 from plumbline.tasks.task import episode_of
 from plumbline.training.pipeline import run_recipe
@@ -139,15 +139,15 @@ class TestWorkersThatLive:
         own, far = pair
         examples = own.examples("val")
         texts = ["aaa", "bab", "", "breaks"]
-        with Judging(far, examples) as judging:
+        with RewardWorkers(far, examples) as judges:
             for prompt in range(len(examples)):
                 for copy, text in enumerate(texts):
-                    judging.tell(prompt, copy, text)
+                    judges.submit(prompt, copy, text)
         for prompt, example in enumerate(examples):
             for copy, text in enumerate(texts):
-                assert judging.verdict(prompt, copy) == judge(own, example, text)
-        assert judging.verdict(0, 3)[2].cause == "TwoPartsError"
-        assert judging.verdict(0, 3)[2].detail == "the page and its server"
+                assert judges.result(prompt, copy) == judge(own, example, text)
+        assert judges.result(0, 3)[2].cause == "TwoPartsError"
+        assert judges.result(0, 3)[2].detail == "the page and its server"
 
     def test_an_episode_stays_where_it_lives(self, pair):
         own, far = pair
@@ -165,13 +165,13 @@ class TestWorkersThatLive:
         example = own.examples("val")[0]
         far.judge(example, "aa")
         before = set(far.pool._workers)
-        with Judging(far, [example] * 3) as judging:
+        with RewardWorkers(far, [example] * 3) as judges:
             for prompt, text in enumerate(("aa", "full", "ab")):
-                judging.tell(prompt, 0, text)
-        full = judging.verdict(1, 0)[2]
+                judges.submit(prompt, 0, text)
+        full = judges.result(1, 0)[2]
         assert (full.cause, "No space left on device" in full.detail) == ("OSError", True)
         for prompt, text in ((0, "aa"), (2, "ab")):
-            assert judging.verdict(prompt, 0) == judge(own, example, text)
+            assert judges.result(prompt, 0) == judge(own, example, text)
         far.judge(example, "aa")
         assert set(far.pool._workers) == before
 
@@ -198,10 +198,10 @@ def test_what_hangs_and_what_kills_are_failures_of_their_own(spread, tmp_path, m
     own, far = spread(timeout=1.5)
     example = own.examples("val")[0]
     texts = ["hangs", "dies", f"once {tmp_path / 'died'}", "aa"]
-    with Judging(far, [example] * 4) as judging:
+    with RewardWorkers(far, [example] * 4) as judges:
         for prompt, text in enumerate(texts):
-            judging.tell(prompt, 0, text)
-    hung, dead, once, fine = (judging.verdict(prompt, 0) for prompt in range(4))
+            judges.submit(prompt, 0, text)
+    hung, dead, once, fine = (judges.result(prompt, 0) for prompt in range(4))
     assert (hung[2].cause, dead[2].cause) == ("TimeoutError", "ChildProcessError")
     assert "scale.timeout" in hung[2].detail
     assert (once[2], fine[2]) == (None, None)
@@ -214,8 +214,8 @@ def test_a_worker_that_cannot_be_opened_says_why_at_once(spread):
         r"one of the workers for verdicts cannot be opened: .*DataError: there are no records here"
         r"\n  fix: copy them"
     )
-    with pytest.raises(EngineError, match=cause), Judging(far, far.examples("val")) as judging:
-        judging.tell(0, 0, "aa")
+    with pytest.raises(EngineError, match=cause), RewardWorkers(far, far.examples("val")) as judges:
+        judges.submit(0, 0, "aa")
 
 
 KILLS = 6
@@ -240,33 +240,33 @@ def test_random_kills_change_nothing(spread):
     killer = threading.Thread(target=kill)
     killer.start()
     end, told = time.monotonic() + 300, 0
-    with Judging(far, examples) as judging:
+    with RewardWorkers(far, examples) as judges:
         while len(kills) < KILLS and time.monotonic() < end:
             for prompt in range(len(examples)):
-                judging.tell(prompt, told, "a" * (told % 7) + "b" * prompt)
+                judges.submit(prompt, told, "a" * (told % 7) + "b" * prompt)
             told += 1
-            judging.asked()
+            judges.next_prompts()
     done.set()
     killer.join()
     assert len(kills) == KILLS
     for prompt, example in enumerate(examples):
         for copy in range(told):
-            found = judging.verdict(prompt, copy)
+            found = judges.result(prompt, copy)
             assert found == judge(TOY, example, "a" * (copy % 7) + "b" * prompt)
 
 
 def verdicts(far, texts, act=None) -> None:
     """Judge texts of one example, and let `act` happen while every worker is at one."""
     example, end = far.examples("val")[0], time.monotonic() + 300
-    with Judging(far, [example] * len(texts)) as judging:
+    with RewardWorkers(far, [example] * len(texts)) as judges:
         for prompt, text in enumerate(texts):
-            judging.tell(prompt, 0, text)
+            judges.submit(prompt, 0, text)
         if act is not None:
             while len(far.pool._lent) < far.pool.count and time.monotonic() < end:
                 time.sleep(0.01)
             act()
-    assert [judging.verdict(prompt, 0)[2] for prompt in range(len(texts))] == [None] * len(texts)
-    assert [judging.verdict(prompt, 0) for prompt in range(len(texts))] == [
+    assert [judges.result(prompt, 0)[2] for prompt in range(len(texts))] == [None] * len(texts)
+    assert [judges.result(prompt, 0) for prompt in range(len(texts))] == [
         judge(TOY, example, text) for text in texts
     ]
 
@@ -395,8 +395,8 @@ def test_learners_add_up_the_gradient_of_one_process(cluster, tiny_folder):
     """With weights that change from step to step, and a replica that is killed; the metrics are the
     same, too."""
     policy, learners, _ = replicas(tiny_folder, "learners", learners=2)
-    recipe = toy_recipe(tokens_per_pass=64, beta=0.05, max_gap=10.0)
-    weighted_rollouts = credited(policy, recipe)
+    recipe = toy_recipe(tokens_per_microbatch=64, beta=0.05, max_gap=10.0)
+    weighted_rollouts = make_weighted_rollouts(policy, recipe)
     policy.keep_reference()
     for step in range(2):
         change(policy, step)
@@ -422,14 +422,14 @@ def test_learners_add_up_the_gradient_of_one_process(cluster, tiny_folder):
 
 def updated(policy, recipe, weighted_rollouts, helpers):
     """The gradients of an update that is then not done, and what it says of itself."""
-    from plumbline.training.microbatches import Passes
+    from plumbline.training.microbatches import Microbatches
     from plumbline.training.optimiser import Optimiser
     from plumbline.training.update import update_policy
 
     optimiser, kept = Optimiser(policy.trainable(), recipe.rl.optimiser, 1), {}
     optimiser.step = lambda step: kept.update(gradients(policy)) or 1.0
     update = update_policy(
-        policy, optimiser, weighted_rollouts, recipe, 0, Passes(optimiser, helpers=helpers)
+        policy, optimiser, weighted_rollouts, recipe, 0, Microbatches(optimiser, helpers=helpers)
     )
     optimiser.clear()
     return kept, update
@@ -443,8 +443,8 @@ def gradients(policy):
     }
 
 
-def credited(policy, recipe):
-    """Four groups of the toy task, of which each rollout has its credit."""
+def make_weighted_rollouts(policy, recipe):
+    """Four groups of the toy task, of which each rollout has its weight."""
     from plumbline.seeds import generator
     from plumbline.training.update import weigh_rollouts
 

@@ -305,7 +305,7 @@ def on_threads(monkeypatch: Any, **faults: Any) -> list[Any]:
         log.parent.mkdir(parents=True, exist_ok=True)
         log.touch()
         ended: Any = Alive()
-        return processes.Kept(ended, ended, log, 0)
+        return processes.ChildProcess(ended, ended, log, 0)
 
     def stop(_: Any) -> None:
         started[-1].shutdown()
@@ -313,6 +313,6 @@ def on_threads(monkeypatch: Any, **faults: Any) -> list[Any]:
 
     monkeypatch.setattr(vllm, "MODULE", __name__)
     monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))  # where it is looked for
-    monkeypatch.setattr(processes, "start", start)
-    monkeypatch.setattr(processes, "stop", stop)
+    monkeypatch.setattr(processes, "start_process", start)
+    monkeypatch.setattr(processes, "stop_process", stop)
     return started

@@ -19,9 +19,9 @@ from plumbline.evaluation.evaluate import (
 from plumbline.evaluation.summary import summarise
 from plumbline.records import Judged, Sampling, Unjudged
 from plumbline.runs.evaluations import (
-    BegunEvaluation,
     EvaluationKey,
-    begun_file,
+    PartialEvaluation,
+    partial_file,
     read_evaluation,
     write_evaluation,
 )
@@ -150,10 +150,10 @@ def test_an_evaluation_that_was_killed_goes_on_after_what_it_has(
 
     facts = asdict(under)
     with pytest.raises(KeyboardInterrupt):
-        evaluate_policy(tiny_policy, task, examples, under, killed, BegunEvaluation(place, facts))
-    with begun_file(place).open("a") as file:
+        evaluate_policy(tiny_policy, task, examples, under, killed, PartialEvaluation(place, facts))
+    with partial_file(place).open("a") as file:
         file.write('{"id": "val-6", "str')  # torn
-    begun, told = BegunEvaluation(place, facts), []
+    begun, told = PartialEvaluation(place, facts), []
     assert [row.id for row in begun.rows()] == [f"val-{number}" for number in range(6)]
     assert (
         evaluate_policy(
@@ -163,8 +163,10 @@ def test_an_evaluation_that_was_killed_goes_on_after_what_it_has(
     )
     assert told == [(6, 8), (8, 8)]
     with pytest.raises(DataError, match="other examples"):
-        evaluate_policy(tiny_policy, task, examples[1:], under, None, BegunEvaluation(place, facts))
-    assert BegunEvaluation(place, {**facts, "seed": 2}).rows() == [], "drawn under another seed"
+        evaluate_policy(
+            tiny_policy, task, examples[1:], under, None, PartialEvaluation(place, facts)
+        )
+    assert PartialEvaluation(place, {**facts, "seed": 2}).rows() == [], "drawn under another seed"
     begun.remove()
     assert not [*tmp_path.iterdir()]
 
@@ -184,12 +186,12 @@ def test_an_answer_that_could_not_be_judged_is_begun_too(tmp_path):
             tokens=2,
         ),
     ]
-    BegunEvaluation(tmp_path / "e.json", {}).add(rows)
-    assert BegunEvaluation(tmp_path / "e.json", {}).rows() == rows
-    with begun_file(tmp_path / "e.json").open("a") as file:
+    PartialEvaluation(tmp_path / "e.json", {}).add(rows)
+    assert PartialEvaluation(tmp_path / "e.json", {}).rows() == rows
+    with partial_file(tmp_path / "e.json").open("a") as file:
         file.write('{"id": "c", "reward": 2}\n')
     with pytest.raises(DataError, match=r"(?s)part.jsonl:4: .*delete the file"):
-        BegunEvaluation(tmp_path / "e.json", {}).rows()
+        PartialEvaluation(tmp_path / "e.json", {}).rows()
 
 
 def test_what_is_no_evaluation_is_not_read_as_one(tmp_path):

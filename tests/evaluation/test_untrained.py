@@ -4,7 +4,7 @@ from pathlib import Path
 
 from plumbline.recipe import parse_recipe
 from plumbline.reports.view import RunView
-from plumbline.runs.lineage import same_but_seed
+from plumbline.runs.lineage import is_other_seed
 from plumbline.training.pipeline import run_recipe
 from tests.training.toy_runs import toy_recipe
 
@@ -19,7 +19,7 @@ def test_a_run_may_leave_out_the_untrained_model(tiny_folder, tmp_path):
     assert parse_recipe({**values, "rl": None}).evaluates_untrained(), (
         "else nothing would be evaluated"
     )
-    assert same_but_seed(
+    assert is_other_seed(
         parse_recipe({**values, "seed": 1}),
         toy_recipe(steps=1).model_copy(update={"model": run.recipe.model}),
     )

@@ -75,4 +75,4 @@ def project(tmp_path, monkeypatch):
 @pytest.fixture
 def unopened(monkeypatch):
     """Without the dry run in a copy, which takes seconds and is not what the test asks."""
-    monkeypatch.setattr(package, "_opened", lambda spec, package: ([], ("jsonl: train 16",)))
+    monkeypatch.setattr(package, "_check_opening", lambda spec, package: ([], ("jsonl: train 16",)))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from plumbline.jobs.job import specify
-from plumbline.jobs.package import plan
+from plumbline.jobs.job import specify_job
+from plumbline.jobs.package import plan_files
 
 FIELDS = set(
     """name entrypoint image_uri containerfile compute_config working_dir excludes requirements env_vars py_modules
@@ -21,8 +21,10 @@ ASKED = {"recipe": "tickets.yaml", "on": "anyscale", "out": "/mnt/shared_storage
 def test_the_files_say_all_of_the_job_and_no_secret(project, tmp_path, monkeypatch):
     monkeypatch.setenv("PLB_TEST_TOKEN", "hunter2hunter2")
     cloud = {"compute": "a10g", "timeout": 3600}
-    spec, recipe = specify(**ASKED, secrets=["PLB_TEST_TOKEN"], env=["HF_HOME=/mnt/hub"], **cloud)
-    texts, command = plan(spec, recipe, tmp_path / "sent")
+    spec, recipe = specify_job(
+        **ASKED, secrets=["PLB_TEST_TOKEN"], env=["HF_HOME=/mnt/hub"], **cloud
+    )
+    texts, command = plan_files(spec, recipe, tmp_path / "sent")
     assert command == f"anyscale job submit -f {tmp_path / 'sent' / 'job.yaml'}"
     values = yaml.safe_load(texts["job.yaml"])
     assert values.keys() <= FIELDS
@@ -69,8 +71,8 @@ def test_the_files_say_all_of_the_job_and_no_secret(project, tmp_path, monkeypat
 
 
 def test_an_image_of_ones_own_takes_the_place_of_the_containerfile(project, tmp_path):
-    spec, recipe = specify(**ASKED, image="registry/mine:1")
-    texts, _ = plan(spec, recipe, tmp_path)
+    spec, recipe = specify_job(**ASKED, image="registry/mine:1")
+    texts, _ = plan_files(spec, recipe, tmp_path)
     assert set(texts) == {"job.yaml"}
     assert "image_uri: registry/mine:1" in texts["job.yaml"]
 

@@ -6,14 +6,14 @@ import pytest
 
 import plumbline
 from plumbline.jobs import package
-from plumbline.jobs.job import specify
-from plumbline.jobs.package import LIMIT, examine
+from plumbline.jobs.job import specify_job
+from plumbline.jobs.package import LIMIT, examine_job
 
 REMOTE = {"address": "http://head:8265", "out": "/mnt/shared/a"}
 
 
 def fatal(recipe="tickets.yaml", on="ray", **asked):
-    examined = examine(*specify(recipe=recipe, on=on, **asked))
+    examined = examine_job(*specify_job(recipe=recipe, on=on, **asked))
     return [(one.check, one.what) for one in examined.findings if one.level == "fatal"], examined
 
 
@@ -21,14 +21,14 @@ def fatal(recipe="tickets.yaml", on="ray", **asked):
 def opened_once(monkeypatch):
     """The dry run in a copy, which takes seconds, is made of one job; a test's next ones are told
     the same."""
-    honest, said = package._opened, []
+    honest, said = package._check_opening, []
 
     def opened(spec, sent):
         if not said:
             said.append(honest(spec, sent))
         return said[0]
 
-    monkeypatch.setattr(package, "_opened", opened)
+    monkeypatch.setattr(package, "_check_opening", opened)
     return said
 
 

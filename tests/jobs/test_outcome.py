@@ -9,8 +9,8 @@ import pytest
 
 from plumbline.errors import EngineError
 from plumbline.jobs.backends import State
-from plumbline.jobs.follow import CODES, judge, refresh, said, send
-from plumbline.jobs.job import JobSpec, SentJob, jobs
+from plumbline.jobs.follow import CODES, event_line, judge_outcome, refresh_job, send_job
+from plumbline.jobs.job import JobSpec, SentJob, list_jobs
 
 OK, BAD = State(status="succeeded", code=0), State(status="failed", code=1, message="exit code 1")
 
@@ -23,10 +23,10 @@ def out(tmp_path):
 
 def log(out, *, began=True, status=None, words="", job="a", **facts):
     digest = hashlib.sha256((out / "result.json").read_bytes()).hexdigest()
-    lines = [said(job, "began")] if began else []
+    lines = [event_line(job, "began")] if began else []
     lines += [words] if words else []
     if status is not None:
-        lines.append(said(job, "ended", **{"status": status, "result": digest, **facts}))
+        lines.append(event_line(job, "ended", **{"status": status, "result": digest, **facts}))
     return "\n".join(lines)
 
 
@@ -56,23 +56,28 @@ def log(out, *, began=True, status=None, words="", job="a", **facts):
     ],
 )
 def test_engine_and_record_must_agree(out, state, said_so, ended):
-    outcome = judge("a", state, log(out, **said_so), str(out), here=True)
+    outcome = judge_outcome("a", state, log(out, **said_so), str(out), here=True)
     assert outcome.ended == ended, outcome
     assert outcome.why
 
 
 def test_the_last_words_are_the_reason_where_the_job_gave_none(out):
-    outcome = judge("a", OK, log(out, words="FormFactory app.py not found"), str(out), here=True)
+    outcome = judge_outcome(
+        "a", OK, log(out, words="FormFactory app.py not found"), str(out), here=True
+    )
     assert outcome.why.endswith("left no result: FormFactory app.py not found")
-    assert judge("a", BAD, log(out, words="error: x\nbye"), str(out), here=True).why == "error: x"
+    assert (
+        judge_outcome("a", BAD, log(out, words="error: x\nbye"), str(out), here=True).why
+        == "error: x"
+    )
 
 
 def test_a_folder_that_cannot_be_seen_from_here_is_taken_on_the_jobs_word(out):
     told = log(out, status="finished")
     (out / "result.json").unlink()
-    assert judge("a", OK, told, str(out), here=False).ended == "succeeded"
-    assert judge("a", OK, told, str(out), here=True).ended == "produced nothing"
-    assert judge("a", OK, told, "s3://bucket/run", here=True).ended == "succeeded"
+    assert judge_outcome("a", OK, told, str(out), here=False).ended == "succeeded"
+    assert judge_outcome("a", OK, told, str(out), here=True).ended == "produced nothing"
+    assert judge_outcome("a", OK, told, "s3://bucket/run", here=True).ended == "succeeded"
 
 
 def test_each_outcome_has_an_exit_status_of_its_own():
@@ -135,9 +140,9 @@ def ray_job(name="a"):
 def test_a_dashboard_that_answers_something_else_is_one_error(dashboard, error):
     dashboard |= dict.fromkeys(("submit_job", "get_job_info", "get_job_logs"), error)
     with pytest.raises(EngineError, match="does not do it") as raised:
-        send(ray_job().spec, lambda _: None)
+        send_job(ray_job().spec, lambda _: None)
     assert len(str(raised.value)) < 1000
-    assert refresh(ray_job("b"))[0] == "unknown"
+    assert refresh_job(ray_job("b"))[0] == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +155,7 @@ def test_a_state_that_ray_does_not_have_yet_is_unknown(dashboard, info):
         if isinstance(info, dict)
         else info
     )
-    assert refresh(ray_job())[0] == "unknown"
+    assert refresh_job(ray_job())[0] == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -180,7 +185,7 @@ def test_whatever_a_jobs_log_says_it_is_listed_afterwards(dashboard, plumbline, 
             status, out, err = plumbline(*command)
             assert status in {0, 5}
             assert not set(ODD) - set("[31mred\nend") & set(out + err)
-    assert set(jobs()[0].outcome.rewards) <= {"c", "?"}
+    assert set(list_jobs()[0].outcome.rewards) <= {"c", "?"}
 
 
 def test_a_damaged_record_hides_no_other_job(dashboard, plumbline, tmp_path):

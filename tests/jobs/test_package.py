@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed")
 
-from plumbline.jobs.package import package_of
+from plumbline.jobs.package import list_package
 
 FILES = """
 a.py b.txt data/rows.jsonl data/formfactory/app.py data/formfactory/templates/x.html models/m/model.safetensors
@@ -92,31 +92,31 @@ def test_the_files_are_those_that_ray_zips(tree, tmp_path, patterns, how):
     excludes = patterns.splitlines() if how == "exclude" else []
     if how != "exclude":
         (tree / how).write_text(patterns + "\n")
-    package = package_of(tree, excludes)
+    package = list_package(tree, excludes)
     assert set(package.files) == zipped(tree, excludes, tmp_path / "package.zip")
     assert package.bytes == sum((tree / name).stat().st_size for name in package.files)
 
 
 def test_each_path_that_is_left_out_has_its_rule(tree):
     (tree / ".gitignore").write_text("*.log\ndata/formfactory/\n")
-    package = package_of(tree, ["models"])
+    package = list_package(tree, ["models"])
     assert (
         package.left_out["data/formfactory/app.py"] == f"{tree / '.gitignore'}:2: data/formfactory/"
     )
     assert package.left_out["models"] == "--exclude: models"
-    assert package.lacking(tree / "data" / "rows.jsonl") == {}
-    assert set(package.lacking(tree / "data")) == {
+    assert package.missing_reasons(tree / "data" / "rows.jsonl") == {}
+    assert set(package.missing_reasons(tree / "data")) == {
         "data/formfactory/app.py",
         "data/formfactory/templates",
     }
-    assert set(package.lacking(tree / "models" / "m" / "model.safetensors")) == {"models"}
-    assert package.lacking(tree / ".git" / "config") == {".git": "left out by Ray: .git"}
+    assert set(package.missing_reasons(tree / "models" / "m" / "model.safetensors")) == {"models"}
+    assert package.missing_reasons(tree / ".git" / "config") == {".git": "left out by Ray: .git"}
 
 
 def test_what_ray_is_told_by_the_environment_holds_here_too(tree, monkeypatch):
     (tree / ".gitignore").write_text("b.txt\n")
     monkeypatch.setenv("RAY_RUNTIME_ENV_IGNORE_GITIGNORE", "1")
     monkeypatch.setenv("RAY_OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES", "runs")
-    package = package_of(tree)
+    package = list_package(tree)
     assert {"b.txt", ".git/config"} <= set(package.files)
     assert package.left_out["runs"] == "left out by Ray: runs"

@@ -13,8 +13,8 @@ from plumbline.checks.check import Finding
 from plumbline.errors import RunError, StorageError
 from plumbline.jobs import package
 from plumbline.jobs.backends import ProcessJob
-from plumbline.jobs.job import SentJob, find, specify
-from plumbline.jobs.package import Examined
+from plumbline.jobs.job import SentJob, find_job, specify_job
+from plumbline.jobs.package import Examination
 
 PROCESS = ("--on", "process", "--no-preflight")
 
@@ -76,7 +76,7 @@ def sleeping(project, plumbline):
         "submit", "failure.yaml", *PROCESS, "--detach", "--set", "task.options.sleeps=true"
     )
     assert code == 0
-    job = find(name.strip()[:-2])
+    job = find_job(name.strip()[:-2])
     until(lambda: "sleeping" in job.log.read_text())
     return job
 
@@ -105,7 +105,7 @@ def interrupted(_):
 
 def test_a_job_that_is_killed_has_failed(sleeping, plumbline):
     os.killpg(sleeping.pid, signal.SIGKILL)
-    until(lambda: ProcessJob(sleeping).state().over)
+    until(lambda: ProcessJob(sleeping).state().is_over)
     assert plumbline("jobs", "follow")[0] == 3
 
 
@@ -115,7 +115,7 @@ def test_a_job_whose_shell_was_killed_runs_on_and_can_be_stopped(sleeping, plumb
     os.waitpid(sleeping.pid, 0)
     assert plumbline("jobs")[1].split()[2] == "running"
     assert plumbline("jobs", "stop", sleeping.spec.id)[0] == 0
-    assert not ProcessJob(sleeping).lives()
+    assert not ProcessJob(sleeping).is_alive()
     assert plumbline("jobs")[1].split()[2] != "running"
 
 
@@ -123,7 +123,7 @@ def test_a_job_folder_of_pipes_is_not_waited_for(tmp_path):
     job = ProcessJob(SimpleNamespace(folder=tmp_path, log=tmp_path / "log"))
     for name in ("lock", "log", "exit"):
         os.mkfifo(tmp_path / name)
-    assert not job.lives()
+    assert not job.is_alive()
     assert job.state().status == "failed"
     with pytest.raises(StorageError, match="named pipe"):
         job.log()
@@ -135,7 +135,7 @@ def test_the_values_of_secrets_are_blotted_out_of_what_is_shown(project, plumbli
     _, _, err = plumbline("submit", "tickets.yaml", *PROCESS, "--secret", "PLB_TEST_TOKEN", *broken)
     assert "the token is [PLB_TEST_TOKEN]" in err
     assert "hunter2hunter2" not in err
-    assert "hunter2hunter2" not in (find("last").folder / "job.json").read_text()
+    assert "hunter2hunter2" not in (find_job("last").folder / "job.json").read_text()
 
 
 def test_without_ray_the_command_names_the_extra(project, plumbline, monkeypatch):
@@ -170,7 +170,7 @@ def test_a_dry_run_says_what_is_wrong(project, plumbline, unopened, on):
 
 
 def test_what_is_sent_is_the_recipe_as_the_job_opens_it(project):
-    spec, recipe = specify(recipe=str(project / "tickets.yaml"), on="process")
+    spec, recipe = specify_job(recipe=str(project / "tickets.yaml"), on="process")
     assert (spec.recipe, spec.name) == ("tickets.yaml", recipe.name)
 
 
@@ -186,7 +186,7 @@ def test_a_run_at_an_address_is_a_success_and_a_damaged_result_in_a_folder_is_no
     assert not (tmp_path / "published" / "result.json").exists()
     # The same job, had it gone to a folder, where its result was damaged since.
     (tmp_path / "result.json").write_text("{")
-    job = find("last")
+    job = find_job("last")
     job.save(spec=job.spec.model_copy(update={"out": str(tmp_path)}), outcome=None)
     code, _, err = plumbline("jobs", "follow")
     assert code == 5
@@ -196,7 +196,7 @@ def test_a_run_at_an_address_is_a_success_and_a_damaged_result_in_a_folder_is_no
 
 def test_a_process_that_was_given_the_number_of_another_is_not_signalled(project):
     sleeper = subprocess.Popen(["sleep", "60"], start_new_session=True)
-    spec, _ = specify(recipe="tickets.yaml", on="process")
+    spec, _ = specify_job(recipe="tickets.yaml", on="process")
     job = SentJob(spec=spec, sent="", pid=sleeper.pid).save()
     ProcessJob(job).stop()
     assert (ProcessJob(job).state().status, sleeper.poll()) == ("failed", None)
@@ -220,10 +220,10 @@ def test_what_is_wrong_with_a_job_stands_a_cause_a_line():
         for name in ("a", "b")
     )
     with pytest.raises(RunError) as refused:
-        package.refuse(Examined(findings=(one, two)))
+        package.refuse_job(Examination(findings=(one, two)))
     assert refused.value.cause.endswith(
         "sent:\n    a would not be sent (files)\n    b would not be sent (files)"
     )
     assert refused.value.fix.splitlines()[1:] == ["    take it back", f"    {package.UNCHECKED}"]
     with pytest.raises(RunError, match=r"not sent: a would not be sent \(files\)\n"):
-        package.refuse(Examined(findings=(one,)))
+        package.refuse_job(Examination(findings=(one,)))

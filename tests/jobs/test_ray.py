@@ -18,8 +18,8 @@ import plumbline as plumbline_package
 from plumbline import api
 from plumbline.engines import processes
 from plumbline.jobs.backends import RayJob
-from plumbline.jobs.job import SentJob, find, specify
-from plumbline.jobs.package import package_of
+from plumbline.jobs.job import SentJob, find_job, specify_job
+from plumbline.jobs.package import list_package
 
 SECRET = "hunter2hunter2"
 
@@ -118,7 +118,7 @@ def test_a_recipe_runs_as_a_job_and_ends_with_the_report_of_a_run(
     here = api.run("tickets.yaml", out="runs/here", quiet=True)
     there = json.loads((project / "runs" / "tickets" / "result.json").read_text())
     assert there["evaluations"] == json.loads(json.dumps(here.result()["evaluations"]))
-    job = find("last")
+    job = find_job("last")
     kept = "".join(path.read_text() for path in job.folder.iterdir())
     assert "the token is [PLB_TEST_TOKEN]" in err
     assert SECRET not in err + kept
@@ -131,7 +131,7 @@ def test_the_failure_of_the_forms_log_is_no_success_whatever_ray_says(project, r
     """Data git-ignored, the entry point prints an error, Ray says SUCCEEDED; the files are those
     that were foretold."""
     code, out, err = plumbline("submit", "failure.yaml", "--no-preflight")
-    job = find("last")
+    job = find_job("last")
     assert RayJob(job).state().status == "succeeded"
     assert (code, out) == (5, "")
     assert (
@@ -140,7 +140,7 @@ def test_the_failure_of_the_forms_log_is_no_success_whatever_ray_says(project, r
     ) in err
     (listed,) = [line.split()[1:] for line in err.splitlines() if line.startswith("files:")]
     # the job writes its own, too
-    sent = {name for name in package_of(project).files if "__pycache__" not in name}
+    sent = {name for name in list_package(project).files if "__pycache__" not in name}
     assert {name for name in listed if "__pycache__" not in name} == sent
     assert "data/formfactory/app.py" not in listed
 
@@ -162,11 +162,11 @@ def test_a_cluster_that_does_not_answer_is_an_error_with_its_address(project, pl
     )
     assert code == 1
     assert "the Ray cluster at http://127.0.0.1:9 does not do it" in err
-    assert find("last").outcome.ended == "never started"
+    assert find_job("last").outcome.ended == "never started"
 
 
 def test_a_job_whose_cluster_is_gone_is_unknown_and_breaks_no_list(project, plumbline):
-    spec, _ = specify(recipe="tickets.yaml", address="http://127.0.0.1:9")
+    spec, _ = specify_job(recipe="tickets.yaml", address="http://127.0.0.1:9")
     SentJob(spec=spec, sent="2026-01-01T00:00:00+00:00").save()
     code, out, _ = plumbline("jobs")
     assert (code, out.split()[2], "does not do it" in out) == (0, "unknown", True)

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from plumbline.errors import RecipeError
-from plumbline.jobs.job import JobSpec, specify
+from plumbline.jobs.job import JobSpec, specify_job
 
 
 def spec_of(**asked):
-    return specify(recipe="tickets.yaml", **asked)[0]
+    return specify_job(recipe="tickets.yaml", **asked)[0]
 
 
 def test_a_specification_is_recorded_and_read_again(project, monkeypatch):
@@ -31,9 +31,9 @@ def test_a_specification_is_recorded_and_read_again(project, monkeypatch):
 
 def test_a_job_on_this_machine_writes_where_the_shell_stands(project):
     assert spec_of(out="runs/b").out == str(project / "runs" / "b")
-    assert spec_of(on="process").here
-    assert spec_of(address="http://127.0.0.1:8265").here
-    assert not spec_of(address="http://head:8265", out="/mnt/shared/b").here
+    assert spec_of(on="process").is_local
+    assert spec_of(address="http://127.0.0.1:8265").is_local
+    assert not spec_of(address="http://head:8265", out="/mnt/shared/b").is_local
     assert spec_of(address="http://head:8265", out="s3://bucket/b").out == "s3://bucket/b"
 
 
@@ -66,8 +66,8 @@ def test_what_cannot_be_is_refused_and_no_value_is_repeated(project, asked, said
 def test_a_recipe_outside_of_what_is_sent_is_refused(project, tmp_path):
     (tmp_path / "other.yaml").write_text((project / "failure.yaml").read_text())
     with pytest.raises(RecipeError, match="lies outside of"):
-        specify(recipe=str(tmp_path / "other.yaml"))
+        specify_job(recipe=str(tmp_path / "other.yaml"))
     (project / "sub").mkdir()
     with pytest.raises(RecipeError, match="lies outside of"):
         spec_of(working_dir=project / "sub")
-    assert specify(recipe="commerce-tiny")[0].recipe == "commerce-tiny"
+    assert specify_job(recipe="commerce-tiny")[0].recipe == "commerce-tiny"

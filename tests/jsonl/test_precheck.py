@@ -8,7 +8,7 @@ import pytest
 from plumbline.errors import DataError, RecipeError, RewardError, RunError
 from plumbline.evaluation.command import EvaluationSpec, run_evaluation
 from plumbline.recipe import parse_recipe
-from plumbline.runs.run import Run, Silent
+from plumbline.runs.run import Observer, Run
 from plumbline.tasks import precheck as module
 from plumbline.tasks.jsonl import task as precheck_of_jsonl
 from plumbline.tasks.jsonl.task import JsonlTask
@@ -128,7 +128,7 @@ def test_a_bad_scoring_function_is_found_before_anything_is_built(
         model="oracle", task="jsonl", options=bad.options(score, gold="answer", **options)
     )
     with pytest.raises(DataError, match=r"second time|tried earns|raised|gets no reward|label"):
-        run_evaluation(spec, Silent())
+        run_evaluation(spec, Observer())
 
 
 def test_an_honest_one_passes_in_threads_and_without(bad):

@@ -28,7 +28,7 @@ from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.saved import adapter_settings
 from plumbline.recipe import LoraSection
 from plumbline.records import Request, Sampling
-from plumbline.runs.run import Silent
+from plumbline.runs.run import Observer
 from plumbline.serve.opening import open_models
 
 KINDS = {
@@ -438,7 +438,7 @@ def test_what_a_run_with_adapters_saves_is_taken_by_every_command(
     assert (code, "fix: export it with --kind adapter" in error) == (
         (1, True) if name == "qwen3_moe" else (0, False)
     )
-    assert open_models({"shared": adapter}, ModelOptions(), Silent())
+    assert open_models({"shared": adapter}, ModelOptions(), Observer())
     del recipe["sft"]
     recipe["task"]["options"] = {"size": 14}
     run(name="second", model={**recipe["model"], "name": adapter})

@@ -27,14 +27,14 @@ from plumbline.api import sample_trajectories
 from plumbline.errors import DataError, ModelError
 from plumbline.evaluation.models import ModelOptions, options_as_trained
 from plumbline.export.export import Export, export
-from plumbline.export.weights import opened, write_merged
+from plumbline.export.weights import open_float32, write_merged
 from plumbline.policies import open_policy
 from plumbline.policies.pretrained import render_process, rendering
 from plumbline.policies.pretrained.chat import CHATML, Chat
 from plumbline.recipe import LoraSection, ModelSection, options_of
 from plumbline.records import Sampling
-from plumbline.runs.metadata import Card
-from plumbline.runs.run import Silent
+from plumbline.runs.metadata import ModelMetadata
+from plumbline.runs.run import Observer
 from tests.policies.families import edit
 
 LETTERS = [chr(i) for i in range(33, 127)]
@@ -354,7 +354,9 @@ def test_a_prompt_is_the_same_on_every_day(tiny_folder, tmp_path):
     policy, other = prompt_of(tmp_path / "model", date="2026-11-25")
     assert other.startswith("25 Nov 2026 ")
     section = ModelSection(name=str(tmp_path / "model"), date="2026-11-25")
-    card = Card(recipe="a b", stage="rl", task="", options={}, model=section.meaning(), sampling={})
+    card = ModelMetadata(
+        recipe="a b", stage="rl", task="", options={}, model=section.meaning(), sampling={}
+    )
     policy.save(tmp_path / "saved", card.to_json())
     again, _ = options_as_trained(str(tmp_path / "saved"), ModelOptions())
     assert again.date == "2026-11-25"
@@ -684,13 +686,13 @@ def test_a_template_in_a_file_and_several_by_name(tiny_folder, tmp_path):
     for name, said in (("file", other), ("list", named)):
         edit(tmp_path / name / "tokenizer_config.json", chat_template=said)
     for name in ("file", "folder", "list"):
-        assert opened(str(tmp_path / name)).chat.prompt(USER) == expected
+        assert open_float32(str(tmp_path / name)).chat.prompt(USER) == expected
     export(
         Export(model=str(tmp_path / "folder"), out=tmp_path / "out", kind="gguf", gguf="f32"),
-        Silent(),
+        Observer(),
     )
     (path,) = (tmp_path / "out").glob("*.gguf")
-    assert opened(str(path)).chat.prompt(USER) == expected
+    assert open_float32(str(path)).chat.prompt(USER) == expected
 
 
 def test_messages_that_a_template_refuses_and_those_it_fails_at():
@@ -763,17 +765,17 @@ def test_what_is_saved_ends_where_our_sampler_does(base, tmp_path, lora):
     assert answer.finish == "stop"
     assert answer.tokens[-1] == policy.chat.end_of_turn != policy.chat.tokenizer.eos_token_id
     assert len(generated(base, policy.chat.prompt(USER))) == 20, "the base does not know that end"
-    card = Card(
+    card = ModelMetadata(
         recipe="a b", stage="sft", task="", options={}, model=ModelSection(name="x").meaning()
     )
     policy.save(tmp_path / "saved", card.to_json())
     said = GenerationConfig.from_pretrained(tmp_path / "saved")
     assert said.eos_token_id == [*policy.chat.stop_ids]
     assert (said.pad_token_id, said.bos_token_id) == (policy.chat.tokenizer.pad_token_id, 7)
-    assert Card.read(tmp_path / "saved").ends == ("<|endoftext|>", "<|im_end|>")
+    assert ModelMetadata.read(tmp_path / "saved").ends == ("<|endoftext|>", "<|im_end|>")
     if lora is not None:
         write_merged(
-            opened(str(tmp_path / "saved")),
+            open_float32(str(tmp_path / "saved")),
             tmp_path / "merged",
             "float32",
             None,
@@ -781,7 +783,7 @@ def test_what_is_saved_ends_where_our_sampler_does(base, tmp_path, lora):
         )
     folder = tmp_path / ("saved" if lora is None else "merged")
     assert generated(folder, policy.chat.prompt(USER)) == answer.tokens.tolist()
-    assert Card.read(folder).ends == ("<|endoftext|>", "<|im_end|>")
+    assert ModelMetadata.read(folder).ends == ("<|endoftext|>", "<|im_end|>")
     again = open_policy(ModelSection(name=str(folder)), str(folder))
     assert again.chat.stop_ids == policy.chat.stop_ids
 

@@ -9,7 +9,7 @@ import torch
 from plumbline.api import sample_trajectories
 from plumbline.policies.pretrained import loading
 from plumbline.policies.sampling_distribution import noises
-from plumbline.training import microbatches as passes
+from plumbline.training import microbatches
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import WeightedRollout, update_policy
 from tests.fake_gpu import fake_gpu, is_there
@@ -51,7 +51,7 @@ def family(request, family_folders, monkeypatch):
         "read_peak": 10**6,
         "measure_reachable_memory": 10**9,
     }.items():
-        monkeypatch.setattr(passes, planted, lambda device, value=value: value)
+        monkeypatch.setattr(microbatches, planted, lambda device, value=value: value)
     with fake_gpu():
         yield (
             name,

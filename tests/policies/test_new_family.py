@@ -20,7 +20,7 @@ from plumbline.export.export import Export, export
 from plumbline.policies import open_policy
 from plumbline.recipe import parse_recipe
 from plumbline.records import Sampling
-from plumbline.runs.run import Silent
+from plumbline.runs.run import Observer
 from plumbline.seeds import derive
 from plumbline.storage import write_json
 from plumbline.training.pipeline import run_recipe
@@ -121,14 +121,14 @@ def test_a_saved_model_is_asked_by_the_options_that_it_was_trained_with(family, 
     saved, task = str(run.folder / "models" / "rl"), ToyTask({"size": 4})
     assert options_as_trained(saved, ModelOptions())[0].sharpness == 3.0
     how = ModelOptions(temperature=1.0, seed=derive(0, "evaluation", "val", "sampled"))
-    again = evaluate_model(saved, task, task.examples("val"), "val", how, Silent())
+    again = evaluate_model(saved, task, task.examples("val"), "val", how, Observer())
     (stored,) = [e for key, e in run.evaluations().items() if str(key) == "rl.val.sampled"]
     assert [row.completion for row in again.rows] == [row.completion for row in stored.rows]
     with pytest.raises(
         RecipeError, match=r"sampling\.steps is read by masked and slots and flow only"
     ):
         options_as_trained(saved, ModelOptions(steps=4))
-    done = export(Export(model=str(run.folder), out=tmp_path / "out", evaluate=2), Silent())
+    done = export(Export(model=str(run.folder), out=tmp_path / "out", evaluate=2), Observer())
     assert (done.figures["parameters"], done.changes[0].same) == (24, 2)
     settled = settled_keys(str(tmp_path / "out"))
     assert settled == {"family": family, "sharpness": 3.0}, "a recipe that goes on with it says so"
@@ -136,5 +136,5 @@ def test_a_saved_model_is_asked_by_the_options_that_it_was_trained_with(family, 
     torch.testing.assert_close(logits, open_policy(section(family), saved).logits)
     for options in ({"dtype": "bfloat16"}, {"kind": "adapter"}, {"kind": "gguf"}):
         with pytest.raises(ModelError):
-            export(Export(model=saved, out=tmp_path / "other", **options), Silent())
+            export(Export(model=saved, out=tmp_path / "other", **options), Observer())
     assert not (tmp_path / "other").exists()

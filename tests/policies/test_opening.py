@@ -25,7 +25,7 @@ from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.saved import check_source
 from plumbline.recipe import LoraSection, ModelSection, TinySection, options_of
 from plumbline.records import Sampling
-from plumbline.runs.run import Silent
+from plumbline.runs.run import Observer
 from tests.policies.families import SAMPLINGS, edit
 from tests.policies.families import opened as open_lively
 from tests.policies.published import WORDS
@@ -529,7 +529,7 @@ def test_one_fault_has_one_sentence_by_every_way(copy, tmp_path, name):
     for attempt in (
         lambda: opened(copy),
         lambda: check_model(section, str(copy)),
-        lambda: export(Export(model=str(copy), out=tmp_path / "out"), Silent()),
+        lambda: export(Export(model=str(copy), out=tmp_path / "out"), Observer()),
     ):
         with pytest.raises(PlumblineError) as caught:
             attempt()

@@ -18,7 +18,7 @@ from plumbline.errors import RunError
 from plumbline.recipe import parse_recipe
 from plumbline.records import Evaluation, Judged, Sampling
 from plumbline.runs.evaluations import EvaluationKey, write_evaluation
-from plumbline.runs.metadata import Card
+from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.run import Run
 from tests.preflight.rows import SPLITS, some_rows
 
@@ -264,7 +264,7 @@ def hopeless_prompts(plan):
 
 
 def another_sampling_than_before(plan):
-    card = Card(
+    card = ModelMetadata(
         recipe="sft 0",
         stage="sft",
         task="rows",

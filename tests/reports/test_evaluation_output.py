@@ -23,7 +23,7 @@ from plumbline.reports.evaluation_output import (
 from plumbline.reports.templating import POLICY
 from plumbline.runs.evaluations import read_evaluation
 from plumbline.runs.output_guard import MARK
-from plumbline.runs.run import Silent
+from plumbline.runs.run import Observer
 from tests.evaluation.shown_toy import ShownToy
 
 SHOWN = "tests.evaluation.shown_toy:open_shown"
@@ -113,7 +113,7 @@ def test_all_outputs_of_one_evaluation(tmp_path):
         replays=2,
         table="md",
     )
-    printed = write_outputs(outputs, {"": run_evaluation(spec, Silent())})
+    printed = write_outputs(outputs, {"": run_evaluation(spec, Observer())})
     assert printed.startswith("**Figures, toy, strange, rubric toy/1+")
     assert [row.id for row in read_evaluation(tmp_path / "e.json").rows] == [
         "strange-0",

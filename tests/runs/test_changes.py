@@ -1,5 +1,5 @@
-"""What errors advise can be done: a run goes on with other passes, on another device, at another
-rate, and says so."""
+"""What errors advise can be done: a run goes on with other micro-batches, on another device, at
+another rate, and says so."""
 
 import shutil
 import weakref
@@ -96,13 +96,13 @@ def stopped(_stopped, tmp_path):
 def test_out_of_memory_says_what_to_lower(tiny_folder, tmp_path, full):
     error = ends(tiny_folder, tmp_path / "run", rl, "update_policy", 1, full)
     assert "memory" in error.cause
-    for advised in ("rl.tokens_per_pass (auto now)", "model.rows_at_once"):
+    for advised in ("rl.tokens_per_microbatch (auto now)", "model.rows_at_once"):
         assert advised in error.fix
 
 
 def test_a_run_that_ran_out_of_memory_goes_on_with_less(tiny_folder, stopped, tmp_path):
     lighter = {
-        "rl__tokens_per_pass": 64,
+        "rl__tokens_per_microbatch": 64,
         "model__gradient_checkpointing": True,
         "model__rows_at_once": 4,
     }
@@ -111,9 +111,9 @@ def test_a_run_that_ran_out_of_memory_goes_on_with_less(tiny_folder, stopped, tm
     assert changed(run) == [
         ("model.rows_at_once", None, 4, "rl", 2),
         ("model.gradient_checkpointing", "auto", True, "rl", 2),
-        ("rl.tokens_per_pass", "auto", 64, "rl", 2),
+        ("rl.tokens_per_microbatch", "auto", 64, "rl", 2),
     ]
-    assert Run.read(stopped).recipe.rl.tokens_per_pass == 64
+    assert Run.read(stopped).recipe.rl.tokens_per_microbatch == 64
     again = run_recipe(recipe(tiny_folder, **lighter), tmp_path / "whole")
     for one, other in zip(run.rows("rl"), again.rows("rl"), strict=True):
         assert one["train/loss"] == pytest.approx(other["train/loss"], abs=1e-5)
@@ -145,10 +145,10 @@ def test_a_lower_rate_holds_from_the_checkpoint_on(tiny_folder, tmp_path, monkey
 
 def test_a_rate_of_a_stage_that_has_not_begun_holds_from_its_start(tiny_folder, tmp_path):
     ends(tiny_folder, tmp_path / "run", Optimiser, "step", 3)
-    other = {"rl__optimiser": {**CONSTANT, "learning_rate": 1e-4}, "sft__tokens_per_pass": 64}
+    other = {"rl__optimiser": {**CONSTANT, "learning_rate": 1e-4}, "sft__tokens_per_microbatch": 64}
     run = run_recipe(recipe(tiny_folder, **other), tmp_path / "run", resume=True)
     assert changed(run) == [
-        ("sft.tokens_per_pass", "auto", 64, "sft", 2),
+        ("sft.tokens_per_microbatch", "auto", 64, "sft", 2),
         ("rl.optimiser.learning_rate", 1e-3, 1e-4, "rl", 0),
     ]
     assert {row["train/learning_rate"] for row in run.rows("rl")} == {1e-4}
@@ -164,7 +164,7 @@ def test_everything_else_is_refused_and_says_what_may_change(tiny_folder, stoppe
     ):
         with pytest.raises(RunError, match="started with another recipe") as caught:
             Run.start(recipe(tiny_folder, **change), stopped, resume=True)
-        assert "rl.tokens_per_pass" in caught.value.fix
+        assert "rl.tokens_per_microbatch" in caught.value.fix
         assert "rl.optimiser.learning_rate" in caught.value.fix
     with pytest.raises(
         RunError, match=r"sft\.optimiser\.learning_rate: 0\.001 -> 0\.1.*is finished"
@@ -180,8 +180,10 @@ def test_everything_else_is_refused_and_says_what_may_change(tiny_folder, stoppe
 def test_a_finished_run_keeps_the_recipe_that_it_was_made_by(tiny_folder, tmp_path):
     run_recipe(recipe(tiny_folder), tmp_path / "run")
     stood = (tmp_path / "run" / "recipe.yaml").read_text()
-    run = run_recipe(recipe(tiny_folder, rl__tokens_per_pass=64), tmp_path / "run", resume=True)
-    assert run.recipe.rl.tokens_per_pass == "auto"
+    run = run_recipe(
+        recipe(tiny_folder, rl__tokens_per_microbatch=64), tmp_path / "run", resume=True
+    )
+    assert run.recipe.rl.tokens_per_microbatch == "auto"
     assert (tmp_path / "run" / "recipe.yaml").read_text() == stood
     assert changed(run) == []
 

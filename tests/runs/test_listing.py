@@ -11,8 +11,15 @@ import pytest
 
 from plumbline.errors import RunError, TrainingStopped
 from plumbline.recipe import value_differences
-from plumbline.runs.lineage import changes, in_order, in_words, list_runs, origins, predecessors
-from plumbline.runs.metadata import Card
+from plumbline.runs.lineage import (
+    changes_text,
+    find_origins,
+    find_predecessors,
+    list_changes,
+    list_runs,
+    order_runs,
+)
+from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.record import RunRecord, read_record
 from plumbline.runs.run import Run
 from plumbline.storage import write_json, write_text
@@ -203,14 +210,16 @@ def test_a_recipe_of_another_version_is_shown_as_it_stands(tmp_path):
 
 
 def began(runs: list[RunRecord]) -> dict[str, str]:
-    return {name: str(origin) for name, origin in origins(runs).items()}
+    return {name: str(origin) for name, origin in find_origins(runs).items()}
 
 
 def test_a_model_is_found_by_its_path_its_card_or_the_names_in_its_path(tmp_path, monkeypatch):
     place = tmp_path / "runs"
     stored(place / "sft")
     first = read_record(place / "sft", "sft")
-    card = Card(recipe=f"commerce-demo {first.identity}", stage="sft", task="forms", options={})
+    card = ModelMetadata(
+        recipe=f"commerce-demo {first.identity}", stage="sft", task="forms", options={}
+    )
     moved = tmp_path / "kept"
     write_json(moved / "plumbline.json", card.to_json())
     for name, model in {
@@ -246,7 +255,7 @@ def test_runs_stand_below_the_one_they_began_from_in_the_order_of_time(tmp_path)
     stored(tmp_path / "a", began=DAY.format(13), model=model)
     stored(tmp_path / "other", began=DAY.format(10))
     runs, _ = list_runs([tmp_path])
-    shown = [(run.name, depth) for run, depth in in_order(runs, origins(runs))]
+    shown = [(run.name, depth) for run, depth in order_runs(runs, find_origins(runs))]
     assert shown == [("sft", 0), ("b", 1), ("a", 1), ("other", 0)]
 
 
@@ -254,7 +263,7 @@ def test_runs_that_began_from_one_another_in_a_circle_are_all_listed(tmp_path):
     stored(tmp_path / "a", model={"name": str(tmp_path / "b/models/rl")})
     stored(tmp_path / "b", model={"name": str(tmp_path / "a/models/rl")})
     runs, _ = list_runs([tmp_path])
-    assert {run.name for run, _ in in_order(runs, origins(runs))} == {"a", "b"}
+    assert {run.name for run, _ in order_runs(runs, find_origins(runs))} == {"a", "b"}
 
 
 def test_a_version_is_compared_with_the_one_before_it_that_has_a_result(tmp_path):
@@ -285,7 +294,7 @@ def test_a_version_is_compared_with_the_one_before_it_that_has_a_result(tmp_path
             **seed,
         )
     runs, _ = list_runs([tmp_path])
-    assert predecessors(runs, origins(runs)) == {
+    assert find_predecessors(runs, find_origins(runs)) == {
         "v1-seed0": "sft",
         "v1-seed1": "sft",
         "v2": "v1-seed0",
@@ -296,7 +305,7 @@ def test_a_version_is_compared_with_the_one_before_it_that_has_a_result(tmp_path
     }
     shutil.rmtree(tmp_path / "sft")
     runs, _ = list_runs([tmp_path])
-    assert predecessors(runs, origins(runs))["v1-seed1"] == "v1-seed0", (
+    assert find_predecessors(runs, find_origins(runs))["v1-seed1"] == "v1-seed0", (
         "seeds of the first version are compared"
     )
 
@@ -313,14 +322,14 @@ def test_what_differs_is_said_in_words_and_what_a_run_is_called_is_no_difference
         model={"name": "m" * 60},
     )
     one, other = (read_record(tmp_path / name, name) for name in "ab")
-    found = changes(one, other)
+    found = list_changes(one, other)
     assert sorted(key for key, *_ in found) == ["model.name", "seed", "sft"]
-    words = in_words(found)
+    words = changes_text(found)
     assert "sft added" in words
     assert f"model.name models/small → {'m' * 47}…" in words
-    assert "sft left out" in in_words(changes(other, one))
-    assert in_words(found, 1).endswith("; and 2 more")
-    assert in_words(changes(one, one)) == "nothing"
+    assert "sft left out" in changes_text(list_changes(other, one))
+    assert changes_text(found, 1).endswith("; and 2 more")
+    assert changes_text(list_changes(one, one)) == "nothing"
 
 
 def test_differences_of_plain_values_are_those_of_recipes():

@@ -14,7 +14,7 @@ from rich.text import Text
 from plumbline.cli.output import print_json, print_tables, print_text
 from plumbline.errors import RunError
 from plumbline.recipe import parse_recipe
-from plumbline.runs.observers import TRACKERS, Guarded, LiveView, open_trackers, sparkline
+from plumbline.runs.observers import TRACKERS, GuardedTracker, LiveView, open_trackers, sparkline
 from plumbline.runs.run import Run
 
 
@@ -215,7 +215,7 @@ class TestTrackers:
 
         said = []
         failing = Failing()
-        write(tmp_path / "run", [Guarded("wandb", failing, said.append)])
+        write(tmp_path / "run", [GuardedTracker("wandb", failing, said.append)])
         assert failing.calls == 1
         assert said == ["wandb stopped working and is told no more: OSError: server gone"]
         assert len(Run.read(tmp_path / "run").rows("rl")) == 3

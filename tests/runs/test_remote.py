@@ -35,14 +35,14 @@ from plumbline.runs.remote import (  # noqa: E402
     Store,
     folder_for,
     is_address,
-    key_of,
     local_model,
     local_run,
     manifest_bytes,
-    portable,
+    portable_path,
     read_manifest,
+    storage_key,
 )
-from plumbline.runs.remote_sync import Publisher, files_of, published  # noqa: E402
+from plumbline.runs.remote_sync import Publisher, open_remote_run, published_files  # noqa: E402
 from plumbline.runs.run import Run  # noqa: E402
 from plumbline.storage import write_json, write_text  # noqa: E402
 from plumbline.training import rl  # noqa: E402
@@ -198,7 +198,7 @@ def whole_state(store: Store) -> dict[str, str]:
     put."""
     found = {}
     for path, entry in read_manifest(store).items():
-        content = store.read(key_of(path, entry.sha256))
+        content = store.read(storage_key(path, entry.sha256))
         assert content is not None, path
         assert (len(content), hashlib.sha256(content).hexdigest()) == entry
         found[path] = entry.sha256
@@ -230,19 +230,19 @@ class TestAWholeRun:
         assert Store("memory://b/data").sizes() == {"rows.csv": 1}
 
     def test_that_went_on_elsewhere_sets_the_older_folder_aside(self, stopped, place, monkeypatch):
-        with published(stopped, resume=True, tell=print) as (began, _):
+        with open_remote_run(stopped, resume=True, tell=print) as (began, _):
             began = began.resolve()
         elsewhere(monkeypatch, place)
-        with published(stopped, resume=True, tell=print) as (folder, _):
+        with open_remote_run(stopped, resume=True, tell=print) as (folder, _):
             write_text(folder / "metrics.jsonl", "more\n")
         monkeypatch.chdir(place)
-        with published(stopped, resume=True, tell=print) as (folder, keeper):
+        with open_remote_run(stopped, resume=True, tell=print) as (folder, sync):
             assert (folder / "metrics.jsonl").read_text() == "more\n"
-            assert len(keeper.notes) == 1
+            assert len(sync.notes) == 1
         assert (began.with_name(f"{began.name}.aside-1") / "metrics.jsonl").read_text() != "more\n"
         # nothing has changed since
-        with published(stopped, resume=True, tell=print) as (_, keeper):
-            assert not keeper.notes
+        with open_remote_run(stopped, resume=True, tell=print) as (_, sync):
+            assert not sync.notes
 
     def test_without_anything_of_it_published_is_not_there(self, recipe):
         with pytest.raises(RecipeError):
@@ -251,10 +251,10 @@ class TestAWholeRun:
 
     def test_in_a_folder_by_its_file_address(self, stopped, place, monkeypatch):
         address = f"file://{place}/far/x"
-        with published(address, resume=False, tell=print) as (folder, _):
+        with open_remote_run(address, resume=False, tell=print) as (folder, _):
             shutil.copytree(local_run(stopped), folder, dirs_exist_ok=True)
         elsewhere(monkeypatch, place)
-        with published(address, resume=True, tell=print) as (folder, _):
+        with open_remote_run(address, resume=True, tell=print) as (folder, _):
             assert results(folder) == results(local_run(stopped))
         assert not list((place / "far").rglob("*.tmp"))
 
@@ -281,7 +281,7 @@ class TestFaults:
         before = whole_state(Store(address))
         assert "result.json" not in before
         elsewhere(monkeypatch, place)
-        with published(address, resume=True, tell=print) as (folder, _):
+        with open_remote_run(address, resume=True, tell=print) as (folder, _):
             said = before["metrics.jsonl"]
             assert hashlib.sha256((folder / "metrics.jsonl").read_bytes()).hexdigest() == said
 
@@ -356,7 +356,7 @@ class TestFaults:
     def test_a_damaged_record_is_named(self, recipe, stopped):
         store = Store(stopped)
         entry = read_manifest(store)["metrics.jsonl"]
-        store.write(key_of("metrics.jsonl", entry.sha256), b"x" * entry.size)
+        store.write(storage_key("metrics.jsonl", entry.sha256), b"x" * entry.size)
         for read in (lambda: run(recipe, stopped, resume=True), lambda: local_run(stopped)):
             with pytest.raises(DataError, match=r"metrics\.jsonl at memory://b/runs/x is damaged"):
                 read()
@@ -443,7 +443,7 @@ class TestFaults:
 class TestTwoWriters:
     def test_a_second_process_of_this_machine_is_refused(self, recipe, stopped):
         with (
-            published(stopped, resume=True, tell=print) as (folder, _),
+            open_remote_run(stopped, resume=True, tell=print) as (folder, _),
             Run.start(parse_recipe(recipe), folder, resume=True),
             pytest.raises(RunError, match="another process is writing"),
         ):
@@ -452,10 +452,10 @@ class TestTwoWriters:
     def test_who_puts_second_learns_of_the_first_and_changes_nothing(
         self, stopped, place, monkeypatch
     ):
-        with published(stopped, resume=True, tell=print) as (folder, _):
+        with open_remote_run(stopped, resume=True, tell=print) as (folder, _):
             late = Publisher(place / folder, Store(stopped))
             elsewhere(monkeypatch, place)
-            with published(stopped, resume=True, tell=print) as (other, _):
+            with open_remote_run(stopped, resume=True, tell=print) as (other, _):
                 write_text(other / "metrics.jsonl", "more\n")
             before = Store(stopped).sizes()
             write_text(place / folder / "metrics.jsonl", "of the first\n")
@@ -568,9 +568,9 @@ class TestReaders:
             if not asked:
                 asked.append(key)
                 new = ManifestEntry(2, hashlib.sha256(b"{}").hexdigest())
-                store.write(key_of("result.json", new.sha256), b"{}")
+                store.write(storage_key("result.json", new.sha256), b"{}")
                 store.write("run.json", manifest_bytes({**old, "result.json": new}))
-                store.remove([key_of("result.json", old["result.json"].sha256)])
+                store.remove([storage_key("result.json", old["result.json"].sha256)])
             return honest(self, key, *place)
 
         monkeypatch.setattr(Store, "get", get)
@@ -616,22 +616,22 @@ class TestReaders:
             store.write(path.name, path.read_bytes())
         store.write(".remote.json", b'{"address": "s3://evil/x"}')
         here = local_model(store.address)
-        assert portable(here) == store.address
-        assert portable(f"{here}/config.json") == f"{store.address}/config.json"
+        assert portable_path(here) == store.address
+        assert portable_path(f"{here}/config.json") == f"{store.address}/config.json"
 
     def test_a_note_counts_where_we_leave_notes_alone(self, tiny_folder, finished, place):
         model = shutil.copytree(tiny_folder, place / "model")
         write_json(model / ".remote.json", {"address": "s3://evil/x"})
-        assert portable(str(model)) == str(model)
-        assert portable(str(model / "config.json")) == str(model / "config.json")
-        assert portable("model") == "model"
+        assert portable_path(str(model)) == str(model)
+        assert portable_path(str(model / "config.json")) == str(model / "config.json")
+        assert portable_path("model") == "model"
         inside = local_run(finished) / "models"
         shutil.copytree(model, inside / "planted")
-        assert portable(str(inside / "planted")) == f"{finished}/models/planted"
+        assert portable_path(str(inside / "planted")) == f"{finished}/models/planted"
         working = folder_for("memory://b/runs/y")
         shutil.copytree(model, working / "models" / "sft")
         write_json(working / ".remote.json", {"address": "memory://b/runs/y"})
-        assert portable(str(working / "models/sft")) == "memory://b/runs/y/models/sft"
+        assert portable_path(str(working / "models/sft")) == "memory://b/runs/y/models/sft"
 
     def test_a_plain_model_directory(self, tiny_folder, place):
         store = Store("memory://b/plain")
@@ -746,7 +746,7 @@ def test_whatever_write_fails_a_reader_finds_a_whole_state(tmp_path_factory, dat
         had.append(
             {
                 path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-                for path in files_of(folder)
+                for path in published_files(folder)
             }
         )
         fail_after(data.draw(st.integers(0, 12)))
@@ -756,14 +756,14 @@ def test_whatever_write_fails_a_reader_finds_a_whole_state(tmp_path_factory, dat
         Faulty.fail = staticmethod(lambda what, path: None)
         assert whole_state(store) in [{}, *had]
         assert {
-            key_of(path, entry.sha256) for path, entry in earlier.items()
+            storage_key(path, entry.sha256) for path, entry in earlier.items()
         } <= store.sizes().keys(), "somebody may still be reading it"
         if data.draw(st.booleans()):  # the process dies, and another takes up the folder
             publisher = Publisher(folder, store)
     publisher.put()
     assert whole_state(store) == had[-1]
     publisher.put()
-    needed = {key_of(path, entry.sha256) for path, entry in read_manifest(store).items()}
+    needed = {storage_key(path, entry.sha256) for path, entry in read_manifest(store).items()}
     assert store.sizes().keys() == {*needed, "run.json"}, "what nobody needs is removed"
 
 
@@ -786,7 +786,7 @@ def test_only_what_changed_is_sent(tmp_path):
 def test_what_an_engine_serves_and_logs_is_not_published(tmp_path):
     put(tmp_path / "metrics.jsonl", "{}")
     put(tmp_path / "engine" / "served" / "model.safetensors", "weights")
-    assert [path.name for path in files_of(tmp_path)] == ["metrics.jsonl"]
+    assert [path.name for path in published_files(tmp_path)] == ["metrics.jsonl"]
 
 
 def change(folder: Path, number: int, what: int) -> None:

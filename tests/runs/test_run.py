@@ -8,7 +8,7 @@ import pytest
 from plumbline.errors import RunError
 from plumbline.records import Evaluation, Judged
 from plumbline.runs.evaluations import EvaluationKey
-from plumbline.runs.output_guard import claim
+from plumbline.runs.output_guard import claim_folder
 from plumbline.runs.run import Run, environment
 from plumbline.storage import read_json, read_jsonl
 from tests.training.toy_runs import toy_recipe
@@ -41,7 +41,7 @@ def test_a_run_that_ended_before_its_first_step_is_begun_anew(tmp_path):
 def test_references_alone_are_forgotten_and_their_neighbours_kept(tmp_path):
     folder = tmp_path / "run"
     with start(folder):
-        claim(folder / "data", "records")
+        claim_folder(folder / "data", "records")
         for name in (
             "evaluations/reference.val.oracle.json",
             "evaluations/reference.txt",
@@ -63,7 +63,7 @@ def test_records_of_a_run_that_had_not_begun_to_train_are_kept_for_the_same_reci
     records."""
     folder, kept = tmp_path / "run", {}
     with start(folder):
-        claim(folder / "data", "records")
+        claim_folder(folder / "data", "records")
         for name in (
             "data/train.jsonl",
             "data/held-out-forms.jsonl",
@@ -88,7 +88,7 @@ def test_records_of_a_run_that_had_not_begun_to_train_are_kept_for_the_same_reci
     with start(folder, resume=True, steps=7):
         left = {path.name for path in kept if path.exists()}
         assert left == {"own.jsonl", ".plumbline"}
-        claim(folder / "data", "records")
+        claim_folder(folder / "data", "records")
 
 
 SAMPLE = {"step": 1, "id": "a", "text": "x", "reward": 0.5, "parts": {}, "how": "strict"}

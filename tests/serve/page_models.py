@@ -4,8 +4,8 @@ that are fixed."""
 import asyncio
 import json
 
-from plumbline.runs.metadata import CARD, Card
-from plumbline.serve.backend import Backend, Piece
+from plumbline.runs.metadata import METADATA, ModelMetadata
+from plumbline.serve.backend import AnswerChunk, Backend
 
 FORMS = {
     "forms": ["vpn-access", "library-card", "thesis-defence"],
@@ -19,7 +19,7 @@ def trained_on_forms(folder, **changes):
     """A directory whose card says that a model was trained on forms."""
     folder.mkdir()
     card = {"recipe": "some 1", "stage": "rl", "task": "forms", "options": FORMS, **changes}
-    (folder / CARD).write_text(json.dumps(Card(**card).to_json()))
+    (folder / METADATA).write_text(json.dumps(ModelMetadata(**card).to_json()))
     return str(folder)
 
 
@@ -39,8 +39,8 @@ class Fixed(Backend):
         text = self.text_of(asked)
         try:
             for start in range(0, len(text), 7):
-                yield Piece(text=text[start : start + 7], tokens=(start,))
+                yield AnswerChunk(text=text[start : start + 7], tokens=(start,))
                 await asyncio.sleep(self.pause)
-            yield Piece(finish="stop", facts={"model": self.name})
+            yield AnswerChunk(finish="stop", facts={"model": self.name})
         finally:
             self.closed += 1

@@ -14,17 +14,17 @@ pytest.importorskip("starlette", reason="the extra serve is not installed")
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 pytest.importorskip("prometheus_client", reason="the extra serve is not installed")
 
-from plumbline.serve.backend import Backend, Piece
+from plumbline.serve.backend import AnswerChunk, Backend
 from plumbline.serve.limits import RequestLimits
-from plumbline.serve.running import PUBLIC, Serving, bound, server_of
+from plumbline.serve.server import PUBLIC, ServerOptions, bind_socket, make_server
 
 
 @contextmanager
 def running(models, *, routes=(), public=PUBLIC, **options):
     """The server with its `address` while the block runs; it is told to end as a signal would, and
     has to."""
-    server = server_of(models, Serving(**options), routes, public)
-    with bound("127.0.0.1", 0) as listening:
+    server = make_server(models, ServerOptions(**options), routes, public)
+    with bind_socket("127.0.0.1", 0) as listening:
         server.address = f"http://127.0.0.1:{listening.getsockname()[1]}"
         thread = threading.Thread(
             target=lambda: asyncio.run(server.serve([listening])), daemon=True
@@ -62,7 +62,7 @@ class Scripted(Backend):
                 await asyncio.sleep(self.pause)
                 last = index == len(self.words) - 1
                 done = last
-                yield Piece(
+                yield AnswerChunk(
                     text=word,
                     tokens=(index,),
                     finish="stop" if last else None,

@@ -8,7 +8,7 @@ import pytest
 
 from plumbline.errors import DataError, EngineError
 from plumbline.records import Request, Sampling, Trajectory, Transition
-from plumbline.serve.backend import Asked
+from plumbline.serve.backend import AnswerRequest
 from plumbline.serve.batched import BatchedBackend
 
 
@@ -41,7 +41,7 @@ class Slow:
 
 def asked(key, temperature=1.0, text="x"):
     sampling = Sampling(temperature=temperature, max_tokens=5)
-    return Asked(request=Request((key,), [{"role": "user", "content": text}], sampling))
+    return AnswerRequest(request=Request((key,), [{"role": "user", "content": text}], sampling))
 
 
 async def text_of(served, one):

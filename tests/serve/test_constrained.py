@@ -18,9 +18,9 @@ from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.policy import LiveRequest
 from plumbline.recipe import ModelSection
 from plumbline.records import Request, Sampling
-from plumbline.serve.backend import Asked
+from plumbline.serve.backend import AnswerRequest
 from plumbline.serve.batched import BatchedBackend
-from plumbline.serve.constrained import COUNT, Grammars, SchemaConstraint, check
+from plumbline.serve.constrained import COUNT, Grammars, SchemaConstraint, check_schema
 
 SAMPLING = Sampling(max_tokens=40)
 CHATS = [
@@ -82,7 +82,7 @@ async def opened(policy, **options):
 
 
 def asked(number, schema=None, sampling=SAMPLING, **more):
-    return Asked(
+    return AnswerRequest(
         request=Request((number,), CHATS[number % len(CHATS)], sampling), schema=schema, **more
     )
 
@@ -390,7 +390,7 @@ HOSTILE = {
 @pytest.mark.parametrize("why", HOSTILE)
 def test_a_schema_that_would_take_for_ever_is_refused(why):
     with pytest.raises(RecipeError, match=why):
-        check(HOSTILE[why])
+        check_schema(HOSTILE[why])
 
 
 def test_a_schema_is_compiled_once_and_within_a_time(policy, monkeypatch):

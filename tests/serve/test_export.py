@@ -14,7 +14,7 @@ from conftest import WORDS
 from plumbline.engines.vllm import check_publication
 from plumbline.errors import EngineError, ModelError
 from plumbline.export import weights
-from plumbline.export.card import UNKNOWN, base_of
+from plumbline.export.card import UNKNOWN, find_base
 from plumbline.export.export import Export, export
 from plumbline.export.weights import write_merged
 from plumbline.policies import open_policy
@@ -26,10 +26,12 @@ from plumbline.policies.saved import adapter_base
 from plumbline.recipe import LoraSection, TinySection, options_of
 from plumbline.recipe.execution import EngineSection
 from plumbline.records import Request, Sampling
-from plumbline.runs.metadata import Card
-from plumbline.runs.run import Silent
+from plumbline.runs.metadata import ModelMetadata
+from plumbline.runs.run import Observer
 
-PLAIN = Card(recipe="toy 0", stage="sft", task="tests.toy:open_toy", options={"size": 20}).to_json()
+PLAIN = ModelMetadata(
+    recipe="toy 0", stage="sft", task="tests.toy:open_toy", options={"size": 20}
+).to_json()
 CHAT = [{"role": "user", "content": "nota 12, sim"}]
 
 
@@ -63,7 +65,7 @@ def adapter(tiny_folder, tmp_path_factory):
         torch.nn.init.normal_(weight, std=0.05, generator=torch.Generator().manual_seed(0))
     folder = tmp_path_factory.mktemp("adapters") / "adapter"
     options = {"size": 20}
-    card = Card(
+    card = ModelMetadata(
         recipe="toy 0",
         stage="sft",
         task="tests.toy:open_toy",
@@ -75,7 +77,7 @@ def adapter(tiny_folder, tmp_path_factory):
 
 
 def exported(model, out, **options):
-    return export(Export(model=str(model), out=out, **options), Silent())
+    return export(Export(model=str(model), out=out, **options), Observer())
 
 
 def head_of(folder):
@@ -95,7 +97,9 @@ def test_a_merged_model_is_an_ordinary_directory_and_the_same_model(adapter, tmp
         AutoModelForCausalLM.from_pretrained(tmp_path / "out").num_parameters()
         == done.figures["parameters"]
     )
-    assert Card.read(tmp_path / "out").recipe == "toy 0", "what it was trained on goes with it"
+    assert ModelMetadata.read(tmp_path / "out").recipe == "toy 0", (
+        "what it was trained on goes with it"
+    )
     assert {path.name for path in tmp_path.iterdir()} == {"out"}, "nothing half written is left"
     assert (tmp_path / "out" / "LICENSE").read_text() == "Do what you like.\n"
     assert head_of(tmp_path / "out")["license"] == "apache-2.0"
@@ -188,7 +192,8 @@ def test_what_cannot_be_merged_exactly_is_refused_before_anything_is_written(
     )
     with pytest.raises(EngineError, match=said):  # a run says the same before its first stage
         check_publication(
-            EngineSection(name="vllm", publish="full"), weights.opened(str(tmp_path / "adapter"))
+            EngineSection(name="vllm", publish="full"),
+            weights.open_float32(str(tmp_path / "adapter")),
         )
 
 
@@ -423,13 +428,13 @@ def test_adapters_of_other_families_on_a_causal_model_are_merged_too(tiny_folder
     policy = opened(base, family, lora=LoraSection(rank=2), **section)
     for weight in policy.trainable().values():
         torch.nn.init.normal_(weight, std=0.05, generator=torch.Generator().manual_seed(0))
-    card = Card(
+    card = ModelMetadata(
         recipe="toy 0", stage="sft", task="tests.toy:open_toy", options={"size": 20}, model=section
     )
     policy.save(tmp_path / "adapter", card.to_json())
     exported(tmp_path / "adapter", tmp_path / "out", dtype="bfloat16")
     ours = opened(tmp_path / "out", family, **section)
-    assert (weights.logprobs(ours) - weights.logprobs(policy)).abs().mean() < 0.05
+    assert (weights.measure_logprobs(ours) - weights.measure_logprobs(policy)).abs().mean() < 0.05
 
 
 @pytest.mark.parametrize("family", ["masked", "slots", "flow"])
@@ -520,12 +525,12 @@ def test_of_an_adapter_nothing_of_its_trainer_is_exported(adapter, tmp_path):
 def test_a_licence_is_the_one_that_the_files_or_the_catalogue_say_or_unknown(tmp_path):
     folder = tmp_path / "somebody"
     folder.mkdir()
-    assert (base_of(str(folder)).licence, base_of(str(folder)).public) == (UNKNOWN, False)
+    assert (find_base(str(folder)).licence, find_base(str(folder)).public) == (UNKNOWN, False)
     (folder / "README.md").write_text("---\nlicense: mit\n---\n")
-    assert base_of(str(folder)).licence == "mit"
+    assert find_base(str(folder)).licence == "mit"
     (folder / "origin.json").write_text('{"model": "smollm2-135m", "licence": "Apache-2.0"}')
-    found = base_of(str(folder))
+    found = find_base(str(folder))
     assert (found.name, found.licence) == ("HuggingFaceTB/SmolLM2-135M-Instruct", "Apache-2.0")
-    assert base_of("org/nobody-knows").licence == UNKNOWN
-    assert base_of("HuggingFaceTB/SmolLM2-135M-Instruct").licence == "Apache-2.0"
+    assert find_base("org/nobody-knows").licence == UNKNOWN
+    assert find_base("HuggingFaceTB/SmolLM2-135M-Instruct").licence == "Apache-2.0"
     assert Path(found.source) == folder

@@ -17,8 +17,8 @@ import httpx
 import pytest
 
 from plumbline.errors import EngineError, RecipeError, StorageError
-from plumbline.serve.metrics import Book
-from plumbline.serve.running import Serving, bound, serve
+from plumbline.serve.metrics import RequestMetrics
+from plumbline.serve.server import ServerOptions, bind_socket, serve
 from tests.serve.serving import (
     RequestLimits,
     Scripted,
@@ -51,7 +51,7 @@ def post(server):
 
     yield post
     assert httpx.get(f"{server.address}/healthz").json()["status"] == "ok"
-    assert server.book.busy == 0
+    assert server.metrics.busy == 0
     assert post(body()).status_code == 200
 
 
@@ -145,8 +145,8 @@ def test_a_log_on_a_full_disk_fails_no_request(caplog):
         assert said == [200, 400, 404, 400, 200]
         assert "data: [DONE]" in ask(server, body(stream=True)).text
         assert "plumbline_log_rows_lost_total 6.0" in httpx.get(f"{server.address}/metrics").text
-        book = server.book
-    assert book._log.closed
+        metrics = server.metrics
+    assert metrics._log.closed
     assert [one.message for one in caplog.records if "loses rows" in one.message] == [
         "the log of requests loses rows: [Errno 28] No space left on device"
     ]
@@ -157,15 +157,15 @@ def test_a_log_that_nobody_reads_is_refused_and_a_pipe_that_somebody_reads_is_no
 ):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(StorageError, match="cannot write"):
-        Book(RequestLimits(), tmp_path / "pipe")
+        RequestMetrics(RequestLimits(), tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    book = Book(RequestLimits(), tmp_path / "pipe")
+    metrics = RequestMetrics(RequestLimits(), tmp_path / "pipe")
     for _ in range(2000):  # more than a pipe holds
-        with book.entry() as entry:
+        with metrics.record_request() as entry:
             entry.status = 200
     assert json.loads(os.read(reader, 10_000).split(b"\n")[0])["status"] == 200
-    assert 0 < book.lost._value.get() < 2000
-    book.close()
+    assert 0 < metrics.lost._value.get() < 2000
+    metrics.close()
     os.close(reader)
 
 
@@ -244,7 +244,7 @@ def test_a_client_that_goes_away_ends_its_work():
                 raw.sendall(head(len(content)) + content)
                 until(lambda: model.begun == 3)
             until(lambda: model.stopped == 3)
-            until(lambda: server.book.busy == 0)
+            until(lambda: server.metrics.busy == 0)
             model.begun = model.stopped = 0
         page = httpx.get(f"{server.address}/metrics").text
         assert 'plumbline_requests_total{model="scripted",status="499"} 2.0' in page
@@ -257,7 +257,7 @@ def test_a_client_that_does_not_read_is_dropped():
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         raw.sendall(head(len(body(stream=True))) + body(stream=True))
         until(lambda: model.begun == 1)
-        until(lambda: server.book.busy == 0)
+        until(lambda: server.metrics.busy == 0)
         assert model.stopped == 1
 
 
@@ -417,14 +417,14 @@ def test_nothing_stays_of_many_requests():
 
     with running([Scripted()]) as server:
         measured = soak(server, 240, at_once=8)
-        assert server.book.busy == 0
+        assert server.metrics.busy == 0
     assert measured.failed == 0
     assert measured.grown < 20, "one object of each request of the second half would be 120"
 
 
 PROGRAM = """
 import asyncio, sys
-from plumbline.serve.running import Serving, serve
+from plumbline.serve.server import ServerOptions, serve
 from tests.serve.serving import Scripted
 
 class Held(Scripted):
@@ -435,7 +435,7 @@ class Held(Scripted):
                 await asyncio.to_thread(sys.stdin.readline)
 
 model = Held(words=("a",) * int(sys.argv[1]), pause=0.02)
-serve(lambda: [model], Serving(port=0, grace=float(sys.argv[2])), lambda said: print(said, flush=True))
+serve(lambda: [model], ServerOptions(port=0, grace=float(sys.argv[2])), lambda said: print(said, flush=True))
 """
 
 
@@ -510,15 +510,15 @@ def test_a_server_says_that_it_serves_when_it_can_be_reached():
         raise Seen
 
     with pytest.raises(Seen):
-        serve(lambda: [Scripted()], Serving(port=0), told)
+        serve(lambda: [Scripted()], ServerOptions(port=0), told)
 
 
 def test_a_port_that_another_server_is_about_to_use_is_taken_before_a_model_is_opened():
     opened = []
-    with bound("127.0.0.1", 0) as first:
+    with bind_socket("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
         with pytest.raises(
             EngineError, match=f"cannot serve on 127.0.0.1:{port}: Address already in use"
         ):
-            serve(lambda: opened.append(1), Serving(port=port), print)
+            serve(lambda: opened.append(1), ServerOptions(port=port), print)
     assert opened == []

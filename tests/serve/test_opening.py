@@ -11,11 +11,11 @@ from plumbline.cli import main as cli
 from plumbline.errors import EngineError, RecipeError
 from plumbline.evaluation.models import ModelOptions
 from plumbline.records import Request, Sampling
-from plumbline.runs.run import Silent
-from plumbline.serve import running as running_module
+from plumbline.runs.run import Observer
+from plumbline.serve import server as server_module
 from plumbline.serve import vllm_backend
 from plumbline.serve.opening import named_models, open_models
-from plumbline.serve.running import Serving, token_of
+from plumbline.serve.server import ServerOptions, token_of
 from plumbline.serve.vllm_backend import Spelling
 from tests.engines import vllm_stand_in as stand_in
 from tests.serve.serving import running, until
@@ -51,22 +51,22 @@ def test_a_token_is_needed_beyond_this_machine(monkeypatch):
     monkeypatch.setenv("SECRET", "abc")
     monkeypatch.setenv("BAD", "a b")
     for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost"):
-        assert token_of(None, Serving(host=host)) is None
+        assert token_of(None, ServerOptions(host=host)) is None
     for host in ("0.0.0.0", "::", "10.0.0.1", "example.org", "127.0.0.1.example.org"):
         with pytest.raises(RecipeError, match="can be reached from other machines"):
-            token_of(None, Serving(host=host))
-        assert token_of("SECRET", Serving(host=host)) == "abc"
+            token_of(None, ServerOptions(host=host))
+        assert token_of("SECRET", ServerOptions(host=host)) == "abc"
     for name in ("BAD", "NO_SUCH_NAME"):
         with pytest.raises(RecipeError, match="holds no token"):
-            token_of(name, Serving())
+            token_of(name, ServerOptions())
 
 
 def test_a_run_is_served_by_one_command(run, monkeypatch, capfd):
     """In a thread of this process, which signals do not reach: what they do is tested with a
     process of its own."""
-    opened, honest = [], running_module.server_of
+    opened, honest = [], server_module.make_server
     monkeypatch.setattr(
-        running_module, "server_of", lambda *given: opened.append(honest(*given)) or opened[0]
+        server_module, "make_server", lambda *given: opened.append(honest(*given)) or opened[0]
     )
     command = ["serve", str(run), "--port", "0", "--device", "cpu", "--max-tokens", "6"]
     thread = threading.Thread(target=lambda: cli.app(command, standalone_mode=False), daemon=True)
@@ -93,7 +93,7 @@ def behind_vllm(tiny_folder, monkeypatch):
     """The tiny model behind a stand-in for vLLM."""
     started = stand_in.on_threads(monkeypatch)
     options = ModelOptions(engine="vllm", dtype="float32", device="cpu")
-    (served,) = open_models({"tiny": str(tiny_folder)}, options, Silent())
+    (served,) = open_models({"tiny": str(tiny_folder)}, options, Observer())
     with running([served]) as server:
         yield (
             openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0),
@@ -140,7 +140,7 @@ def test_an_autoregressive_model_follows_a_schema_by_a_grammar_where_there_is_xg
         pytest.importorskip("xgrammar", reason="the extra constrained is not installed")
     else:
         monkeypatch.setattr("plumbline.serve.opening.find_spec", lambda name: None)
-    (served,) = open_models({"tiny": str(tiny_folder)}, ModelOptions(device="cpu"), Silent())
+    (served,) = open_models({"tiny": str(tiny_folder)}, ModelOptions(device="cpu"), Observer())
     schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"enum": [["a"]]}}}
     with running([served]) as server:
         client = openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
@@ -157,7 +157,7 @@ def test_other_families_are_not_behind_vllm(tmp_path):
 
     folder = make(tmp_path / "flow")
     with pytest.raises(EngineError, match="vLLM has no model of the family flow"):
-        open_models({"flow": str(folder)}, ModelOptions(engine="vllm", family="flow"), Silent())
+        open_models({"flow": str(folder)}, ModelOptions(engine="vllm", family="flow"), Observer())
 
 
 def test_text_is_spelled_as_it_comes_and_never_taken_back(tiny_policy):
@@ -184,6 +184,8 @@ def test_the_log_of_a_vllm_server_that_does_not_start_stays(tiny_folder, monkeyp
 
     monkeypatch.setattr(vllm_backend, "VllmSampler", start)
     with pytest.raises(EngineError, match="it ended"):
-        open_models({"tiny": str(tiny_folder)}, ModelOptions(engine="vllm", device="cpu"), Silent())
+        open_models(
+            {"tiny": str(tiny_folder)}, ModelOptions(engine="vllm", device="cpu"), Observer()
+        )
     assert seen[0].is_dir()
     seen[0].rmdir()

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from plumbline.serve.app import application
 from plumbline.serve.page import routes as page
-from plumbline.serve.page.routes import AT_ONCE, plain
+from plumbline.serve.page.routes import AT_ONCE, to_json_value
 from tests.serve.page_models import FORMS, trained_on_forms
 
 HOSTILE = (
@@ -245,7 +245,7 @@ def test_a_verdict_that_takes_too_long_is_not_waited_for(client, monkeypatch):
     monkeypatch.setattr(page, "WAITING", 2)
     free = threading.Event()
     trials = page.Trials({})
-    monkeypatch.setattr(trials, "listing", lambda *_, **__: free.wait(20) and None)
+    monkeypatch.setattr(trials, "list_examples", lambda *_, **__: free.wait(20) and None)
     monkeypatch.setattr(page, "Trials", lambda _: trials)
     with TestClient(application([], routes=page.routes({}))) as slow:
         said = [slow.get("/try/examples") for _ in range(3)]
@@ -262,7 +262,7 @@ def test_facts_of_any_kind_become_plain():
     deep = []
     for _ in range(10_000):
         deep = [deep]
-    found = plain(
+    found = to_json_value(
         {
             "a": float("nan"),
             1: {2},

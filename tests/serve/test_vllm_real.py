@@ -12,7 +12,7 @@ import pytest
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.records import Request, Sampling
-from plumbline.runs.run import Silent
+from plumbline.runs.run import Observer
 from plumbline.serve.opening import ModelOptions, open_models
 from tests.engines.test_vllm_real import MODEL, WHY
 from tests.serve.serving import running
@@ -28,7 +28,7 @@ def test_a_real_vllm_server_answers_as_the_model_itself_does():
     sampling = Sampling(temperature=0.0, max_tokens=12)
     ((_, wanted),) = policy.sample([Request((0,), CHAT, sampling)])
     options = ModelOptions(engine="vllm", dtype="float32", device="cpu")
-    (served,) = open_models({"small": str(MODEL)}, options, Silent())
+    (served,) = open_models({"small": str(MODEL)}, options, Observer())
     with running([served]) as server:
         client = openai.OpenAI(
             base_url=f"{server.address}/v1", api_key="none", max_retries=0, timeout=120

@@ -29,7 +29,7 @@ def stage(folder, keep):
         ),
         checkpoints=lambda name: folder / name,
         marks=dict,
-        landmark=lambda: None,
+        on_checkpoint=lambda: None,
     )
     made = Stage.__new__(Stage)
     made.run, made.name, made.section, made.folder = run, "rl", run.recipe.run, folder / "rl"
@@ -62,10 +62,10 @@ def test_the_last_and_the_best_are_never_deleted(tmp_path_factory, steps, keep):
             best = min(found for found, value in values.items() if value == max(values.values()))
             before = [found for found in saved if found <= best]
             assert not before or before[-1] in left
-    assert checkpoints.latest(one.folder) == (
+    assert checkpoints.find_latest(one.folder) == (
         one.folder / f"step-{saved[-1]:06d}" if saved else None
     )
-    checkpoints.leave_best(one.folder)
+    checkpoints.keep_best(one.folder)
     left = [int(path.name.removeprefix("step-")) for path in checkpoints._all(one.folder)]
     best = min(
         (found for found, value in values.items() if value == max(values.values())), default=None
@@ -88,7 +88,7 @@ def test_what_is_best_outlives_a_resume(tmp_path):
     for step, value in enumerate([0.2, 0.9, 0.3, 0.4], 1):
         one.remember_best(step, {checkpoints.EVALUATED: value})
         one._save(step)
-        one.memory = checkpoints.read(checkpoints.latest(one.folder))[1]["memory"]
+        one.memory = checkpoints.read_checkpoint(checkpoints.find_latest(one.folder))[1]["memory"]
     assert [path.name for path in checkpoints._all(one.folder)] == ["step-000002", "step-000004"]
 
 
@@ -98,7 +98,7 @@ def test_a_copy_of_a_checkpoint_is_none(tmp_path):
         one._save(step)
         (one.folder / f"step-{step:06d}").rename(one.folder / f"step-{step:06d}.bak")
     one._save(3)
-    assert checkpoints.latest(one.folder) == one.folder / "step-000003"
+    assert checkpoints.find_latest(one.folder) == one.folder / "step-000003"
     assert checkpoints._all(one.folder) == [one.folder / "step-000003"]
     run = SimpleNamespace(checkpoints=lambda name: tmp_path / name)
     assert Run._checkpoint_step(run, "rl") == 3
@@ -118,11 +118,11 @@ def test_a_copy_of_a_checkpoint_is_none(tmp_path):
 def test_a_state_of_other_types_is_damage(tmp_path, changes):
     one = stage(tmp_path, 1)
     one._save(1)
-    path = checkpoints.latest(one.folder)
-    assert checkpoints.read(path)[1]["step"] == 1
+    path = checkpoints.find_latest(one.folder)
+    assert checkpoints.read_checkpoint(path)[1]["step"] == 1
     write_json(path / "state.json", read_json(path / "state.json") | changes)
     with pytest.raises(RunError, match=r"cannot be read: state\.json holds other values"):
-        checkpoints.read(path)
+        checkpoints.read_checkpoint(path)
 
 
 @pytest.fixture
@@ -158,5 +158,5 @@ def test_a_missing_checkpoint_names_the_nearest(run, asked, said):
 def test_a_damaged_checkpoint_names_the_one_before_it(run):
     for step, where in ((60, "step 40"), (20, "the stage's beginning")):
         with pytest.raises(RunError) as error:
-            checkpoints.read(run / "checkpoints" / "rl" / f"step-{step:06d}")
+            checkpoints.read_checkpoint(run / "checkpoints" / "rl" / f"step-{step:06d}")
         assert where in error.value.fix

@@ -17,9 +17,9 @@ from plumbline.training.update import (
     GradientParts,
     SignalNoise,
     WeightedRollout,
-    independent_parts,
-    signal_and_noise,
-    smoothed_ratio,
+    estimate_signal_noise,
+    group_independent_parts,
+    smooth_ratio,
     update_policy,
 )
 from tests.training.toy_runs import fresh_policy, toy_recipe
@@ -38,7 +38,7 @@ def measured(gradients, sizes, groups):
     `sizes`."""
     parts = np.split(gradients, np.cumsum(sizes)[:-1])
     squares = [float((part.sum(0) ** 2).sum()) for part in parts]
-    return signal_and_noise(float((gradients.sum(0) ** 2).sum()), squares, sizes, groups)
+    return estimate_signal_noise(float((gradients.sum(0) ** 2).sum()), squares, sizes, groups)
 
 
 def mean_of(found):
@@ -81,25 +81,25 @@ def test_two_groups_by_hand():
     small, big = (9 + 5) / 2, 4 + 1
     squared_mean, variance = (2 * big - 1 * small) / (2 - 1), (small - big) / (1 / 1 - 1 / 2)
     assert (squared_mean, variance) == (3, 4)
-    found = signal_and_noise(16 + 4, [9, 5], [1, 1], 2)
+    found = estimate_signal_noise(16 + 4, [9, 5], [1, 1], 2)
     assert found == pytest.approx((4 * squared_mean, 2 * variance))
     # Of which one has no gradient: products of two groups are 0, and what is left of |g|^2 = 9 is
     # noise.
-    assert signal_and_noise(9.0, [9.0], [1], 2) == pytest.approx((0.0, 9.0))
+    assert estimate_signal_noise(9.0, [9.0], [1], 2) == pytest.approx((0.0, 9.0))
 
 
 @pytest.mark.parametrize(("sizes", "groups"), [([1], 1), ([2], 2), ([3], 5)])
 def test_there_is_nothing_to_compare_in_one_part(sizes, groups):
-    assert signal_and_noise(4.0, [4.0], sizes, groups) is None
+    assert estimate_signal_noise(4.0, [4.0], sizes, groups) is None
 
 
-def test_passes_that_share_a_group_are_one_part_and_a_late_pass_joins_earlier_ones():
-    assert independent_parts([[b"a"], [b"b", b"c"]]) == ([0, 1], {0: 1, 1: 2})
-    part_of, sizes = independent_parts([[b"a"], [b"a", b"b"], [b"c"], [b"c"], [b"d"]])
+def test_micro_batches_that_share_a_group_are_one_part_and_a_late_one_joins_earlier_ones():
+    assert group_independent_parts([[b"a"], [b"b", b"c"]]) == ([0, 1], {0: 1, 1: 2})
+    part_of, sizes = group_independent_parts([[b"a"], [b"a", b"b"], [b"c"], [b"c"], [b"d"]])
     assert part_of[0] == part_of[1] != part_of[2] == part_of[3] != part_of[4] != part_of[0]
     assert {part: sizes[part] for part in part_of} == sizes
     assert [sizes[part] for part in part_of] == [2, 2, 1, 1, 1]
-    part_of, sizes = independent_parts([[b"a"], [b"b"], [b"c"], [b"a", b"b"]])
+    part_of, sizes = group_independent_parts([[b"a"], [b"b"], [b"c"], [b"a", b"b"]])
     assert part_of[0] == part_of[1] == part_of[3] != part_of[2]
     assert sorted(sizes.values()) == [1, 2]
 
@@ -128,25 +128,27 @@ class TestGradientParts:
 
 
 def test_a_batch_cut_differently_measures_the_same(tiny_folder):
-    """Groups of 4 whole in a pass, or in halves, or each rollout by itself: the parts are the
-    groups all the same."""
+    """Groups of 4 whole in a micro-batch, or in halves, or each rollout by itself: the parts are
+    the groups all the same."""
     chats = [[{"role": "user", "content": word}] for word in ("um", "dois", "três")]
     found = []
-    for tokens_per_pass in (1, 60, 10_000):
+    for tokens_per_microbatch in (1, 60, 10_000):
         policy = fresh_policy(tiny_folder)
         groups = sample_trajectories(policy, chats, 4, Sampling(max_tokens=8), seed=0)
-        recipe = toy_recipe(steps=1, tokens_per_pass=tokens_per_pass)
+        recipe = toy_recipe(steps=1, tokens_per_microbatch=tokens_per_microbatch)
         weighted_rollouts = [
             WeightedRollout((trajectory,), [1.0, -0.5, -0.25, -0.25][copy] * (number < 2), 0.01)
             for number, group in enumerate(groups)
             for copy, trajectory in enumerate(group)
         ]
         optimiser = Optimiser(policy.trainable(), OptimiserSection(), 1)
-        passes = len(
-            policy.batches([turn for c in weighted_rollouts for turn in c.turns], tokens_per_pass)
+        microbatches = len(
+            policy.batches(
+                [turn for c in weighted_rollouts for turn in c.turns], tokens_per_microbatch
+            )
         )
         update = update_policy(policy, optimiser, weighted_rollouts, recipe, 0)
-        found.append((passes, update.gradient))
+        found.append((microbatches, update.gradient))
     assert found[0][0] == 12
     assert found[2][0] < 12
     assert found[0][1].noise > 0
@@ -175,25 +177,25 @@ class TestSmoothedRatio:
     def test_it_is_the_ratio_of_two_decaying_sums(self):
         memory = {}
         values = [SignalNoise(4.0, 2.0), SignalNoise(-1.0, 3.0), SignalNoise(2.0, 1.0)]
-        got = [smoothed_ratio(value, memory) for value in values]
+        got = [smooth_ratio(value, memory) for value in values]
         signal = 4 * MEMORY**2 - MEMORY + 2
         noise = 2 * MEMORY**2 + 3 * MEMORY + 1
         assert got[0] == pytest.approx(2)
         assert got[2] == pytest.approx(signal / noise)
-        assert smoothed_ratio(SignalNoise(1.0, -0.5), {}) is None, "to noise that is not there"
+        assert smooth_ratio(SignalNoise(1.0, -0.5), {}) is None, "to noise that is not there"
 
     def test_it_goes_on_from_its_memory(self):
         values = [SignalNoise(float(number), 2.0 + number) for number in range(6)]
         whole, halves = {}, {}
         for value in values[:3]:
-            smoothed_ratio(value, whole)
-            smoothed_ratio(value, halves)
+            smooth_ratio(value, whole)
+            smooth_ratio(value, halves)
         halves = json.loads(json.dumps(halves))
         for value in values[3:]:
-            assert smoothed_ratio(value, halves) == smoothed_ratio(value, whole)
+            assert smooth_ratio(value, halves) == smooth_ratio(value, whole)
 
     def test_a_step_without_a_measure_changes_nothing(self):
         memory = {}
-        assert smoothed_ratio(None, memory) is None
-        first = smoothed_ratio(SignalNoise(1.0, 2.0), memory)
-        assert smoothed_ratio(None, memory) == first == 0.5
+        assert smooth_ratio(None, memory) is None
+        first = smooth_ratio(SignalNoise(1.0, 2.0), memory)
+        assert smooth_ratio(None, memory) == first == 0.5

@@ -28,7 +28,7 @@ from tests.toy import ToyTask
 from tests.training.toy_runs import fresh_policy, samplers, toy_recipe, train_toy
 
 BEHIND = {"train/tis_gap", "train/tis_capped"}
-"""Null where the sampler is not behind and nothing is weighted."""
+"""Null where the sampler is not behind and nothing is weighted_rollouts."""
 GRADIENT = {"train/grad_signal", "train/grad_noise", "train/grad_snr"}
 DESIGN_METRICS = """
     reward frac_reward_zero_std completion_length frac_truncated grad_norm kl clip_fraction entropy learning_rate epoch
@@ -84,7 +84,7 @@ def test_the_clip_is_live_with_inner_epochs_and_idle_without(tiny_folder, tmp_pa
 def test_skipping_what_has_no_signal_leaves_the_gradient_as_it_is(tiny_folder):
     """Against a plain sum over all rollouts in rows, nothing skipped, nothing packed."""
     recipe, policy, task = (
-        toy_recipe(steps=1, tokens_per_pass=60),
+        toy_recipe(steps=1, tokens_per_microbatch=60),
         fresh_policy(tiny_folder),
         ToyTask({}),
     )
@@ -140,12 +140,17 @@ def test_what_is_looked_at_depends_on_the_step_and_on_nothing_that_ran_before(
     assert drawn == [generator(0, "rl", "likelihood", step).random() for step in steps]
 
 
-@pytest.mark.parametrize("lag", [0, 1])
-def test_a_failing_verifier_stops_the_run_with_its_cause(tiny_folder, tmp_path, lag):
+@pytest.mark.parametrize("off_policy_steps", [0, 1])
+def test_a_failing_verifier_stops_the_run_with_its_cause(tiny_folder, tmp_path, off_policy_steps):
     with pytest.raises(
         TrainingStopped, match=r"8 of 8 completions could not be judged.*database is gone"
     ):
-        train_toy(tiny_folder, tmp_path / "run", options={"reward": "raises"}, lag=lag)
+        train_toy(
+            tiny_folder,
+            tmp_path / "run",
+            options={"reward": "raises"},
+            off_policy_steps=off_policy_steps,
+        )
     assert not samplers()
 
 
@@ -243,7 +248,7 @@ def test_an_interrupt_while_a_checkpoint_is_read_is_no_error_of_the_checkpoint(
         broken.setattr(Stage, "spend", lambda *_: os.kill(os.getpid(), signal.SIGINT) or ())
         with pytest.raises(KeyboardInterrupt):
             train_toy(tiny_folder, tmp_path / "run")
-    honest = checkpoints.read
+    honest = checkpoints.read_checkpoint
 
     def interrupted(checkpoint):
         try:
@@ -255,7 +260,7 @@ def test_an_interrupt_while_a_checkpoint_is_read_is_no_error_of_the_checkpoint(
         return honest(checkpoint)
 
     with monkeypatch.context() as slow:
-        slow.setattr(checkpoints, "read", interrupted)
+        slow.setattr(checkpoints, "read_checkpoint", interrupted)
         with pytest.raises(KeyboardInterrupt):
             train_toy(tiny_folder, tmp_path / "run", resume=True)
     assert [row["step"] for row in Run.read(tmp_path / "run").rows("rl")] == [1], (

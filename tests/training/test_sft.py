@@ -10,7 +10,7 @@ from plumbline.policies.policy import Demonstration
 from plumbline.recipe import OptimiserSection, SftSection
 from plumbline.runs.run import Run
 from plumbline.tasks.source import Source
-from plumbline.training.sft import _backward, _passes, epoch_batches, train_sft
+from plumbline.training.sft import _backward, cut_microbatches, epoch_batches, train_sft
 from tests.toy import ToyTask
 from tests.training.toy_runs import fresh_policy, toy_recipe
 
@@ -31,7 +31,7 @@ def test_the_loss_is_transformers_loss_on_the_answer_alone(tiny_folder):
     policy = fresh_policy(tiny_folder)
     shorter = [*CHAT[:2], {"role": "assistant", "content": "sim"}]
     batch = [policy.demonstrate(chat) for chat in (CHAT, shorter)]
-    ours = _backward(policy, _passes(batch, 10_000), 0)
+    ours = _backward(policy, cut_microbatches(batch, 10_000), 0)
     gradients = {name: weight.grad.clone() for name, weight in policy.trainable().items()}
 
     longest = max(len(d.tokens) for d in batch)

@@ -111,11 +111,14 @@ def test_no_more_is_drawn_once_every_group_has_a_signal(tiny_policy):
     assert (figures["train/prompts_drawn"], figures["train/frac_zero_std_drawn"]) == (4, 0.0)
 
 
-@pytest.mark.parametrize("lag", [0, 1])
+@pytest.mark.parametrize("off_policy_steps", [0, 1])
 def test_figures_are_of_what_was_drawn_and_of_what_is_trained_on_and_a_resume_is_the_same(
-    tiny_folder, tmp_path, monkeypatch, lag
+    tiny_folder, tmp_path, monkeypatch, off_policy_steps
 ):
-    settings = {"lag": lag, **({"filter": {"samples": 2}, "order": "given"} if lag else {})}
+    settings = {
+        "off_policy_steps": off_policy_steps,
+        **({"filter": {"samples": 2}, "order": "given"} if off_policy_steps else {}),
+    }
     run = train(tiny_folder, tmp_path / "whole", resample=2, **settings)
     without = train(tiny_folder, tmp_path / "without", **settings)
     for row, plain in zip(run.rows("rl"), without.rows("rl"), strict=True):

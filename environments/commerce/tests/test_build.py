@@ -236,7 +236,7 @@ SMALL = CommerceOptions(orders=200, extraction=20)
 def test_two_that_build_at_once_build_once_and_say_that_they_wait(tmp_path):
     told = []
     with ThreadPoolExecutor(2) as both:
-        with output_guard.locked(tmp_path / "data", lambda: None):
+        with output_guard.lock_folder(tmp_path / "data", lambda: None):
             built = [
                 both.submit(
                     build_commerce, SMALL, tmp_path / "data", lambda *said: told.append(said)
@@ -276,7 +276,7 @@ def test_what_a_kill_leaves_is_never_taken_for_whole(tmp_path, at, empty):
     """
     folder = tmp_path / "data"
     if not empty:
-        output_guard.claim(folder, RECORDS)
+        output_guard.claim_folder(folder, RECORDS)
         (folder / "notes.txt").write_text("mine")
     with pytest.raises(Killed), killed_at(at):
         build_commerce(CommerceOptions(orders=200, extraction=30), folder)

@@ -15,7 +15,7 @@ from plumbline.evaluation.evaluate import evaluate_references
 from plumbline.evaluation.replays import replay_episodes
 from plumbline.evaluation.summary import summarise_with_references
 from plumbline.records import Frame, Mistake
-from plumbline.runs.run import Silent
+from plumbline.runs.run import Observer
 from plumbline.tasks import open_task
 from plumbline_forms.rubric import RECEIVED, SEED_V6
 
@@ -67,7 +67,7 @@ def test_every_figure_is_a_part_that_the_rubric_gives(headline):
         "held_out": [],
     }
     evaluated = run_evaluation(
-        EvaluationSpec(model="constant", task="forms", options=options), Silent()
+        EvaluationSpec(model="constant", task="forms", options=options), Observer()
     )
     assert evaluated.evaluation.headline == headline
     parts = set(evaluated.evaluation.rows[0].parts)

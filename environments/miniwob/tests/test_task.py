@@ -14,7 +14,7 @@ from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.replays import replay_episodes
 from plumbline.recipe import SftSection
 from plumbline.records import Failure
-from plumbline.rollouts.reward_workers import Judging, judge
+from plumbline.rollouts.reward_workers import RewardWorkers, judge
 from plumbline.tasks import silent
 from plumbline.tasks.task import EpisodeFailed
 from plumbline.training.sft import demonstrate
@@ -231,11 +231,11 @@ def test_an_answer_that_breaks_the_browser_down_takes_no_other_of_its_group_alon
     example = task.examples("test")[0]
     play = task.world.play
     task.world.play = lambda *given: [*play(*given)[:2], Failure(cause="hang", detail="for ever")]
-    judging = Judging(task, [example])
+    workers = RewardWorkers(task, [example])
     task.world.calls.clear()
-    judging.judge(0, [(0, example.gold), (1, ""), (2, "Click [2]")])
-    assert [judging.verdict(0, copy)[1].total for copy in (0, 1)] == [1, 0]
-    _, score, failure = judging.verdict(0, 2)
+    workers.judge_texts(0, [(0, example.gold), (1, ""), (2, "Click [2]")])
+    assert [workers.result(0, copy)[1].total for copy in (0, 1)] == [1, 0]
+    _, score, failure = workers.result(0, 2)
     assert score is None
     assert (failure.cause, failure.detail[-14:]) == ("EpisodeFailed", " hang for ever")
     assert len(task.world.calls) == 1

@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from plumbline.config.imports import missing
+from plumbline.config.imports import missing_module_error
 from plumbline.errors import DataError
 from plumbline.records import Example, Score
-from plumbline.rollouts.reward_workers import Judging, judge
+from plumbline.rollouts.reward_workers import RewardWorkers, judge
 from plumbline.seeds import generator
 from plumbline.tasks.task import Task, as_task
 
@@ -77,7 +77,7 @@ def to_verifiers(task: Task, split: str = "train") -> Any:
     try:
         import verifiers.v1 as vf
     except ImportError as error:
-        raise missing("to_verifiers", error) from error
+        raise missing_module_error("to_verifiers", error) from error
     task = as_task(task)
     examples = {one.id: one for one in task.examples(split)}
     roles = {"system": vf.SystemMessage, "user": vf.UserMessage, "assistant": vf.AssistantMessage}
@@ -85,7 +85,7 @@ def to_verifiers(task: Task, split: str = "train") -> Any:
     class Data(vf.TaskData):
         """A prompt; `id` names the example."""
 
-    class Checked(vf.Task[Data, vf.State, vf.TaskConfig]):
+    class VerifiersTask(vf.Task[Data, vf.State, vf.TaskConfig]):
         """One example."""
 
         @property
@@ -112,15 +112,15 @@ def to_verifiers(task: Task, split: str = "train") -> Any:
             score = judge(task, examples[self.data.id], gold)[1]
             return score is not None and score.total > 1 - 1e-6
 
-    class Set(vf.Taskset[Checked, vf.TasksetConfig]):
+    class VerifiersTaskset(vf.Taskset[VerifiersTask, vf.TasksetConfig]):
         """The split."""
 
-        def load(self) -> Iterable[Checked]:
+        def load(self) -> Iterable[VerifiersTask]:
             for example in examples.values():
                 prompt = [roles[one["role"]](content=one["content"]) for one in example.messages]
-                yield Checked(Data(id=example.id, prompt=prompt), self.config.task)
+                yield VerifiersTask(Data(id=example.id, prompt=prompt), self.config.task)
 
-    return Set(vf.TasksetConfig(id=task.name))
+    return VerifiersTaskset(vf.TasksetConfig(id=task.name))
 
 
 def to_inspect(task: Task, split: str = "test", limit: int | None = None) -> Any:
@@ -145,7 +145,7 @@ def to_inspect(task: Task, split: str = "test", limit: int | None = None) -> Any
         from inspect_ai.scorer import Target, mean, scorer, stderr
         from inspect_ai.solver import TaskState, generate
     except ImportError as error:
-        raise missing("to_inspect", error) from error
+        raise missing_module_error("to_inspect", error) from error
     task = as_task(task)
     examples = {one.id: one for one in task.examples(split)[:limit]}
     roles = {
@@ -193,51 +193,56 @@ def to_openenv(task: Task) -> tuple[Any, Any, Any]:
     try:
         from openenv.core.env_server import Action, Environment, Observation, State
     except ImportError as error:
-        raise missing("to_openenv", error) from error
+        raise missing_module_error("to_openenv", error) from error
     task = as_task(task)
 
-    class Answer(Action):
+    class TaskAction(Action):
         """What the model wrote."""
 
         text: str
 
-    class Asked(Observation):
+    class TaskObservation(Observation):
         """What is asked."""
 
         messages: list[dict[str, str]] = []  # noqa: RUF012 - a field of pydantic's, copied for each
 
-    class Checked(Environment[Answer, Asked, State]):
+    class TaskEnvironment(Environment[TaskAction, TaskObservation, State]):
         """One episode at a time."""
 
         SUPPORTS_CONCURRENT_SESSIONS = True
 
         def __init__(self) -> None:
             super().__init__()
-            self.judging: Judging | None = None
+            self.workers: RewardWorkers | None = None
             self.now = State()
 
         def reset(
             self, seed: int | None = None, episode_id: str | None = None, **chosen: Any
-        ) -> Asked:
-            example = _chosen(task, seed or 0, chosen)
-            self.judging = Judging(task, [example])
+        ) -> TaskObservation:
+            example = _choose_example(task, seed or 0, chosen)
+            self.workers = RewardWorkers(task, [example])
             self.now = State(episode_id=episode_id, step_count=0)
-            return Asked(
+            return TaskObservation(
                 messages=[dict(one) for one in example.messages], metadata={"id": example.id}
             )
 
-        def step(self, action: Answer, timeout_s: float | None = None, **more: Any) -> Asked:  # noqa: ARG002
-            if self.judging is None:
+        def step(
+            self,
+            action: TaskAction,
+            timeout_s: float | None = None,  # noqa: ARG002
+            **more: Any,  # noqa: ARG002
+        ) -> TaskObservation:
+            if self.workers is None:
                 raise DataError("no episode was begun, or it is over", "call reset first")
-            judging, self.now.step_count = self.judging, self.now.step_count + 1
-            judging.judge(0, [(0, action.text)])
-            if (asked := judging.asked().get((0, 0))) is not None:
-                return Asked(messages=[dict(one) for one in asked])
-            self.judging = None
-            _, score, failure = judging.verdict(0, 0)
+            workers, self.now.step_count = self.workers, self.now.step_count + 1
+            workers.judge_texts(0, [(0, action.text)])
+            if (asked := workers.next_prompts().get((0, 0))) is not None:
+                return TaskObservation(messages=[dict(one) for one in asked])
+            self.workers = None
+            _, score, failure = workers.result(0, 0)
             if score is None:
-                return Asked(done=True, reward=None, metadata={"failure": str(failure)})
-            return Asked(done=True, reward=score.total, metadata=_details(score))
+                return TaskObservation(done=True, reward=None, metadata={"failure": str(failure)})
+            return TaskObservation(done=True, reward=score.total, metadata=_details(score))
 
         @property
         def state(self) -> State:
@@ -263,10 +268,10 @@ def to_openenv(task: Task) -> tuple[Any, Any, Any]:
             ]
             return every[start:stop]
 
-    return Checked, Answer, Asked
+    return TaskEnvironment, TaskAction, TaskObservation
 
 
-def _chosen(task: Task, seed: int, chosen: dict[str, Any]) -> Example:
+def _choose_example(task: Task, seed: int, chosen: dict[str, Any]) -> Example:
     examples = task.examples(str(chosen.get("split", "train")))
     if "id" in chosen:
         found = next((one for one in examples if one.id == chosen["id"]), None)

@@ -19,7 +19,7 @@ _log = logging.getLogger("plumbline")
 TRACKERS = ("trackio", "wandb")
 
 
-class Guest:
+class CallbackBase:
     """A callback that costs the training nothing: what breaks in it is said once, and it does no
     more."""
 
@@ -43,7 +43,7 @@ class Guest:
             return None
 
 
-class CheckCallback(Guest):
+class CheckCallback(CallbackBase):
     """Says what is wrong while it can still be changed, and stops what has become pointless after a
     checkpoint.
 

@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from plumbline.adapters.callback import Guest
-from plumbline.config.imports import reach
+from plumbline.adapters.callback import CallbackBase
+from plumbline.config.imports import note_addresses
 from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.statistics import (
     PairedDifference,
@@ -33,14 +33,14 @@ FOLDER, BEST, FACTS = "evaluations", "best", "evaluation.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
+class StepRewards:
     """The reward [n] of each held-out row at one step; NaN where no function gave any."""
 
     step: int
     rewards: tuple[float, ...]
 
 
-class EvaluateCallback(Guest):
+class EvaluateCallback(CallbackBase):
     """Evaluates greedily before the first step, every so many steps and at the end, and keeps the
     best checkpoint.
 
@@ -121,7 +121,7 @@ class EvaluateCallback(Guest):
         self.weights = (
             [1.0] * len(self.scores) if weights is None else [float(one) for one in weights]
         )
-        reach([str(rows)])
+        note_addresses([str(rows)])
         self.rows = [row for _, row in read_rows(str(rows))][:limit]
         if not self.rows or any(
             name not in row for row in self.rows for name in (prompt, cluster) if name is not None
@@ -132,9 +132,9 @@ class EvaluateCallback(Guest):
             )
         self.clusters = None if cluster is None else [str(row[cluster]) for row in self.rows]
         self.length = max_new_tokens or getattr(trainer.args, "max_completion_length", None) or 256
-        self.first: Evaluated | None = None
-        self.best: Evaluated | None = None
-        self.last: Evaluated | None = None
+        self.first: StepRewards | None = None
+        self.best: StepRewards | None = None
+        self.last: StepRewards | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - transformers'
         """Evaluate what the training begins with; where it resumes, take up what was evaluated."""
@@ -175,18 +175,18 @@ class EvaluateCallback(Guest):
         if self.last is None or self.last.step != state.global_step:
             self._evaluate(args, state)
 
-    def _read(self, folder: Path, step: int) -> Evaluated:
+    def _read(self, folder: Path, step: int) -> StepRewards:
         rewards = tuple(
             math.nan if row["reward"] is None else row["reward"]
             for _, row in read_jsonl(folder / f"step-{step}.jsonl")
         )
         if len(rewards) != len(self.rows):
             raise DataError(f"{folder} holds evaluations of other rows", "move it away")
-        return Evaluated(step, rewards)
+        return StepRewards(step, rewards)
 
     def _evaluate(self, args: Any, state: Any) -> None:
         texts = self._answers()
-        now = Evaluated(state.global_step, tuple(self._rewards(texts)))
+        now = StepRewards(state.global_step, tuple(self._rewards(texts)))
         self.first, self.last = self.first or now, now
         rows = zip(self.rows, texts, now.rewards, strict=True)
         kept = [
@@ -225,7 +225,7 @@ class EvaluateCallback(Guest):
         # which a log sets back: the trainer's own row of this step would be lost
         control.should_log = due
 
-    def _choose(self, args: Any, now: Evaluated, mean: Any) -> None:
+    def _choose(self, args: Any, now: StepRewards, mean: Any) -> None:
         """Keep this model where it is the best so far, and say how sure that is."""
         facts: dict[str, Any] = {"step": now.step, "mean_reward": asdict(mean)}
         if self.best is not None:
@@ -259,7 +259,7 @@ class EvaluateCallback(Guest):
         self.best = now
 
     def _scored(
-        self, before: Evaluated, now: Evaluated
+        self, before: StepRewards, now: StepRewards
     ) -> tuple[list[float], list[float], list[str] | None]:
         """The rewards [n] of both for the rows that both have one for, and the rows' clusters."""
         pairs = zip(before.rewards, now.rewards, strict=True)
@@ -267,7 +267,7 @@ class EvaluateCallback(Guest):
         clusters = None if self.clusters is None else [self.clusters[at] for at in known]
         return [before.rewards[at] for at in known], [now.rewards[at] for at in known], clusters
 
-    def _paired(self, before: Evaluated, now: Evaluated) -> PairedDifference:
+    def _paired(self, before: StepRewards, now: StepRewards) -> PairedDifference:
         return paired_difference(*self._scored(before, now))
 
     def _answers(self) -> list[str]:

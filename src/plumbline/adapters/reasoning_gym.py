@@ -19,8 +19,8 @@ from typing import Any
 
 from pydantic import Field
 
-from plumbline.adapters.split_task import DealtOptions, DealtTask
-from plumbline.config.imports import needed
+from plumbline.adapters.split_task import SplitOptions, SplitTask
+from plumbline.config.imports import import_needed
 from plumbline.errors import DataError, RecipeError
 from plumbline.recipe import section
 from plumbline.records import Example, Message, Outcome, Score
@@ -30,7 +30,7 @@ from plumbline.tasks import Progress
 WHAT = "the task reasoning_gym"
 
 
-class ReasoningGymOptions(DealtOptions):
+class ReasoningGymOptions(SplitOptions):
     """Options of the task reasoning_gym."""
 
     dataset: str
@@ -64,7 +64,7 @@ def open_reasoning_gym(
 open_reasoning_gym.part = "dataset"  # type: ignore[attr-defined]
 
 
-class ReasoningGymTask(DealtTask):
+class ReasoningGymTask(SplitTask):
     """One data set. The stratum is the data set that made the problem, which `composite` has
     several of.
 
@@ -75,8 +75,8 @@ class ReasoningGymTask(DealtTask):
     def __init__(self, options: ReasoningGymOptions) -> None:
         super().__init__(options)
         self.options, self.name = options, options.dataset
-        gym = needed("reasoning_gym", WHAT, RecipeError)
-        names = needed("reasoning_gym.factory", WHAT, RecipeError).DATASETS
+        gym = import_needed("reasoning_gym", WHAT, RecipeError)
+        names = import_needed("reasoning_gym.factory", WHAT, RecipeError).DATASETS
         if options.dataset not in names:
             close = difflib.get_close_matches(options.dataset, names)
             raise RecipeError(
@@ -88,7 +88,7 @@ class ReasoningGymTask(DealtTask):
         values = {**options.config, "seed": options.seed, "size": options.size}
         try:
             if options.dataset == "composite":
-                spec = needed("reasoning_gym.composite", WHAT, RecipeError).DatasetSpec
+                spec = import_needed("reasoning_gym.composite", WHAT, RecipeError).DatasetSpec
                 values["datasets"] = [
                     spec(**{"weight": 1.0, "config": {}, **one})
                     for one in options.config.get("datasets", ())
@@ -120,7 +120,7 @@ class ReasoningGymTask(DealtTask):
             random.setstate(before)
 
     def load(self) -> Iterable[Example]:
-        """See `DealtTask.load`."""
+        """See `SplitTask.load`."""
         system: list[Message] = (
             [{"role": "system", "content": self.options.system}] if self.options.system else []
         )

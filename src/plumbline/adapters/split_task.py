@@ -1,4 +1,4 @@
-"""What tasks of other packages share: their distinct prompts, dealt to train, val and test."""
+"""What tasks of other packages share: their distinct prompts, split into train, val and test."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -14,7 +14,7 @@ from plumbline.tasks.baselines import WITH_GOLD, WITHOUT_GOLD
 from plumbline.tasks.task import Baseline, Task
 
 
-class DealtOptions(Section):
+class SplitOptions(Section):
     """Options of every task of another package."""
 
     size: int = Field(default=500, ge=3)
@@ -26,19 +26,19 @@ class DealtOptions(Section):
     """Of the problems, where they are generated, and of which prompts are held out."""
 
     @model_validator(mode="after")
-    def _rest(self) -> Self:
+    def _check_shares(self) -> Self:
         if self.val + self.test >= 1:
             raise ValueError("val and test hold out all of the examples")
         return self
 
 
-class DealtTask(Task):
+class SplitTask(Task):
     """A task whose examples come as one sequence. A prompt is in one split only, and which one
     depends on its text and the seed alone."""
 
     splits = ("train", "val", "test")
 
-    def __init__(self, options: DealtOptions) -> None:
+    def __init__(self, options: SplitOptions) -> None:
         self.shares = options
 
     def load(self) -> Iterable[Example]:
@@ -50,7 +50,7 @@ class DealtTask(Task):
         raise NotImplementedError
 
     @cached_property
-    def _dealt(self) -> Mapping[str, Sequence[Example]]:
+    def _split_examples(self) -> Mapping[str, Sequence[Example]]:
         distinct = {one.fingerprint(): one for one in reversed([*self.load()])}
         order = sorted(distinct, key=lambda prompt: derive(self.shares.seed, "split", prompt))
         val, test = (
@@ -78,10 +78,10 @@ class DealtTask(Task):
             raise DataError(
                 f"the task {self.name} has no split {split!r}", f"it has {', '.join(self.splits)}"
             )
-        return self._dealt[split]
+        return self._split_examples[split]
 
     @property
     def baselines(self) -> Mapping[str, Baseline]:
         """See `Task.baselines`: those from gold answers where every example has one."""
-        every = (one for split in self._dealt.values() for one in split)
+        every = (one for split in self._split_examples.values() for one in split)
         return WITHOUT_GOLD if any(one.gold is None for one in every) else WITH_GOLD

@@ -17,8 +17,8 @@ from typing import Any
 
 from pydantic import Field
 
-from plumbline.adapters.split_task import DealtOptions, DealtTask
-from plumbline.config.imports import check_consent, code_file, needed
+from plumbline.adapters.split_task import SplitOptions, SplitTask
+from plumbline.config.imports import check_consent, code_file, import_needed
 from plumbline.errors import DataError, RecipeError, RewardError
 from plumbline.recipe import section
 from plumbline.records import Example, Message, Outcome, Score
@@ -31,7 +31,7 @@ TRIED = 8
 """Answers that a form of gold answers is tried on."""
 
 
-class VerifiersOptions(DealtOptions):
+class VerifiersOptions(SplitOptions):
     """Options of the task verifiers; `size` is the most tasks that are read."""
 
     environment: str
@@ -61,16 +61,16 @@ def open_verifiers(options: Mapping[str, Any], folder: Path, progress: Progress)
 open_verifiers.part = "environment"  # type: ignore[attr-defined]
 
 
-class VerifiersTask(DealtTask):
+class VerifiersTask(SplitTask):
     """One environment. The parts are its rewards; weights are its own, and the total goes from 0
     (the lowest sum) to 1 (the highest)."""
 
     def __init__(self, options: VerifiersOptions) -> None:
         super().__init__(options)
         self.options, self.name = options, options.environment
-        self._vf = needed("verifiers.v1", WHAT, RecipeError)
-        loaders = needed("verifiers.v1.utils.loaders", WHAT, RecipeError)
-        self._state = needed("verifiers.v1.state", WHAT, RecipeError).state_cls
+        self._vf = import_needed("verifiers.v1", WHAT, RecipeError)
+        loaders = import_needed("verifiers.v1.utils.loaders", WHAT, RecipeError)
+        self._state = import_needed("verifiers.v1.state", WHAT, RecipeError).state_cls
         module = options.environment.rpartition("/")[2].partition("@")[0].replace("-", "_").lower()
         check_consent(
             f"verifiers:{module}",
@@ -132,7 +132,7 @@ class VerifiersTask(DealtTask):
         return f"verifiers/{self.name}/{version('verifiers')}"
 
     def load(self) -> Iterable[Example]:
-        """See `DealtTask.load`."""
+        """See `SplitTask.load`."""
         examples = []
         for number, task in enumerate(islice(iter(self._taskset), self.options.size)):
             if not number:

@@ -68,7 +68,7 @@ class Algorithm(Section, ABC):
     """What is scored of a rollout: `trajectory`, exactly the choices that were sampled; or what
     stands for it."""
     uses_ratio: ClassVar[bool] = True
-    """Whether new log-probabilities are set against old ones: only then do a lag and a KL mean
+    """Whether new log-probabilities are set against old ones: only then do async rollouts and a KL mean
     something, and inner epochs where it does not pick."""
     uses_group_baseline: ClassVar[bool] = True
     """Whether the answers to a prompt are compared with each other, so that one is not enough."""

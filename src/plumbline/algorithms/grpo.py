@@ -9,7 +9,7 @@ sampled, all of them or `keep` of the T steps.
 Reason. The group's mean stands for a value model. The constant denominator of `dr_grpo` does not
 punish a long wrong answer less per token; `grpo` lets each answer count once, `dapo` each token
 once. K of T steps, each counting T/K, have the gradient of all in expectation and cost K/T of the
-passes.
+micro-batches.
 
 Source. Shao et al. 2024, arXiv:2402.03300; Dr. GRPO: Liu et al. 2025, arXiv:2503.20783; `dapo` and
 a clip of two widths: Yu et al. 2025, arXiv:2503.14476; the clip: Schulman et al. 2017,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.checks.diagnosis.live import validate_check_names
-from plumbline.config.imports import check_installed, reach
+from plumbline.config.imports import check_installed, note_addresses
 from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError
 from plumbline.evaluation.models import check_unseen
 from plumbline.evaluation.replays import check_replayable
@@ -38,7 +38,7 @@ def check_recipe(recipe: Recipe) -> None:
         DataError: no records where the options say.
         EngineError: the engine that it names cannot draw for it.
     """
-    reach([str(recipe.to_dict())])
+    note_addresses([str(recipe.to_dict())])
     for problem in find_problems(recipe):
         raise problem
 

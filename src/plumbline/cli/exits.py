@@ -3,7 +3,7 @@ with a traceback.
 
 A traceback is a defect of Plumbline's; whatever stands in a file, an argument or an environment
 variable is not. What is read is checked where it is read (`storage.clear_read_errors`, the recipe's
-sections, `imports.named`); here is the end of all of them.
+sections, `imports.import_named`); here is the end of all of them.
 
     0    the result is on standard output
     1    an error of `plumbline.errors`
@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-from plumbline.config.imports import find_requirement, missing
+from plumbline.config.imports import find_requirement, missing_module_error
 from plumbline.errors import PlumblineError, StorageError
 
 _RESUMED = frozenset({"run", "sweep"})
@@ -78,7 +78,7 @@ def _exit_on_errors() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if find_requirement(error.name or "") is None:
             raise
-        _fail(missing("this command", error))
+        _fail(missing_module_error("this command", error))
 
 
 def _exit_interrupted() -> NoReturn:

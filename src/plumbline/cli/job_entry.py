@@ -15,7 +15,7 @@ from contextlib import redirect_stdout
 from typing import Any, NoReturn
 
 from plumbline.errors import PlumblineError
-from plumbline.jobs.follow import CODES, result_of, said
+from plumbline.jobs.follow import CODES, event_line, read_result
 from plumbline.runs.remote import local_run
 from plumbline.version import __version__
 
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
 
     def say(event: str, **facts: Any) -> None:
         sys.stderr.flush()
-        print(said(job, event, **facts), flush=True)
+        print(event_line(job, event, **facts), flush=True)
 
     if absent := [name for name in own[3::2] if not os.environ.get(name)]:
         why = (
@@ -44,9 +44,9 @@ def main(arguments: Sequence[str]) -> int:
     # what a run prints there is its summary, which the submitter prints by itself
     with redirect_stdout(printed):
         code, why = _run(command)
-    print(f"{said(job, 'summary')}\n{printed.getvalue()}", end="", flush=True)
+    print(f"{event_line(job, 'summary')}\n{printed.getvalue()}", end="", flush=True)
     try:
-        found, digest = result_of(local_run(out))  # what was published, of a run at an address
+        found, digest = read_result(local_run(out))  # what was published, of a run at an address
     except (PlumblineError, OSError) as error:  # of a damaged file as if there were none
         print(f"error: {error}", file=sys.stderr)
         found, digest = None, ""

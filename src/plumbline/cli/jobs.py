@@ -13,7 +13,7 @@ from plumbline.cli.output import print_json, print_tables, print_text, print_to_
 
 if TYPE_CHECKING:
     from plumbline.jobs.job import JobOutcome, JobSpec, SentJob
-    from plumbline.jobs.package import Examined
+    from plumbline.jobs.package import Examination
 
 submit_app = typer.Typer(cls=take.CommandGroup)
 jobs_app = typer.Typer(
@@ -109,22 +109,22 @@ def submit(
     watching.
     """
     asked = {name: value for name, value in locals().items() if name not in OF_COMMAND}
-    from plumbline.jobs.follow import send
-    from plumbline.jobs.job import specify
-    from plumbline.jobs.package import Examined, examine, plan, refuse
+    from plumbline.jobs.follow import send_job
+    from plumbline.jobs.job import specify_job
+    from plumbline.jobs.package import Examination, examine_job, plan_files, refuse_job
     from plumbline.storage import clear_os_errors, write_text
 
-    spec, recipe = specify(source, **asked)
+    spec, recipe = specify_job(source, **asked)
     looks, done = LOOKS[spec.on]
     if not no_preflight:
         print_to_stderr(looks)
-    examined = Examined() if no_preflight else examine(spec, recipe)
+    examined = Examination() if no_preflight else examine_job(spec, recipe)
     folder = to.absolute() / spec.id
-    files, command = plan(spec, recipe, folder) if spec.on == "anyscale" else ({}, "")
+    files, command = plan_files(spec, recipe, folder) if spec.on == "anyscale" else ({}, "")
     if dry_run:
         _show_plan(spec, examined, files, command, as_json)
         raise typer.Exit(1 if examined.fatal else 0)
-    refuse(examined, done)
+    refuse_job(examined, done)
     for line in (*examined.looked_at, *examined.lines()):
         print_to_stderr(line)
     if spec.on == "anyscale":
@@ -137,7 +137,7 @@ def submit(
         plain = {"job": spec.id, "files": written, "command": command}
         print_json(plain) if as_json else print_text(text)
         return
-    job = send(spec, print_to_stderr)
+    job = send_job(spec, print_to_stderr)
     print_to_stderr(
         f"job {spec.id}: `plumbline jobs follow {spec.id}` shows it, `plumbline jobs stop "
         f"{spec.id}` ends it"
@@ -148,7 +148,7 @@ def submit(
 
 
 def _show_plan(
-    spec: "JobSpec", examined: "Examined", files: dict[str, str], command: str, as_json: bool
+    spec: "JobSpec", examined: "Examination", files: dict[str, str], command: str, as_json: bool
 ) -> None:
     """What `--dry-run` prints."""
     import shlex
@@ -202,18 +202,18 @@ def _show(text: str) -> None:
 
 def _follow(job: "SentJob", as_json: bool) -> NoReturn:
     """Follow a job to its end; print its report, and end with its exit status."""
-    from plumbline.jobs.follow import CODES, follow, reachable
+    from plumbline.jobs.follow import CODES, find_run_folder, follow_job
 
     name = job.spec.id
     try:
-        outcome = follow(job, _show, print_to_stderr)
+        outcome = follow_job(job, _show, print_to_stderr)
     except KeyboardInterrupt:
         print_to_stderr(
             f"\nno longer followed; the job continues: `plumbline jobs follow {name}`, `plumbline "
             f"jobs stop {name}`"
         )
         raise SystemExit(130) from None
-    folder = reachable(job) if outcome.ended == "succeeded" else None
+    folder = find_run_folder(job) if outcome.ended == "succeeded" else None
     if as_json:
         from plumbline.storage import read_object
 
@@ -248,10 +248,10 @@ def jobs(context: typer.Context, as_json: take.Json = False) -> None:
     """List the jobs that were submitted, follow them, stop them."""
     if context.invoked_subcommand is not None:
         return
-    from plumbline.jobs.follow import refresh
-    from plumbline.jobs.job import jobs as known
+    from plumbline.jobs.follow import refresh_job
+    from plumbline.jobs.job import list_jobs as known
 
-    rows = [(job, *refresh(job)) for job in known(print_to_stderr)]
+    rows = [(job, *refresh_job(job)) for job in known(print_to_stderr)]
     if as_json:
         print_json(
             {
@@ -270,19 +270,19 @@ def jobs(context: typer.Context, as_json: take.Json = False) -> None:
 @jobs_app.command("follow", epilog="Example: `plumbline jobs follow last`")
 def follow_job(name: JobName = "last", as_json: take.Json = False) -> None:
     """Show what a job prints, from its beginning, until it is over; Ctrl-C leaves it running."""
-    from plumbline.jobs.job import find
+    from plumbline.jobs.job import find_job
 
-    _follow(find(name), as_json)
+    _follow(find_job(name), as_json)
 
 
 @jobs_app.command("stop", epilog="Example: `plumbline jobs stop mine-1123`")
 def stop_job(name: JobName, as_json: take.Json = False) -> None:
     """End a job; its run can go on with --resume."""
-    from plumbline.jobs.follow import stop
-    from plumbline.jobs.job import find
+    from plumbline.jobs.follow import stop_job
+    from plumbline.jobs.job import find_job
 
-    job = find(name)
-    outcome = stop(job)
+    job = find_job(name)
+    outcome = stop_job(job)
     print_json(_job_values(job, outcome)) if as_json else print_text(
         f"{job.spec.id}: {outcome.ended} ({outcome.why})\n"
     )

@@ -411,24 +411,24 @@ def sweep(
 ) -> None:
     """Run a recipe several times with some values varied, and compare the outcomes."""
     from plumbline.reports.run_comparison import seeds_terminal, sweep_table
-    from plumbline.runs.remote import only_here
+    from plumbline.runs.remote import require_local
     from plumbline.training.sweep import (
         SideBySide,
-        over_seeds,
+        list_variants,
+        open_observers,
         run_sweep,
-        shown_live,
-        variants,
+        summarise_seeds,
         write_page,
     )
 
-    recipes = variants(source, overrides or (), vary or (), seeds)
+    recipes = list_variants(source, overrides or (), vary or (), seeds)
     first = next(iter(recipes.values()))
-    folder = only_here(out or f"{first.run.folder}/{first.name}-sweep", "a sweep")
+    folder = require_local(out or f"{first.run.folder}/{first.name}-sweep", "a sweep")
     spread = None
     if at_once > 1 or address is not None:
         spread = SideBySide(at_once=at_once, address=address, told=print_to_stderr)
-    rows = run_sweep(recipes, folder, resume=resume, observers=shown_live, spread=spread)
-    summed = None if seeds is None else over_seeds(rows)
+    rows = run_sweep(recipes, folder, resume=resume, observers=open_observers, spread=spread)
+    summed = None if seeds is None else summarise_seeds(rows)
     page = (
         None
         if summed is None
@@ -500,7 +500,7 @@ def evaluate(
 
     model_options = take.pick_arguments(ModelOptions, locals())
     short = {"executor": executor, "suite": suite, "path": None if path is None else str(path)}
-    imports.typed(f"{key}={value}" for key, value in short.items())
+    imports.note_typed(f"{key}={value}" for key, value in short.items())
     named = task_section(task, overrides or ())
     spec = EvaluationSpec(
         model=local_model(last_model(model)),
@@ -708,7 +708,7 @@ def report(
     from plumbline.runs.run import RUN, Run
 
     folder = local_run(run)
-    output_guard.check(folder, RUN)
+    output_guard.check_folder(folder, RUN)
     print_text(f"{write_report(Run.read(folder))}\n")
 
 
@@ -842,7 +842,7 @@ def export(
     )
     with show_progress() as view:
         done = write(what, view)
-    print_json(done.plain()) if as_json else print_text(done.text())
+    print_json(done.to_json()) if as_json else print_text(done.text())
 
 
 class _DeclaredCommands(take.CommandGroup):
@@ -857,7 +857,9 @@ class _DeclaredCommands(take.CommandGroup):
         """One of them, imported."""
         declared = imports.plugins("plumbline.data").get(cmd_name)
         if declared is not None and cmd_name not in self.commands:
-            self.commands[cmd_name] = typer.main.get_command(imports.loaded(declared, "command"))
+            self.commands[cmd_name] = typer.main.get_command(
+                imports.load_entry_point(declared, "command")
+            )
         return super().get_command(ctx, cmd_name)
 
 

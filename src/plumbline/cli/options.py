@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperGroup
 
-from plumbline.config.imports import plugins, trust, typed
+from plumbline.config.imports import note_typed, plugins, trust
 
 ANSWERS, TASK, MODEL, OUTPUT = (
     "How it is decoded",
@@ -46,7 +46,7 @@ class CommandGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The group's own words; all of them are the user's."""
-        typed(args)
+        note_typed(args)
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:

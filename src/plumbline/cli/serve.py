@@ -9,7 +9,7 @@ import typer
 
 from plumbline.cli import options as take
 from plumbline.cli.output import print_to_stderr, show_progress
-from plumbline.config.imports import check_installed, extras, loaded, plugins
+from plumbline.config.imports import check_installed, extras, load_entry_point, plugins
 
 serve_app = typer.Typer(cls=take.CommandGroup)
 of_place, of_bounds = (
@@ -75,8 +75,8 @@ def serve(
     from plumbline.serve.limits import PUBLIC, RequestLimits
     from plumbline.serve.opening import named_models, open_models
     from plumbline.serve.page import routes as page
-    from plumbline.serve.running import Serving, token_of
-    from plumbline.serve.running import serve as run_server
+    from plumbline.serve.server import ServerOptions, token_of
+    from plumbline.serve.server import serve as run_server
 
     options = take.pick_arguments(ModelOptions, locals())
     if engine not in {None, "vllm"}:
@@ -84,7 +84,7 @@ def serve(
     limits = RequestLimits(
         body=max_bytes, tokens=max_tokens, answers=max_n, requests=max_requests, seconds=timeout
     )
-    serving = Serving(
+    serving = ServerOptions(
         host=host, port=port, limits=limits, grace=grace, log=log, log_contents=log_contents
     )
     serving = replace(serving, token=token_of(token_env, serving))
@@ -99,7 +99,7 @@ def serve(
         with show_progress() as view:
             opened = open_models(named, options, view)
         if planner is not None and agent:
-            opened = loaded(planner, "planner of a browser agent")(opened, named)
+            opened = load_entry_point(planner, "planner of a browser agent")(opened, named)
         return opened
 
     run_server(opening, serving, print_to_stderr, page.routes(named), PUBLIC | page.PUBLIC)

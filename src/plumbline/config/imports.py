@@ -3,8 +3,8 @@ user's consent.
 
 Nothing is asked of an address that a file names, before the user names it, begins the run, or
 consents to all. Nobody's code runs unasked. What the user typed runs; what a file names (a recipe,
-a model's card, a run) runs only if it is of an installed package that declares Plumbline, or with
-the user's consent to all of it (`--trust-code`).
+a model's metadata, a run) runs only if it is of an installed package that declares Plumbline, or
+with the user's consent to all of it (`--trust-code`).
 """
 
 import importlib
@@ -119,7 +119,7 @@ def find_requirement(module: str) -> str | None:
     return None
 
 
-def missing(
+def missing_module_error(
     what: str,
     error: ImportError | str,
     kind: type[PlumblineError] = ModelError,
@@ -148,7 +148,7 @@ def missing(
     )
 
 
-def needed(module: str, what: str, kind: type[PlumblineError] = ModelError) -> Any:
+def import_needed(module: str, what: str, kind: type[PlumblineError] = ModelError) -> Any:
     """A module that an extra brings, imported; `what` needs it.
 
     Raises:
@@ -157,7 +157,7 @@ def needed(module: str, what: str, kind: type[PlumblineError] = ModelError) -> A
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise missing(what, error, kind) from error
+        raise missing_module_error(what, error, kind) from error
 
 
 def check_installed(what: str, modules: Sequence[str]) -> None:
@@ -168,16 +168,16 @@ def check_installed(what: str, modules: Sequence[str]) -> None:
     """
     for module in modules:
         if find_spec(module) is None:
-            raise missing(what, module)
+            raise missing_module_error(what, module)
 
 
-def dotted(names: str) -> str:
+def module_names(names: str) -> str:
     """Names of code with files written as modules: `rewards/math.py:score` is
     `rewards.math:score`."""
     return _FILE.sub(lambda file: file[1].replace("/", ".") + ":", names)
 
 
-def named(name: str, what: str) -> Any:
+def import_named(name: str, what: str) -> Any:
     """The object that is named as `module:name`; `what` is what it should be.
 
     They are also looked for in the working directory, after everything that is installed, and with
@@ -202,28 +202,28 @@ def named(name: str, what: str) -> Any:
         or _is_file(module)
     ):
         raise RecipeError(f"{name} names no {what}", advice)
-    if not allowed(name):
-        raise refusal(f"the {what} {name}", name, code_file(module))
+    if not is_allowed(name):
+        raise untrusted_code_error(f"the {what} {name}", name, code_file(module))
     if not {"", here} & set(sys.path):
         sys.path.append(here)
     sys.path += [folder for folder in beside if folder not in sys.path]
-    return _imported(name, what, advice)
+    return _import_attribute(name, what, advice)
 
 
-def of_ours(name: str, what: str) -> Any:
+def import_own(name: str, what: str) -> Any:
     """The object that Plumbline's own code names as `module:name`; no name of a file's comes here.
 
     Raises:
-        RecipeError: see `named`.
+        RecipeError: see `import_named`.
     """
-    return _imported(name, what, "install Plumbline again")
+    return _import_attribute(name, what, "install Plumbline again")
 
 
 def plugins(group: str) -> dict[str, EntryPoint]:
     """What installed packages declare in a group of entry points, such as `plumbline.tasks`, by
     name.
 
-    A folder that the user works in declares nothing: see `allowed`.
+    A folder that the user works in declares nothing: see `is_allowed`.
     """
     entries = _entries(tuple(sys.path))
     return {
@@ -244,26 +244,28 @@ def _entries(path: tuple[str, ...]) -> list[tuple[EntryPoint, Path]]:
     ]
 
 
-def loaded(entry: EntryPoint, what: str) -> Any:
+def load_entry_point(entry: EntryPoint, what: str) -> Any:
     """The object that an installed package declares; `what` is what it should be.
 
     Raises:
-        RecipeError: see `named`.
+        RecipeError: see `import_named`.
     """
-    return _imported(entry.value, what, f"install the package that declares {entry.name} again")
+    return _import_attribute(
+        entry.value, what, f"install the package that declares {entry.name} again"
+    )
 
 
-def _imported(name: str, what: str, advice: str) -> Any:
+def _import_attribute(name: str, what: str, advice: str) -> Any:
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
         if find_requirement(error.name or "") is not None:
-            raise missing(f"the {what} {name}", error, RecipeError) from error
+            raise missing_module_error(f"the {what} {name}", error, RecipeError) from error
         raise RecipeError(f"cannot open the {what} {name}: {error}", advice) from error
     except AttributeError as error:
         if module not in sys.modules:  # it broke while it was imported
-            raise _broke(name, what, module, error) from error
+            raise _import_error(name, what, module, error) from error
         place = getattr(sys.modules[module], "__file__", None)
         raise RecipeError(
             f"cannot open the {what} {name}: module {module} has no "
@@ -272,25 +274,25 @@ def _imported(name: str, what: str, advice: str) -> Any:
         ) from error
     # a script that reads its command line, or ends, when it is imported
     except (Exception, SystemExit) as error:
-        raise _broke(name, what, module, error) from error
+        raise _import_error(name, what, module, error) from error
 
 
 # -- consent ---------------------------------------------------------------------------------------
 
 
-def typed(words: Iterable[str]) -> None:
+def note_typed(words: Iterable[str]) -> None:
     """Note what the user wrote: every `module:name` and every address in these words, and of
     `KEY=VALUE` those that `check_consent` asks for, by the last part of the key."""
     words = list(words)
-    reach(words)
-    words += [dotted(word) for word in words]
+    note_addresses(words)
+    words += [module_names(word) for word in words]
     names = [
         one for word in words for one in _NAME.findall(word) if not _is_file(one.partition(":")[0])
     ]
     _note([*names, *(one for word in words for one in _SET.findall(word) if "\n" not in one)])
 
 
-def reach(words: Iterable[str]) -> None:
+def note_addresses(words: Iterable[str]) -> None:
     """Note the addresses in these words, which may be asked: what was typed, or the recipe of a run
     that begins."""
     _note([place for word in words for place in _PLACE.findall(word)])
@@ -330,13 +332,13 @@ def consent(everything: bool) -> Iterator[None]:
             os.environ[CONSENT] = before
 
 
-def note_file(path: Path, text: str) -> None:
+def note_file_text(path: Path, text: str) -> None:
     """Note what a file says, so that a refusal can tell which file names the code."""
     _read.pop(path, None)
     _read[path] = text
 
 
-def consented(entry: str) -> bool:
+def is_consented(entry: str) -> bool:
     """Whether the user typed a `module:name`, a `KEY=VALUE` or, with any value, a `KEY=`; or
     consented to all code."""
     return is_trusting() or any(
@@ -348,16 +350,16 @@ def check_consent(entry: str, what: str, written: str, place: object) -> None:
     """Refuse code that is not named as `module:name`: a folder's, an interpreter.
 
     Args:
-        entry: see `consented`.
-        what: see `refusal`, like the others.
+        entry: see `is_consented`.
+        what: see `untrusted_code_error`, like the others.
         written: how the file writes it.
         place: where the code lies.
 
     Raises:
         UntrustedCodeError: a file names it, and the user did not consent.
     """
-    if not consented(entry):
-        raise refusal(what, written, place)
+    if not is_consented(entry):
+        raise untrusted_code_error(what, written, place)
 
 
 def check_reach(place: str, what: str) -> None:
@@ -374,20 +376,20 @@ def check_reach(place: str, what: str) -> None:
         one and f"{place}/".startswith(f"{one.rstrip('/')}/") for one in _noted()
     ):
         raise UntrustedCodeError(
-            f"{_names(place)} names {what} at {place}, and nothing is asked of an address because "
+            f"{_naming_file(place)} names {what} at {place}, and nothing is asked of an address because "
             "a file says so",
             "if you trust it, give it on the command line (--set), or add --trust-code (in Python: "
             "trust_code=True)",
         )
 
 
-def allowed(name: str) -> bool:
+def is_allowed(name: str) -> bool:
     """Whether what is named as `module:name` may be imported. Nothing is imported to decide it."""
     opens = any(entry.value == name for entry in plugins("plumbline.tasks").values())
-    return opens or consented(name) or _is_declared(name.partition(":")[0].partition(".")[0])
+    return opens or is_consented(name) or _is_declared(name.partition(":")[0].partition(".")[0])
 
 
-def refusal(what: str, written: str, place: object = None) -> UntrustedCodeError:
+def untrusted_code_error(what: str, written: str, place: object = None) -> UntrustedCodeError:
     """The error for code that a file names without the user's consent.
 
     Args:
@@ -402,12 +404,12 @@ def refusal(what: str, written: str, place: object = None) -> UntrustedCodeError
         else "start the command where its code lies, or put that beside the recipe; "
     )
     return UntrustedCodeError(
-        f"{_names(written)} names {what}, {lies}; nothing of it was run",
+        f"{_naming_file(written)} names {what}, {lies}; nothing of it was run",
         f"{first}if it is yours, or you have read it, add --trust-code (in Python: trust_code=True)",
     )
 
 
-def _names(written: str) -> str:
+def _naming_file(written: str) -> str:
     """The file that says something, the last that was read."""
     return next((str(path) for path, text in reversed(_read.items()) if written in text), "a file")
 
@@ -444,7 +446,7 @@ def _beside(module: str) -> list[Path]:
     return [
         path.resolve().parent
         for path, text in reversed(_read.items())
-        if f"{module}:" in dotted(text)
+        if f"{module}:" in module_names(text)
     ]
 
 
@@ -513,7 +515,7 @@ def _modules(one: Distribution) -> set[str]:
     return files | entries | {*(one.read_text("top_level.txt") or "").split()}
 
 
-def _broke(name: str, what: str, module: str, error: BaseException) -> RecipeError:
+def _import_error(name: str, what: str, module: str, error: BaseException) -> RecipeError:
     last = traceback.extract_tb(error.__traceback__)[-1]
     where = "" if isinstance(error, SyntaxError) else f" ({last.filename}, line {last.lineno})"
     said = " ".join(str(error).split())

@@ -19,7 +19,7 @@ GRACE = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ChildProcess:
     """A process that was started here, the leader of its group, and its log."""
 
     process: subprocess.Popen[bytes]
@@ -33,12 +33,14 @@ class Kept:
         """What the process ended with, minus the signal where it was killed; None while it runs."""
         return self.process.poll()
 
-    def said(self) -> str:
+    def read_output(self) -> str:
         """The end of what it has printed, 20 kB at most."""
         return self.log.read_bytes()[self.since :][-20_000:].decode(errors="replace")
 
 
-def start(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Kept:
+def start_process(
+    command: Sequence[str], environment: Mapping[str, str], log: Path
+) -> ChildProcess:
     """Start a process in a group of its own; it ends when this process does, however that ends.
 
     Args:
@@ -58,10 +60,10 @@ def start(command: Sequence[str], environment: Mapping[str, str], log: Path) -> 
             process_group=keeper.pid,
             env={**os.environ, **environment},
         )
-    return Kept(process, keeper, log, since)
+    return ChildProcess(process, keeper, log, since)
 
 
-def stop(kept: Kept) -> None:
+def stop_process(kept: ChildProcess) -> None:
     """End a process and all of its group: SIGTERM, and after a while SIGKILL."""
     for sign, seconds in ((signal.SIGTERM, GRACE), (signal.SIGKILL, None)):
         with suppress(ProcessLookupError, subprocess.TimeoutExpired):

@@ -27,9 +27,9 @@ from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 from typing import Any
 
-from plumbline.config.imports import check_consent, check_reach, needed
+from plumbline.config.imports import check_consent, check_reach, import_needed
 from plumbline.engines import processes
-from plumbline.engines.vllm_client import Client, Part, ServerLostError, check_address, healthy
+from plumbline.engines.vllm_client import Client, Part, ServerLostError, check_address, is_healthy
 from plumbline.errors import EngineError
 from plumbline.policies.policy import Policy
 from plumbline.policies.pretrained.weight_sync_check import (
@@ -75,7 +75,7 @@ FURTHER: Mapping[str, tuple[str, Mapping[str, str]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class EngineContext:
     """Where an engine works, and who is told."""
 
     folder: Path  # for its log and the weights that it is handed
@@ -99,7 +99,7 @@ def check_engine(section: EngineSection, family: str, *, ask: bool = True) -> No
     """
     if family != VllmSampler.family:
         raise EngineError(f"vLLM has no model of the family {family}", "leave out engine")
-    needed("httpx", "an engine over HTTP", EngineError)
+    import_needed("httpx", "an engine over HTTP", EngineError)
     if section.address is None:
         if section.python is not None:
             check_consent(f"python={section.python}", "engine.python", "python", section.python)
@@ -107,12 +107,12 @@ def check_engine(section: EngineSection, family: str, *, ask: bool = True) -> No
             check_consent(
                 "arguments=", "engine.arguments", "arguments", " ".join(section.arguments)
             )
-        interpreter(section.python)
+        find_interpreter(section.python)
         return
     check_address(section.address, "engine.address")
     if ask:
         check_reach(section.address, "engine.address")
-    if ask and not healthy(section.address):
+    if ask and not is_healthy(section.address):
         raise EngineError(
             f"no vLLM server is well at {section.address}",
             "start it first, or leave out engine.address, and the run starts its own",
@@ -167,7 +167,7 @@ def open_engine(recipe: Recipe, policy: Any, model: str, run: Run) -> "VllmSampl
         run.timings("engine", version, {"time/publish": seconds})
 
     assert recipe.engine is not None
-    place = Place(run.folder / "engine", derive(recipe.seed, "engine", model), run, timed)
+    place = EngineContext(run.folder / "engine", derive(recipe.seed, "engine", model), run, timed)
     return VllmSampler(recipe.engine, policy, place)
 
 
@@ -176,7 +176,7 @@ class VllmSampler:
 
     family = "autoregressive"
 
-    def __init__(self, section: EngineSection, policy: Any, place: Place) -> None:
+    def __init__(self, section: EngineSection, policy: Any, place: EngineContext) -> None:
         """Start or find the server, and hand it the policy's weights as version 0.
 
         Raises:
@@ -193,9 +193,9 @@ class VllmSampler:
         self._advice = f"see {GIVEN if section.address else self.log}, or raise engine.timeout"
         self.context: int = policy.context
         self.weights = Publication(*check_publication(section, policy), place.folder)
-        self.socket = socket_for_own() if section.address is None else None
+        self.socket = reserve_socket() if section.address is None else None
         self.client = Client(section.address or "http://localhost", section.timeout, self.socket)
-        self.server: processes.Kept | None = None
+        self.server: processes.ChildProcess | None = None
         self.figures: Mapping[str, float] = {}  # what the last publication was found to be
         self.version, self._starts, self._barren = 0, 0, 0
         try:
@@ -209,7 +209,7 @@ class VllmSampler:
         stays."""
         self.client.close()
         if self.server is not None:
-            processes.stop(self.server)
+            processes.stop_process(self.server)
         for folder in self.place.folder.glob(f"{PREFIX}*"):
             shutil.rmtree(folder, ignore_errors=True)
         if self.socket is not None:
@@ -217,7 +217,7 @@ class VllmSampler:
 
     # -- the server --------------------------------------------------------------------------------
 
-    def _start(self) -> processes.Kept:
+    def _start(self) -> processes.ChildProcess:
         """Start an own server, with the policy's present weights where it reads whole ones."""
         from plumbline.policies.pretrained.adapters import write_full
 
@@ -227,12 +227,12 @@ class VllmSampler:
         if how != "lora":
             write_full(self.policy, served, self.weights.dtype)
         seed = derive(self.place.seed, self._starts) % 2**31
-        words, said = command(
+        words, said = server_command(
             how, self.policy, str(served), self.engine["dtype"], self.socket, seed
         )
         self._starts += 1
-        return processes.start(
-            [interpreter(self.section.python), *words, *self.section.arguments], said, self.log
+        return processes.start_process(
+            [find_interpreter(self.section.python), *words, *self.section.arguments], said, self.log
         )
 
     def _prepare(self) -> None:
@@ -241,11 +241,11 @@ class VllmSampler:
         if starting := self.server is None and self.section.address is None:
             self.server = self._start()
         began, limit = time.monotonic(), self.section.timeout
-        while not healthy(self.client.address, self.socket):
+        while not is_healthy(self.client.address, self.socket):
             gone = time.monotonic() - began
             if self.server is not None and not starting:
                 raise ServerLostError(f"the vLLM server at {self.client.address} is no longer well")
-            if self.server is not None and (why := ended(self.server)):
+            if self.server is not None and (why := explain_exit(self.server)):
                 raise why
             if gone > limit:
                 raise EngineError(
@@ -253,7 +253,10 @@ class VllmSampler:
                 )
             self.place.listener.working("waiting for the vLLM server", int(gone), int(limit))
             time.sleep(0.25)
-        there, self.context = self.weights.are_there(self.client, self.policy), self.weights.context
+        there, self.context = (
+            self.weights.has_latest(self.client, self.policy),
+            self.weights.context,
+        )
         if not there:
             if self.weights.token:
                 self.place.listener.event(
@@ -263,7 +266,7 @@ class VllmSampler:
             self.place.timed(self.version, seconds)
 
     @contextmanager
-    def _again(self) -> Iterator[None]:
+    def _retry(self) -> Iterator[None]:
         """An attempt at something: what loses the server ends the block, and the next attempt finds
         one again.
 
@@ -278,8 +281,8 @@ class VllmSampler:
             why, then = EngineError(lost.cause), "it is waited for"
             if self.server is not None:
                 time.sleep(0.5)  # one whose engine has died takes a moment to end
-                why, then = ended(self.server) or why, "it is started again"
-                processes.stop(self.server)
+                why, then = explain_exit(self.server) or why, "it is started again"
+                processes.stop_process(self.server)
                 self.server = None
             if self._barren > BARREN or self._starts > RESTARTS:
                 times = (
@@ -300,7 +303,7 @@ class VllmSampler:
             self.weights.token = ""  # those that it has are others
         self.policy, self.version = learner, version
         while not self.weights.token:
-            with self._again():
+            with self._retry():
                 self._prepare()
 
     @property
@@ -329,7 +332,7 @@ class VllmSampler:
         """
         parts = self._parts(requests)
         while left := [part for part in parts if part[1]]:
-            with self._again():
+            with self._retry():
                 self._prepare()
                 said = {
                     "model": self.weights.name,
@@ -382,7 +385,7 @@ class Publication:
         self.context = 0
         self._arrivals = WeightSyncCheck()
 
-    def are_there(self, client: Client, policy: Any) -> bool:
+    def has_latest(self, client: Client, policy: Any) -> bool:
         """Whether a server has the weights that it was handed last: it may be another one, or have
         been started again.
 
@@ -474,7 +477,7 @@ class Publication:
 # -- a server of a run's own -----------------------------------------------------------------------
 
 
-def interpreter(python: str | None) -> str:
+def find_interpreter(python: str | None) -> str:
     """The interpreter of a server: as given, that of PLUMBLINE_VLLM_PYTHON, or this one.
 
     Raises:
@@ -505,7 +508,7 @@ def interpreter(python: str | None) -> str:
     return python
 
 
-def socket_for_own() -> Path:
+def reserve_socket() -> Path:
     """Where a server's socket is to be, in a new folder that no other user may open.
 
     Raises:
@@ -523,7 +526,7 @@ def socket_for_own() -> Path:
     return folder / "socket"
 
 
-def command(
+def server_command(
     how: str, policy: Any, served: str, dtype: str, socket: Path, seed: int
 ) -> tuple[list[str], dict[str, str]]:
     """What starts a server, but for its interpreter and the recipe's own arguments, and its
@@ -561,11 +564,11 @@ def command(
     return ["-m", MODULE, "--model", base, "--uds", str(socket), *words], environment
 
 
-def ended(server: processes.Kept) -> EngineError | None:
+def explain_exit(server: processes.ChildProcess) -> EngineError | None:
     """Why a server's process has ended, as far as its log says; None while it runs."""
     if server.status is None:
         return None
-    text = server.said()
+    text = server.read_output()
     errors = [f": {line.strip()[-300:]}" for line in text.splitlines() if "Error" in line]
     short = any(word in text.lower() for word in FULL)
     what = "ran out of memory" if short else f"ended with status {server.status}"

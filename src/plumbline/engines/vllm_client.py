@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from plumbline.config.imports import needed
+from plumbline.config.imports import import_needed
 from plumbline.errors import EngineError
 from plumbline.records import Request, Sampling
 
@@ -64,7 +64,7 @@ def open_http(
     Raises:
         EngineError: httpx is not installed.
     """
-    httpx = needed("httpx", "an engine over HTTP", EngineError)
+    httpx = import_needed("httpx", "an engine over HTTP", EngineError)
     limits = httpx.Limits() if at_once is None else httpx.Limits(max_connections=at_once)
     kind, transport = (
         (httpx.AsyncClient, httpx.AsyncHTTPTransport)
@@ -79,13 +79,13 @@ def open_http(
     return kind(base_url=address.rstrip("/"), trust_env=False, timeout=timeout, **how)
 
 
-def healthy(address: str, socket: Path | None = None) -> bool:
+def is_healthy(address: str, socket: Path | None = None) -> bool:
     """Whether a server says that it is well, within ten seconds.
 
     Raises:
         EngineError: httpx is not installed.
     """
-    httpx = needed("httpx", "an engine over HTTP", EngineError)
+    httpx = import_needed("httpx", "an engine over HTTP", EngineError)
     try:
         with open_http(address, socket, 10.0) as client:
             return bool(client.get("/health").is_success)
@@ -93,14 +93,16 @@ def healthy(address: str, socket: Path | None = None) -> bool:
         return False
 
 
-async def choices(client: Any, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+async def read_choices(
+    client: Any, body: Mapping[str, Any]
+) -> AsyncGenerator[dict[str, Any], None]:
     """What a server says of the answers to one request, piece by piece.
 
     Raises:
         ServerLostError: the server broke, or ended before every answer had.
         EngineError: it refuses.
     """
-    httpx = needed("httpx", "an engine over HTTP", EngineError)
+    httpx = import_needed("httpx", "an engine over HTTP", EngineError)
     missing, last = body["n"], ""
     try:
         async with client.stream("POST", "/v1/completions", json=body) as answer:
@@ -133,7 +135,7 @@ def check_address(address: str, key: str) -> None:
     Raises:
         EngineError: says what is wrong; httpx is not installed.
     """
-    httpx = needed("httpx", "an engine over HTTP", EngineError)
+    httpx = import_needed("httpx", "an engine over HTTP", EngineError)
     try:
         url = httpx.URL(address)
     except (httpx.InvalidURL, UnicodeError) as error:
@@ -164,7 +166,7 @@ class Client:
             EngineError: httpx is not installed.
         """
         self.address, self.timeout, self.socket = address.rstrip("/"), timeout, socket
-        self._httpx = needed("httpx", "an engine over HTTP", EngineError)
+        self._httpx = import_needed("httpx", "an engine over HTTP", EngineError)
         self._http = open_http(
             address, socket, self._httpx.Timeout(timeout, connect=min(10.0, timeout))
         )
@@ -270,11 +272,11 @@ class Client:
         `found`.
 
         Raises:
-            ServerLostError, EngineError: see `choices`.
+            ServerLostError, EngineError: see `read_choices`.
         """
         copies, sampling = list(left), left[0].sampling
         begun: list[tuple[list[int], list[float]]] = [([], []) for _ in copies]
-        async for piece in choices(
+        async for piece in read_choices(
             client, {**completion(prompt, sampling), **said, "n": len(copies)}
         ):
             tokens, logprobs = begun[piece["index"]]

@@ -1,18 +1,18 @@
 """What a recipe's `scale` asks for: Ray, and on it workers for verdicts, for rollouts and for an
-update's passes.
+update's micro-batches.
 
-**Verdicts.** Each worker has opened the same task for itself. The threads of `training.judging`
-ask, one for each worker; all else is answered by the task in this process. An episode lives in one
-worker, which is told its next text. Where that died, another one is told all texts so far: what an
-episode comes to depends on its texts alone.
+**Verdicts.** Each worker has opened the same task for itself. The threads of
+`rollouts.reward_workers` ask, one for each worker; all else is answered by the task in this
+process. An episode lives in one worker, which is told its next text. Where that died, another one
+is told all texts so far: what an episode comes to depends on its texts alone.
 
-**Rollouts and passes.** Each worker is a replica of the policy, opened from the stage's own model
-directory. It is handed the trainable weights by the version: whoever has another one takes it over
-before it does anything, so a worker that replaces one that died has the latest. Rollouts are dealt
-in whole chunks, cut as one process cuts them: the same matrix products are done then, and round to
-the same bits on the same kind of processor with the same number of threads. Between machines of two
-kinds, and on GPUs, what is drawn is the same but for what lies within rounding of a border (see
-`Sampler.sample`).
+**Rollouts and micro-batches.** Each worker is a replica of the policy, opened from the stage's own
+model directory. It is handed the trainable weights by the version: whoever has another one takes it
+over before it does anything, so a worker that replaces one that died has the latest. Rollouts are
+dealt in whole chunks, cut as one process cuts them: the same matrix products are done then, and
+round to the same bits on the same kind of processor with the same number of threads. Between
+machines of two kinds, and on GPUs, what is drawn is the same but for what lies within rounding of a
+border (see `Sampler.sample`).
 """
 
 import os
@@ -59,21 +59,21 @@ Work = Callable[..., Any]  # called with the policy, and with further arguments
 Home = tuple[Path, str]
 
 
-def workers(scale: ScaleSection) -> AbstractContextManager[None]:
-    """Ray for what runs in this block, with all that this file opens: see `cluster`."""
-    return cluster(scale.address, scale.verdicts + scale.samplers + scale.learners, "scale")
+def open_workers(scale: ScaleSection) -> AbstractContextManager[None]:
+    """Ray for what runs in this block, with all that this file opens: see `connect_cluster`."""
+    return connect_cluster(scale.address, scale.verdicts + scale.samplers + scale.learners, "scale")
 
 
-def here() -> Home:
+def process_home() -> Home:
     """Of this process, for those on a cluster."""
     return Path.cwd(), os.environ.get(CONSENT, "")
 
 
-def stand(home: Home) -> None:
+def adopt_home(home: Home) -> None:
     """In a process of the cluster: look for paths and modules where the run was started.
 
     Ray puts the driver's folder on the path, in front of what is installed; it is searched last
-    (see `imports.named`).
+    (see `imports.import_named`).
     """
     folder, os.environ[CONSENT] = home
     sys.path[:] = [one for one in sys.path if one not in {"", str(folder)}]
@@ -82,7 +82,7 @@ def stand(home: Home) -> None:
 
 
 @contextmanager
-def cluster(address: str | None, wanted: int, what: str) -> Iterator[None]:
+def connect_cluster(address: str | None, wanted: int, what: str) -> Iterator[None]:
     """Ray for this block: what is there already, the cluster at an address, or one for the block
     alone.
 
@@ -118,7 +118,8 @@ def cluster(address: str | None, wanted: int, what: str) -> Iterator[None]:
     if not address:
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     try:
-        if address not in {"", "auto"} and not answers(address):  # else Ray would try for as long
+        # else Ray would try for as long
+        if address not in {"", "auto"} and not is_listening(address):
             raise ConnectionError("nothing listens there")
         ray.init(
             address or "local",
@@ -145,7 +146,7 @@ def cluster(address: str | None, wanted: int, what: str) -> Iterator[None]:
                 process.kill()
 
 
-def answers(address: str) -> bool:
+def is_listening(address: str) -> bool:
     """Whether somebody does at HOST:PORT."""
     host, _, port = address.rpartition(":")
     with suppress(OSError, ValueError):
@@ -164,7 +165,7 @@ def check_head() -> None:
     import ray
 
     address, end = ray.get_runtime_context().gcs_address, time.monotonic() + PATIENCE
-    while not answers(address):
+    while not is_listening(address):
         if time.monotonic() > end:
             fix = "start the cluster again, then resume from the last checkpoint: --resume"
             raise EngineError(
@@ -291,7 +292,7 @@ class ActorPool:
         import ray
 
         self._workers.pop(worker, None)
-        if ray.is_initialized() and answers(ray.get_runtime_context().gcs_address):
+        if ray.is_initialized() and is_listening(ray.get_runtime_context().gcs_address):
             ray.kill(worker)
 
 
@@ -313,7 +314,7 @@ def spread_verdicts(recipe: Recipe, task: Task, name: str, run: Run) -> Task:
 
     # when the first verdict is asked for: the records have been built then
     def opening() -> tuple[Any, ...]:
-        return section.name, section.options, folder, folder.is_dir(), here()
+        return section.name, section.options, folder, folder.is_dir(), process_home()
 
     pool = ActorPool("workers for verdicts", TaskWorker, opening, scale.verdicts, scale.timeout, 0)
     return _Spread(task, pool)
@@ -377,7 +378,7 @@ class SpreadEpisode:
 
 
 @contextmanager
-def _named() -> Iterator[None]:
+def _keep_name() -> Iterator[None]:
     """What a task raises, under the name that it has, of a type that any process can read: its own
     may be known in the worker alone, or be one that cannot be pickled."""
     try:
@@ -401,7 +402,7 @@ class TaskWorker:
             EngineError: the run's records, which are `there`, are not on this machine.
             PlumblineError: see `open_task`.
         """
-        stand(home)
+        adopt_home(home)
         if there and not folder.is_dir():
             fix = "let run.folder be on a disk that all machines of the cluster share"
             raise EngineError(
@@ -412,7 +413,7 @@ class TaskWorker:
         self.example: Callable[[bytes], Example] = lru_cache(KEPT)(pickle.loads)
         self.episodes: dict[str, Episode] = {}  # those that are not over, the oldest first
 
-    @_named()
+    @_keep_name()
     def judge(self, example: bytes, completions: Sequence[str]) -> Sequence[Verdict | Failure]:
         """The verdicts of texts of one prompt, together where the task can do that."""
         task, asked = self.task, self.example(example)
@@ -423,7 +424,7 @@ class TaskWorker:
             else together
         )
 
-    @_named()
+    @_keep_name()
     def tell(self, name: str, example: bytes, texts: Sequence[str]) -> Told:
         """What an episode asks and comes to after these texts, of which the last is new."""
         here = self.episodes.pop(name, None)
@@ -437,7 +438,7 @@ class TaskWorker:
         return asks, episode.result()
 
 
-# -- rollouts and passes ---------------------------------------------------------------------------
+# -- rollouts and micro-batches --------------------------------------------------------------------
 
 
 def open_samplers(recipe: Recipe, policy: Policy, model: str, run: Run) -> "Samplers":
@@ -450,8 +451,8 @@ def open_samplers(recipe: Recipe, policy: Policy, model: str, run: Run) -> "Samp
 
 
 def open_learners(recipe: Recipe, policy: Policy, model: str, run: Run) -> "Learners":  # noqa: ARG001
-    """Workers that share the passes of an update with this process: one fewer than `scale.learners`
-    says."""
+    """Workers that share the micro-batches of an update with this process: one fewer than
+    `scale.learners` says."""
     return Learners("learners", recipe, policy, model, recipe.scale.learners - 1)
 
 
@@ -463,7 +464,7 @@ class Replicas:
         import torch
 
         reference = recipe.rl is not None and recipe.rl.beta > 0
-        opening = model_section(recipe), model, torch.get_num_threads(), reference, here()
+        opening = model_section(recipe), model, torch.get_num_threads(), reference, process_home()
         gpus = int(policy.engine.get("device", "").startswith("cuda"))
         self.pool = ActorPool(
             what, ModelWorker, lambda: opening, workers, recipe.scale.timeout, gpus
@@ -519,11 +520,11 @@ class Samplers(Replicas):
                 f"drawn side by side; model.rows_at_once: {-(-len(requests) // self.count)} would "
                 "give each a share",
             )
-        for done in as_completed([self.ask(_drawn, *chunk) for chunk in chunks]):
+        for done in as_completed([self.ask(_draw_chunk, *chunk) for chunk in chunks]):
             yield from pickle.loads(done.result()[0])  # noqa: S301 - from a worker of ours
 
 
-def _drawn(policy: Any, requests: Sequence[Request], shared: int) -> bytes:
+def _draw_chunk(policy: Any, requests: Sequence[Request], shared: int) -> bytes:
     """A chunk's requests with their trajectories, pickled: arrays that Ray unpacks cannot be
     written to."""
     policy.shared = shared
@@ -531,7 +532,7 @@ def _drawn(policy: Any, requests: Sequence[Request], shared: int) -> bytes:
 
 
 class Learners(Replicas):
-    """Replicas that share an update's passes; see `Helpers`."""
+    """Replicas that share an update's micro-batches; see `Helpers`."""
 
     @contextmanager
     def working(
@@ -552,7 +553,7 @@ class ModelWorker:
         """Load the model; see `open_policy`."""
         import torch
 
-        stand(home)
+        adopt_home(home)
         torch.set_num_threads(threads)
         self.version, self.policy = -1, open_policy(section, model)
         if reference:

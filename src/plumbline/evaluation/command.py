@@ -12,7 +12,7 @@ from plumbline.evaluation.replays import check_replayable, replay_episodes
 from plumbline.recipe import TaskSection, section
 from plumbline.records import Evaluation, Example
 from plumbline.runs.evaluations import Replay
-from plumbline.runs.metadata import Card
+from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.run import Listener
 from plumbline.tasks import Progress, open_task, task_names, variants_of
 from plumbline.tasks.task import Task, gold_of
@@ -61,10 +61,10 @@ def each_task(spec: EvaluationSpec) -> dict[str, EvaluationSpec]:
         RecipeError: an option that the task does not have.
         DataError, StorageError: its records are damaged.
     """
-    card = Card.read(spec.model)
-    if card is not None and card.tasks and not spec.task:
-        return {name: replace(spec, task=name) for name in card.tasks}
-    if card is not None and _own_task(card, spec.task, spec.model) is not None:
+    metadata = ModelMetadata.read(spec.model)
+    if metadata is not None and metadata.tasks and not spec.task:
+        return {name: replace(spec, task=name) for name in metadata.tasks}
+    if metadata is not None and _own_task(metadata, spec.task, spec.model) is not None:
         return {"": spec}
     name = spec.task or _no_task(spec.model, spec.model_options)
     variants = variants_of(name, spec.options, records_folder(name, spec.data))
@@ -133,9 +133,9 @@ def open_task_for(
         RecipeError: the model was trained on several tasks, and neither one of them nor another
             task is named.
     """
-    card = Card.read(model)
-    own = None if card is None else _own_task(card, name, model)
-    if card is None or own is None:
+    metadata = ModelMetadata.read(model)
+    own = None if metadata is None else _own_task(metadata, name, model)
+    if metadata is None or own is None:
         name = name or _no_task(model, ModelOptions())
         return open_task(name, options, records_folder(name, data), progress)
     label, task = own
@@ -146,7 +146,7 @@ def open_task_for(
     folder = (
         run / "data" / label
         if ours
-        else Path("data") / f"{label or task.name}-of-{card.recipe.split()[-1]}"
+        else Path("data") / f"{label or task.name}-of-{metadata.recipe.split()[-1]}"
     )
     return open_task(task.name, {**task.options, **options}, folder, progress)
 
@@ -159,18 +159,18 @@ def _no_task(model: str, options: ModelOptions) -> str:
     )
 
 
-def _own_task(card: Card, name: str, model: str) -> tuple[str, TaskSection] | None:
+def _own_task(metadata: ModelMetadata, name: str, model: str) -> tuple[str, TaskSection] | None:
     """Which of the tasks that a model was trained on is meant, and what its recipe called it; None
     for none of them."""
-    if not card.tasks:
+    if not metadata.tasks:
         return (
-            ("", TaskSection(name=card.task, options=dict(card.options)))
-            if name in {"", card.task}
+            ("", TaskSection(name=metadata.task, options=dict(metadata.options)))
+            if name in {"", metadata.task}
             else None
         )
-    if name in card.tasks:
-        return name, section(TaskSection, card.tasks[name])
-    meant = [label for label, one in card.tasks.items() if name in {"", one["name"]}]
+    if name in metadata.tasks:
+        return name, section(TaskSection, metadata.tasks[name])
+    meant = [label for label, one in metadata.tasks.items() if name in {"", one["name"]}]
     if len(meant) > 1:
         raise RecipeError(
             f"{model} was trained on several tasks", f"add --task with one of {', '.join(meant)}"
@@ -178,9 +178,9 @@ def _own_task(card: Card, name: str, model: str) -> tuple[str, TaskSection] | No
     if not meant and name not in task_names() and ":" not in name:
         raise RecipeError(
             f"there is no task named {name}, and {model} was not trained on one",
-            f"add --task with one of {', '.join(card.tasks)}",
+            f"add --task with one of {', '.join(metadata.tasks)}",
         )
-    return (meant[0], section(TaskSection, card.tasks[meant[0]])) if meant else None
+    return (meant[0], section(TaskSection, metadata.tasks[meant[0]])) if meant else None
 
 
 def records_folder(task: str, given: Path | None) -> Path:

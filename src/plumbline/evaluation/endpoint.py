@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.config.imports import needed
+from plumbline.config.imports import import_needed
 from plumbline.engines.vllm_client import check_address
 from plumbline.errors import EngineError
 from plumbline.records import Message, Request, Sampling, Trajectory
@@ -56,7 +56,7 @@ class Endpoint:
             EngineError: httpx is not installed; the address, or the key in `KEY`, cannot be used.
         """
         check_address(address, "--engine")
-        self._httpx = needed("httpx", "an engine over HTTP", EngineError)
+        self._httpx = import_needed("httpx", "an engine over HTTP", EngineError)
         self._key = os.environ.get(KEY, "").strip()
         if not (self._key.isascii() and self._key.isprintable()):
             raise EngineError(f"the key in {KEY} has characters that no key has", "copy it again")

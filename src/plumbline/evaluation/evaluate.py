@@ -12,8 +12,8 @@ from plumbline.errors import DataError
 from plumbline.policies.policy import Sampler
 from plumbline.records import Evaluation, Example, Group, Judged, Key, Rollout, Sampling, Unjudged
 from plumbline.rollouts.collect import collect
-from plumbline.rollouts.reward_workers import Judging, Verdict, check_failures
-from plumbline.runs.evaluations import BegunEvaluation
+from plumbline.rollouts.reward_workers import RewardWorkers, Verdict, check_failures
+from plumbline.runs.evaluations import PartialEvaluation
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.task import Task, gold_of
 
@@ -42,7 +42,7 @@ def evaluate_policy(
     examples: Sequence[Example],
     under: Conditions,
     progress: Callable[[int, int], None] | None = None,
-    begun: BegunEvaluation | None = None,
+    begun: PartialEvaluation | None = None,
 ) -> Evaluation:
     """One episode of the policy with each example; `progress` is told how many of how
     many are judged.
@@ -94,17 +94,17 @@ def evaluate_completions(
     """
     if len(examples) != len(completions):
         raise DataError(f"{len(completions)} completions for {len(examples)} examples")
-    with Judging(task, examples) as judging:
+    with RewardWorkers(task, examples) as workers:
         for index, text in enumerate(completions):
-            judging.tell(index, 0, text)
+            workers.submit(index, 0, text)
         what, total, waited = f"{source} on {split}", len(completions), False
-        while left := judging.left(SECONDS_BETWEEN):
+        while left := workers.pending(SECONDS_BETWEEN):
             progress(what, total - left, total)
             waited = True
         if waited:
             progress(what, total, total)
     rows = [
-        _row(example, text, judging.verdict(index, 0))
+        _row(example, text, workers.result(index, 0))
         for index, (example, text) in enumerate(zip(examples, completions, strict=True))
     ]
     return _evaluation(task, source, split, rows, {}, 0)

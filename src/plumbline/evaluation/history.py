@@ -25,12 +25,12 @@ from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
 from plumbline.runs.lineage import (
     KeyChange,
     Origin,
-    changes,
-    in_order,
+    find_origins,
+    find_predecessors,
+    group_versions,
+    list_changes,
     list_runs,
-    origins,
-    predecessors,
-    versions,
+    order_runs,
 )
 from plumbline.runs.record import EvaluationSummary, RunRecord, read_recipe, read_record
 
@@ -54,7 +54,7 @@ class StageResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class ComparedRun:
     """A run (or a single evaluation) of the table."""
 
     name: str
@@ -75,7 +75,7 @@ class Member:
 class Lineage:
     """Runs in order, their comparisons, and what else lies in their folders."""
 
-    members: tuple[Member, ...]
+    members: tuple[ComparedRun, ...]
     pairings: tuple[Pairing, ...]
     lineage: bool = False
     """Whether they are the runs of folders; else they are runs and evaluations that were named one
@@ -113,23 +113,23 @@ def read_lineage(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFi
         RunError: a folder is not there, or none holds a run.
     """
     runs, others = list_runs(folders)
-    begun = origins(runs)
-    before = predecessors(runs, begun)
+    begun = find_origins(runs)
+    before = find_predecessors(runs, begun)
     by_name = {run.name: run for run in runs}
     read = cache(read_evaluation)
-    members: list[Member] = []
+    members: list[ComparedRun] = []
     pairings: list[Pairing] = []
-    for run, depth in in_order(runs, begun):
+    for run, depth in order_runs(runs, begun):
         results, problems = _results(run, asked)
         earlier = by_name.get(before.get(run.name, ""))
         members.append(
-            Member(
+            ComparedRun(
                 name=run.name,
                 listed=run,
                 origin=begun[run.name] if run.recipe else None,
                 depth=depth,
                 against=earlier.name if earlier else "",
-                changes=changes(earlier, run)
+                changes=list_changes(earlier, run)
                 if earlier and earlier.name != begun[run.name].run
                 else (),
                 results=results,
@@ -137,14 +137,16 @@ def read_lineage(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFi
             )
         )
         pairings += _pairings(run, earlier, begun[run.name], asked, read)
-    names = [[run.name for run in version] for version in versions(runs, begun)]
+    names = [[run.name for run in version] for version in group_versions(runs, begun)]
     beside = tuple(
         _beside_seeds(one, _seed_spread(one, names, members)) for one in adjust_pairings(pairings)
     )
     return Lineage(members=tuple(members), pairings=beside, lineage=True, others=others)
 
 
-def _seed_spread(one: Pairing, same: Sequence[Sequence[str]], members: Sequence[Member]) -> float:
+def _seed_spread(
+    one: Pairing, same: Sequence[Sequence[str]], members: Sequence[ComparedRun]
+) -> float:
     """How far apart the seeds of one recipe are, the run's or its predecessor's, in what the
     pairing asks."""
     spread = 0.0
@@ -283,7 +285,7 @@ def history_to_dict(found: Lineage) -> dict[str, Any]:
     }
 
 
-def _member_to_dict(member: Member, pairings: Sequence[Pairing]) -> dict[str, Any]:
+def _member_to_dict(member: ComparedRun, pairings: Sequence[Pairing]) -> dict[str, Any]:
     run, origin = member.listed, member.origin
     assert run is not None
     return {
@@ -340,11 +342,13 @@ def compare_paths(first: Path, *others: Path) -> Lineage:
     found = [find_evaluations(path, run) for path, run in zip(paths, runs, strict=True)]
     members, pairings = [], []
     for at, (path, name, run) in enumerate(zip(paths, names, runs, strict=True)):
-        differing = changes(runs[0], run) if at and runs[0] is not None and run is not None else ()
+        differing = (
+            list_changes(runs[0], run) if at and runs[0] is not None and run is not None else ()
+        )
         results = tuple(_result(evaluation, key, {}) for key, evaluation in found[at].values())
         against = names[0] if at else ""
         members.append(
-            Member(name=name, listed=run, against=against, changes=differing, results=results)
+            ComparedRun(name=name, listed=run, against=against, changes=differing, results=results)
         )
         if at:
             pairings += _pair_shared((first, names[0], found[0]), (path, name, found[at]))

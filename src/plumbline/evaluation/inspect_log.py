@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from plumbline.config.imports import needed
+from plumbline.config.imports import import_needed
 from plumbline.errors import RecipeError
 from plumbline.evaluation.statistics import mean_interval
 from plumbline.records import Evaluation, Example, Judged, Unjudged
@@ -34,7 +34,7 @@ def check_log(path: Path) -> None:
             f"--inspect is {path}, and `inspect view` reads .eval files", f"give {path}.eval"
         )
     output_guard.check_file(path, "Inspect log", is_log)
-    needed("inspect_ai", "--inspect")
+    import_needed("inspect_ai", "--inspect")
 
 
 def is_log(path: Path) -> bool:
@@ -59,7 +59,7 @@ def write_log(path: Path, evaluation: Evaluation, examples: Sequence[Example]) -
         ModelError: inspect_ai is not installed.
         StorageError: the disk is full.
     """
-    log = needed("inspect_ai.log", "--inspect")
+    log = import_needed("inspect_ai.log", "--inspect")
     asked = {example.id: example for example in examples}
     rows: list[Judged | Unjudged] = [*evaluation.rows, *evaluation.unjudged]
     order = {name: number for number, name in enumerate(asked)}
@@ -118,7 +118,7 @@ def write_log(path: Path, evaluation: Evaluation, examples: Sequence[Example]) -
 
 def _sample(row: Judged | Unjudged, example: Example, source: str) -> Any:
     log, model, scorer = (
-        needed(f"inspect_ai.{name}", "--inspect") for name in ("log", "model", "scorer")
+        import_needed(f"inspect_ai.{name}", "--inspect") for name in ("log", "model", "scorer")
     )
     roles = {
         "system": model.ChatMessageSystem,

@@ -21,7 +21,7 @@ from plumbline.recipe import ModelSection, explain_foreign_key, options_of, sect
 from plumbline.recipe.execution import EngineSection
 from plumbline.records import Evaluation, Example, Sampling
 from plumbline.rollouts.collect import check_prompts
-from plumbline.runs.metadata import Card
+from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.remote import local_model
 from plumbline.runs.run import Listener
 from plumbline.tasks import NOWHERE, open_task, task_names
@@ -229,12 +229,12 @@ def _open_sampler(policy: Policy, options: ModelOptions, listener: Listener) -> 
     if options.engine is None:
         yield policy
         return
-    from plumbline.engines.vllm import Place, VllmSampler, check_engine
+    from plumbline.engines.vllm import EngineContext, VllmSampler, check_engine
 
     section = EngineSection(name="vllm")
     check_engine(section, policy.family)
     folder = Path(mkdtemp(prefix="plumbline-"))
-    engine = VllmSampler(section, policy, Place(folder, options.seed, listener))
+    engine = VllmSampler(section, policy, EngineContext(folder, options.seed, listener))
     try:
         yield engine
     finally:
@@ -245,13 +245,13 @@ def _open_sampler(policy: Policy, options: ModelOptions, listener: Listener) -> 
 def options_as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Sampling]:
     """How to open a model and how to decode: as its own run did, but for what the command line
     says."""
-    card = Card.read(model)
-    saved = {**(card.model if card is not None else {}), **saved_settings(model)}
+    metadata = ModelMetadata.read(model)
+    saved = {**(metadata.model if metadata is not None else {}), **saved_settings(model)}
     if "lora" not in saved:  # merged, or never quantised: 4 bits are for the base of an adapter
         saved.pop("quantize", None)
     opening = ("family", "device", "dtype", "rows_at_once", "chat_template")
     given = {key: value for key in opening if (value := getattr(options, key)) is not None}
-    sampling = {**card.sampling} if card is not None else {}
+    sampling = {**metadata.sampling} if metadata is not None else {}
     if given.get("family", saved.get("family")) != saved.get("family"):
         # what was saved is another family's; a model that says so itself is refused
         saved, sampling = {}, {}
@@ -292,17 +292,17 @@ def settled_keys(model: str) -> dict[str, Any]:
 
 
 def check_unseen(model: str, examples: Sequence[Example], which: str, fix: str) -> None:
-    """Refuse examples whose prompts a model was trained on, as far as its card says; `which` names
-    them in the error.
+    """Refuse examples whose prompts a model was trained on, as far as its metadata says; `which`
+    names them in the error.
 
     Raises:
         DataError: the model was trained on some of them.
     """
-    card = Card.read(local_model(model))
+    metadata = ModelMetadata.read(local_model(model))
     seen = [
         example.id
         for example in examples
-        if card is not None and example.fingerprint() in card.trained_on
+        if metadata is not None and example.fingerprint() in metadata.trained_on
     ]
     if seen:
         raise DataError(

@@ -23,7 +23,7 @@ from plumbline.records import clusters_of
 from plumbline.reports.templating import escape_markdown, render_template
 from plumbline.reports.view import RunView
 from plumbline.runs.evaluations import EvaluationKey
-from plumbline.runs.metadata import Card
+from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.record import STAGES
 from plumbline.runs.remote import check_named, local_model
 from plumbline.runs.run import Listener, Run
@@ -65,12 +65,12 @@ class ExportSource:
     run: Run | None
     """Where its run's records are still beside it."""
     stage: str
-    card: Card | None
+    metadata: ModelMetadata | None
     base: Base | None
     """None where the weights were made on the spot, from random numbers."""
 
 
-def find(given: str, public: str | None = None) -> ExportSource:
+def find_source(given: str, public: str | None = None) -> ExportSource:
     """The model of a run's last finished stage, or a model as it is named.
 
     Args:
@@ -97,20 +97,22 @@ def find(given: str, public: str | None = None) -> ExportSource:
         )
     if Path(model).is_dir():
         check_links(Path(model))
-    card, base = Card.read(model), adapter_base(model)
+    metadata, base = ModelMetadata.read(model), adapter_base(model)
     if base is None and run is not None:
         base = run.recipe.model.name
         if base is not None:
             check_named(base, "a model")
             base = local_model(base)
-    elif base is None and card is None:  # nothing was trained here: it is its own base
+    elif base is None and metadata is None:  # nothing was trained here: it is its own base
         base = model
     if base is not None and Path(base).is_dir() and _run_of(base) and Path(base).name == "base":
         base = None  # made on the spot by a run
-    known = None if base is None else base_of(base, public)
+    known = None if base is None else find_base(base, public)
     if known is None and public is not None:
         known = Base("", public, True, _listed_licence(public))
-    return ExportSource(model, run, stage or (card.stage if card is not None else ""), card, known)
+    return ExportSource(
+        model, run, stage or (metadata.stage if metadata is not None else ""), metadata, known
+    )
 
 
 def _run_of(model: str) -> Path | None:
@@ -120,7 +122,7 @@ def _run_of(model: str) -> Path | None:
     return place.parents[1] if ours else None
 
 
-def base_of(source: str, public: str | None = None) -> Base:
+def find_base(source: str, public: str | None = None) -> Base:
     """What a base's directory says of it, else what the catalogue does."""
     folder = Path(source)
     if not folder.exists():
@@ -131,7 +133,7 @@ def base_of(source: str, public: str | None = None) -> Base:
     origin = read_object(folder / ORIGIN) if (folder / ORIGIN).is_file() else {}
     entry = next((one for one in ENTRIES if one.name == origin.get("model")), None)
     name = public or (entry.hub if entry is not None else "")
-    licence = origin.get("licence") or _said_in(folder / "README.md") or _listed_licence(name)
+    licence = origin.get("licence") or _read_licence(folder / "README.md") or _listed_licence(name)
     file = next(
         (path for path in (folder / "LICENSE", folder / "LICENSE.txt") if path.is_file()), None
     )
@@ -149,7 +151,7 @@ def _listed_licence(name: str) -> str:
     return next((one.licence for one in ENTRIES if name and name in {one.name, one.hub}), UNKNOWN)
 
 
-def _said_in(readme: Path) -> str | None:
+def _read_licence(readme: Path) -> str | None:
     """The licence in the head of a model card, as the hub writes it."""
     if not readme.is_file():
         return None
@@ -200,7 +202,7 @@ def open_tasks(model: str, listener: Listener) -> dict[str, Task]:
     return {name or task.name: task for name, task in opened}
 
 
-def changes(
+def measure_changes(
     source: ExportSource, exported: Path, tasks: Mapping[str, Task], n: int, listener: Listener
 ) -> list[RewardChange]:
     """Evaluate both on the first `n` examples of each task.
@@ -265,8 +267,8 @@ def model_card(
         head |= {"base_model": base.name} if base.public else {}
     head |= {"library_name": LIBRARIES[kind] if family != "flow" else "plumbline"}
     head |= {"pipeline_tag": "text-generation", "tags": ["plumbline", family]}
-    card = source.card
-    known = {} if card is None else card.tasks or {card.task: {"name": card.task}}
+    metadata = source.metadata
+    known = {} if metadata is None else metadata.tasks or {metadata.task: {"name": metadata.task}}
     checked = read_histories(run.folder) if run is not None and run.files["metrics"].size() else []
     examined = [(history.name, examine(history, CHECKS)) for history in checked]
     return (
@@ -284,7 +286,7 @@ def model_card(
                 (name, summarise_counts(one.findings, one.clear, one.not_run), one.findings)
                 for name, one in examined
             ],
-            licence=licence(base),
+            licence=licence_text(base),
             version=__version__,
         )
         + "\n"
@@ -307,7 +309,7 @@ def _rows(view: RunView, stage: str) -> Iterator[dict[str, object]]:
                     yield {**row, "n": summary["n"], "reward": summary["reward"]}
 
 
-def licence(base: Base | None) -> str:
+def licence_text(base: Base | None) -> str:
     """What is known about whose terms the weights are under."""
     if base is None:
         return (

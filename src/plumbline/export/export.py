@@ -17,9 +17,9 @@ from plumbline.export.card import (
     ExportSource,
     RewardChange,
     change_text,
-    changes,
-    find,
-    licence,
+    find_source,
+    licence_text,
+    measure_changes,
     model_card,
     open_tasks,
 )
@@ -103,7 +103,7 @@ class Export:
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportResult:
     """What was written, and what was measured on the way."""
 
     folder: Path
@@ -115,7 +115,7 @@ class Exported:
     pushed: str | None = None
     """The address of the repository."""
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return {**asdict(self), "folder": str(self.folder)}
 
@@ -126,7 +126,7 @@ class Exported:
         return "\n".join([*lines, *map(change_text, self.changes), *pushed]) + "\n"
 
 
-def export(what: Export, listener: Listener) -> Exported:
+def export(what: Export, listener: Listener) -> ExportResult:
     """Write an export; what we did not make is never written over.
 
     Raises:
@@ -136,7 +136,7 @@ def export(what: Export, listener: Listener) -> Exported:
         StorageError: the folder holds something else, or the disk is full; nothing is left half
             written.
     """
-    output_guard.check(what.out, EXPORT)
+    output_guard.check_folder(what.out, EXPORT)
     out = Path(os.path.realpath(what.out))  # a link that the user gave stays one
     if theirs := sorted(
         path.name
@@ -148,7 +148,7 @@ def export(what: Export, listener: Listener) -> Exported:
             "touched",
             "move it away, or give another folder",
         )
-    source = find(what.model, what.base)
+    source = find_source(what.model, what.base)
     section, _ = options_as_trained(source.model, weights.OPTIONS)
     if what.kind == "gguf" and section.family != "autoregressive":
         raise ModelError(
@@ -157,7 +157,7 @@ def export(what: Export, listener: Listener) -> Exported:
             "would open it and answer by another sampling distribution",
             "export it with --kind merged",
         )
-    if what.evaluate is not None and source.card is None:
+    if what.evaluate is not None and source.metadata is None:
         raise RecipeError(
             f"{source.model} does not say which task it was trained on, so --evaluate has none",
             "leave it out",
@@ -193,15 +193,15 @@ def _fill(
     folder: Path,
     tasks: Mapping[str, Task],
     listener: Listener,
-) -> Exported:
+) -> ExportResult:
     listener.working(f"writing {what.kind}", 0, 1)
-    write = {"merged": _merged, "adapter": _adapter, "gguf": _gguf}[what.kind]
+    write = {"merged": _export_merged, "adapter": _export_adapter, "gguf": _export_gguf}[what.kind]
     said, figures, lines = write(what, source, family, folder)
     listener.working(f"writing {what.kind}", 1, 1)
     changed: Sequence[RewardChange] = ()
     if what.evaluate is not None:
         made = next(folder.glob("*.gguf")) if what.kind == "gguf" else folder
-        changed = changes(source, made, tasks, what.evaluate, listener)
+        changed = measure_changes(source, made, tasks, what.evaluate, listener)
     _write_licence(source, folder)
     card = model_card(
         source,
@@ -218,19 +218,19 @@ def _fill(
     apply_umask(folder)
     files = sorted(path.name for path in folder.iterdir())
     size = sum(path.stat().st_size for path in folder.iterdir())
-    return Exported(what.out, files, size, said, figures, changed)
+    return ExportResult(what.out, files, size, said, figures, changed)
 
 
 Written = tuple[list[str], dict[str, Any], str]
 """Sentences about what was measured, the same as figures, and lines that open the export."""
 
 
-def _merged(what: Export, source: ExportSource, family: str, folder: Path) -> Written:
+def _export_merged(what: Export, source: ExportSource, family: str, folder: Path) -> Written:
     base = None if source.base is None else source.base.source or None
     if base is None and source.run is not None and source.run.is_done("base"):
         base = str(source.run.model("base"))
     done = weights.write_merged(
-        weights.opened(source.model), folder, what.stored, base, source.model
+        weights.open_float32(source.model), folder, what.stored, base, source.model
     )
     compared = ("losses", "texts") if family == "flow" else ("log-probabilities", "tokens")
     said = [
@@ -267,7 +267,7 @@ def _merged(what: Export, source: ExportSource, family: str, folder: Path) -> Wr
     return said, figures, lines if family == "autoregressive" else f"plumbline eval {what.out.name}"
 
 
-def _adapter(what: Export, source: ExportSource, family: str, folder: Path) -> Written:  # noqa: ARG001
+def _export_adapter(what: Export, source: ExportSource, family: str, folder: Path) -> Written:  # noqa: ARG001
     base = source.base
     name = "" if base is None else base.name if base.public else base.source
     parameters = weights.write_adapter(source.model, folder, name)
@@ -288,11 +288,13 @@ def _adapter(what: Export, source: ExportSource, family: str, folder: Path) -> W
     return said, {"parameters": parameters, "base": name}, lines
 
 
-def _gguf(what: Export, source: ExportSource, family: str, folder: Path) -> Written:  # noqa: ARG001
+def _export_gguf(what: Export, source: ExportSource, family: str, folder: Path) -> Written:  # noqa: ARG001
     name = what.out.absolute().name
     path = folder / f"{name}-{what.stored}.gguf"
     about = {"name": name, "licence": "" if source.base is None else source.base.licence}
-    found = weights.write_gguf(weights.opened(source.model), path, cast(Gguf, what.stored), about)
+    found = weights.write_gguf(
+        weights.open_float32(source.model), path, cast(Gguf, what.stored), about
+    )
     ids = (
         "the same ids"
         if found.same_ids
@@ -314,7 +316,7 @@ def _gguf(what: Export, source: ExportSource, family: str, folder: Path) -> Writ
 def _write_licence(source: ExportSource, folder: Path) -> None:
     """The base's licence where its text is there, with a note beside it; else a note that says what
     is known."""
-    note = licence(source.base) + "\n"
+    note = licence_text(source.base) + "\n"
     if source.base is None or source.base.text is None:
         write_text(folder / "LICENSE", note)
         return

@@ -11,7 +11,7 @@ from plumbline.evaluation.models import ModelOptions, options_as_trained
 from plumbline.policies import open_policy
 from plumbline.policies.saved import ADAPTER, TOKENIZERS, is_adapter
 from plumbline.records import Message, Request
-from plumbline.runs.metadata import CARD
+from plumbline.runs.metadata import METADATA
 from plumbline.storage import read_object, write_json
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ SAME = 1e-3
 1e-6 to 1e-4."""
 COPIED = {
     ADAPTER,
-    CARD,
+    METADATA,
     *TOKENIZERS,
     "adapter_model.safetensors",
     "generation_config.json",
@@ -52,7 +52,7 @@ asked for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergeResult:
     """What became of the weights."""
 
     parameters: int
@@ -61,12 +61,12 @@ class Merged:
     have been learnt."""
     compared_with: str
     """What the update was measured from; empty where nobody knows what the weights were before."""
-    gap: "Gap"
+    gap: "LogprobGap"
     """Between the policy and what was stored."""
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class LogprobGap:
     """How far the log-probabilities of tokens of a few texts are apart [nats]; of a flow, the
     losses of the texts."""
 
@@ -75,7 +75,7 @@ class Gap:
     compared: int
 
 
-def opened(model: str) -> Any:
+def open_float32(model: str) -> Any:
     """A model as its own run opens it, in float32 on the CPU.
 
     Raises:
@@ -91,12 +91,14 @@ def opened(model: str) -> Any:
     return open_policy(section, model)
 
 
-def write_merged(policy: Any, folder: Path, dtype: str, base: str | None, model: str) -> Merged:
+def write_merged(
+    policy: Any, folder: Path, dtype: str, base: str | None, model: str
+) -> MergeResult:
     """Write weights with adapters merged in float32 and then stored in `dtype`, in the family's own
     format.
 
     Args:
-        policy: see `opened`.
+        policy: see `open_float32`.
         folder: is empty.
         dtype: float32, bfloat16 or float16.
         base: the model that training began from; opened only where every weight was trained and 16
@@ -120,46 +122,48 @@ def write_merged(policy: Any, folder: Path, dtype: str, base: str | None, model:
     _, now = round_weights(policy, stored)
     before = None
     if policy.adapter is not None:
-        before = _below(policy, stored)
+        before = _weights_below(policy, stored)
     elif (
         stored is not torch.float32
         and base is not None
         and Path(base).absolute() != Path(model).absolute()
     ):
-        _, before = round_weights(opened(base), stored)
+        _, before = round_weights(open_float32(base), stored)
         if before.exact.shape != now.exact.shape:
             raise DataError(
                 f"{base} is of another shape than {model}",
                 "give the model that training began from",
             )
-    meant = merge(policy)
+    meant = merge_adapter(policy)
     with torch.no_grad():
         for weight in policy.model.state_dict().values():
             weight.copy_(weight.to(stored))
-    after = logprobs(policy)  # here, because buffers that are not stored would be rounded below
+    after = measure_logprobs(
+        policy
+    )  # here, because buffers that are not stored would be rounded below
     policy.model.to(stored)
     policy.write(folder)
     # what it says of the weights' use; 4 bits and adapters are gone
-    if (Path(model) / CARD).is_file():
-        card = read_object(Path(model) / CARD)
-        use = {key: value for key, value in card.get("model", {}).items() if key != "quantize"}
-        write_json(folder / CARD, {**card, "model": use})
-    read = opened(str(folder))
+    if (Path(model) / METADATA).is_file():
+        metadata = read_object(Path(model) / METADATA)
+        use = {key: value for key, value in metadata.get("model", {}).items() if key != "quantize"}
+        write_json(folder / METADATA, {**metadata, "model": use})
+    read = open_float32(str(folder))
     found = read.model.state_dict()
     for name, weight in policy.model.state_dict().items():
         if name not in found or not torch.equal(found[name], weight.float()):
             raise ModelError(f"{name} was not read back as it was written", "report this as a bug")
-    check_same(after, logprobs(read), "what was read back")
+    check_same(after, measure_logprobs(read), "what was read back")
     gap = (meant - after).abs()
-    return Merged(
+    return MergeResult(
         sum(weight.numel() for weight in policy.model.parameters()),
         None if before is None else measure_sync(before, now),
         "" if before is None else str(base),
-        Gap(float(gap.mean()), float(gap.max()), len(gap)),
+        LogprobGap(float(gap.mean()), float(gap.max()), len(gap)),
     )
 
 
-def _write_own(policy: Any, folder: Path, dtype: str, model: str) -> Merged:
+def _write_own(policy: Any, folder: Path, dtype: str, model: str) -> MergeResult:
     """Write the model of a family that keeps its weights in a format of its own."""
     if dtype != "float32":
         raise ModelError(
@@ -172,12 +176,16 @@ def _write_own(policy: Any, folder: Path, dtype: str, model: str) -> Merged:
         answer
         for _, answer in policy.sample([Request((copy,), chat, sampling) for copy in range(4)])
     ]
-    policy.save(folder, read_object(Path(model) / CARD) if (Path(model) / CARD).is_file() else {})
-    meant, after = (one.score(answers).logprobs.detach() for one in (policy, opened(str(folder))))
+    policy.save(
+        folder, read_object(Path(model) / METADATA) if (Path(model) / METADATA).is_file() else {}
+    )
+    meant, after = (
+        one.score(answers).logprobs.detach() for one in (policy, open_float32(str(folder)))
+    )
     check_same(meant, after, "what was read back")
     gap = (meant - after).abs()
     count = sum(weight.numel() for weight in policy.trainable().values())
-    return Merged(count, None, "", Gap(float(gap.mean()), float(gap.max()), len(gap)))
+    return MergeResult(count, None, "", LogprobGap(float(gap.mean()), float(gap.max()), len(gap)))
 
 
 def check_mergeable(policy: Any) -> None:
@@ -190,22 +198,22 @@ def check_mergeable(policy: Any) -> None:
         raise ModelError(error.cause, "export it with --kind adapter") from error
 
 
-def merge(policy: Any) -> "Tensor":
+def merge_adapter(policy: Any) -> "Tensor":
     """Merge a policy's adapter, if it has one, into its weights; the log-probabilities that it had
     before.
 
     Raises:
         ModelError: it has others now.
     """
-    meant = logprobs(policy)
+    meant = measure_logprobs(policy)
     if policy.adapter is not None:
         policy.adapter.merge_and_unload()
         policy.adapter = None
-        check_same(meant, logprobs(policy), "the merged model")
+        check_same(meant, measure_logprobs(policy), "the merged model")
     return meant
 
 
-def logprobs(policy: Any) -> "Tensor":
+def measure_logprobs(policy: Any) -> "Tensor":
     """Log-probabilities of the tokens of a few texts [N], in one pass of its network; of a flow the
     losses of texts."""
     import torch
@@ -240,7 +248,7 @@ def check_same(meant: "Tensor", found: "Tensor", what: str) -> None:
         )
 
 
-def _below(policy: Any, stored: Any) -> "NumberPair | None":
+def _weights_below(policy: Any, stored: Any) -> "NumberPair | None":
     """The weights below the adapters, as `round_weights` samples what is above them; None where
     others were trained, too."""
     import torch
@@ -312,6 +320,6 @@ def write_gguf(policy: Any, path: Path, stored: "Stored", about: dict[str, str])
     from plumbline.policies.pretrained.gguf_writer import write_gguf as write
 
     check_mergeable(policy)
-    merge(policy)
+    merge_adapter(policy)
     write(policy, path, stored, about)
-    return compare(policy, opened(str(path)), stored)
+    return compare(policy, open_float32(str(path)), stored)

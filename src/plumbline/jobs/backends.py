@@ -46,12 +46,12 @@ class State:
     """With which status its process ended."""
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether nothing more will come."""
         return self.status in {"succeeded", "failed", "stopped"}
 
 
-def back_end(job: SentJob) -> "ProcessJob | RayJob":
+def open_backend(job: SentJob) -> "ProcessJob | RayJob":
     """What a job is sent to and asked of."""
     return RayJob(job) if job.spec.on == "ray" else ProcessJob(job)
 
@@ -95,7 +95,7 @@ class ProcessJob:
                 said = f"the job's process does not start: {error.strerror}"
                 raise EngineError(said, "see the cause above") from error
 
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether the job's process, or the shell that waits for it, still holds the lock."""
         with suppress(StorageError), open_regular(self.lock, StorageError) as lock:
             try:
@@ -106,7 +106,7 @@ class ProcessJob:
 
     def state(self) -> State:
         """What can be seen of the process, by whoever looks."""
-        alive = self.lives()
+        alive = self.is_alive()
         if self.exit.is_file():  # looked for after the process, which may have ended in between
             text = read_text(self.exit, limit=100).strip()
             code = int(text) if text.isdecimal() else 1
@@ -127,14 +127,14 @@ class ProcessJob:
 
     def stop(self) -> None:
         """End the job's process and all of its group, kindly first."""
-        if self.job.pid is None or not self.lives():
+        if self.job.pid is None or not self.is_alive():
             return
         # the second one for what the run started, too
         for sign in (signal.SIGTERM, signal.SIGKILL):
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.job.pid, sign)
             until = time.monotonic() + PATIENCE
-            while self.lives() and time.monotonic() < until:
+            while self.is_alive() and time.monotonic() < until:
                 time.sleep(0.1)
 
 
@@ -238,6 +238,6 @@ def runtime_env(spec: JobSpec) -> dict[str, Any]:
         "working_dir": spec.working_dir,
         "env_vars": {**spec.env, "PYTHONUNBUFFERED": "1"},
     }
-    own = None if spec.here else own_folders()
+    own = None if spec.is_local else own_folders()
     made |= {"excludes": list(spec.excludes), "py_modules": own, "pip": spec.requirements}
     return {name: value for name, value in made.items() if value}

@@ -1,8 +1,8 @@
 """A job from its sending to its end: shown while it goes on, stopped, and judged by what its engine
 says and what its run left, put together. Neither is believed alone.
 
-A job's own lines in its log (`said`) carry its id, so that the result of an earlier run in the same
-folder is never taken for this job's:
+A job's own lines in its log (`event_line`) carry its id, so that the result of an earlier run in
+the same folder is never taken for this job's:
 
     plumbline-job: {"job": "mine-1123-034500-1a2b", "event": "began", ...}
     plumbline-job: {"job": "mine-1123-034500-1a2b", "event": "ended", "status": "finished", ...}
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import DataError, PlumblineError, RunError, make_visible
-from plumbline.jobs.backends import ProcessJob, State, back_end
+from plumbline.jobs.backends import ProcessJob, State, open_backend
 from plumbline.jobs.job import Ended, JobOutcome, JobSpec, SentJob
 from plumbline.runs.remote import is_address
 from plumbline.storage import dumps, one_line, read_bytes, read_object, write_text
@@ -53,7 +53,7 @@ words."""
 Say = Callable[[str], None]
 
 
-def send(spec: JobSpec, say: Say) -> SentJob:
+def send_job(spec: JobSpec, say: Say) -> SentJob:
     """Send a job to its process or its cluster, and record it.
 
     Raises:
@@ -64,14 +64,14 @@ def send(spec: JobSpec, say: Say) -> SentJob:
     if spec.on == "ray":
         say(f"sending {spec.working_dir} to {spec.address}")
     try:
-        return job.save(pid=back_end(job).send())
+        return job.save(pid=open_backend(job).send())
     except BaseException as error:
         why = f"it was not sent: {error}".split("\n")[0]
         job.save(outcome=JobOutcome(ended="never started", why=why, engine="unknown"))
         raise
 
 
-def follow(job: SentJob, show: Say, say: Say) -> JobOutcome:
+def follow_job(job: SentJob, show: Say, say: Say) -> JobOutcome:
     """Show what a job prints, from its beginning, until it is over, and judge it. To interrupt this
     leaves it as it is.
 
@@ -81,54 +81,56 @@ def follow(job: SentJob, show: Say, say: Say) -> JobOutcome:
         say: is told what the log does not: that the job waits, for what.
     """
     if job.outcome is not None:
-        show(_readable(job, ProcessJob(job).log()))
+        show(_clean_log(job, ProcessJob(job).log()))
         return job.outcome
-    engine, shown, lost, began, waits = back_end(job), 0, 0, time.monotonic(), ""
+    engine, shown, lost, began, waits = open_backend(job), 0, 0, time.monotonic(), ""
     while True:
         now, log = engine.state(), engine.log()
         lost = lost + 1 if now.status == "unknown" else 0
-        if now.over or lost > MOST_LOST:
+        if now.is_over or lost > MOST_LOST:
             break
         if now.status == "pending" and now.message != waits and time.monotonic() - began > WAITS:
             waits = now.message
             say(f"waiting: {waits}")
-        text = _readable(job, log[: log.rfind("\n") + 1])  # no secret is cut in two
+        text = _clean_log(job, log[: log.rfind("\n") + 1])  # no secret is cut in two
         show(text[shown:])
         shown = max(shown, len(text))
         time.sleep(LOOK)
-    outcome = settle(job, now, log)
+    outcome = settle_job(job, now, log)
     # the summary, by whoever asked
-    printed = outcome.ended == "succeeded" and reachable(job) is not None
-    show(_readable(job, log, summary=not printed)[shown:])
+    printed = outcome.ended == "succeeded" and find_run_folder(job) is not None
+    show(_clean_log(job, log, summary=not printed)[shown:])
     return outcome
 
 
-def settle(job: SentJob, now: State, log: str) -> JobOutcome:
+def settle_job(job: SentJob, now: State, log: str) -> JobOutcome:
     """Judge a job, and record that where it is over."""
-    outcome = judge(job.spec.id, now, _blotted(job, log), job.spec.out, job.spec.here)
-    if now.over:
+    outcome = judge_outcome(
+        job.spec.id, now, _hide_secrets(job, log), job.spec.out, job.spec.is_local
+    )
+    if now.is_over:
         if job.spec.on == "ray":
-            write_text(job.log, _blotted(job, log))
+            write_text(job.log, _hide_secrets(job, log))
         job.save(outcome=outcome)
     return outcome
 
 
-def refresh(job: SentJob) -> tuple[str, str]:
+def refresh_job(job: SentJob) -> tuple[str, str]:
     """How a job stands, in a word, and why; one that has ended since is judged and recorded."""
-    outcome, engine = job.outcome, back_end(job)
+    outcome, engine = job.outcome, open_backend(job)
     if outcome is None:
         try:
             now = engine.state()
-            if not now.over:
+            if not now.is_over:
                 return now.status, now.message if now.status != "running" else ""
-            outcome = settle(job, now, engine.log())
+            outcome = settle_job(job, now, engine.log())
         # no Ray, a file that is gone: the other jobs are listed, too
         except (PlumblineError, OSError) as error:
             return "unknown", one_line(error)
     return outcome.ended, outcome.why if outcome.ended != "succeeded" else ""
 
 
-def stop(job: SentJob) -> JobOutcome:
+def stop_job(job: SentJob) -> JobOutcome:
     """End a job.
 
     Raises:
@@ -140,22 +142,22 @@ def stop(job: SentJob) -> JobOutcome:
             f"{job.spec.id} is over: {job.outcome.ended}",
             "`plumbline jobs` lists those that are not",
         )
-    engine, until = back_end(job), time.monotonic() + ENDS
+    engine, until = open_backend(job), time.monotonic() + ENDS
     engine.stop()
-    while not (now := engine.state()).over and time.monotonic() < until:
+    while not (now := engine.state()).is_over and time.monotonic() < until:
         time.sleep(LOOK)
-    return settle(job, now, engine.log())
+    return settle_job(job, now, engine.log())
 
 
-def _readable(job: SentJob, log: str, *, summary: bool = False) -> str:
+def _clean_log(job: SentJob, log: str, *, summary: bool = False) -> str:
     """A log for people, with or without the summary that the run printed at its end."""
-    shown = log if summary else log.partition(f"{said(job.spec.id, 'summary')}\n")[0]
+    shown = log if summary else log.partition(f"{event_line(job.spec.id, 'summary')}\n")[0]
     lines = COLOUR.sub("", shown).replace("\r", "\n").splitlines(keepends=True)
     lines = [one for one in lines if not one.startswith(NOISE) and " job_manager.py:" not in one]
-    return make_visible(_blotted(job, "".join(lines)))
+    return make_visible(_hide_secrets(job, "".join(lines)))
 
 
-def _blotted(job: SentJob, text: str) -> str:
+def _hide_secrets(job: SentJob, text: str) -> str:
     """A log in which the values of the job's secrets, as far as they are known here, are replaced
     by their names."""
     for name in job.spec.secrets:
@@ -165,7 +167,7 @@ def _blotted(job: SentJob, text: str) -> str:
     return text
 
 
-def reachable(job: SentJob) -> Path | None:
+def find_run_folder(job: SentJob) -> Path | None:
     """The folder of a job's run, where it can be read from here."""
     out = job.spec.out
     return None if is_address(out) or not (Path(out) / "recipe.yaml").is_file() else Path(out)
@@ -174,12 +176,12 @@ def reachable(job: SentJob) -> Path | None:
 # -- what a job came to ----------------------------------------------------------------------------
 
 
-def said(job: str, event: str, **facts: Any) -> str:
+def event_line(job: str, event: str, **facts: Any) -> str:
     """A line of a job's log by which the submitter knows it."""
     return PREFIX + dumps({"job": job, "event": event, **facts})
 
 
-def result_of(folder: Path) -> tuple[dict[str, Any] | None, str]:
+def read_result(folder: Path) -> tuple[dict[str, Any] | None, str]:
     """The result that lies in a run's folder and the hash of its file; None where there is none.
 
     Raises:
@@ -193,7 +195,7 @@ def result_of(folder: Path) -> tuple[dict[str, Any] | None, str]:
     )
 
 
-def judge(job: str, state: State, log: str, out: str, here: bool) -> JobOutcome:
+def judge_outcome(job: str, state: State, log: str, out: str, here: bool) -> JobOutcome:
     """What a job came to that is over, as far as its engine is concerned.
 
     Args:
@@ -203,7 +205,7 @@ def judge(job: str, state: State, log: str, out: str, here: bool) -> JobOutcome:
         out: the run's folder.
         here: whether that folder can be read from this machine.
     """
-    events = _heard(job, log)
+    events = _read_events(job, log)
     began, ended = "began" in events, events.get("ended")
     status, why = (
         ("", "") if ended is None else (str(ended.get("status")), str(ended.get("why", "")))
@@ -215,7 +217,7 @@ def judge(job: str, state: State, log: str, out: str, here: bool) -> JobOutcome:
             ended=kind, why=make_visible(one_line(why)), engine=engine, facts=ended or {}
         )
 
-    if not state.over:
+    if not state.is_over:
         return outcome(
             "unknown", f"the engine says no more than {state.status}: {state.message or 'nothing'}"
         )
@@ -242,7 +244,7 @@ def judge(job: str, state: State, log: str, out: str, here: bool) -> JobOutcome:
         )
     if here and not is_address(out):
         try:
-            found, digest = result_of(Path(out))
+            found, digest = read_result(Path(out))
         except DataError as error:
             return outcome("produced nothing", f"its result is damaged: {error.cause}")
         if found is None or digest != ended.get("result"):
@@ -253,7 +255,7 @@ def judge(job: str, state: State, log: str, out: str, here: bool) -> JobOutcome:
     return outcome("succeeded", "engine and record agree")
 
 
-def _heard(job: str, log: str) -> dict[str, dict[str, Any]]:
+def _read_events(job: str, log: str) -> dict[str, dict[str, Any]]:
     """What a job said of itself in its log, by event; the lines of other jobs left out."""
     found = {}
     for line in log.splitlines():

@@ -79,7 +79,7 @@ class JobSpec(BaseModel):
     """Seconds after which Anyscale ends the job."""
 
     @property
-    def here(self) -> bool:
+    def is_local(self) -> bool:
         """Whether the job runs on this machine, and so sees its files."""
         near = self.address == "auto" or urlsplit(str(self.address)).hostname in LOOPBACK
         return self.on == "process" or (self.on == "ray" and near)
@@ -95,7 +95,7 @@ class JobSpec(BaseModel):
             *(word for one in self.overrides for word in ("--set", one)),
         ]
         run += ["--resume"] * self.resume + ["--trust-code"] * self.trust_code
-        python = sys.executable if self.here else "python"
+        python = sys.executable if self.is_local else "python"
         # -P: a folder `plumbline` in the working directory is none of ours; modules are looked for
         # there last.
         return [
@@ -127,7 +127,7 @@ class JobOutcome(BaseModel):
     @classmethod
     def _plain(cls, value: Any) -> Any:
         """Numbers beyond every float, which a log may hold and no record, are None."""
-        return finite(value)
+        return replace_non_finite(value)
 
     @property
     def rewards(self) -> dict[str, float]:
@@ -152,7 +152,7 @@ class SentJob(BaseModel):
     @property
     def folder(self) -> Path:
         """Where it is recorded."""
-        return place() / self.spec.id
+        return jobs_folder() / self.spec.id
 
     @property
     def log(self) -> Path:
@@ -168,36 +168,36 @@ class SentJob(BaseModel):
         return job
 
 
-def finite(value: Any) -> Any:
+def replace_non_finite(value: Any) -> Any:
     """The same JSON with None for numbers that are not finite, or larger than every float."""
     match value:
         case dict():
             return {
-                str(key).encode(errors="replace").decode(): finite(one)
+                str(key).encode(errors="replace").decode(): replace_non_finite(one)
                 for key, one in value.items()
             }
         case list():
-            return [finite(one) for one in value]
+            return [replace_non_finite(one) for one in value]
         case int() | float():
             return value if abs(value) <= sys.float_info.max else None
     return value
 
 
-def place() -> Path:
+def jobs_folder() -> Path:
     """The folder of all jobs."""
     own = os.environ.get("PLUMBLINE_JOBS")
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(own or f"{state}/plumbline/jobs").expanduser().absolute()
 
 
-def jobs(say: Callable[[str], None] = lambda _: None) -> list[SentJob]:
+def list_jobs(say: Callable[[str], None] = lambda _: None) -> list[SentJob]:
     """All jobs, the newest last.
 
     Args:
         say: is told of records that are damaged; they are left out.
     """
     found = []
-    for path in place().glob("*/job.json"):
+    for path in jobs_folder().glob("*/job.json"):
         try:
             job = SentJob.model_validate(read_object(path))
             if job.spec.id == path.parent.name:
@@ -209,13 +209,13 @@ def jobs(say: Callable[[str], None] = lambda _: None) -> list[SentJob]:
     return sorted(found, key=lambda job: job.sent)
 
 
-def find(name: str) -> SentJob:
+def find_job(name: str) -> SentJob:
     """The job with this id, or the only one whose id begins so; `last` is the newest.
 
     Raises:
         RunError: there is none, or there are several.
     """
-    known = jobs()
+    known = list_jobs()
     found = known[-1:] if name == "last" else [one for one in known if one.spec.id == name]
     found = found or [one for one in known if one.spec.id.startswith(name)]
     if len(found) != 1:
@@ -227,7 +227,7 @@ def find(name: str) -> SentJob:
     return found[0]
 
 
-def specify(
+def specify_job(
     recipe: str,
     *,
     on: str | None = None,
@@ -283,7 +283,7 @@ def specify(
     )
     if is_address(spec.out):
         return spec, loaded
-    if not spec.here and not Path(spec.out).is_absolute():
+    if not spec.is_local and not Path(spec.out).is_absolute():
         what = (
             f"--out {out} is"
             if out is not None
@@ -295,7 +295,7 @@ def specify(
         shared = "a folder that all machines share, such as /mnt/shared/runs/a"
         raise RecipeError(what, f"give --out {shared}, or an address, such as s3://bucket/runs/a")
     return spec.model_copy(
-        update={"out": str((where / spec.out).resolve())} if spec.here else {}
+        update={"out": str((where / spec.out).resolve())} if spec.is_local else {}
     ), loaded
 
 

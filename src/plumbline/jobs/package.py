@@ -63,7 +63,7 @@ class Package:
         """Of all files, before they are compressed."""
         return sum(self.files.values())
 
-    def lacking(self, path: Path) -> dict[str, str]:
+    def missing_reasons(self, path: Path) -> dict[str, str]:
         """What of a file or folder is left out, by which rule; empty where all of it is sent."""
         name = os.path.relpath(Path.cwd() / path, self.folder)
         above = [str(one) for one in (Path(name), *Path(name).parents)]
@@ -94,7 +94,7 @@ class Package:
         ]
 
 
-def package_of(folder: Path, excludes: Sequence[str] = ()) -> Package:
+def list_package(folder: Path, excludes: Sequence[str] = ()) -> Package:
     """The package of a folder.
 
     Args:
@@ -162,7 +162,7 @@ def package_of(folder: Path, excludes: Sequence[str] = ()) -> Package:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Examined:
+class Examination:
     """What was found of a job."""
 
     findings: tuple[Finding, ...] = ()
@@ -182,37 +182,37 @@ class Examined:
         return [render_finding(finding, ours=True).plain for finding in self.findings]
 
 
-def examine(spec: JobSpec, recipe: Recipe) -> Examined:
+def examine_job(spec: JobSpec, recipe: Recipe) -> Examination:
     """Look at everything that a job needs; nothing is sent and nothing is kept.
 
     Raises:
         StorageError: the working directory cannot be read.
         RecipeError: a recipe that this one extends cannot be read.
     """
-    package = None if spec.on == "process" else package_of(Path(spec.working_dir), spec.excludes)
+    package = None if spec.on == "process" else list_package(Path(spec.working_dir), spec.excludes)
     found = [*_secrets(spec, recipe)]
     looked_at: tuple[str, ...] = ()
     with chdir(spec.working_dir):
         if package is not None:
             found += _files(spec, recipe, package)
         if package is None or package.bytes <= LIMIT:
-            inside, looked_at = _opened(spec, package)
+            inside, looked_at = _check_opening(spec, package)
             found += inside
     if spec.requirements is not None:
-        found += _requirements(Path(spec.requirements), spec.here)
+        found += _requirements(Path(spec.requirements), spec.is_local)
     for at, finding in enumerate(found):
         if (
             finding.level == "fatal"
-            and not spec.here
+            and not spec.is_local
             and any(one in finding.what for one in spec.there)
         ):
             what = f"not looked at, because it is on the cluster (--there): {finding.what}"
             found[at] = Finding("note", what, check=finding.check)
     found.sort(key=lambda finding: LEVELS.index(finding.level))
-    return Examined(findings=tuple(found), package=package, looked_at=looked_at)
+    return Examination(findings=tuple(found), package=package, looked_at=looked_at)
 
 
-def refuse(examined: Examined, done: str = "sent") -> None:
+def refuse_job(examined: Examination, done: str = "sent") -> None:
     """Refuse a job in which something fatal was found, or that would need a consent that it is not
     given.
 
@@ -297,7 +297,7 @@ def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]
         if key == "--needs" and not path.exists():
             what, fix = f"there is no {path}, which --needs names", "correct it, or leave it out"
             yield Finding("fatal", what, check="files", fix=fix)
-        elif not inside_only and spec.here:
+        elif not inside_only and spec.is_local:
             continue  # the job is on this machine
         elif not inside_only or not (Path.cwd() / path).is_relative_to(package.folder):
             what = f"{path} ({key}) is a place of this machine, outside of what is sent"
@@ -306,14 +306,14 @@ def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]
                 f"--there {path}"
             )
             yield Finding("fatal", what, check="files", fix=fix)
-        elif lacking := package.lacking(path):
+        elif lacking := package.missing_reasons(path):
             first, rule = next(iter(lacking.items()))
             whole = str(path) == first or len(lacking) == 1
             what = str(path) if whole else f"{len(lacking)} paths of {path}, such as {first},"
             elsewhere = "put it where the cluster reads it, and say so with --there"
             where = (
                 "name it by its absolute path, which a job on this machine reads"
-                if spec.here
+                if spec.is_local
                 else elsewhere
             )
             cause = (
@@ -329,24 +329,24 @@ def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]
             yield Finding("fatal", what, check="files", evidence=left_out, causes=(cause,), fix=fix)
 
 
-def _opened(spec: JobSpec, package: Package | None) -> tuple[list[Finding], tuple[str, ...]]:
+def _check_opening(spec: JobSpec, package: Package | None) -> tuple[list[Finding], tuple[str, ...]]:
     """What a dry run finds where the job will run: in a copy of its package, or in the folder
     itself."""
     if package is None:
-        return _checked(spec, Path(spec.working_dir))
+        return _run_dry(spec, Path(spec.working_dir))
     with TemporaryDirectory(prefix="plb-copy-") as scratch:
         for name in package.files:
             target = Path(scratch) / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(package.folder / name, target)
-        return _checked(spec, Path(scratch))
+        return _run_dry(spec, Path(scratch))
 
 
-def _checked(spec: JobSpec, folder: Path) -> tuple[list[Finding], tuple[str, ...]]:
+def _run_dry(spec: JobSpec, folder: Path) -> tuple[list[Finding], tuple[str, ...]]:
     command = [sys.executable, "-P", "-m", "plumbline", "run", spec.recipe, "--dry-run", "--json"]
     command += [
         "--out",
-        spec.out if spec.here and not is_address(spec.out) else str(folder / ".plumbline-run"),
+        spec.out if spec.is_local and not is_address(spec.out) else str(folder / ".plumbline-run"),
     ]
     command += [word for one in spec.overrides for word in ("--set", one)] + [
         "--resume"
@@ -387,10 +387,10 @@ def _checked(spec: JobSpec, folder: Path) -> tuple[list[Finding], tuple[str, ...
             )
         ], ()
     # of this machine, which is another one
-    unsaid = {"ignored-files"} | (set() if spec.here else {"memory"})
+    unsaid = {"ignored-files"} | (set() if spec.is_local else {"memory"})
     kept = [one for one in found if one.check not in unsaid]
     lacking = [
-        Finding("warning" if spec.here else "note", one, check="needs") for one in said["needs"]
+        Finding("warning" if spec.is_local else "note", one, check="needs") for one in said["needs"]
     ]
     return [*kept, *lacking], tuple(_caps(one, said["recipe"]) for one in said["prompts"])
 
@@ -458,7 +458,7 @@ def _requirements(path: Path, here: bool) -> Iterator[Finding]:
     if other := {
         name: (pin, own)
         for name, pin in pins.items()
-        if (own := installed(name)) not in {None, pin}
+        if (own := installed_version(name)) not in {None, pin}
     }:
         name, (pin, own) = next(iter(other.items()))
         what = (
@@ -504,7 +504,7 @@ def _requirements(path: Path, here: bool) -> Iterator[Finding]:
         )
 
 
-def installed(name: str) -> str | None:
+def installed_version(name: str) -> str | None:
     """The version of a package that is installed here."""
     try:
         return metadata.version(name)
@@ -524,7 +524,7 @@ BASE = ("numpy", "pydantic", "pyyaml", "rich", "typer")
 """What Plumbline itself depends on."""
 
 
-def plan(spec: JobSpec, recipe: Recipe, folder: Path) -> tuple[dict[str, str], str]:
+def plan_files(spec: JobSpec, recipe: Recipe, folder: Path) -> tuple[dict[str, str], str]:
     """The text of each file of a job by its name, and the command that sends them once they are in
     the folder.
 
@@ -559,14 +559,18 @@ def plan(spec: JobSpec, recipe: Recipe, folder: Path) -> tuple[dict[str, str], s
 def _containerfile(spec: JobSpec, recipe: Recipe) -> str:
     """An image with the packages that are installed here, each pinned to its version; Plumbline
     itself is sent."""
-    base = f"anyscale/ray:{installed('ray') or RAY}-slim-py312-cu128"
+    base = f"anyscale/ray:{installed_version('ray') or RAY}-slim-py312-cu128"
     if spec.requirements is not None:
         return f"# Packages: requirements in job.yaml.\nFROM {base}\n"
     tasks = {one.name for one in recipe.each_task.values()}
     needed_by = [
         needs_of(entry) for name, entry in plugins("plumbline.tasks").items() if name in tasks
     ]
-    pins = {name: installed(name) for one in (BASE, extras()["train"], *needed_by) for name in one}
+    pins = {
+        name: installed_version(name)
+        for one in (BASE, extras()["train"], *needed_by)
+        for name in one
+    }
     if absent := sorted(name for name, version in pins.items() if version is None):
         raise DataError(
             f"there is no {absent[0]} here, to whose version the job's image could be pinned",

@@ -8,7 +8,7 @@ What a family reads of a recipe stands in its `options.py`, and which families t
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from plumbline.config.imports import check_consent, check_installed, named, of_ours
+from plumbline.config.imports import check_consent, check_installed, import_named, import_own
 from plumbline.errors import ModelError
 from plumbline.policies.memory import clear_memory_errors, keep_pages
 from plumbline.policies.opening import clear_opening_errors
@@ -45,7 +45,7 @@ def open_policy(section: ModelSection, source: str, seed: int = 0) -> "Policy":
     check_model(section, source)
     if options.policy:
         reach_hub(source)
-    family = (of_ours if options.policy else named)(
+    family = (import_own if options.policy else import_named)(
         options.policy or section.family, "policy family"
     )
     advice = (

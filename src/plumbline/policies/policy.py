@@ -386,9 +386,9 @@ class Policy(ABC):
         return None
 
     @abstractmethod
-    def save(self, folder: Path, card: Mapping[str, Any]) -> None:
-        """Write a model directory in the standard format, whole or not at all; `card` says where it
-        came from."""
+    def save(self, folder: Path, metadata: Mapping[str, Any]) -> None:
+        """Write a model directory in the standard format, whole or not at all; `metadata` says
+        where it came from."""
 
     def publish(self, version: int) -> None:
         """Let the present weights draw what follows; their trajectories carry `version`."""

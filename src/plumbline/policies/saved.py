@@ -9,14 +9,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from plumbline.config.imports import note_file
+from plumbline.config.imports import note_file_text
 from plumbline.errors import ModelError, make_visible
 from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.gguf_file import AGAIN, POINTER, is_gguf, read_header
 from plumbline.recipe import LoraSection, ModelSection
 from plumbline.runs.hub import check_hub, is_cached
-from plumbline.runs.metadata import CARD
-from plumbline.runs.remote import instead_here, is_address, is_known, local_model, portable
+from plumbline.runs.metadata import METADATA
+from plumbline.runs.remote import (
+    is_address,
+    is_known,
+    list_alternatives,
+    local_model,
+    portable_path,
+)
 from plumbline.storage import (
     LARGEST_JSON,
     check_regular,
@@ -109,7 +115,7 @@ def check_source(source: str, *, whole: bool = True) -> None:
     if path.is_dir():
         if not _is_model(path):
             inside = next(_models_in(path), None)
-            advice = f"give the model itself: {inside}" if inside else instead_here(path)
+            advice = f"give the model itself: {inside}" if inside else list_alternatives(path)
             advice = advice or "give the model's directory"
             raise ModelError(f"{source} is a directory without a model (no config.json)", advice)
         _check_files(path)
@@ -131,7 +137,7 @@ def check_source(source: str, *, whole: bool = True) -> None:
     elif looks_like_path or path.exists() or not source.strip():
         raise ModelError(
             f"there is no model directory at {source}",
-            instead_here(path)
+            list_alternatives(path)
             or (
                 "check the path, fetch a model (`plumbline get` lists them), or give a hub name "
                 "such as org/model"
@@ -407,7 +413,7 @@ def adapter_base(source: str) -> str | None:
 def _is_trusted(base: str, adapter: str) -> bool:
     """Whether an adapter is from the same store as its base, or this machine has fetched from that
     address before."""
-    return portable(str(Path(adapter).resolve())).split("/", 3)[:3] == base.split("/", 3)[
+    return portable_path(str(Path(adapter).resolve())).split("/", 3)[:3] == base.split("/", 3)[
         :3
     ] or is_known(base)
 
@@ -424,7 +430,7 @@ def saved_settings(source: str) -> Mapping[str, Any]:
     """
     if adapter_base(source) is not None:
         return {
-            **_read_mapping(Path(source) / CARD, "model"),
+            **_read_mapping(Path(source) / METADATA, "model"),
             "lora": adapter_settings(source).model_dump(),
         }
     return _read_mapping(Path(source) / "config.json", "plumbline")
@@ -438,7 +444,7 @@ def _read_mapping(path: Path, key: str) -> dict[str, Any]:
         ModelError: it is no mapping, or one of them is of another type.
     """
     found = read_object(path).get(key) if path.is_file() else None
-    note_file(path, str(found))
+    note_file_text(path, str(found))
     for name, value in (
         found.items() if isinstance(found, dict) else [(key, found)] if found is not None else ()
     ):

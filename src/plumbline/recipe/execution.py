@@ -11,7 +11,7 @@ ENGINES = {"vllm": "plumbline.engines.vllm:open_engine"}
 """What opens each engine: called with the recipe, the policy, its model directory and the run,
 gives an `Engine`."""
 WORKERS = "plumbline.engines.workers"
-"""Where what `scale` asks for is opened: `workers`, `spread_verdicts`, `open_samplers`,
+"""Where what `scale` asks for is opened: `open_workers`, `spread_verdicts`, `open_samplers`,
 `open_learners`."""
 
 
@@ -125,10 +125,10 @@ class ScaleSection(Section):
     samplers: int = Field(default=0, ge=0)
     """Actors that draw, each with a replica of the model; 0 draws in this process."""
     learners: PositiveInt = 1
-    """Processes that share the passes of an update, this one included."""
+    """Processes that share the micro-batches of an update, this one included."""
     timeout: float = Field(default=600, gt=0)
     """Seconds after which a worker counts as hung that has not given a verdict, a chunk of answers
-    or its passes."""
+    or its micro-batches."""
 
     @field_validator("address")
     @classmethod

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import create_model
 
-from plumbline.config.imports import allowed, named, of_ours
+from plumbline.config.imports import import_named, import_own, is_allowed
 from plumbline.config.section import Section
 from plumbline.errors import RecipeError
 from plumbline.recipe.sections import ModelSection, Recipe
@@ -53,7 +53,7 @@ def options_of(family: str) -> FamilyOptions:
         RecipeError: there is no such family, or it declares nothing.
     """
     if family in FAMILIES:
-        found: FamilyOptions = of_ours(
+        found: FamilyOptions = import_own(
             f"plumbline.policies.{family}.options:OPTIONS", "policy family"
         )
         return found
@@ -62,7 +62,7 @@ def options_of(family: str) -> FamilyOptions:
             f"there is no policy family {family}",
             f"there are {', '.join(FAMILIES)}; yours is module:Class",
         )
-    policy = named(family, "policy family")
+    policy = import_named(family, "policy family")
     lacking = (
         "open(section, source, seed)"
         if not hasattr(policy, "open")
@@ -82,7 +82,7 @@ def options_of(family: str) -> FamilyOptions:
 def is_untrusted_family(family: str) -> bool:
     """Whether a family is code that may not be imported, so that nobody can say which options it
     has."""
-    return ":" in family and not allowed(family)
+    return ":" in family and not is_allowed(family)
 
 
 def options_as_written(model: Mapping[str, Any], sampling: Mapping[str, Any]) -> FamilyOptions:

@@ -11,8 +11,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from plumbline.config.imports import consent, note_file, plugins, typed
-from plumbline.config.overrides import as_mapping, read_own, read_yaml, set_value, task_options
+from plumbline.config.imports import consent, note_file_text, note_typed, plugins
+from plumbline.config.overrides import (
+    as_mapping,
+    read_package_yaml,
+    read_yaml,
+    set_value,
+    task_options,
+)
 from plumbline.config.section import section
 from plumbline.errors import RecipeError
 from plumbline.recipe.families import (
@@ -64,7 +70,7 @@ def load_recipe(
     for override in overrides:
         set_value(values, override)
     with consent(everything=trust_code):
-        typed(overrides)
+        note_typed(overrides)
         return parse_recipe(values, str(path), written=written)
 
 
@@ -131,7 +137,7 @@ def parse_recipe(
         name: what an error calls the place that they are from.
         written: they are of a run, so they were checked: a family of one's own need not be there
             any more. The options of a family that may not be imported (see
-            `plumbline.config.imports.allowed`) are not checked either.
+            `plumbline.config.imports.is_allowed`) are not checked either.
 
     Raises:
         RecipeError: names every value that is `TODO`; or every wrong key, with the nearest right
@@ -271,7 +277,7 @@ def format_recipe_list(every: bool) -> str:
 
 def _read_description(path: Path) -> str:
     """A recipe's own, or that of what it extends, which is read for nothing else."""
-    own = read_own(path)
+    own = read_package_yaml(path)
     has_own = isinstance(own, dict) and "description" in own
     return str((own if has_own else _read_with_parents(path, (), [])).get("description", ""))
 
@@ -363,7 +369,7 @@ def _read_with_parents(path: Path, seen: tuple[Path, ...], read: list[Path]) -> 
             "write some of them into one",
         )
     text = read_text(path, RecipeError, SMALL)
-    note_file(path, text)
+    note_file_text(path, text)
     values = copy.deepcopy(_parse_yaml(text, str(path)))
     if not isinstance(values, dict):
         what = "empty" if values is None else f"a {type(values).__name__}"

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 
 from plumbline.algorithms import ALGORITHMS
 from plumbline.algorithms.algorithm import Algorithm
-from plumbline.config.imports import of_ours
+from plumbline.config.imports import import_own
 from plumbline.config.section import Section
 from plumbline.errors import DataError
 from plumbline.recipe.families import FAMILIES, list_reading_families, options_of
@@ -189,7 +189,7 @@ def section_tables() -> list[_Table]:
                         )
                         visit(inner, where, value if isinstance(value, Section) else None)
                 if item is TaskSection and key == "options":
-                    visit(of_ours(OPTIONS, "options"), f"{path}.options")
+                    visit(import_own(OPTIONS, "options"), f"{path}.options")
 
     visit(Recipe, "")
     return list(result.values())
@@ -276,7 +276,7 @@ def build_json_schema() -> dict[str, Any]:
     parts = {part: _merge_schemas([of(kind) for kind in kinds]) for part, kinds in own.items()}
     algorithms = _merge_schemas([of(kind) for kind in ALGORITHMS.values()])
     algorithms["properties"]["name"] = {"enum": [*ALGORITHMS]}
-    options = of(of_ours(OPTIONS, "options"))
+    options = of(import_own(OPTIONS, "options"))
     options["properties"]["weights"]["anyOf"].append({"type": "array", "items": {"type": "number"}})
     for name in ("TaskSection", "SharedTaskSection"):
         definitions[name]["if"] = {"properties": {"name": {"const": "jsonl"}}, "required": ["name"]}

@@ -252,10 +252,10 @@ class SftSection(Section):
     """Demonstrations of an optimiser step."""
     tasks: list[str] | None = None
     """Of several tasks those whose demonstrations are shown; None shows all."""
-    tokens_per_pass: PositiveInt | Literal["auto"] = "auto"  # noqa: S105 - no password
-    """A batch is cut into passes of at most this many tokens; the result is the same, the memory is
-    not. auto: as many as the first batch is measured to leave memory for on a GPU; 16384 on a
-    CPU."""
+    tokens_per_microbatch: PositiveInt | Literal["auto"] = "auto"
+    """A batch is cut into micro-batches of at most this many tokens; the result is the same, the
+    memory is not. auto: as many as the first batch is measured to leave memory for on a GPU; 16384
+    on a CPU."""
     allow_truncation: bool = False
     """A demonstration longer than the context is an error; allowed, it is cut and counted."""
     optimiser: OptimiserSection = OptimiserSection()
@@ -385,14 +385,14 @@ class RlSection(Section):
     """sampled: estimated from the sampled choices; closed: summed over all choices that a step
     could have made; forward: the same of the reference to the policy (autoregressive models)."""
     teacher: TeacherSection | None = None
-    lag: int = Field(default=0, ge=0)
-    """The sampler draws with weights that are so many versions behind, while the learner trains
-    (`training.ahead`)."""
+    off_policy_steps: int = Field(default=0, ge=0)
+    """Async rollouts: the sampler draws with weights that are so many versions behind, while the
+    learner trains (`training.async_rollouts`)."""
     old: Literal["recorded", "rescored"] = "recorded"
     """What a ratio's old log-probabilities are. recorded: those of the sampler. Right where sampler
-    and learner agree, so at lag 0; at a small lag the ratio corrects for it, but what was learnt
-    since uses up the clip. rescored: the learner's before the update, so the clip bounds this
-    update alone. It needs `tis` where the sampler differs."""
+    and learner agree, so on-policy; a few steps off-policy the ratio corrects for it, but what was
+    learnt since uses up the clip. rescored: the learner's before the update, so the clip bounds
+    this update alone. It needs `tis` where the sampler differs."""
     tis: float | None = Field(default=None, ge=1)
     """Weight losses by min(learner before the update / sampler, this cap), for example 2
     (`algorithms.objective`); only with `old: rescored`, because against recorded ones the ratio has
@@ -403,7 +403,7 @@ class RlSection(Section):
     max_gap: float = Field(default=0.1, gt=0)
     """Stop when the sampler's and the scorer's log-probabilities differ by more than this many nats
     on average."""
-    tokens_per_pass: PositiveInt | Literal["auto"] = "auto"  # noqa: S105 - no password
+    tokens_per_microbatch: PositiveInt | Literal["auto"] = "auto"
     """As in SFT; auto: 8192 on a CPU."""
     optimiser: OptimiserSection = OptimiserSection(learning_rate=5e-6)
 
@@ -431,9 +431,9 @@ class RlSection(Section):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         self.optimiser.check_warmup(self.steps)
-        if self.seconds is not None and self.lag:
+        if self.seconds is not None and self.off_policy_steps:
             raise ValueError(
-                "rl.seconds counts the work of steps one after the other: leave out rl.lag"
+                "rl.seconds counts the work of steps one after the other: leave out rl.off_policy_steps"
             )
         how = self.algorithm
         if not (how.uses_ratio or how.selects_subset) and (
@@ -457,12 +457,12 @@ class RlSection(Section):
         if self.teacher is not None and self.beta == 0:
             raise ValueError("rl.teacher is who the KL is measured to: give rl.beta")
         if not (how.exact and how.uses_ratio) and (
-            self.lag or self.old == "rescored" or self.tis is not None
+            self.off_policy_steps or self.old == "rescored" or self.tis is not None
         ):
             raise ValueError(
                 f"rl.algorithm: {how.name} has no ratio to what the sampler recorded, so nothing "
                 "corrects for older "
-                "weights: leave out rl.lag, rl.old and rl.tis"
+                "weights: leave out rl.off_policy_steps, rl.old and rl.tis"
             )
         if self.tis is not None and self.old == "recorded":
             raise ValueError(
@@ -641,9 +641,9 @@ class Recipe(Section):
             )
         if self.engine is None or self.rl is None:
             return self
-        if self.rl.lag and self.model.dtype != "float32":
+        if self.rl.off_policy_steps and self.model.dtype != "float32":
             raise ValueError(
-                "rl.lag with an engine needs model.dtype: float32: its probe scores in float32 "
+                "rl.off_policy_steps with an engine needs model.dtype: float32: its probe scores in float32 "
                 "while the learner "
                 "trains, and the two share the frozen weights"
             )

@@ -348,7 +348,7 @@ class Outputs:
         if self.evaluation is not None:
             output_guard.check_file(self.evaluation, "evaluation", is_evaluation)
         if self.tables is not None:
-            output_guard.check(self.tables, TABLES)
+            output_guard.check_folder(self.tables, TABLES)
         if self.report is not None:
             output_guard.check_file(self.report, "page", is_page)
         if self.inspect is not None:
@@ -388,7 +388,7 @@ def write_outputs(
         if outputs.evaluation is not None:
             write_evaluation(outputs.evaluation, one.evaluation)
         if outputs.tables is not None:
-            output_guard.claim(outputs.tables, TABLES)
+            output_guard.claim_folder(outputs.tables, TABLES)
             write_tables(outputs.tables, tables[name])
         if outputs.report is not None:
             write_text(outputs.report, evaluation_page(summaries[name], one.replays))

@@ -13,14 +13,14 @@ from rich.text import Text
 
 from plumbline.errors import make_visible
 from plumbline.evaluation.comparison import Pairing
-from plumbline.evaluation.history import Lineage, Member, StageResult
+from plumbline.evaluation.history import ComparedRun, Lineage, StageResult
 from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe
 from plumbline.reports import numbers
 from plumbline.reports.charts import Layer, Mark, dot_chart, numbers_of, smoothed_lines, wide_chart
 from plumbline.reports.tables import Cell, Column, Row, Table
 from plumbline.reports.templating import ChartFigure, render_page, render_section
-from plumbline.runs.lineage import in_words
+from plumbline.runs.lineage import changes_text
 from plumbline.runs.run import Run
 from plumbline.storage import dumps
 
@@ -67,7 +67,7 @@ def runs_table(found: Lineage) -> Table:
     )
 
 
-def _run_cells(member: Member) -> tuple[Cell, ...]:
+def _run_cells(member: ComparedRun) -> tuple[Cell, ...]:
     run = member.listed
     assert run is not None
     steps = []
@@ -85,7 +85,7 @@ def _run_cells(member: Member) -> tuple[Cell, ...]:
         numbers.format_duration(run.seconds) if run.seconds else None,
         ", ".join(steps) or None,
         "; ".join([status + control, *member.problems]),
-        f"{in_words(member.changes, FEW)} (than {member.against})" if member.against else None,
+        f"{changes_text(member.changes, FEW)} (than {member.against})" if member.against else None,
     )
 
 
@@ -181,7 +181,7 @@ def history_terminal(found: Lineage) -> RenderableType:
             results.append((at, asked, one.reward.n, one.reward, one.floor, one.ceiling))
         if member.against and member.changes:
             words.append(
-                f"{at} has otherwise than {number[member.against]}: {in_words(member.changes)}"
+                f"{at} has otherwise than {number[member.against]}: {changes_text(member.changes)}"
             )
         wrong += [f"{member.name}: {what}" for what in member.problems]
     differences = []
@@ -216,7 +216,7 @@ def history_terminal(found: Lineage) -> RenderableType:
     )
 
 
-def _narrow_cells(member: Member, number: Mapping[str, str]) -> tuple[Cell, ...]:
+def _narrow_cells(member: ComparedRun, number: Mapping[str, str]) -> tuple[Cell, ...]:
     """Those of `runs_table` that a terminal holds."""
     name, origin, began, trained, steps, status, _ = _run_cells(member)
     if member.origin:
@@ -395,7 +395,7 @@ def sweep_page(
 
     Args:
         recipe: the first variant's.
-        summed: what `sweep.over_seeds` gave.
+        summed: what `sweep.summarise_seeds` gave.
         runs: label, seed and records of each run that ended well.
         failed: the rows of those that did not, with `error`.
         command: that made the sweep.

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plumbline.config.imports import needed
+from plumbline.config.imports import import_needed
 from plumbline.errors import make_visible, to_visible_line
 from plumbline.evaluation.statistics import skill
 from plumbline.reports import numbers
@@ -95,7 +95,7 @@ def read_template(name: str) -> str:
 
 @cache
 def _environment() -> "Environment":
-    needed("jinja2", "a report")  # commands that make no page start without it
+    import_needed("jinja2", "a report")  # commands that make no page start without it
     import jinja2
 
     from plumbline.reports import (  # they render templates, too

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from plumbline.errors import DataError
 from plumbline.policies.policy import Sampler
 from plumbline.records import Example, Group, Key, Request, Rollout, Sampling, Trajectory
-from plumbline.rollouts.reward_workers import Judging, check_failures
+from plumbline.rollouts.reward_workers import RewardWorkers, check_failures
 from plumbline.tasks.source import Source
 from plumbline.tasks.task import Task
 
@@ -100,14 +100,14 @@ def collect_parts(
         running = [
             (
                 part,
-                stack.enter_context(Judging(part.task, part.examples)),
+                stack.enter_context(RewardWorkers(part.task, part.examples)),
                 list(_attempts(part, copies)),
             )
             for part in parts
         ]
         owner = {
-            attempt.key: (judging, attempt)
-            for _, judging, attempts in running
+            attempt.key: (workers, attempt)
+            for _, workers, attempts in running
             for attempt in attempts
         }
         requests = [
@@ -118,13 +118,13 @@ def collect_parts(
         turn = 0
         while requests:
             for request, trajectory in sampler.sample(requests):
-                judging, attempt = owner[request.key[:-1]]
+                workers, attempt = owner[request.key[:-1]]
                 attempt.turns.append(trajectory)
-                judging.tell(attempt.prompt, attempt.copy, trajectory.text)
+                workers.submit(attempt.prompt, attempt.copy, trajectory.text)
             turn, requests = turn + 1, []
-            for part, judging, attempts in running:
+            for part, workers, attempts in running:
                 if turn < part.task.turns:
-                    asked = judging.asked()
+                    asked = workers.next_prompts()
                     for attempt in attempts:
                         if (messages := asked.get((attempt.prompt, attempt.copy))) is None:
                             continue
@@ -135,8 +135,8 @@ def collect_parts(
                             requests.append(Request((*attempt.key, turn), messages, sampling))
     return [
         group
-        for part, judging, attempts in running
-        for group in _groups(part, judging, attempts, copies)
+        for part, workers, attempts in running
+        for group in _groups(part, workers, attempts, copies)
     ]
 
 
@@ -163,12 +163,12 @@ def _attempts(part: TaskPart, copies: int) -> Iterator[_Attempt]:
 
 
 def _groups(
-    part: TaskPart, judging: Judging, attempts: Sequence[_Attempt], copies: int
+    part: TaskPart, workers: RewardWorkers, attempts: Sequence[_Attempt], copies: int
 ) -> Iterator[Group]:
     """One group an example, once all is judged."""
     rollouts = []
     for attempt in attempts:
-        outcome, score, failure = judging.verdict(attempt.prompt, attempt.copy)
+        outcome, score, failure = workers.result(attempt.prompt, attempt.copy)
         rollouts.append(
             Rollout(
                 turns=tuple(attempt.turns),

@@ -1,8 +1,8 @@
 """Judges completions while the model goes on sampling: rewards that come from a browser take longer
 than tokens.
 
-Each completion is told to its episode as soon as the sampler has it. Threads of their own do that,
-with all that waits of one example in one call where the task asks once and has such a call
+Each completion is submitted to its episode as soon as the sampler has it. Threads of their own do
+that, with all that waits of one example in one call where the task asks once and has such a call
 (`Task.judge_group`). A task whose verdicts cost nothing is judged in place, which saves the threads
 (`Task.judges`).
 """
@@ -22,8 +22,8 @@ MAX_FAILED = 0.2
 FEW_FAILED = 2
 """So many may fail whatever the share: one time-out of four says nothing of the verifier."""
 _in_place = threading.Lock()
-"""A task without threads is judged by one at a time, also where an evaluation and a sampler ahead
-do so at once."""
+"""A task without threads is judged by one at a time, also where an evaluation and an async
+sampler do so at once."""
 Verdict = tuple[Outcome, Score | None, Failure | None]
 _FAILED = Outcome(how="failed")
 STOPS = (EngineError, RewardError)
@@ -32,10 +32,10 @@ is no reward."""
 
 
 def judge(task: Task, example: Example, completion: str) -> Verdict:
-    """Judge one completion: the first and last of an episode. See `Judging`."""
-    judging = Judging(task, [example])
-    judging.judge(0, [(0, completion)])
-    return judging.verdict(0, 0)
+    """Judge one completion: the first and last of an episode. See `RewardWorkers`."""
+    workers = RewardWorkers(task, [example])
+    workers.judge_texts(0, [(0, completion)])
+    return workers.result(0, 0)
 
 
 def check_failures(causes: Sequence[str], total: int) -> None:
@@ -59,33 +59,32 @@ def check_failures(causes: Sequence[str], total: int) -> None:
         )
 
 
-class Judging:
-    """Judges on threads of its own from `with` on, at whose end the last of them has its
-    verdict."""
+class RewardWorkers:
+    """Threads that judge from `with` on, at whose end the last text has its verdict."""
 
     def __init__(self, task: Task, examples: Sequence[Example]) -> None:
         """Nothing is judged yet.
 
         Args:
             task: see `Task.judges` and `Task.turns`.
-            examples: what completions are told of by their place.
+            examples: what completions are submitted for, by their place.
         """
         self.task, self.examples = task, examples
         self._waiting: deque[int] = deque()
-        self._told: dict[int, list[tuple[int, str]]] = defaultdict(list)
-        self._unjudged = 0
-        self._found: dict[tuple[int, int], Verdict] = {}
+        self._texts: dict[int, list[tuple[int, str]]] = defaultdict(list)
+        self._num_pending = 0
+        self._results: dict[tuple[int, int], Verdict] = {}
         self._episodes: dict[tuple[int, int], Episode] = {}
-        self._asked: dict[tuple[int, int], Sequence[Message]] = {}
-        self._news = threading.Condition()
+        self._prompts: dict[tuple[int, int], Sequence[Message]] = {}
+        self._changed = threading.Condition()
         self._ended = False
-        self._gone: EngineError | RewardError | None = None
+        self._error: EngineError | RewardError | None = None
         self._threads = [
             threading.Thread(target=self._work, name=f"judge-{number}", daemon=True)
             for number in range(task.judges)
         ]
 
-    def __enter__(self) -> "Judging":
+    def __enter__(self) -> "RewardWorkers":
         for thread in self._threads:
             thread.start()
         return self
@@ -96,78 +95,80 @@ class Judging:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with self._news:
+        with self._changed:
             if kind is not None:
                 self._waiting.clear()  # nobody will ask for these any more
             self._ended = True
-            self._news.notify_all()
+            self._changed.notify_all()
         for thread in self._threads:
             thread.join()
-        if kind is None and self._gone is not None:
-            raise self._gone
+        if kind is None and self._error is not None:
+            raise self._error
 
-    def tell(self, prompt: int, copy: int, text: str) -> None:
-        """Take a copy's text; where there are threads, the one that tells does not wait for the
+    def submit(self, prompt: int, copy: int, text: str) -> None:
+        """Take a copy's text; where there are threads, the one that submits does not wait for the
         verdict.
 
         Raises:
-            EngineError, RewardError: see `STOPS`; here, in `asked` or at the end of `with`.
+            EngineError, RewardError: see `STOPS`; here, in `next_prompts` or at the end of `with`.
         """
         if not self._threads:
             with _in_place:
-                self.judge(prompt, [(copy, text)])
+                self.judge_texts(prompt, [(copy, text)])
             return
-        with self._news:
-            if prompt not in self._told:
+        with self._changed:
+            if prompt not in self._texts:
                 self._waiting.append(prompt)
-            self._told[prompt].append((copy, text))
-            self._unjudged += 1
-            self._news.notify_all()
-            if self._gone is not None:
-                raise self._gone
+            self._texts[prompt].append((copy, text))
+            self._num_pending += 1
+            self._changed.notify_all()
+            if self._error is not None:
+                raise self._error
 
-    def left(self, seconds: float) -> int:
-        """How many of the texts that were told are not judged yet; waits up to `seconds` for the
+    def pending(self, seconds: float) -> int:
+        """How many of the submitted texts are not judged yet; waits up to `seconds` for the
         last of them."""
-        with self._news:
-            self._news.wait_for(lambda: not self._unjudged or self._gone is not None, seconds)
-            return 0 if self._gone is not None else self._unjudged
+        with self._changed:
+            self._changed.wait_for(
+                lambda: not self._num_pending or self._error is not None, seconds
+            )
+            return 0 if self._error is not None else self._num_pending
 
-    def asked(self) -> dict[tuple[int, int], Sequence[Message]]:
-        """What the episodes ask that are not over, by prompt and copy, once all that was told is
-        judged."""
-        with self._news:
-            while self._unjudged and self._gone is None:
-                self._news.wait()
-            if self._gone is not None:
-                raise self._gone
-            asked, self._asked = self._asked, {}
-        return asked
+    def next_prompts(self) -> dict[tuple[int, int], Sequence[Message]]:
+        """What the episodes ask that are not over, by prompt and copy, once all that was submitted
+        is judged."""
+        with self._changed:
+            while self._num_pending and self._error is None:
+                self._changed.wait()
+            if self._error is not None:
+                raise self._error
+            prompts, self._prompts = self._prompts, {}
+        return prompts
 
-    def verdict(self, prompt: int, copy: int) -> Verdict:
-        """The verdict of the completions of a copy that were told, after `with`."""
-        return self._found[prompt, copy]
+    def result(self, prompt: int, copy: int) -> Verdict:
+        """The verdict of the completions of a copy that were submitted, after `with`."""
+        return self._results[prompt, copy]
 
     def _work(self) -> None:
         while True:
-            with self._news:
+            with self._changed:
                 while not self._waiting and not self._ended:
-                    self._news.wait()
+                    self._changed.wait()
                 if not self._waiting:
                     return
                 prompt = self._waiting.popleft()
-                told = self._told.pop(prompt)
+                texts = self._texts.pop(prompt)
             try:
-                self.judge(prompt, told)
+                self.judge_texts(prompt, texts)
             except STOPS as error:
-                with self._news:
-                    self._gone = self._gone or error
+                with self._changed:
+                    self._error = self._error or error
                     self._waiting.clear()
-            with self._news:
-                self._unjudged -= len(told)
-                self._news.notify_all()
+            with self._changed:
+                self._num_pending -= len(texts)
+                self._changed.notify_all()
 
-    def judge(self, prompt: int, told: Sequence[tuple[int, str]]) -> None:
+    def judge_texts(self, prompt: int, texts: Sequence[tuple[int, str]]) -> None:
         """Judge texts of copies of one prompt, in one call where the task has one and asks once.
 
         A verifier that breaks is a counted failure with its cause, never a reward of 0. Every
@@ -175,17 +176,17 @@ class Judging:
         whatever a model wrote. Where the call for all of them breaks, that is warned of and each is
         judged by itself, so that one of them cannot take the others along.
         """
-        if len(told) > 1 and self.task.turns == 1:
+        if len(texts) > 1 and self.task.turns == 1:
             try:
-                verdicts = self.task.judge_group(self.examples[prompt], [text for _, text in told])
+                verdicts = self.task.judge_group(self.examples[prompt], [text for _, text in texts])
                 if verdicts is not None:
                     found: dict[tuple[int, int], Verdict] = {
                         (prompt, copy): (_FAILED, None, each)
                         if isinstance(each, Failure)
                         else (*each, None)
-                        for (copy, _), each in zip(told, verdicts, strict=True)
+                        for (copy, _), each in zip(texts, verdicts, strict=True)
                     }
-                    self._found |= found
+                    self._results |= found
                     return
             except STOPS:
                 raise
@@ -195,22 +196,22 @@ class Judging:
                     f"{self.task.name} could not judge a group at once, but one by one: {broke}",
                     stacklevel=2,
                 )
-        for copy, text in told:
-            self._tell((prompt, copy), text)
+        for copy, text in texts:
+            self._judge_text((prompt, copy), text)
 
-    def _tell(self, place: tuple[int, int], text: str) -> None:
+    def _judge_text(self, place: tuple[int, int], text: str) -> None:
         try:
             if place not in self._episodes:
                 self._episodes[place] = episode_of(self.task, self.examples[place[0]])
             episode = self._episodes[place]
             episode.tell(text)
-            self._found[place] = (*episode.result(), None)
+            self._results[place] = (*episode.result(), None)
             if (messages := episode.ask()) is not None:
-                self._asked[place] = messages
+                self._prompts[place] = messages
         except STOPS:
             raise
-        except Exception as error:  # noqa: BLE001 - the boundary to a task's code, see `judge`
-            self._found[place] = (
+        except Exception as error:  # noqa: BLE001 - the boundary to a task's code, see `judge_texts`
+            self._results[place] = (
                 _FAILED,
                 None,
                 Failure(cause=type(error).__name__, detail=str(error)[:500]),

@@ -98,7 +98,7 @@ def write_evaluation(path: Path, evaluation: Evaluation) -> None:
     write_json(path, to_json(evaluation))
 
 
-class BegunEvaluation:
+class PartialEvaluation:
     """An evaluation that is not finished: its rows so far, a line each, beside the place of the
     whole.
 
@@ -113,7 +113,7 @@ class BegunEvaluation:
             path: of the whole evaluation, a JSON file.
             under: what else its rows depend on, as plain values.
         """
-        self._file = JsonLines(begun_file(path))
+        self._file = JsonLines(partial_file(path))
         self._file.cut_torn()
         if [dumps(row) for row in self._file.rows()[:1]] != [dumps(under)]:
             self._file.truncate(0)
@@ -149,7 +149,7 @@ class BegunEvaluation:
         self._file.path.unlink(missing_ok=True)
 
 
-def begun_file(path: Path) -> Path:
+def partial_file(path: Path) -> Path:
     """Where the rows of an evaluation lie until it is whole, and is written to `path`."""
     return path.with_suffix(".part.jsonl")
 

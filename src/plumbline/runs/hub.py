@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from plumbline.config.imports import needed
+from plumbline.config.imports import import_needed
 from plumbline.errors import ModelError, RecipeError, make_visible
 from plumbline.storage import one_line
 
@@ -105,10 +105,14 @@ class Repository:
             ModelError: huggingface_hub is missing, the hub does not answer, or does not know the
                 token.
         """
-        self.hub = needed("huggingface_hub", "--push")
+        self.hub = import_needed("huggingface_hub", "--push")
         # Not every version has its parts without an import of their own.
-        utils = needed("huggingface_hub.utils", "--push")
-        self.refusals = (OSError, ValueError, needed("huggingface_hub.errors", "--push").HTTPError)
+        utils = import_needed("huggingface_hub.utils", "--push")
+        self.refusals = (
+            OSError,
+            ValueError,
+            import_needed("huggingface_hub.errors", "--push").HTTPError,
+        )
         self.name, self.public = name, public
         try:
             utils.validate_repo_id(name)

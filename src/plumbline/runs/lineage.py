@@ -20,7 +20,7 @@ from plumbline.errors import DataError, PlumblineError, RunError
 from plumbline.recipe import Recipe, differences, value_differences
 from plumbline.recipe.sections import NO_RESULT
 from plumbline.runs import output_guard
-from plumbline.runs.metadata import Card
+from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.record import RunRecord, read_record
 from plumbline.storage import clear_read_errors, dumps, file_begins_with, shorten
 
@@ -39,8 +39,8 @@ ELSEWHERE = {
 }
 """What a folder is that has such a file."""
 HOW = (
-    "sft.tokens_per_pass",
-    "rl.tokens_per_pass",
+    "sft.tokens_per_microbatch",
+    "rl.tokens_per_microbatch",
     "rl.max_gap",
     "rl.patience",
     "evaluation.untrained",
@@ -71,12 +71,12 @@ class KeyChange(NamedTuple):
         return f"{self.key}: {self.old} -> {self.new}"
 
     @property
-    def free(self) -> bool:
+    def is_free(self) -> bool:
         """Whether no result depends on it."""
         return self.key.partition(".")[0] in NO_RESULT
 
     @property
-    def asked(self) -> bool:
+    def is_question(self) -> bool:
         """Whether it is of the questions and branches, dozens of keys that nothing in a run depends
         on."""
         return self.key.partition(".")[0] == "decide"
@@ -153,7 +153,7 @@ def _walk(
     if any(what is None for *_, what in below) or (not name and below):
         yield from below
     else:
-        yield name, folder, _what(folder, inside)
+        yield name, folder, _describe_folder(folder, inside)
 
 
 def _is_run(folder: Path) -> bool:
@@ -167,7 +167,7 @@ def _is_run(folder: Path) -> bool:
         return False
 
 
-def _what(folder: Path, inside: Sequence[Path]) -> str:
+def _describe_folder(folder: Path, inside: Sequence[Path]) -> str:
     """What a folder without a run is."""
     if not inside:
         return "empty"
@@ -196,12 +196,12 @@ class Origin:
         return f"{self.run} ({self.stage})" if self.run else self.model or "a tiny model"
 
 
-def origins(runs: Sequence[RunRecord]) -> dict[str, Origin]:
+def find_origins(runs: Sequence[RunRecord]) -> dict[str, Origin]:
     """What each run began from, by its name.
 
     A model that lies in a listed run is found by its path, which may be relative to any folder
-    above the run; one that was moved by its card, which names recipe and stage; one whose files are
-    gone by the names in its path.
+    above the run; one that was moved by its metadata, which names recipe and stage; one whose files
+    are gone by the names in its path.
     """
     places = {run.folder.resolve(): run for run in runs}
     return {run.name: _origin(run, places) for run in runs}
@@ -220,14 +220,14 @@ def _origin(run: RunRecord, places: Mapping[Path, RunRecord]) -> Origin:
     others = [one for one in places.values() if one is not run]
     for place in tried:
         with suppress(PlumblineError):
-            if card := Card.read(place):
+            if metadata := ModelMetadata.read(place):
                 same = [
                     one
                     for one in others
-                    if card.recipe == f"{one.recipe.get('name')} {one.identity}"
+                    if metadata.recipe == f"{one.recipe.get('name')} {one.identity}"
                 ]
                 if len(same) == 1:
-                    return Origin(model, same[0].name, card.stage)
+                    return Origin(model, same[0].name, metadata.stage)
     if len(path.parts) > 2 and path.parts[-2] == "models":
         alike = [one for one in others if one.folder.name == path.parts[-3]]
         if len(alike) == 1:
@@ -235,7 +235,9 @@ def _origin(run: RunRecord, places: Mapping[Path, RunRecord]) -> Origin:
     return Origin(model)
 
 
-def in_order(runs: Sequence[RunRecord], begun: Mapping[str, Origin]) -> list[tuple[RunRecord, int]]:
+def order_runs(
+    runs: Sequence[RunRecord], begun: Mapping[str, Origin]
+) -> list[tuple[RunRecord, int]]:
     """The runs by the time at which they began, each below the one whose model it began from, with
     how deep it is."""
     ordered: dict[str, tuple[RunRecord, int]] = {}
@@ -258,7 +260,7 @@ def _by_time(runs: Sequence[RunRecord]) -> list[RunRecord]:
     return sorted(runs, key=lambda run: (run.started or LAST, run.name))
 
 
-def versions(runs: Sequence[RunRecord], begun: Mapping[str, Origin]) -> list[list[RunRecord]]:
+def group_versions(runs: Sequence[RunRecord], begun: Mapping[str, Origin]) -> list[list[RunRecord]]:
     """The runs whose recipes differ in the seed at most, together, in the order of time."""
     found: dict[str, list[RunRecord]] = {}
     for run in _by_time(runs):
@@ -272,18 +274,18 @@ def versions(runs: Sequence[RunRecord], begun: Mapping[str, Origin]) -> list[lis
     return list(found.values())
 
 
-def predecessors(runs: Sequence[RunRecord], begun: Mapping[str, Origin]) -> dict[str, str]:
+def find_predecessors(runs: Sequence[RunRecord], begun: Mapping[str, Origin]) -> dict[str, str]:
     """The run that each is to be compared with, by name; nothing for the first of its kind.
 
-    Runs of one recipe with several seeds are one version (`versions`). A version follows the one
-    before it in time that began from the same model with the same tasks, that was evaluated where
-    any was, and that is no negative control. Its runs are compared with the run of the same seed
-    there, or with the last; those of the first version with the run whose model they began from.
-    Where there is none, its seeds are compared with its first.
+    Runs of one recipe with several seeds are one version (`group_versions`). A version follows the
+    one before it in time that began from the same model with the same tasks, that was evaluated
+    where any was, and that is no negative control. Its runs are compared with the run of the same
+    seed there, or with the last; those of the first version with the run whose model they began
+    from. Where there is none, its seeds are compared with its first.
     """
     found: dict[str, str] = {}
     past: dict[str, list[list[RunRecord]]] = {}
-    for version in versions(runs, begun):
+    for version in group_versions(runs, begun):
         kind = _kind(version[0], begun[version[0].name])
         earlier = past.setdefault(kind, [])
         evaluated = [
@@ -317,7 +319,7 @@ def _kind(run: RunRecord, origin: Origin) -> str:
 # -- what differs ----------------------------------------------------------------------------------
 
 
-def changes(before: RunRecord, after: RunRecord) -> list[KeyChange]:
+def list_changes(before: RunRecord, after: RunRecord) -> list[KeyChange]:
     """What differs between two runs' recipes, but for their names and where they are written.
 
     A section that only one of them has is one change, from or to None.
@@ -330,7 +332,7 @@ def changes(before: RunRecord, after: RunRecord) -> list[KeyChange]:
         change = (
             (key, old, new)
             if top is None
-            else (top, _at(before.recipe, top), _at(after.recipe, top))
+            else (top, _value_at(before.recipe, top), _value_at(after.recipe, top))
         )
         found.append(KeyChange(*change))
     return found
@@ -341,7 +343,7 @@ def _missing_section(key: str, *recipes: Mapping[str, Any]) -> str | None:
     parts = key.split(".")
     for count in range(1, len(parts) + 1):
         top = ".".join(parts[:count])
-        values = [_at(recipe, top) for recipe in recipes]
+        values = [_value_at(recipe, top) for recipe in recipes]
         if any(value is None for value in values) and any(
             isinstance(value, Mapping) for value in values
         ):
@@ -349,26 +351,26 @@ def _missing_section(key: str, *recipes: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _at(recipe: Mapping[str, Any], key: str) -> Any:
+def _value_at(recipe: Mapping[str, Any], key: str) -> Any:
     value: Any = recipe
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
 
 
-def in_words(found: Sequence[KeyChange], most: int | None = None) -> str:
+def changes_text(found: Sequence[KeyChange], most: int | None = None) -> str:
     """Changes as people say them: rl.steps 50 → 100; sft left out.
 
     Args:
         found: the changes.
         most: say only the first so many, and how many there are more.
     """
-    said = [_said(*change) for change in found[:most]]
+    said = [_change_text(*change) for change in found[:most]]
     left = len(found) - len(said)
     return "; ".join([*said, *([f"and {left} more"] if left > 0 else [])]) or "nothing"
 
 
-def _said(key: str, old: Any, new: Any) -> str:
+def _change_text(key: str, old: Any, new: Any) -> str:
     if isinstance(old, Mapping) or isinstance(new, Mapping):
         return f"{key} {'left out' if new is None else 'added' if old is None else 'replaced'}"
     return f"{key} {_short(old)} → {_short(new)}"
@@ -384,18 +386,18 @@ def _short(value: Any) -> str:
 # -- what may change -------------------------------------------------------------------------------
 
 
-def same_but_seed(one: Recipe, other: Recipe) -> bool:
+def is_other_seed(one: Recipe, other: Recipe) -> bool:
     """Whether two recipes are seeds of one."""
-    return not more_than_seed(one, other)
+    return not changes_beside_seed(one, other)
 
 
-def more_than_seed(one: Recipe, other: Recipe) -> list[KeyChange]:
+def changes_beside_seed(one: Recipe, other: Recipe) -> list[KeyChange]:
     """What differs besides the seed, the name and what changes no result."""
     free = {"seed", "name", *HOW, *(f"model.{key}" for key in one.model.how)}
     return [
         change
         for each in differences(one, other)
-        if not (change := KeyChange(*each)).free and change.key not in free
+        if not (change := KeyChange(*each)).is_free and change.key not in free
     ]
 
 
@@ -427,7 +429,7 @@ def allowed_changes(
             "leave the rate as it was, or use --out for a new run",
         )
     how = (*(f"model.{key}" for key in sorted(now.model.how)), *HOW)
-    other = [each for each in found if each.key not in (*how, *RATES.values()) and not each.free]
+    other = [each for each in found if each.key not in (*how, *RATES.values()) and not each.is_free]
     if other:
         raise RunError(
             f"{folder} was started with another recipe ({'; '.join(map(str, other[:4]))})",

@@ -14,16 +14,16 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter
 
-from plumbline.config.imports import note_file
+from plumbline.config.imports import note_file_text
 from plumbline.errors import DataError, RecipeError
 from plumbline.recipe import TaskName, TaskSection, explain_foreign_key, options_as_written, section
 from plumbline.storage import one_line, read_object
 
-CARD = "plumbline.json"
+METADATA = "plumbline.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class ModelMetadata:
     """Where a model came from."""
 
     recipe: str
@@ -53,31 +53,33 @@ class Card:
 
     @classmethod
     def read(cls, model: str | Path) -> Self | None:
-        """The card of a model directory; None for a model from elsewhere.
+        """The metadata of a model directory; None for a model from elsewhere.
 
         Raises:
             DataError: there is one, but it is damaged.
         """
-        path = Path(model) / CARD
+        path = Path(model) / METADATA
         if not path.is_file():
             return None
         values = read_object(path)
-        note_file(path, str({key: value for key, value in values.items() if key != "trained_on"}))
+        note_file_text(
+            path, str({key: value for key, value in values.items() if key != "trained_on"})
+        )
         advice = "remove it to treat the model as one from elsewhere"
         try:
             seen, ends = frozenset(values["trained_on"].split()), tuple(values.get("ends", ()))
-            card = cls(**{**values, "trained_on": seen, "ends": ends})
-            card._check()
+            metadata = cls(**{**values, "trained_on": seen, "ends": ends})
+            metadata._check()
         except RecipeError as error:
             raise DataError(f"{path} is damaged: {error.cause}", advice) from error
         except (TypeError, KeyError, AttributeError, ValueError) as error:
             lacks = "it lacks " if isinstance(error, KeyError) else ""
             raise DataError(f"{path} is damaged: {lacks}{one_line(error)}", advice) from error
-        return card
+        return metadata
 
     def _check(self) -> None:
         """Raises TypeError or ValueError where a value is none that `to_json` writes."""
-        # With an adapter: of one the card says all but what stands in its own configuration, and 4
+        # With an adapter: of one this says all but what stands in its own configuration, and 4
         # bits need one.
         options = options_as_written(self.model, self.sampling)
         lora: dict[str, Any] = {"lora": {}} if "lora" in options.model.model_fields else {}
@@ -98,8 +100,8 @@ class Card:
             raise ValueError("recipe is a name and an identity")
 
 
-def trained_on(model: str | Path, prompts: Iterable[str]) -> frozenset[str]:
+def add_trained_prompts(model: str | Path, prompts: Iterable[str]) -> frozenset[str]:
     """The fingerprints that the model at `model` was trained on already, and those of further
     prompts."""
-    card = Card.read(model)
-    return frozenset(prompts) | (card.trained_on if card is not None else frozenset())
+    metadata = ModelMetadata.read(model)
+    return frozenset(prompts) | (metadata.trained_on if metadata is not None else frozenset())

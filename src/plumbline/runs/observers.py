@@ -7,7 +7,7 @@ line when something begins, one now and then with the time that is left, and one
 
 Trackers are told what the run's own files say and nothing else, so a run without one loses nothing.
 What the user should know is an alert in those that have such. A tracker that fails must not cost
-the run: `Guarded` turns its first failure into an event and stops calling it.
+the run: `GuardedTracker` turns its first failure into an event and stops calling it.
 """
 
 import importlib
@@ -35,7 +35,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from plumbline.config.imports import missing
+from plumbline.config.imports import missing_module_error
 from plumbline.errors import RunError, make_visible
 from plumbline.recipe import Recipe
 from plumbline.runs import output_guard
@@ -132,7 +132,7 @@ class LiveView(Observer):
                 )
                 self._line(
                     f"{self.name} {row['step']}/{total}  {values}  "
-                    f"{self.pace.left(row['step'], total)}"
+                    f"{self.pace.time_left(row['step'], total)}"
                 )
 
     def working(self, what: str, done: int, total: int) -> None:
@@ -153,7 +153,7 @@ class LiveView(Observer):
                 self._line(f"{what}: done in {_time(spent)}")
         elif time.monotonic() - self.last_line > SECONDS_BETWEEN_LINES:
             self.last_line = time.monotonic()
-            self._line(f"{what} {done}/{total}  {self.work.left(done, total)}")
+            self._line(f"{what} {done}/{total}  {self.work.time_left(done, total)}")
         self.done = done
 
     def event(self, kind: str, message: str) -> None:
@@ -200,7 +200,7 @@ class Pace:
     def __init__(self, done: int = 0) -> None:
         self.began, self.first = time.monotonic(), done
 
-    def left(self, done: int, total: int) -> str:
+    def time_left(self, done: int, total: int) -> str:
         """The time that the rest takes at the pace so far; nothing where there is no rest, or no
         pace yet."""
         if done >= total or done <= self.first:
@@ -248,7 +248,7 @@ class HostedTracker:
             if module == "wandb"
             else {}
         )
-        self.run = _imported(module).init(
+        self.run = _import_tracker(module).init(
             project=recipe.run.project,
             name=folder.name,
             config=recipe.model_dump(mode="json"),
@@ -258,7 +258,7 @@ class HostedTracker:
 
     def metrics(self, row: Mapping[str, Any]) -> None:
         """Log a row under its stage's names."""
-        self.run.log(_named(row))
+        self.run.log(_name_metrics(row))
 
     def alert(self, kind: str, message: str) -> None:
         """Alert."""
@@ -274,13 +274,13 @@ class TensorBoard:
     them."""
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
-        writing = _imported("tensorboard")
+        writing = _import_tracker("tensorboard")
         self.writer = writing.SummaryWriter(str(folder / "tensorboard"))
         self.writer.add_text("recipe", f"```yaml\n{recipe.to_yaml()}\n```")
 
     def metrics(self, row: Mapping[str, Any]) -> None:
         """Write each value at its stage's own step."""
-        for name, value in _named(row).items():
+        for name, value in _name_metrics(row).items():
             if isinstance(value, (int, float)):
                 self.writer.add_scalar(name, value, row["step"])
 
@@ -298,7 +298,7 @@ def alert(name: str, run: Any, kind: str, message: str) -> None:
         kind: of the event; `fatal` is an error, all others are warnings.
         message: the text; its beginning is the title, of which W&B takes 64 characters.
     """
-    level = _imported(name).AlertLevel["ERROR" if kind == "fatal" else "WARN"]
+    level = _import_tracker(name).AlertLevel["ERROR" if kind == "fatal" else "WARN"]
     run.alert(title=f"{kind}: {message}"[:63], text=message, level=level)
 
 
@@ -311,7 +311,7 @@ MODULES = {"tensorboard": "torch.utils.tensorboard"}
 """What is imported for a tracker, where that is not called as it is."""
 
 
-class Guarded(Observer):
+class GuardedTracker(Observer):
     """A tracker as an observer whose failure is said once and costs nothing else.
 
     Trackers are told numbers, and what the user should know.
@@ -361,9 +361,9 @@ def open_trackers(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> S
     """
     opened = []
     for name in recipe.run.trackers:
-        _imported(name)
+        _import_tracker(name)
     if recipe.run.trackers:  # they write into the folder before the run does
-        output_guard.claim(folder, RUN)
+        output_guard.claim_folder(folder, RUN)
         for name in ("wandb", "tensorboard"):
             output_guard.check_link(folder / name, folder)
     for name in recipe.run.trackers:
@@ -376,19 +376,19 @@ def open_trackers(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> S
             raise RunError(
                 f"{name} does not start: {error}", f"remove {name} from run.trackers, or fix it"
             ) from error
-        opened.append(Guarded(name, tracker, say))
+        opened.append(GuardedTracker(name, tracker, say))
     return opened
 
 
-def _imported(name: str) -> Any:
+def _import_tracker(name: str) -> Any:
     """The module of a tracker."""
     try:
         return importlib.import_module(MODULES.get(name, name))
     except ImportError as error:
-        raise missing("the recipe's run.trackers", name, RunError) from error
+        raise missing_module_error("the recipe's run.trackers", name, RunError) from error
 
 
-def _named(row: Mapping[str, Any]) -> dict[str, Any]:
+def _name_metrics(row: Mapping[str, Any]) -> dict[str, Any]:
     """The row without what was not computed; SFT's and the base's `train/loss` beside RL's, not
     over it."""
     stage = row["stage"]

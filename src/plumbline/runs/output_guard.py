@@ -1,12 +1,12 @@
 """Which folders and files are ours to write: what we did not make is never touched.
 
 A folder is ours where it is empty or not there yet, or where `.plumbline` in it says that we made
-it, and what for. Commands ask before they do anything (`check`), and leave the mark when they begin
-to write (`claim`).
+it, and what for. Commands ask before they do anything (`check_folder`), and leave the mark when
+they begin to write (`claim_folder`).
 
 Nothing is written or removed behind a link that leads out of a run (`check_links`); a link that the
 user names, such as `--out LINK`, is the user's choice. What takes a while to build is built by one
-process at a time (`locked`), beside its place, and put there whole (`building`).
+process at a time (`lock_folder`), beside its place, and put there whole (`build_folder`).
 """
 
 import fcntl
@@ -28,7 +28,7 @@ UNFINISHED = ".building"
 """There while what was built is put into a folder that holds something already."""
 
 
-def check(folder: Path, kind: str) -> None:
+def check_folder(folder: Path, kind: str) -> None:
     """Refuse a folder that holds anything but what we made there for the same purpose.
 
     Args:
@@ -111,7 +111,7 @@ def check_links(folder: Path, *names: str) -> None:
 
 
 @contextmanager
-def locked(folder: Path, wait: Callable[[], None]) -> Iterator[None]:
+def lock_folder(folder: Path, wait: Callable[[], None]) -> Iterator[None]:
     """Let one process at a time build a folder; the kernel frees the lock of one that dies.
 
     Args:
@@ -162,26 +162,27 @@ def _lock(path: Path, wait: Callable[[], None]) -> int:
 
 
 @contextmanager
-def building(folder: Path, kind: str, *, last: str) -> Iterator[Path]:
+def build_folder(folder: Path, kind: str, *, last: str) -> Iterator[Path]:
     """A folder beside `folder` to build in, whose files are put into `folder` when all of them are
     there.
 
-    Only who has the lock (`locked`) may build. What a killed process left beside is removed first.
+    Only who has the lock (`lock_folder`) may build. What a killed process left beside is removed
+    first.
 
     Args:
         folder: where the files go; what else is in it stays.
-        kind: see `check`.
+        kind: see `check_folder`.
         last: the file that says that the others are whole.
 
     Raises:
-        StorageError: see `check`; or the disk is full.
+        StorageError: see `check_folder`; or the disk is full.
     """
-    check(folder, kind)
+    check_folder(folder, kind)
     place = Path(os.path.realpath(folder))
     beside = place.with_name(f".{place.name}{UNFINISHED}-{secrets.token_hex(4)}")
     with clear_os_errors(beside):
         for left in place.parent.glob(f".{glob.escape(place.name)}{UNFINISHED}-*"):
-            if not left.is_symlink() and (kind_of(left) == kind or _is_bare(left)):
+            if not left.is_symlink() and (kind_of(left) == kind or _is_unmarked(left)):
                 shutil.rmtree(left, ignore_errors=True)
         beside.mkdir(parents=True)
     try:
@@ -197,7 +198,7 @@ def building(folder: Path, kind: str, *, last: str) -> Iterator[Path]:
         shutil.rmtree(beside, ignore_errors=True)
 
 
-def _is_bare(folder: Path) -> bool:
+def _is_unmarked(folder: Path) -> bool:
     """Whether a kill came before the folder had its mark."""
     return all(path.name.startswith(f".{MARK}.") for path in folder.iterdir())
 
@@ -229,9 +230,9 @@ def _check_parents(path: Path) -> None:
         )
 
 
-def claim(folder: Path, kind: str) -> None:
-    """`check`, then make the folder and leave the mark."""
-    check(folder, kind)
+def claim_folder(folder: Path, kind: str) -> None:
+    """`check_folder`, then make the folder and leave the mark."""
+    check_folder(folder, kind)
     if not (folder / MARK).is_file():
         write_text(folder / MARK, f"{kind}\n")
 

@@ -25,7 +25,7 @@ from plumbline.recipe import Recipe, load_recipe
 from plumbline.records import Evaluation
 from plumbline.runs import output_guard
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
-from plumbline.runs.metadata import CARD
+from plumbline.runs.metadata import METADATA
 from plumbline.storage import SMALL, JsonLines, clear_read_errors, read_object, read_text
 
 STAGES = ("base", "sft", "rl")
@@ -117,7 +117,7 @@ KINDS: Mapping[str, type[_Row]] = {
 """By the name of the file."""
 
 
-def checker(name: str) -> Callable[[Mapping[str, Any]], None]:
+def make_checker(name: str) -> Callable[[Mapping[str, Any]], None]:
     """What raises ValueError for a row that the file `name` cannot hold, and says which key is
     wrong."""
     kind = KINDS[name]
@@ -176,7 +176,9 @@ class RunFolder:
     @cached_property
     def files(self) -> dict[str, JsonLines]:
         """Metrics, timings, samples and events."""
-        return {name: JsonLines(self.folder / f"{name}.jsonl", checker(name)) for name in KINDS}
+        return {
+            name: JsonLines(self.folder / f"{name}.jsonl", make_checker(name)) for name in KINDS
+        }
 
     def evaluation_file(self, key: EvaluationKey) -> Path:
         """Where an evaluation is."""
@@ -227,7 +229,7 @@ class RunFolder:
         found = self._outcome()
         return None if found.get("status") == STOPPED else found or None
 
-    def stopped(self) -> dict[str, Any] | None:
+    def read_stop(self) -> dict[str, Any] | None:
         """Which check or watch rule stopped the run, where and why; None where none did, or it has
         gone on since."""
         found = self._outcome()
@@ -242,8 +244,8 @@ class RunFolder:
         return self.folder / "models" / stage
 
     def is_done(self, stage: str) -> bool:
-        """Whether a stage is finished: its model is renamed into place whole, card included."""
-        return (self.model(stage) / CARD).is_file()
+        """Whether a stage is finished: its model is renamed into place whole, metadata included."""
+        return (self.model(stage) / METADATA).is_file()
 
     def checkpoints(self, stage: str) -> Path:
         """Where a stage's checkpoints are."""
@@ -386,16 +388,16 @@ def read_recipe(folder: Path) -> tuple[Mapping[str, Any], str]:
         model = values.get("model") if isinstance(values, dict) else None
         if not isinstance(model, dict) or not isinstance(model.get("name", ""), str | None):
             raise
-        return _plain(values), ""
-    return _plain(recipe.model_dump(mode="json")), recipe.identity()
+        return _to_json_value(values), ""
+    return _to_json_value(recipe.model_dump(mode="json")), recipe.identity()
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     """What JSON can say: YAML has dates, numbers as keys, and NaN."""
     if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _to_json_value(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_to_json_value(one) for one in value]
     known = (
         value is None
         or isinstance(value, str | int)

@@ -26,7 +26,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from plumbline.config.imports import check_reach, missing
+from plumbline.config.imports import check_reach, missing_module_error
 from plumbline.errors import (
     DataError,
     ModelError,
@@ -92,7 +92,7 @@ def is_address(place: object) -> bool:
     return isinstance(place, str) and _ADDRESS.fullmatch(place) is not None
 
 
-def checked(address: str) -> str:
+def parse_address(address: str) -> str:
     """An address as it is kept in records: without a slash at its end.
 
     Raises:
@@ -120,7 +120,7 @@ def checked(address: str) -> str:
     return f"{scheme}://{rest}"
 
 
-def only_here(place: str, what: str) -> Path:
+def require_local(place: str, what: str) -> Path:
     """A folder of this machine, for what cannot be written to an address.
 
     Raises:
@@ -134,7 +134,7 @@ def only_here(place: str, what: str) -> Path:
     return Path(place)
 
 
-def join(address: str, *parts: str) -> str:
+def join_address(address: str, *parts: str) -> str:
     """An address below an address, or a path below a path."""
     return "/".join([address.rstrip("/"), *parts])
 
@@ -146,11 +146,11 @@ def folder_for(place: str) -> Path:
     It is relative, so that a run names its files alike on every machine.
 
     Raises:
-        RecipeError: the address may not be used (see `checked`).
+        RecipeError: the address may not be used (see `parse_address`).
     """
     if not is_address(place):
         return Path(place)
-    address = checked(place)
+    address = parse_address(place)
     return Path(
         "runs", ".remote", f"{_name_of(address)}-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
     )
@@ -160,7 +160,7 @@ def _name_of(address: str) -> str:
     return re.sub(r"[^\w.-]", "-", address.rpartition("/")[2]) or "run"
 
 
-def cache() -> Path:
+def cache_folder() -> Path:
     """Where fetched files are kept: PLUMBLINE_CACHE, else `plumbline` in the user's cache. It may
     be removed."""
     given = os.environ.get("PLUMBLINE_CACHE")
@@ -168,7 +168,7 @@ def cache() -> Path:
     return Path(given or f"{home}/plumbline").expanduser()
 
 
-def portable(path: str) -> str:
+def portable_path(path: str) -> str:
     """The address of what lies in a folder of ours that stands for one; any other path as it is.
 
     What a record says of a model must hold on another machine, too. A note counts in the cache and
@@ -178,12 +178,12 @@ def portable(path: str) -> str:
     if is_address(path) or not place.exists():
         return path
     place = place.resolve()
-    for home in (cache().resolve(), Path("runs", ".remote").resolve()):
+    for home in (cache_folder().resolve(), Path("runs", ".remote").resolve()):
         above = [folder for folder in (place, *place.parents) if home in folder.parents]
         for folder in reversed(above):  # the outermost is the one that we made
             if (folder / NOTE).is_file():
                 try:
-                    return join(
+                    return join_address(
                         str(read_object(folder / NOTE)["address"]), *place.relative_to(folder).parts
                     )
                 except (PlumblineError, KeyError):
@@ -194,7 +194,7 @@ def portable(path: str) -> str:
 def is_known(address: str) -> bool:
     """Whether this machine has fetched from an address before, or from one above it."""
     # deeper ones are not ours
-    notes = (note for depth in ("*/*", "*/*/*") for note in cache().glob(f"{depth}/{NOTE}"))
+    notes = (note for depth in ("*/*", "*/*/*") for note in cache_folder().glob(f"{depth}/{NOTE}"))
     return any(f"{address}/".startswith(f"{read_object(note).get('address')}/") for note in notes)
 
 
@@ -223,14 +223,16 @@ class Store:
     """
 
     def __init__(self, address: str) -> None:
-        self.address = checked(address)
+        self.address = parse_address(address)
         try:
             from fsspec.core import url_to_fs
 
             self.fs, root = url_to_fs(self.address)
         except ImportError as error:
             module = error.name or getattr(error.__cause__, "name", None) or "fsspec"
-            raise missing(f"the address {self.address}", module.partition(".")[0]) from error
+            raise missing_module_error(
+                f"the address {self.address}", module.partition(".")[0]
+            ) from error
         except Exception as error:  # each file system has its own
             raise RecipeError(
                 f"{self.address} cannot be used: {one_line(error) or type(error).__name__}",
@@ -283,7 +285,7 @@ class Store:
                     self.fs.rm_file(beside)
                 raise
 
-    def listed(self) -> dict[str, dict[str, Any]]:
+    def list_objects(self) -> dict[str, dict[str, Any]]:
         """The keys, with what the store says of each (`size`, a mark such as `ETag`)."""
         with suppress(FileNotFoundError), self._clear("list what is"):
             self.fs.invalidate_cache()
@@ -297,7 +299,7 @@ class Store:
 
     def sizes(self) -> dict[str, int]:
         """The keys, with their sizes in bytes."""
-        return {key: int(said["size"] or 0) for key, said in self.listed().items()}
+        return {key: int(said["size"] or 0) for key, said in self.list_objects().items()}
 
     def remove(self, keys: Iterable[str]) -> None:
         """Remove what is at keys; what is gone already is well."""
@@ -341,7 +343,7 @@ class Store:
 # -- a run in a store ------------------------------------------------------------------------------
 
 
-def key_of(path: str, sha256: str) -> str:
+def storage_key(path: str, sha256: str) -> str:
     """Where a file of a run is stored. What is written once has its own name; each state of a
     record has another."""
     return (
@@ -415,10 +417,10 @@ def read_manifest(store: Store) -> Files:
         StorageError: the store does not answer.
     """
     content = store.read(RUN)
-    return {} if content is None else parse_manifest(content, join(store.address, RUN))
+    return {} if content is None else parse_manifest(content, join_address(store.address, RUN))
 
 
-def fetch(store: Store, files: Files, folder: Path) -> None:
+def fetch_files(store: Store, files: Files, folder: Path) -> None:
     """Bring files of a manifest into a folder; each is there whole, or not at all, and one that is
     there stays.
 
@@ -429,7 +431,7 @@ def fetch(store: Store, files: Files, folder: Path) -> None:
 
     def bring(path: str) -> None:
         place, (size, sha256) = folder / path, files[path]
-        key, what = key_of(path, sha256), ""
+        key, what = storage_key(path, sha256), ""
         with clear_os_errors(place):
             if place.is_file() and place.stat().st_size == size and sha256_of(place) == sha256:
                 return
@@ -449,14 +451,14 @@ def fetch(store: Store, files: Files, folder: Path) -> None:
                 beside.unlink(missing_ok=True)
         if what:
             raise DamagedError(
-                f"{path} at {store.address} is damaged: {what}", _way_back(store, files, path)
+                f"{path} at {store.address} is damaged: {what}", _damage_remedy(store, files, path)
             )
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(bring, files))
 
 
-def _way_back(store: Store, files: Files, path: str) -> str:
+def _damage_remedy(store: Store, files: Files, path: str) -> str:
     """What to do about a damaged file; a checkpoint can be given up for the one before it."""
     if (found := CHECKPOINT.match(path)) is None:
         return (
@@ -467,7 +469,7 @@ def _way_back(store: Store, files: Files, path: str) -> str:
     stage, step = found[1], int(found[2])
     before = max((one for one in _contents(files)[1].get(stage, ()) if one < step), default=None)
     where = "begins the stage again" if before is None else f"resumes from step {before}"
-    return f"remove {join(store.address, found[0])}, and the same command with --resume {where}"
+    return f"remove {join_address(store.address, found[0])}, and the same command with --resume {where}"
 
 
 # -- what is read from there -----------------------------------------------------------------------
@@ -486,13 +488,13 @@ def local_run(place: str | Path) -> Path:
     """
     if not is_address(place):
         return Path(place)
-    run, inside = _run_of(checked(str(place)))
+    run, inside = _run_of(parse_address(str(place)))
     if run is None:
         raise RunError(
             f"there is no run at {place}",
             "check the address: `plumbline runs` lists those below one",
         )
-    found = _cached(run, _is_record) / inside
+    found = _fetch_run_files(run, _is_record) / inside
     if not found.exists():
         raise RunError(f"there is no {inside} in the run at {run.address}", "check the address")
     return found
@@ -507,7 +509,7 @@ def local_runs(places: Sequence[str | Path]) -> list[Path]:
     """
     found: list[Path] = []
     for place in places:
-        if not is_address(place) or _run_of(checked(str(place)))[0] is not None:
+        if not is_address(place) or _run_of(parse_address(str(place)))[0] is not None:
             found.append(local_run(place))
             continue
         store = Store(str(place))
@@ -516,7 +518,7 @@ def local_runs(places: Sequence[str | Path]) -> list[Path]:
         ]
         if not runs:
             raise RunError(f"there is no run at {store.address}, nor below it", "check the address")
-        found += [local_run(join(store.address, run)) for run in runs if run.count("/") < 2]
+        found += [local_run(join_address(store.address, run)) for run in runs if run.count("/") < 2]
     return found
 
 
@@ -532,7 +534,7 @@ def local_model(source: str) -> str:
     """
     if not is_address(source):
         return source
-    address = checked(source)
+    address = parse_address(source)
     for written, folder in WRITTEN_HERE.items():
         if address.startswith(f"{written}/"):
             return str(folder / address.removeprefix(f"{written}/"))
@@ -543,9 +545,11 @@ def local_model(source: str) -> str:
     if not inside.startswith(f"{MODELS}/") or not any(
         path.startswith(f"{inside}/") for path in files
     ):
-        raise ModelError(f"there is no model at {address}", _instead(files, inside))
+        raise ModelError(f"there is no model at {address}", _list_alternatives(files, inside))
     wanted = (f"{inside}/", "data/")
-    return str(_cached(run, lambda path: _is_record(path) or path.startswith(wanted)) / inside)
+    return str(
+        _fetch_run_files(run, lambda path: _is_record(path) or path.startswith(wanted)) / inside
+    )
 
 
 def _run_of(address: str) -> tuple[Store | None, str]:
@@ -568,16 +572,18 @@ def _is_record(path: str) -> bool:
     )
 
 
-def _cached(run: Store, wanted: Callable[[str], bool]) -> Path:
+def _fetch_run_files(run: Store, wanted: Callable[[str], bool]) -> Path:
     """The folder in the cache that stands for a run, with at least the wanted files as they are
     now."""
-    place = cache() / "runs" / _hash(run.address) / _name_of(run.address)
+    place = cache_folder() / "runs" / _hash(run.address) / _name_of(run.address)
     note, before = place / NOTE, Files()
     known = read_object(note).get("files") if note.is_file() else ()
     while True:
         manifest = read_manifest(run)
         try:
-            fetch(run, {path: entry for path, entry in manifest.items() if wanted(path)}, place)
+            fetch_files(
+                run, {path: entry for path, entry in manifest.items() if wanted(path)}, place
+            )
             break
         except DamagedError:  # it may be that the run went on meanwhile
             if manifest == before:
@@ -605,7 +611,7 @@ def _plain_model(address: str) -> Path:
     store = Store(parent if gguf else address)
     there = {
         key: said
-        for key, said in store.listed().items()
+        for key, said in store.list_objects().items()
         if (key == name if gguf else "/" not in key)
     }
     there = {key: said for key, said in there.items() if _is_inside(key)}
@@ -613,7 +619,7 @@ def _plain_model(address: str) -> Path:
         holds = f"it holds {', '.join(sorted(there)[:3])}" if there else "nothing is there"
         raise ModelError(f"there is no model at {address}", f"check the address: {holds}")
     marks = [[key, *(str(there[key].get(name, "")) for name in MARKS)] for key in sorted(there)]
-    place = cache() / "models" / _hash(address, *itertools.chain(*marks)) / name
+    place = cache_folder() / "models" / _hash(address, *itertools.chain(*marks)) / name
     folder = place.parent if gguf else place
     for key, said in there.items():
         if not (folder / key).is_file():
@@ -654,7 +660,7 @@ def _contents(paths: Collection[str]) -> tuple[list[str], dict[str, list[int]]]:
     return models, steps
 
 
-def _instead(paths: Collection[str], asked: str) -> str:
+def _list_alternatives(paths: Collection[str], asked: str) -> str:
     """What of models and checkpoints is there, in words; of the checkpoint that is asked for the
     nearest two first."""
     models, steps = _contents(paths)
@@ -678,7 +684,7 @@ def _instead(paths: Collection[str], asked: str) -> str:
     )
 
 
-def instead_here(path: Path) -> str | None:
+def list_alternatives(path: Path) -> str | None:
     """The same for a path in a run's folder; None where it is in none, or names no checkpoint and
     no model."""
     run = next((one for one in path.parents if (one / "recipe.yaml").is_file()), None)
@@ -686,4 +692,4 @@ def instead_here(path: Path) -> str | None:
     if run is None or not inside.startswith((CHECKPOINTS, MODELS)):
         return None
     there = [*run.glob(f"{CHECKPOINTS}/*/step-*/state.json"), *run.glob(f"{MODELS}/*/{LIGHT[0]}")]
-    return _instead([found.relative_to(run).as_posix() for found in there], inside)
+    return _list_alternatives([found.relative_to(run).as_posix() for found in there], inside)

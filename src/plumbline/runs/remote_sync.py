@@ -3,10 +3,10 @@ address.
 
     files that changed  ->  run.json, the manifest  ->  what neither it nor the manifest before it names, removed
 
-A thread puts: training tells it of every landmark (a checkpoint, an evaluation, the end of a stage)
-and goes on; while it is busy, landmarks that come are one. A kill between any two writes leaves the
-state before. What the store refuses is tried again, then said in an event, and at the next landmark
-tried again; at the end of the run it is an error.
+A thread puts: training tells it of every checkpoint, evaluation and end of a stage
+and goes on; while it is busy, those that come are one. A kill between any two writes leaves the
+state before. What the store refuses is tried again, then said in an event, and at the next
+checkpoint tried again; at the end of the run it is an error.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from pathlib import Path
 
 from plumbline.errors import PlumblineError, RunError, StorageError
 from plumbline.runs import output_guard, remote
-from plumbline.runs.metadata import CARD
+from plumbline.runs.metadata import METADATA
 from plumbline.runs.record import in_use, is_blank
 from plumbline.runs.remote import (
     NOTE,
@@ -31,9 +31,9 @@ from plumbline.runs.remote import (
     ManifestEntry,
     Store,
     folder_for,
-    join,
-    key_of,
+    join_address,
     parse_manifest,
+    storage_key,
 )
 from plumbline.runs.run import RUN as KIND
 from plumbline.runs.run import Observer, Run
@@ -78,7 +78,7 @@ class Publisher:
     def _put(self) -> None:
         if self._present() is None:
             self.store.write(remote.RUN, EMPTY)  # which says whose place this is
-        paths = [path.relative_to(self.folder).as_posix() for path in files_of(self.folder)]
+        paths = [path.relative_to(self.folder).as_posix() for path in published_files(self.folder)]
         sizes = self.store.sizes()
         with ThreadPoolExecutor(remote.AT_ONCE) as pool:
             files = dict(
@@ -86,11 +86,13 @@ class Publisher:
             )
         now, content = self._present() or EMPTY, remote.manifest_bytes(files)
         if now != content:
-            _note(self.folder, self.store, now, content)
+            _note_manifests(self.folder, self.store, now, content)
             self.store.write(remote.RUN, content)
         before = parse_manifest(now, remote.RUN)  # somebody may still be reading it
         needed = {
-            key_of(path, entry.sha256) for one in (files, before) for path, entry in one.items()
+            storage_key(path, entry.sha256)
+            for one in (files, before)
+            for path, entry in one.items()
         }
         self.store.remove(sorted(sizes.keys() - needed - {remote.RUN}))
 
@@ -100,7 +102,7 @@ class Publisher:
         content = self.store.read(remote.RUN)
         if (
             content is not None
-            and _digest(content) not in _seen(self.folder)
+            and _digest(content) not in _noted_manifests(self.folder)
             and parse_manifest(content, remote.RUN)
         ):
             raise RunError(
@@ -117,10 +119,10 @@ class Publisher:
         signature = (found.st_ino, found.st_size, found.st_mtime_ns)
         if path in self.sent:
             before, entry = self.sent[path]
-            if before == signature and sizes.get(key_of(path, entry.sha256)) == entry.size:
+            if before == signature and sizes.get(storage_key(path, entry.sha256)) == entry.size:
                 return entry
         content: Path | bytes = place
-        if key_of(path, "") == path:
+        if storage_key(path, "") == path:
             with place.open("rb") as file:
                 entry = ManifestEntry(
                     found.st_size, hashlib.file_digest(file, "sha256").hexdigest()
@@ -128,14 +130,14 @@ class Publisher:
         else:  # it may grow meanwhile
             content = place.read_bytes()
             entry = ManifestEntry(len(content), _digest(content))
-        key = key_of(path, entry.sha256)
+        key = storage_key(path, entry.sha256)
         if self.there.get(path) != entry or sizes.get(key) != entry.size:
             self.store.write(key, content)
         self.sent[path] = signature, entry
         return entry
 
 
-class Keeper(Observer):
+class RemoteSync(Observer):
     """The observer of a run that has it published; the end is put by `finish`, after the run's own
     last words."""
 
@@ -144,8 +146,9 @@ class Keeper(Observer):
         self._pool = ThreadPoolExecutor(1, "plumbline-publish")
         self._last: Future[None] | None = None
 
-    def landmark(self, run: Run) -> None:
-        """See `Observer.landmark`: let the thread put the folder, and say what it could not."""
+    def on_checkpoint(self, run: Run) -> None:
+        """See `Observer.on_checkpoint`: let the thread put the folder, and say what it could
+        not."""
         while self.notes:
             run.event("remote", self.notes.popleft())
         if not is_blank(run.folder):
@@ -181,9 +184,9 @@ class Keeper(Observer):
 
 
 @contextmanager
-def published(
+def open_remote_run(
     address: str, *, resume: bool, tell: Callable[[str], None]
-) -> Iterator[tuple[Path, Keeper]]:
+) -> Iterator[tuple[Path, RemoteSync]]:
     """The folder in which the run at an address works, and the observer that publishes it.
 
     Where the run goes on that was written by another machine, it is fetched first: recipe, records,
@@ -208,7 +211,9 @@ def published(
             f"another process is writing {folder}, for {store.address}", "wait for it, or use --out"
         )
     content = store.read(remote.RUN)
-    manifest = {} if content is None else parse_manifest(content, join(store.address, remote.RUN))
+    manifest = (
+        {} if content is None else parse_manifest(content, join_address(store.address, remote.RUN))
+    )
     if manifest and not resume:
         raise RunError(
             f"{store.address} already holds a run",
@@ -220,26 +225,26 @@ def published(
             "touched",
             "give an address where nothing is yet",
         )
-    if manifest and _digest(content or b"") not in _seen(folder):
+    if manifest and _digest(content or b"") not in _noted_manifests(folder):
         tell(f"fetching the run at {store.address}")
-        notes = _bring(store, manifest, folder)
-    output_guard.claim(folder, KIND)
-    _note(folder, store, content or EMPTY)
+        notes = _fetch_run(store, manifest, folder)
+    output_guard.claim_folder(folder, KIND)
+    _note_manifests(folder, store, content or EMPTY)
     where = f"{folder} (for {store.address})"
     WRITTEN_HERE[store.address] = folder
     try:
-        keeper = Keeper(Publisher(folder, store), notes)
+        sync = RemoteSync(Publisher(folder, store), notes)
         try:
-            yield folder, keeper
+            yield folder, sync
         except BaseException:
             try:
-                keeper.finish()
+                sync.finish()
             # what stopped the run is what is said; this stands before it
             except PlumblineError as error:
                 print(f"not all of {where} was published: {error}", file=sys.stderr)  # noqa: T201
             raise
         try:
-            keeper.finish()
+            sync.finish()
         except StorageError as error:
             raise StorageError(
                 f"the run is finished in {where}, and not all of it could be published: "
@@ -251,20 +256,20 @@ def published(
         WRITTEN_HERE.pop(store.address, None)
 
 
-def files_of(folder: Path) -> Iterator[Path]:
+def published_files(folder: Path) -> Iterator[Path]:
     """The files of a run that are published; checkpoints first, so that no record is older than
     they are."""
     for pattern in ("begin.json", "step-*/*"):
         yield from sorted(folder.glob(f"{remote.CHECKPOINTS}/*/{pattern}"))
     for place in sorted(folder.iterdir()):
         if place.name not in NOT_PUBLISHED:
-            yield from _whole(place)
-    for card in sorted(folder.glob(f"{remote.MODELS}/*/{CARD}")):
-        if not card.parent.name.startswith("."):
-            yield from _whole(card.parent)
+            yield from _finished_files(place)
+    for path in sorted(folder.glob(f"{remote.MODELS}/*/{METADATA}")):
+        if not path.parent.name.startswith("."):
+            yield from _finished_files(path.parent)
 
 
-def _whole(place: Path) -> Iterator[Path]:
+def _finished_files(place: Path) -> Iterator[Path]:
     """A file or those in a folder, but for what is being written, and locks on what is being
     built."""
     for path in [place] if place.is_file() else sorted(place.rglob("*")):
@@ -281,7 +286,7 @@ def _whole(place: Path) -> Iterator[Path]:
             yield path
 
 
-def _bring(store: Store, manifest: Files, folder: Path) -> list[str]:
+def _fetch_run(store: Store, manifest: Files, folder: Path) -> list[str]:
     """Fetch a run in its folder's place; returns what there is to say about it."""
     sizes, notes = store.sizes(), []
     removed = {
@@ -302,7 +307,7 @@ def _bring(store: Store, manifest: Files, folder: Path) -> list[str]:
         folder.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
     try:
-        remote.fetch(store, files, beside)
+        remote.fetch_files(store, files, beside)
         with clear_os_errors(folder):
             if folder.exists() and any(path.name != NOTE for path in folder.iterdir()):
                 aside = next(
@@ -322,7 +327,7 @@ def _bring(store: Store, manifest: Files, folder: Path) -> list[str]:
     return notes
 
 
-def _note(folder: Path, store: Store, *manifests: bytes) -> None:
+def _note_manifests(folder: Path, store: Store, *manifests: bytes) -> None:
     """Keep which manifests at the address this folder writes, or goes on from."""
     write_json(
         folder / NOTE,
@@ -330,7 +335,7 @@ def _note(folder: Path, store: Store, *manifests: bytes) -> None:
     )
 
 
-def _seen(folder: Path) -> list[str]:
+def _noted_manifests(folder: Path) -> list[str]:
     """Those manifests by their sha256."""
     note = folder / NOTE
     return list(read_object(note).get("seen", [])) if note.is_file() else []

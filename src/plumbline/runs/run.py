@@ -59,7 +59,9 @@ PACKAGES = ("torch", "transformers", "peft", "numpy", "tokenizers", "safetensors
 
 
 class Listener(Protocol):
-    """Somebody who is told how far something has come."""
+    """Somebody who is told how far something has come, in a run or outside of one: what an
+    `Observer` and a `Run` have in common. `tasks.Progress` is its `working` alone, `memory.Say` its
+    `event` alone."""
 
     def working(self, what: str, done: int, total: int) -> None:
         """Something that takes a while and leaves no metrics (building records, evaluating) has
@@ -72,8 +74,8 @@ class Listener(Protocol):
 
 
 class Observer:
-    """Somebody who is told what happens in a run: the terminal, a tracker. By default nothing comes
-    of it."""
+    """A `Listener` who is told all that happens in a run: the terminal, a tracker. This class
+    itself does nothing with it, where nobody is to be told."""
 
     def working(self, what: str, done: int, total: int) -> None:
         """See `Listener`."""
@@ -87,16 +89,12 @@ class Observer:
     def metrics(self, row: Mapping[str, Any]) -> None:
         """A row of metrics was recorded."""
 
-    def landmark(self, run: "Run") -> None:
+    def on_checkpoint(self, run: "Run") -> None:
         """The folder holds something new to go on from, or to look at: a checkpoint, an evaluation,
         a model."""
 
     def close(self) -> None:
         """The run is over, well or badly."""
-
-
-class Silent(Observer):
-    """An observer who does nothing with what it is told."""
 
 
 RUN = output_guard.RUN
@@ -147,7 +145,7 @@ class Run(RunFolder):
             StorageError: the folder holds what is no run's, or a link that leads out of it; nothing
                 was touched.
         """
-        output_guard.check(folder, RUN)
+        output_guard.check_folder(folder, RUN)
         output_guard.check_links(folder, *WRITTEN)
         run = cls(folder, recipe, observers)
         started = (folder / "recipe.yaml").is_file() and not is_blank(folder)
@@ -156,7 +154,7 @@ class Run(RunFolder):
                 f"{folder} already holds a run",
                 "add --resume to continue it, or --out to write somewhere else",
             )
-        output_guard.claim(folder, RUN)
+        output_guard.claim_folder(folder, RUN)
         run._acquire()
         try:
             if started:
@@ -255,16 +253,16 @@ class Run(RunFolder):
         changes = allowed_changes(before, self.recipe, finished, self.folder)
         self._sweep()
         self.event("resumed", "the run resumes from its last checkpoint")
-        if self.stopped() is not None:
+        if self.read_stop() is not None:
             (self.folder / "result.json").unlink()
         if self.result() is not None:  # nothing is left that a change could act on
             self.recipe = before
             return
         present = next((stage for stage in self._stages() if stage not in finished), None)
-        if any(change.asked for change in changes):
+        if any(change.is_question for change in changes):
             self.event("changed", "what `plumbline decide` asks of the run")
         for change in changes:
-            if change.asked:
+            if change.is_question:
                 continue
             stage = change.stage(present)
             step = None if stage is None else self._checkpoint_step(stage)
@@ -360,16 +358,16 @@ class Run(RunFolder):
     def evaluation(self, key: EvaluationKey, evaluation: Evaluation) -> None:
         """Record an evaluation."""
         write_evaluation(self.evaluation_file(key), evaluation)
-        self.landmark()
+        self.on_checkpoint()
 
-    def evaluated(self, key: EvaluationKey) -> bool:
+    def has_evaluation(self, key: EvaluationKey) -> bool:
         """Whether an evaluation is recorded: a run that is resumed does not make it again."""
         return self.evaluation_file(key).is_file()
 
-    def landmark(self) -> None:
+    def on_checkpoint(self) -> None:
         """Tell who copies the run that there is something new in its folder."""
         for observer in self.observers:
-            observer.landmark(self)
+            observer.on_checkpoint(self)
 
     def environment(self, extra: Mapping[str, Any]) -> None:
         """Record versions and machine, and what else the pipeline knows."""

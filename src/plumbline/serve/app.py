@@ -24,34 +24,37 @@ from starlette.routing import BaseRoute, Route
 
 from plumbline.errors import PlumblineError
 from plumbline.serve.backend import Backend
-from plumbline.serve.chat_body import ChatBody, askings, read_chat
-from plumbline.serve.limits import Refusal, RequestLimits, read_body, refusal_of, shutting_down
-from plumbline.serve.metrics import GONE, Book, RequestRecord, known
-from plumbline.serve.streaming import Numbered, Reply, event, together
+from plumbline.serve.chat_body import ChatBody, read_chat, split_request
+from plumbline.serve.limits import Refusal, RequestLimits, read_body, shutdown_refusal, to_refusal
+from plumbline.serve.metrics import GONE, RequestMetrics, RequestRecord, find_model
+from plumbline.serve.streaming import NumberedChunk, Reply, encode_event, merge_answers
 from plumbline.version import __version__
 
 
 def application(
-    models: Sequence[Backend], *, book: Book | None = None, routes: Sequence[BaseRoute] = ()
+    models: Sequence[Backend],
+    *,
+    metrics: RequestMetrics | None = None,
+    routes: Sequence[BaseRoute] = (),
 ) -> Starlette:
     """The server as an ASGI application; it closes the models when it ends. Its token is asked for
     by `limits.Gate`.
 
     Args:
         models: each is asked for by its name.
-        book: limits, counts and log; by default the usual limits, and counts alone.
+        metrics: limits, counts and log; by default the usual limits, and counts alone.
         routes: further ones, such as a page's.
     """
     by_name = {served.name: served for served in models}
-    book = book or Book(RequestLimits())
-    book.watch(models)
+    metrics = metrics or RequestMetrics(RequestLimits())
+    metrics.watch_queues(models)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
         for served in by_name.values():
             await served.close()
-        book.close()
+        metrics.close()
 
     def described(served: Backend) -> dict[str, Any]:
         own = {"family": served.family, "context": served.context}
@@ -64,9 +67,9 @@ def application(
         }
 
     def health() -> Response:
-        status = "shutting down" if book.closing else "ok"
+        status = "shutting down" if metrics.closing else "ok"
         return JSONResponse(
-            {"status": status, "version": __version__}, 503 if book.closing else 200
+            {"status": status, "version": __version__}, 503 if metrics.closing else 200
         )
 
     kind = {"content-type": "text/plain; version=0.0.4; charset=utf-8"}
@@ -74,10 +77,12 @@ def application(
         "/v1/models": lambda: JSONResponse(
             {"object": "list", "data": [*map(described, by_name.values())]}
         ),
-        "/v1/models/{model:path}": lambda model: JSONResponse(described(known(by_name, model))),
+        "/v1/models/{model:path}": lambda model: JSONResponse(
+            described(find_model(by_name, model))
+        ),
         "/healthz": health,
-        "/metrics": lambda: Response(book.page(), headers=kind),
-        "/openapi.json": lambda: JSONResponse(openapi(by_name, book.limits)),
+        "/metrics": lambda: Response(metrics.render(), headers=kind),
+        "/openapi.json": lambda: JSONResponse(openapi(by_name, metrics.limits)),
     }
 
     async def answer(of: Callable[..., Response], request: Request) -> Response:
@@ -85,18 +90,18 @@ def application(
 
     app = Starlette(
         routes=[
-            Route("/v1/chat/completions", Chat(by_name, book), methods=["POST"]),
+            Route("/v1/chat/completions", ChatRoute(by_name, metrics), methods=["POST"]),
             *(Route(path, partial(answer, of), methods=["GET"]) for path, of in answers.items()),
             *routes,
         ],
         lifespan=lifespan,
-        exception_handlers=dict.fromkeys((Refusal, HTTPException, Exception), _refused),
+        exception_handlers=dict.fromkeys((Refusal, HTTPException, Exception), _answer_refusal),
     )
     app.router.redirect_slashes = False  # to an address that the request's own headers make up
     return app
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _answer_refusal(request: Request, error: Exception) -> Response:
     """Answer what is refused, has no route, or broke; what broke stands in the server's log, and is
     not told."""
     refusal = (
@@ -133,12 +138,12 @@ T = TypeVar("T")
 EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
 
 
-class Chat:
+class ChatRoute:
     """The route, as an ASGI application; what it refuses is raised."""
 
-    def __init__(self, models: Mapping[str, Backend], book: Book) -> None:
+    def __init__(self, models: Mapping[str, Backend], metrics: RequestMetrics) -> None:
         """Take the models by name, and where requests are counted."""
-        self.models, self.book, self.limits = models, book, book.limits
+        self.models, self.metrics, self.limits = models, metrics, metrics.limits
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request.
@@ -146,7 +151,7 @@ class Chat:
         Raises:
             Refusal: it gets no answer, and nothing was sent yet.
         """
-        with self.book.entry() as entry:
+        with self.metrics.record_request() as entry:
             try:
                 await self._answer(Request(scope, receive), send, entry)
             except Refusal as refusal:
@@ -155,26 +160,26 @@ class Chat:
             except ClientDisconnect:
                 entry.status = GONE
             except asyncio.CancelledError:
-                if not self.book.closing:
+                if not self.metrics.closing:
                     raise
                 entry.status = 503
                 if not entry.begun:
-                    raise shutting_down() from None
+                    raise shutdown_refusal() from None
 
     async def _answer(self, request: Request, send: Any, entry: RequestRecord) -> None:
         body = read_chat(await read_body(request, self.limits))
-        served = known(self.models, body.model)
+        served = find_model(self.models, body.model)
         entry.model = served.name
-        asked = askings(body, self.limits)
-        with self.book.slot():
+        asked = split_request(body, self.limits)
+        with self.metrics.take_slot():
             messages = asked[0].request.messages
             with _clear():
                 reply = Reply(body, await asyncio.to_thread(served.prompt_length, messages))
             entry.contents["messages"] = messages
             entry.said |= {"n": len(asked), "stream": bool(body.stream)}
-            pieces = together(served, asked, body.stops)
+            pieces = merge_answers(served, asked, body.stops)
             try:
-                await _while_there(request, self._send(pieces, reply, send, entry))
+                await _run_while_connected(request, self._send(pieces, reply, send, entry))
             finally:
                 await pieces.aclose()
                 entry.said |= {
@@ -187,7 +192,11 @@ class Chat:
                 ]
 
     async def _send(
-        self, pieces: AsyncGenerator[Numbered, None], reply: Reply, send: Any, entry: RequestRecord
+        self,
+        pieces: AsyncGenerator[NumberedChunk, None],
+        reply: Reply,
+        send: Any,
+        entry: RequestRecord,
     ) -> None:
         """Send the answers when all have ended, or in a stream as they come.
 
@@ -201,27 +210,30 @@ class Chat:
         try:
             async with self._deadline():
                 async for index, piece in pieces:
-                    reply.take(index, piece)
-                    entry.piece()
+                    reply.add_chunk(index, piece)
+                    entry.note_chunk()
                     if streams and not entry.begun:
                         entry.begun = True
                         await send(
                             {"type": "http.response.start", "status": 200, "headers": EVENTS}
                         )
-                        await say(b"".join(map(event, reply.opening())))
-                    if streams and (said := reply.chunk(index, piece)) is not None:
-                        await say(event(said))
+                        await say(b"".join(map(encode_event, reply.first_chunks())))
+                    if streams and (said := reply.stream_chunk(index, piece)) is not None:
+                        await say(encode_event(said))
         except Refusal as refusal:
             if not entry.begun:
                 raise
             entry.status = refusal.status
-            await say(event(refusal.body()), more=False)
+            await say(encode_event(refusal.body()), more=False)
             return
         entry.status = 200
         if streams:
-            await say(b"".join(map(event, reply.closing())) + event("[DONE]"), more=False)
+            await say(
+                b"".join(map(encode_event, reply.last_chunks())) + encode_event("[DONE]"),
+                more=False,
+            )
         else:
-            await JSONResponse(reply.whole())({"type": "http"}, None, send)  # type: ignore[arg-type]
+            await JSONResponse(reply.full_response())({"type": "http"}, None, send)  # type: ignore[arg-type]
 
     @contextlib.asynccontextmanager
     async def _deadline(self) -> AsyncIterator[None]:
@@ -236,8 +248,8 @@ class Chat:
                 504, f"the answer took more than {self.limits.seconds:g} seconds", code="timeout"
             ) from None
         except asyncio.CancelledError:
-            if self.book.closing:
-                raise shutting_down() from None
+            if self.metrics.closing:
+                raise shutdown_refusal() from None
             raise
 
 
@@ -247,10 +259,10 @@ def _clear() -> Iterator[None]:
     try:
         yield
     except PlumblineError as error:
-        raise refusal_of(error) from error
+        raise to_refusal(error) from error
 
 
-async def _while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def _run_while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Do the work, and drop it when the client goes away.
 
     Raises:

@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from plumbline.config.imports import needed
+from plumbline.config.imports import import_needed
 from plumbline.errors import PlumblineError, RecipeError
 from plumbline.policies.policy import Sampler
 from plumbline.records import Finish, Message, Request, Sampling
@@ -30,7 +30,7 @@ Judge = Callable[[str], tuple[Reading, bool]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AnswerRequest:
     """One answer that a client wants; its `n` answers are as many of these, with keys of their
     own."""
 
@@ -51,7 +51,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class AnswerChunk:
     """What there is of an answer more than before. Its text never takes anything back."""
 
     text: str = ""
@@ -99,7 +99,7 @@ class Backend:
         """Tokens of a chat up to where the answer begins."""
         return self.sampler.prompt_length(messages)
 
-    def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
+    def answer(self, asked: AnswerRequest) -> AsyncGenerator[AnswerChunk, None]:
         """Pieces of one answer; closing the iterator before its end stops the work on it.
 
         Raises:
@@ -109,14 +109,14 @@ class Backend:
         """
         return self.write(asked) if asked.schema is None else self._json(asked, asked.schema)
 
-    def write(self, asked: Asked) -> AsyncGenerator[Piece, None]:
+    def write(self, asked: AnswerRequest) -> AsyncGenerator[AnswerChunk, None]:
         """Pieces of one answer, as `answer` gives them; no schema is asked for."""
         raise NotImplementedError
 
     async def close(self) -> None:
         """End what was started for it; what is being answered ends with an error."""
 
-    def sampling_of(self, asked: Asked) -> Sampling:
+    def sampling_of(self, asked: AnswerRequest) -> Sampling:
         """The sampling distribution of an answer: as the client said, and for the rest as the
         model's own run decoded.
 
@@ -152,7 +152,9 @@ class Backend:
             ),
         )
 
-    async def _json(self, asked: Asked, schema: Mapping[str, Any]) -> AsyncGenerator[Piece, None]:
+    async def _json(
+        self, asked: AnswerRequest, schema: Mapping[str, Any]
+    ) -> AsyncGenerator[AnswerChunk, None]:
         """JSON as one piece. What is still not valid after the last try is given as it was drawn,
         and its facts say so.
 
@@ -166,11 +168,11 @@ class Backend:
                 "its own",
                 "leave out logprobs or response_format",
             )
-        judge = await asyncio.to_thread(judge_of, schema)
+        judge = await asyncio.to_thread(make_reader, schema)
         tokens: tuple[int, ...] = ()
         for attempt in range(self.retries + 1):
-            found: list[Piece] = []
-            async with contextlib.aclosing(self.write(again(asked, attempt))) as pieces:
+            found: list[AnswerChunk] = []
+            async with contextlib.aclosing(self.write(retry_request(asked, attempt))) as pieces:
                 async for piece in pieces:
                     found.append(piece)
             last, text = found[-1], "".join(piece.text for piece in found)
@@ -186,7 +188,7 @@ class Backend:
         )
 
 
-def again(asked: Asked, attempt: int) -> Asked:
+def retry_request(asked: AnswerRequest, attempt: int) -> AnswerRequest:
     """What is asked in a try: text, with numbers of the try's own from the second on, and never
     greedily."""
     if attempt == 0:
@@ -201,13 +203,13 @@ def again(asked: Asked, attempt: int) -> Asked:
     )
 
 
-def judge_of(schema: Mapping[str, Any]) -> Judge:
+def make_reader(schema: Mapping[str, Any]) -> Judge:
     """What reads a text by a schema; {} takes any object.
 
     Raises:
-        RecipeError: see `validator_of`.
+        RecipeError: see `make_validator`.
     """
-    validator, expected = validator_of(schema)
+    validator, expected = make_validator(schema)
 
     def judge(text: str) -> tuple[Reading, bool]:
         reading = read_json(text, expected)
@@ -222,7 +224,7 @@ def judge_of(schema: Mapping[str, Any]) -> Judge:
     return judge
 
 
-def validator_of(schema: Mapping[str, Any]) -> tuple[Any, Schema]:
+def make_validator(schema: Mapping[str, Any]) -> tuple[Any, Schema]:
     """What says whether a value is right by a schema, and what a lenient reader expects; {} takes
     any object.
 
@@ -232,7 +234,7 @@ def validator_of(schema: Mapping[str, Any]) -> tuple[Any, Schema]:
     Raises:
         RecipeError: it is no schema, or refers to another one elsewhere.
     """
-    jsonschema_rs = needed("jsonschema_rs", "JSON by a schema", RecipeError)
+    jsonschema_rs = import_needed("jsonschema_rs", "JSON by a schema", RecipeError)
     wanted = dict(schema) or {"type": "object"}
     try:
         return jsonschema_rs.validator_for(wanted, offline=True), Schema.from_json(wanted)

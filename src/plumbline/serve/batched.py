@@ -21,7 +21,7 @@ from plumbline.errors import DataError, DeviceMemoryError, EngineError, RecipeEr
 from plumbline.policies.memory import is_full
 from plumbline.policies.policy import LiveRequest, Policy
 from plumbline.records import Key, Request, Sampling, Trajectory
-from plumbline.serve.backend import Asked, Backend, Piece
+from plumbline.serve.backend import AnswerChunk, AnswerRequest, Backend
 from plumbline.serve.constrained import Grammars, SchemaConstraint
 
 WAIT = 0.003
@@ -37,7 +37,7 @@ class _Waiting:
     """A request, and where what is found goes: a queue of the loop that its client waits in."""
 
     def __init__(
-        self, asked: Asked, sampling: Sampling, constraint: SchemaConstraint | None
+        self, asked: AnswerRequest, sampling: Sampling, constraint: SchemaConstraint | None
     ) -> None:
         self.gone = threading.Event()  # set when nobody waits for it any more
         self.request = LiveRequest(
@@ -79,15 +79,15 @@ class BatchedBackend(Backend):
         self._thread = threading.Thread(target=self._work, name=f"serve-{name}", daemon=True)
         self._thread.start()
 
-    def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
+    def answer(self, asked: AnswerRequest) -> AsyncGenerator[AnswerChunk, None]:
         """See `Backend.answer`; JSON by a grammar where there are grammars."""
         if asked.schema is None or self.grammars is None:
             return super().answer(asked)
         return self._constrained(asked, asked.schema, self.grammars)
 
     async def _constrained(
-        self, asked: Asked, schema: Mapping[str, Any], grammars: Grammars
-    ) -> AsyncGenerator[Piece, None]:
+        self, asked: AnswerRequest, schema: Mapping[str, Any], grammars: Grammars
+    ) -> AsyncGenerator[AnswerChunk, None]:
         if self._closed:
             raise self._ends()
         loop = asyncio.get_running_loop()
@@ -101,8 +101,8 @@ class BatchedBackend(Backend):
                 )
 
     async def write(
-        self, asked: Asked, constraint: SchemaConstraint | None = None
-    ) -> AsyncGenerator[Piece, None]:
+        self, asked: AnswerRequest, constraint: SchemaConstraint | None = None
+    ) -> AsyncGenerator[AnswerChunk, None]:
         """See `Backend.write`: one piece when all is there, behind the canvas after each step where
         it is wanted.
 
@@ -126,7 +126,7 @@ class BatchedBackend(Backend):
             while not isinstance(found := await waiting.found.get(), Trajectory):
                 if isinstance(found, BaseException):
                     raise found
-                yield Piece(canvas=self.sampler.render_canvas(found))
+                yield AnswerChunk(canvas=self.sampler.render_canvas(found))
         finally:
             waiting.gone.set()
         if constraint is not None and constraint.failure is not None:
@@ -138,7 +138,7 @@ class BatchedBackend(Backend):
             if asked.logprobs and hasattr(self.sampler, "chat")
             else None
         )
-        yield Piece(
+        yield AnswerChunk(
             text=found.text,
             tokens=tokens,
             logprobs=tuple(found.logprobs.tolist()) if self._single else (),

@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from plumbline.records import Message, Request, Sampling
-from plumbline.serve.backend import Asked
+from plumbline.serve.backend import AnswerRequest
 from plumbline.serve.limits import Refusal, RequestLimits
 
 Text = Annotated[str, Field(min_length=1)]
@@ -120,7 +120,7 @@ class ChatMessage(_Closed):
         """The parts of a reply that were sent back and are not read."""
         return [name for name in OF_REPLIES if getattr(self, name)]
 
-    def plain(self) -> Message:
+    def to_message(self) -> Message:
         """The message as the template takes it; an assistant's without content is empty."""
         text = (
             self.content
@@ -267,7 +267,7 @@ class ChatBody(_Closed):
 
     def chat(self) -> list[Message]:
         """The chat as the template takes it."""
-        return [message.plain() for message in self.messages]
+        return [message.to_message() for message in self.messages]
 
 
 OF_REPLIES = (
@@ -309,7 +309,7 @@ def read_chat(raw: bytes) -> ChatBody:
         ) from error
 
 
-def askings(body: ChatBody, limits: RequestLimits) -> list[Asked]:
+def split_request(body: ChatBody, limits: RequestLimits) -> list[AnswerRequest]:
     """Each of the `n` answers that the body asks for, with a key of its own.
 
     Raises:
@@ -343,7 +343,7 @@ def askings(body: ChatBody, limits: RequestLimits) -> list[Asked]:
     sampling, chat = Sampling(**shared), body.chat()
     schema, name = _schema(body.response_format)
     return [
-        Asked(
+        AnswerRequest(
             request=Request((seed, "serve", index), chat, sampling),
             said=said,
             schema=schema,

@@ -5,8 +5,8 @@ A schema is compiled once for a tokenizer, and the last few are kept. While an a
 matcher says which tokens may come next, and the token that ends it only where the JSON is whole.
 
 Schemas come from clients. xgrammar takes counts such as `maxLength` apart into states, so a line of
-schema can ask for hours; what may be asked is bounded before it sees a schema (`check`), and the
-time of compiling is, too.
+schema can ask for hours; what may be asked is bounded before it sees a schema (`check_schema`), and
+the time of compiling is, too.
 """
 
 import json
@@ -20,9 +20,9 @@ from concurrent.futures import TimeoutError as TooSlow
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from plumbline.config.imports import needed
+from plumbline.config.imports import import_needed
 from plumbline.errors import EngineError, RecipeError
-from plumbline.serve.backend import validator_of
+from plumbline.serve.backend import make_validator
 
 if TYPE_CHECKING:
     from plumbline.policies.autoregressive.policy import AutoregressivePolicy
@@ -59,7 +59,7 @@ class Grammars:
 
     @cached_property
     def _compiler(self) -> Any:
-        xgrammar: Any = needed("xgrammar", "a response_format", RecipeError)
+        xgrammar: Any = import_needed("xgrammar", "a response_format", RecipeError)
         information = xgrammar.TokenizerInfo.from_huggingface(
             self._policy.chat.tokenizer,
             vocab_size=self._width,
@@ -72,9 +72,9 @@ class Grammars:
         `multipleOf` and the like.
 
         Raises:
-            RecipeError, EngineError: see `constraint` and `validator_of`.
+            RecipeError, EngineError: see `constraint` and `make_validator`.
         """
-        constraint, (validator, _) = self.constraint(schema), validator_of(schema)
+        constraint, (validator, _) = self.constraint(schema), make_validator(schema)
 
         def judge(text: str) -> bool:
             try:
@@ -92,7 +92,7 @@ class Grammars:
             RecipeError: the schema is too large, or xgrammar refuses it.
             EngineError: compiling did not come to an end in time.
         """
-        text = check(schema or {"type": "object"})
+        text = check_schema(schema or {"type": "object"})
         with self._lock:
             compiled = self._kept.pop(text, None)
             if compiled is not None:
@@ -182,7 +182,7 @@ class SchemaConstraint:
         )
 
 
-def check(schema: Mapping[str, Any]) -> str:
+def check_schema(schema: Mapping[str, Any]) -> str:
     """A schema as compact JSON, if it is one that is safe to compile.
 
     Raises:

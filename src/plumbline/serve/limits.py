@@ -67,14 +67,14 @@ class Refusal(Exception):  # noqa: N818 - it is an answer
         return JSONResponse(self.body(), self.status, self.headers)
 
 
-def shutting_down() -> Refusal:
+def shutdown_refusal() -> Refusal:
     """What is said when the server ends."""
     return Refusal(
         503, "this server is shutting down", code="shutting_down", headers={"retry-after": "5"}
     )
 
 
-def refusal_of(error: PlumblineError) -> Refusal:
+def to_refusal(error: PlumblineError) -> Refusal:
     """An error of the model as a refusal.
 
     A chat that does not fit and a sampling distribution or a schema that cannot be followed are the

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from plumbline.errors import StorageError
 from plumbline.serve.backend import Backend
-from plumbline.serve.limits import Refusal, RequestLimits, shutting_down
+from plumbline.serve.limits import Refusal, RequestLimits, shutdown_refusal
 from plumbline.storage import clear_os_errors
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -44,8 +44,8 @@ class RequestRecord:
     contents: dict[str, Any] = field(default_factory=dict)
     """Messages and answers, which a log has only where it is asked to."""
 
-    def piece(self) -> None:
-        """A piece has come."""
+    def note_chunk(self) -> None:
+        """A chunk has come."""
         if self.first is None:
             self.first = time.monotonic() - self.began
 
@@ -76,7 +76,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-class Book:
+class RequestMetrics:
     """Counts of one server, in a registry of its own, and its log."""
 
     def __init__(
@@ -131,18 +131,18 @@ class Book:
         self.lost = Counter("plumbline_log_rows_lost", "Rows that the log's disk refused", **own)
         self.busy = 0
 
-    def watch(self, models: Sequence[Backend]) -> None:
+    def watch_queues(self, models: Sequence[Backend]) -> None:
         """Show how many answers wait for each of these models."""
         for served in models:
             if served.waiting is not None:
                 self.queue.labels(served.name).set_function(partial(getattr, served, "waiting"))
 
-    def page(self) -> bytes:
+    def render(self) -> bytes:
         """The counts, as Prometheus reads them."""
         return generate_latest(self.registry)
 
     @contextmanager
-    def entry(self) -> Iterator[RequestRecord]:
+    def record_request(self) -> Iterator[RequestRecord]:
         """Count and log what happens to one request in the block."""
         entry = RequestRecord()
         try:
@@ -176,14 +176,14 @@ class Book:
             self.lost.inc()
 
     @contextmanager
-    def slot(self) -> Iterator[None]:
+    def take_slot(self) -> Iterator[None]:
         """One of the requests in flight.
 
         Raises:
             Refusal: there are as many as there may be, or the server ends.
         """
         if self.closing:
-            raise shutting_down()
+            raise shutdown_refusal()
         if self.busy >= self.limits.requests:
             said = (
                 f"{self.limits.requests} requests are being answered, which is all that this "
@@ -205,7 +205,7 @@ class Book:
                 self._log.close()
 
 
-def known(models: Mapping[str, Backend], name: str) -> Backend:
+def find_model(models: Mapping[str, Backend], name: str) -> Backend:
     """The model of a name.
 
     Raises:

@@ -11,20 +11,20 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any, cast
 
-from plumbline.serve.backend import Asked, Backend, Piece
+from plumbline.serve.backend import AnswerChunk, AnswerRequest, Backend
 from plumbline.serve.chat_body import ChatBody
 from plumbline.serve.limits import Refusal
 
-Numbered = tuple[int, Piece]
+NumberedChunk = tuple[int, AnswerChunk]
 """Which of the answers, and its next piece."""
 Row = tuple[Any, ...]
 """The character at which a token's text begins, the token, its log-probability and its text; None
 what is not known."""
 
 
-async def until_stop(
-    pieces: AsyncIterator[Piece], stops: Sequence[str]
-) -> AsyncGenerator[Piece, None]:
+async def cut_at_stop(
+    pieces: AsyncIterator[AnswerChunk], stops: Sequence[str]
+) -> AsyncGenerator[AnswerChunk, None]:
     """The pieces of an answer up to the first of the stop texts, which is left out; the work on it
     ends there.
 
@@ -32,7 +32,7 @@ async def until_stop(
     the tokens that begin in it. Those that begin in the stop or behind it are left out, too, and
     stand among the facts (`after_stop`).
     """
-    async with contextlib.aclosing(cast(AsyncGenerator[Piece, None], pieces)) as coming:
+    async with contextlib.aclosing(cast(AsyncGenerator[AnswerChunk, None], pieces)) as coming:
         held, waiting = "", list[Row]()
         async for piece in coming:
             waiting += _rows(piece, len(held))
@@ -44,17 +44,17 @@ async def until_stop(
                 )
                 beyond = {"tokens": [row[1] for row in rest], "logprobs": [row[2] for row in rest]}
                 facts = {**piece.facts, "stop": "text", **({"after_stop": beyond} if rest else {})}
-                yield replace(_of(piece, shown), text=text[:cut], finish="stop", facts=facts)
+                yield replace(_with_rows(piece, shown), text=text[:cut], finish="stop", facts=facts)
                 return
             keep = 0 if piece.finish is not None else _may_begin(text, stops)
             free = len(text) - keep
             held = text[free:]
             shown = [row for row in waiting if row[0] < free or not keep]
             waiting = [(begins - free, *rest) for begins, *rest in waiting[len(shown) :]]
-            yield replace(_of(piece, shown), text=text[:free])
+            yield replace(_with_rows(piece, shown), text=text[:free])
 
 
-def _rows(piece: Piece, start: int) -> Iterator[Row]:
+def _rows(piece: AnswerChunk, start: int) -> Iterator[Row]:
     """The tokens of a piece whose text begins at `start`; where their own texts are not known, all
     begin there."""
     known = piece.spelled and "".join(piece.spelled) == piece.text
@@ -63,7 +63,7 @@ def _rows(piece: Piece, start: int) -> Iterator[Row]:
     yield from zip(accumulate(lengths, initial=start), piece.tokens, *columns, strict=False)
 
 
-def _of(piece: Piece, rows: Sequence[Row]) -> Piece:
+def _with_rows(piece: AnswerChunk, rows: Sequence[Row]) -> AnswerChunk:
     """A piece with these tokens in place of its own."""
     columns = [
         tuple(value for value in column if value is not None) for column in zip(*rows, strict=True)
@@ -85,15 +85,15 @@ def _may_begin(text: str, stops: Sequence[str]) -> int:
     )
 
 
-async def together(
-    served: Backend, asked: Sequence[Asked], stops: Sequence[str]
-) -> AsyncGenerator[Numbered, None]:
+async def merge_answers(
+    served: Backend, asked: Sequence[AnswerRequest], stops: Sequence[str]
+) -> AsyncGenerator[NumberedChunk, None]:
     """The pieces of several answers as they come; closing it before its end stops the work on all
     of them."""
-    coming: asyncio.Queue[Numbered | asyncio.Task[None]] = asyncio.Queue()
+    coming: asyncio.Queue[NumberedChunk | asyncio.Task[None]] = asyncio.Queue()
 
     async def pump(index: int) -> None:
-        pieces = until_stop(served.answer(asked[index]), stops)
+        pieces = cut_at_stop(served.answer(asked[index]), stops)
         async with contextlib.aclosing(pieces):
             async for piece in pieces:
                 coming.put_nowait((index, piece))
@@ -123,9 +123,9 @@ class Reply:
         """Take the request, and how many tokens its chat has."""
         self.body, self.prompt_tokens = body, prompt_tokens
         self.id, self.created = f"chatcmpl-{uuid.uuid4().hex}", int(time.time())
-        self.pieces: list[list[Piece]] = [[] for _ in range(body.n or 1)]
+        self.pieces: list[list[AnswerChunk]] = [[] for _ in range(body.n or 1)]
 
-    def take(self, index: int, piece: Piece) -> None:
+    def add_chunk(self, index: int, piece: AnswerChunk) -> None:
         """Take the next piece of an answer.
 
         Raises:
@@ -154,7 +154,7 @@ class Reply:
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.body.model}
 
-    def whole(self) -> dict[str, Any]:
+    def full_response(self) -> dict[str, Any]:
         """All answers, when they have ended."""
         choices = [
             {
@@ -178,7 +178,7 @@ class Reply:
             "plumbline": own,
         }
 
-    def _logprobs(self, pieces: Sequence[Piece]) -> dict[str, Any] | None:
+    def _logprobs(self, pieces: Sequence[AnswerChunk]) -> dict[str, Any] | None:
         if not self.body.logprobs:
             return None
         content = [
@@ -198,7 +198,7 @@ class Reply:
         ]
         return {"content": content, "refusal": None}
 
-    def opening(self) -> list[dict[str, Any]]:
+    def first_chunks(self) -> list[dict[str, Any]]:
         """What a stream begins with: who speaks."""
         return [
             self._chunk(
@@ -211,7 +211,7 @@ class Reply:
             for index in range(len(self.pieces))
         ]
 
-    def chunk(self, index: int, piece: Piece) -> dict[str, Any] | None:
+    def stream_chunk(self, index: int, piece: AnswerChunk) -> dict[str, Any] | None:
         """One piece in a stream; None where it has nothing to say."""
         ends, shown = piece.finish is not None, piece.canvas is not None
         if not (piece.text or ends or shown or (self.body.logprobs and piece.tokens)):
@@ -225,7 +225,7 @@ class Reply:
             choice, {**own, **piece.facts, **({"ignored": self.body.ignored} if ends else {})}
         )
 
-    def closing(self) -> list[dict[str, Any]]:
+    def last_chunks(self) -> list[dict[str, Any]]:
         """What a stream ends with: its usage, where it is asked for."""
         options = self.body.stream_options
         if options is None or not options.include_usage:
@@ -242,7 +242,7 @@ class Reply:
         }
 
 
-def event(data: Mapping[str, Any] | str) -> bytes:
+def encode_event(data: Mapping[str, Any] | str) -> bytes:
     """One event of a stream."""
     said = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, allow_nan=False)
     return f"data: {said}\n\n".encode()

@@ -9,13 +9,13 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from plumbline.engines.vllm import Place, VllmSampler
-from plumbline.engines.vllm_client import choices, completion, open_http
+from plumbline.engines.vllm import EngineContext, VllmSampler
+from plumbline.engines.vllm_client import completion, open_http, read_choices
 from plumbline.policies.policy import Policy
 from plumbline.recipe.execution import EngineSection
 from plumbline.records import Sampling
 from plumbline.runs.run import Listener
-from plumbline.serve.backend import Asked, Backend, Piece
+from plumbline.serve.backend import AnswerChunk, AnswerRequest, Backend
 
 AT_ONCE = 256
 """Connections to the server."""
@@ -65,13 +65,13 @@ class VllmBackend(Backend):
         # stays after a failure: the error names the log in it
         self._folder = Path(mkdtemp(prefix="plumbline-serve-"))
         self.engine = VllmSampler(
-            EngineSection(name="vllm"), policy, Place(self._folder, 0, listener)
+            EngineSection(name="vllm"), policy, EngineContext(self._folder, 0, listener)
         )
         super().__init__(name, self.engine, sampling)
         self.chat: Any = self.engine.policy.chat
         self._client: Any = None
 
-    async def write(self, asked: Asked) -> AsyncGenerator[Piece, None]:
+    async def write(self, asked: AnswerRequest) -> AsyncGenerator[AnswerChunk, None]:
         """See `Backend.write`.
 
         Raises:
@@ -96,14 +96,14 @@ class VllmBackend(Backend):
             address, socket = self.engine.client.address, self.engine.socket
             self._client = open_http(address, socket, timeout, AT_ONCE, loop=True)
         spelling = Spelling(self.chat.text)
-        async with contextlib.aclosing(choices(self._client, body)) as coming:
+        async with contextlib.aclosing(read_choices(self._client, body)) as coming:
             async for choice in coming:
                 yield self._piece(choice, spelling, spell=asked.logprobs)
 
-    def _piece(self, choice: Mapping[str, Any], spelling: Spelling, *, spell: bool) -> Piece:
+    def _piece(self, choice: Mapping[str, Any], spelling: Spelling, *, spell: bool) -> AnswerChunk:
         tokens, finish = tuple(choice["token_ids"] or ()), choice["finish_reason"]
         facts = {"model": self.name, "family": self.family, "engine": "vllm", "seed": False}
-        return Piece(
+        return AnswerChunk(
             text=spelling.add(tokens, last=finish is not None),
             tokens=tokens,
             logprobs=tuple(choice["logprobs"]["token_logprobs"]) if tokens else (),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from plumbline.config.imports import loaded, named, of_ours, plugins
+from plumbline.config.imports import import_named, import_own, load_entry_point, plugins
 from plumbline.errors import RecipeError
 from plumbline.tasks.task import PARTS, Task, as_task
 
@@ -101,11 +101,11 @@ def find_opener(name: str) -> Opener:
         raise _no_task(name)
     opener: Opener
     if name in installed:
-        opener = loaded(installed[name], "task")
+        opener = load_entry_point(installed[name], "task")
     elif name == JSONL:
-        opener = of_ours("plumbline.tasks.jsonl.task:open_jsonl", "task")
+        opener = import_own("plumbline.tasks.jsonl.task:open_jsonl", "task")
     else:
-        opener = named(name, "task")
+        opener = import_named(name, "task")
     try:
         inspect.signature(opener).bind({}, Path(), silent)
     # ValueError: a builtin that does not say what it takes
@@ -122,7 +122,7 @@ def _with_part(name: str) -> Opener | None:
     task, _, part = name.partition(":")
     if not part or (entry := plugins("plumbline.tasks").get(task)) is None:
         return None
-    opener = loaded(entry, "task")
+    opener = load_entry_point(entry, "task")
     option = getattr(opener, "part", None)
     if option is None:
         return None

@@ -350,7 +350,7 @@ def export(task: Task, folder: Path) -> dict[str, int]:
         DataError: a split is empty, or its records are malformed.
         StorageError: the disk is full, or the folder holds what is not ours.
     """
-    output_guard.check(folder, kind := f"{task.name} records")
+    output_guard.check_folder(folder, kind := f"{task.name} records")
     counts = {}
     for split in task.splits:
         examples, rows = task.examples(split), []
@@ -365,7 +365,7 @@ def export(task: Task, folder: Path) -> dict[str, int]:
                     "reference": one.reference,
                 }
             )
-        output_guard.claim(folder, kind)
+        output_guard.claim_folder(folder, kind)
         write_jsonl(folder / f"{split}.jsonl", rows)
         counts[split] = len(examples)
     return counts

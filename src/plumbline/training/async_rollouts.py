@@ -1,15 +1,15 @@
-"""Rollouts that are made while the learner trains: those of step n are of version max(0, n - lag)
-of the weights.
+"""Async rollouts, made while the learner trains and off-policy by k steps (`rl.off_policy_steps`):
+those of step n are of version max(0, n - k) of the weights.
 
 Which version answers is fixed by the step and not by what happens to be ready, so a run is the same
 to the bit however fast sampler and learner are, and a resumed one is the run that was not
 interrupted. The sampler has weights of its own: a copy of the policy, in which frozen weights
-(below adapters) are shared. It works in one thread, and holds at most `lag` steps of finished
+(below adapters) are shared. It works in one thread, and holds at most k steps of finished
 rollouts. What that gains is the time in which one side would wait for the other: for verdicts (a
 browser, a judge), or for a device of its own. On one busy device it gains little.
 
 The gap between sampler and scorer is measured by the sampler's copy under the very weights that
-drew, so it is rounding at any lag (law 1), and `rl.max_gap` means the same. How far the learner has
+drew, so it is rounding at any k (law 1), and `rl.max_gap` means the same. How far the learner has
 gone since is `train/tis_gap`.
 """
 
@@ -41,27 +41,27 @@ class StepRollouts:
     groups: list[Group]
     gap: float | None
     """Mean |scored - recorded| log-probability [nats] of one rollout under the weights that drew
-    it; None at lag 0, where the update measures it on all of them."""
+    it; None on-policy, where the update measures it on all of them."""
     figures: Mapping[str, float | None] = field(default_factory=dict)
     """Of what was drawn, and what an engine found of the weights that drew."""
 
 
 @contextmanager
-def drawing(
+def open_rollouts(
     policy: Policy, draw: Draw, section: RlSection, progress: Stage, engine: Engine | None = None
 ) -> Iterator[Callable[[int], StepRollouts]]:
     """A function that gives the rollouts of a step, called once for each, in order, before it
     changes the weights.
 
-    Each call publishes the policy's present weights as the version of that step. With a lag the
-    sampler begins to draw with them what is trained on `lag` steps later; with 0 the policy itself
-    draws, at once.
+    Each call publishes the policy's present weights as the version of that step. Off-policy by
+    k steps, the sampler begins to draw with them what is trained on k steps later; on-policy the
+    policy itself draws, at once.
 
     Args:
         policy: what is trained.
-        draw: is called in a thread of its own where there is a lag; what it raises is raised to
+        draw: is called in a thread of its own off-policy; what it raises is raised to
             whoever asks for the step. Leaving the block ends it after the answer in progress.
-        section: the recipe's; its `lag` is how many versions the sampler is behind.
+        section: the recipe's; its `off_policy_steps` are the versions that the sampler is behind.
         progress: of the stage; its checkpoints keep the versions that a resumed run draws with once
             more.
         engine: draws in place of the policy; it is handed every version before it draws with it.
@@ -70,22 +70,24 @@ def drawing(
         TrainingStopped: when called, where the sampler's copy does not score what it recorded
             (`rl.max_gap`).
     """
-    lag = section.lag
-    if lag == 0:
+    behind = section.off_policy_steps
+    if behind == 0:
 
-        def at_once(step: int) -> StepRollouts:
+        def draw_now(step: int) -> StepRollouts:
             hand_over(policy, step, engine)
             groups, figures = draw(engine or policy, step)
             return StepRollouts(groups, None, {**figures, **(engine.figures if engine else {})})
 
-        yield at_once
+        yield draw_now
         return
     twin = copy.deepcopy(policy)
-    sampler = _Stoppable(engine or twin)
+    sampler = _StoppableSampler(engine or twin)
     waiting: dict[int, Future[StepRollouts]] = {}
     with ThreadPoolExecutor(1, thread_name_prefix="sampler") as thread:
 
-        def behind(step: int, version: int, weights: Mapping[str, Tensor]) -> StepRollouts:
+        def draw_with_version(
+            step: int, version: int, weights: Mapping[str, Tensor]
+        ) -> StepRollouts:
             """In the sampler's thread: take a version of the weights over, and draw a step's
             rollouts with them."""
             with torch.no_grad():
@@ -98,27 +100,29 @@ def drawing(
             guards.check_gap(gap, section.max_gap, probed[0].sampling, twin.family)
             return StepRollouts(groups, gap, {**figures, **(engine.figures if engine else {})})
 
-        def begin(step: int) -> None:
+        def submit_step(step: int) -> None:
             if step < progress.optimiser.total:
-                version = max(0, step - lag)
+                version = max(0, step - behind)
                 weights = {name: progress.older[f"{version}:{name}"] for name in twin.trainable()}
-                waiting[step] = thread.submit(behind, step, version, weights)
+                waiting[step] = thread.submit(draw_with_version, step, version, weights)
 
-        def drawn(step: int) -> StepRollouts:
+        def collect_step(step: int) -> StepRollouts:
             policy.publish(step)
-            own = {
+            weights = {
                 f"{step}:{name}": weight.detach().clone()
                 for name, weight in policy.trainable().items()
             }
-            progress.older |= own
-            for later in range(step + lag if waiting else step, step + lag + 1):
-                begin(later)
-            for key in [key for key in progress.older if int(key.partition(":")[0]) <= step - lag]:
+            progress.older |= weights
+            for later in range(step + behind if waiting else step, step + behind + 1):
+                submit_step(later)
+            for key in [
+                key for key in progress.older if int(key.partition(":")[0]) <= step - behind
+            ]:
                 del progress.older[key]
             return waiting.pop(step).result()
 
         try:
-            yield drawn
+            yield collect_step
         finally:
             sampler.stopped.set()
             thread.shutdown(cancel_futures=True)
@@ -132,7 +136,7 @@ def hand_over(policy: Policy, version: int, engine: Engine | None) -> None:
         engine.take(policy, version)
 
 
-class _Stoppable:
+class _StoppableSampler:
     """A `Sampler` that ends between two answers once it is told to."""
 
     def __init__(self, inner: Sampler) -> None:

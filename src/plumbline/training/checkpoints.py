@@ -25,7 +25,7 @@ ones."""
 EVALUATED = "eval/mean_reward"
 
 
-def save(
+def save_checkpoint(
     folder: Path,
     step: int,
     tensors: Mapping[str, Tensor],
@@ -69,12 +69,12 @@ def save(
             shutil.rmtree(temporary, ignore_errors=True)
             raise
     found = {_step(path): path for path in _all(folder)}
-    for old in found.keys() - kept(list(found), keep, best):
+    for old in found.keys() - choose_kept(list(found), keep, best):
         shutil.rmtree(found[old], ignore_errors=True)
     return final
 
 
-def kept(steps: Sequence[int], keep: int, best: int | None) -> set[int]:
+def choose_kept(steps: Sequence[int], keep: int, best: int | None) -> set[int]:
     """Which of some checkpoints stay.
 
     Args:
@@ -86,7 +86,7 @@ def kept(steps: Sequence[int], keep: int, best: int | None) -> set[int]:
     return {*steps[-keep:], *before[-1:]}
 
 
-def leave_best(folder: Path) -> None:
+def keep_best(folder: Path) -> None:
     """Remove the checkpoints of a stage that is finished, but for that of an evaluation better than
     the last one's."""
     found = {_step(path): path for path in _all(folder)}
@@ -98,7 +98,7 @@ def leave_best(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def latest(folder: Path) -> Path | None:
+def find_latest(folder: Path) -> Path | None:
     """The newest whole checkpoint, after sweeping away what a kill left half written."""
     for leftover in folder.glob(".writing-*"):
         shutil.rmtree(leftover, ignore_errors=True)
@@ -106,7 +106,7 @@ def latest(folder: Path) -> Path | None:
     return found[-1] if found else None
 
 
-def read(checkpoint: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_checkpoint(checkpoint: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and state of a checkpoint.
 
     Raises:

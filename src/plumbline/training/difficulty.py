@@ -54,7 +54,7 @@ def choose_prompts(
     for name, examples in source.examples.items():
         order = generator(recipe.seed, progress.name, "filter", name).permutation(len(examples))
         asked += [(name, int(index)) for index in order[: wanted.prompts]]
-    rows = _measure(source, asked, policy, engine, progress, wanted.samples)
+    rows = _measure_prompts(source, asked, policy, engine, progress, wanted.samples)
     chosen: dict[str, list[Example]] = {}
     for name, examples in source.examples.items():
         means = {
@@ -67,7 +67,7 @@ def choose_prompts(
             for at in sorted(means)
             if means[at] is not None and wanted.least <= means[at] <= wanted.most
         ]
-        _say(
+        _report_kept(
             progress,
             name,
             [mean for mean in means.values() if mean is not None],
@@ -80,7 +80,7 @@ def choose_prompts(
     return replace(source, examples=chosen, order=section.order)
 
 
-def _measure(
+def _measure_prompts(
     source: Source,
     asked: Sequence[tuple[str, int]],
     policy: Policy,
@@ -134,7 +134,9 @@ def _measure(
     return rows
 
 
-def _say(progress: Stage, task: str, means: Sequence[float], measured: int, kept: int) -> None:
+def _report_kept(
+    progress: Stage, task: str, means: Sequence[float], measured: int, kept: int
+) -> None:
     """Say once how many of a task's prompts are kept.
 
     Raises:

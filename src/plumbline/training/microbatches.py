@@ -1,8 +1,8 @@
 """How much of a batch goes into one forward and backward pass: as much as the recipe says, or what
 the memory holds.
 
-The gradient of a batch is the sum over its passes, however it was cut into them, so this decides
-about memory and speed and never about a result.
+The gradient of a batch is the sum over its micro-batches, however it was cut into them, so this
+decides about memory and speed and never about a result.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,38 +32,38 @@ from plumbline.training.optimiser import Optimiser
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 Cut = Callable[[int], Sequence[Part]]
-"""From the most tokens of a pass to the passes of a batch."""
+"""From the most tokens of a micro-batch to the micro-batches of a batch."""
 
 TRIALS = (2048, 8192)
-"""Tokens of the passes that are measured. The smaller one has more answers than one slice of the
-head takes at once, so that logits, which never take more than a slice, are not counted for every
-token."""
+"""Tokens of the micro-batches that are measured. The smaller one has more answers than one slice of
+the head takes at once, so that logits, which never take more than a slice, are not counted for
+every token."""
 MOST = 2**16
-"""Tokens of a pass, whatever the memory: the time in which it is started is then long hidden behind
-its arithmetic."""
+"""Tokens of a micro-batch, whatever the memory: the time in which it is started is then long hidden
+behind its arithmetic."""
 SHARE = 0.8
 """Of the memory that is planned with; the rest is for what is cut less evenly, and for holes
 between tensors."""
-WORTH_A_PASS = 128
-"""Tokens that a thread's pass may have at least: with fewer rows a product reads more than it
-multiplies."""
+WORTH_A_MICROBATCH = 128
+"""Tokens that a thread's micro-batch may have at least: with fewer rows a product reads more than
+it multiplies."""
 ADAM = {"adamw": 8, "adamw8bit": 2}
 """Bytes of an optimiser's moments for a trained weight, which come with its first step."""
 
 
 class Threads:
-    """Threads of this process that do passes on replicas of the learner with its very weights; see
-    `Helpers`.
+    """Threads of this process that do micro-batches on replicas of the learner with its very
+    weights; see `Helpers`.
 
-    Each then multiplies with its share of the process's threads, and so does whoever asked. A pass
-    of a small model is a few thousand operations: two threads that meet after every one of them
-    keep 1.5 of two cores busy, and with a pass each 1.95.
+    Each then multiplies with its share of the process's threads, and so does whoever asked. A
+    micro-batch of a small model is a few thousand operations: two threads that meet after every one
+    of them keep 1.5 of two cores busy, and with a micro-batch each 1.95.
     """
 
     def __init__(self) -> None:
         self.threads = torch.get_num_threads()
         self.count = 0  # until `follow` has made replicas
-        self.pool = ThreadPoolExecutor(max(1, self.threads - 1), "pass")
+        self.pool = ThreadPoolExecutor(max(1, self.threads - 1), "micro-batch")
         self.replicas: list[Policy] = []
         self.places: list[int] = []
         """In memory, of the weights that the replicas share."""
@@ -132,8 +132,9 @@ def shared_out(
     return results
 
 
-class Passes:
-    """Does work pass by pass, and again in smaller passes where the memory was not enough.
+class Microbatches:
+    """Does work micro-batch by micro-batch, and again in smaller micro-batches where the memory was
+    not enough.
 
     Args:
         optimiser: of the weights in which the gradients add up; those of an unfinished piece of
@@ -141,8 +142,8 @@ class Passes:
         policy: may compute activations again in the backward pass to save memory.
         run: is told what happens in the stage.
         stage: its name.
-        helpers: replicas that do some of the passes; by default threads of this process, where they
-            gain something.
+        helpers: replicas that do some of the micro-batches; by default threads of this process,
+            where they gain something.
     """
 
     def __init__(
@@ -157,7 +158,7 @@ class Passes:
         self.clear, self.device = optimiser.clear, next(iter(weights)).device
         self.count = sum(weight.numel() for weight in weights)
         self.moments = ADAM[optimiser.section.name]
-        self.key = "" if stage == "base" else f"{stage}.tokens_per_pass"
+        self.key = "" if stage == "base" else f"{stage}.tokens_per_microbatch"
         """The recipe's, for messages; empty where it has none."""
         self.say: Say = ignore_message if run is None else run.event
         self.helpers = helpers or Threads()
@@ -166,25 +167,25 @@ class Passes:
         self._limit: int | None = None
         """Tokens that were too many, halved until they were not."""
 
-    def fitting(
+    def run_fitting(
         self, cut: Cut[Part], work: Callable[[Sequence[Part]], Result], tokens: int
     ) -> Result:
-        """What `work` makes of the passes that `cut` makes of a batch.
+        """What `work` makes of the micro-batches that `cut` makes of a batch.
 
         Out of memory, the gradients are cleared and all of the work is done again from its start,
-        in passes of half as many tokens; so `work` draws nothing and changes no weight. What it
-        then returns is what it would have returned had the recipe asked for such passes. They stay
-        that small.
+        in micro-batches of half as many tokens; so `work` draws nothing and changes no weight. What
+        it then returns is what it would have returned had the recipe asked for such micro-batches.
+        They stay that small.
 
         Args:
-            cut: from the most tokens of a pass to the passes.
+            cut: from the most tokens of a micro-batch to the micro-batches.
             work: forward and backward of each of them.
-            tokens: the most of a pass.
+            tokens: the most of a micro-batch.
 
         Raises:
-            RuntimeError: torch's error of a full memory, where no pass can be made smaller.
+            RuntimeError: torch's error of a full memory, where no micro-batch can be made smaller.
         """
-        cut, tokens = self._balanced(cut), min(tokens, self._limit or tokens)
+        cut, tokens = self._balance(cut), min(tokens, self._limit or tokens)
         parts = cut(tokens)
         while True:
             try:
@@ -192,7 +193,7 @@ class Passes:
             except RuntimeError as error:
                 if not is_full(error):
                     raise
-                smaller = _smaller(cut, parts, tokens)
+                smaller = _cut_smaller(cut, parts, tokens)
                 if smaller is None and not self.recompute():
                     raise
                 self.clear()
@@ -200,12 +201,12 @@ class Passes:
             if smaller is None:
                 self.say(
                     "out_of_memory",
-                    f"a pass that cannot be cut takes more memory than there is; {RECOMPUTED}",
+                    f"a micro-batch that cannot be cut takes more memory than there is; {RECOMPUTED}",
                 )
                 continue
             self.say(
                 "out_of_memory",
-                f"passes of up to {tokens} tokens take more memory than there is; from here on "
+                f"micro-batches of up to {tokens} tokens take more memory than there is; from here on "
                 "they have up to "
                 f"{smaller[0]}, and this step is done again with the same answers and random "
                 "numbers, so no result "
@@ -215,22 +216,22 @@ class Passes:
             tokens, parts = smaller
             self._limit = tokens
 
-    def tokens(
+    def max_tokens(
         self, cut: Cut[Part], work: Callable[[Sequence[Part]], Any], section: SftSection | RlSection
     ) -> int:
-        """The most tokens of a pass: what the recipe says, or for auto what the first batch on a
-        GPU shows.
+        """The most tokens of a micro-batch: what the recipe says, or for auto what the first batch
+        on a GPU shows.
 
-        Where less fits there than this batch has use for (up to what a pass has on a CPU),
+        Where less fits there than this batch has use for (up to what a micro-batch has on a CPU),
         activations are computed from the start from then on, and it is measured once more.
 
         Args:
-            cut: see `fitting`.
+            cut: see `run_fitting`.
             work: forward and backward; its gradients are cleared.
             section: the recipe's.
         """
-        if section.tokens_per_pass != "auto":  # noqa: S105 - no password
-            return section.tokens_per_pass
+        if section.tokens_per_microbatch != "auto":
+            return section.tokens_per_microbatch
         if self.device.type != "cuda":
             return section.on_cpu
         if self._measured is None:
@@ -238,10 +239,14 @@ class Passes:
             needed = _size(cut, section.on_cpu)
             if self._measured < needed and self.recompute():
                 self.say(
-                    "note", f"{figures}, and this batch has passes of {needed} tokens; {RECOMPUTED}"
+                    "note",
+                    f"{figures}, and this batch has micro-batches of {needed} tokens; {RECOMPUTED}",
                 )
                 self._measured, figures = self._measure(cut, work)
-            self.say("note", f"{figures}. Set {self.key or 'tokens_per_pass'} to have other passes")
+            self.say(
+                "note",
+                f"{figures}. Set {self.key or 'tokens_per_microbatch'} to have other micro-batches",
+            )
         return self._measured
 
     def recompute(self) -> bool:
@@ -253,9 +258,9 @@ class Passes:
             self.helpers.replicas.clear()
         return True
 
-    def _balanced(self, cut: Cut[Part]) -> Cut[Part]:
-        """A cut into as many passes for each thread, about equally long, which together hold so
-        many tokens at once."""
+    def _balance(self, cut: Cut[Part]) -> Cut[Part]:
+        """A cut into as many micro-batches for each thread, about equally long, which together hold
+        so many tokens at once."""
         if not (
             isinstance(self.helpers, Threads)
             and self.policy is not None
@@ -265,7 +270,7 @@ class Passes:
         helpers = self.helpers.count
 
         def even(tokens: int) -> Sequence[Part]:
-            threads = max(1, min(1 + helpers, tokens // WORTH_A_PASS))
+            threads = max(1, min(1 + helpers, tokens // WORTH_A_MICROBATCH))
             most = max(1, tokens // threads)
             wanted = round_up(len(cut(most)), threads)
             return cut(_least(lambda tokens: len(cut(tokens)) <= wanted, most))
@@ -273,12 +278,12 @@ class Passes:
         return even
 
     def _measure(self, cut: Cut[Part], work: Callable[[Sequence[Part]], Any]) -> tuple[int, str]:
-        """Tokens of a pass that fit, from the peaks of one or two small passes, and these figures
-        in words.
+        """Tokens of a micro-batch that fit, from the peaks of one or two small micro-batches, and
+        these figures in words.
 
-        Bytes are taken for linear in tokens: those of two passes give the slope and the constant,
-        where the larger one can be expected to fit; those of one the slope, with what lay in the
-        memory before as the constant.
+        Bytes are taken for linear in tokens: those of two micro-batches give the slope and the
+        constant, where the larger one can be expected to fit; those of one the slope, with what lay
+        in the memory before as the constant.
         """
         begin_peak(self.device)
         before = read_peak(self.device)
@@ -312,7 +317,7 @@ class Passes:
         return (
             tokens,
             (
-                f"passes that were tried: {told}; {most / 1e9:.1f} GB may be used, so up to "
+                f"micro-batches that were tried: {told}; {most / 1e9:.1f} GB may be used, so up to "
                 f"{tokens} "
                 "tokens fit"
             ),
@@ -326,7 +331,7 @@ RECOMPUTED = (
 )
 
 
-def _smaller(
+def _cut_smaller(
     cut: Cut[Part], parts: Sequence[Part], tokens: int
 ) -> tuple[int, Sequence[Part]] | None:
     """Half of the tokens, or half of that, until the batch is cut otherwise; None where nothing is
@@ -339,7 +344,8 @@ def _smaller(
 
 
 def _size(cut: Callable[[int], Any], tokens: int) -> int:
-    """The fewest tokens with which a batch is cut as with so many: those of its largest pass."""
+    """The fewest tokens with which a batch is cut as with so many: those of its largest
+    micro-batch."""
     wanted = cut(tokens)
     return _least(lambda fewer: cut(fewer) == wanted, tokens)
 
@@ -354,7 +360,7 @@ def _least(enough: Callable[[int], bool], tokens: int) -> int:
 
 
 def _first(cut: Cut[Part], tokens: int) -> int:
-    """Tokens of the first of the passes; of one that holds a single answer, half of what two
+    """Tokens of the first of the micro-batches; of one that holds a single answer, half of what two
     need."""
 
     def first(tokens: int) -> Part:

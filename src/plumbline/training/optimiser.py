@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from plumbline.config.imports import needed
+from plumbline.config.imports import import_needed
 from plumbline.errors import ModelError, RunError
 from plumbline.recipe import OptimiserSection
 from plumbline.storage import one_line
@@ -182,7 +182,7 @@ def _adam(groups: list[dict[str, Any]], section: OptimiserSection) -> Any:
     """
     if section.name == "adamw":
         return torch.optim.AdamW(groups, lr=section.learning_rate, betas=section.betas, fused=True)
-    kind = needed("bitsandbytes", "optimiser.name: adamw8bit").optim.AdamW8bit
+    kind = import_needed("bitsandbytes", "optimiser.name: adamw8bit").optim.AdamW8bit
     device = groups[0]["params"][0].device
     try:
         trial = torch.ones(TRIAL, device=device, requires_grad=True)

@@ -26,7 +26,7 @@ from plumbline.checks.refusals import (
     select_pretraining_examples,
     try_verifier,
 )
-from plumbline.config.imports import of_ours, reach
+from plumbline.config.imports import import_own, note_addresses
 from plumbline.config.overrides import as_mapping
 from plumbline.errors import RecipeError
 from plumbline.evaluation.evaluate import evaluate_reference, references_of
@@ -42,8 +42,8 @@ from plumbline.reports.write import write_report
 from plumbline.rollouts.collect import check_prompts
 from plumbline.runs import output_guard
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
-from plumbline.runs.metadata import Card, trained_on
-from plumbline.runs.remote import local_model, portable
+from plumbline.runs.metadata import ModelMetadata, add_trained_prompts
+from plumbline.runs.remote import local_model, portable_path
 from plumbline.runs.run import RUN, Observer, Run
 from plumbline.seeds import derive
 from plumbline.storage import read_object
@@ -51,7 +51,12 @@ from plumbline.tasks import open_task
 from plumbline.tasks.source import Source, task_shares
 from plumbline.tasks.task import Task, gold_of
 from plumbline.tasks.task_data import TaskData
-from plumbline.training.stage_evaluations import evaluate_inside, evaluate_stage, modes, replay_last
+from plumbline.training.stage_evaluations import (
+    evaluate_inside,
+    evaluate_stage,
+    evaluation_modes,
+    replay_last,
+)
 
 
 def run_recipe(
@@ -72,8 +77,8 @@ def run_recipe(
         PlumblineError: what is wrong with the recipe, its records or its model, or why the run was
             stopped.
     """
-    output_guard.check(folder, RUN)
-    reach([str(recipe.to_dict())])
+    output_guard.check_folder(folder, RUN)
+    note_addresses([str(recipe.to_dict())])
     validate_check_names(recipe.checks)
     # what a run goes on with was there when it began
     if not (resume and (folder / "recipe.yaml").is_file()):
@@ -93,7 +98,7 @@ def run_recipe(
             try_verifier(run, task_data)
         _evaluate_references(run, tasks_data)
 
-        train = _mixed(
+        train = _mix_tasks(
             recipe, {task_data.name: (task_data.task, task_data.train) for task_data in tasks_data}
         )
         model = (
@@ -124,7 +129,7 @@ def _open_task_data(run: Run, name: str) -> TaskData:
     task = open_task(section.name, section.options, run.folder / "data" / name, run.working)
     check_task(recipe, task)
     if recipe.scale.verdicts:
-        task = of_ours(f"{WORKERS}:spread_verdicts", "pool of workers")(recipe, task, name, run)
+        task = import_own(f"{WORKERS}:spread_verdicts", "pool of workers")(recipe, task, name, run)
     train = task.examples("train")
     check_gold(recipe, train)
     finals = final_splits(recipe, task)
@@ -142,7 +147,7 @@ def _by_id(task_data: TaskData) -> dict[str, Example]:
     return {example.id: example for split in task_data.held_out.values() for example in split}
 
 
-def _mixed(recipe: Recipe, tasks: Mapping[str, tuple[Task, Sequence[Example]]]) -> Source:
+def _mix_tasks(recipe: Recipe, tasks: Mapping[str, tuple[Task, Sequence[Example]]]) -> Source:
     """The source of a stage's prompts, with the shares that the recipe gives its tasks."""
     weights = {name: one.weight for name, one in (recipe.tasks or {}).items() if name in tasks} or {
         "": 1.0
@@ -158,10 +163,10 @@ def _mixed(recipe: Recipe, tasks: Mapping[str, tuple[Task, Sequence[Example]]]) 
 def _less_memory(recipe: Recipe) -> str:
     """What to do where the memory of the device is not enough: each of it may change at a
     resume."""
-    passes = {"sft.tokens_per_pass": recipe.sft, "rl.tokens_per_pass": recipe.rl}
+    microbatches = {"sft.tokens_per_microbatch": recipe.sft, "rl.tokens_per_microbatch": recipe.rl}
     advice = [
-        f"lower {key} ({section.tokens_per_pass} now)"
-        for key, section in passes.items()
+        f"lower {key} ({section.tokens_per_microbatch} now)"
+        for key, section in microbatches.items()
         if section is not None
     ]
     if isinstance(recipe.model, PretrainedModel) and recipe.model.gradient_checkpointing is False:
@@ -177,7 +182,7 @@ def _evaluate_references(run: Run, tasks_data: Sequence[TaskData]) -> None:
         for split, examples in task_data.held_out.items():
             for name in references_of(task_data.task, examples):
                 key = EvaluationKey(REFERENCE, split, name, task=task_data.name)
-                if not run.evaluated(key):
+                if not run.has_evaluation(key):
                     found = evaluate_reference(
                         task_data.task, examples, source=name, split=split, progress=run.working
                     )
@@ -204,7 +209,7 @@ def _base(recipe: Recipe, run: Run, tasks_data: Sequence[TaskData]) -> str:
             task,
             select_pretraining_examples(run, name, task.examples("train"), tasks_data),
         )
-    source = _mixed(recipe, tasks)
+    source = _mix_tasks(recipe, tasks)
     examples = [example for found in source.examples.values() for example in found]
     untrained = run.model("untrained")
     texts = (
@@ -239,7 +244,7 @@ def _sft(recipe: Recipe, run: Run, train: Source, model: str) -> str:
         if recipe.rl is not None:  # now, because it could not be changed after SFT
             for examples in train.examples.values():
                 check_prompts(policy, examples, recipe.sampling)
-        shown = _mixed(
+        shown = _mix_tasks(
             recipe,
             {
                 name: (train.tasks[name], train.examples[name])
@@ -279,7 +284,8 @@ def _rl(recipe: Recipe, run: Run, train: Source, tasks_data: Sequence[TaskData],
 
         def evaluate(done: int) -> dict[str, float]:
             assert recipe.rl is not None
-            idle = None if recipe.rl.lag > 0 else engine  # at a lag it draws in a thread of its own
+            # off-policy it draws in a thread of its own
+            idle = None if recipe.rl.off_policy_steps > 0 else engine
             hand_over(policy, done, idle)
             return evaluate_inside(run, idle or policy, tasks_data, done)
 
@@ -341,7 +347,7 @@ def _engine(run: Run, policy: Policy, model: str) -> Iterator[Engine | None]:
     if recipe.engine is None and not recipe.scale.samplers:
         yield None
         return
-    engine: Engine = of_ours(opener, "engine")(recipe, policy, model, run)
+    engine: Engine = import_own(opener, "engine")(recipe, policy, model, run)
     try:
         run.environment({"sampler": dict(engine.engine)})
         yield engine
@@ -351,11 +357,11 @@ def _engine(run: Run, policy: Policy, model: str) -> Iterator[Engine | None]:
 
 @contextmanager
 def _learners(run: Run, policy: Policy, model: str) -> Iterator[Helpers | None]:
-    """What shares an update's passes with this process, where the recipe asks for it."""
+    """What shares an update's micro-batches with this process, where the recipe asks for it."""
     if run.recipe.scale.learners == 1:
         yield None
         return
-    helpers: Helpers = of_ours(f"{WORKERS}:open_learners", "learner")(
+    helpers: Helpers = import_own(f"{WORKERS}:open_learners", "learner")(
         run.recipe, policy, model, run
     )
     try:
@@ -368,7 +374,9 @@ def _workers(recipe: Recipe) -> AbstractContextManager[None]:
     """The cluster of a run that has workers, for as long as it lasts."""
     if not recipe.scale.needs_ray:
         return nullcontext()
-    cluster: AbstractContextManager[None] = of_ours(f"{WORKERS}:workers", "cluster")(recipe.scale)
+    cluster: AbstractContextManager[None] = import_own(f"{WORKERS}:open_workers", "cluster")(
+        recipe.scale
+    )
     return cluster
 
 
@@ -390,7 +398,7 @@ def _open(run: Run, source: str, *names: str) -> Policy:
     policy.say = run.event
     _record_move(run, policy)
     if run.recipe.rl is not None and run.recipe.engine is not None:
-        of_ours("plumbline.engines.vllm:check_publication", "engine")(run.recipe.engine, policy)
+        import_own("plumbline.engines.vllm:check_publication", "engine")(run.recipe.engine, policy)
     run.environment({"engine": dict(policy.engine), **_likelihood(run.recipe, policy)})
     said = {event["message"] for event in run.files["events"].rows()}
     for kind, messages in (("slow", [slowness(policy)]), ("note", limits(policy))):
@@ -427,15 +435,15 @@ def _likelihood(recipe: Recipe, policy: Policy) -> dict[str, Any]:
 def _finish_stage(
     run: Run, policy: Policy, section: ModelSection, stage: str, source: str, trained: Source
 ) -> None:
-    """Save a stage's model with its card; of its checkpoints only one that was better than the
+    """Save a stage's model with its metadata; of its checkpoints only one that was better than the
     model stays."""
-    from plumbline.training.checkpoints import leave_best
+    from plumbline.training.checkpoints import keep_best
 
     recipe = run.recipe
     model = section.meaning()
     if section.dtype == "auto" and (dtype := policy.engine.get("dtype")) in {"float32", "bfloat16"}:
         model["dtype"] = dtype  # what auto was here: on another device it is something else
-    card = Card(
+    metadata = ModelMetadata(
         recipe=f"{recipe.name} {recipe.identity()}",
         stage=stage,
         task=recipe.task.name if recipe.task is not None else "",
@@ -445,8 +453,10 @@ def _finish_stage(
             for name, one in (recipe.tasks or {}).items()
         },
         model=model,
-        sampling=asdict(list(modes(recipe).values())[-1]),  # as in training, where that is asked
-        trained_on=trained_on(
+        sampling=asdict(
+            list(evaluation_modes(recipe).values())[-1]
+        ),  # as in training, where that is asked
+        trained_on=add_trained_prompts(
             source,
             (
                 example.fingerprint()
@@ -455,9 +465,9 @@ def _finish_stage(
             ),
         ),
     )
-    policy.save(run.model(stage), card.to_json())
-    leave_best(run.checkpoints(stage))
-    run.landmark()
+    policy.save(run.model(stage), metadata.to_json())
+    keep_best(run.checkpoints(stage))
+    run.on_checkpoint()
 
 
 def _result(run: Run, source: str) -> dict[str, Any]:
@@ -476,6 +486,6 @@ def _result(run: Run, source: str) -> dict[str, Any]:
     return {
         "status": "finished",
         "recipe": {"name": run.recipe.name, "identity": run.recipe.identity()},
-        "model": portable(source),
+        "model": portable_path(source),
         "evaluations": summaries,
     }

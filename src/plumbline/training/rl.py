@@ -1,8 +1,8 @@
 """RL over recorded trajectories: draw, weigh, update, publish. Nothing here knows the family or
 the algorithm.
 
-What it does not do: no value model, no reward model, no KL unless asked, and unless `rl.lag` says
-so no sampling with weights that are older than this step.
+What it does not do: no value model, no reward model, no KL unless asked, and unless
+`rl.off_policy_steps` says so no sampling with weights that are older than this step.
 Groups without signal cost neither a forward nor a backward pass; the denominator counts them all
 the same.
 """
@@ -29,15 +29,15 @@ from plumbline.runs.run import Run
 from plumbline.seeds import generator
 from plumbline.tasks.source import Source
 from plumbline.tasks.task import gold_of
-from plumbline.training.async_rollouts import StepRollouts, drawing
+from plumbline.training.async_rollouts import StepRollouts, open_rollouts
 from plumbline.training.difficulty import choose_prompts
-from plumbline.training.microbatches import Passes
+from plumbline.training.microbatches import Microbatches
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.stage import Stage, StepTimer
 from plumbline.training.update import (
     Update,
     WeightedRollout,
-    smoothed_ratio,
+    smooth_ratio,
     update_policy,
     weigh_rollouts,
 )
@@ -77,11 +77,13 @@ def step_metrics(
             [step - turn.version for rollout in rollouts for turn in rollout.turns]
         ),
         "train/sampler_scorer_gap": update.gap if drawn.gap is None else drawn.gap,
-        "train/tis_gap": update.gap if section.lag or section.tis is not None else None,
+        "train/tis_gap": update.gap
+        if section.off_policy_steps or section.tis is not None
+        else None,
     }
 
 
-def _of_algorithm(
+def _algorithm_metrics(
     algorithm: Algorithm, update: Update, weighted_rollouts: Sequence[WeightedRollout]
 ) -> dict[str, float | None]:
     """Metrics that only some algorithms have, or lack."""
@@ -111,7 +113,7 @@ def teacher_chat(example: Example, teacher: TeacherSection) -> list[Message]:
     return [*before, {**last, "content": f"{last['content']}\n\n{told}"}]
 
 
-def _encoded(policy: Policy, teacher: TeacherSection, example: Example) -> NDArray[np.int64]:
+def _encode_hint(policy: Policy, teacher: TeacherSection, example: Example) -> NDArray[np.int64]:
     return policy.encode(teacher_chat(example, teacher))
 
 
@@ -203,7 +205,7 @@ def train_rl(
         evaluate: called as often as the recipe's `evaluation.every` says; where that is not 0, also
             before the first step and after the last.
         engine: draws in place of the policy.
-        helpers: do some of the passes of each update.
+        helpers: do some of the micro-batches of each update.
         teacher: another model that the KL is measured to.
 
     Raises:
@@ -217,11 +219,11 @@ def train_rl(
         raise DataError("there is nothing to train on: the training split is empty")
     turns = max(task.turns for task in source.tasks.values())
     optimiser = Optimiser(policy.trainable(), section.optimiser, section.steps, RATES[STAGE])
-    passes = Passes(optimiser, policy, run, STAGE, helpers)
+    microbatches = Microbatches(optimiser, policy, run, STAGE, helpers)
     progress = Stage(run, STAGE, optimiser, section.seconds)
     encode = None
     if section.teacher is not None and section.teacher.has_hint:
-        encode = partial(_encoded, policy, section.teacher)
+        encode = partial(_encode_hint, policy, section.teacher)
 
     prompts = choose_prompts(source, policy, engine, progress)
 
@@ -231,17 +233,17 @@ def train_rl(
             _resample(sampler, prompts, recipe, step, groups) if section.resample else (groups, {})
         )
 
-    with drawing(policy, draw, section, progress, engine) as rollouts_of:
+    with open_rollouts(policy, draw, section, progress, engine) as rollouts_of:
         if section.beta > 0 or section.algorithm.pairwise:
             # before the stage resumes: the weights that this stage began with
             policy.keep_reference()
         for step in progress.steps():
             done = step + 1
-            if step == 0 and (before := _evaluated(evaluate, recipe, 0, last=False)):
+            if step == 0 and (before := _evaluate_if_due(evaluate, recipe, 0, last=False)):
                 run.metrics(STAGE, 0, before)
 
             rate, laps = optimiser.learning_rate(step), StepTimer()
-            begin_peak(passes.device)
+            begin_peak(microbatches.device)
             drawn = rollouts_of(step)
             laps.lap("rollouts")
 
@@ -250,7 +252,7 @@ def train_rl(
                 drawn.groups, section, shuffle, recipe.controls, turns, encode
             )
             update = update_policy(
-                policy, optimiser, weighted_rollouts, recipe, step, passes, teacher
+                policy, optimiser, weighted_rollouts, recipe, step, microbatches, teacher
             )
             laps.lap("update")
             progress.spend(laps.seconds["cpu/rollouts"] + laps.seconds["cpu/update"])
@@ -260,22 +262,22 @@ def train_rl(
                 run.sample(row)
             values = {
                 **step_metrics(drawn, update, section, step, source.tasks),
-                **_of_algorithm(section.algorithm, update, weighted_rollouts),
+                **_algorithm_metrics(section.algorithm, update, weighted_rollouts),
                 **drawn.figures,
-                "train/grad_snr": smoothed_ratio(update.gradient, progress.memory),
+                "train/grad_snr": smooth_ratio(update.gradient, progress.memory),
                 "train/learning_rate": rate,
                 "train/epoch": done * section.prompts_per_step / prompts.size,
                 **prompts.epochs(section.prompts_per_step, done, STAGE, recipe.seed),
             }
-            values |= _evaluated(evaluate, recipe, done, last=progress.is_last(done))
+            values |= _evaluate_if_due(evaluate, recipe, done, last=progress.is_last(done))
             progress.record(done, values, rows)
             laps.lap("rest")
             run.timings(
-                STAGE, done, laps.seconds | {"memory/peak_gb": read_peak(passes.device) / 1e9}
+                STAGE, done, laps.seconds | {"memory/peak_gb": read_peak(microbatches.device) / 1e9}
             )
 
 
-def _evaluated(
+def _evaluate_if_due(
     evaluate: Evaluator | None, recipe: Recipe, done: int, *, last: bool
 ) -> Mapping[str, float]:
     """The metrics of an evaluation after so many steps; none where none is due."""
@@ -293,10 +295,10 @@ def _collect(sampler: Sampler, source: Source, recipe: Recipe, step: int) -> lis
     """
     assert recipe.rl is not None
     prompts = source.draw(recipe.rl.prompts_per_step, step, STAGE, recipe.seed)
-    return _judged(sampler, source, recipe, prompts, "sample", step)
+    return _collect_judged(sampler, source, recipe, prompts, "sample", step)
 
 
-def _judged(
+def _collect_judged(
     sampler: Sampler,
     source: Source,
     recipe: Recipe,
@@ -326,7 +328,7 @@ def _resample(
     The bias: prompts with a spread are over-represented, those that the policy always or never
     solves are left out, so the step's gradient and `train/reward` are of that selection and not of
     the task's prompts. `train/reward_drawn` is of all that was drawn. A step draws until it has a
-    signal, so a mean of it over steps is right where steps are weighted by `train/prompts_drawn`
+    signal, so a mean of it over steps is right where steps are weighted_rollouts by `train/prompts_drawn`
     (Wald's identity).
 
     Args:
@@ -351,7 +353,7 @@ def _resample(
             break
         counts = Counter(groups[index].task for index in silent)
         prompts = {task: list(islice(further[task], count)) for task, count in counts.items()}
-        more = _judged(sampler, source, recipe, prompts, "resample", step, attempt)
+        more = _collect_judged(sampler, source, recipe, prompts, "resample", step, attempt)
         drawn += more
         better = [group for group in more if has_signal(group.rewards())]
         for index in silent:

@@ -2,16 +2,16 @@
 
 Batches are drawn without replacement, epoch by epoch, from windows sorted by length, so that a
 batch's sequences are about equally long and little is padded. The loss of a batch is the sum over
-its targets divided by their number, however many passes it was cut into. Of several tasks every
-batch has each task's share, drawn as RL draws prompts; the shares are of examples, so a task with
-longer answers, or with more turns, has more of the targets.
+its targets divided by their number, however many micro-batches it was cut into. Of several tasks
+every batch has each task's share, drawn as RL draws prompts; the shares are of examples, so a task
+with longer answers, or with more turns, has more of the targets.
 
 Where a task asks again, its second turn is shown, too: the chat with what the careless first answer
 came to, and the gold answer to it. A task whose gold answer differs from turn to turn
 (`Task.demonstrations`) says what each turn shows.
 
-A policy may lay a pass's sequences end to end, each of which sees itself alone; sorting by length
-leaves little padding to those that do not.
+A policy may lay a micro-batch's sequences end to end, each of which sees itself alone; sorting by
+length leaves little padding to those that do not.
 """
 
 import math
@@ -34,7 +34,7 @@ from plumbline.seeds import derive, generator
 from plumbline.tasks.source import Source
 from plumbline.tasks.task import Task, episode_of, gold_of
 from plumbline.training import guards
-from plumbline.training.microbatches import Passes, shared_out
+from plumbline.training.microbatches import Microbatches, shared_out
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.stage import Stage
 
@@ -80,13 +80,13 @@ def train_sft(
         run.event(
             "truncated", f"{truncated} of {len(shown)} demonstrations were cut to the context"
         )
-    passes = Passes(optimiser, policy, run, stage)
+    microbatches = Microbatches(optimiser, policy, run, stage)
     progress = Stage(run, stage, optimiser, section.seconds)
     batches: list[list[int]] = []
     epoch = -1
     for step in progress.steps():
         began, clock, rate = time.perf_counter(), time.process_time(), optimiser.learning_rate(step)
-        begin_peak(passes.device)
+        begin_peak(microbatches.device)
         if len(demonstrations) > 1:
             dealt = source.deal(section.batch_size, step, stage, seed)
             batch = [
@@ -95,7 +95,7 @@ def train_sft(
                 for index in indices
                 for one in demonstrations[name][index]
             ]
-            # a pass of equally long ones pads little
+            # a micro-batch of equally long ones pads little
             batch.sort(key=lambda demonstration: len(demonstration.tokens))
         else:
             if step // per_epoch != epoch:
@@ -106,10 +106,10 @@ def train_sft(
             batch = [shown[index] for index in batches[step % per_epoch]]
         seed_of_step = derive(seed, stage, "noise", step)
         cut, work = (
-            partial(_passes, batch),
-            partial(_backward, policy, helpers=passes.helpers, seed=seed_of_step),
+            partial(cut_microbatches, batch),
+            partial(_backward, policy, helpers=microbatches.helpers, seed=seed_of_step),
         )
-        loss = passes.fitting(cut, work, passes.tokens(cut, work, section))
+        loss = microbatches.run_fitting(cut, work, microbatches.max_tokens(cut, work, section))
         guards.check_finite(loss, "loss", step, optimiser.rate_key)
         norm = optimiser.step(step)
         progress.spend(spent := time.process_time() - clock)
@@ -125,7 +125,7 @@ def train_sft(
                 "train/frac_truncated": truncated / len(shown),
             },
         )
-        beside = {"cpu/step": spent, "memory/peak_gb": read_peak(passes.device) / 1e9}
+        beside = {"cpu/step": spent, "memory/peak_gb": read_peak(microbatches.device) / 1e9}
         run.timings(stage, step + 1, {"time/step": time.perf_counter() - began} | beside)
 
 
@@ -141,7 +141,7 @@ def demonstrate(
     own = derive(seed, "demonstration", example.id)
     chats = task.demonstrations(example, own)
     shown = []
-    for chat in _gone_through(task, example, own) if chats is None else chats:
+    for chat in _episode_chats(task, example, own) if chats is None else chats:
         try:
             shown.append(policy.demonstrate(chat, allow_truncation=section.allow_truncation))
         except DataError as error:
@@ -149,7 +149,7 @@ def demonstrate(
     return shown
 
 
-def _gone_through(task: Task, example: Example, seed: int) -> Iterator[list[Message]]:
+def _episode_chats(task: Task, example: Example, seed: int) -> Iterator[list[Message]]:
     """The chats of an episode, with the demonstration first and the gold answer to whatever is
     asked after it."""
     answer = task.demonstration(example, seed)
@@ -210,14 +210,16 @@ def _add_up(
     return total
 
 
-def _passes(batch: Sequence[Demonstration], tokens_per_pass: int) -> list[list[Demonstration]]:
-    """Cut a batch into rectangles of at most `tokens_per_pass` tokens, at least one sequence
+def cut_microbatches(
+    batch: Sequence[Demonstration], tokens_per_microbatch: int
+) -> list[list[Demonstration]]:
+    """Cut a batch into rectangles of at most `tokens_per_microbatch` tokens, at least one sequence
     each."""
     parts: list[list[Demonstration]] = []
     longest = 0
     for demonstration in batch:
         longest = max(longest, len(demonstration.tokens))
-        if parts and (len(parts[-1]) + 1) * longest <= tokens_per_pass:
+        if parts and (len(parts[-1]) + 1) * longest <= tokens_per_microbatch:
             parts[-1].append(demonstration)
         else:
             parts.append([demonstration])

@@ -84,7 +84,7 @@ class Stage:
 
     def resume(self) -> int:
         """Take up the newest checkpoint, if there is one; the number of steps already done."""
-        checkpoint = checkpoints.latest(self.folder)
+        checkpoint = checkpoints.find_latest(self.folder)
         if checkpoint is None:
             marks = self.folder / "begin.json"
             if marks.is_file():
@@ -92,7 +92,7 @@ class Stage:
             else:
                 write_json(marks, self._begin)
             return 0
-        tensors, state = checkpoints.read(checkpoint)
+        tensors, state = checkpoints.read_checkpoint(checkpoint)
         self.optimiser.load(tensors)
         self.older = {
             key: tensor for key, tensor in tensors.items() if key.partition(":")[0].isdigit()
@@ -109,7 +109,7 @@ class Stage:
             self.memory[SPENT] = self.memory.get(SPENT, 0.0) + seconds
             self.optimiser.gone = min(1.0, self.memory[SPENT] / self.seconds)
 
-    def expected(self, done: int) -> int:
+    def expected_steps(self, done: int) -> int:
         """The steps that the stage will have had: all of them, or what its budget allows at the
         pace so far."""
         gone, total = self.optimiser.gone, self.optimiser.total
@@ -169,7 +169,7 @@ class Stage:
             samples: the rollouts of the step, which were recorded.
         """
         if self.seconds is not None:
-            self._checker.total = self.expected(step)
+            self._checker.total = self.expected_steps(step)
             values = {**values, "train/expected_steps": self._checker.total}
         self.run.metrics(self.name, step, values)
         self.remember_best(step, values)
@@ -216,7 +216,7 @@ class Stage:
             self.memory[checkpoints.BEST] = [value, step]
 
     def _save(self, step: int) -> None:
-        checkpoints.save(
+        checkpoints.save_checkpoint(
             self.folder,
             step,
             self.optimiser.state() | self.older,
@@ -224,7 +224,7 @@ class Stage:
             self.section.keep_checkpoints,
             self.memory.get(checkpoints.BEST, (None, None))[1],
         )
-        self.run.landmark()
+        self.run.on_checkpoint()
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from plumbline.records import Evaluation, Example, Sampling, SteppedSampling
 from plumbline.rollouts.collect import check_prompts
 from plumbline.runs.evaluations import (
     INDEX,
-    BegunEvaluation,
     EvaluationKey,
-    begun_file,
+    PartialEvaluation,
+    partial_file,
     read_evaluation,
     write_replays,
 )
@@ -28,7 +28,7 @@ from plumbline.tasks.task_data import TaskData
 MEAN = "mean_reward"
 
 
-def modes(recipe: Recipe) -> dict[str, Sampling]:
+def evaluation_modes(recipe: Recipe) -> dict[str, Sampling]:
     """The sampling distributions by which a model is asked: greedily, and as in training (but for
     the number of denoising steps)."""
     sampling = recipe.sampling
@@ -47,14 +47,14 @@ def evaluate_stage(
         EvaluationKey(stage, split, mode, task=task_data.name): task_data
         for task_data in tasks_data
         for split in task_data.finals
-        for mode in modes(run.recipe)
+        for mode in evaluation_modes(run.recipe)
     }
     limit = run.recipe.untrained_limit() if stage == "base" else None
     if limit is not None:
         keys = {key: task_data for key, task_data in keys.items() if key.mode == "greedy"}
-    missing = [key for key in keys if not run.evaluated(key)]
+    missing = [key for key in keys if not run.has_evaluation(key)]
     for key in keys.keys() - set(missing):  # a kill may have come between the two
-        begun_file(run.evaluation_file(key)).unlink(missing_ok=True)
+        partial_file(run.evaluation_file(key)).unlink(missing_ok=True)
     if not missing:
         return
     policy = opened()
@@ -91,7 +91,7 @@ def _evaluate(
     under = Conditions(
         source=key.stage if key.step is None else f"{key.stage}@{key.step}",
         split=key.split,
-        sampling=modes(run.recipe)[key.mode],
+        sampling=evaluation_modes(run.recipe)[key.mode],
         seed=derive(
             run.recipe.seed, "evaluation", *([key.task] if key.task else []), key.split, key.mode
         ),
@@ -99,7 +99,9 @@ def _evaluate(
     check_prompts(policy, examples, under.sampling)
     place, begun = run.evaluation_file(key), None
     if key.step is None:
-        begun = BegunEvaluation(place, {**asdict(under), "task": task.name, "rubric": task.rubric})
+        begun = PartialEvaluation(
+            place, {**asdict(under), "task": task.name, "rubric": task.rubric}
+        )
     evaluation = evaluate_policy(
         policy,
         task,
@@ -133,7 +135,7 @@ def evaluate_inside(
         for task, one in found.items()
         for name, value in one.items()
     }
-    for name in (MEAN, f"sampled_{MEAN}")[: len(modes(run.recipe))]:
+    for name in (MEAN, f"sampled_{MEAN}")[: len(evaluation_modes(run.recipe))]:
         values[f"eval/{name}"] = _mean([one[name] for one in found.values()])
     return values
 
@@ -144,7 +146,7 @@ def _evaluate_task_inside(
     section = run.recipe.evaluation
     examples = task_data.held_out[section.split][: section.limit]
     values: dict[str, float] = {}
-    for mode in modes(run.recipe):
+    for mode in evaluation_modes(run.recipe):
         key = EvaluationKey("rl", section.split, mode, step, task_data.name)
         evaluation = _evaluate(run, policy, task_data.task, examples, key)
         mean = mean_interval(evaluation.rewards(), evaluation.clusters())

@@ -34,7 +34,7 @@ DEATHS = 3
 """Processes that one run may lose."""
 
 
-def variants(
+def list_variants(
     source: str | Path, overrides: Sequence[str], varied: Sequence[str], seeds: str | None = None
 ) -> dict[str, Recipe]:
     """Recipes by label, one for each combination of values; where there are seeds, they come last
@@ -125,7 +125,7 @@ def run_sweep(
         StorageError: the folder holds what is not ours.
         PlumblineError: none of them ended well; the first error.
     """
-    output_guard.check(folder, "sweep")
+    output_guard.check_folder(folder, "sweep")
     if not resume:
         _check_some(recipes.values())
     places = {label: folder / label.replace(" ", "+").replace("/", "_") for label in recipes}
@@ -133,7 +133,7 @@ def run_sweep(
     if spread is not None:
         failures = _run_side_by_side(recipes, places, spread, resume=resume)
     else:
-        output_guard.claim(folder, "sweep")
+        output_guard.claim_folder(folder, "sweep")
         for label, recipe in recipes.items():
             place = places[label]
             try:
@@ -169,7 +169,7 @@ def _run_side_by_side(
         ModelError: Ray is not installed.
         EngineError: no cluster answers, or its head is gone.
     """
-    from plumbline.engines.workers import LOOK, check_head, cluster, here
+    from plumbline.engines.workers import LOOK, check_head, connect_cluster, process_home
 
     waiting, failures = list(recipes), dict[str, PlumblineError]()
     deaths: Counter[str] = Counter()
@@ -178,8 +178,8 @@ def _run_side_by_side(
     each = max(
         one.scale.verdicts + one.scale.samplers + one.scale.learners for one in recipes.values()
     )
-    with cluster(spread.address, spread.at_once * each, "a sweep side by side"):
-        output_guard.claim(next(iter(places.values())).parent, "sweep")
+    with connect_cluster(spread.address, spread.at_once * each, "a sweep side by side"):
+        output_guard.claim_folder(next(iter(places.values())).parent, "sweep")
         import ray
         from ray.exceptions import RayError
 
@@ -192,7 +192,9 @@ def _run_side_by_side(
                 task = ray.remote(_run_there).options(num_cpus=1, num_gpus=gpus, max_retries=0)
                 go_on = (resume or deaths[label] > 0) and place.exists()
                 threads = torch.get_num_threads()  # Ray gives a process one
-                going[task.remote(recipe.to_yaml(), place, here(), threads, resume=go_on)] = label
+                going[
+                    task.remote(recipe.to_yaml(), place, process_home(), threads, resume=go_on)
+                ] = label
                 spread.told(f"{label}: begun, in {places[label]}")
             while not (over := ray.wait(list(going), timeout=LOOK)[0]):
                 check_head()
@@ -231,10 +233,10 @@ def _run_there(
     """In a process of the cluster: the run, or cause and remedy of its error."""
     import torch
 
-    from plumbline.engines.workers import stand
+    from plumbline.engines.workers import adopt_home
 
     torch.set_num_threads(threads)
-    stand(home)
+    adopt_home(home)
     try:
         run_recipe(parse_recipe(read_yaml(recipe, "the recipe")), place, resume=resume)
     except PlumblineError as error:
@@ -242,11 +244,11 @@ def _run_there(
     return None
 
 
-def over_seeds(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def summarise_seeds(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What several seeds of the same values came to together, for each task and mode of decoding.
 
     Args:
-        rows: of `run_sweep`, of recipes that `variants` made with seeds.
+        rows: of `run_sweep`, of recipes that `list_variants` made with seeds.
 
     Returns:
         A row for each variant (the label without its seed), task and mode: the means over the seeds
@@ -289,7 +291,7 @@ def write_page(
     """Write the report of a sweep over seeds into its folder, as one HTML file; its path.
 
     Args:
-        recipes: that were run, as `variants` gave them.
+        recipes: that were run, as `list_variants` gave them.
         folder: of the sweep.
         rows: what `run_sweep` returned.
         command: that made it.
@@ -303,12 +305,14 @@ def write_page(
     path = folder / "report.html"
     write_text(
         path,
-        sweep_page(first, over_seeds(rows), runs, [row for row in rows if "error" in row], command),
+        sweep_page(
+            first, summarise_seeds(rows), runs, [row for row in rows if "error" in row], command
+        ),
     )
     return path
 
 
-def shown_live(recipe: Recipe, folder: Path) -> Sequence[Observer]:
+def open_observers(recipe: Recipe, folder: Path) -> Sequence[Observer]:
     """The terminal's view of a run, and the recipe's trackers."""
     view = LiveView()
     view.event("note", f"run {folder}")

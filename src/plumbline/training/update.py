@@ -1,7 +1,7 @@
-"""One batch of credited rollouts becomes `inner_epochs` optimiser steps, whatever the family and
+"""One batch of weighted_rollouts rollouts becomes `inner_epochs` optimiser steps, whatever the family and
 the likelihood.
 
-Letters in shapes: N terms of a pass, V scoring targets.
+Letters in shapes: N terms of a micro-batch, V scoring targets.
 """
 
 import math
@@ -25,13 +25,13 @@ from plumbline.recipe import ControlsSection, Recipe, RlSection
 from plumbline.records import Example, Group, Trajectory
 from plumbline.seeds import generator
 from plumbline.training import guards
-from plumbline.training.microbatches import Cut, Passes, Threads, shared_out
+from plumbline.training.microbatches import Cut, Microbatches, Threads, shared_out
 from plumbline.training.optimiser import Optimiser
 
-# -- noise -----------------------------------------------------------------------------------------
+# -- signal and noise ------------------------------------------------------------------------------
 #
-# How much of a step's gradient is signal, from the parts that the batch was cut into: no pass more
-# than the step has.
+# How much of a step's gradient is signal, from the parts that the batch was cut into: no
+# micro-batch more than the step has.
 #
 # Letters in shapes: C parts of a batch, P groups (prompts) in it, M of them in the parts; the
 # others' gradient is 0.
@@ -68,10 +68,11 @@ class SignalNoise(NamedTuple):
     """Unbiased, too."""
 
 
-def signal_and_noise(
+def estimate_signal_noise(
     total: float, parts: Sequence[float], sizes: Sequence[int], groups: int
 ) -> SignalNoise | None:
-    """Signal and noise of a batch; see the module.
+    """Signal and noise of a batch, from the products between its parts: the derivation stands
+    above, under "signal and noise".
 
     Args:
         total: |sum of all gradients|^2.
@@ -94,7 +95,7 @@ def signal_and_noise(
 
 
 class GradientParts:
-    """Watches gradients add up over the passes of a batch."""
+    """Watches gradients add up over the micro-batches of a batch."""
 
     def __init__(self, weights: Mapping[str, Tensor]) -> None:
         """Take the weights whose gradients add up, cleared."""
@@ -134,24 +135,26 @@ class GradientParts:
             return None
         squares = {part: float(gained.square().sum()) for part, gained in self.sums.items()}
         total = float(self.before.square().sum())
-        return signal_and_noise(
+        return estimate_signal_noise(
             total, list(squares.values()), [sizes[part] for part in squares], groups
         )
 
 
-def independent_parts(passes: Sequence[Sequence[bytes]]) -> tuple[list[int], dict[int, int]]:
-    """Put passes together that share a group, so that parts are independent of each other.
+def group_independent_parts(
+    microbatches: Sequence[Sequence[bytes]],
+) -> tuple[list[int], dict[int, int]]:
+    """Put micro-batches together that share a group, so that parts are independent of each other.
 
     Args:
-        passes: the groups (by their prompt) that each pass holds something of.
+        microbatches: the groups (by their prompt) that each micro-batch holds something of.
 
     Returns:
-        The part of each pass, and how many groups each part holds.
+        The part of each micro-batch, and how many groups each part holds.
     """
     part_of: dict[bytes, int] = {}
     members: dict[int, set[bytes]] = {}
     found: list[int] = []
-    for number, groups in enumerate(passes):
+    for number, groups in enumerate(microbatches):
         merged = set(groups)
         for old in {part_of[group] for group in merged if group in part_of}:
             merged |= members.pop(old)
@@ -162,7 +165,7 @@ def independent_parts(passes: Sequence[Sequence[bytes]]) -> tuple[list[int], dic
     return found, {part: len(groups) for part, groups in members.items()}
 
 
-def smoothed_ratio(measured: SignalNoise | None, memory: dict[str, Any]) -> float | None:
+def smooth_ratio(measured: SignalNoise | None, memory: dict[str, Any]) -> float | None:
     """Signal over noise of about the last ten steps; `memory` carries the sums from step to step.
 
     A step without any measure leaves it as it was. None until there was one with noise in it.
@@ -175,9 +178,9 @@ def smoothed_ratio(measured: SignalNoise | None, memory: dict[str, Any]) -> floa
     return float(memory["grad_signal"] / memory["grad_noise"])
 
 
-# -- weighted rollouts -----------------------------------------------------------------------------
+# -- advantages and weights ------------------------------------------------------------------------
 #
-# What every token of an answer is weighted by: the answer's advantage.
+# Every token of an answer has the answer's advantage.
 #
 # GRPO gives every token of an answer the answer's advantage (Shao et al. 2024, arXiv:2402.03300),
 # and so every token of every answer of an episode of several turns the episode's. The denominators
@@ -260,7 +263,7 @@ def weigh_rollouts(
                 )
                 for rollout, advantage in zip(groups[index].rollouts, given[index], strict=True)
             ]
-    return [one for weighted in found for one in weighted]
+    return [rollout for rollouts in found for rollout in rollouts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +277,7 @@ class Update:
     """Mean nats: for each term where it is sampled, for each step where it is in closed form."""
     gap: float | None
     """Mean |scored - recorded| log-probability [nats] before the first update. Where the weights
-    that are trained drew the rollouts it is 0 up to rounding, by law 1; at a lag it has what was
+    that are trained drew the rollouts it is 0 up to rounding, by law 1; off-policy it has what was
     learnt since in it, too."""
     terms: int
     """Choices that were scored with gradient; 0 where no group had a signal."""
@@ -293,7 +296,7 @@ def update_policy(
     weighted_rollouts: Sequence[WeightedRollout],
     recipe: Recipe,
     step: int,
-    passes: Passes | None = None,
+    microbatches: Microbatches | None = None,
     teacher: Policy | None = None,
 ) -> Update:
     """`inner_epochs` times an optimiser step on each minibatch of rollouts.
@@ -311,15 +314,15 @@ def update_policy(
         recipe: of the run; with the step its seed decides which steps or hidden positions are
             scored.
         step: which.
-        passes: how the batch is cut; by default as the recipe says, in this process.
+        microbatches: how the batch is cut; by default as the recipe says, in this process.
         teacher: what the KL is measured to in place of the reference.
     """
     section = recipe.rl
     assert section is not None
-    passes = passes or Passes(optimiser)
+    microbatches = microbatches or Microbatches(optimiser)
     algorithm, sampling = section.algorithm, weighted_rollouts[0].turns[0].sampling
-    # at a lag the sampler's copy is held to it
-    limit = section.max_gap if section.lag == 0 else math.inf
+    # off-policy the sampler's copy is held to it
+    limit = section.max_gap if section.off_policy_steps == 0 else math.inf
     dice = generator(recipe.seed, "rl", "likelihood", step)
     batches = []
     for number in sorted({c.minibatch for c in weighted_rollouts}):
@@ -328,7 +331,10 @@ def update_policy(
             for c in weighted_rollouts
             if c.minibatch == number and c.weight > 0 and (section.beta > 0 or not c.is_idle)
         ]
-        if useful and (batch := _batch(policy, recipe, useful, dice, passes, teacher)) is not None:
+        if (
+            useful
+            and (batch := _batch(policy, recipe, useful, dice, microbatches, teacher)) is not None
+        ):
             batches.append(batch)
     if not batches:
         gap = probe_gap(policy, weighted_rollouts[0].turns)
@@ -337,25 +343,27 @@ def update_policy(
     cut, trial = batches[0].cut, batches[0]
     if trial.estimated:  # its reference is not scored yet
         trial = replace(trial, beta=0.0)
-    tokens = passes.tokens(cut, partial(trial.backward, watch=False), section)
+    tokens = microbatches.max_tokens(cut, partial(trial.backward, watch=False), section)
     updates = len(batches) * section.inner_epochs
     for batch in batches:
         if not section.uses_recorded_logprobs and updates > 1:
-            batch.old = passes.fitting(batch.cut, batch.plain, tokens)
+            batch.old = microbatches.run_fitting(batch.cut, batch.score_views, tokens)
         if batch.estimated or algorithm.pairwise:
-            batch.reference = passes.fitting(
-                batch.cut, partial(batch.plain, reference=True), tokens
+            batch.reference = microbatches.run_fitting(
+                batch.cut, partial(batch.score_views, reference=True), tokens
             )
     done: list[_Sums] = []
     norm = 0.0
     for _ in range(section.inner_epochs):
         for batch in batches:
             margin = (
-                batch.pair(passes.fitting(batch.cut, batch.plain, tokens))
+                batch.weigh_pairs(microbatches.run_fitting(batch.cut, batch.score_views, tokens))
                 if algorithm.pairwise
                 else None
             )
-            sums = passes.fitting(batch.cut, partial(batch.backward, watch=not done), tokens)
+            sums = microbatches.run_fitting(
+                batch.cut, partial(batch.backward, watch=not done), tokens
+            )
             sums.margin = margin
             if not done and algorithm.exact:
                 guards.check_gap(sums.gap / sums.terms, limit, sampling, policy.family)
@@ -364,7 +372,7 @@ def update_policy(
             done.append(sums)
     first, units = done[0], sum(each.units for each in done)
     groups = len(
-        {c.prompt for c in weighted_rollouts if c.minibatch == batches[0].weighted[0].minibatch}
+        {c.prompt for c in weighted_rollouts if c.minibatch == batches[0].rollouts[0].minibatch}
     )
     return Update(
         sum(each.loss for each in done) / updates,
@@ -386,7 +394,7 @@ def _batch(
     recipe: Recipe,
     useful: Sequence[WeightedRollout],
     dice: np.random.Generator,
-    passes: Passes,
+    microbatches: Microbatches,
     teacher: Policy | None,
 ) -> "_Batch | None":
     """A minibatch of the rollouts that have a gradient, as it is scored; None where nothing is to
@@ -403,15 +411,21 @@ def _batch(
     targets = recipe.rl.algorithm.targets(policy, trajectories, dice)
     if not targets:
         return None
-    weighted = [owners[target.owner] for target in targets]
+    rollouts = [owners[target.owner] for target in targets]
     return _Batch(
-        policy, recipe, recipe.rl.beta, targets, weighted, helpers=passes.helpers, teacher=teacher
+        policy,
+        recipe,
+        recipe.rl.beta,
+        targets,
+        rollouts,
+        helpers=microbatches.helpers,
+        teacher=teacher,
     )
 
 
 @dataclass(slots=True)
 class _Sums:
-    """Sums over the passes of an epoch."""
+    """Sums over the micro-batches of an epoch."""
 
     watched: GradientParts
     sizes: Mapping[int, int]
@@ -427,7 +441,7 @@ class _Sums:
     margin: float | None = None
 
     def join(self, other: "_Sums") -> None:
-        """Add the sums over other passes of the same epoch."""
+        """Add the sums over other micro-batches of the same epoch."""
         for name in ("loss", "gap", "terms", "clipped", "capped", "units", "kl", "kl_terms"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.watched.join(other.watched)
@@ -435,15 +449,15 @@ class _Sums:
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """What a step is made of, and what it is compared with. A pass is a list of indices of its
+    """What a step is made of, and what it is compared with. A micro-batch is a list of indices of its
     targets."""
 
     policy: Policy
     recipe: Recipe
     beta: float
     targets: Sequence[ScoringTarget]
-    weighted: Sequence[WeightedRollout]
-    """The weighted rollout of each target."""
+    rollouts: Sequence[WeightedRollout]
+    """The rollout of each target."""
     old: Sequence[Tensor] | None = None
     """Log-probabilities of each target before the first update; None where the sampler's records
     are, or they are the new ones."""
@@ -451,7 +465,7 @@ class _Batch:
     helpers: Helpers | None = None
     teacher: Policy | None = None
     loss: float | None = None
-    """Of pairs, which no pass has whole."""
+    """Of pairs, which no micro-batch has whole."""
 
     @property
     def section(self) -> RlSection:
@@ -471,58 +485,63 @@ class _Batch:
 
     @property
     def cut(self) -> Cut[list[int]]:
-        """From the most tokens of a pass to the passes, as indices of targets."""
+        """From the most tokens of a micro-batch to the micro-batches, as indices of targets."""
         return partial(self.policy.batches, [target.trajectory for target in self.targets])
 
-    def hinted(self, indices: Sequence[int]) -> list[Trajectory]:
+    def hinted_trajectories(self, indices: Sequence[int]) -> list[Trajectory]:
         """Views as the teacher, or the reference, is given them: later turns of an episode after
         their own prompts."""
         found = []
         for index in indices:
-            each, of = self.targets[index].trajectory, self.weighted[index]
+            each, of = self.targets[index].trajectory, self.rollouts[index]
             is_first = each.prompt.tobytes() == of.prompt
             told = of.teacher_prompt if is_first else None
             found.append(each if told is None else replace(each, prompt=told))
         return found
 
-    def pair(self, now: Sequence[Tensor]) -> float:
+    def weigh_pairs(self, now: Sequence[Tensor]) -> float:
         """Weigh the answers of pairs by their log-probabilities `now`; the mean margin."""
         algorithm = cast(Dpo, self.section.algorithm)
         assert self.reference is not None
         of_target = [float((new - old).sum()) for new, old in zip(now, self.reference, strict=True)]
-        rollouts = {id(c.turns): c for c in self.weighted}
-        gained = dict.fromkeys(rollouts, 0.0)
-        for c, value in zip(self.weighted, of_target, strict=True):
+        distinct = {id(c.turns): c for c in self.rollouts}
+        gained = dict.fromkeys(distinct, 0.0)
+        for c, value in zip(self.rollouts, of_target, strict=True):
             gained[id(c.turns)] += value
-        signs = np.sign([c.advantage for c in rollouts.values()])
+        signs = np.sign([c.advantage for c in distinct.values()])
         advantages, self.loss, margin = algorithm.pair(
-            signs, np.array([gained[key] for key in rollouts])
+            signs, np.array([gained[key] for key in distinct])
         )
-        advantage_of = dict(zip(rollouts, map(float, advantages), strict=True))
-        self.weighted = [replace(c, advantage=advantage_of[id(c.turns)]) for c in self.weighted]
+        advantage_of = dict(zip(distinct, map(float, advantages), strict=True))
+        self.rollouts = [replace(c, advantage=advantage_of[id(c.turns)]) for c in self.rollouts]
         return margin
 
-    def plain(self, passes: Sequence[Sequence[int]], *, reference: bool = False) -> list[Tensor]:
+    def score_views(
+        self, microbatches: Sequence[Sequence[int]], *, reference: bool = False
+    ) -> list[Tensor]:
         """Log-probabilities of each target without gradient."""
         found, near = (
             dict[int, Tensor](),
             self.helpers if isinstance(self.helpers, Threads) else None,
         )
         for share in shared_out(
-            near, self.policy, passes, partial(_plain, self._bare(), reference)
+            near,
+            self.policy,
+            microbatches,
+            partial(_score_share, self._without_policy(), reference),
         ):
             found |= share
         return [found[index] for index in range(len(self.targets))]
 
-    def backward(self, passes: Sequence[Sequence[int]], *, watch: bool) -> _Sums:
-        """Add up the gradient of all passes in the weights; `watch` it, too. Helpers do their share
-        of the passes."""
-        part_of, sizes = independent_parts(
-            [[self.weighted[index].prompt for index in one] for one in passes]
+    def backward(self, microbatches: Sequence[Sequence[int]], *, watch: bool) -> _Sums:
+        """Add up the gradient of all micro-batches in the weights; `watch` it, too. Helpers do
+        their share of the micro-batches."""
+        part_of, sizes = group_independent_parts(
+            [[self.rollouts[index].prompt for index in one] for one in microbatches]
         )
-        numbered = list(zip(part_of, passes, strict=True))
+        numbered = list(zip(part_of, microbatches, strict=True))
         own, *others = shared_out(
-            self.helpers, self.policy, numbered, partial(_add_up, self._bare(), watch)
+            self.helpers, self.policy, numbered, partial(_add_up, self._without_policy(), watch)
         )
         own.sizes = sizes
         for theirs in others:
@@ -530,18 +549,18 @@ class _Batch:
         own.loss = own.loss if self.loss is None else self.loss
         return own
 
-    def _bare(self) -> "_Batch":
+    def _without_policy(self) -> "_Batch":
         """What a process of its own can be sent."""
         return replace(self, policy=cast(Policy, None), helpers=None)
 
     def add_up(self, numbered: Sequence[tuple[int, Sequence[int]]], *, watch: bool) -> _Sums:
-        """The same of some passes, each with its part, in this process."""
+        """The same of some micro-batches, each with its part, in this process."""
         sums = _Sums(GradientParts(self.policy.trainable()), {})
         for number, indices in numbered:
             trajectories = [self.targets[index].trajectory for index in indices]
             closed = self.beta > 0 and not self.estimated
             if closed and (self.section.teacher is not None or self.section.kl == "forward"):
-                hinted, present = self.hinted(indices), self.present
+                hinted, present = self.hinted_trajectories(indices), self.present
                 terms = self.policy.compare(
                     trajectories,
                     hinted,
@@ -564,24 +583,26 @@ class _Batch:
 def _add_up(
     batch: _Batch, watch: bool, numbered: Sequence[tuple[int, Sequence[int]]], policy: Policy
 ) -> _Sums:
-    """A share of a batch's passes, as sums that can be sent."""
+    """A share of a batch's micro-batches, as sums that can be sent."""
     sums = replace(batch, policy=policy).add_up(numbered, watch=watch)
     sums.watched.weights = []
     return sums
 
 
 @torch.no_grad()
-def _plain(
-    batch: _Batch, reference: bool, passes: Sequence[Sequence[int]], policy: Policy
+def _score_share(
+    batch: _Batch, reference: bool, microbatches: Sequence[Sequence[int]], policy: Policy
 ) -> dict[int, Tensor]:
-    """Log-probabilities of the targets of a share of the passes."""
+    """Log-probabilities of the targets of a share of the micro-batches."""
     found = dict[int, Tensor]()
-    for indices in passes:
+    for indices in microbatches:
         part = [batch.targets[index].trajectory for index in indices]
         if reference:
             own = batch.teacher is None and not batch.present
             logprobs = (
-                (batch.teacher or policy).score(batch.hinted(indices), reference=own).logprobs
+                (batch.teacher or policy)
+                .score(batch.hinted_trajectories(indices), reference=own)
+                .logprobs
             )
         else:
             logprobs = policy.score(part).logprobs
@@ -590,16 +611,16 @@ def _plain(
 
 
 def _loss(terms: Terms, batch: _Batch, indices: Sequence[int], sums: _Sums) -> Tensor:
-    """The loss of one pass; numbers for the metrics are added to `sums`."""
+    """The loss of one micro-batch; numbers for the metrics are added to `sums`."""
     section, beta = batch.section, batch.beta
-    weighted = [batch.weighted[index] for index in indices]
+    rollouts = [batch.rollouts[index] for index in indices]
     old, reference = (
         None if known is None else torch.cat([known[index] for index in indices])
         for known in (batch.old, batch.reference)
     )
     if old is None:
         old = terms.recorded if section.uses_recorded_logprobs else terms.logprobs.detach()
-    given = terms.logprobs.new_tensor([(c.advantage, c.weight) for c in weighted])
+    given = terms.logprobs.new_tensor([(c.advantage, c.weight) for c in rollouts])
     advantage, weight = given[terms.owner].unbind(1)
     scored = Scored(
         new=terms.logprobs,

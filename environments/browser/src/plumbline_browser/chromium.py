@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from plumbline.config.imports import missing
+from plumbline.config.imports import missing_module_error
 from plumbline.errors import PlumblineError, RecipeError
 from plumbline.records import Frame
 
@@ -65,7 +65,7 @@ def import_playwright() -> Any:
     try:
         import playwright.async_api
     except ImportError as error:
-        raise missing(
+        raise missing_module_error(
             "driving a browser (any Chromium will do)", "playwright", RecipeError
         ) from error
     return playwright.async_api

@@ -45,7 +45,7 @@ def make_commerce(
         DataError: the folder holds records of other options.
         StorageError: it holds anything else.
     """
-    output_guard.check(folder, RECORDS)
+    output_guard.check_folder(folder, RECORDS)
     ensure_commerce(options, folder, progress)
     return {**read_object(folder / MANIFEST), "jobs": _prompts_there(folder)}
 
@@ -77,7 +77,7 @@ def has_records(options: CommerceOptions, folder: Path) -> bool:
         return True
     if whole and any((folder / f"{split}.jsonl").is_file() for split in SPLITS):
         return True
-    output_guard.check(folder, RECORDS)
+    output_guard.check_folder(folder, RECORDS)
     return False
 
 
@@ -218,18 +218,18 @@ def build_commerce(
         raise too_few_error(
             counts["extraction"], f"{options.orders} orders have at most a review each"
         )
-    output_guard.check(folder, RECORDS)
+    output_guard.check_folder(folder, RECORDS)
     wait = partial(progress, f"waiting for another process, which builds {folder}", 0, 1)
-    with output_guard.locked(folder, wait):
+    with output_guard.lock_folder(folder, wait):
         if has_records(options, folder):  # the other process has built them
             return read_object(folder / MANIFEST)
-        with output_guard.building(folder, RECORDS, last=MANIFEST) as beside:
+        with output_guard.build_folder(folder, RECORDS, last=MANIFEST) as beside:
             try:
                 manifest = _write(options, counts, beside, progress)
             except DataError as error:
                 # what the error tells to look at stays, in a folder that is ours
                 if (beside / LOG).is_file():
-                    output_guard.claim(folder, RECORDS)
+                    output_guard.claim_folder(folder, RECORDS)
                     write_bytes(folder / LOG, read_bytes(beside / LOG))
                 cause, fix = (
                     text.replace(str(beside), str(folder)) for text in (error.cause, error.fix)

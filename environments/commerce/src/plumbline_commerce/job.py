@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.config.imports import needed
+from plumbline.config.imports import import_needed
 from plumbline.errors import DataError, RecipeError
 from plumbline.records import Example, Message, Outcome, Score
 from plumbline.storage import open_regular
@@ -138,7 +138,7 @@ class Job:
 def find_job(name: str) -> type[Job]:
     """The job of that name, one of `JOBS`."""
     module, _, kind = JOBS[name].partition(":")
-    job: type[Job] = getattr(needed(module, f"the job {name}", RecipeError), kind)
+    job: type[Job] = getattr(import_needed(module, f"the job {name}", RecipeError), kind)
     return job
 
 

@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from plumbline.config.imports import check_consent, missing
+from plumbline.config.imports import check_consent, missing_module_error
 from plumbline.errors import DataError, RecipeError
 from plumbline.records import Example, Failure, Frame, Headline, Message, Mistake, Outcome, Score
 from plumbline.seeds import generator
@@ -75,7 +75,7 @@ def open_executor(name: str, site: Site | None = None) -> Executor:
             return DirectExecutor(site)
         from plumbline_forms.executors.browser import BrowserExecutor
     except ImportError as error:
-        raise missing(f"the {name} executor", error, RecipeError) from error
+        raise missing_module_error(f"the {name} executor", error, RecipeError) from error
     return BrowserExecutor(site, navigates=name == "browser")
 
 
@@ -217,7 +217,7 @@ class FormsTask(Task):
         try:
             from plumbline_forms.executors.pictures import film
         except ImportError as error:
-            raise missing(
+            raise missing_module_error(
                 "a replay, which is filmed in a browser,", "playwright", RecipeError
             ) from error
         prepared = self._prepare(example)

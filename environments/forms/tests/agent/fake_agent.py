@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from selectolax.lexbor import LexborHTMLParser
 
 from plumbline.records import Request, Sampling
-from plumbline.serve.backend import Asked
+from plumbline.serve.backend import AnswerRequest
 from plumbline_forms.executors.direct import Visit, encode
 from plumbline_forms.executors.operations import Choose, Enter, Put, Tick
 from plumbline_forms.executors.page import parse_page
@@ -152,7 +152,7 @@ class FakeAgent:
         """The step as the server asks it."""
         sampling = Sampling(temperature=0.2, max_tokens=4096)
         said = {"temperature": 0.2, "max_tokens": 4096}
-        return Asked(
+        return AnswerRequest(
             request=Request((1, "serve", 0), self.messages(), sampling),
             schema=wanted,
             name="agent_output",

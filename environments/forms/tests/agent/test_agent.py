@@ -10,8 +10,8 @@ from benchmarks.browser_agent import OraclePlanner
 from environments.forms.tests.agent.fake_agent import FakeAgent, paths, run, schema
 from plumbline.errors import DataError, RecipeError
 from plumbline.records import Request, Sampling
-from plumbline.runs.metadata import CARD, Card
-from plumbline.serve.backend import Asked, Backend, Piece
+from plumbline.runs.metadata import METADATA, ModelMetadata
+from plumbline.serve.backend import AnswerChunk, AnswerRequest, Backend
 from plumbline_browser.plans.actions import Plan
 from plumbline_forms.agent.opening import with_agents
 from plumbline_forms.agent.scene import given_of
@@ -35,7 +35,7 @@ class Saying(Backend):
 
     async def answer(self, asked):
         self.asked.append(asked)
-        yield Piece(text=self.texts[min(len(self.asked), len(self.texts)) - 1], finish="stop")
+        yield AnswerChunk(text=self.texts[min(len(self.asked), len(self.texts)) - 1], finish="stop")
 
 
 def at(forms, example, **options):
@@ -266,10 +266,10 @@ def test_what_is_no_step_of_an_agent_is_refused():
         return [piece async for piece in served.answer(asked)]
 
     with pytest.raises(DataError, match="browser_state"):
-        asyncio.run(first(Asked(request=sampling, schema=schema())))
+        asyncio.run(first(AnswerRequest(request=sampling, schema=schema())))
     long = [{"role": "user", "content": "<browser_state>\n" + "x" * 500_001}]
     with pytest.raises(DataError, match="500,000"):
-        asyncio.run(first(Asked(request=Request((0,), long, Sampling()))))
+        asyncio.run(first(AnswerRequest(request=Request((0,), long, Sampling()))))
 
 
 def test_another_schema_is_refused(forms, examples):
@@ -328,15 +328,15 @@ def test_an_agent_asks_a_model_as_its_card_says_that_it_was_trained(tmp_path):
     given = {"plan": "agent", "instructions": "short", "attempts": 4}
     common = {"recipe": "forms 0123abcd", "stage": "rl", "trained_on": frozenset()}
     cards = {
-        "forms": Card(**common, task="forms", options=given),
-        "several": Card(
+        "forms": ModelMetadata(**common, task="forms", options=given),
+        "several": ModelMetadata(
             **common, task="", options={}, tasks={"f": {"name": "forms", "options": given}}
         ),
-        "other": Card(**common, task="commerce", options={"jobs": ["push"]}),
+        "other": ModelMetadata(**common, task="commerce", options={"jobs": ["push"]}),
     }
     for name, card in cards.items():
         (tmp_path / name).mkdir()
-        (tmp_path / name / CARD).write_text(json.dumps(card.to_json()))
+        (tmp_path / name / METADATA).write_text(json.dumps(card.to_json()))
     (tmp_path / "bare").mkdir()
     trained = Planning(plan="agent", full=False, attempts=4)
     for name, wanted in {

@@ -80,7 +80,7 @@ def has_records(options: MiniwobOptions, folder: Path, split: str = DEALT[-1]) -
         StorageError: it holds what is not ours.
     """
     if (folder / output_guard.UNFINISHED).exists() or not (folder / MANIFEST).is_file():
-        output_guard.check(folder, RECORDS)
+        output_guard.check_folder(folder, RECORDS)
         return False
     there, wanted = (
         read_object(folder / MANIFEST),
@@ -125,15 +125,15 @@ def build_records(
         EpisodeFailed: the browser broke down.
         StorageError: the disk is full, or the folder holds what is not ours.
     """
-    output_guard.check(folder, RECORDS)
-    with output_guard.locked(
+    output_guard.check_folder(folder, RECORDS)
+    with output_guard.lock_folder(
         folder, partial(progress, f"waiting for another process, which builds {folder}", 0, 1)
     ):
         if has_records(options, folder, split):  # another process has built them
             return read_object(folder / MANIFEST)
         whole = (folder / MANIFEST).is_file() and not (folder / output_guard.UNFINISHED).exists()
         before = read_object(folder / MANIFEST) if whole else {}
-        with output_guard.building(folder, RECORDS, last=MANIFEST) as beside:
+        with output_guard.build_folder(folder, RECORDS, last=MANIFEST) as beside:
             return _write(
                 options, beside, _Maker(options, world, progress, folder, before, split), before
             )

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from plumbline.config.imports import missing
+from plumbline.config.imports import missing_module_error
 from plumbline.errors import RecipeError
 from plumbline.tasks.tables import read_table
 
@@ -40,7 +40,9 @@ def folder() -> Path:
             "`pip install --no-deps miniwob` and './environments/browser[playwright]', without "
             "selenium and gymnasium"
         )
-        raise missing("the miniwob task", "miniwob", RecipeError, lighter=lighter) from error
+        raise missing_module_error(
+            "the miniwob task", "miniwob", RecipeError, lighter=lighter
+        ) from error
     if not (found / "click-button.html").is_file():
         raise RecipeError(f"the package miniwob has no pages in {found}", "install miniwob 1.1.0")
     return found

@@ -40,7 +40,7 @@ from plumbline.checks.audit.texts import (
     writes_commas,
 )
 from plumbline.checks.check import Examination, examine
-from plumbline.config.imports import dotted, named
+from plumbline.config.imports import import_named, module_names
 from plumbline.errors import DataError, RecipeError, RewardError
 from plumbline.evaluation.command import records_folder
 from plumbline.evaluation.statistics import mean_interval
@@ -375,7 +375,7 @@ def open_targets(
         RecipeError: there is no such thing, or an option that it does not have.
         DataError, StorageError: records that cannot be read.
     """
-    name = dotted(name)
+    name = module_names(name)
     if rows is not None:
         scored = {"train": str(rows), "score": name.split(",") if "," in name else name}
 
@@ -409,7 +409,7 @@ def open_targets(
     if one and path not in task_names():
         parameters: Iterable[str] = ()
         with suppress(TypeError, ValueError):  # which is said where it is opened
-            parameters = inspect.signature(named(name, "task")).parameters
+            parameters = inspect.signature(import_named(name, "task")).parameters
         # A scoring function opens no task, though its parameters may be as many as an opener's.
         if {"completion", "completions", "solution_str"}.intersection(parameters):
             raise RecipeError(

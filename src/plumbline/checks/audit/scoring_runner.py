@@ -13,7 +13,7 @@ from plumbline.checks.check import Context
 from plumbline.errors import DataError
 from plumbline.evaluation.statistics import Clusters, Interval
 from plumbline.records import Score, clusters_of
-from plumbline.rollouts.reward_workers import Judging
+from plumbline.rollouts.reward_workers import RewardWorkers
 from plumbline.tasks import Progress
 from plumbline.tasks.jsonl.task import JsonlTask
 from plumbline.tasks.precheck import Case, Label, judge_case
@@ -166,11 +166,11 @@ class ScoringRunner(Context):
             for place, group in enumerate(groups)
             for copy, one in enumerate(group)
         ]
-        with Judging(self.task, [group[0].case.example for group in groups]) as judging:
+        with RewardWorkers(self.task, [group[0].case.example for group in groups]) as workers:
             for done, (place, copy, verdict) in enumerate(told):
                 self.progress("all a second time", done, len(told))
-                judging.tell(place, copy, verdict.case.text)
-        scores = [(verdict, judging.verdict(place, copy)[1]) for place, copy, verdict in told]
+                workers.submit(place, copy, verdict.case.text)
+        scores = [(verdict, workers.result(place, copy)[1]) for place, copy, verdict in told]
         values = [
             [score and (score.total, score.parts) for score in (now, one.score)]
             for one, now in scores

@@ -240,7 +240,7 @@ class Evidence:
     def stopped(self) -> bool:
         """Whether checks or watch rules stopped all runs, so that nothing comes after their last
         steps."""
-        return all(records.run.stopped() is not None for records in self.runs)
+        return all(records.run.read_stop() is not None for records in self.runs)
 
     def steps(self, metric: str) -> list[int]:
         """The steps at which all runs have it, ascending."""

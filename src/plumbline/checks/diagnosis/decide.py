@@ -30,7 +30,7 @@ from plumbline.errors import IncomparableError, RecipeError, RunError
 from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe, differences, load_recipe
 from plumbline.recipe.decision_rules import Change, Condition, DecideSection, Question
-from plumbline.runs.lineage import same_but_seed
+from plumbline.runs.lineage import is_other_seed
 from plumbline.runs.run import Run
 from plumbline.storage import dumps, file_begins_with, write_text
 
@@ -116,7 +116,7 @@ def gather_evidence(folders: Sequence[Path]) -> Evidence:
         if not folder.is_dir():
             raise RunError(f"{folder} is no folder", "give the folder of a run")
         run = Run.read(folder)
-        group = next((one for one in groups if same_but_seed(one[0].run.recipe, run.recipe)), None)
+        group = next((one for one in groups if is_other_seed(one[0].run.recipe, run.recipe)), None)
         if group is None:
             groups.append(group := [])
         group.append(RunFigures(run))
@@ -219,7 +219,7 @@ def decide(evidence: Evidence, tree: DecideSection) -> Decision:
         stopped=tuple(
             f"{records.run.folder} was stopped at step {stop.get('step')} by the {_name_stopper(stop)}"
             for records in evidence.runs
-            if (stop := records.run.stopped()) is not None
+            if (stop := records.run.read_stop()) is not None
         ),
         answers=tuple(
             QuestionAnswer(

@@ -23,7 +23,7 @@ from plumbline.evaluation.statistics import Interval, mean_interval, paired_diff
 from plumbline.records import Evaluation, clusters_of
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.record import STAGES
-from plumbline.runs.remote import portable
+from plumbline.runs.remote import portable_path
 from plumbline.runs.run import Run
 from plumbline.storage import file_begins_with, write_text
 
@@ -112,7 +112,7 @@ def _evaluations_by_job(folder: Path) -> dict[str, tuple[str, Evaluation]]:
         )
     stage = max((key.stage for key in found), key=STAGES.index)
     return {
-        _job_name(key, one, run): (portable(str(_evaluated_model(run, stage))), one)
+        _job_name(key, one, run): (portable_path(str(_evaluated_model(run, stage))), one)
         for key, one in found.items()
         if key.stage == stage
     }

@@ -17,7 +17,7 @@ from plumbline.checks.findings_output import finding_to_json, render_finding, re
 from plumbline.checks.preflight import data, model, overlap, settings
 from plumbline.checks.preflight.before import BeforeRun, TaskPrompts, gather_before_run
 from plumbline.checks.preflight.shapes import Shapes, find_model_folder, is_hub_name
-from plumbline.config.imports import missing
+from plumbline.config.imports import missing_module_error
 from plumbline.errors import (
     DataError,
     ModelError,
@@ -32,7 +32,7 @@ from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.recipe import Recipe, find_recipe, load_recipe
 from plumbline.runs import output_guard
-from plumbline.runs.remote import folder_for, join
+from plumbline.runs.remote import folder_for, join_address
 from plumbline.runs.run import RUN
 from plumbline.tasks.task_data import TaskData
 
@@ -184,7 +184,7 @@ def preflight_source(source: str, overrides: Sequence[str] = ()) -> Preflight:
     """
     recipe = load_recipe(source, overrides)
     return run_preflight(
-        recipe, folder_for(join(recipe.run.folder, recipe.name)), find_recipe(source)
+        recipe, folder_for(join_address(recipe.run.folder, recipe.name)), find_recipe(source)
     )
 
 
@@ -277,7 +277,7 @@ def _describe_extent(known: BeforeRun) -> Iterator[str]:
 
 def _check_folder(folder: Path, *, resume: bool) -> Iterator[Finding]:
     try:
-        output_guard.check(folder, RUN)
+        output_guard.check_folder(folder, RUN)
     except PlumblineError as error:
         yield Finding("fatal", error.cause, check="folder", fix=error.fix)
     if not resume and any(
@@ -326,6 +326,6 @@ def _missing_packages(recipe: Recipe) -> Iterator[str]:
             )
             is None
         ):
-            lacking[missing("this recipe", name).fix].append(name)
+            lacking[missing_module_error("this recipe", name).fix].append(name)
     for fix, names in lacking.items():
         yield f"this recipe needs {', '.join(names)}: {fix}"

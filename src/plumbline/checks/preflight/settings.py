@@ -21,7 +21,7 @@ from plumbline.policies.downloads.get import ENTRIES
 from plumbline.policies.options import PretrainedModel
 from plumbline.recipe import OptimiserSection, Recipe, list_parents, list_recipe_names, walk_leaves
 from plumbline.records import SteppedSampling
-from plumbline.runs.metadata import Card
+from plumbline.runs.metadata import ModelMetadata
 
 # -- rates -----------------------------------------------------------------------------------------
 
@@ -196,8 +196,8 @@ def find_sampling_mismatch(before: BeforeRun) -> Iterator[Finding]:
             fix=fix,
             change=change,
         )
-    if rl.lag and rl.old == "rescored" and rl.tis is None:
-        what = f"answers are off-policy by {rl.lag} steps, and nothing corrects for it (rl.old: "
+    if rl.off_policy_steps and rl.old == "rescored" and rl.tis is None:
+        what = f"answers are off-policy by {rl.off_policy_steps} steps, and nothing corrects for it (rl.old: "
         what += "rescored without rl.tis)"
         causes = ("rl.old: rescored leaves the sampler out of the ratio",)
         fix = "weight by learner over sampler, or take the recorded log-probabilities"
@@ -206,13 +206,13 @@ def find_sampling_mismatch(before: BeforeRun) -> Iterator[Finding]:
             "warning",
             what,
             check="sampling",
-            evidence={"off-policy steps": rl.lag},
+            evidence={"off-policy steps": rl.off_policy_steps},
             causes=causes,
             fix=fix,
             change=change,
         )
     clips = {key for key in ("clip_low", "clip_high") if key in rl.algorithm.model_fields_set}
-    if clips and rl.inner_epochs == 1 and rl.lag == 0 and rl.uses_recorded_logprobs:
+    if clips and rl.inner_epochs == 1 and rl.off_policy_steps == 0 and rl.uses_recorded_logprobs:
         what = (
             f"{' and '.join(sorted(clips))} can never act: each batch is used once, on-policy, so "
             "every ratio is 1"
@@ -236,11 +236,11 @@ def _compare_with_model_card(before: BeforeRun) -> Iterator[Finding]:
     """The sampling distribution of the run that made the model, where it says so."""
     name, sampling = before.recipe.model.name, before.recipe.sampling
     model = None if name is None else find_model_path(name)
-    card = Card.read(model) if model is not None and model.is_dir() else None
+    metadata = ModelMetadata.read(model) if model is not None and model.is_dir() else None
     now = asdict(sampling) | {"steps": before.recipe.evaluation.steps or sampling.most_steps}
     then = (
-        {key: card.sampling[key] for key in SAMPLING if key in card.sampling}
-        if card is not None
+        {key: metadata.sampling[key] for key in SAMPLING if key in metadata.sampling}
+        if metadata is not None
         else {}
     )
     # it was evaluated greedily alone, which says nothing of how it drew

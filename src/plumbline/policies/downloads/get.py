@@ -26,7 +26,7 @@ from rich.table import Table
 from plumbline.config.imports import check_installed
 from plumbline.errors import ModelError, StorageError
 from plumbline.policies.options import PretrainedModel
-from plumbline.runs.output_guard import locked
+from plumbline.runs.output_guard import lock_folder
 from plumbline.storage import apply_umask, read_object, write_json
 from plumbline.version import __version__
 
@@ -113,8 +113,8 @@ def megabytes(size: int) -> str:
 
 
 ORIGIN = "origin.json"
-"""Where a fetched model came from. It is no stage card (`plumbline.json`): Plumbline trained
-nothing here."""
+"""Where a fetched model came from. It is no metadata of a stage (`plumbline.json`): Plumbline
+trained nothing here."""
 Progress = Callable[[str, int, int], None]
 
 
@@ -165,7 +165,7 @@ def get(name: str, out: Path | None, progress: Progress) -> DownloadResult:
         )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with locked(
+        with lock_folder(
             folder, partial(progress, f"waiting for another process, which makes {folder}", 0, 1)
         ):
             return _publish_folder(entry, folder, progress)

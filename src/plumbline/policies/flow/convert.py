@@ -83,7 +83,7 @@ def convert(
             of another shape.
         StorageError: the folder holds what is not ours.
     """
-    output_guard.check(folder, MODEL)
+    output_guard.check_folder(folder, MODEL)
     with clear_opening_errors(
         f"{checkpoint} is no FS-DFM checkpoint", "give an unchanged checkpoint"
     ):
@@ -109,7 +109,7 @@ def convert(
             "check the number of heads, and that the file is complete",
         )
     check_finite(network, str(checkpoint))
-    output_guard.claim(folder, MODEL)
+    output_guard.claim_folder(folder, MODEL)
     network.save_pretrained(folder)
     words.save_pretrained(folder)
     return config

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.config.imports import missing
+from plumbline.config.imports import missing_module_error
 from plumbline.errors import ModelError
 from plumbline.policies.opening import clear_opening_errors
 
@@ -65,7 +65,7 @@ def _read(path: str, modified: int) -> tuple[str, str]:  # noqa: ARG001 - part o
     try:
         from gguf import GGUFReader, GGUFValueType
     except ImportError as error:
-        raise missing(f"reading {path}", error) from error
+        raise missing_module_error(f"reading {path}", error) from error
     size = Path(path).stat().st_size
 
     class SizeCheckedReader(GGUFReader):

@@ -25,8 +25,8 @@ from plumbline.policies.pretrained.numerics import find_steady_context
 from plumbline.policies.saved import ADAPTER
 from plumbline.recipe import ModelSection
 from plumbline.records import Key, Message, Request, Trajectory
-from plumbline.runs.metadata import CARD
-from plumbline.runs.remote import portable
+from plumbline.runs.metadata import METADATA
+from plumbline.runs.remote import portable_path
 from plumbline.storage import apply_umask, clear_os_errors, read_object, sync_folder, write_json
 
 # -- inputs ----------------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ def uses_onednn(model: Any) -> bool:
     then rounded up.
 
     It makes code for every shape that it has not met, and keeps 0.6 MB of it, half of them for
-    good; the passes of a run have hundreds of lengths, and 30 products each.
+    good; the micro-batches of a run have hundreds of lengths, and 30 products each.
     """
     return bool(model.device.type == "cpu" and model.dtype != torch.float32)
 
@@ -420,16 +420,16 @@ class PretrainedPolicy(Policy):
             if (generation := getattr(self.model, "generation_config", None)) is not None:
                 generation.save_pretrained(folder)
             said = read_object(folder / ADAPTER)
-            if (base := portable(str(said["base_model_name_or_path"]))) != said[
+            if (base := portable_path(str(said["base_model_name_or_path"]))) != said[
                 "base_model_name_or_path"
             ]:
                 write_json(folder / ADAPTER, {**said, "base_model_name_or_path": base})
         self.chat.tokenizer.save_pretrained(folder)
 
-    def save(self, folder: Path, card: Mapping[str, Any]) -> None:
+    def save(self, folder: Path, metadata: Mapping[str, Any]) -> None:
         """See `Policy.save`: a model directory, or an adapter directory where LoRA was trained.
 
-        Whatever the card says, it knows the ends of answers, and the family: an adapter has no
+        Whatever the metadata says, it knows the ends of answers, and the family: an adapter has no
         config.json that could.
         """
         own = {"family": self.family, **(getattr(self.model.config, "plumbline", None) or {})}
@@ -440,9 +440,10 @@ class PretrainedPolicy(Policy):
             )
             try:
                 self.write(temporary)
-                model = {**own, **card.get("model", {})}
+                model = {**own, **metadata.get("model", {})}
                 write_json(
-                    temporary / CARD, {**card, "ends": self.chat.stop_texts(), "model": model}
+                    temporary / METADATA,
+                    {**metadata, "ends": self.chat.stop_texts(), "model": model},
                 )
                 apply_umask(temporary)
                 if folder.exists():

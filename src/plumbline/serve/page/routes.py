@@ -20,7 +20,7 @@ from plumbline.evaluation.summary import part_means
 from plumbline.records import Evaluation, Example
 from plumbline.reports.templating import read_template
 from plumbline.rollouts.reward_workers import judge
-from plumbline.runs.metadata import Card
+from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.remote import local_model
 from plumbline.serve.limits import Refusal, RequestLimits, read_body
 from plumbline.tasks import find_opener, silent
@@ -75,10 +75,12 @@ def routes(sources: Mapping[str, str]) -> list[Route]:
         ),
         Route(
             "/try/examples",
-            partial(_answered, partial(_examples, trials, queue)),
+            partial(_answer_json, partial(_examples, trials, queue)),
             methods=["GET", "POST"],
         ),
-        Route("/try/judge", partial(_answered, partial(_judge, trials, queue)), methods=["POST"]),
+        Route(
+            "/try/judge", partial(_answer_json, partial(_judge, trials, queue)), methods=["POST"]
+        ),
     ]
 
 
@@ -86,7 +88,7 @@ async def _file(content: bytes, kind: str, request: Request) -> Response:  # noq
     return Response(content, media_type=kind, headers=HEADERS)
 
 
-async def _answered(handle: Callable[[Request], Awaitable[Any]], request: Request) -> Response:
+async def _answer_json(handle: Callable[[Request], Awaitable[Any]], request: Request) -> Response:
     """What a handler gives, as JSON; what there is not is refused."""
     try:
         value = await handle(request)
@@ -107,7 +109,7 @@ async def _examples(trials: "Trials", queue: "_Queue", request: Request) -> Any:
         raise Refusal(400, "offset is a number from 0 on")
     given = (asked.get("model", ""), asked.get("task", ""), asked.get("split", ""))
     opens = request.method == "POST"
-    return await queue.run(lambda: trials.listing(*given, int(offset), opens=opens))
+    return await queue.run(lambda: trials.list_examples(*given, int(offset), opens=opens))
 
 
 async def _judge(trials: "Trials", queue: "_Queue", request: Request) -> Any:
@@ -121,7 +123,7 @@ async def _judge(trials: "Trials", queue: "_Queue", request: Request) -> Any:
     model, task, split, example, text = (value[name] for name in names)
     if len(text) > LONGEST:
         raise Refusal(413, f"an answer may have {LONGEST} characters")
-    return await queue.run(lambda: trials.verdict((model, task, split), example, text))
+    return await queue.run(lambda: trials.judge_answer((model, task, split), example, text))
 
 
 class _Queue:
@@ -168,7 +170,7 @@ class Trials:
     plain JSON values.
 
     A task is opened when the page first asks for it. Nothing is built: a task whose records are not
-    there has no examples, and says so; so does one whose code a model's card names (see
+    there has no examples, and says so; so does one whose code a model's metadata names (see
     `config.imports`). What stands beside a score are the best baseline (floor) and the oracle
     (ceiling) on the first examples of the same stratum. Not for several threads at once.
     """
@@ -185,7 +187,7 @@ class Trials:
         self._examples: dict[tuple[str, str, str], Mapping[str, Example]] = {}
         self._beside: dict[tuple[str, str, str, str], dict[str, Any]] = {}
 
-    def listing(
+    def list_examples(
         self, model: str, task: str = "", split: str = "", offset: int = 0, *, opens: bool = True
     ) -> dict[str, Any]:
         """Some examples of a task that a model was trained on.
@@ -239,7 +241,7 @@ class Trials:
         ]
         return found
 
-    def verdict(self, place: tuple[str, str, str], example: str, text: str) -> dict[str, Any]:
+    def judge_answer(self, place: tuple[str, str, str], example: str, text: str) -> dict[str, Any]:
         """What an answer to an example comes to, whoever gave it.
 
         Args:
@@ -271,11 +273,11 @@ class Trials:
         said = task.canonicalise_answer(asked, text)
         return {
             "how": outcome.how,
-            "said": plain(sorted(said or (), key=str)),
+            "said": to_json_value(sorted(said or (), key=str)),
             "score": None if score is None else score.total,
             "parts": {} if score is None else dict(score.parts),
             "failure": "" if failure is None else str(failure),
-            "facts": plain(outcome.facts),
+            "facts": to_json_value(outcome.facts),
             **self._bounds(place, asked.stratum),
             "pages": list(task.render_pages(asked, text)),
         }
@@ -285,15 +287,15 @@ class Trials:
         if model not in self.sources:
             raise DataError(f"there is no model {model[:100]!r}", "/v1/models lists them")
         source = self.sources[model]
-        card = Card.read(local_model(source)) if source else None
-        return [] if card is None else list(card.tasks) or [card.task]
+        metadata = ModelMetadata.read(local_model(source)) if source else None
+        return [] if metadata is None else list(metadata.tasks) or [metadata.task]
 
     def _task(self, model: str, name: str) -> Task:
         key = (model, name)
         if key not in self._tasks:
             source = local_model(self.sources[model])
-            card = Card.read(source)
-            kind = card.tasks[name]["name"] if card is not None and card.tasks else name
+            metadata = ModelMetadata.read(source)
+            kind = metadata.tasks[name]["name"] if metadata is not None and metadata.tasks else name
             # Nothing heavy, such as a browser, is started for somebody who asks over HTTP.
             options = getattr(find_opener(kind), "served", {})
             self._tasks[key] = open_task_for(str(source), name, options, None, silent)
@@ -337,7 +339,7 @@ def _bound(evaluation: Evaluation | None) -> dict[str, Any] | None:
     }
 
 
-def plain(value: Any, depth: int = 0) -> Any:
+def to_json_value(value: Any, depth: int = 0) -> Any:
     """A value as JSON can hold it, cut where it is deep or wide; what JSON does not know becomes
     text."""
     if value is None or isinstance(value, bool):
@@ -352,6 +354,6 @@ def plain(value: Any, depth: int = 0) -> Any:
         if depth == DEEPEST or len(value) > WIDEST:
             return f"({len(value)} entries)"
         if isinstance(value, Mapping):
-            return {str(key): plain(one, depth + 1) for key, one in value.items()}
-        return [plain(one, depth + 1) for one in value]
+            return {str(key): to_json_value(one, depth + 1) for key, one in value.items()}
+        return [to_json_value(one, depth + 1) for one in value]
     return str(value)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.config.imports import check_reach, needed
+from plumbline.config.imports import check_reach, import_needed
 from plumbline.errors import DataError
 from plumbline.runs.hub import check_hub, is_cached
 from plumbline.storage import (
@@ -116,13 +116,13 @@ def _load_dataset(
     name: str, path: str, config: str | None, split: str, **more: Any
 ) -> Iterator[dict[str, Any]]:
     if name.startswith(HUB) and not Path(path).is_dir():
-        needed("huggingface_hub", f"task.options: {name}")
+        import_needed("huggingface_hub", f"task.options: {name}")
         if not (cached := is_cached(path, data=True)):
             check_reach(name, "rows")
         check_hub(name, cached=cached)
     elif "://" in name.removeprefix(HUB):
         check_reach(name, "rows")
-    datasets = needed("datasets", f"task.options: {name}")
+    datasets = import_needed("datasets", f"task.options: {name}")
     try:
         if more or not Path(path).is_dir():
             found: Any = datasets.load_dataset(path, config, split=split, **more)
@@ -144,7 +144,7 @@ def _load_dataset(
 
 
 def _parquet(path: Path) -> Iterator[dict[str, Any]]:
-    needed("pyarrow", f"task.options: {path}")
+    import_needed("pyarrow", f"task.options: {path}")
     import pyarrow.parquet as parquet  # type: ignore[import-untyped]
 
     with open_regular(path) as raw:

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from plumbline.config.imports import allowed, dotted, note_file, reach
+from plumbline.config.imports import is_allowed, module_names, note_addresses, note_file_text
 from plumbline.config.overrides import read_yaml
 from plumbline.errors import DataError, RecipeError, StorageError, to_visible_line
 from plumbline.recipe import parse_recipe
@@ -94,7 +94,7 @@ def add_script_options(
     Raises:
         RecipeError: the script cannot be used; or there is none, and something is not given.
     """
-    reach([_address(data)] if data else [])
+    note_addresses([_address(data)] if data else [])
     if script is not None:
         return _merge_script(
             read_script(script, config),
@@ -220,7 +220,9 @@ def _copy_from_script(what: InitOptions) -> list[str]:
         files.append(
             (path, script.taken, option, "the rewards of the script, and what they need of it")
         )
-        note_file(what.out, "\n".join(what.rewards))  # so that they are found beside the recipe
+        note_file_text(
+            what.out, "\n".join(what.rewards)
+        )  # so that they are found beside the recipe
     if script.rows is not None and what.data == script.data:
         text = "".join(f"{dumps(row)}\n" for row in script.rows)
         files.append((Path(what.data), text, f"--data {what.data}", "the rows of the script"))
@@ -250,7 +252,7 @@ def _options_without_rows(what: InitOptions) -> _SettledOptions:
     """The options as far as the script says them."""
     assert what.script is not None
     read, data = what.script, what.data if what.data == TODO else _address(what.data)
-    rewards = [dotted(name) for name in what.rewards]
+    rewards = [module_names(name) for name in what.rewards]
     asked = TODO if "task.options.prompt" in read.todo else what.prompt or "prompt"
     seen = _SettledOptions({"train": data, "prompt": asked, **_options_of_script(what, read.count)})
     seen.options |= {"gold": what.gold} if what.gold else {}
@@ -333,13 +335,13 @@ def inspect_rows(what: InitOptions) -> _SettledOptions:
             else f"no column of {data} is called as a prompt is",
             f"name it with --prompt; the columns are {', '.join(columns)}",
         )
-    rewards = [dotted(name) for name in what.rewards]
+    rewards = [module_names(name) for name in what.rewards]
     score = rewards[0] if len(rewards) == 1 else rewards
     settled = _options_of_script(what, len(raw) if len(raw) < LOOKED_AT else None)
     seen = _SettledOptions({"train": data, **asked, **settled, "score": score}, columns)
     if what.script is not None and "task.options.weights" in what.script.values:
         seen.options["weights"] = what.script.values["task.options.weights"]
-    if not all(map(allowed, rewards)):
+    if not all(map(is_allowed, rewards)):
         seen.lines.append(
             "the reward was not tried, because only the script names it: add --trust-code to try it"
         )

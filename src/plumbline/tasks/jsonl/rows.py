@@ -16,7 +16,7 @@ from typing import Annotated, Any, Self, get_args
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from plumbline.config.imports import dotted
+from plumbline.config.imports import module_names
 from plumbline.errors import DataError
 from plumbline.recipe import Section, section
 from plumbline.records import Example, Message
@@ -96,7 +96,7 @@ class JsonlOptions(Section):
     @field_validator("score")
     @classmethod
     def _functions(cls, value: str | list[str]) -> str | list[str]:
-        value = list(map(dotted, [value] if isinstance(value, str) else value))
+        value = list(map(module_names, [value] if isinstance(value, str) else value))
         names = [name.partition(":")[2] for name in value]
         if not names or not all(names):
             raise ValueError("name a function as module:function, or several")

@@ -42,7 +42,7 @@ from functools import cache, partial
 from numbers import Real
 from typing import Any
 
-from plumbline.config.imports import named
+from plumbline.config.imports import import_named
 from plumbline.errors import DataError, RecipeError, RewardError
 from plumbline.records import Score
 from plumbline.tasks.jsonl.rows import JsonlOptions
@@ -70,7 +70,7 @@ class Scorer:
                 does not.
         """
         self.name, self.part = name, name.partition(":")[2]
-        self.function = function = named(name, "scoring function")
+        self.function = function = import_named(name, "scoring function")
         while isinstance(function, partial):
             function = function.func
         self.written = function

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from plumbline.config.imports import allowed
+from plumbline.config.imports import is_allowed
 from plumbline.errors import DataError, RewardError
 from plumbline.records import Example, Outcome, Score
 from plumbline.storage import clear_read_errors
@@ -135,7 +135,7 @@ class JsonlTask(Task):
     @property
     def _readable(self) -> bool:
         """Whether the functions may be imported; else rows can be looked at, and not judged."""
-        return all(map(allowed, self.options.functions()))
+        return all(map(is_allowed, self.options.functions()))
 
     @property
     def rubric(self) -> str:

@@ -310,7 +310,7 @@ def databases(folder: Path, count: int) -> tuple[Path, ...]:
     paths = _paths(folder, count)
     if all(path.is_file() for path in paths):
         return paths
-    with output_guard.locked(folder, lambda: None):
+    with output_guard.lock_folder(folder, lambda: None):
         for left in folder.glob(f"{BESIDE}*"):  # of a process that was killed
             if left.is_dir() and not left.is_symlink():
                 shutil.rmtree(left, ignore_errors=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from plumbline.config.imports import missing
+from plumbline.config.imports import missing_module_error
 from plumbline_commerce.sql_qa.engine import COLUMNS, QueryRefusal
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def read_query(text: str) -> Query | QueryRefusal:
         from sqlglot import exp
         from sqlglot.errors import SqlglotError
     except ImportError as error:
-        raise missing("the job sql_qa", error) from error
+        raise missing_module_error("the job sql_qa", error) from error
     if len(text) > LONGEST or _CONTROL.search(text):
         return QueryRefusal(
             "syntax", f"over {LONGEST} characters, or a character that no query holds"

@@ -25,7 +25,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from plumbline.records import Message, Request
-from plumbline.serve.backend import Asked, Backend, Piece
+from plumbline.serve.backend import AnswerChunk, AnswerRequest, Backend
 from plumbline_browser.plans.actions import Done, Fill, Navigate, Plan, Submit
 from plumbline_browser.plans.grammar import folded
 from plumbline_forms.agent.acts import MARK, Act, Acted, act_on, actions_of, schema_of, write_output
@@ -187,7 +187,7 @@ class AgentServed(Backend):
             return self.planner.prompt_length(messages)
         return self.planner.prompt_length(self._prompt(read_scene(messages)))
 
-    async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
+    async def answer(self, asked: AnswerRequest) -> AsyncGenerator[AnswerChunk, None]:
         """See `Backend`: one piece, which conforms to the request's schema.
 
         Raises:
@@ -208,7 +208,7 @@ class AgentServed(Backend):
             "memory": step.memory,
             "next_goal": step.goal,
         }
-        yield Piece(
+        yield AnswerChunk(
             text=write_output(schema, brain, step.acts), finish="stop", facts={"agent": step.facts}
         )
 
@@ -219,7 +219,9 @@ class AgentServed(Backend):
 
     # -- one step ----------------------------------------------------------------------------------
 
-    async def _step(self, scene: Scene, offered: Mapping[str, Any] | None, asked: Asked) -> _Step:
+    async def _step(
+        self, scene: Scene, offered: Mapping[str, Any] | None, asked: AnswerRequest
+    ) -> _Step:
         only_done = offered is not None and set(offered) == {"done"}
         memory = memory_of(scene.history)
         course = self._course(memory.id) if memory is not None else None
@@ -268,7 +270,7 @@ class AgentServed(Backend):
         )
 
     async def _ask(
-        self, scene: Scene, asked: Asked, page: int, before: _Course | None = None
+        self, scene: Scene, asked: AnswerRequest, page: int, before: _Course | None = None
     ) -> _Course:
         """Ask the planner for this page, or once more for one that did not take the plan before.
 
@@ -295,7 +297,7 @@ class AgentServed(Backend):
             if asked.said is None
             else {key: value for key, value in asked.said.items() if key != "max_tokens"}
         )
-        text, last = "", Piece()
+        text, last = "", AnswerChunk()
         pieces = self.planner.answer(
             replace(asked, request=request, schema=None, name="", said=said)
         )

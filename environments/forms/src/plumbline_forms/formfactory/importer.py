@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from plumbline.config.imports import missing
+from plumbline.config.imports import missing_module_error
 from plumbline.errors import DataError, RecipeError
 from plumbline.records import Example
 from plumbline.seeds import generator
@@ -61,7 +61,7 @@ def import_formfactory(options: FormsOptions) -> Suite:
         import flask  # noqa: F401
         import selectolax  # noqa: F401
     except ImportError as error:
-        raise missing("the FormFactory suite", error, RecipeError) from error
+        raise missing_module_error("the FormFactory suite", error, RecipeError) from error
     rows = [row for row in ROWS if options.forms is None or row.name in options.forms]
     checkout = open_checkout(options.path or "", rows)
     ask = import_app(checkout)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from plumbline.config.imports import missing
+from plumbline.config.imports import missing_module_error
 from plumbline_forms.site.site import Site, SiteError
 
 HOST = "127.0.0.1"
@@ -127,7 +127,7 @@ def serve(site: Site, port: int = 0) -> Iterator[str]:
     try:
         import uvicorn
     except ImportError as error:
-        raise missing("serving forms", error, SiteError) from error
+        raise missing_module_error("serving forms", error, SiteError) from error
 
     listening = listen(port)
     config = uvicorn.Config(

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.checks.diagnosis.history import Kind, Series
-from plumbline.config.overrides import read_own
+from plumbline.config.overrides import read_package_yaml
 from plumbline.errors import DataError
 
-TABLE = read_own(Path(__file__).with_name("names.yaml"))
+TABLE = read_package_yaml(Path(__file__).with_name("names.yaml"))
 
 
 FAR = 1e15

@@ -20,7 +20,7 @@ from plumbline.checks.diagnosis.readers.logs import config_beside, read_log
 from plumbline.checks.diagnosis.readers.protobuf import parse_children, parse_fields
 from plumbline.checks.diagnosis.readers.rows import take_only
 from plumbline.checks.diagnosis.readers.table import read_lines
-from plumbline.config.imports import missing
+from plumbline.config.imports import missing_module_error
 from plumbline.errors import DataError
 from plumbline.storage import parse_json, read_bytes
 
@@ -108,7 +108,7 @@ def read_page(address: str) -> list[History]:
     except ImportError:
         opened = None
     if opened is None:  # a folder `wandb` of offline runs can be imported, too
-        error = missing(f"the run at {address}", "wandb", DataError)
+        error = missing_module_error(f"the run at {address}", "wandb", DataError)
         raise DataError(
             error.cause, f"{error.fix}, wandb login, then the same command; or {export}"
         )

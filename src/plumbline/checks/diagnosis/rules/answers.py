@@ -29,7 +29,7 @@ from plumbline.checks.diagnosis.facts import (
 from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.rules.reward import LENGTH
 from plumbline.checks.diagnosis.trends import finite_values, fit_trend
-from plumbline.config.overrides import read_own
+from plumbline.config.overrides import read_package_yaml
 from plumbline.runs.evaluations import REFERENCE
 
 LENGTH_TIMES = 3.0
@@ -504,7 +504,7 @@ def find_identical_samples(history: History) -> Iterator[Finding]:
     )
 
 
-_TABLE = read_own(Path(__file__).with_name("languages.yaml"))
+_TABLE = read_package_yaml(Path(__file__).with_name("languages.yaml"))
 _WORDS = {name: frozenset(words) for name, words in _TABLE["words"].items()}
 _SCRIPTS = {begins: name for name, beginnings in _TABLE["scripts"].items() for begins in beginnings}
 HITS, WRONG_LANGUAGE_TIMES = 4, 2

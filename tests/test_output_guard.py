@@ -99,11 +99,11 @@ def test_no_command_touches_a_users_files(plumbline, command, theirs, tmp_path, 
 
 
 def test_what_we_made_for_one_purpose_is_not_taken_for_another(tmp_path):
-    output_guard.claim(tmp_path / "made", "run")
+    output_guard.claim_folder(tmp_path / "made", "run")
     (tmp_path / "made" / "metrics.jsonl").write_text("")
-    output_guard.claim(tmp_path / "made", "run")
+    output_guard.claim_folder(tmp_path / "made", "run")
     with pytest.raises(StorageError, match=r"for another purpose \(run\)"):
-        output_guard.check(tmp_path / "made", "sweep")
+        output_guard.check_folder(tmp_path / "made", "sweep")
 
 
 def test_a_blank_run_is_begun_anew_without_a_users_file_in_it(tmp_path):
@@ -149,7 +149,7 @@ def test_records_behind_a_link_in_a_run_are_read_and_not_written(tmp_path):
     (tmp_path / "large" / "disk").mkdir(parents=True)
     (tmp_path / "run" / "data").symlink_to(tmp_path / "large")
     with pytest.raises(StorageError, match=r"data is a link to .*large"):
-        output_guard.check(tmp_path / "run" / "data" / "disk", "commerce records")
+        output_guard.check_folder(tmp_path / "run" / "data" / "disk", "commerce records")
     begin(tmp_path / "run", resume=True)  # nothing is to be removed: the recipe is the same
 
 
@@ -158,7 +158,7 @@ def test_a_run_that_is_a_link_itself_is_the_users_choice(tmp_path):
     (tmp_path / "run").symlink_to(tmp_path / "large")
     for name in ("one", "other"):
         begin(tmp_path / "run", name=name)
-    output_guard.claim(tmp_path / "run" / "data" / "x", "commerce records")
+    output_guard.claim_folder(tmp_path / "run" / "data" / "x", "commerce records")
     assert (tmp_path / "large" / "data" / "x" / output_guard.MARK).is_file()
 
 

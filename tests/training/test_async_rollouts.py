@@ -47,7 +47,7 @@ def answers(policy) -> list[list[int]]:
 @pytest.fixture(scope="module")
 def shallow(tmp_path_factory):
     """A model of one layer, which needs half of the time."""
-    folder = tmp_path_factory.mktemp("ahead") / "shallow"
+    folder = tmp_path_factory.mktemp("async") / "shallow"
     make_tiny(
         folder,
         TinySection(hidden=32, layers=1, heads=2, vocabulary=300, context=256),
@@ -62,26 +62,28 @@ def test_a_sampler_behind_reaches_what_one_that_waits_reaches_and_the_negative_c
     shallow, tmp_path
 ):
     ways = {
-        "waits": {"lag": 0},
-        "behind": {"lag": 1},
-        "weighted": {"lag": 1, **TIS},
-        "shuffled": {"lag": 0, "controls": {"shuffle_advantages": True}},
+        "waits": {"off_policy_steps": 0},
+        "behind": {"off_policy_steps": 1},
+        "weighted": {"off_policy_steps": 1, **TIS},
+        "shuffled": {"off_policy_steps": 0, "controls": {"shuffle_advantages": True}},
     }
     gains, optimiser = {}, {"learning_rate": 6e-3, **CONSTANT}
     for name, settings in ways.items():
         policy, run = train_toy(
             shallow, tmp_path / name, steps=60, optimiser=optimiser, **LEARNS, **settings
         )
-        rows, lag = run.rows("rl"), settings["lag"]
+        rows, off_policy_steps = run.rows("rl"), settings["off_policy_steps"]
         rewards = [row["train/reward"] for row in rows]
         gains[name] = np.mean(rewards[-5:]) - np.mean(rewards[:5])
         assert np.mean(rewards[:5]) < 0.3
-        assert [row["train/staleness"] for row in rows] == [min(step, lag) for step in range(60)]
+        assert [row["train/staleness"] for row in rows] == [
+            min(step, off_policy_steps) for step in range(60)
+        ]
         assert max(row["train/sampler_scorer_gap"] for row in rows) < 1e-5, (
             "by law 1, under the weights that drew"
         )
         gaps = [row["train/tis_gap"] for row in rows]
-        assert gaps == [None] * 60 if lag == 0 else max(gaps) > 0.01 > 1e-5 > gaps[0]
+        assert gaps == [None] * 60 if off_policy_steps == 0 else max(gaps) > 0.01 > 1e-5 > gaps[0]
         moved = [row for row in rows if row["train/frac_reward_zero_std"] < 1]  # by some answers
         assert {row["train/tis_capped"] is None for row in moved} == {"tis" not in settings}
         assert name == "shuffled" or reward_of(policy) > 0.95
@@ -98,7 +100,12 @@ def test_where_the_sampler_differs_learning_takes_the_correction(
     monkeypatch.setattr(
         sampler, "draw", lambda logits, *rest: honest(logits + noise[: logits.shape[-1]], *rest)
     )
-    learns = {**LEARNS, "lag": 1, "steps": 25, "optimiser": {"learning_rate": 2e-2, **CONSTANT}}
+    learns = {
+        **LEARNS,
+        "off_policy_steps": 1,
+        "steps": 25,
+        "optimiser": {"learning_rate": 2e-2, **CONSTANT},
+    }
     reached, first = {}, {}
     for name, settings in (
         ("clipped", {}),
@@ -121,12 +128,14 @@ def test_where_the_sampler_differs_learning_takes_the_correction(
     assert Run.read(tmp_path / "watched").rows("rl") == [], "before the first update"
 
 
-@pytest.mark.parametrize("lag", [1, 3])
-def test_a_resumed_run_is_the_run_that_was_not_interrupted(tiny_folder, tmp_path, monkeypatch, lag):
-    """Interrupted in the third step, when no older weights are due yet at lag 3, and once more in
-    the sixth."""
+@pytest.mark.parametrize("off_policy_steps", [1, 3])
+def test_a_resumed_run_is_the_run_that_was_not_interrupted(
+    tiny_folder, tmp_path, monkeypatch, off_policy_steps
+):
+    """Interrupted in the third step, when no older weights are due yet three steps
+    off-policy, and once more in the sixth."""
     settings = {
-        "lag": lag,
+        "off_policy_steps": off_policy_steps,
         "steps": 7,
         "optimiser": {"learning_rate": 1e-2, "schedule": "constant"},
         "beta": 0.01,
@@ -178,7 +187,7 @@ def test_an_error_in_the_loop_ends_the_sampler_after_the_answer_in_progress(
     monkeypatch.setattr(loop, "collect_parts", slow)
     monkeypatch.setattr(Stage, "spend", fail)
     with pytest.raises(KeyboardInterrupt):
-        train_toy(tiny_folder, tmp_path / "run", lag=1)
+        train_toy(tiny_folder, tmp_path / "run", off_policy_steps=1)
     assert drawn == [0]
     assert not samplers()
 
@@ -207,8 +216,8 @@ def test_a_copy_shares_what_is_frozen_and_nothing_that_trains(tiny_folder):
     [
         ({"tis": 2.0}, "set rl.old: rescored"),
         ({"tis": 0.5, "old": "rescored"}, "greater than or equal to 1"),
-        ({"lag": -1}, "greater than or equal to 0"),
-        ({"lag": 1, "algorithm": "espo"}, "nothing corrects for older weights"),
+        ({"off_policy_steps": -1}, "greater than or equal to 0"),
+        ({"off_policy_steps": 1, "algorithm": "espo"}, "nothing corrects for older weights"),
         ({"old": "rescored", "algorithm": "wd1"}, "nothing corrects for older weights"),
     ],
 )

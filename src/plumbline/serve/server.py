@@ -20,7 +20,7 @@ from plumbline.errors import EngineError, RecipeError
 from plumbline.serve.app import application
 from plumbline.serve.backend import Backend
 from plumbline.serve.limits import LONGEST, PUBLIC, Gate, RequestLimits
-from plumbline.serve.metrics import Book
+from plumbline.serve.metrics import RequestMetrics
 
 HEAD = 32_768
 """Bytes of a request's head."""
@@ -31,7 +31,7 @@ not be the first, or a request that is on its way is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
+class ServerOptions:
     """Where and how a server listens."""
 
     host: str = "127.0.0.1"
@@ -71,7 +71,7 @@ class Serving:
         )
 
 
-def token_of(variable: str | None, serving: Serving) -> str | None:
+def token_of(variable: str | None, serving: ServerOptions) -> str | None:
     """The bearer token in an environment variable.
 
     Raises:
@@ -97,7 +97,7 @@ def token_of(variable: str | None, serving: Serving) -> str | None:
     return token
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """A socket that listens at that address, so that nobody else can; port 0 takes a free one.
 
     Raises:
@@ -125,7 +125,7 @@ def bound(host: str, port: int) -> socket.socket:
     return opened
 
 
-class Patient(H11Protocol):
+class SlowClientProtocol(H11Protocol):
     """HTTP with clients that may be slow on purpose: a head that does not come and an answer that
     is not read end."""
 
@@ -178,11 +178,11 @@ class Patient(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """Uvicorn's, whose signals end it and nothing else, with the book told that it ends."""
+    """Uvicorn's, whose signals end it and nothing else, with the metrics told that it ends."""
 
-    def __init__(self, config: uvicorn.Config, book: Book) -> None:
+    def __init__(self, config: uvicorn.Config, metrics: RequestMetrics) -> None:
         super().__init__(config)
-        self.book = book
+        self.metrics = metrics
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as uvicorn calls it
         """A signal lets running requests end; a second Ctrl-C ends them."""
@@ -193,13 +193,13 @@ class Server(uvicorn.Server):
 
     def stop(self) -> None:
         """Take no further requests, and end when the running ones have."""
-        self.book.closing = True
+        self.metrics.closing = True
         self.should_exit = True
 
 
-def server_of(
+def make_server(
     models: Sequence[Backend],
-    serving: Serving,
+    serving: ServerOptions,
     routes: Sequence[BaseRoute] = (),
     public: Collection[str] = PUBLIC,
 ) -> Server:
@@ -214,10 +214,15 @@ def server_of(
     Raises:
         StorageError: its log cannot be written.
     """
-    book = Book(serving.limits, serving.log, contents=serving.log_contents)
-    patient: Any = type("Patient", (Patient,), {"patience": serving.limits.body_seconds})
+    metrics = RequestMetrics(serving.limits, serving.log, contents=serving.log_contents)
+    patient: Any = type("Patient", (SlowClientProtocol,), {"patience": serving.limits.body_seconds})
     config = uvicorn.Config(
-        Gate(application(models, book=book, routes=routes), serving.token, serving.hosts, public),
+        Gate(
+            application(models, metrics=metrics, routes=routes),
+            serving.token,
+            serving.hosts,
+            public,
+        ),
         http=patient,
         ws="none",
         loop="asyncio",
@@ -230,17 +235,17 @@ def server_of(
         timeout_graceful_shutdown=max(1, round(serving.grace)),
         backlog=BACKLOG,
     )
-    return Server(config, book)
+    return Server(config, metrics)
 
 
 def serve(
     opening: Callable[[], Sequence[Backend]],
-    serving: Serving,
-    told: Callable[[str], None],
+    serving: ServerOptions,
+    tell: Callable[[str], None],
     routes: Sequence[BaseRoute] = (),
     public: Collection[str] = PUBLIC,
 ) -> None:
-    """Serve until a signal says to end; `told` hears the address and how to ask.
+    """Serve until a signal says to end; `tell` hears the address and how to ask.
 
     The models are opened when the port is known to be free; who asks before they are waits for
     them.
@@ -249,27 +254,27 @@ def serve(
         EngineError: the port is taken.
         StorageError: the log cannot be written.
     """
-    many_files()
-    with bound(serving.host, serving.port) as listening:
+    raise_file_limit()
+    with bind_socket(serving.host, serving.port) as listening:
         models = opening()
-        server = server_of(models, serving, routes, public)
+        server = make_server(models, serving, routes, public)
         port = listening.getsockname()[1]
         host = f"[{serving.host}]" if ":" in serving.host else serving.host
-        told(
+        tell(
             f"serving {', '.join(one.name for one in models)} at http://{host}:{port}/v1 (Ctrl-C "
             "ends it)"
         )
         if any(getattr(route, "path", "") == "/" for route in routes):
-            told(f"  a page to try it: http://{host}:{port}/")
-        told(
+            tell(f"  a page to try it: http://{host}:{port}/")
+        tell(
             "  try: "
-            f"{example(models[0].name, f'http://{host}:{port}', token=serving.token is not None)}"
+            f"{example_call(models[0].name, f'http://{host}:{port}', token=serving.token is not None)}"
         )
         asyncio.run(server.serve([listening]))
-    told("ended")
+    tell("ended")
 
 
-def example(model: str, address: str, *, token: bool) -> str:
+def example_call(model: str, address: str, *, token: bool) -> str:
     """A call for the shell."""
     secret = " -H 'Authorization: Bearer TOKEN'" if token else ""
     body = f'{{"model": "{model}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
@@ -279,7 +284,7 @@ def example(model: str, address: str, *, token: bool) -> str:
     )
 
 
-def many_files() -> None:
+def raise_file_limit() -> None:
     """Let this process have as many connections as the system allows it, up to 8,192: each may send
     a head."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

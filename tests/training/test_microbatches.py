@@ -1,4 +1,5 @@
-"""Out of memory in a pass: it is done again in smaller ones, with the same draws, and says so."""
+"""Out of memory in a micro-batch: it is done again in smaller ones, with the same draws, and says
+so."""
 
 import ctypes
 import gc
@@ -20,8 +21,7 @@ from plumbline.policies.masked.policy import MaskedPolicy
 from plumbline.recipe import parse_recipe
 from plumbline.reports.sections import token_facts
 from plumbline.reports.view import RunView
-from plumbline.training import microbatches as passes
-from plumbline.training import pipeline, rl
+from plumbline.training import microbatches, pipeline, rl
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.pipeline import run_recipe
 from tests.runs.test_changes import recipe
@@ -29,18 +29,18 @@ from tests.training.toy_runs import train_toy
 
 
 class Full:
-    """A memory that holds so many trajectories a pass with gradient, or that is full at some calls
-    only."""
+    """A memory that holds so many trajectories a micro-batch with gradient, or that is full at some
+    calls only."""
 
     def __init__(
         self, monkeypatch, policy=AutoregressivePolicy, *, method="score", holds=10**9, at=()
     ):
-        self.passes, self.holds, self.at = [], holds, at
+        self.microbatches, self.holds, self.at = [], holds, at
         honest = getattr(policy, method)
 
         def limited(policy, trajectories, *rest, **named):
-            self.passes.append(len(trajectories))
-            if len(trajectories) > self.holds or len(self.passes) in self.at:
+            self.microbatches.append(len(trajectories))
+            if len(trajectories) > self.holds or len(self.microbatches) in self.at:
                 raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
             return honest(policy, trajectories, *rest, **named)
 
@@ -56,7 +56,8 @@ def weights(policy):
 
 
 def assert_alike(run, other, atol):
-    """In what is recorded, but for what is estimated from how a batch was cut into passes."""
+    """In what is recorded, but for what is estimated from how a batch was cut into
+    micro-batches."""
     estimated = {"train/grad_signal", "train/grad_noise", "train/grad_snr"}
     for one, two in zip(run.rows("rl"), other.rows("rl"), strict=True):
         one, two = (
@@ -82,12 +83,14 @@ def test_a_memory_that_holds_fewer_is_a_run_of_smaller_passes(
         full = Full(patch, holds=2)
         policy, run = train_toy(tiny_folder, tmp_path / "full", **settings)
     messages = told(run)
-    assert sum(count > 2 for count in full.passes) == len(messages), (
+    assert sum(count > 2 for count in full.microbatches) == len(messages), (
         "what was too much is not tried again"
     )
-    assert "passes of up to 8192 tokens" in messages[0]
-    tokens = int(messages[-1].rsplit("rl.tokens_per_pass: ", 1)[1].split()[0])
-    other, small = train_toy(tiny_folder, tmp_path / "small", tokens_per_pass=tokens, **settings)
+    assert "micro-batches of up to 8192 tokens" in messages[0]
+    tokens = int(messages[-1].rsplit("rl.tokens_per_microbatch: ", 1)[1].split()[0])
+    other, small = train_toy(
+        tiny_folder, tmp_path / "small", tokens_per_microbatch=tokens, **settings
+    )
     for name, weight in weights(policy).items():
         assert torch.equal(weight, weights(other)[name]), name
     assert run.rows("rl") == small.rows("rl")
@@ -96,15 +99,15 @@ def test_a_memory_that_holds_fewer_is_a_run_of_smaller_passes(
 
 
 def test_whichever_pass_fails_the_step_is_done_once(tiny_folder, tmp_path, monkeypatch):
-    """Gradients of passes that had fitted are not counted twice, and what an earlier epoch has
-    learnt is kept."""
+    """Gradients of micro-batches that had fitted are not counted twice, and what an earlier epoch
+    has learnt is kept."""
     settings = {"inner_epochs": 2, "steps": 2, "prompts_per_step": 6}
     other, whole = train_toy(tiny_folder, tmp_path / "whole", **settings)
     for call in (1, 2, 4, 8):
         with monkeypatch.context() as patch:
             full = Full(patch, at=(call,))
             policy, run = train_toy(tiny_folder, tmp_path / f"full{call}", **settings)
-        assert len(full.passes) > 10
+        assert len(full.microbatches) > 10
         assert len(told(run)) == 1
         assert_alike(run, whole, 1e-6)
         for name, weight in weights(policy).items():
@@ -132,12 +135,13 @@ def test_sft_does_the_same(tiny_folder, tmp_path, monkeypatch, family):
     with monkeypatch.context() as patch:
         full = Full(patch, policy, method="supervised_loss", at=(2,))
         run = run_recipe(parse_recipe(values), tmp_path / "full")
-    assert min(full.passes) < 4
+    assert min(full.microbatches) < 4
     (message,) = told(run)
-    tokens = int(message.rsplit("sft.tokens_per_pass: ", 1)[1].split()[0])
+    tokens = int(message.rsplit("sft.tokens_per_microbatch: ", 1)[1].split()[0])
     values["model"] = {"family": family, "name": str(run.model("base")), **canvas}
     small = run_recipe(
-        parse_recipe({**values, "sft": {**sft, "tokens_per_pass": tokens}}), tmp_path / "small"
+        parse_recipe({**values, "sft": {**sft, "tokens_per_microbatch": tokens}}),
+        tmp_path / "small",
     )
     one, other = (
         open_policy(parse_recipe(values).model, str(r.folder / "models" / "sft"))
@@ -148,14 +152,14 @@ def test_sft_does_the_same(tiny_folder, tmp_path, monkeypatch, family):
 
 
 class Gpu:
-    """A memory of so many bytes, in which every token of a pass with gradient takes `A_TOKEN`,
-    recomputed a quarter."""
+    """A memory of so many bytes, in which every token of a micro-batch with gradient takes
+    `A_TOKEN`, recomputed a quarter."""
 
     CONSTANT, A_TOKEN = 5_000_000, 10_000
 
     def __init__(self, monkeypatch, size):
         self.peak, self.tokens = 0, []
-        honest, made = AutoregressivePolicy.score, passes.Passes.__init__
+        honest, made = AutoregressivePolicy.score, microbatches.Microbatches.__init__
 
         def score(policy, trajectories, *rest, **named):
             tokens = pack(trajectories, policy.device).ids.numel()
@@ -168,20 +172,20 @@ class Gpu:
                 raise torch.OutOfMemoryError("CUDA out of memory.")
             return honest(policy, trajectories, *rest, **named)
 
-        def on_gpu(passes, *rest):
-            made(passes, *rest)
-            passes.device, self.count = torch.device("cuda"), passes.count
+        def on_gpu(microbatches, *rest):
+            made(microbatches, *rest)
+            microbatches.device, self.count = torch.device("cuda"), microbatches.count
 
         def begin_peak(device):
             self.peak = self.CONSTANT
 
         monkeypatch.setattr(AutoregressivePolicy, "score", score)
-        monkeypatch.setattr(passes.Passes, "__init__", on_gpu)
-        for module in (passes, rl):
+        monkeypatch.setattr(microbatches.Microbatches, "__init__", on_gpu)
+        for module in (microbatches, rl):
             monkeypatch.setattr(module, "begin_peak", begin_peak)
             monkeypatch.setattr(module, "read_peak", lambda device: self.peak)
-        monkeypatch.setattr(passes, "measure_reachable_memory", lambda device: size)
-        monkeypatch.setattr(passes, "TRIALS", (60, 200))
+        monkeypatch.setattr(microbatches, "measure_reachable_memory", lambda device: size)
+        monkeypatch.setattr(microbatches, "TRIALS", (60, 200))
 
 
 def notes(run):
@@ -200,11 +204,11 @@ def test_auto_is_what_two_small_passes_leave_memory_for(tiny_folder, tmp_path, m
     assert said == pytest.approx(fits, rel=0.15)
     assert "tokens took 0.01 GB" in note
     assert "8.0 GB" not in note
-    assert "Set rl.tokens_per_pass" in note
+    assert "Set rl.tokens_per_microbatch" in note
     assert max(gpu.tokens) <= said
     assert told(run) == []
     assert policy.recomputes == "auto"
-    _, small = train_toy(tiny_folder, tmp_path / "small", tokens_per_pass=said, **settings)
+    _, small = train_toy(tiny_folder, tmp_path / "small", tokens_per_microbatch=said, **settings)
     assert_alike(run, small, 1e-5)
 
 
@@ -246,13 +250,14 @@ def test_layers_are_recomputed_where_one_answer_alone_does_not_fit(
     monkeypatch.setattr(AutoregressivePolicy, "recompute", recompute)
     policy, run = train_toy(tiny_folder, tmp_path / "run", steps=1)
     assert policy.recomputes is True
-    assert "a pass that cannot be cut" in told(run)[-1]
+    assert "a micro-batch that cannot be cut" in told(run)[-1]
 
 
 def test_where_one_alone_does_not_fit_the_error_says_what_to_do(tiny_folder, tmp_path, monkeypatch):
     Full(monkeypatch, holds=0)
     with pytest.raises(
-        DeviceMemoryError, match=r"lower sft\.tokens_per_pass .*, lower rl\.tokens_per_pass"
+        DeviceMemoryError,
+        match=r"lower sft\.tokens_per_microbatch .*, lower rl\.tokens_per_microbatch",
     ):
         run_recipe(recipe(tiny_folder), tmp_path / "run")
 
@@ -330,7 +335,7 @@ COUNTED = """
 def two_threads(monkeypatch):
     """Two threads that share a batch of a model however small."""
     monkeypatch.setattr("plumbline.policies.pretrained.policy.WIDE", 0)
-    monkeypatch.setattr(passes, "WORTH_A_PASS", 1)
+    monkeypatch.setattr(microbatches, "WORTH_A_MICROBATCH", 1)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
@@ -341,7 +346,7 @@ def two_threads(monkeypatch):
 def test_threads_share_a_batch_and_add_up_in_a_fixed_order(
     tiny_folder, tmp_path, monkeypatch, two_threads, way
 ):
-    settings = {"steps": 2, "tokens_per_pass": 256, **WAYS[way]}
+    settings = {"steps": 2, "tokens_per_microbatch": 256, **WAYS[way]}
     seen, honest = set(), AutoregressivePolicy.score
 
     def score(policy, *given, **named):
@@ -350,7 +355,7 @@ def test_threads_share_a_batch_and_add_up_in_a_fixed_order(
 
     monkeypatch.setattr(AutoregressivePolicy, "score", score)
     policy, run = train_toy(tiny_folder, tmp_path / "shared", **settings)
-    assert ("pass", 1) in seen, "no pass was done beside"
+    assert ("micro-batch", 1) in seen, "no micro-batch was done beside"
     assert torch.get_num_threads() == 2
     again, _ = train_toy(tiny_folder, tmp_path / "again", **settings)
     torch.set_num_threads(1)
@@ -365,9 +370,9 @@ def test_a_replica_in_a_thread_recomputes_and_fails_as_its_learner(
     tiny_folder, tmp_path, monkeypatch, two_threads
 ):
     full = Full(monkeypatch, at=(3, 4, 5))
-    policy, run = train_toy(tiny_folder, tmp_path / "full", steps=2, tokens_per_pass=256)
+    policy, run = train_toy(tiny_folder, tmp_path / "full", steps=2, tokens_per_microbatch=256)
     assert told(run), "what failed in a thread is told"
-    assert len(full.passes) > 5
+    assert len(full.microbatches) > 5
     monkeypatch.undo()
     alone, _ = train_toy(tiny_folder, tmp_path / "alone", steps=2)
     for name, weight in weights(policy).items():
@@ -377,7 +382,9 @@ def test_a_replica_in_a_thread_recomputes_and_fails_as_its_learner(
 def test_work_that_no_replica_can_do_is_done_here(tiny_folder, two_threads, monkeypatch):
     monkeypatch.setattr("plumbline.policies.pretrained.policy.WIDE", 10**6)
     policy = open_policy(recipe(tiny_folder).model, str(tiny_folder))
-    found = passes.shared_out(passes.Threads(), policy, [1, 2, 3], lambda parts, _: list(parts))
+    found = microbatches.shared_out(
+        microbatches.Threads(), policy, [1, 2, 3], lambda parts, _: list(parts)
+    )
     assert found == [[1, 2, 3]]
 
 

@@ -10,7 +10,7 @@ from plumbline.errors import RewardError, TrainingStopped
 from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.records import Outcome, Sampling, Score, Trajectory, Transition
 from plumbline.rollouts.collect import collect
-from plumbline.rollouts.reward_workers import Judging, check_failures, judge
+from plumbline.rollouts.reward_workers import RewardWorkers, check_failures, judge
 from tests.toy import RUBRIC, ToyTask
 
 SAMPLING = Sampling(max_tokens=4)
@@ -109,17 +109,17 @@ class Grouped(Slow):
 
 def test_what_waits_is_judged_together_and_one_bad_text_takes_no_other_along():
     task = Grouped()
-    judging = Judging(task, task.examples("train"))
+    workers = RewardWorkers(task, task.examples("train"))
     for copy, text in enumerate(["a", "b", "aa"]):
-        judging.tell(0, copy, text)
+        workers.submit(0, copy, text)
     for copy, text in enumerate(["a", "poison"]):
-        judging.tell(1, copy, text)
-    with judging:  # its thread begins now
+        workers.submit(1, copy, text)
+    with workers:  # its thread begins now
         pass
     assert task.calls[:2] == [("train-0", 3), ("train-1", 2)]
-    assert judging.verdict(0, 2)[0].how == "together"
-    assert judging.verdict(1, 0)[0].how == "strict"
-    assert isinstance(judging.verdict(1, 0)[1], Score)
+    assert workers.result(0, 2)[0].how == "together"
+    assert workers.result(1, 0)[0].how == "strict"
+    assert isinstance(workers.result(1, 0)[1], Score)
 
 
 class Held(Slow):
@@ -135,9 +135,9 @@ class Held(Slow):
 
 
 def interrupted(task):
-    with Judging(task, task.examples("train") * 40) as judging:
+    with RewardWorkers(task, task.examples("train") * 40) as workers:
         for prompt in range(100):
-            judging.tell(prompt, 0, "a")
+            workers.submit(prompt, 0, "a")
         assert task.begun.wait(60)
         raise KeyboardInterrupt
 
@@ -153,7 +153,7 @@ def test_an_interrupt_waits_for_the_verdict_in_progress_and_for_none_that_nobody
 
 
 def test_a_task_without_threads_is_judged_by_one_at_a_time():
-    """Also where two ask at once: an evaluation, and a sampler that is ahead of its learner."""
+    """Also where two ask at once: an evaluation, and an async sampler."""
 
     class Watching(ToyTask):
         inside, most = 0, 0
@@ -168,9 +168,9 @@ def test_a_task_without_threads_is_judged_by_one_at_a_time():
     task = Watching({})
 
     def ask():
-        with Judging(task, task.examples("val")) as judging:
+        with RewardWorkers(task, task.examples("val")) as workers:
             for copy in range(5):
-                judging.tell(0, copy, "a")
+                workers.submit(0, copy, "a")
 
     threads = [threading.Thread(target=ask) for _ in range(3)]
     for thread in threads:
