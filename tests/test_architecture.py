@@ -436,7 +436,7 @@ def test_a_module_of_no_extra_is_advised_by_its_own_name():
     assert missing_module_error("a task", "sqlglot").fix.startswith(
         "pip install ./environments/commerce in a clone"
     )
-    assert missing("a task", "flask").fix.startswith(
+    assert missing_module_error("a task", "flask").fix.startswith(
         "pip install './environments/forms[formfactory]'"
     )
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from plumbline.checks.diagnosis.routes import choose_routes, plain, write_routes
+from plumbline.checks.diagnosis.routes import choose_routes, routes_to_json, write_routes
 from plumbline.cli.main import app
 from plumbline.errors import PlumblineError
 from plumbline.recipe import load_recipe
@@ -50,7 +50,7 @@ def test_a_table_is_written_and_never_laid_over_another_file(two, tmp_path):
     table, path = choose_routes(two), tmp_path / "routes.yaml"
     write_routes(path, table)
     write_routes(path, table)
-    assert yaml.safe_load(path.read_text()) == plain(table)
+    assert yaml.safe_load(path.read_text()) == routes_to_json(table)
     path.write_text("mine: 1\n")
     with pytest.raises(PlumblineError, match="did not write it"):
         write_routes(path, table)

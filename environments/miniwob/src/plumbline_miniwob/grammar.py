@@ -8,7 +8,7 @@ read.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -376,10 +376,7 @@ def _wait(step: _Step) -> Act | None:
 
 
 _READERS: Mapping[str, Callable[[_Step], Act | None]] = {
-    **{
-        verb: lambda step, verb=verb: _on(step, verb)
-        for verb in ("click", "double", "hover", "check", "uncheck")
-    },  # type: ignore[misc]
+    **{verb: partial(_on, verb=verb) for verb in ("click", "double", "hover", "check", "uncheck")},
     "type": _type,
     "select": _select,
     "drag": _drag,
