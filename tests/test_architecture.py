@@ -165,9 +165,12 @@ def test_folders_import_from_floors_below_their_own():
 
 
 def test_the_page_of_the_architecture_shows_the_floors():
-    tree = (ROOT / "docs" / "architecture.md").read_text()
-    rows = re.findall(r"^ +(\d+)  (.*?)  ", tree, re.MULTILINE)
-    shown = {int(floor): set(re.findall(r"\w+(?=/|\.py)|__main__", names)) for floor, names in rows}
+    shown: dict[int, set[str]] = {}
+    floor = -1
+    for line in (ROOT / "docs" / "architecture.md").read_text().splitlines():
+        if row := re.match(r"    ([ \d]\d|  ) [o ] (\w[\w/., ]*?)(?:  |$)", line):
+            floor = int(row[1]) if row[1].strip() else floor
+            shown.setdefault(floor, set()).update(re.findall(r"\w+", row[2].replace(".py", "")))
     assert shown == {floor: names - {"__init__"} for floor, names in enumerate(FLOORS)}
 
 
@@ -342,31 +345,32 @@ def found_in(total: str) -> list[int]:
 
 BUDGETS = {
     "plumbline_answers": 4_300,
-    "plumbline_commerce": 71_900,
-    "plumbline_forms": 72_400,
-    "plumbline_miniwob": 18_600,
+    "plumbline_browser": 11_600,
+    "plumbline_commerce": 71_800,
+    "plumbline_forms": 61_200,
+    "plumbline_miniwob": 18_200,
     "adapters": 9_300,
     "algorithms": 6_300,
-    "checks": 122_100,
-    "cli": 11_800,
-    "config": 4_700,
+    "checks": 121_600,
+    "cli": 11_700,
+    "config": 4_900,
     "engines": 8_700,
     "evaluation": 18_000,
     "export": 5_900,
     "jobs": 8_600,
     "modules": 7_300,
-    "policies": 84_800,
-    "recipe": 36_500,
-    "reports": 30_300,
+    "policies": 82_700,
+    "recipe": 36_000,
+    "reports": 30_200,
     "rollouts": 2_400,
-    "runs": 21_100,
-    "serve": 21_100,
-    "tasks": 45_600,
-    "training": 25_000,
+    "runs": 20_800,
+    "serve": 18_100,
+    "tasks": 45_800,
+    "training": 23_900,
 }
 """The most tokens of code of each package, 5 % over its size: room for a change, not for an ability.
 Who deletes lowers one; to raise one, lower another."""
-TOTALS = {"core": 446_000, "environments": 159_000, "tests": 500_000}
+TOTALS = {"core": 448_000, "environments": 162_000, "tests": 500_000}
 NAMES = 20
 
 

@@ -12,12 +12,13 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 NOT_OURS = {"models", "runs", "data", "site", "build", "dist", "node_modules", "__pycache__"}
-GUIDE_PAGES, GUIDE_WORDS = 18, 30_000
-RESEARCH_PAGES, RESEARCH_WORDS = 15, 25_000
-README_LINES, README_WORDS = 120, 900
-CONTRIBUTING_WORDS, AGENTS_WORDS = 500, 300
+GUIDE_PAGES, GUIDE_WORDS = 18, 34_000
+RESEARCH_PAGES, RESEARCH_WORDS = 16, 26_500
+README_LINES, README_WORDS = 130, 970
+CONTRIBUTING_WORDS, AGENTS_WORDS = 540, 300
 PICTURE_BYTES = 150_000
-ENTRY_LENGTH, CHANGELOG_WORDS = 140, 2_200
+ENTRY_LENGTH, UNRELEASED_WORDS = 140, 700
+"""Limits of words have 15 % of room over what stands there: to say more, cut what repeats."""
 
 RETIRED = {
     # what to say: (names that the code has not, words that no page has)
@@ -220,7 +221,11 @@ def test_the_changelog_has_one_line_an_entry():
     ]
     assert not odd
     assert not [line for line in text.splitlines() if len(line) > ENTRY_LENGTH]
-    assert len(text.split()) <= CHANGELOG_WORDS
+    unreleased, *releases = re.split(r"^## (?=\d)", text, flags=re.MULTILINE)
+    assert len(unreleased.split()) <= UNRELEASED_WORDS
+    dates = [re.match(r"\d+\.\d+\.\d+ - \d{4}-\d\d-\d\d$", one.split("\n")[0]) for one in releases]
+    assert releases
+    assert all(dates)
     headings = set(re.findall(r"^### (.+)$", text, re.MULTILINE))
     assert headings <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 

@@ -96,7 +96,7 @@ def test_the_audit_command_opens_a_data_set_by_name(gym, declared, tmp_path, mon
     )
     (target,) = open_targets("reasoning_gym:basic_arithmetic", {"size": 60}, None, None).values()
     found = audit(target(silent), quick=True)
-    assert found.plain()["gold"] == {"n": 60, "mean": 1.0, "least": 1.0}
+    assert found.to_dict()["gold"] == {"n": 60, "mean": 1.0, "least": 1.0}
     assert found.context.written()["blanks around"]["loss"] > 0.25, (
         "a blank costs a share of the reward there"
     )
@@ -192,7 +192,7 @@ def test_an_environment_of_verifiers_is_a_task_by_its_own_rewards(environment, d
     assert task.judge(one, "x")[1].total == 0.25
     assert task.judge(one, "x" * 30)[1].total == 0.0
     found = audit(task, quick=True)
-    assert found.plain()["gold"]["mean"] == 1.0
+    assert found.to_dict()["gold"]["mean"] == 1.0
     assert not found.fatal
 
 

@@ -125,7 +125,7 @@ class JobOutcome(BaseModel):
 
     @field_validator("facts", mode="before")
     @classmethod
-    def _plain(cls, value: Any) -> Any:
+    def _replace_non_finite(cls, value: Any) -> Any:
         """Numbers beyond every float, which a log may hold and no record, are None."""
         return replace_non_finite(value)
 

@@ -3,7 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-RENAMED: Mapping[str, str] = {}
+RENAMED: Mapping[str, str] = {
+    "model.explore": "model.learned_temperature",
+    "sft.tokens_per_pass": "sft.tokens_per_microbatch",
+    "rl.tokens_per_pass": "rl.tokens_per_microbatch",
+    "rl.lag": "rl.off_policy_steps",
+    "rl.algorithm.draws": "rl.algorithm.mask_samples",
+}
 """The key to write by the one that was, both with their path: `rl.old_name` to `rl.new_name`."""
 
 

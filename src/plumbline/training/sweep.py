@@ -62,7 +62,7 @@ def list_variants(
         key, found, values = item.partition("=")
         if not found or not values:
             raise RecipeError(f"{said} names no values", "write it as --vary rl.beta=0,0.01,0.1")
-        chosen = [f"{key}={_plain(value)}" for value in read_yaml(f"[{values}]", said)]
+        chosen = [f"{key}={_override_text(value)}" for value in read_yaml(f"[{values}]", said)]
         if twice := [one for one, count in Counter(chosen).items() if count > 1]:
             raise RecipeError(f"{said} has {twice[0]} twice", "give each value once")
         choices.append(chosen)
@@ -77,7 +77,7 @@ def list_variants(
     }
 
 
-def _plain(value: Any) -> str:
+def _override_text(value: Any) -> str:
     """A value as YAML on one line."""
     return (
         str(yaml.safe_dump(value, default_flow_style=True, width=10_000))

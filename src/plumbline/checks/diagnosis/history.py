@@ -170,7 +170,7 @@ class History(Context):
         if not self.options:
             return finding
 
-        def theirs(text: str) -> str:
+        def in_trainer_words(text: str) -> str:
             return _KEY.sub(lambda key: self.options.get(key[0], key[0]), text)
 
         change = {
@@ -178,9 +178,9 @@ class History(Context):
         }
         return replace(
             finding,
-            what=theirs(finding.what),
-            causes=tuple(map(theirs, finding.causes)),
-            fix=theirs(finding.fix),
+            what=in_trainer_words(finding.what),
+            causes=tuple(map(in_trainer_words, finding.causes)),
+            fix=in_trainer_words(finding.fix),
             change=change,
         )
 

@@ -57,7 +57,7 @@ def check_model(network: Network, source: str) -> None:
     """
     model, head = network.model, network.model.get_output_embeddings()
 
-    def plain(network: Network | None = None) -> tuple[Tensor, Tensor]:
+    def run_plain_pass(network: Network | None = None) -> tuple[Tensor, Tensor]:
         """One forward pass without short cuts: hidden [R L, H] and logits [R L, V] that predict the
         canvas.
 
@@ -90,22 +90,24 @@ def check_model(network: Network, source: str) -> None:
         tokens[1] = tokens[0]
         tokens[1, -1] = (tokens[1, -1] + 1) % vocabulary
         tokens = tokens.to(model.device)
-        fuse_if_right(model, lambda: plain()[1], SEQUENCES)
-        hidden, _ = plain()
+        fuse_if_right(model, lambda: run_plain_pass()[1], SEQUENCES)
+        hidden, _ = run_plain_pass()
         if bool((hidden[0] - hidden[CANVAS]).abs().max() <= 1e-6 * hidden.abs().max()):
             raise ModelError(
                 f"{source} stays causal whatever mask it is given, so it cannot be a "
                 "masked-diffusion model",
                 FAMILIES,
             )
-        if not AgreementCheck.from_model(model, lambda: plain()[1], SEQUENCES).agrees(head(hidden)):
+        if not AgreementCheck.from_model(model, lambda: run_plain_pass()[1], SEQUENCES).agrees(
+            head(hidden)
+        ):
             raise ModelError(
                 f"the logits of {source} are not those of its linear head (they are capped or "
                 "scaled behind it)",
                 FAMILIES,
             )
         kept = network.encode(tokens[:, :PROMPT].tolist())
-        trial = AgreementCheck.from_model(model, lambda: plain(network)[1], SEQUENCES)
+        trial = AgreementCheck.from_model(model, lambda: run_plain_pass(network)[1], SEQUENCES)
         if not trial.agrees(head(network.hidden(kept, tokens[:, PROMPT:]).flatten(0, 1))):
             raise ModelError(
                 f"{source} computes something else when its prompt is read once and kept",

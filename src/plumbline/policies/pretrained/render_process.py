@@ -39,9 +39,9 @@ class Generation(Extension):
         """Read it as transformers does: its body is a scope of its own."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.CallBlock(self.call_method("_said"), [], [], body).set_lineno(line)
+        return nodes.CallBlock(self.call_method("_render_body"), [], [], body).set_lineno(line)
 
-    def _said(self, caller: Any) -> Any:
+    def _render_body(self, caller: Any) -> Any:
         return caller()
 
 

@@ -49,13 +49,14 @@ def render(template: str, date: str, values: str) -> str:
     answer = _process(os.getpid()).ask(f'{limits[:-1]}, "values": {values}}}\n'.encode())
     if "refused" in answer:
         raise DataError(
-            f"the chat template refuses these messages: {_said(answer['refused'])}",
+            f"the chat template refuses these messages: {_quote_template(answer['refused'])}",
             "give the messages that it takes, or set model.chat_template to a Jinja file that "
             "takes these",
         )
     if "failed" in answer:
         raise ModelError(
-            f"the chat template fails: {answer['kind']}: {_said(answer['failed'])}", TEMPLATE
+            f"the chat template fails: {answer['kind']}: {_quote_template(answer['failed'])}",
+            TEMPLATE,
         )
     if "longer" in answer:
         raise DataError(
@@ -73,7 +74,7 @@ def _process(owner: int) -> "_Process":
     return process
 
 
-def _said(words: str) -> str:
+def _quote_template(words: str) -> str:
     return one_line(ValueError(words))
 
 

@@ -121,18 +121,18 @@ def check_attention(model: Any, source: str, context: int) -> None:
             [context.read(ids[:, at], positions[None, at], tags[:, at]) for at in parts], 1
         )
 
-    def plain() -> Tensor:
+    def run_plain_pass() -> Tensor:
         logits: Tensor = model(ids, use_cache=False).logits
         return logits.flatten(0, 1)
 
-    fuse_if_right(model, plain, SEQUENCES)
+    fuse_if_right(model, run_plain_pass, SEQUENCES)
     ways: tuple[Callable[[], Tensor], ...] = (
         lambda: model.get_decoder()(ids, use_cache=False).last_hidden_state,
         shuffled,
         cached,
     )
     exact = type(head) is nn.Linear and head.weight.dtype.is_floating_point
-    trial = AgreementCheck.from_model(model, plain, SEQUENCES)
+    trial = AgreementCheck.from_model(model, run_plain_pass, SEQUENCES)
     exact = exact and not any(
         trial.explain_disagreement(partial(lambda way: head(way().flatten(0, 1)), way))
         for way in ways

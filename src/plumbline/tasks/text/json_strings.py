@@ -397,7 +397,7 @@ def unescape(written: str, *, cut: bool = False, raw: bool = False) -> tuple[str
         unicode, latin, char = match.groups()
         if unicode:
             return chr(int(unicode, 16))
-        if raw and char and char in "bfnrt" and plain(match, char):
+        if raw and char and char in "bfnrt" and is_plain(match, char):
             odd = True
             return match[0]
         if char in _JSON_ESCAPES and char:
@@ -409,7 +409,7 @@ def unescape(written: str, *, cut: bool = False, raw: bool = False) -> tuple[str
             return ""
         return match[0] if char.isalnum() or not char or (own and char != "'") else str(char)
 
-    def plain(match: re.Match[str], char: str) -> bool:
+    def is_plain(match: re.Match[str], char: str) -> bool:
         if char in "bf" or path or _COMMAND(written, match.start()):
             return True
         return (
