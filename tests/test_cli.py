@@ -569,8 +569,8 @@ def test_a_place_or_a_time_that_is_gone_is_one_error(tmp_path, before, during, c
 
 
 ENTRY = """import signal
-from plumbline.__main__ import _at_once, main
-signal.signal(signal.SIGINT, _at_once)
+from plumbline.__main__ import _exit_at_once, main
+signal.signal(signal.SIGINT, _exit_at_once)
 print("here", flush=True)
 main()
 """
@@ -645,7 +645,7 @@ def assert_stopped(code, err, resumed):
             True,
         ),
         ("audit forms", "plumbline_forms.task.FormsTask.judge", False),
-        ("check commerce-tiny", "plumbline.checks.preflight.report.preflight_of", False),
+        ("check commerce-tiny", "plumbline.checks.preflight.report.run_preflight", False),
         ("data commerce --out {}", "plumbline_commerce.build.make_commerce", False),
     ],
 )

@@ -21,7 +21,7 @@ from plumbline.rollouts.collect import collect
 from plumbline.runs.evaluations import read_evaluation, write_evaluation
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
-from plumbline.tasks.source import Source
+from plumbline.tasks.prompt_source import Source
 from plumbline.tasks.task import Task, as_task, episode_of
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rl import train_rl

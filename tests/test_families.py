@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from plumbline.errors import DataError, ModelError, RecipeError
+from plumbline.errors import ModelError, RecipeError
 from plumbline.evaluation.models import ModelOptions, evaluate_model, options_as_trained
 from plumbline.policies import open_policy
 from plumbline.policies.saved import saved_settings
@@ -156,35 +156,6 @@ def test_a_saved_adapter_is_opened_as_what_it_is(adapted, runs):
     assert options_as_trained(str(runs(family).model("base")), ModelOptions())[0].lora is None
 
 
-def test_a_model_of_version_0_1_0_is_opened_whose_card_has_the_keys_of_all_families(
-    adapted, tmp_path
-):
-    family, run = adapted
-    saved = shutil.copytree(run.folder / "models" / "rl", tmp_path / "old")
-    card = read_json(saved / "plumbline.json")
-    model = {"attention": "full", "learned_temperature": False, "slot": 4, **card["model"]}
-    write_json(
-        saved / "plumbline.json",
-        {
-            **card,
-            "model": model,
-            "sampling": {"kernel": "conditional", "selector": "random", **card["sampling"]},
-        },
-    )
-    opened, sampling = options_as_trained(str(saved), ModelOptions())
-    assert (opened, sampling) == (
-        options_as_trained(str(run.folder / "models" / "rl"), ModelOptions())[0].model_copy(
-            update={"name": str(saved)}
-        ),
-        recipe(family).sampling.as_greedy(),
-    )
-    write_json(
-        saved / "plumbline.json", {**card, "sampling": {**card["sampling"], "kernel": "marginal"}}
-    )
-    with pytest.raises(DataError, match=r"sampling\.kernel is read by flow only"):
-        options_as_trained(str(saved), ModelOptions())
-
-
 def test_an_adapter_on_a_base_in_4_bits_is_evaluated_on_one(adapted, tmp_path, monkeypatch):
     """It was scored on a base in 16 bits, which is another model."""
     _, run = adapted
@@ -255,7 +226,7 @@ def test_scoring_at_another_temperature_than_was_sampled_at_is_noticed(runs, tmp
 def test_what_a_family_cannot_do_is_said(family, rl, message, runs, tmp_path, monkeypatch):
     """Also of a family of one's own, whose keys nobody knows before."""
     start = runs(family)
-    monkeypatch.setattr("plumbline.recipe.files.check_reads", lambda recipe: None)
+    monkeypatch.setattr("plumbline.recipe.files.check_family_keys", lambda recipe: None)
     with pytest.raises(RecipeError, match=message):
         run_recipe(recipe(family, start=start, **rl), tmp_path / "run")
 

@@ -44,10 +44,10 @@ IMPORTED_ONCE = """
     from plumbline.errors import StorageError
     from plumbline.evaluation import evaluate
     from plumbline.training.pipeline import run_recipe
-    from plumbline.recipe import parse
+    from plumbline.recipe import parse_recipe
     evaluate.AT_ONCE = 3  # so that an evaluation is killed in its midst, too
     gc.freeze()  # the children collect garbage before each model, and need not look through what is imported
-    recipe = parse(json.loads(sys.argv[1]))
+    recipe = parse_recipe(json.loads(sys.argv[1]))
 """
 DRIVER = """
     folder = Path(sys.argv[2])

@@ -27,7 +27,7 @@ from plumbline.recipe import (
     load_recipe,
     options_of,
     parse_recipe,
-    removed_keys,
+    renamed_keys,
 )
 from plumbline.recipe.families import FAMILIES
 from plumbline.recipe.files import walk_leaves
@@ -60,7 +60,7 @@ def test_a_resolved_recipe_reads_back_as_itself(tmp_path):
 
 def test_a_key_that_has_another_name_is_an_error_that_says_which(monkeypatch):
     monkeypatch.setattr(
-        removed_keys, "RENAMED", {"rl.groups": "rl.prompts_per_step", "seeed": "seed"}
+        renamed_keys, "RENAMED", {"rl.groups": "rl.prompts_per_step", "seeed": "seed"}
     )
     said = (
         "rl.groups has another name: write rl.prompts_per_step; seeed has another name: write seed"
@@ -75,7 +75,7 @@ def test_a_key_that_has_another_name_is_an_error_that_says_which(monkeypatch):
 
 def test_a_renamed_key_leads_to_one_that_there_is():
     known = set(re.findall(r"^\| `(\w+)` \|", render_reference(), re.MULTILINE))
-    assert {new.rpartition(".")[2] for new in removed_keys.RENAMED.values()} <= known
+    assert {new.rpartition(".")[2] for new in renamed_keys.RENAMED.values()} <= known
 
 
 def test_extends_is_laid_under_key_by_key_and_null_removes_a_section(tmp_path):

@@ -30,7 +30,7 @@ from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
-from plumbline.tasks.source import Source, task_shares
+from plumbline.tasks.prompt_source import Source, task_shares
 from plumbline.training.pipeline import run_recipe
 from plumbline.training.rl import _collect, _rewards
 from plumbline.training.stage import Stage

@@ -123,7 +123,7 @@ def test_a_way_of_writing_loses_a_share_of_what_its_own_gold_answer_earns():
         "all",
         {("gold",): [whole], ("writing", "same"): [whole], ("writing", "half"): [half, whole]},
     )
-    assert {way: figures["loss"] for way, figures in seen.written().items()} == {
+    assert {way: figures["loss"] for way, figures in seen.measure_writings().items()} == {
         "same": 0.0,
         "half": 0.25,
     }

@@ -475,7 +475,9 @@ def test_what_to_do_about_rewards_that_are_all_the_same_depends_on_what_they_are
 
 @pytest.mark.parametrize(("steps", "since"), [(39, 30), (40, 21)])
 def test_equal_groups_are_counted_over_more_steps_of_a_longer_log(steps, since):
-    (found,) = find_zero_variance_groups(healthy(steps=steps, zero_std=np.full(steps, 0.8)))
+    (found,) = find_zero_variance_groups(
+        healthy(steps=steps, frac_reward_zero_std=np.full(steps, 0.8))
+    )
     assert found.since == since
 
 

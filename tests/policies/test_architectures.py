@@ -140,7 +140,7 @@ def no_mask(patch):
     """Padding before a prompt is read like its tokens."""
     true = probing.pad_rows
     patch.setattr(
-        "plumbline.policies.autoregressive.decoders.cached.padded",
+        "plumbline.policies.autoregressive.decoders.cached.pad_rows",
         lambda *args, **kw: ((found := true(*args, **kw))[0], torch.ones_like(found[1])),
     )
 

@@ -325,7 +325,11 @@ SETTINGS = {
         "sampling",
         "warning",
     ),
-    "stale and uncorrected": ({"rl__lag": 2, "rl__old": "rescored"}, "sampling", "warning"),
+    "stale and uncorrected": (
+        {"rl__off_policy_steps": 2, "rl__old": "rescored"},
+        "sampling",
+        "warning",
+    ),
     "an idle clip": ({"rl__algorithm": {"name": "grpo", "clip_high": 0.28}}, "clip-idle", "note"),
     "a hub name": ({"model": {"name": "some/model", "context": 256}}, "reproducible", "note"),
     "threads as the machine has": ({"model": {"tiny": {"context": 512}}}, "reproducible", "note"),

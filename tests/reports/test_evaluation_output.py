@@ -59,12 +59,12 @@ def test_the_figures_stand_above_the_oracle_and_the_baselines_with_their_limits(
     assert [(row["limit"], row["holds"]) for row in rows[2:]] == [("0.1", "no"), ("0.05", "yes")]
 
 
-def test_on_a_terminal_controls_stand_from_the_best_to_the_worst(summary):
+def test_on_a_terminal_baselines_stand_from_the_best_to_the_worst(summary):
     page = io.StringIO()
     Console(file=page, width=100).print(
-        detail_tables({**summary, "controls": {"a": 0.1, "b": 0.3, "c": 0.2}})
+        detail_tables({**summary, "baselines": {"a": 0.1, "b": 0.3, "c": 0.2}})
     )
-    assert re.findall(r"control: (\w)", page.getvalue()) == ["b", "c", "a"]
+    assert re.findall(r"baseline: (\w)", page.getvalue()) == ["b", "c", "a"]
 
 
 def test_there_is_a_table_for_each_thing_that_is_broken_down_by(summary):

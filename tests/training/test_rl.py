@@ -17,7 +17,7 @@ from plumbline.records import Sampling
 from plumbline.rollouts.collect import collect
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
-from plumbline.tasks.source import Source
+from plumbline.tasks.prompt_source import Source
 from plumbline.training import checkpoints
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.pipeline import run_recipe

@@ -15,8 +15,8 @@ from plumbline.recipe.sections import NO_RESULT
 from plumbline.records import Outcome
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
-from plumbline.tasks.source import Source
-from plumbline.training import difficulty
+from plumbline.tasks.prompt_source import Source
+from plumbline.training import prompt_filter
 from plumbline.training import rl as loop
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rl import _collect, _resample, train_rl
@@ -169,13 +169,13 @@ def test_the_filter_keeps_what_it_says_and_goes_on_in_a_file_that_was_cut(
     assert run.rows("rl")[-1]["train/epoch"] == pytest.approx(4 * 4 / len(kept))
 
     lines = (run.folder / "difficulty.jsonl").read_text().splitlines(keepends=True)
-    asked, honest = [], difficulty.collect_parts
+    asked, honest = [], prompt_filter.collect_parts
 
     def watch(sampler, parts, **rest):
         asked.extend(example.id for part in parts for example in part.examples)
         return honest(sampler, parts, **rest)
 
-    monkeypatch.setattr(difficulty, "collect_parts", watch)
+    monkeypatch.setattr(prompt_filter, "collect_parts", watch)
     with Run.start(run.recipe, tmp_path / "again", resume=False):
         (tmp_path / "again" / "difficulty.jsonl").write_text("".join(lines[:9]) + lines[9][:20])
     again = train(tiny_folder, tmp_path / "again", resume=True, filter=BETWEEN, seconds=1e6)
@@ -211,7 +211,7 @@ def test_several_tasks_are_filtered_by_themselves_and_no_more_prompts_are_asked_
     recipe = toy_recipe(**SETTINGS, filter={"samples": 2, "prompts": 7}, order="easy-first")
     with Run.start(recipe, tmp_path / "run", resume=False) as run:
         stage = Stage(run, "rl", Optimiser(tiny_policy.trainable(), recipe.rl.optimiser, 4))
-        chosen = difficulty.choose_prompts(two_tasks(), tiny_policy, None, stage)
+        chosen = prompt_filter.choose_prompts(two_tasks(), tiny_policy, None, stage)
     assert {name: len(examples) for name, examples in chosen.examples.items()} == {"a": 7, "b": 7}
     means = {(row["task"], row["id"]): row["mean"] for row in measured(run)}
     for name, examples in chosen.examples.items():

@@ -213,7 +213,7 @@ def test_a_build_that_was_killed_is_done_again_and_a_users_records_are_left_alon
     commerce_folder, tmp_path
 ):
     killed = tmp_path / "killed"
-    output_guard.claim(killed, RECORDS)
+    output_guard.claim_folder(killed, RECORDS)
     (killed / ".building").touch()
     (killed / "train.jsonl").write_text("half")
     assert (

@@ -20,7 +20,7 @@ from plumbline.config.overrides import as_mapping
 from plumbline.config.section import PositiveInt, Section, no_flags
 from plumbline.recipe.decision_rules import ChecksSection, DecideSection, WatchRule
 from plumbline.recipe.execution import EngineSection, EvaluationSection, RunSection, ScaleSection
-from plumbline.recipe.removed_keys import check_renamed
+from plumbline.recipe.renamed_keys import check_renamed
 from plumbline.records import Sampling
 
 Schedule = Literal["constant", "constant_with_warmup", "cosine", "linear"]

@@ -71,7 +71,7 @@ def html_report(view: RunView, said: Verdict) -> str:
     """The HTML file; of several tasks with sections for each. A section with nothing to say is left
     out."""
     made = [
-        render_section("top", "", view=view, said=said),
+        render_section("top", "", "first_screen", view=view, said=said),
         render_section("checked", "What the checks say", "facts", pairs=sections.check_facts(view)),
     ]
     for one in view.tasks or [view]:

@@ -13,7 +13,7 @@ from plumbline.errors import DataError
 from plumbline.policies.policy import Sampler
 from plumbline.records import Example, Group, Key, Request, Rollout, Sampling, Trajectory
 from plumbline.rollouts.reward_workers import RewardWorkers, check_failures
-from plumbline.tasks.source import Source
+from plumbline.tasks.prompt_source import Source
 from plumbline.tasks.task import Task
 
 

@@ -26,7 +26,7 @@ from plumbline.storage import clear_read_errors, dumps, file_begins_with, shorte
 
 UNSAID = ("name", *NO_RESULT)
 """Keys that are no difference between what was done."""
-LONGEST = 48
+LONGEST = 47
 """Characters of a value that are said."""
 LAST = datetime.max.replace(tzinfo=UTC)
 DEEPEST = 3

@@ -48,7 +48,7 @@ from plumbline.runs.run import RUN, Observer, Run
 from plumbline.seeds import derive
 from plumbline.storage import read_object
 from plumbline.tasks import open_task
-from plumbline.tasks.source import Source, task_shares
+from plumbline.tasks.prompt_source import Source, task_shares
 from plumbline.tasks.task import Task, gold_of
 from plumbline.tasks.task_data import TaskData
 from plumbline.training.stage_evaluations import (

@@ -27,12 +27,12 @@ from plumbline.rollouts.collect import check_judged, collect_parts, task_parts
 from plumbline.runs.lineage import RATES
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
-from plumbline.tasks.source import Source
+from plumbline.tasks.prompt_source import Source
 from plumbline.tasks.task import gold_of
 from plumbline.training.async_rollouts import StepRollouts, open_rollouts
-from plumbline.training.difficulty import choose_prompts
 from plumbline.training.microbatches import Microbatches
 from plumbline.training.optimiser import Optimiser
+from plumbline.training.prompt_filter import choose_prompts
 from plumbline.training.stage import Stage, StepTimer
 from plumbline.training.update import (
     Update,

@@ -21,7 +21,7 @@ from plumbline.rollouts.collect import check_judged, collect_parts, task_parts
 from plumbline.runs.record import DIFFICULTY
 from plumbline.seeds import generator
 from plumbline.storage import JsonLines
-from plumbline.tasks.source import Source
+from plumbline.tasks.prompt_source import Source
 from plumbline.training.async_rollouts import hand_over
 from plumbline.training.stage import Stage, StepTimer
 

@@ -1,0 +1,1 @@
+"""What a policy draws for a task, judged: groups of rollouts."""
