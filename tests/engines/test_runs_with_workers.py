@@ -42,7 +42,7 @@ DRIVER = """
     from plumbline.engines import workers
     from plumbline.errors import EngineError
     from plumbline.training.pipeline import run_recipe
-    from plumbline.recipe import parse
+    from plumbline.recipe import parse_recipe
 
     torch.set_num_threads(1)
     folder, mode = Path(sys.argv[2]), sys.argv[3]
@@ -65,7 +65,7 @@ DRIVER = """
 
     threading.Thread(target=strike, daemon=True).start()
     try:
-        run_recipe(parse(json.loads(sys.argv[1])), folder)
+        run_recipe(parse_recipe(json.loads(sys.argv[1])), folder)
         facts["ended"] = "finished"
     except EngineError as error:
         facts["ended"] = str(error)

@@ -122,7 +122,7 @@ def test_a_recipe_runs_as_a_job_and_ends_with_the_report_of_a_run(
     kept = "".join(path.read_text() for path in job.folder.iterdir())
     assert "the token is [PLB_TEST_TOKEN]" in err
     assert SECRET not in err + kept
-    with RayJob(job)._asked() as client:
+    with RayJob(job)._ray_client() as client:
         assert SECRET not in str(client.get_job_info(job.spec.id))
     assert plumbline("jobs", "follow")[:2] == (0, out), "as often as one likes"
 

@@ -36,7 +36,9 @@ def no_mask_between_completions(patch, model):
 
 def groups_without_a_mask(patch, model):
     """A completion's token sees its own future."""
-    patch.setattr(bands, "_later", lambda places: torch.zeros((places, places), dtype=torch.bool))
+    patch.setattr(
+        bands, "_later_keys", lambda places: torch.zeros((places, places), dtype=torch.bool)
+    )
 
 
 def groups_of_a_neighbour(patch, model):

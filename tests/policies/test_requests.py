@@ -257,12 +257,14 @@ class TestPrefill:
 
     def test_another_beginning_would_be_noticed(self, tiny_policy, monkeypatch):
         """The control: rows that see another beginning than their own record something else."""
-        honest = LeanDecoder._behind
+        honest = LeanDecoder._cache_shared
         wanted = {
             request.key: trajectory for request, trajectory in tiny_policy.sample(self.asked())
         }
         monkeypatch.setattr(
-            LeanDecoder, "_behind", lambda self, shared, rows: honest(self, [9] * len(shared), rows)
+            LeanDecoder,
+            "_cache_shared",
+            lambda self, shared, rows: honest(self, [9] * len(shared), rows),
         )
         for request, trajectory in tiny_policy.sample(self.asked()):
             assert abs(trajectory.logprobs[0] - wanted[request.key].logprobs[0]) > 1e-4

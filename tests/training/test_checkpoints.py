@@ -55,7 +55,10 @@ def test_the_last_and_the_best_are_never_deleted(tmp_path_factory, steps, keep):
             continue
         one._save(step)
         saved.append(step)
-        left = [int(path.name.removeprefix("step-")) for path in checkpoints._all(one.folder)]
+        left = [
+            int(path.name.removeprefix("step-"))
+            for path in checkpoints._list_checkpoints(one.folder)
+        ]
         assert left[-keep:] == saved[-keep:]
         assert len(left) <= keep + 1
         if values:
@@ -66,7 +69,9 @@ def test_the_last_and_the_best_are_never_deleted(tmp_path_factory, steps, keep):
         one.folder / f"step-{saved[-1]:06d}" if saved else None
     )
     checkpoints.keep_best(one.folder)
-    left = [int(path.name.removeprefix("step-")) for path in checkpoints._all(one.folder)]
+    left = [
+        int(path.name.removeprefix("step-")) for path in checkpoints._list_checkpoints(one.folder)
+    ]
     best = min(
         (found for found, value in values.items() if value == max(values.values())), default=None
     )
@@ -89,7 +94,10 @@ def test_what_is_best_outlives_a_resume(tmp_path):
         one.remember_best(step, {checkpoints.EVALUATED: value})
         one._save(step)
         one.memory = checkpoints.read_checkpoint(checkpoints.find_latest(one.folder))[1]["memory"]
-    assert [path.name for path in checkpoints._all(one.folder)] == ["step-000002", "step-000004"]
+    assert [path.name for path in checkpoints._list_checkpoints(one.folder)] == [
+        "step-000002",
+        "step-000004",
+    ]
 
 
 def test_a_copy_of_a_checkpoint_is_none(tmp_path):
@@ -99,7 +107,7 @@ def test_a_copy_of_a_checkpoint_is_none(tmp_path):
         (one.folder / f"step-{step:06d}").rename(one.folder / f"step-{step:06d}.bak")
     one._save(3)
     assert checkpoints.find_latest(one.folder) == one.folder / "step-000003"
-    assert checkpoints._all(one.folder) == [one.folder / "step-000003"]
+    assert checkpoints._list_checkpoints(one.folder) == [one.folder / "step-000003"]
     run = SimpleNamespace(checkpoints=lambda name: tmp_path / name)
     assert Run._checkpoint_step(run, "rl") == 3
 

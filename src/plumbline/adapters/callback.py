@@ -104,7 +104,11 @@ class CheckCallback(CallbackBase):
             self._looked = state.global_step
             self.stopped = self._safely(self._look, args)
         stoppable = self.section.every and self.section.stop and state.global_step < state.max_steps
-        if stoppable and _agreed(self.stopped is not None) and not control.should_training_stop:
+        if (
+            stoppable
+            and _broadcast_stop(self.stopped is not None)
+            and not control.should_training_stop
+        ):
             control.should_save = control.should_training_stop = True
             if self.stopped is not None:
                 _log.error("training stops after a checkpoint: %s", format_message(self.stopped))
@@ -202,7 +206,7 @@ def _completions(args: Any) -> dict[tuple[str, int], Path]:
     return {(file.name, file.stat().st_mtime_ns): file for file in files}
 
 
-def _agreed(stop: bool) -> bool:
+def _broadcast_stop(stop: bool) -> bool:
     """What the main process says, on every rank: one that stops alone leaves the others waiting."""
     import torch.distributed as ranks
 

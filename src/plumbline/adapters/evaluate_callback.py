@@ -198,8 +198,8 @@ class EvaluateCallback(CallbackBase):
             for row, text, reward in rows
         ]
         write_jsonl(Path(args.output_dir) / FOLDER / f"step-{now.step}.jsonl", kept)
-        scored, _, clusters = self._scored(now, now)
-        mean, change = mean_interval(scored, clusters), self._paired(self.first, now)
+        scored, _, clusters = self._paired_rewards(now, now)
+        mean, change = mean_interval(scored, clusters), self._compare_pairs(self.first, now)
         values = {
             "eval_mean_reward": mean.mean,
             "eval_mean_reward_low": mean.low,
@@ -229,7 +229,7 @@ class EvaluateCallback(CallbackBase):
         """Keep this model where it is the best so far, and say how sure that is."""
         facts: dict[str, Any] = {"step": now.step, "mean_reward": asdict(mean)}
         if self.best is not None:
-            change = self._paired(self.best, now)
+            change = self._compare_pairs(self.best, now)
             found = direction(change.difference, change.p_value)
             said = (
                 f"{change.difference:+.3f} on step {self.best.step} (n = {mean.n}), p = "
@@ -258,7 +258,7 @@ class EvaluateCallback(CallbackBase):
         shutil.rmtree(old, ignore_errors=True)
         self.best = now
 
-    def _scored(
+    def _paired_rewards(
         self, before: StepRewards, now: StepRewards
     ) -> tuple[list[float], list[float], list[str] | None]:
         """The rewards [n] of both for the rows that both have one for, and the rows' clusters."""
@@ -267,8 +267,8 @@ class EvaluateCallback(CallbackBase):
         clusters = None if self.clusters is None else [self.clusters[at] for at in known]
         return [before.rewards[at] for at in known], [now.rewards[at] for at in known], clusters
 
-    def _paired(self, before: StepRewards, now: StepRewards) -> PairedDifference:
-        return paired_difference(*self._scored(before, now))
+    def _compare_pairs(self, before: StepRewards, now: StepRewards) -> PairedDifference:
+        return paired_difference(*self._paired_rewards(before, now))
 
     def _answers(self) -> list[str]:
         """The greedy answer to every row [n]."""
@@ -334,13 +334,13 @@ class EvaluateCallback(CallbackBase):
         columns |= {"log_extra": lambda *_: None, "log_metric": lambda *_: None}
         sums = [math.nan] * len(texts)
         for score, weight in zip(self.scores, self.weights, strict=True):
-            for at, value in enumerate(_called(score, columns, len(texts))):
+            for at, value in enumerate(_call_score(score, columns, len(texts))):
                 if value is not None and not math.isnan(value):
                     sums[at] = weight * value + (0.0 if math.isnan(sums[at]) else sums[at])
         return sums
 
 
-def _called(
+def _call_score(
     score: Callable[..., Any], columns: Mapping[str, Any], count: int
 ) -> list[float | None]:
     parameters = inspect.signature(score).parameters

@@ -91,10 +91,10 @@ class VerifiersTask(SplitTask):
                 "task.options.args",
             ) from error
         if env is not self._vf.SingleAgentEnv:
-            raise self._refused(f"its {env.__name__} asks otherwise than once")
+            raise self._unsuitable_error(f"its {env.__name__} asks otherwise than once")
         self._tasks: dict[str, Any] = {}
 
-    def _refused(self, why: str) -> RecipeError:
+    def _unsuitable_error(self, why: str) -> RecipeError:
         return RecipeError(
             f"the environment {self.name} cannot be judged here: {why}",
             "only tasks that are asked once, in text, and judged by functions of the answer alone "
@@ -108,23 +108,23 @@ class VerifiersTask(SplitTask):
             RecipeError: it does.
         """
         if task.plugged_judges():
-            raise self._refused("a model judges its answers")
+            raise self._unsuitable_error("a model judges its answers")
         if task.NEEDS_CONTAINER or task.data.image:
-            raise self._refused("it needs a container")
+            raise self._unsuitable_error("it needs a container")
         if type(task).toolsets(task.config) or type(self._taskset).toolsets(self._taskset.config):
-            raise self._refused("it has tools")
+            raise self._unsuitable_error("it has tools")
         rewards = task.hooks("reward")
         if not rewards:
-            raise self._refused("it has no rewards")
+            raise self._unsuitable_error("it has no rewards")
         if (
             type(task).setup is not self._vf.Task.setup
             or type(task).finalize is not self._vf.Task.finalize
         ):
-            raise self._refused("it prepares a runtime")
+            raise self._unsuitable_error("it prepares a runtime")
         for function in rewards:
             parameter = inspect.signature(function).parameters.get("runtime")
             if parameter is not None and parameter.default is parameter.empty:
-                raise self._refused(f"its reward {function.__name__} looks into a runtime")
+                raise self._unsuitable_error(f"its reward {function.__name__} looks into a runtime")
 
     @property
     def rubric(self) -> str:
@@ -141,7 +141,9 @@ class VerifiersTask(SplitTask):
             data = task.data.model_dump(mode="json")
             examples.append(Example(id=name, messages=self._messages(task), reference=data))
         if self.options.gold is not None:
-            return [replace(one, gold=self._filled(self.options.gold, one)) for one in examples]
+            return [
+                replace(one, gold=self._fill_template(self.options.gold, one)) for one in examples
+            ]
         for template in ("{}", *TEMPLATES):
             answered = [
                 replace(one, gold=template.format(one.reference.get("answer"))) for one in examples
@@ -165,11 +167,13 @@ class VerifiersTask(SplitTask):
         if not asked or any(
             one["role"] not in roles or not isinstance(one["content"], str) for one in asked
         ):
-            raise self._refused("a prompt is no text, or messages of other kinds than texts")
+            raise self._unsuitable_error(
+                "a prompt is no text, or messages of other kinds than texts"
+            )
         return [Message(role=one["role"], content=one["content"]) for one in asked]
 
     @staticmethod
-    def _filled(template: str, example: Example) -> str:
+    def _fill_template(template: str, example: Example) -> str:
         try:
             return template.format_map(example.reference)
         except (KeyError, IndexError, ValueError, AttributeError) as error:

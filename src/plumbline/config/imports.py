@@ -46,7 +46,7 @@ def extras() -> dict[str, tuple[str, ...]]:
     """Which modules each extra of the package brings, as its metadata say; nothing where it is not
     installed."""
     found: dict[str, list[str]] = {}
-    for module, extra in _needs(_ours().get(DISTRIBUTION)):
+    for module, extra in _needs(_own_distributions().get(DISTRIBUTION)):
         if extra:
             found.setdefault(extra, []).append(module)
     return {extra: tuple(modules) for extra, modules in found.items()}
@@ -73,7 +73,7 @@ def needs_of(entry: EntryPoint) -> list[str]:
 
 
 @cache
-def _ours() -> dict[str, Distribution]:
+def _own_distributions() -> dict[str, Distribution]:
     """Plumbline and its environments as they are installed, by name."""
     return {one.name: one for one in reversed([*distributions()]) if _is_ours(one)}
 
@@ -89,13 +89,13 @@ def own_folders() -> list[str]:
     Raises:
         ModelError: Plumbline is not installed, and only found on the path.
     """
-    if DISTRIBUTION not in _ours():
+    if DISTRIBUTION not in _own_distributions():
         raise ModelError("Plumbline is not installed here", "pip install -e . in a clone of it")
-    names = sorted({"plumbline", *(name.replace("-", "_") for name in _ours())})
+    names = sorted({"plumbline", *(name.replace("-", "_") for name in _own_distributions())})
     found = [
         Path(str(spec.origin)).parent for name in names if (spec := find_spec(name)) and spec.origin
     ]
-    paths = [(one, path) for one in _ours().values() for path in one.files or ()]
+    paths = [(one, path) for one in _own_distributions().values() for path in one.files or ()]
     found += sorted(
         Path(str(one.locate_file(path.parent))) for one, path in paths if path.name == "METADATA"
     )
@@ -109,7 +109,7 @@ def find_requirement(module: str) -> str | None:
     The environment `plumbline-NAME` is the folder environments/NAME.
     """
     root = module.partition(".")[0]
-    for name, one in sorted(_ours().items(), key=lambda item: item[0] != DISTRIBUTION):
+    for name, one in sorted(_own_distributions().items(), key=lambda item: item[0] != DISTRIBUTION):
         for needs, extra in _needs(one):
             if needs == root:
                 folder = (
@@ -190,7 +190,10 @@ def import_named(name: str, what: str) -> Any:
             imported.
     """
     module, _, attribute = name.partition(":")
-    here, beside = str(Path.cwd()), [str(folder) for folder in _beside(module) if is_trusting()]
+    here, beside = (
+        str(Path.cwd()),
+        [str(folder) for folder in _folders_beside(module) if is_trusting()],
+    )
     places = ", ".join(dict.fromkeys([here, *beside]))
     advice = (
         "write it as module:name; modules are looked for among the installed packages and then in "
@@ -300,10 +303,10 @@ def note_addresses(words: Iterable[str]) -> None:
 
 def _note(entries: list[str]) -> None:
     if not is_trusting():
-        os.environ[CONSENT] = "\n".join(dict.fromkeys([*filter(None, _noted()), *entries]))
+        os.environ[CONSENT] = "\n".join(dict.fromkeys([*filter(None, _noted_texts()), *entries]))
 
 
-def _noted() -> list[str]:
+def _noted_texts() -> list[str]:
     return os.environ.get(CONSENT, "").split("\n")
 
 
@@ -342,7 +345,7 @@ def is_consented(entry: str) -> bool:
     """Whether the user typed a `module:name`, a `KEY=VALUE` or, with any value, a `KEY=`; or
     consented to all code."""
     return is_trusting() or any(
-        entry == one or (entry[-1:] == "=" and one.startswith(entry)) for one in _noted()
+        entry == one or (entry[-1:] == "=" and one.startswith(entry)) for one in _noted_texts()
     )
 
 
@@ -373,7 +376,7 @@ def check_reach(place: str, what: str) -> None:
         UntrustedCodeError: neither did the user type it, nor consent to all.
     """
     if not is_trusting() and not any(
-        one and f"{place}/".startswith(f"{one.rstrip('/')}/") for one in _noted()
+        one and f"{place}/".startswith(f"{one.rstrip('/')}/") for one in _noted_texts()
     ):
         raise UntrustedCodeError(
             f"{_naming_file(place)} names {what} at {place}, and nothing is asked of an address because "
@@ -428,7 +431,7 @@ def code_file(module: str) -> Path | None:
     )
     for place in [
         *folders,
-        *(folder.joinpath(top, *inner) for folder in (Path.cwd(), *_beside(module))),
+        *(folder.joinpath(top, *inner) for folder in (Path.cwd(), *_folders_beside(module))),
     ]:
         for file in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
             if file.is_file():
@@ -440,7 +443,7 @@ def _is_file(module: str) -> bool:
     return module.casefold().endswith(_RECIPE)
 
 
-def _beside(module: str) -> list[Path]:
+def _folders_beside(module: str) -> list[Path]:
     """The folders of the files that name something of a module; the last that was read is the
     first."""
     return [

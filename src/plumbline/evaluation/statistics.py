@@ -265,13 +265,13 @@ def _skewness(array: NDArray[np.float64], clusters: Clusters) -> float:
     sums = np.bincount(place, weights=array - array.mean())
     means = sums / counts
     by_sums, by_means = (
-        _cubed(sums),
-        _cubed(means - means.mean()) * _cubed(counts) * len(counts) ** 0.5,
+        _cube_share(sums),
+        _cube_share(means - means.mean()) * _cube_share(counts) * len(counts) ** 0.5,
     )
     return min(by_sums, by_means, key=abs) if by_sums * by_means > 0 else 0.0
 
 
-def _cubed(numbers: NDArray[Any]) -> float:
+def _cube_share(numbers: NDArray[Any]) -> float:
     """The sum of the cubes of numbers [C] by the cube of their length."""
     length = math.sqrt(float(numbers @ numbers))
     return float((numbers**3).sum()) / length**3 if length > TIE else 0.0

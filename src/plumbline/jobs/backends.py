@@ -152,7 +152,7 @@ class RayJob:
             EngineError: the cluster does not take it.
         """
         spec = self.job.spec
-        with self._asked() as client:
+        with self._ray_client() as client:
             client.submit_job(
                 entrypoint=shlex.join(spec.command()),
                 submission_id=spec.id,
@@ -166,7 +166,7 @@ class RayJob:
         """What Ray says of the job; `unknown` where the cluster does not answer or does not know
         it."""
         try:
-            with self._asked() as client:
+            with self._ray_client() as client:
                 info = client.get_job_info(self.job.spec.id)
                 status: Any = STATES.get(str(info.status), "unknown")
                 code = info.driver_exit_code if isinstance(info.driver_exit_code, int) else None
@@ -176,7 +176,7 @@ class RayJob:
 
     def log(self) -> str:
         """All that the job has printed, as far as the cluster still has it."""
-        with suppress(EngineError), self._asked() as client:
+        with suppress(EngineError), self._ray_client() as client:
             return str(client.get_job_logs(self.job.spec.id)).encode(errors="replace").decode()
         return ""
 
@@ -186,11 +186,11 @@ class RayJob:
         Raises:
             EngineError: nothing answers, or the cluster does not know it.
         """
-        with self._asked() as client:
+        with self._ray_client() as client:
             client.stop_job(self.job.spec.id)
 
     @contextmanager
-    def _asked(self) -> Iterator[Any]:
+    def _ray_client(self) -> Iterator[Any]:
         """Ray's client, and whatever it raises as an error of ours: it does not check what a
         dashboard answers.
 

@@ -86,7 +86,7 @@ def restrict(logits: Tensor, sampling: Sampling, keep: Tensor | None = None) -> 
     scaled = logits if logits.dtype == torch.float64 else logits.float()
     if sampling.temperature != 1.0:
         scaled = scaled / sampling.temperature
-    outside = _outside(scaled.detach(), sampling)
+    outside = _filtered_tokens(scaled.detach(), sampling)
     if outside is None:
         return scaled
     if keep is not None:
@@ -94,7 +94,7 @@ def restrict(logits: Tensor, sampling: Sampling, keep: Tensor | None = None) -> 
     return scaled.masked_fill(outside, float("-inf"))
 
 
-def _outside(scaled: Tensor, sampling: Sampling) -> Tensor | None:
+def _filtered_tokens(scaled: Tensor, sampling: Sampling) -> Tensor | None:
     """Which tokens the filters remove, bool [..., V]; None where there is no filter."""
     outside = None
     vocabulary = scaled.shape[-1]

@@ -624,7 +624,7 @@ class Script:
                 return ""
             self._depth += 1
             try:
-                end = self._statement(node, scope)
+                end = self._run_statement(node, scope)
             finally:
                 self._depth -= 1
             if end:
@@ -639,7 +639,7 @@ class Script:
                 "give --model, --data and --reward",
             )
 
-    def _statement(self, node: ast.stmt, scope: Scope) -> str:
+    def _run_statement(self, node: ast.stmt, scope: Scope) -> str:
         match node:
             case ast.Assign(targets=targets, value=value):
                 found = self.value(value, scope)

@@ -95,7 +95,7 @@ class RewardFile:
         if name:
             self._need(name, scope, name)
             return name
-        node, where = _origin(value)
+        node, where = _value_origin(value)
         if (
             isinstance(value, Function)
             and value.origin is None
@@ -309,7 +309,7 @@ def module_name(script: Path) -> str:
     return f"{'' if name[0].isalpha() else 'from_'}{name}_rewards"[-80:].lstrip("_0123456789")
 
 
-def _origin(value: Any) -> tuple[Any, Scope]:
+def _value_origin(value: Any) -> tuple[Any, Scope]:
     """The expression that makes a value, and where it stands."""
     if isinstance(value, Function | Instance) and value.origin is not None:
         return value.origin

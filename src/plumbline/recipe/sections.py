@@ -429,7 +429,7 @@ class RlSection(Section):
         return ALGORITHMS[name].inside(options)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistent(self) -> Self:
         self.optimiser.check_warmup(self.steps)
         if self.seconds is not None and self.off_policy_steps:
             raise ValueError(

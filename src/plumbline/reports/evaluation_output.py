@@ -46,7 +46,7 @@ def evaluation_tables(summary: Values) -> list[Table]:
     Args:
         summary: what `evaluation.summary.summarise_with_references` gives.
     """
-    return [_figures(summary), *(_breakdown(summary, what) for what in summary["by"])]
+    return [_figures(summary), *(_breakdown_table(summary, what) for what in summary["by"])]
 
 
 def check_format(form: str) -> None:
@@ -114,7 +114,7 @@ def _figures(summary: Values) -> Table:
     return Table.of("figures", f"Figures, {_describe_evaluation(summary)}", columns, rows)
 
 
-def _breakdown(summary: Values, what: str) -> Table:
+def _breakdown_table(summary: Values, what: str) -> Table:
     values: Mapping[str, Values] = summary["by"][what]
     keys = list(next(iter(values.values())))
     titles = {ACCURACY: "Accuracy", RIGHT: "All right", **summary["titles"]}

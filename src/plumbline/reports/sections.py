@@ -800,10 +800,10 @@ def hide_folder(view: RunView, text: str) -> str:
 
 def environment_facts(view: RunView) -> Facts:
     """Versions and machine, nested keys joined."""
-    return [(key, hide_folder(view, value)) for key, value in _flat(view.environment)][:60]
+    return [(key, hide_folder(view, value)) for key, value in _flatten(view.environment)][:60]
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     for key, value in values.items():
         name = f"{prefix}{key}"
         if (
@@ -813,7 +813,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
         ):
             yield name, ", ".join(f"{k} {v}" for k, v in value.items())
         elif isinstance(value, dict) and value and len(prefix) < 60:
-            yield from _flat(value, f"{name}.")
+            yield from _flatten(value, f"{name}.")
         elif key == "command" and isinstance(value, list):
             yield name, shlex.join(map(str, value))
         else:

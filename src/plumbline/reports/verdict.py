@@ -91,7 +91,7 @@ def stage_verdict(
             f"{other.mode} answers disagree: their reward {moved} ({_describe_certainty(other.reward)})"
         )
     if reward.direction != "same" and any(change.is_form for change in comparison.parts):
-        clauses.append(_origin(comparison))
+        clauses.append(_change_origin(comparison))
     floor = bounds.floor if bounds else None
     if floor is not None and reward.after.mean <= floor[1].mean:
         clauses.append(
@@ -299,7 +299,7 @@ def _first_to_last(comparison: Comparison, whole: Comparison) -> str:
     )
 
 
-def _origin(comparison: Comparison) -> str:
+def _change_origin(comparison: Comparison) -> str:
     """Whether the change is in the form of the answers or in their content, by the parts that moved
     with it."""
     direction = comparison.reward.direction

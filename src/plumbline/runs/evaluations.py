@@ -83,11 +83,11 @@ def to_json(evaluation: Evaluation) -> dict[str, Any]:
     alone."""
     values = asdict(evaluation)
     for row in values["rows"]:
-        _shorten(row)
+        _shorten_row(row)
     return values
 
 
-def _shorten(row: dict[str, Any]) -> None:
+def _shorten_row(row: dict[str, Any]) -> None:
     for name in ("turns", "asked", "cut"):
         if not row[name]:
             del row[name]
@@ -128,7 +128,7 @@ class PartialEvaluation:
         found: list[Judged | Unjudged] = []
         for number, values in enumerate(self._file.rows()[1:], start=2):
             try:
-                row = _unjudged(values) if "failure" in values else _judged(values)
+                row = _read_unjudged(values) if "failure" in values else _read_judged(values)
             except (TypeError, KeyError, ValueError) as error:
                 raise DataError(
                     f"{self._file.path}:{number}: {one_line(error)}", "delete the file"
@@ -141,7 +141,7 @@ class PartialEvaluation:
         for row in rows:
             values = asdict(row)
             if isinstance(row, Judged):
-                _shorten(values)
+                _shorten_row(values)
             self._file.append(values)
 
     def remove(self) -> None:
@@ -174,8 +174,8 @@ def read_evaluation(path: Path) -> Evaluation:
 
 def _evaluation(values: dict[str, Any]) -> Evaluation:
     """Raises TypeError, KeyError or ValueError where the values are those of no evaluation."""
-    rows = tuple(map(_judged, _objects(values["rows"], "rows")))
-    unjudged = tuple(map(_unjudged, _objects(values["unjudged"], "unjudged")))
+    rows = tuple(map(_read_judged, _objects(values["rows"], "rows")))
+    unjudged = tuple(map(_read_unjudged, _objects(values["unjudged"], "unjudged")))
     counts = Counter([row.id for row in rows] + [row.id for row in unjudged])
     if not counts:
         raise ValueError("it has no answers")
@@ -208,13 +208,13 @@ def _objects(values: Any, name: str) -> list[dict[str, Any]]:
     return values
 
 
-def _unjudged(values: dict[str, Any]) -> Unjudged:
+def _read_unjudged(values: dict[str, Any]) -> Unjudged:
     row = Unjudged(**values)
     _check_texts(asdict(row), "unjudged")
     return row
 
 
-def _judged(values: dict[str, Any]) -> Judged:
+def _read_judged(values: dict[str, Any]) -> Judged:
     row = Judged(**{**values, **{name: tuple(values.get(name, ())) for name in ("turns", "asked")}})
     _check_judged(row)
     return row

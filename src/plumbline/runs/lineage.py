@@ -204,10 +204,10 @@ def find_origins(runs: Sequence[RunRecord]) -> dict[str, Origin]:
     are gone by the names in its path.
     """
     places = {run.folder.resolve(): run for run in runs}
-    return {run.name: _origin(run, places) for run in runs}
+    return {run.name: _start_model(run, places) for run in runs}
 
 
-def _origin(run: RunRecord, places: Mapping[Path, RunRecord]) -> Origin:
+def _start_model(run: RunRecord, places: Mapping[Path, RunRecord]) -> Origin:
     model = run.section("model").get("name")
     if not isinstance(model, str):
         return Origin("")
@@ -373,10 +373,10 @@ def changes_text(found: Sequence[KeyChange], most: int | None = None) -> str:
 def _change_text(key: str, old: Any, new: Any) -> str:
     if isinstance(old, Mapping) or isinstance(new, Mapping):
         return f"{key} {'left out' if new is None else 'added' if old is None else 'replaced'}"
-    return f"{key} {_short(old)} → {_short(new)}"
+    return f"{key} {_value_text(old)} → {_value_text(new)}"
 
 
-def _short(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if value is None:
         return "none"
     text = value if isinstance(value, str) else dumps(value)

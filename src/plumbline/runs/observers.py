@@ -126,7 +126,7 @@ class LiveView(Observer):
             if now - self.last_line > SECONDS_BETWEEN_LINES or row["step"] == total:
                 self.last_line = now
                 values = "  ".join(
-                    f"{label} {_short(self.latest[key])}"
+                    f"{label} {_value_text(self.latest[key])}"
                     for key, label in SHOWN
                     if key in self.latest
                 )
@@ -177,7 +177,9 @@ class LiveView(Observer):
 
     def __rich__(self) -> RenderableType:
         """The bars, and under them the present stage's numbers."""
-        shown = [(label, _short(self.latest[key])) for key, label in SHOWN if key in self.latest]
+        shown = [
+            (label, _value_text(self.latest[key])) for key, label in SHOWN if key in self.latest
+        ]
         if not shown:
             return self.progress
         table = Table.grid(padding=(0, 2))
@@ -225,7 +227,7 @@ def sparkline(values: list[float]) -> str:
     return "".join(BARS[int((value - low) / (high - low) * (len(BARS) - 1))] for value in values)
 
 
-def _short(value: float) -> str:
+def _value_text(value: float) -> str:
     if isinstance(value, int) or value == 0:
         return f"{value:g}"
     return f"{value:.1e}" if abs(value) < 1e-3 or abs(value) >= 1e5 else f"{value:.3f}"

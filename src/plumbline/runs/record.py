@@ -298,7 +298,7 @@ class RunRecord(RunFolder):
     def planned(self) -> dict[str, int | None]:
         """The stages that its recipe trains, in order, with their steps; None where these depend on
         the data."""
-        return _planned(self.recipe)
+        return _planned_stages(self.recipe)
 
     @property
     def control(self) -> bool:
@@ -346,7 +346,7 @@ def read_record(folder: Path, name: str) -> RunRecord:
         why=wrong[0] if wrong else why,
         recipe=values,
         identity=identity,
-        started=_started(folder, events),
+        started=_start_time(folder, events),
         seconds=float(sum(seconds)),
         steps={
             stage: steps[stage]
@@ -406,7 +406,7 @@ def _to_json_value(value: Any) -> Any:
     return value if known else str(value)
 
 
-def _planned(recipe: Mapping[str, Any]) -> dict[str, int | None]:
+def _planned_stages(recipe: Mapping[str, Any]) -> dict[str, int | None]:
     model = as_mapping(recipe.get("model"))
     sections = {
         "base": as_mapping(model.get("tiny")),
@@ -426,7 +426,7 @@ def _last_stage(
     keys: Sequence[EvaluationKey], recipe: Mapping[str, Any]
 ) -> tuple[EvaluationKey, ...]:
     """The keys of the last stage that was trained here and evaluated."""
-    trained = list(_planned(recipe)) or (["base"] if recipe else STAGES)
+    trained = list(_planned_stages(recipe)) or (["base"] if recipe else STAGES)
     for stage in reversed(trained):
         if found := tuple(key for key in keys if key.stage == stage):
             return found
@@ -449,7 +449,7 @@ def _status(
     return "stopped", stopped or "killed, or its machine went down"
 
 
-def _started(folder: Path, events: Sequence[Mapping[str, Any]]) -> datetime | None:
+def _start_time(folder: Path, events: Sequence[Mapping[str, Any]]) -> datetime | None:
     """When the run began; a folder that was copied without its times says so only by its events."""
     begun = [row for row in events if row["kind"] == "started"]
     for row in reversed(begun):

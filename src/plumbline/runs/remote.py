@@ -244,7 +244,7 @@ class Store:
     def read(self, key: str) -> bytes | None:
         """The bytes at a key; None where there is nothing."""
         with suppress(FileNotFoundError), self._clear(f"read {key}"):
-            return bytes(self.fs.cat_file(self._ordinary(key, LARGEST_JSON)))
+            return bytes(self.fs.cat_file(self._readable_path(key, LARGEST_JSON)))
         return None
 
     def get(self, key: str, path: Path, size: int) -> None:
@@ -258,7 +258,7 @@ class Store:
             StorageError: the store does not answer.
         """
         with self._clear(f"read {key}"):
-            self.fs.get_file(self._ordinary(key, size), str(path))
+            self.fs.get_file(self._readable_path(key, size), str(path))
 
     def write(self, key: str, content: bytes | Path) -> None:
         """Write bytes or a file in place of what is there: the new content is there whole, or the
@@ -268,7 +268,7 @@ class Store:
             FileNotFoundError: there is no such file, or no such place (a bucket).
             StorageError: the store does not answer, or refuses.
         """
-        at = self._at(key)
+        at = self._key_path(key)
         beside = at if self.atomic else f"{at}.{secrets.token_hex(4)}.tmp"
         with self._clear(f"write {key}"):
             if not self.atomic:
@@ -305,24 +305,24 @@ class Store:
         """Remove what is at keys; what is gone already is well."""
         for key in keys:
             with suppress(FileNotFoundError), self._clear(f"remove {key}"):
-                self.fs.rm_file(self._at(key))
+                self.fs.rm_file(self._key_path(key))
 
-    def _at(self, key: str) -> str:
+    def _key_path(self, key: str) -> str:
         return f"{self.root}/{key}"
 
-    def _ordinary(self, key: str, most: int) -> str:
+    def _readable_path(self, key: str, most: int) -> str:
         """Where a key is read; in a folder of this machine a pipe would be waited for, and a device
         has no end."""
         if getattr(self.fs, "local_file", False):
-            status = Path(self._at(key)).stat()
-            check_regular(Path(self._at(key)), status.st_mode, StorageError)
+            status = Path(self._key_path(key)).stat()
+            check_regular(Path(self._key_path(key)), status.st_mode, StorageError)
             if status.st_size > most:
                 raise DamagedError(
                     f"{key} at {self.address} is damaged: it has {status.st_size} bytes, and at "
                     f"most {most} are read",
                     "see docs/cluster.md on what to do",
                 )
-        return self._at(key)
+        return self._key_path(key)
 
     @contextmanager
     def _clear(self, what: str) -> Iterator[None]:

@@ -98,7 +98,7 @@ class Grammars:
             if compiled is not None:
                 self._kept[text] = compiled
         if compiled is None:
-            compiled = self._compiled(text)
+            compiled = self._compile(text)
             with self._lock:
                 self._kept[text] = compiled
                 while (
@@ -108,7 +108,7 @@ class Grammars:
                     self._kept.popitem(last=False)
         return SchemaConstraint(compiled, self._width, self._policy.chat.stop_ids[0])
 
-    def _compiled(self, text: str) -> Any:
+    def _compile(self, text: str) -> Any:
         """Compile in a thread, which is left alone where it takes too long; there is one at a
         time."""
         done: Future[Any] = Future()
@@ -193,9 +193,9 @@ def check_schema(schema: Mapping[str, Any]) -> str:
     try:
         text = json.dumps(schema, separators=(",", ":"), allow_nan=False)
     except ValueError as error:
-        raise _refused("it has a number that JSON cannot say") from error
+        raise _schema_error("it has a number that JSON cannot say") from error
     if len(text) > BYTES:
-        raise _refused(f"it has {len(text)} characters, and {BYTES} are allowed")
+        raise _schema_error(f"it has {len(text)} characters, and {BYTES} are allowed")
     total = 0
     for node in nodes:
         total += sum(
@@ -209,29 +209,31 @@ def check_schema(schema: Mapping[str, Any]) -> str:
                 total += _counts(pattern)
         reference = node.get("$ref", "#")
         if isinstance(reference, str) and not reference.startswith("#"):
-            raise _refused("a $ref leads out of it")
+            raise _schema_error("a $ref leads out of it")
     if total > COUNT:
-        raise _refused(
+        raise _schema_error(
             f"what it counts (lengths, items, repetitions) adds up to {total}, and {COUNT} is the "
             "most"
         )
     return text
 
 
-def _refused(why: str) -> RecipeError:
+def _schema_error(why: str) -> RecipeError:
     return RecipeError(f"the JSON schema is refused: {why}", "ask for a smaller one")
 
 
 def _counts(pattern: str) -> int:
     """How often the parts of a regular expression are repeated at most, by its counts."""
     if len(pattern) > PATTERN:
-        raise _refused(f"a pattern has {len(pattern)} characters, and {PATTERN} are allowed")
+        raise _schema_error(f"a pattern has {len(pattern)} characters, and {PATTERN} are allowed")
     product = math.prod(
         max(1, *(int(count) for count in re.findall(r"[0-9]+", counts)))
         for counts in re.findall(r"\{([0-9,\s]+)\}", pattern)
     )
     if product > PATTERN:
-        raise _refused(f"the counts of a pattern multiply to {product}, and {PATTERN} is the most")
+        raise _schema_error(
+            f"the counts of a pattern multiply to {product}, and {PATTERN} is the most"
+        )
     return product
 
 
@@ -250,4 +252,4 @@ def _nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
         ]
         if not level:
             return
-    raise _refused(f"it has more than {DEPTH} levels")
+    raise _schema_error(f"it has more than {DEPTH} levels")

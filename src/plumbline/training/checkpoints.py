@@ -68,7 +68,7 @@ def save_checkpoint(
         except Exception:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
-    found = {_step(path): path for path in _all(folder)}
+    found = {_step(path): path for path in _list_checkpoints(folder)}
     for old in found.keys() - choose_kept(list(found), keep, best):
         shutil.rmtree(found[old], ignore_errors=True)
     return final
@@ -89,7 +89,7 @@ def choose_kept(steps: Sequence[int], keep: int, best: int | None) -> set[int]:
 def keep_best(folder: Path) -> None:
     """Remove the checkpoints of a stage that is finished, but for that of an evaluation better than
     the last one's."""
-    found = {_step(path): path for path in _all(folder)}
+    found = {_step(path): path for path in _list_checkpoints(folder)}
     best = read_object(found[max(found)] / STATE)["memory"].get(BEST) if found else None
     stays = [step for step in found if best is not None and step <= best[1] < max(found)][-1:]
     for step in found.keys() - stays:
@@ -102,7 +102,7 @@ def find_latest(folder: Path) -> Path | None:
     """The newest whole checkpoint, after sweeping away what a kill left half written."""
     for leftover in folder.glob(".writing-*"):
         shutil.rmtree(leftover, ignore_errors=True)
-    found = _all(folder)
+    found = _list_checkpoints(folder)
     return found[-1] if found else None
 
 
@@ -122,7 +122,11 @@ def read_checkpoint(checkpoint: Path) -> tuple[dict[str, Tensor], dict[str, Any]
             key: state[key] for key in ("step", "marks", "memory")
         }
     except Exception as error:
-        before = [step for step in map(_step, _all(checkpoint.parent)) if step < _step(checkpoint)]
+        before = [
+            step
+            for step in map(_step, _list_checkpoints(checkpoint.parent))
+            if step < _step(checkpoint)
+        ]
         where = (
             f"the one before it, step {before[-1]}"
             if before
@@ -149,7 +153,7 @@ def _step(checkpoint: Path) -> int:
     return int(checkpoint.name.removeprefix("step-"))
 
 
-def _all(folder: Path) -> list[Path]:
+def _list_checkpoints(folder: Path) -> list[Path]:
     # a copy of one may lie beside it
     found = (path for path in folder.glob("step-*") if path.name[5:].isdecimal())
     return sorted((path for path in found if (path / STATE).is_file()), key=_step)

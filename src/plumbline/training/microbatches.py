@@ -273,7 +273,7 @@ class Microbatches:
             threads = max(1, min(1 + helpers, tokens // WORTH_A_MICROBATCH))
             most = max(1, tokens // threads)
             wanted = round_up(len(cut(most)), threads)
-            return cut(_least(lambda tokens: len(cut(tokens)) <= wanted, most))
+            return cut(_find_least(lambda tokens: len(cut(tokens)) <= wanted, most))
 
         return even
 
@@ -303,7 +303,7 @@ class Microbatches:
                 release_after_error(error)
                 break
             self.clear()
-            found.append((_first(cut, tokens), read_peak(self.device)))
+            found.append((_first_tokens(cut, tokens), read_peak(self.device)))
             if len(found) == 1 or found[1][0] > found[0][0]:
                 (less, low), (more, high) = (0, before) if len(found) == 1 else found[0], found[-1]
                 slope = max(1.0, (high - low) / (more - less))
@@ -347,10 +347,10 @@ def _size(cut: Callable[[int], Any], tokens: int) -> int:
     """The fewest tokens with which a batch is cut as with so many: those of its largest
     micro-batch."""
     wanted = cut(tokens)
-    return _least(lambda fewer: cut(fewer) == wanted, tokens)
+    return _find_least(lambda fewer: cut(fewer) == wanted, tokens)
 
 
-def _least(enough: Callable[[int], bool], tokens: int) -> int:
+def _find_least(enough: Callable[[int], bool], tokens: int) -> int:
     """The fewest tokens that are enough, where so many are."""
     low, high = 0, tokens
     while high - low > 1:
@@ -359,7 +359,7 @@ def _least(enough: Callable[[int], bool], tokens: int) -> int:
     return high
 
 
-def _first(cut: Cut[Part], tokens: int) -> int:
+def _first_tokens(cut: Cut[Part], tokens: int) -> int:
     """Tokens of the first of the micro-batches; of one that holds a single answer, half of what two
     need."""
 

@@ -118,7 +118,9 @@ def test_slots_that_see_one_another_are_another_distribution(policy, monkeypatch
     )
     honest = policy.score(trajectories)
     monkeypatch.setattr(
-        packing, "_visible", lambda at: torch.ones((len(at), len(at)), dtype=torch.bool).tril()
+        packing,
+        "_visible_tokens",
+        lambda at: torch.ones((len(at), len(at)), dtype=torch.bool).tril(),
     )
     assert (honest.logprobs - honest.recorded).abs().max() < 1e-5
     assert (policy.score(trajectories).logprobs - honest.recorded).abs().max() > 0.05

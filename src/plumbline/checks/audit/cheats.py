@@ -89,7 +89,7 @@ def cheapest_cheat(
     search = _Search(runner, seeking)
     population = list(_first_answers(lending, baselines))
     crowd = [population[place] for place in rng.permutation(len(population))]
-    best, idle = search.best(population), 0
+    best, idle = search.keep_best(population), 0
     joined: set[Answer] = set()
     while search.goes_on() and idle < IDLE:
         if best[0] in joined:
@@ -97,7 +97,7 @@ def cheapest_cheat(
         else:  # a new best is put together with everything once
             joined.add(best[0])
             children = [_join_pieces(best[0], other) for other in crowd]
-        before, best = best, search.best([*best, *children])
+        before, best = best, search.keep_best([*best, *children])
         idle = idle + 1 if best == before else 0
     if runner.hangs >= HANGS:
         return None
@@ -142,7 +142,7 @@ class _Search:
         self.count += 1
         return self.runner.judge_once(Case(example, "a cheat", text_for(answer, example))).reward
 
-    def best(self, answers: Sequence[Answer]) -> list[Answer]:
+    def keep_best(self, answers: Sequence[Answer]) -> list[Answer]:
         """The `KEPT` answers that earn most; of equals the shorter."""
         for answer in answers:
             if answer not in self.earned and self.goes_on():

@@ -123,7 +123,7 @@ class _Bands(torch.autograd.Function):
             scores = band.flatten(2, 3) @ keys[:, :, : width + seen].mT
             each = scores.view(*band.shape[:-1], width + seen)
             each[..., width + seen - (end - start) :].masked_fill_(
-                _later(end - start), float("-inf")
+                _later_keys(end - start), float("-inf")
             )
             if hidden is not None:
                 each[..., :width].masked_fill_(hidden, float("-inf"))
@@ -173,7 +173,7 @@ def _bands(places: int, seen: int) -> list[tuple[int, int, int]]:
     return [(start, end, seen - places + end) for start, end in ends]
 
 
-def _later(places: int) -> Tensor:
+def _later_keys(places: int) -> Tensor:
     """What the places of a band do not see of their own keys: bool [C, C]."""
     return torch.ones((places, places), dtype=torch.bool).triu(1)
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from plumbline.policies.autoregressive.decoders.cached import CachedDecoder
-from plumbline.policies.autoregressive.decoders.lean import LeanDecoder, unsupported
+from plumbline.policies.autoregressive.decoders.lean import LeanDecoder, explain_unsupported
 from plumbline.policies.autoregressive.packing import (
     Pack,
     install_shared_attention,
@@ -137,7 +137,7 @@ def probe(model: Any, *, cached: bool = False) -> Abilities:
         if not shared:
             remove_shared_attention(model)
             packing = packing and all(_packs_beyond(model, window) for window in windows(model))
-        reason = unsupported(model) or trial.explain_disagreement(
+        reason = explain_unsupported(model) or trial.explain_disagreement(
             lambda: _run_decoder(model, prompts, answers)
         )
         if not reason and uses_onednn(model):

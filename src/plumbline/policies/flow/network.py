@@ -124,12 +124,12 @@ class FlowNetwork(nn.Module):
             return Prefix(ids, lengths)
         clean = torch.ones(len(ids), device=self.device)
         positions = torch.arange(ids.shape[1], device=self.device).expand(len(ids), -1)
-        _, past = self._through(
+        _, past = self._run_layers(
             ids, self._condition(clean, torch.zeros_like(clean)), positions, there
         )
         return Prefix(ids, lengths, past)
 
-    def _through(
+    def _run_layers(
         self,
         ids: Tensor,
         condition: Tensor,
@@ -164,13 +164,13 @@ class FlowNetwork(nn.Module):
         if self.config.attention == "prefix":
             there = torch.arange(longest, device=canvas.device) < prefix.lengths.unsqueeze(1)
             seen = torch.cat([there, torch.ones_like(canvas, dtype=torch.bool)], dim=1)
-            states, _ = self._through(canvas, condition, within, seen, prefix.past)
+            states, _ = self._run_layers(canvas, condition, within, seen, prefix.past)
         else:
             ids = torch.zeros((rows, longest + size), dtype=torch.long, device=canvas.device)
             ids[:, :longest] = prefix.ids
             positions = torch.arange(longest + size, device=canvas.device).expand(rows, -1)
             seen = positions < (prefix.lengths + size).unsqueeze(1)
-            states, _ = self._through(ids.scatter(1, within, canvas), condition, positions, seen)
+            states, _ = self._run_layers(ids.scatter(1, within, canvas), condition, positions, seen)
             states = states.gather(1, within.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
         return self._read_out(states, condition)
 
@@ -508,7 +508,7 @@ class TimedBackbone(FlowNetwork):
 
     def _read_out(self, states: Tensor, condition: Tensor) -> Tensor:
         """See `FlowNetwork`."""
-        return _modulated(self.norm(states), *self.modulation(condition))
+        return _modulate(self.norm(states), *self.modulation(condition))
 
 
 class TimedLayer(nn.Module):
@@ -530,7 +530,7 @@ class TimedLayer(nn.Module):
         """See `Layer.forward`; the rotation is as the backbone takes it."""
         shift_a, scale_a, gate_a, shift_f, scale_f, gate_f = self.modulation(condition)
         layer, cache = self.layer, _Past(past)
-        inner = _modulated(layer.input_layernorm(states), shift_a, scale_a)
+        inner = _modulate(layer.input_layernorm(states), shift_a, scale_a)
         mixed, _ = layer.self_attn(
             hidden_states=inner,
             position_embeddings=rotation,
@@ -539,9 +539,9 @@ class TimedLayer(nn.Module):
             ),
             past_key_values=cache,
         )
-        states = states + _gated(mixed, gate_a)
-        inner = _modulated(layer.post_attention_layernorm(states), shift_f, scale_f)
-        states = states + _gated(layer.mlp(inner), gate_f)
+        states = states + _apply_gate(mixed, gate_a)
+        inner = _modulate(layer.post_attention_layernorm(states), shift_f, scale_f)
+        states = states + _apply_gate(layer.mlp(inner), gate_f)
         return states, *cache.own
 
 
@@ -560,11 +560,11 @@ class _Past:
         return torch.cat([self.past[0], keys], dim=2), torch.cat([self.past[1], values], dim=2)
 
 
-def _modulated(states: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+def _modulate(states: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
     return (states.float() * (1 + scale) + shift).to(states.dtype)
 
 
-def _gated(states: Tensor, gate: Tensor) -> Tensor:
+def _apply_gate(states: Tensor, gate: Tensor) -> Tensor:
     return (states.float() * (1 + gate)).to(states.dtype)
 
 

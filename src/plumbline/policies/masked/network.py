@@ -103,7 +103,7 @@ class Network:
         once."""
         model = model or self.model
         device = model.device
-        cuts = [self._kept(len(prompt)) for prompt in prompts]
+        cuts = [self._cacheable_length(len(prompt)) for prompt in prompts]
         halves = [[prompt[cut:] for prompt, cut in zip(prompts, cuts, strict=True)]]
         halves += [[prompt[:cut] for prompt, cut in zip(prompts, cuts, strict=True)]]
         (rest, there), (ids, seen) = (
@@ -115,7 +115,7 @@ class Network:
         gathered = BlockCache()
         sees = seen[:, None, None]
         if self.block is not None:
-            sees = sees & self._earlier(
+            sees = sees & self._sees_earlier(
                 torch.arange(ids.shape[1], device=device).unsqueeze(0)
             ).unsqueeze(1)
         mask = make_additive_mask(sees, model.dtype).expand(-1, -1, ids.shape[1], -1)
@@ -129,13 +129,13 @@ class Network:
         keys, values = tuple(key for key, _ in layers), tuple(value for _, value in layers)
         return Prompts(kept, rest, lengths, keys, values, last)
 
-    def _kept(self, length: int) -> int:
+    def _cacheable_length(self, length: int) -> int:
         """Tokens of a prompt that see nothing of the canvas."""
         if self.block is not None:
             return length // self.block * self.block
         return length if self.attention == "prefix" else 0
 
-    def _earlier(self, positions: Tensor) -> Tensor:
+    def _sees_earlier(self, positions: Tensor) -> Tensor:
         """[R, Q, Q] bool: which of the tokens at these positions [R, Q] stand in a token's own
         block or before it."""
         assert self.block is not None
@@ -170,7 +170,7 @@ class Network:
         sees = torch.cat([past, own], dim=1).unsqueeze(1)  # [R, 1, keys]
         ids = self._append_canvas(prompts, canvas, at)
         if self.block is not None:
-            earlier = self._earlier(positions)
+            earlier = self._sees_earlier(positions)
             sees = sees & torch.cat([past.unsqueeze(1).expand(-1, len(index), -1), earlier], dim=2)
             if clean is not None:
                 # Queries and keys: the finished copy, then the unfinished one, which sees itself in

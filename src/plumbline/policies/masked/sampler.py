@@ -81,7 +81,7 @@ def spread(values: Tensor, at_rl: Tensor, fill: float = float("-inf")) -> Tensor
     return torch.full(at_rl.shape, fill, dtype=values.dtype).masked_scatter(at_rl, values)
 
 
-def _at(order_rn: Tensor, eligible_rl: Tensor) -> Tensor:
+def _mark_chosen(order_rn: Tensor, eligible_rl: Tensor) -> Tensor:
     """Chosen places [R, n] as bool [R, L]."""
     return torch.zeros_like(eligible_rl).scatter(1, order_rn, value=True)
 
@@ -184,7 +184,7 @@ def _step(
             order_rn = plackett_luce.choose(
                 for_places_rl.masked_fill(~eligible_rl, -1.0), None, piece.count
             )
-            chosen_rl = _at(order_rn, eligible_rl)
+            chosen_rl = _mark_chosen(order_rn, eligible_rl)
         else:
             chosen_rl = eligible_rl if piece.last else eligible_rl & (for_places_rl < piece.share)
         selection = free_log_prob(eligible_rl, chosen_rl, [piece] * len(canvas_rl), sampling)
@@ -233,7 +233,7 @@ def _step(
         selection = plackett_luce.log_prob(scores_rl, order_rn)
     else:
         order_rn = order_rn.sort(1).values
-        selection = plackett_luce.set_log_prob(scores_rl, _at(order_rn, eligible_rl))
+        selection = plackett_luce.set_log_prob(scores_rl, _mark_chosen(order_rn, eligible_rl))
     device, index_rl = (
         distributions.hidden.device,
         spread(torch.arange(len(distributions)), eligible_rl, -1),
@@ -274,7 +274,9 @@ def _keep_most_confident(
     tokens, logprobs, sure = draw_with_confidence(
         distributions, uniforms_rl[eligible_rl].to(distributions.hidden.device), sampling
     )
-    chosen_rl = _at(plackett_luce.choose(spread(sure, eligible_rl), None, piece.count), eligible_rl)
+    chosen_rl = _mark_chosen(
+        plackett_luce.choose(spread(sure, eligible_rl), None, piece.count), eligible_rl
+    )
     order_rn, counts = _ascending(chosen_rl)
     tokens_rl = spread(tokens, eligible_rl, 0)
     selection = selection_log_prob(
@@ -303,7 +305,9 @@ def _greedy(
         count = left if piece.last else round(piece.share * left)
     if sampling.selector == "threshold" and not piece.last:
         count, sure_rl = 1, eligible_rl & (confidence_rl > math.log(sampling.threshold))
-    best_rl = _at(plackett_luce.choose(confidence_rl, None, count), eligible_rl) & eligible_rl
+    best_rl = (
+        _mark_chosen(plackett_luce.choose(confidence_rl, None, count), eligible_rl) & eligible_rl
+    )
     chosen_rl = torch.where(sure_rl.any(1, keepdim=True), sure_rl, best_rl)
     return Filling(
         *_ascending(chosen_rl), spread(tokens, eligible_rl, 0), torch.zeros(eligible_rl.shape), None

@@ -71,7 +71,7 @@ def slices(sampling: MaskedSampling, block: int | None = None, start: int = 0) -
             "of its own",
             "leave sampling.blocks out",
         )
-    edges = _even(places, sampling.blocks)
+    edges = _split_evenly(places, sampling.blocks)
     if block is not None:
         edges = [0, *range(block - start % block, places, block), places]
     blocks = len(edges) - 1
@@ -89,7 +89,7 @@ def slices(sampling: MaskedSampling, block: int | None = None, start: int = 0) -
     turns = _deal(steps, [end - start for start, end in pairwise(edges)])
     for block, (start, end) in enumerate(pairwise(edges)):
         number, before = turns[block], sum(turns[:block])
-        filled = _even(end - start, number)
+        filled = _split_evenly(end - start, number)
         for step in range(number):
             result.append(
                 Slice(
@@ -115,7 +115,7 @@ def _deal(steps: int, sizes: Sequence[int]) -> list[int]:
     return turns
 
 
-def _even(total: int, parts: int) -> list[int]:
+def _split_evenly(total: int, parts: int) -> list[int]:
     """Edges of `parts` nearly equal stretches of `total`."""
     return [total * part // parts for part in range(parts + 1)]
 
@@ -406,7 +406,7 @@ def selection_log_prob(
         return threshold_log_prob(confidence_sl, eligible_sl, threshold_and_temperature, chosen_sl)
     scores_sl = dense_sl / sampling.position_temperature
     if sampling.selector == "plackett_luce":
-        return plackett_luce.log_prob(scores_sl, _ended(order_sn, chosen_sl))
+        return plackett_luce.log_prob(scores_sl, _pad_filled(order_sn, chosen_sl))
     return plackett_luce.set_log_prob(scores_sl, chosen_sl)
 
 
@@ -483,11 +483,11 @@ def _order_divergence(
     with torch.no_grad():
         theirs_sl = scores_of(other)
     return plackett_luce.divergence(
-        mine_sl, theirs_sl, _ended(order_sn, recorded.chosen.to(device))
+        mine_sl, theirs_sl, _pad_filled(order_sn, recorded.chosen.to(device))
     )
 
 
-def _ended(order_sn: Tensor, chosen_sl: Tensor) -> Tensor:
+def _pad_filled(order_sn: Tensor, chosen_sl: Tensor) -> Tensor:
     """Filled places [S, n] with -1 behind the last of those that were chosen [S, L]."""
     behind_sn = torch.arange(order_sn.shape[1], device=order_sn.device) >= chosen_sl.sum(
         1, keepdim=True

@@ -357,13 +357,13 @@ class _ControlEscaper:
         try:
             self._copy = _rename_tokens(backend, self._own)
         except Exception as error:  # it has no such backend, or one with parts in Python
-            raise self._refused([*control.values()][:3]) from error
+            raise self._control_token_error([*control.values()][:3]) from error
         added = {i: str(token) for i, token in tokenizer.added_tokens_decoder.items()}
         self._id_of = {
             self._copy.token_to_id(self._own.get(text, text)): i for i, text in added.items()
         }
 
-    def _refused(self, texts: Sequence[str]) -> DataError:
+    def _control_token_error(self, texts: Sequence[str]) -> DataError:
         return DataError(
             "a message spells a control token, and this tokenizer cannot write that as text",
             f"take {' and '.join(texts)} out of the messages",
@@ -387,7 +387,9 @@ class _ControlEscaper:
         )
         ids = [self._id_of.get(token, token) for token in found]
         if sum(token in self._control for token in ids) != count:
-            raise self._refused([text for text, held in self._held.items() if held in rendered])
+            raise self._control_token_error(
+                [text for text, held in self._held.items() if held in rendered]
+            )
         return ids
 
 

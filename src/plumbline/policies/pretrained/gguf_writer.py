@@ -95,13 +95,13 @@ def check_writable(policy: Any) -> str:
     )
     for stands, reason in reasons:
         if stands:
-            raise _refused(reason)
+            raise _export_error(reason)
     backend = json.loads(policy.chat.tokenizer.backend_tokenizer.to_str())
     before, normalizer = backend["pre_tokenizer"] or {}, backend["normalizer"] or {"type": "NFC"}
     found = SPLITS.get(tuple(map(_part, before.get("pretokenizers", [before]))))
     by_bytes = backend["model"]["type"] == "BPE" and not backend["model"].get("byte_fallback")
     if found is None or not by_bytes or normalizer["type"] != "NFC":
-        raise _refused(
+        raise _export_error(
             "its tokenizer is none of those whose way to split text llama.cpp knows by a name that "
             "is known here "
             f"({', '.join(SPLITS.values())})"
@@ -109,7 +109,7 @@ def check_writable(policy: Any) -> str:
     return found
 
 
-def _refused(reason: str) -> ModelError:
+def _export_error(reason: str) -> ModelError:
     return ModelError(f"this model cannot be written as GGUF: {reason}", ADVICE)
 
 
@@ -171,7 +171,7 @@ def write_gguf(policy: Any, path: Path, stored: Stored, about: Mapping[str, str]
         for own, weight, _ in merge_adapters(policy):
             name = names.get_name(own, try_suffixes=(".weight", ".bias"))
             if name is None:
-                raise _refused(f"nothing there is called {own}")
+                raise _export_error(f"nothing there is called {own}")
             array = weight.cpu().numpy()
             count = {"q_proj": heads, "k_proj": shared}.get(own.split(".")[-2])
             if count is not None and SHAPES[config.model_type]:

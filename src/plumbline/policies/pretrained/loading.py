@@ -512,10 +512,10 @@ def checkpoint_layers(model: Any) -> None:
         module for module in model.get_decoder().modules() if isinstance(module, nn.ModuleList)
     ]
     for layer in max(stacks, key=len):
-        layer.forward = partial(_recomputed, layer.forward)
+        layer.forward = partial(_recompute, layer.forward)
 
 
-def _recomputed(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _recompute(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if not torch.is_grad_enabled():
         return forward(*args, **kwargs)
     return checkpoint(forward, *args, use_reentrant=False, **kwargs)

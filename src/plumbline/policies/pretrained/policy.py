@@ -302,11 +302,13 @@ class PretrainedPolicy(Policy):
             finally:
                 self.rows_at_once = rows
             by_key = {request.key: request for request in requests}
-            works = [partial(self._drawn, *part) for part in parts]
+            works = [partial(self._draw_part, *part) for part in parts]
             for key, trajectory in run_forked(works, processes):
                 yield by_key[key], trajectory
 
-    def _drawn(self, requests: Sequence[Request], shared: int) -> Iterator[tuple[Key, Trajectory]]:
+    def _draw_part(
+        self, requests: Sequence[Request], shared: int
+    ) -> Iterator[tuple[Key, Trajectory]]:
         """A part of what was cut, in a process of its own."""
         self.shared = shared
         for request, trajectory in self.draw(requests):

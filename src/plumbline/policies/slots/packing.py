@@ -376,7 +376,7 @@ def pack(
     return SlotPack(
         ids=torch.tensor([laid.ids], device=device),
         positions=torch.tensor([laid.positions], device=device),
-        mask=_visible(torch.tensor(laid.attributes, device=device))[None, None],
+        mask=_visible_tokens(torch.tensor(laid.attributes, device=device))[None, None],
         predictors=torch.tensor(laid.predictors, device=device),
         targets=torch.tensor(laid.targets, device=device),
         queries=queries.to(device),
@@ -388,7 +388,7 @@ def pack(
     )
 
 
-def _visible(attributes: Tensor) -> Tensor:
+def _visible_tokens(attributes: Tensor) -> Tensor:
     """Which packed token may see which, bool [T, T], from (prompt, branch, round, slot) [T, 4]."""
     prompt, branch_of, number, slot = (column.contiguous() for column in attributes.unbind(1))
     settled = (slot != MASKS) & (number < number.unsqueeze(1))

@@ -324,7 +324,7 @@ class _Decoding:
         """Plan, verify, and fill where the verification settled nothing."""
         slots, draft = self._plan(torch.from_numpy(open_slots).to(self.device))
         after = self._read(draft.flatten(), self._places(slots).flatten(), ALL)
-        passed = self._passed(after, draft)
+        passed = self._passes_threshold(after, draft)
         prefix = int(passed.flatten().long().cumprod(0).sum())
         ends = torch.isin(draft.flatten()[:prefix], self.stops).nonzero()
         width = self.grid.width
@@ -341,11 +341,11 @@ class _Decoding:
         hidden = self._read(torch.full_like(places.flatten(), self.mask), places.flatten(), ALL)
         self.context.drop(places.numel())
         hidden = hidden.view(*places.shape, -1)
-        best, sure = self._best(hidden[:, 0])
+        best, sure = self._best_tokens(hidden[:, 0])
         columns = (sure > self.threshold).nonzero().squeeze(1)
         if len(columns) == 0:
             columns = sure.argmax().unsqueeze(0)
-        rest, _ = self._best(hidden[columns, 1:].flatten(0, 1))
+        rest, _ = self._best_tokens(hidden[columns, 1:].flatten(0, 1))
         return open_slots[columns], torch.cat(
             [best[columns].unsqueeze(1), rest.view(len(columns), -1)], 1
         )
@@ -359,11 +359,11 @@ class _Decoding:
             asking = torch.where(passed, tokens, self.mask)
             hidden = self._read(asking.flatten(), places.flatten(), tags.flatten())
             self.context.drop(places.numel())
-            drafted, _ = self._best(hidden)
+            drafted, _ = self._best_tokens(hidden)
             tokens = torch.where(passed, tokens, drafted.view_as(tokens))
             after = self._read(tokens.flatten(), places.flatten(), tags.flatten())
             one_more = torch.cat([torch.ones_like(passed[:, :1]), passed[:, :-1]], 1)
-            passed = (self._passed(after, tokens) | one_more).long().cumprod(1).bool()
+            passed = (self._passes_threshold(after, tokens) | one_more).long().cumprod(1).bool()
             stops = torch.isin(tokens, self.stops) & passed
             # what stands behind an end token does not matter
             passed = passed | stops.cummax(1).values
@@ -415,7 +415,7 @@ class _Decoding:
         tags = torch.full_like(row, tags) if isinstance(tags, int) else tags.unsqueeze(0)
         return self.context.read(row, self.start + places.to(self.device).unsqueeze(0), tags)[0]
 
-    def _best(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    def _best_tokens(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """The most probable tokens [N] and their probabilities [N]."""
 
         def work(part: TokenDistributions) -> tuple[Tensor, ...]:
@@ -426,7 +426,7 @@ class _Decoding:
         check_drawn(sure.tolist())
         return best, sure
 
-    def _passed(self, after: Tensor, tokens: Tensor) -> Tensor:
+    def _passes_threshold(self, after: Tensor, tokens: Tensor) -> Tensor:
         """Which of `tokens` [n, k], read with hidden states [n k, H], are probable enough after
         those before them."""
 

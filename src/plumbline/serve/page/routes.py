@@ -323,11 +323,14 @@ class Trials:
             found = dict(evaluate_references(self._task(model, name), part, split))
             ceiling = found.pop(ORACLE, None)
             floor = max(found.values(), key=lambda baseline: baseline.mean_reward, default=None)
-            self._beside[key] = {"floor": _bound(floor), "ceiling": _bound(ceiling)}
+            self._beside[key] = {
+                "floor": _summarise_evaluation(floor),
+                "ceiling": _summarise_evaluation(ceiling),
+            }
         return self._beside[key]
 
 
-def _bound(evaluation: Evaluation | None) -> dict[str, Any] | None:
+def _summarise_evaluation(evaluation: Evaluation | None) -> dict[str, Any] | None:
     if evaluation is None or not evaluation.rows:
         return None
     parts = {name: interval.mean for name, interval in part_means(evaluation.rows).items()}

@@ -120,7 +120,7 @@ class JsonlOptions(Section):
         return dict(zip(names, value, strict=True))
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistent(self) -> Self:
         if sum(share for share in (self.val, self.test) if not isinstance(share, str)) >= 1:
             raise ValueError("val and test hold out all of train")
         if not any(self.parts().values()):

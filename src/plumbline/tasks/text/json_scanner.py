@@ -351,7 +351,7 @@ class Scanner:
         if written is not None:
             if self.text[pos] != '"':
                 self.repairs.add("quotes")
-            return self._unescaped(written)
+            return self._unescape(written)
         self.repairs.add("quotes" if match["unclosed"] or match["stray"] else "bare_key")
         return match["unclosed"] or (match["bare"] or match["digits"]).replace("\\_", "_")
 
@@ -542,7 +542,11 @@ class Scanner:
                 else value
             )
         found = self._number(pos, schema, in_array=in_array) or self._literal(pos, schema)
-        return found[0] if found is not None else self._bare(pos, schema, known, in_array=in_array)
+        return (
+            found[0]
+            if found is not None
+            else self._read_bare_text(pos, schema, known, in_array=in_array)
+        )
 
     def _text(self, pos: int, schema: Schema | None, known: Known, *, in_array: bool) -> Any:
         """Read a quoted text."""
@@ -569,7 +573,7 @@ class Scanner:
         cut = ending.state == "cut"
         raw = content = text[pos + 1 : ending.end]
         if "\\" in raw:
-            content = self._unescaped(raw, cut=cut)
+            content = self._unescape(raw, cut=cut)
         if quote != '"' or ending.state == "unclosed":
             self.repairs.add("quotes")
         if ending.inner:
@@ -608,7 +612,7 @@ class Scanner:
             self.near[id(known)] = start
         return ending
 
-    def _unescaped(self, written: str, *, cut: bool = False) -> str:
+    def _unescape(self, written: str, *, cut: bool = False) -> str:
         content, odd = unescape(written, cut=cut, raw=self.raw)
         if odd:
             self.repairs.add("escape")
@@ -665,7 +669,9 @@ class Scanner:
         self.pos = match.end()
         return (value,)
 
-    def _bare(self, pos: int, schema: Schema | None, known: Known, *, in_array: bool) -> Any:
+    def _read_bare_text(
+        self, pos: int, schema: Schema | None, known: Known, *, in_array: bool
+    ) -> Any:
         """Read a text without quotes."""
         text = self.text
         at = pos
@@ -709,7 +715,7 @@ class Scanner:
             if not content or bare[-1] == ":" or schema is None or content.lower() in _LITERALS:
                 return self._lose()
             self.repairs.add("quotes")
-            return self._unescaped(content)
+            return self._unescape(content)
         if not bare or (in_array and ":" in bare) or _BREAK_AT_END(bare):
             return self._stop("unreadable", pos, max(pos, at))
         if _NUMBERS(bare) and not (schema is not None and schema.textual):

@@ -204,8 +204,12 @@ class _Search:
 
     def _offer(self, candidate: Candidate) -> None:
         candidate.since = self.since
-        plausible = not self._is_part(candidate) and self._plausible(candidate)
-        if self.torn and candidate.complete and self._behind(_BEHIND_ELEMENT, candidate.start):
+        plausible = not self._is_part(candidate) and self._is_plausible(candidate)
+        if (
+            self.torn
+            and candidate.complete
+            and self._search_behind(_BEHIND_ELEMENT, candidate.start)
+        ):
             candidate.complete = False  # it may be the rest of the object before
             candidate.repairs.add("unreadable")
         self.first = False
@@ -244,7 +248,7 @@ class _Search:
         match = _NO_BRACE(self.text, pos)
         if match is None or (self.members and match[1] not in self.members):
             return pos
-        candidate, resume = self._nearly(match.end(), braced=False)
+        candidate, resume = self._read_nearly_json(match.end(), braced=False)
         if not candidate.complete and not (self.members and candidate.rank[1]):
             return pos
         self._offer(candidate)
@@ -254,7 +258,7 @@ class _Search:
         """What is at a bracket or a quote, and where to search on."""
         text = self.text
         self.budget -= _EACH
-        found = self._quoted(start)
+        found = self._read_quoted(start)
         if found is not None:
             return found, found.end
         if text[start] == '"':
@@ -274,9 +278,9 @@ class _Search:
                 )
                 if not alone and not more:
                     return self._candidate(value, start, end, set(), complete=True), end
-        return self._nearly(start, braced=True)
+        return self._read_nearly_json(start, braced=True)
 
-    def _quoted(self, start: int) -> Candidate | None:
+    def _read_quoted(self, start: int) -> Candidate | None:
         """JSON inside a JSON string, or with its quotes escaped or doubled."""
         text = self.text
         if text[start] == '"':
@@ -305,7 +309,7 @@ class _Search:
             found.repairs.add("double_encoded")
         return found
 
-    def _nearly(self, start: int, *, braced: bool) -> tuple[Candidate, int]:
+    def _read_nearly_json(self, start: int, *, braced: bool) -> tuple[Candidate, int]:
         """Read nearly-JSON, and say where to search on."""
         text, schema = self.text, self.schema
         repairs: set[str] = set()
@@ -357,7 +361,7 @@ class _Search:
         and the keys of the object must be those of its elements.
         """
         match = _NEXT_ELEMENT(self.text, end)
-        if match is None or self._behind(_BEHIND_KEY, start):
+        if match is None or self._search_behind(_BEHIND_KEY, start):
             return None
         array, schema = value, self.schema
         if isinstance(value, dict) and self.wants_list:
@@ -421,7 +425,7 @@ class _Search:
             match is None
             or match[1] not in self.members
             or not self._keys(value)
-            or self._behind(_BEHIND_KEY, start)
+            or self._search_behind(_BEHIND_KEY, start)
         ):
             return 0
         return match.end()
@@ -442,34 +446,36 @@ class _Search:
 
     # -- prose or not ------------------------------------------------------------------------------
 
-    def _behind(self, what: Callable[[str, int, int], Any], start: int) -> bool:
+    def _search_behind(self, what: Callable[[str, int, int], Any], start: int) -> bool:
         return bool(what(self.text, max(self.since, start - 30), start))
 
     def _is_part(self, candidate: Candidate) -> bool:
         """Whether it stands where a member or element of another object would, which was not read
         to its end."""
         named = self.members and candidate.rank[1]
-        if self._behind(_BEHIND_KEY, candidate.start):
+        if self._search_behind(_BEHIND_KEY, candidate.start):
             return not (self.first and named)
         if not self.broken:
             return False
         if isinstance(candidate.value, list):
             return not self._begins_phrase(candidate)
         escaped = self.torn and "double_encoded" in candidate.repairs
-        return not named and (escaped or self._behind(_BEHIND_ELEMENT, candidate.start))
+        return not named and (escaped or self._search_behind(_BEHIND_ELEMENT, candidate.start))
 
-    def _plausible(self, candidate: Candidate) -> bool:
+    def _is_plausible(self, candidate: Candidate) -> bool:
         """Whether what was found is JSON that somebody meant, and not a brace or a bracket of
         prose."""
         value = candidate.value
         if not value:
-            return candidate.complete and not candidate.repairs and self._apart(candidate)
+            return candidate.complete and not candidate.repairs and self._stands_apart(candidate)
         if isinstance(value, dict):
             quoted = "bare_key" not in candidate.repairs or (
                 not self.members and candidate.bare < len(value)
             )
-            return bool(self.members and candidate.rank[1]) or quoted or self._apart(candidate)
-        if candidate.rank[0] or self._apart(candidate):
+            return (
+                bool(self.members and candidate.rank[1]) or quoted or self._stands_apart(candidate)
+            )
+        if candidate.rank[0] or self._stands_apart(candidate):
             return True
         whole = candidate.complete and "bare_string" not in candidate.repairs
         return (
@@ -484,7 +490,7 @@ class _Search:
         alone = begin == candidate.since and not self.text[begin : candidate.start].strip()
         return alone or _ENDS_PHRASE(self.text, begin, candidate.start) is not None
 
-    def _apart(self, candidate: Candidate) -> bool:
+    def _stands_apart(self, candidate: Candidate) -> bool:
         """Whether a fence stands before it, or nothing but fences and stray brackets around it."""
         text, start = self.text, candidate.start
         if _FENCE_BEFORE(text, max(0, start - 60), start) is not None:

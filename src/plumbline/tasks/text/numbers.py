@@ -66,7 +66,7 @@ def read_number(text: str, *, integer: bool = False, quoted: bool = False) -> Nu
     """
     text = text.strip()
     if len(text) > _MAX_LENGTH:
-        return _long(text)
+        return _json_number(text)
     match = NUMBER.fullmatch(text)
     if match is None or (match["sign"] and match["inner_sign"]):
         return None
@@ -87,7 +87,7 @@ def read_number(text: str, *, integer: bool = False, quoted: bool = False) -> Nu
     return Number(-read.value if sign in ("-", "−") else read.value, tuple(repairs))
 
 
-def _long(text: str) -> Number | None:
+def _json_number(text: str) -> Number | None:
     match = _JSON.fullmatch(text)
     if match is None:
         return None

@@ -101,10 +101,10 @@ def limit_time_steps(model: Any) -> None:
             and hasattr(layer, "dt_bias")
             and (least > 0 or most < math.inf)
         ):
-            layer.in_proj.register_forward_hook(partial(_limited, layer.dt_bias, least, most))
+            layer.in_proj.register_forward_hook(partial(_limit_steps, layer.dt_bias, least, most))
 
 
-def _limited(
+def _limit_steps(
     bias: Tensor,
     least: float,
     most: float,

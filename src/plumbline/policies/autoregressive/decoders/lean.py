@@ -29,7 +29,7 @@ from plumbline.policies.token_logprobs import exact, logits_of
 MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 
 
-def unsupported(model: Any) -> str | None:
+def explain_unsupported(model: Any) -> str | None:
     """Why this model cannot be decoded here; None where it can."""
     config = model.config
     if config.model_type not in MODEL_TYPES:
@@ -44,14 +44,14 @@ def unsupported(model: Any) -> str | None:
 
 
 class LeanDecoder(Decoder):
-    """The fast engine; see `decoders.Decoder`. Raises ValueError for a model that `unsupported`
+    """The fast engine; see `decoders.Decoder`. Raises ValueError for a model that `explain_unsupported`
     names.
 
     With `lay_out` it keeps a copy of the weights as oneDNN wants them, where that multiplies them.
     """
 
     def __init__(self, model: Any, *, lay_out: bool = False) -> None:
-        if reason := unsupported(model):
+        if reason := explain_unsupported(model):
             raise ValueError(f"the lean decoder does not fit: {reason}")
         self.model = model
         self.body = model.get_decoder()
@@ -77,7 +77,7 @@ class LeanDecoder(Decoder):
         ids, there = (
             each.to(device) for each in pad_rows(prompts, rounded=uses_onednn(self.model))
         )
-        before = self._behind(list(prompts[0][:shared]), len(prompts)) if shared else None
+        before = self._cache_shared(list(prompts[0][:shared]), len(prompts)) if shared else None
         output = self.read(ids[:, shared:], before)
         cache = output.past_key_values.layers
         self.prompt_keys = [layer.keys.transpose(-1, -2) for layer in cache]  # [P, K, D, L]
@@ -98,7 +98,7 @@ class LeanDecoder(Decoder):
         self.hidden = last.repeat_interleave(copies, 0)
         return logits_of(self.model.get_output_embeddings(), last)
 
-    def _behind(self, shared: list[int], rows: int) -> Any:
+    def _cache_shared(self, shared: list[int], rows: int) -> Any:
         """A cache that holds `shared` in each of so many rows; the tokens are read once, however
         many chunks follow."""
         from transformers import DynamicCache
