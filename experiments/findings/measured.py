@@ -16,6 +16,7 @@ import numpy as np
 from experiments.strict_parsing import WAYS
 from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.statistics import rate_interval
+from plumbline.recipe.sections import OptimiserSection
 from plumbline.seeds import generator
 from plumbline.tasks import open_task
 from plumbline_commerce.extraction.baselines import write_sloppily
@@ -174,9 +175,8 @@ def coverage(seeds: Sequence[int]) -> dict[str, Any]:
 def rate_left(seeds: Sequence[int]) -> dict[str, Any]:
     """What a cosine over 200 steps with a tenth of warm-up leaves of the learning rate, and of all
     that is to come."""
-    from plumbline.training.optimiser import schedule, warmup_steps
-
-    rates = np.array([schedule("cosine", step, 200, warmup_steps(0.1, 200)) for step in range(200)])
+    section = OptimiserSection(schedule="cosine", warmup=0.1)
+    rates = np.array([section.learning_rate_factor(step, 200) for step in range(200)])
     rows = {
         f"after step {step}": {
             "of the highest rate": exact(float(rates[step])),
