@@ -22,8 +22,8 @@ from plumbline.config.imports import ALL, CONSENT, is_trusting
 from plumbline.errors import make_visible
 from plumbline.records import Score
 from plumbline.storage import dumps, read_object
+from plumbline.tasks.jsonl.reward_functions import Scoring
 from plumbline.tasks.jsonl.rows import read_options
-from plumbline.tasks.jsonl.scorer import Scoring
 from plumbline.tasks.jsonl.task import JsonlTask
 from plumbline.tasks.task import Task
 

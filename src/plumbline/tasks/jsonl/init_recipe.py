@@ -24,8 +24,8 @@ from plumbline.recipe.script_rewards import is_unchanged
 from plumbline.storage import clear_read_errors, dumps, read_text, write_text
 from plumbline.tasks.jsonl.columns import as_text, gold_columns, gold_expressions, guess_prompt
 from plumbline.tasks.jsonl.files import HUB, read_rows
+from plumbline.tasks.jsonl.reward_functions import Scorer, Scoring
 from plumbline.tasks.jsonl.rows import scorer_rows
-from plumbline.tasks.jsonl.scorer import Scorer, Scoring
 from plumbline.tasks.jsonl.task import LOOKED_AT, JsonlTask, open_rows
 from plumbline.tasks.precheck import GOLD, LABEL, TRIED, UNPAID, Case, cases_of, within_budget
 

@@ -67,7 +67,7 @@ class JsonlOptions(Section):
     once."""
     score: str | list[str]
     """`module:function` or `file.py:function`, one or several (see
-    `plumbline.tasks.jsonl.scorer`)."""
+    `plumbline.tasks.jsonl.reward_functions`)."""
     weights: dict[str, Weight] | None = Field(default=None, min_length=1)
     """Of the named parts, or a list in the order of the functions. A negative weight pays for low
     numbers; a part of weight 0 is measured and pays nothing. None: the functions themselves are the

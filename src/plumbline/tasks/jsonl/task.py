@@ -32,6 +32,7 @@ from plumbline.tasks.jsonl.columns import (
     value_of,
 )
 from plumbline.tasks.jsonl.files import read_rows
+from plumbline.tasks.jsonl.reward_functions import Scorer, Scoring, range_advice
 from plumbline.tasks.jsonl.rows import (
     SPLITS,
     JsonlOptions,
@@ -41,7 +42,6 @@ from plumbline.tasks.jsonl.rows import (
     read_records,
     scorer_rows,
 )
-from plumbline.tasks.jsonl.scorer import Scorer, Scoring, range_advice
 from plumbline.tasks.precheck import (
     BETTER,
     BUDGET,
