@@ -77,11 +77,9 @@ demo-control: demo
 	@echo "Report:  runs/strict-json-demo-control/report.html"
 
 # In the order of their names: files with many tests first, as xdist would have them, leave the longest to the end.
-# TESTS= runs all of them in one go, as CI does: files share what they set up.
-TESTS = not slow
 PYTEST = $(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 test: .venv/dev.stamp
-	@$(PYTEST) -m "$(TESTS)"
+	@$(PYTEST) -m "not slow"
 
 test-slow: .venv/dev.stamp
 	@$(PYTEST) -m slow
