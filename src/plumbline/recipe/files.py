@@ -186,7 +186,12 @@ def find_recipe(source: str | Path) -> Path:
         if (folder / f"{path}.yaml").is_file():
             return folder / f"{path}.yaml"
     close = difflib.get_close_matches(str(source), list_recipe_names(), n=1)
-    fix = f"did you mean {close[0]}?" if close else "`plumbline recipe` lists the bundled ones"
+    fix = (
+        f"did you mean {close[0]}?"
+        if close
+        else "`plumbline recipe` lists the bundled ones, which environments bring: `pip install "
+        "./environments/*` in a clone of Plumbline"
+    )
     raise RecipeError(f"no recipe named {source}", fix)
 
 

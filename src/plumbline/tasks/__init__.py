@@ -150,7 +150,10 @@ def _no_task(name: str) -> RecipeError:
         name.partition(":")[0], [*tasks, *list_recipe_names()], n=1
     ) or [""]
     if not close:
-        fix = f"there are {', '.join(tasks)}; a task of yours is module:name"
+        fix = (
+            f"there are {', '.join(tasks)}; a task of yours is module:name; `pip install "
+            "./environments/*` in a clone of Plumbline brings its environments"
+        )
     elif close in tasks:
         fix = f"did you mean {close}?"
     else:
