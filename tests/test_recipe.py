@@ -73,6 +73,21 @@ def test_a_key_that_has_another_name_is_an_error_that_says_which(monkeypatch):
     )
 
 
+@pytest.mark.parametrize(
+    ("section", "old", "new"),
+    [
+        ("model", "explore", "learned_temperature"),
+        ("sft", "tokens_per_pass", "tokens_per_microbatch"),
+        ("rl", "tokens_per_pass", "tokens_per_microbatch"),
+        ("rl", "lag", "off_policy_steps"),
+    ],
+)
+def test_a_key_that_was_renamed_is_refused_with_its_name_now(section, old, new):
+    values = {**MINIMAL, "rl": {"steps": 1}, "sft": {"steps": 1}}
+    with pytest.raises(RecipeError, match=f"{section}.{new}"):
+        parse_recipe({**values, section: {**values[section], old: 1}})
+
+
 def test_a_renamed_key_leads_to_one_that_there_is():
     known = set(re.findall(r"^\| `(\w+)` \|", render_reference(), re.MULTILINE))
     assert {new.rpartition(".")[2] for new in renamed_keys.RENAMED.values()} <= known
