@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
+from plumbline.checks.messages import find_cause, find_message, name_terms, render_message
 from plumbline.errors import UntrustedCodeError
 
 Level = Literal["fatal", "warning", "note"]
@@ -21,6 +22,8 @@ Level = Literal["fatal", "warning", "note"]
 note: no fault, but what a reader of the figures must know."""
 LEVELS: tuple[Level, ...] = ("fatal", "warning", "note")
 Moment = Literal["before", "during", "after", "reward"]
+FOLLOWS = "follows"
+"""The cause of what follows from another finding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +33,17 @@ class Finding:
     check: str = field(default="", kw_only=True)
     """Its name; the check that finds it fills it in."""
     level: Level
-    what: str
-    """One sentence."""
+    code: str = ""
+    """What was found, of the codes that `messages` has for the check; the check's name where it
+    finds one thing."""
     since: int | None = None
     """The step from which on it can be seen."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
-    """Figures by name."""
+    """Figures by name, those of its sentences among them."""
     samples: tuple[str, ...] = ()
     """Ids of completions that show it."""
     causes: tuple[str, ...] = ()
-    """The likely ones, the likeliest first."""
-    fix: str = ""
+    """Codes of the likely ones, the likeliest first."""
     about: str = ""
     """Which part, task or evaluation it is of, where a check looks at several."""
     change: Mapping[str, Any] = field(default_factory=dict)
@@ -50,6 +53,32 @@ class Finding:
     found."""
     shown: bool = False
     """A note that stands in the normal output, too: it may be why the reward did not rise."""
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What the trainer whose log it is calls keys of a recipe; empty where they are a recipe's."""
+
+    @property
+    def what(self) -> str:
+        """What was found, in a sentence."""
+        return self._render(self._message["what"])
+
+    @property
+    def fix(self) -> str:
+        """What to do; empty where nothing is to be done."""
+        follows = self.causes == (FOLLOWS,)
+        return "" if follows else self._render(self._message.get("fix", ""))
+
+    def explain_causes(self) -> list[str]:
+        """The likely causes in sentences."""
+        return [self._render(find_cause(self.check, code)) for code in self.causes]
+
+    @property
+    def _message(self) -> Mapping[str, str]:
+        return find_message(self.check, self.code or self.check)
+
+    def _render(self, template: str) -> str:
+        figures = {"about": self.about, "since": self.since, "follows": self.follows[:1]}
+        figures |= name_terms(self.check, self.evidence)
+        return render_message(template, figures, self.options)
 
 
 class MissingDataError(Exception):
@@ -66,9 +95,10 @@ class Context:
         """Whether something is known that a check needs, by its name."""
         return True
 
-    def translate(self, finding: Finding) -> Finding:
-        """A finding in the words of whom it is for."""
-        return finding
+    @property
+    def option_names(self) -> Mapping[str, str]:
+        """What the trainer whose records these are calls keys of a recipe."""
+        return {}
 
     def rank(self, finding: Finding) -> tuple[int, int]:
         """The place of a finding among others: the most severe first, and then in the order in
@@ -105,7 +135,8 @@ class Check(Generic[C]):
     def __call__(self, context: C) -> Iterator[Finding]:
         """What it finds."""
         for finding in self.look(context):
-            yield finding if finding.check else replace(finding, check=self.name)
+            check_ = finding.check or self.name
+            yield replace(finding, check=check_, code=finding.code or check_)
 
     def missing_needs(self, context: C) -> list[str]:
         """What it needs and the context does not have."""
@@ -150,7 +181,7 @@ def examine(context: C, checks: Sequence[Check[C]]) -> Examination[C]:
             not_run[check_.name] = lacking
             continue
         try:
-            found = [context.translate(finding) for finding in check_(context)]
+            found = [_name_keys(finding, context.option_names) for finding in check_(context)]
         except MissingDataError as error:
             not_run[check_.name] = [str(error)]
             continue
@@ -165,6 +196,14 @@ def examine(context: C, checks: Sequence[Check[C]]) -> Examination[C]:
     return Examination(
         context=context, findings=tuple(findings), clear=tuple(clear), not_run=not_run
     )
+
+
+def _name_keys(finding: Finding, options: Mapping[str, str]) -> Finding:
+    """A finding in the words of a trainer; a change of what it has no option for is left out."""
+    if not options:
+        return finding
+    change = {options[key]: value for key, value in finding.change.items() if key in options}
+    return replace(finding, options=options, change=change)
 
 
 def _mark_consequences(
@@ -185,8 +224,7 @@ def _mark_consequences(
         )
         finding = replace(finding, follows=follows)
         if follows:
-            cause = (f"it follows from {follows[0]}",)
-            finding = replace(finding, level="note", causes=cause, fix="", change={}, shown=False)
+            finding = replace(finding, level="note", causes=(FOLLOWS,), change={}, shown=False)
         explained.append(finding)
     return explained
 

@@ -166,9 +166,14 @@ def runs_to_json(runs: Runs) -> dict[str, Any]:
 
 
 def finding_to_json(finding: Finding) -> dict[str, Any]:
-    """A finding as JSON values."""
+    """A finding as JSON values: its codes and figures, and the sentences that they make."""
+    causes = [
+        {"code": code, "text": text}
+        for code, text in zip(finding.causes, finding.explain_causes(), strict=True)
+    ]
     values: dict[str, Any] = _replace_nonfinite(asdict(finding))
-    return values
+    del values["options"]
+    return values | {"what": finding.what, "causes": causes, "fix": finding.fix}
 
 
 def summarise_counts(
@@ -192,7 +197,7 @@ def list_remedies(finding: Finding, *, ours: bool) -> Iterator[str]:
     """Likely causes, what to do, and what to change in the recipe or in the trainer's options, a
     line each."""
     if finding.causes:
-        yield f"likely: {'; '.join(finding.causes)}"
+        yield f"likely: {'; '.join(finding.explain_causes())}"
     if finding.fix:
         yield f"do: {finding.fix}"
     for key, value in finding.change.items():

@@ -270,14 +270,14 @@ def find_kl_anchor(history: History) -> str:
 
 def quote_sample(samples: Sequence[Sample]) -> str:
     """One of the user's own completions, both ends of a long one, of those that hold their gold
-    answer where some do: `, for example '...'`; empty where all are blank."""
+    answer where some do; empty where all are blank."""
     known = [one for one in samples if one.text.strip()]
     if not known:
         return ""
     one = max(known, key=lambda one: bool(one.gold) and one.gold in one.text)
     text = one.text.strip()
     short = text if len(text) <= QUOTED else f"{text[: QUOTED // 2]} ... {text[-QUOTED // 2 :]}"
-    return f", for example {short!r}" + (f" (gold: {one.gold[:QUOTED]!r})" if one.gold else "")
+    return repr(short) + (f" (gold: {one.gold[:QUOTED]!r})" if one.gold else "")
 
 
 QUOTED = 100

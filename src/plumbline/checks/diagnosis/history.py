@@ -25,7 +25,6 @@ Names of series, each with a value a logged step:
                             sets, eval/preference/NAME of held-out pairs
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -33,11 +32,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.checks.check import Context, Finding
+from plumbline.checks.check import Context
 from plumbline.records import Evaluation
 
 Kind = Literal["rl", "sft"]
-_KEY = re.compile(r"\b(?:rl|sampling)(?:\.[a-z_]+)+")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,25 +162,10 @@ class History(Context):
             return 2 * sum(" " in sample.prompt for sample in self.samples) > len(self.samples)
         return bool(self.names(need)) if need.endswith("/") else len(self[need]) > 0
 
-    def translate(self, finding: Finding) -> Finding:
-        """See `Context.translate`: in the words of the trainer; a change of what it has no option for
-        is left out."""
-        if not self.options:
-            return finding
-
-        def in_trainer_words(text: str) -> str:
-            return _KEY.sub(lambda key: self.options.get(key[0], key[0]), text)
-
-        change = {
-            self.options[key]: value for key, value in finding.change.items() if key in self.options
-        }
-        return replace(
-            finding,
-            what=in_trainer_words(finding.what),
-            causes=tuple(map(in_trainer_words, finding.causes)),
-            fix=in_trainer_words(finding.fix),
-            change=change,
-        )
+    @property
+    def option_names(self) -> Mapping[str, str]:
+        """See `Context.option_names`."""
+        return self.options
 
     def __getitem__(self, name: str) -> Series:
         return self.series.get(name, EMPTY)

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from plumbline.checks.diagnosis.facts import (
     EQUAL,
     LONG,
     MOST,
+    Refutes,
     equal_groups,
     group_samples,
     has_rising_trend,
@@ -55,13 +57,12 @@ CHANCE = 1e-3
 before it."""
 NO_SIGNAL_SOLVED = 0.999
 """Of our own rewards, whose scale is known, a value above is everything from the start."""
-GRADIENT = "the gradient is zero"
-STILL = "the reward is the same number"
+GRADIENT, GROUPS, REWARDS, STILL = "gradient", "groups", "rewards", "still"
+"""What says that steps are silent: the gradient is zero, the groups or all rewards are equal, or the
+reward is one number."""
 PRINTED, PRINTED_ZERO = 1e-3, 0.05
 """What printing may have changed a reward by that never varies; one that is 0 is printed as 0.0 by
 most."""
-ALIKE = "the answers to a prompt are all alike: a temperature near 0, or one seed for all of them"
-NEVER = "the gradient never reaches the weights: they are frozen, or the graph is cut"
 PATIENCE = 10
 """Logged steps in a row, from which a run that goes on is stopped, where its recipe names no other
 number."""
@@ -93,9 +94,9 @@ def _silent_steps(history: History) -> tuple[np.ndarray, np.ndarray, str] | None
         ):
             return gradient.steps, mask, GRADIENT
     if len(share) and (share.values >= 1).any():
-        return share.steps, share.values >= 1, "all groups have equal rewards"
+        return share.steps, share.values >= 1, GROUPS
     if len(spread) and (mask := zero_mask(spread, EQUAL)).any():
-        return spread.steps, mask, "all rewards are equal"
+        return spread.steps, mask, REWARDS
     unsaid = not (spread.values > 0).any() and not rewards_differ(history)
     printed = PRINTED_ZERO if not reward.values.any() else PRINTED
     covered = len(reward) > 0 and int(np.ptp(reward.steps)) + 1 >= PATIENCE
@@ -144,7 +145,7 @@ def find_no_signal(history: History) -> Iterator[Finding]:
         return
     begins = begins if for_good else None
     start = begins if begins is not None else int(steps[mask][0])
-    evidence = {"share of steps": round(share, 3), "longest stretch": longest}
+    evidence = {"sign": because, "share of steps": round(share, 3), "longest stretch": longest}
     if because == GRADIENT and rewards_differ(history, steps[mask]):
         yield _lost_gradient_finding(history, share, start, evidence, for_good=for_good)
         return
@@ -172,13 +173,10 @@ def find_no_signal(history: History) -> Iterator[Finding]:
     ):
         yield Finding(
             level="note",
-            what=f"{because} in {share:.0%} of the logged steps; the reward rose to {late:.3f} all "
-            "the same: ever "
-            "more prompts are solved, and teach nothing",
+            code="rises",
             since=start,
-            evidence=evidence,
-            causes=("few groups a step, most of them solved",),
-            fix="take harder prompts, or more groups a step",
+            evidence=evidence | {"last third": round(late, 4)},
+            causes=("few-groups",),
         )
         return
     if solved:
@@ -186,31 +184,24 @@ def find_no_signal(history: History) -> Iterator[Finding]:
         known = highest is not None and level > NO_SIGNAL_TOP * highest
         yield Finding(
             level="note" if known or (highest is None and level > NO_SIGNAL_TOP) else "warning",
-            what=f"since step {start} every answer earns the most that was ever earned "
-            f"({level:.3f}): nothing more is "
-            "learnt from these prompts",
+            code="solved" if known else "at-its-top",
             since=start,
             evidence=evidence,
-            causes=("the prompts are solved",)
-            if known
-            else ("all answers are the same", "the prompts are solved"),
-            fix="stop here, or take harder prompts"
-            if known
-            else "read answers: are they right, or all alike?",
+            causes=("solved",) if known else ("all-the-same", "solved"),
         )
         return
     fatal = share >= NO_SIGNAL_MOST or for_good
-    yield _equal_rewards_finding(history, because, start, evidence, "fatal" if fatal else "warning")
+    yield _equal_rewards_finding(history, start, evidence, "fatal" if fatal else "warning")
 
 
 def _equal_rewards_finding(
-    history: History, because: str, start: int, evidence: Mapping[str, float], how: Level
+    history: History, start: int, evidence: Mapping[str, Any], how: Level
 ) -> Finding:
     """Rewards that are equal, as far as the series say."""
-    share, level = evidence["share of steps"], evidence["reward there"]
+    level = evidence["reward there"]
     zero, highest = abs(level) < EQUAL, max_reward(history)
     full = highest is not None and level > NO_SIGNAL_TOP * highest
-    mixed = because == GRADIENT and _has_spread(history) and is_batch_spread(history)
+    mixed = evidence["sign"] == GRADIENT and _has_spread(history) and is_batch_spread(history)
     rewards, shares = (
         finite_values(history["reward"].since(start).values),
         finite_values(history["frac_reward_zero_std"].since(start).values),
@@ -218,55 +209,28 @@ def _equal_rewards_finding(
     varies = len(rewards) > 0 and float(np.ptp(rewards)) > EQUAL
     equal = len(shares) > 0 and float(shares.mean()) >= MOST
     cancel = not varies and _parts_move(history)
+    if cancel:
+        causes: tuple[str | tuple[str, Refutes], ...] = ("parts-cancel",)
+    elif zero:
+        causes = ("too-hard",) if varies else ("always-zero",)
+    else:
+        causes = (
+            *(("paid-in-full",) if full else ()),
+            (
+                "not-trained",
+                lambda run: equal or not (mixed or (varies and not _has_no_spread(run))),
+            ),
+            ("alike-in-batch" if mixed else "alike", lambda _: full or not varies),
+            ("tells-nothing-apart", lambda run: varies or _rewards_differ_anywhere(run)),
+            ("not-trained", lambda run: equal or mixed or varies or _has_no_spread(run)),
+        )
     return Finding(
         level=how,
-        what=f"{because} in {share:.0%} of the logged steps (rewards there: {level:.3f}"
-        + ("; they differ, within groups or between them" if mixed else "")
-        + f"): nothing was learnt from them{quote_sample(_samples_earning(history, start, level))}",
+        code="zero-rewards" if zero else "equal-rewards",
         since=start,
-        evidence=evidence,
-        causes=unrefuted_causes(
-            history,
-            *(
-                ("parts of the reward that cancel one another",)
-                if cancel
-                else ("prompts that are too hard: hardly any answer earns anything",)
-                if zero and varies
-                else (
-                    (
-                        "the reward is 0 for everything: look at completions first, then at what "
-                        "reads "
-                        "them"
-                    ),
-                )
-                if zero
-                else (
-                    *(("the prompts are solved, or every answer is paid in full",) if full else ()),
-                    (
-                        NEVER,
-                        lambda run: equal or not (mixed or (varies and not _has_no_spread(run))),
-                    ),
-                    (
-                        ALIKE + ("; the logged deviation is the batch's" if mixed else ""),
-                        lambda _: full or not varies,
-                    ),
-                    (
-                        "the reward does not tell answers apart",
-                        lambda run: varies or _rewards_differ_anywhere(run),
-                    ),
-                    (NEVER, lambda run: equal or mixed or varies or _has_no_spread(run)),
-                )
-            ),
-            "groups too small, or answers drawn at too low a temperature, for a reward of 0 and 1",
-        ),
-        fix="score a few completions by hand, then all with the mended reward (plumbline score "
-        "module:function --rows "
-        "ROWS --completions FOLDER); pay parts of an answer; start from a model that sometimes "
-        "succeeds"
-        if zero
-        else "score a blank, a wrong and a right answer by hand: where all earn the same, mend the "
-        "reward; where only "
-        "right ones earn this, take harder prompts",
+        evidence=evidence
+        | {"mixed": mixed, "example": quote_sample(_samples_earning(history, start, level))},
+        causes=unrefuted_causes(history, *causes, "small-groups"),
         follows=("truncation",) if zero and is_cut_from_start(history) else (),
     )
 
@@ -284,7 +248,7 @@ def _samples_earning(history: History, start: int, level: float) -> list[Sample]
 
 
 def _lost_gradient_finding(
-    history: History, share: float, start: int, evidence: Mapping[str, float], *, for_good: bool
+    history: History, share: float, start: int, evidence: Mapping[str, Any], *, for_good: bool
 ) -> Finding:
     """A gradient of 0 where rewards differ within groups: the fault lies between the loss and the
     weights."""
@@ -292,44 +256,27 @@ def _lost_gradient_finding(
         finite_values(history["frac_reward_zero_std"].values),
         finite_values(history["reward_std"].values),
     )
-    shown = [f"{1 - equal.mean():.0%} of the groups"] if len(equal) and equal.mean() > 0 else []
-    shown += [f"deviation {np.median(spread):.3g}"] if len(spread) else []
-    rises = has_rising_trend(history) and (share == 1 or not for_good)
+    evidence = evidence | {
+        "share with a spread": float(1 - equal.mean()) if len(equal) and equal.mean() > 0 else None,
+        "deviation": float(np.median(spread)) if len(spread) else None,
+    }
+    if has_rising_trend(history) and (share == 1 or not for_good):
+        return Finding("note", "other-gradient", start, evidence, causes=("norm-misread",))
     return Finding(
-        level="note" if rises else "fatal" if share >= NO_SIGNAL_MOST or for_good else "warning",
-        what=(
-            f"the gradient is zero in {share:.0%} of the logged steps, and rewards differ within "
-            "groups"
-        )
-        + (f" ({', '.join(shown)})" if shown else "")
-        + (
-            (
-                "; the reward rises all the same: the norm that is logged is not that of what is "
-                "trained"
-            )
-            if rises
-            else ": the gradient never reaches the weights"
-        ),
+        level="fatal" if share >= NO_SIGNAL_MOST or for_good else "warning",
+        code="gradient-lost",
         since=start,
         evidence=evidence,
-        causes=("a norm that is read before gradients are summed, or after they are cleared",)
-        if rises
-        else unrefuted_causes(
+        causes=unrefuted_causes(
             history,
-            ("the learning rate is 0", lambda run: bool((run["learning_rate"].values > 0).any())),
-            "frozen weights, or an adapter that is not trainable",
-            "a graph that is cut: detach, no_grad, or gradient checkpointing without gradients of "
-            "the inputs",
-            "gradients that are lost between processes (DeepSpeed, FSDP), or cleared before the "
-            "step",
+            ("rate-zero", lambda run: bool((run["learning_rate"].values > 0).any())),
+            "frozen",
+            "graph-cut",
+            "lost-between-processes",
             (
-                "all tokens are masked out of the loss",
+                "all-masked",
                 lambda run: bool((run["frac_truncated"].values < NO_SIGNAL_MOST).any()),
             ),
-        ),
-        fix=(
-            "after one backward pass count the parameters with requires_grad whose gradient is "
-            "none or 0"
         ),
     )
 
@@ -371,12 +318,8 @@ ZERO_VARIANCE_GROUPS_TOP, LOW = 0.9, 0.1
 """Of the most that can be earned: equal groups that earn more are solved, and too hard where they
 earn less."""
 WINDOW = 10
-ZERO_VARIANCE_GROUPS_SOLVED, UNKNOWN = (
-    ", at the top: they are solved",
-    ", of a scale that is not known",
-)
-BOTTOM, TAUGHT, ALWAYS = ", at the bottom: they are too hard", 0.75, 0.9
-"""What says that rewards are low; a share of equal groups that pairs have while a reward of 0 and 1
+TAUGHT, ALWAYS = 0.75, 0.9
+"""A share of equal groups that pairs have while a reward of 0 and 1
 rises, and one at first and at last that leaves nothing to learn."""
 
 
@@ -399,20 +342,22 @@ def find_zero_variance_groups(history: History) -> Iterator[Finding]:
         return
     share, earned = float(np.mean(last)), finite_values(history["reward"].last(WINDOW).values)
     level = float(earned.mean()) if len(earned) else float("nan")
-    where, causes, fix = _locate_groups(history, share, level)
-    solved = where == ZERO_VARIANCE_GROUPS_SOLVED or (
-        where == UNKNOWN and _is_near_top(level, share)
-    )
+    highest = max_reward(history)
+    code, causes = _locate_groups(history, share, level, highest)
+    solved = code == "solved" or "solved-if-1" in causes
     always = min(share, float(shares.values[:window].mean())) > ALWAYS
-    taught = share < TAUGHT and where != BOTTOM and reward_rises(history)
+    taught = share < TAUGHT and code != "too-hard" and reward_rises(history)
     yield Finding(
         level="note" if taught or (solved and not always) else "warning",
-        what=f"in the last {window} logged steps {share:.0%} of the groups have equal rewards"
-        + (f" (mean reward {level:.3g})" if where == UNKNOWN else where),
+        code=code,
         since=int(shares.last(window).steps[0]),
-        evidence={"share": round(share, 3), "reward": round(level, 4)},
+        evidence={
+            "steps": window,
+            "share": round(share, 3),
+            "reward": round(level, 4),
+            "highest": highest,
+        },
         causes=causes,
-        fix=fix,
     )
 
 
@@ -440,57 +385,36 @@ def _find_saturation(history: History) -> Iterator[Finding]:
     drifts = len(moved) > 0 and moved[-1] > DRIFT and moved[-1] > 2 * moved[0]
     yield Finding(
         level="warning" if drifts else "note",
-        what=f"since step {start} rewards hardly differ (deviation {first:.3g} at first, "
-        f"{np.median(spread.since(start).values):.2g} since) and stand at {np.median(after):.3f}: "
-        f"{len(after)} of {len(spread)} logged steps taught nothing"
-        + (
-            f", and the KL to the reference grew from {moved[0]:.2g} to {moved[-1]:.2g}"
-            if drifts
-            else ""
-        ),
+        code="saturated",
         since=start,
         evidence={
             "share": round(len(after) / len(spread), 3),
+            "steps": len(after),
+            "of": len(spread),
             "reward": round(float(np.median(after)), 4),
+            "deviation at first": first,
+            "deviation": float(np.median(spread.since(start).values)),
+            "drifts": bool(drifts),
+            "kl at first": float(moved[0]) if drifts else None,
+            "kl": float(moved[-1]) if drifts else None,
         },
-        causes=("the prompts are solved", "a cheat that earns everything"),
-        fix=f"take the checkpoint of step {start}; read its answers: are they right?",
+        causes=("solved", "cheat"),
     )
 
 
 def _locate_groups(
-    history: History, share: float, level: float
-) -> tuple[str, tuple[str, ...], str]:
-    """Where groups of equal rewards stand, as far as the scale of the reward is known; their causes
-    and what to do."""
-    highest = max_reward(history)
-    more = "raise rl.group_size, or pay parts of an answer"
+    history: History, share: float, level: float, highest: float | None
+) -> tuple[str, tuple[str, ...]]:
+    """Where groups of equal rewards stand, as far as the scale of the reward is known: what was
+    found, and its causes."""
+    few = "few-values"
     if highest is not None and _is_near_top(level / highest, share):
-        return (
-            ZERO_VARIANCE_GROUPS_SOLVED,
-            ("solved prompts are drawn again",),
-            "take harder prompts",
-        )
+        return "solved", ("drawn-again",)
     if not (history["reward"].values < 0).any() and level < LOW * (highest or 1.0):
-        return BOTTOM, ("prompts are too hard", "a reward of few values"), more
+        return "too-hard", ("hard", few)
     if highest is not None:
-        detail = f", in the mean {level:.3g} of {highest:g}"
-        return (
-            detail,
-            ("some prompts are too hard, and others solved", "a reward of few values"),
-            more,
-        )
-    solved = _is_near_top(level, share)
-    why = (
-        "solved, if 1 is the most that can be earned"
-        if solved
-        else "too hard, or solved: what can be earned is not known"
-    )
-    return (
-        UNKNOWN,
-        (f"prompts are {why}", "a reward of few values"),
-        f"read the rewards of some groups; {more}",
-    )
+        return "between", ("hard-and-solved", few)
+    return "unknown-scale", ("solved-if-1" if _is_near_top(level, share) else "hard-or-solved", few)
 
 
 def _is_near_top(level: float, share: float) -> bool:
@@ -534,24 +458,15 @@ def find_mostly_noise(history: History) -> Iterator[Finding]:
     rate = history["learning_rate"].values
     yield Finding(
         level="warning",
-        what=f"after {end} steps nothing points anywhere: the gradient's signal is {ratio:.2f} of "
-        "its noise "
-        f"(t = {signal:.1f}), the rewards' trend has t = {slope:.1f}"
-        + (
-            f"; at a learning rate of {rate[-1]:.1e} the weights then move mostly by noise"
-            if len(rate)
-            else ""
-        ),
         since=steps[0],
-        evidence={"signal: t": signal, "reward: t": slope, "signal / noise": ratio},
-        causes=(
-            "few answers a step",
-            "an SFT that left little to choose",
-            "a learning rate too high for the signal",
-        ),
-        fix="take more answers a step (rl.prompts_per_step), or start from a shorter SFT, which "
-        "leaves more to choose; "
-        "controls.shuffle_advantages: true shows what noise alone does at this rate",
+        evidence={
+            "steps": end,
+            "signal t": signal,
+            "reward t": slope,
+            "signal / noise": ratio,
+            "rate": float(rate[-1]) if len(rate) else None,
+        },
+        causes=("few-answers", "long-sft", "high-rate"),
     )
 
 
@@ -606,16 +521,9 @@ def find_stuck_prompts(history: History) -> Iterator[Finding]:
     low = [prompt for prompt, reward in stuck.items() if reward < STUCK_PROMPTS_EQUAL]
     yield Finding(
         level="note",
-        what=(
-            f"{len(stuck)} of {len(often)} prompts gave every one of their groups equal rewards, "
-            f"{len(low)} of them 0"
-        ),
         evidence={"prompts": len(often), "without a spread": len(stuck), "at 0": len(low)},
         samples=shorten_prompts(list(stuck)),
-        causes=("prompts that are too hard",)
-        if 2 * len(low) > len(stuck)
-        else ("prompts that are solved",),
-        fix="leave them out for a while: they cost rollouts and have no gradient",
+        causes=("too-hard",) if 2 * len(low) > len(stuck) else ("solved",),
     )
 
 
@@ -646,20 +554,14 @@ def find_outage(history: History) -> Iterator[Finding]:
             continue
         yield Finding(
             level="warning",
-            what=f"{name.replace('reward/', 'the part ')} was exactly 0 for every answer in "
-            f"{len(away)} step"
-            f"{'s' if len(away) > 1 else ''} "
-            f"({', '.join(map(str, away[:5]))}{', ...' if len(away) > 5 else ''}), and "
-            "far from it before and after",
             since=int(away[0]),
-            evidence={"steps": len(away)},
-            causes=(
-                (
-                    "a sandbox, browser, database or judge that did not answer, and was paid as a "
-                    "wrong answer"
-                ),
-            ),
-            fix="give such answers no reward (None), and draw them again",
+            evidence={
+                "part": name.partition("/")[2],
+                "steps": len(away),
+                "first": away[:5].tolist(),
+                "more": len(away) > 5,
+            },
+            causes=("judge-away",),
         )
         return
 
