@@ -34,7 +34,9 @@ def _renderings(template: str) -> list[str]:
     names = _fields(template)
     flags = sorted({name[1:] for name in names if name[0] in "?!"})
     figures = {name: AnyFigure() for name in names if name[0] not in "?!"}
-    needed = re.sub(r"\[[^\[\]]*\]", "", re.sub(r"\[[^\[\]]*\]", "", template))
+    needed = re.sub(r"\[\[|\]\]", "", template)
+    for _ in range(2):  # brackets within brackets
+        needed = re.sub(r"\[[^\[\]]*\]", "", needed)
     return [
         render_message(template, some | dict(zip(flags, values, strict=True)))
         for values in product((True, False), repeat=len(flags))
@@ -61,7 +63,7 @@ SENTENCES = [
 )
 def test_each_sentence_renders_in_two_lines(template, figures):
     for text in _renderings(template):
-        assert text
+        assert text or template[0] == "["
         assert len(text) <= TWO_LINES, text
         assert not re.search(r"[{}]|  ", text), text
     assert {name.lstrip("?!") for name in _fields(template)} <= {*figures, *QUOTED}
