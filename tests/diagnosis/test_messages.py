@@ -19,7 +19,7 @@ class AnyFigure:
 
     def __format__(self, form: str) -> str:
         try:
-            return format(0.1234, form) if form else "some figure"
+            return format(0.1234, form) if form else "a figure"
         except ValueError:
             return format(12, form)
 
