@@ -715,7 +715,7 @@ def test_a_plateau_is_dated_and_its_cause_is_what_ended_there():
     }
     found = notes(healthy(**stands))["plateau"]
     assert found.since == pytest.approx(0.5 * STEPS, abs=0.15 * STEPS)
-    assert "learning rate" in found.causes[0]
+    assert found.causes[0] == "rate-down"
     assert [seed for seed in range(20) if "plateau" in notes(healthy(seed))] == []
 
 
