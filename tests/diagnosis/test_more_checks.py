@@ -811,7 +811,11 @@ SHAPES = {
         {"no-rise": r"warning.*kl-taken-back=\[0.00[56].*0.001"},
         "kl-still",
     ),
-    "a usual KL": ({"kl": FLAT_KL}, {"no-rise": "warning.*kl-still"}, "kl-costs|loss-is-kl|kl-taken|kl-stands"),
+    "a usual KL": (
+        {"kl": FLAT_KL},
+        {"no-rise": "warning.*kl-still"},
+        "kl-costs|loss-is-kl|kl-taken|kl-stands",
+    ),
     "a low rate": ({"learning_rate": 5e-7}, {"no-rise": "warning.*low-rate=5e-07"}, "adapter"),
     "a low rate that moves the KL": (
         {"learning_rate": 5e-7, "kl": lambda noise, p, at: 0.05 * p},
