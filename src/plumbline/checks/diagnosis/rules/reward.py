@@ -79,7 +79,7 @@ def find_dead_part(history: History) -> Iterator[Finding]:
                 level="note",
                 code="constant",
                 evidence={"part": name, "value": value, "steps": len(values)},
-                causes=("solved-or-unearned",),
+                causes=("paid-to-all",),
             )
 
 
