@@ -85,7 +85,8 @@ def test_a_log_is_read_as_what_it_is(plumbline, number, file, wanted, unwanted):
     (stage,) = json.loads(out or err)["stages"]
     said = {}
     for finding in stage["findings"]:
-        words = [finding["level"], finding["what"], *finding["causes"], finding["fix"]]
+        causes = [text for one in finding["causes"] for text in one.values()]
+        words = [finding["level"], finding["code"], finding["what"], *causes, finding["fix"]]
         said[finding["check"]] = said.get(finding["check"], "") + " ".join(words)
     for names, words in wanted.items():
         assert any(words in said.get(name, "-" * 9) for name in names.split("|")), said

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plumbline.checks.check import examine
+from plumbline.checks.check import FOLLOWS, examine
 from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.checks.diagnosis.rules import CHECKS
@@ -513,9 +513,8 @@ def test_what_follows_from_a_cause_is_a_note():
     examined = examine(nan, CHECKS)
     assert [one.check for one in examined.findings if one.level != "note"] == ["not-finite"]
     assert examined.findings[0].since == 61
-    assert any(
-        "follows from not-finite" in cause for one in examined.findings for cause in one.causes
-    )
+    assert any(one.follows == ("not-finite",) for one in examined.findings)
+    assert all(one.causes == (FOLLOWS,) and not one.fix for one in examined.findings if one.follows)
 
 
 def test_a_solved_task_is_no_fault():

@@ -48,7 +48,8 @@ def listed(value: str | list[str]) -> list[str]:
 def names(finding: dict, wanted: list[str]) -> bool:
     """Whether a finding is one that is wanted: by the name of its check, or by a /pattern/ of its
     words."""
-    words = " ".join([finding["check"], finding["what"], *finding["causes"]])
+    causes = [text for one in finding["causes"] for text in (one["code"], one["text"])]
+    words = " ".join([finding["check"], finding["code"], finding["what"], *causes])
     patterns = [one.strip("/") for one in wanted if one.startswith("/")]
     return finding["check"] in wanted or any(
         re.search(one, words, re.IGNORECASE) for one in patterns

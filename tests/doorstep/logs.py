@@ -59,6 +59,10 @@ def _grade_kind(stage: dict, answer: dict[str, Any]) -> Verdict:
     return "right", ""
 
 
+def _cause_texts(finding: dict) -> list[str]:
+    return [one["text"] for one in finding["causes"]]
+
+
 def _grade_findings(stage: dict, answer: dict[str, Any]) -> Verdict:
     """The fault, where it must stand; nothing above a note in a healthy log."""
     loud = [one for one in stage["findings"] if one["level"] in LOUD]
@@ -66,7 +70,7 @@ def _grade_findings(stage: dict, answer: dict[str, Any]) -> Verdict:
     if "first" not in answer:
         return ("wrong", f"healthy, but {shown}") if loud else ("right", "")
     advice = " ".join(
-        " ".join([*one["causes"], one["fix"], json.dumps(one["change"])]) for one in loud
+        " ".join([*_cause_texts(one), one["fix"], json.dumps(one["change"])]) for one in loud
     )
     unsaid = re.search(answer.get("unsaid", NEVER), advice)
     if unsaid:
@@ -77,7 +81,7 @@ def _grade_findings(stage: dict, answer: dict[str, Any]) -> Verdict:
             return "unclear", f"a note only: {wanted}; {shown}"
         return ("wrong" if loud else "silently wrong"), f"not named: {wanted}; {shown}"
     says = answer.get("says", "")
-    words = " ".join([loud[0]["what"], *loud[0]["causes"], loud[0]["fix"]])
+    words = " ".join([loud[0]["what"], *_cause_texts(loud[0]), loud[0]["fix"]])
     if (
         command.names(loud[0], wanted)
         and loud[0]["level"] in listed(answer["level"])
